@@ -268,12 +268,12 @@ def schema(sizes: Sizes) -> dict[str, Any]:
 
 @contextmanager
 def as_they_come() -> Iterator[None]:
-    """Rows that repeat are not merged meanwhile."""
-    kept, Sweep.merged = Sweep.merged, lambda self: self  # type: ignore[method-assign]
+    """Without deduplication."""
+    kept, Sweep.deduplicated = Sweep.deduplicated, lambda self: self  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Sweep.merged = kept  # type: ignore[method-assign]
+        Sweep.deduplicated = kept  # type: ignore[method-assign]
 
 
 def peak_so_far(fresh: bool = False) -> float:

@@ -30,7 +30,7 @@ import numpy as np
 from sites import SCHEMA, table
 
 from sottovoce.deploy import demonstration, run_sites
-from sottovoce.deploy.demonstration import Stage
+from sottovoce.deploy.demonstration import Demonstration
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.relay import Credentials, RelayTransport, serve
@@ -97,15 +97,15 @@ class Slow(RelayTransport):
         return super().ask(method, asked)
 
 
-def settings(stage: Stage, name: str) -> SiteSettings:
-    return SiteSettings.read(stage.settings(name))
+def settings(demo: Demonstration, name: str) -> SiteSettings:
+    return SiteSettings.read(demo.settings(name))
 
 
 def one(
-    stage: Stage, name: str, address: str, seconds: float | None = None, further: bool = False
+    demo: Demonstration, name: str, address: str, seconds: float | None = None, further: bool = False
 ) -> Finished | None:  # fmt: skip
     """A start of a site; None if it was cut off."""
-    site = settings(stage, name)
+    site = settings(demo, name)
     with Fragile(address, site.credentials, site.agreed, 60.0) as way:
         way.seconds, way.further = seconds, further
         try:
@@ -114,9 +114,9 @@ def one(
             return None
 
 
-def other_site(stage: Stage, name: str, address: str) -> Finished:
+def other_site(demo: Demonstration, name: str, address: str) -> Finished:
     """A site that is never cut off."""
-    site = settings(stage, name)
+    site = settings(demo, name)
     with Slow(address, site.credentials, site.agreed, 60.0) as way:
         return site.take_part(way)
 
@@ -125,31 +125,31 @@ def last_words(name: str, start: int, error: SottovoceError) -> SystemExit:
     return SystemExit(f"start {start} of {name} ended with exit code {exit_code(error)}: {error}")
 
 
-def play(stage: Stage, restarts: int, rng: random.Random) -> dict[str, int]:
+def play(demo: Demonstration, restarts: int, rng: random.Random) -> dict[str, int]:
     """A run in which the first site is restarted this often, spread over its exchanges; checks all that is promised."""
-    plan, name = stage.plan, stage.plan.names[0]
-    hub_files = Credentials(*(stage.hub / file for file in ("ca.crt", "hub.crt", "hub.key")))
+    plan, name = demo.plan, demo.plan.names[0]
+    hub_files = Credentials(*(demo.hub / file for file in ("ca.crt", "hub.crt", "hub.key")))
     refused: list[tuple[str, str]] = []
-    with HubLog(stage.hub / "hub.log") as log, ThreadPoolExecutor(SITES) as pool:
+    with HubLog(demo.hub / "hub.log") as log, ThreadPoolExecutor(SITES) as pool:
         hub = Hub(plan, log, 600.0)
         server, port = serve(
             hub, hub_files, "127.0.0.1:0", lambda *said: refused.append(said), lambda *said: refused.append(said)
         )
         address = f"127.0.0.1:{port}"
         Slow.rng = random.Random(rng.random())
-        others = [pool.submit(other_site, stage, other, address) for other in plan.names[1:]]
+        others = [pool.submit(other_site, demo, other, address) for other in plan.names[1:]]
         cut = open_ = further = 0
         try:
-            _until_greeted(stage, name, address)
+            _until_greeted(demo, name, address)
             for start in range(restarts):
                 before = hub.asked(plan.names[1]).get(name)
                 open_ += before is not None
                 goes_on = further < plan.attempts - 1 and rng.random() < plan.attempts / restarts
                 further += goes_on
-                if one(stage, name, address, rng.uniform(0.0, LONGEST), goes_on) is not None:
+                if one(demo, name, address, rng.uniform(0.0, LONGEST), goes_on) is not None:
                     raise SystemExit(f"start {start} of {name} was not cut off")
                 cut += 1
-            ended = one(stage, name, address)
+            ended = one(demo, name, address)
             ends = [ended, *(other.result() for other in others)]
         except SottovoceError as error:
             raise last_words(name, cut + 1, error) from None
@@ -159,15 +159,15 @@ def play(stage: Stage, restarts: int, rng: random.Random) -> dict[str, int]:
             server.stop(0.0).wait()
     if refused:
         raise SystemExit(f"refused: {refused[0]}")
-    twins = run_sites(plan.config, stage.rows)
+    twins = run_sites(plan.config, demo.rows)
     for i, (site, end) in enumerate(zip(plan.names, ends, strict=True)):
         model = plan.prepared.algorithm.at(i).model(twins[i][0].state)
         if end is None or not np.array_equal(end.model, model):
             raise SystemExit(f"{site}: its model differs from the twin's")
-        with DurableLedger.open(stage.folder / site / f"{site}.ledger") as ledger:
+        with DurableLedger.open(demo.folder / site / f"{site}.ledger") as ledger:
             if ledger.to_list() != [event.to_dict() for event in plan.events(site)]:
                 raise SystemExit(f"{site}: spent something else than what was planned")
-        if list((stage.folder / site).glob("*.masks*")):
+        if list((demo.folder / site).glob("*.masks*")):
             raise SystemExit(f"{site}: its key is still there")
     return {
         "restarts": cut,
@@ -177,9 +177,9 @@ def play(stage: Stage, restarts: int, rng: random.Random) -> dict[str, int]:
     }
 
 
-def _until_greeted(stage: Stage, name: str, address: str) -> None:
+def _until_greeted(demo: Demonstration, name: str, address: str) -> None:
     """The first start: cut off when the first roster is to be signed."""
-    site = settings(stage, name)
+    site = settings(demo, name)
 
     class Early(Fragile):
         def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
@@ -208,8 +208,8 @@ def main() -> None:
             method="sum_momentum", rounds=arguments.rounds, epsilon=5.0, delta=1e-5, seed=arguments.seed
         )  # fmt: skip
         rows = table(Path(folder), 150 * SITES)
-        stage = demonstration.build(Path(folder) / "run", config, SITES, str(rows), SCHEMA)
-        report = play(stage, arguments.restarts, random.Random(arguments.seed))
+        demo = demonstration.build(Path(folder) / "run", config, SITES, str(rows), SCHEMA)
+        report = play(demo, arguments.restarts, random.Random(arguments.seed))
     report["wall"] = round(time.perf_counter() - started)
     if arguments.json:
         print(json.dumps(report))

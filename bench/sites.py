@@ -28,7 +28,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 from sottovoce.deploy import demonstration  # noqa: E402
-from sottovoce.deploy.demonstration import Stage  # noqa: E402
+from sottovoce.deploy.demonstration import Demonstration  # noqa: E402
 from sottovoce.deploy.hublog import HubLog  # noqa: E402
 from sottovoce.ledger.durable import DurableLedger  # noqa: E402
 from sottovoce.ledger.journal import Journal  # noqa: E402
@@ -57,20 +57,20 @@ def table(folder: Path, rows: int) -> Path:
 class Supervised:
     """A hub and its sites, started again when they were killed."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, demo: Demonstration) -> None:
+        self.demo = demo
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self.done: set[str] = set()
-        for name in ("hub", *stage.plan.names):
+        for name in ("hub", *demo.plan.names):
             self.start(name)
 
     def start(self, name: str) -> None:
-        errors = self.stage.folder / name / "errors"
-        address = f"127.0.0.1:{self.stage.port}"
+        errors = self.demo.folder / name / "errors"
+        address = f"127.0.0.1:{self.demo.port}"
         command = (
-            ("hub", "run", str(self.stage.hub), "--listen", address)
+            ("hub", "run", str(self.demo.hub), "--listen", address)
             if name == "hub"
-            else ("site", "run", str(self.stage.settings(name)), "--json")
+            else ("site", "run", str(self.demo.settings(name)), "--json")
         )
         self.processes[name] = demonstration.start(*command, errors=errors)
 
@@ -85,7 +85,7 @@ class Supervised:
             elif code == 0 and name != "hub":
                 self.done.add(name)
             else:
-                said = (self.stage.folder / name / "errors").read_text()
+                said = (self.demo.folder / name / "errors").read_text()
                 raise SystemExit(f"{name} failed by itself with {code}: {said}")
 
     def kill(self, name: str) -> bool:
@@ -102,19 +102,19 @@ class Supervised:
             process.wait()
 
 
-def messages(stage: Stage) -> dict[tuple[int, str], bytes]:
-    path = stage.hub / "hub.log"
+def messages(demo: Demonstration) -> dict[tuple[int, str], bytes]:
+    path = demo.hub / "hub.log"
     if not path.exists():
         return {}
     with HubLog(path) as log:
-        return log.messages(stage.plan.run)
+        return log.messages(demo.plan.run)
 
 
-def check(stage: Stage) -> int:
+def check(demo: Demonstration) -> int:
     """Journals, hub's log and spending after a run; returns how many messages were compared."""
-    plan, held = stage.plan, messages(stage)
+    plan, held = demo.plan, messages(demo)
     for name in plan.names:
-        with DurableLedger.open(stage.folder / name / f"{name}.ledger") as ledger:
+        with DurableLedger.open(demo.folder / name / f"{name}.ledger") as ledger:
             ledger.verify()
             journal = Journal(ledger, plan.run)
             if journal.highest != plan.config.rounds + 1:
@@ -136,22 +136,22 @@ def check(stage: Stage) -> int:
     return len(held)
 
 
-def one_run(stage: Stage, kills: int, rng: random.Random) -> dict[str, int]:
+def one_run(demo: Demonstration, kills: int, rng: random.Random) -> dict[str, int]:
     """A run with up to `kills` kills; returns how many of whom."""
     killed = {"hub": 0, "site": 0}
     seen: dict[tuple[int, str], bytes] = {}
-    supervised = Supervised(stage)
+    supervised = Supervised(demo)
     moved, before = time.monotonic(), -1
     next_kill = time.monotonic() + rng.uniform(0.0, 4.0)
     try:
-        while len(supervised.done) < len(stage.plan.names):
+        while len(supervised.done) < len(demo.plan.names):
             supervised.look()
             now = time.monotonic()
             if now >= next_kill and sum(killed.values()) < kills:
-                name = rng.choice(["hub", *stage.plan.names])
+                name = rng.choice(["hub", *demo.plan.names])
                 if supervised.kill(name):
                     killed["hub" if name == "hub" else "site"] += 1
-                    held = messages(stage)
+                    held = messages(demo)
                     for key, message in seen.items():
                         if held.get(key) != message:
                             raise SystemExit(f"round {key[0]} of {key[1]}: lost, or seen with two values")
@@ -159,7 +159,7 @@ def one_run(stage: Stage, kills: int, rng: random.Random) -> dict[str, int]:
                 # Mostly when all are up and rounds go by, sometimes while something still starts.
                 next_kill = now + (rng.uniform(0.0, 1.0) if rng.random() < 0.3 else rng.uniform(1.0, 5.0))
             if sum(killed.values()) >= kills or now - moved > 5.0:
-                count = len(messages(stage))
+                count = len(messages(demo))
                 moved, before = (now, count) if count > before else (moved, before)
                 if now - moved > PATIENCE:
                     raise SystemExit(f"stuck with {count} messages")
@@ -187,10 +187,10 @@ def main() -> None:
             config = RunConfig(
                 method=arguments.method, rounds=arguments.rounds, epsilon=5.0, delta=1e-5, seed=report["runs"]
             )
-            stage = demonstration.build(folder / f"run-{report['runs']}", config, arguments.sites, str(rows), SCHEMA)
-            killed = one_run(stage, arguments.kills - report["kills"], rng)
-            report["messages"] += check(stage)
-            difference = demonstration.compare(stage, "relay", 0.0)["difference"]
+            demo = demonstration.build(folder / f"run-{report['runs']}", config, arguments.sites, str(rows), SCHEMA)
+            killed = one_run(demo, arguments.kills - report["kills"], rng)
+            report["messages"] += check(demo)
+            difference = demonstration.compare(demo, "relay", 0.0)["difference"]
             if difference != 0.0:
                 raise SystemExit(f"run {report['runs']}: differs from an undisturbed run by {difference:g}")
             report["kills"] += sum(killed.values())

@@ -28,7 +28,7 @@ import sites as plain
 from sites import SCHEMA, messages, table
 
 from sottovoce.deploy import demonstration, run_sites
-from sottovoce.deploy.demonstration import Stage
+from sottovoce.deploy.demonstration import Demonstration
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.ledger.durable import DurableLedger
@@ -43,18 +43,18 @@ EARLY = 4
 class Supervised(plain.Supervised):
     """A hub and its sites, started again when they were killed, but for a site that is lost."""
 
-    def __init__(self, stage: Stage, patience: float) -> None:
+    def __init__(self, demo: Demonstration, patience: float) -> None:
         self.patience, self.lost = patience, set[str]()
-        super().__init__(stage)
+        super().__init__(demo)
 
     def start(self, name: str) -> None:
-        address = f"127.0.0.1:{self.stage.port}"
+        address = f"127.0.0.1:{self.demo.port}"
         command = (
-            ("hub", "run", str(self.stage.hub), "--listen", address, "--patience", str(self.patience))
+            ("hub", "run", str(self.demo.hub), "--listen", address, "--patience", str(self.patience))
             if name == "hub"
-            else ("site", "run", str(self.stage.settings(name)), "--json")
+            else ("site", "run", str(self.demo.settings(name)), "--json")
         )
-        self.processes[name] = demonstration.start(*command, errors=self.stage.folder / name / "errors")
+        self.processes[name] = demonstration.start(*command, errors=self.demo.folder / name / "errors")
 
     def look(self) -> None:
         for name, process in self.processes.items():
@@ -66,29 +66,29 @@ class Supervised(plain.Supervised):
             elif code in (0, EARLY) and name != "hub":
                 self.done.add(name)
             else:
-                said = (self.stage.folder / name / "errors").read_text()
+                said = (self.demo.folder / name / "errors").read_text()
                 raise SystemExit(f"{name} failed by itself with {code}: {said}")
 
     @property
     def over(self) -> bool:
-        return len(self.done | self.lost) == len(self.stage.plan.names)
+        return len(self.done | self.lost) == len(self.demo.plan.names)
 
 
-def check(stage: Stage, lost: set[str]) -> dict[str, int]:
+def check(demo: Demonstration, lost: set[str]) -> dict[str, int]:
     """Journals, hub's log, spending and models after a run; returns counts."""
-    plan = stage.plan
-    with HubLog(stage.hub / "hub.log") as log:
+    plan = demo.plan
+    with HubLog(demo.hub / "hub.log") as log:
         held = log.messages(plan.run)
         hub = Hub(plan, log)
-        attempts, gone, models = hub.desk.attempts, hub.desk.gone, hub.models()
+        attempts, gone, models = hub.sums.attempts, hub.sums.gone, hub.models()
     if not lost <= gone.keys():
         raise SystemExit(f"lost {lost}, and the hub went on without {gone}")
     if models is None or len(attempts) != plan.config.rounds:
         raise SystemExit(f"ended after {len(attempts)} attempts")
     told = [([plan.names.index(name) for name in one.members], one.opened) for one in attempts]
-    made = run_sites(plan.config, stage.rows, attempts=told)
+    made = run_sites(plan.config, demo.rows, attempts=told)
     for i, name in enumerate(plan.names):
-        with DurableLedger.open(stage.folder / name / f"{name}.ledger") as ledger:
+        with DurableLedger.open(demo.folder / name / f"{name}.ledger") as ledger:
             ledger.verify()
             journal, rows = Journal(ledger, plan.run), ledger.to_list()
             sent = [journal.sent(k) for k in range(journal.highest + 1)]
@@ -97,7 +97,7 @@ def check(stage: Stage, lost: set[str]) -> dict[str, int]:
         posted = [held[k, name] for k in range(len(sent)) if (k, name) in held]
         if sent[: len(posted)] != posted or len(sent) > len(posted) + (name in gone):
             raise SystemExit(f"{name}: journal and hub hold different bytes")
-        if any(".masks" in path.name for path in (stage.folder / name).iterdir()):
+        if any(".masks" in path.name for path in (demo.folder / name).iterdir()):
             raise SystemExit(f"{name}: its key is still there")
         planned = [event.to_dict() for event in plan.events(name)]
         if rows != planned[: len(rows)] or not np.isclose(total, price, rtol=1e-12, atol=0.0):
@@ -106,7 +106,7 @@ def check(stage: Stage, lost: set[str]) -> dict[str, int]:
             continue
         if len(rows) != len(planned):
             raise SystemExit(f"{name}: charged {len(rows)} attempts of {len(planned)}")
-        model = Result.load(stage.folder / name / f"{name}.npz").models[0, 0]
+        model = Result.load(demo.folder / name / f"{name}.npz").models[0, 0]
         twin = plan.prepared.algorithm.at(i).model(made[i][0].state)
         if not np.array_equal(model, twin) or not np.array_equal(model, models[0]):
             raise SystemExit(f"{name}: its model differs from the twin's by {np.max(np.abs(model - twin)):g}")
@@ -114,49 +114,49 @@ def check(stage: Stage, lost: set[str]) -> dict[str, int]:
     return {"messages": len(held), "opened": opened, "lost_attempts": len(attempts) - opened, "gone": len(gone)}
 
 
-def end(stage: Stage, lost: set[str]) -> None:
+def end(demo: Demonstration, lost: set[str]) -> None:
     """What the people of a site do that will not come back."""
     for name in lost:
-        errors = stage.folder / name / "errors"
-        if demonstration.start("site", "end", str(stage.settings(name)), errors=errors).wait():
+        errors = demo.folder / name / "errors"
+        if demonstration.start("site", "end", str(demo.settings(name)), errors=errors).wait():
             raise SystemExit(f"{name}: its part was not ended: {errors.read_text()}")
 
 
 def one_run(
-    stage: Stage, kills: int, rng: random.Random, patience: float, lose: bool
+    demo: Demonstration, kills: int, rng: random.Random, patience: float, lose: bool
 ) -> tuple[dict[str, int], set[str]]:
     """A run with up to `kills` kills; returns how many of whom, and who was lost for good."""
     killed = {"hub": 0, "site": 0}
     seen: dict[tuple[int, str], bytes] = {}
-    supervised = Supervised(stage, patience)
+    supervised = Supervised(demo, patience)
     moved, before, at_kill = time.monotonic(), -1, 0
     next_kill, until = (
         time.monotonic() + rng.uniform(0.0, 4.0),
-        rng.randrange(len(stage.plan.names), 4 * stage.plan.last_round),
+        rng.randrange(len(demo.plan.names), 4 * demo.plan.last_round),
     )
     try:
         while not supervised.over:
             supervised.look()
-            now, count = time.monotonic(), len(messages(stage))
+            now, count = time.monotonic(), len(messages(demo))
             if lose and count >= until:
-                name = rng.choice(stage.plan.names)
+                name = rng.choice(demo.plan.names)
                 supervised.lost.add(name)
                 if supervised.kill(name):
                     killed["site"], lose = killed["site"] + 1, False
                 else:
                     supervised.lost.discard(name)
             if now >= next_kill and count >= at_kill and sum(killed.values()) < kills:
-                name = rng.choice(["hub", *stage.plan.names])
+                name = rng.choice(["hub", *demo.plan.names])
                 if name not in supervised.lost and supervised.kill(name):
                     killed["hub" if name == "hub" else "site"] += 1
-                    held = messages(stage)
+                    held = messages(demo)
                     for key, message in seen.items():
                         if held.get(key) != message:
                             raise SystemExit(f"round {key[0]} of {key[1]}: lost, or seen with two values")
                     seen = held
                 # Mostly when all are up and rounds go by, sometimes while something still starts.
                 next_kill, soon = now + rng.uniform(0.0, 2.0), rng.random() < 0.3
-                at_kill = 0 if soon else count + rng.randrange(1, 3 * len(stage.plan.names))
+                at_kill = 0 if soon else count + rng.randrange(1, 3 * len(demo.plan.names))
             if count > before:
                 moved, before = now, count
             if now - moved > plain.PATIENCE:
@@ -169,15 +169,15 @@ def one_run(
 
 def undisturbed(folder: Path, arguments: argparse.Namespace, rows: Path) -> dict[str, Any]:
     """One run without kills, and how long a round takes."""
-    stage = demonstration.build(folder / "run", config_of(arguments, 0), arguments.sites, str(rows), SCHEMA)
+    demo = demonstration.build(folder / "run", config_of(arguments, 0), arguments.sites, str(rows), SCHEMA)
     started = time.perf_counter()
-    demonstration.relay(stage, lambda: None)
+    demonstration.relay(demo, lambda: None)
     wall = time.perf_counter() - started
-    found = demonstration.compare(stage, "relay", wall)
+    found = demonstration.compare(demo, "relay", wall)
     if found["difference"] != 0.0:
         raise SystemExit(f"differs from the run in one process by {found['difference']:g}")
     words = ("sites", "rounds", "seconds_per_round", "seconds_with_messages_per_round", "seconds")
-    return {word: found[word] for word in words} | check(stage, set())
+    return {word: found[word] for word in words} | check(demo, set())
 
 
 def config_of(arguments: argparse.Namespace, seed: int) -> RunConfig:
@@ -209,11 +209,11 @@ def main() -> None:
         while report.get("kills", 0) < arguments.kills or report.get("runs", 0) < arguments.runs:
             number = report["runs"]
             place = folder / f"run-{number}"
-            stage = demonstration.build(place, config_of(arguments, number), arguments.sites, str(rows), SCHEMA)
+            demo = demonstration.build(place, config_of(arguments, number), arguments.sites, str(rows), SCHEMA)
             left = arguments.kills - report["kills"]
-            killed, lost = one_run(stage, left, rng, arguments.patience, number % 2 == 1)
-            end(stage, lost)
-            for word, count in check(stage, lost).items():
+            killed, lost = one_run(demo, left, rng, arguments.patience, number % 2 == 1)
+            end(demo, lost)
+            for word, count in check(demo, lost).items():
                 report[word] += count
             report["kills"] += sum(killed.values())
             report["of_hub"] += killed["hub"]

@@ -1,4 +1,4 @@
-"""Every exception of the library, and the one way in which error messages are built.
+"""Every exception of the library, and how error messages are built.
 
 ::
 
@@ -18,16 +18,14 @@
     ├── NotWritten (also OSError)        a file could not be written; what stood there before still does
     ├── Refused                          a message, plan or site breaks the agreement; nothing was released for it
     ├── Unreachable                      the hub did not answer, or not as itself
+    ├── Busy                             another process uses the same ledger, or serves the same hub
+    ├── AttemptLost                      a sum over sites was charged but could not be opened
     ├── EndedEarly                       a run across sites ended before its last round, by another's decision
     └── NetClosed                        a neighbour left before the round was over
         └── TransportClosed              the run ended at the hub
 
-:func:`exit_code` gives the exit code of a command that ends with one of them.
-
-A message never holds a data value, only fields, declared parameters, counts of sites and rules.  It is one line of
-bounded length, without any character that could control a terminal, whatever names it contains.  What only the holder
-of the rows should know is not an error but a warning, :class:`HolderNote`, which does not change what is released.
-The warning :class:`NotCalibrated` comes with probabilities of a model that was trained with a cap on gradients.
+A message is one line of bounded length without control characters.  It never holds a data value, only fields, declared
+parameters, counts of sites and rules.  What only the holder of the rows should know is a warning, :class:`HolderNote`.
 """
 
 from __future__ import annotations
@@ -36,21 +34,16 @@ from numbers import Number
 from os import PathLike
 
 LONGEST = 200
-"""Characters of a value, or of the name of a field, that a message shows at most."""
+"""Most characters of a value, or of a field's name, in a message."""
 _LONGEST_SENTENCE = 800  # of a rule or a remedy
 _LONGEST_MESSAGE = 2000
 _ENTRIES = 8  # of a tuple or list of numbers
 
 
 def printable(text: str, longest: int | None = None) -> str:
-    """The text as one line that cannot control a terminal: what cannot be printed is written as an escape.
+    """The text as one line that cannot control a terminal: unprintable characters are escaped.
 
-    Parameters
-    ----------
-    text : str
-        Such as a name from somebody's file.
-    longest : int, optional
-        Characters to keep; the rest becomes "…".
+    With `longest`, a longer text is cut and ends in "…".
     """
     text = text if longest is None else text[: longest + 1]
     if not text.isprintable():
@@ -59,9 +52,9 @@ def printable(text: str, longest: int | None = None) -> str:
 
 
 def shown(value: object) -> str:
-    """A declared value as a message shows it: a short number or text as it is, of everything else the type.
+    """A declared value as messages show it: a short number or text as it is, else its type.
 
-    Arrays, tables and long texts can hold rows, so they are never shown, even if they were given by mistake.
+    Arrays, tables and long texts can hold rows, so they are never shown, even if given by mistake.
     """
     value = _scalar(value)
     return f"<{value.__name__}>" if isinstance(value, type) else _plain(value)
@@ -73,7 +66,7 @@ def _scalar(value: object) -> object:
 
 
 def _plain(value: object) -> str:
-    """The text of a number, a text in one line, a path, or a few numbers; nothing for all else."""
+    """The text of a number, a text of one line, a path, or a few numbers; empty for all else."""
     if isinstance(value, int) and value.bit_length() > 4 * LONGEST:  # Python refuses to write the longest ones
         return ""
     if isinstance(value, Number) or value is None:
@@ -104,10 +97,10 @@ class InvalidInput(SottovoceError, ValueError):
     Parameters
     ----------
     field : str
-        The name of the parameter as the user wrote it.
+        Name of the parameter as the user wrote it.
     value : object
-        The offending value if it is a *declared* one; ``None`` if it is data, which is never shown.  Of anything but a
-        short scalar or text the message and the attribute hold the type only: see :func:`shown`.
+        The offending value if it is *declared*; ``None`` for data, which is never shown.  Message and attribute keep
+        only what :func:`shown` shows.
     rule : str
         What must hold.
     remedy : str
@@ -115,7 +108,7 @@ class InvalidInput(SottovoceError, ValueError):
     """
 
     nodes: object = None
-    """Mask of the nodes concerned, where that is known and not all of them are."""
+    """Mask of the nodes concerned, if known and not all."""
 
     def __init__(self, field: str, value: object, rule: str, remedy: str) -> None:
         self.field, self.rule = printable(str(field), LONGEST), printable(str(rule), _LONGEST_SENTENCE)
@@ -129,7 +122,7 @@ class InvalidInput(SottovoceError, ValueError):
 
 
 class InvalidKind(InvalidInput, TypeError):
-    """Data of a kind that no number or label can be read from; a TypeError too, as in scikit-learn."""
+    """Data of a kind that no number or label can be read from; also a TypeError, as in scikit-learn."""
 
 
 class SchemaError(InvalidInput):
@@ -181,15 +174,9 @@ class AttemptLost(SottovoceError):
 
 
 class TransportClosed(NetClosed):
-    """A run across sites has ended: a site left it, or the hub was told to end it.
+    """A run across sites has ended: `site` left, or the hub ended it (None).
 
-    Parameters
-    ----------
-    why : str
-    site : str, optional
-        Who left; None if the hub ended the run.
-    farewell : bytes
-        The statement that this site signed.  It has not been verified yet.
+    `farewell` is the statement that this site signed, not verified yet.
     """
 
     def __init__(self, why: str, site: str | None = None, farewell: bytes = b"") -> None:
@@ -218,12 +205,11 @@ class Busy(SottovoceError):
 
 
 class HolderNote(UserWarning):
-    """A note about private rows for whoever holds them: it is computed from the rows without noise, so keep it
-    private."""
+    """A note for the holder of private rows, computed from them without noise: keep it private."""
 
 
 class NotCalibrated(UserWarning):
-    """Probabilities were asked of a model that does not estimate them."""
+    """Probabilities of a model that was trained with capped gradients, and so does not estimate them."""
 
 
 EXITS = {
@@ -237,11 +223,11 @@ EXITS = {
 """Exit codes of the commands."""
 
 EXIT_CODES = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXITS.items()) + "."
-"""The same as the end of a help text."""
+""":data:`EXITS` as the end of a help text."""
 
 
 def exit_code(error: SottovoceError) -> int:
-    """The exit code of a command that ends with `error`, as in :data:`EXITS`."""
+    """The exit code in :data:`EXITS` of a command that ends with `error`."""
     if isinstance(error, InvalidInput | CheckpointError | BudgetExceeded | LedgerError | UnknownEvent | NotWritten):
         return 2
     return 3 if isinstance(error, Refused) else 4 if isinstance(error, EndedEarly) else 1

@@ -63,7 +63,7 @@ REFUTED = {
             "return 0.5 * min(self.most, self.base.derivative_bound)"},
     ),
     "a cap read off rows": (
-        "problem/clipped.py",
+        "problem/weighted_loss.py",
         {"return replace(self, norms=norms())": "return replace(self, norms=norms() / np.max(norms()))"},
     ),
     "squared norms": ("data/design.py", {"return squares**0.5 *": "return squares *"}),
@@ -115,7 +115,7 @@ CAUGHT = {
         "longer_than_the_cap and softmax",
     ),
     "a cap read off rows": (
-        "problem/clipped.py",
+        "problem/weighted_loss.py",
         {"return replace(self, norms=norms())": "return replace(self, norms=norms() / np.max(norms()))"},
         "rows_of_every_kind and huber",
     ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sottovoce.data import deduplicated as merging
-from sottovoce.data.deduplicated import merged
+from sottovoce.data import deduplicated as module
+from sottovoce.data.deduplicated import deduplicated
 from sottovoce.data.design import Dense
 from sottovoce.data.rows import Rows
 from sottovoce.problem.losses import HuberResidual, Logistic, Loss, Softmax
@@ -35,8 +35,8 @@ def rows_of(kind: str) -> tuple[Rows, Loss]:
 def test_sums_are_those_of_the_rows_as_they_come(kind: str, single: bool) -> None:
     rows, loss = rows_of(kind)
     plain = rows.sweep()
-    short = plain.merged()
-    assert short.groups[0].design.n < 3 * 2 * DISTINCT < plain.groups[0].design.n
+    short = plain.deduplicated()
+    assert short.batches[0].design.n < 3 * 2 * DISTINCT < plain.batches[0].design.n
     if single:
         short = short.single()
         assert short is not None
@@ -55,7 +55,7 @@ def test_counts_and_rows_are_those_of_the_table() -> None:
     X, y = table()
     signed = X * y[:, None]  # with negative zeros
     assert np.any(np.signbit(signed) & (signed == 0))
-    (design,) = (g.design for g in Rows.build([(X, y)]).sweep().merged().groups)
+    (design,) = (g.design for g in Rows.build([(X, y)]).sweep().deduplicated().batches)
     assert isinstance(design.storage, Dense) and design.counts is not None
     expected, counts = np.unique(signed, axis=0, return_counts=True)
     order = np.lexsort(design.storage.a[0].T[::-1])
@@ -67,26 +67,26 @@ def test_rows_are_left_alone_where_merging_does_not_pay(monkeypatch: pytest.Monk
     rng = np.random.default_rng(2)
     different = rng.uniform(-0.3, 0.3, (1, N, D))
     few = np.repeat(different[:, : N // 10], 10, axis=1)
-    assert merging.merge(different) is None
-    assert merging.merge(few) is not None
-    assert merging.merge(few, np.arange(N)[None]) is None  # something else tells all of them apart
-    assert merging.merge(few[:, :500]) is None  # small
-    assert merging.merge(np.concatenate([few, few])) is None  # two nodes
-    monkeypatch.setattr(merging, "_digests", lambda rows, more, factors: np.zeros(len(rows), dtype=np.uint64))
-    assert merging.merge(few) is None  # different rows of one digest are not merged
+    assert module.distinct_rows(different) is None
+    assert module.distinct_rows(few) is not None
+    assert module.distinct_rows(few, np.arange(N)[None]) is None  # something else tells all of them apart
+    assert module.distinct_rows(few[:, :500]) is None  # small
+    assert module.distinct_rows(np.concatenate([few, few])) is None  # two nodes
+    monkeypatch.setattr(module, "_digests", lambda rows, more, factors: np.zeros(len(rows), dtype=np.uint64))
+    assert module.distinct_rows(few) is None  # different rows of one digest are not merged
 
 
 def test_other_kinds_of_rows_are_left_alone() -> None:
     X, y = table()
     sweep = Rows.build([(X, y)]).sweep()
-    for done in (sweep.normed(), sweep.merged()):
-        assert merged(done.groups[0].design) is done.groups[0].design
+    for done in (sweep.normed(), sweep.deduplicated()):
+        assert deduplicated(done.batches[0].design) is done.batches[0].design
 
 
 def test_merged_rows_have_no_order() -> None:
     X, y = table()
     with pytest.raises(TypeError, match="no order"):
-        Rows.build([(X, y)]).sweep().merged().every(0, 2)
+        Rows.build([(X, y)]).sweep().deduplicated().every(0, 2)
 
 
 @pytest.mark.parametrize("kind", ["signed", "offsets", "classes"])
@@ -100,7 +100,7 @@ def test_solves_merge_and_gradients_do_not(kind: str, monkeypatch: pytest.Monkey
     found = solver.minimise(linear, q, zero, 1e-10)
     assert np.all(found.gradient_norm <= 1e-10)
     gradient, part = solver.gradient(w), solver.gradient(w, 1, 4)
-    monkeypatch.setattr(merging, "LEAST", 2**60)
+    monkeypatch.setattr(module, "LEAST", 2**60)
     plain = Solver(rows, loss, 1.0)
     assert plain.minimise(linear, q, zero, 1e-10).w == pytest.approx(found.w, abs=2 * 1e-10 / 0.05)
     np.testing.assert_array_equal(plain.gradient(w), gradient)

@@ -107,7 +107,7 @@ def test_what_files_cannot_do_is_refused_by_name(tmp_path: Path) -> None:
 def test_files_of_rows_that_no_guarantee_covers_are_refused(
     tmp_path: Path, factor: float, kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sottovoce.data.memmap._LOOKED", 40)
+    monkeypatch.setattr("sottovoce.data.memmap._AT_ONCE", 40)
     write_rows(tmp_path / "rows", pieces(make_rows([60, 45], 4), 16))
     for kind in kinds:
         path = tmp_path / "rows" / f"site-1.{kind}"

@@ -17,7 +17,7 @@ from sottovoce.errors import InvalidInput
 from sottovoce.ledger.durable import rows_digest
 from sottovoce.problem.losses import HuberResidual, LogCosh, Logistic, Residual, Softmax
 from sottovoce.solvers import local as solvers
-from sottovoce.solvers.local import Solver, gradient_rounding
+from sottovoce.solvers.local import Solver, rounding_bound
 from sottovoce.util.typing import Array
 
 SIZES, D = [60, 45, 7], 4
@@ -176,17 +176,9 @@ def test_rounding_bound_holds_with_offsets_against_exact_arithmetic(loss: Residu
     for size in (0.0, 0.1, 30.0, 1e3):
         w, linear, q = size * rng.standard_normal((3, 1, D)), rng.standard_normal((3, 1, D)), np.full((3, 1, 1), 0.3)
         computed = Solver(rows, loss, 2.0).gradient(w[:, 0]) + linear[:, 0] + q[:, 0] * w[:, 0]
-        bound = gradient_rounding(
-            2.0,
-            rows.n[:, :, None],
-            loss.curvature_bound,
-            w,
-            linear,
-            q,
-            derivative_bound=1.0,
-            offset_bound=loss.offset_bound,
-        )
-        plain = gradient_rounding(2.0, rows.n[:, :, None], loss.curvature_bound, w, linear, q)
+        norms = [np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, linear)]
+        without = type("Plain", (type(loss),), {"offset_bound": 0.0})(loss.h)
+        bound, plain = (rounding_bound(2.0, rows.n[:, :, None], one, D, *norms, q) for one in (loss, without))
         assert np.all(bound > plain)
         for i, (X, t) in enumerate(parts):
             a, x = X.astype(np.longdouble), w[i, 0].astype(np.longdouble)

@@ -137,11 +137,11 @@ def test_merged_rows_count_by_their_weights() -> None:
     y, w = np.where(X[:, 0] > 0, 1.0, -1.0), rng.choice([0.25, 1.0], 20_000)
     rows = Rows.build([(X, y)]).with_weight([w])
     sweep, point = rows.sweep(), rng.normal(size=(1, 2, D))
-    merged = sweep.merged()
-    assert merged.groups[0].design.n < 100
-    np.testing.assert_allclose(merged.gradient(Logistic(), point), sweep.gradient(Logistic(), point), rtol=1e-10)
+    distinct = sweep.deduplicated()
+    assert distinct.batches[0].design.n < 100
+    np.testing.assert_allclose(distinct.gradient(Logistic(), point), sweep.gradient(Logistic(), point), rtol=1e-10)
     np.testing.assert_allclose(
-        merged.hessian(Logistic(), point, False), sweep.hessian(Logistic(), point, False), rtol=1e-10
+        distinct.hessian(Logistic(), point, False), sweep.hessian(Logistic(), point, False), rtol=1e-10
     )
 
 
@@ -169,7 +169,7 @@ def test_the_rounding_of_a_weighted_gradient_is_within_its_bound() -> None:
     slopes = -1 / (1 + np.exp(long @ w.astype(np.longdouble)))
     exact = (slopes * weight.astype(np.longdouble)) @ long / 4000
     zero, n = np.zeros(1), np.array([4000.0])
-    bound = rounding_bound(1.0, n, 0.25, D, np.array([np.linalg.norm(w)]), zero, zero)
+    bound = rounding_bound(1.0, n, Logistic(), D, np.array([np.linalg.norm(w)]), zero, zero)
     assert 0 < float(np.linalg.norm(found - exact)) <= float(bound[0])
 
 

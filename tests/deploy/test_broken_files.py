@@ -345,7 +345,7 @@ def test_keys_that_cannot_be_read_are_one_line(tmp_path: Path, monkeypatch: pyte
         (lambda: path.write_bytes(b""), "is no Ed25519 key"),
         (lambda: path.write_bytes(b"\x00" * 1000), "is no Ed25519 key"),
         (lambda: path.write_bytes(b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), "no Ed25519"),
-        (lambda: path.write_bytes(certificates._pem_key(certificates._new_key())), "is no Ed25519 key"),
+        (lambda: path.write_bytes(certificates.private_pem(certificates._new_key())), "is no Ed25519 key"),
         (lambda: path.write_bytes(encrypted(own._key)), "is encrypted"),
         (lambda: path.write_bytes(b"x" * 10**6), "has more than 65,536 bytes"),
     ]
@@ -374,7 +374,7 @@ def test_tls_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
         ((ca, half, key), "cannot be read"), ((b"", certificate, key), "cannot be read"),
         ((ca, certificate, ca), "cannot be read"),
         ((ca, certificate, encrypted(certificates._new_key())), "is encrypted"),
-        ((ca, certificate, certificates._pem_key(certificates._new_key())), "does not belong"),
+        ((ca, certificate, certificates.private_pem(certificates._new_key())), "does not belong"),
         ((certificate, certificate, key), "was not signed"),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=why):

@@ -67,7 +67,7 @@ def strangers(folder: Path, other: Path) -> dict[str, Callable[[], grpc.ChannelC
 def self_signed(name: str) -> tuple[bytes, bytes]:
     key, subject = certificates._new_key(), certificates._name(name)
     builder = certificates._builder(subject, subject, key.public_key())
-    return certificates._pem_key(key), certificates._pem(certificates._signed(builder, key))
+    return certificates.private_pem(key), certificates._pem(certificates._signed(builder, key))
 
 
 def test_strangers_get_no_answer(sites: Consortium, folder: Path, hub: tuple[str, HubLog], tmp_path: Path) -> None:

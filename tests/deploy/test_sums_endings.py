@@ -160,7 +160,7 @@ def test_a_site_that_is_ended_never_shares_again(
         ran = Ran("site", "run", settings)
         assert ran.code == 2 and "erased the key of run trial, which is given up in the ledger" in ran.err
         hub.log.end("trial")
-        hub.desk.tell()
+        hub.sums.tell()
         others.join()
     assert disk.left() == []
 
@@ -203,7 +203,7 @@ def test_a_hub_that_ends_the_run_leaves_no_key(sites: Consortium, disk: Disk, tm
         with pytest.raises(Stop):
             sites.run_site("north", Lost(hub, "north", 3))
         hub.log.end("trial")
-        hub.desk.tell()
+        hub.sums.tell()
         assert {end.outcome.stopped for end in others.join().values()} == {"the hub ended the run"}
         assert disk.left() == ["north.trial.masks"]
         assert sites.run_site("north", LocalTransport(hub, "north", 5.0)).outcome.stopped == "the hub ended the run"

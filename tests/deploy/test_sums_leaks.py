@@ -25,9 +25,9 @@ from sums_in_tests import NAMES, summed
 
 from sottovoce.deploy.sums import masks, net, roster
 from sottovoce.deploy.sums.masks import Bound, RunKey
-from sottovoce.deploy.sums.messages import Answer, Hello, Share, read_question, say
+from sottovoce.deploy.sums.messages import Attestation, Hello, Share, read_question, sign
 from sottovoce.deploy.sums.net import SumNet
-from sottovoce.deploy.sums.roster import Course
+from sottovoce.deploy.sums.roster import ProtocolState
 from sottovoce.errors import AttemptLost, LedgerCorrupt, NetClosed, Refused
 
 pytest.importorskip("cryptography")
@@ -80,8 +80,8 @@ class Seen:
         matrix = []
         for name, attempt, _, keys in self.rows:
             row = [0] * (len(unknown) + len(shares))
-            for key, sign in keys.items():
-                row[unknown.index(key)] = sign % P
+            for key, side in keys.items():
+                row[unknown.index(key)] = side % P
             row[len(unknown) + shares.index((name, attempt))] = 1
             matrix.append(row)
         done = reduced(matrix)
@@ -150,7 +150,7 @@ class Wild:
         self.news.notify_all()
 
     def _others(self, name: str) -> list[str]:
-        return [other for other in self.nets[name].course.members if other != name]
+        return [other for other in self.nets[name].state.members if other != name]
 
     def _whole(self, name: str) -> bool:
         """Whether all honest sites of its group that it waits for have sent."""
@@ -171,16 +171,16 @@ class Wild:
 
     def _lie(self, name: str, round: int) -> bytes:
         """What fits this site's history, signed by the colluding one."""
-        course = self.nets[name].course
+        state = self.nets[name].state
         key = self.own[self.group[name] % 2 if self.two_keys else 0].public
-        if course.phase == "key":
+        if state.phase == "key":
             what: Any = Hello(key)
-        elif course.phase == "roster":
-            what = course.next_roster
+        elif state.phase == "roster":
+            what = state.next_roster
         else:
             words = np.array([self.rng.getrandbits(64) for _ in range(self.plan.d)], dtype=np.uint64)
-            what = Share(course.roster, course.attempt, course.parent, words)
-        return say(self.plan, round, COLLUDER, what, self.sites.keys[COLLUDER])
+            what = Share(state.roster, state.attempt, state.parent, words)
+        return sign(self.plan, round, COLLUDER, what, self.sites.keys[COLLUDER])
 
     # Called by the sites' threads
 
@@ -200,7 +200,7 @@ class Wild:
 
     def inquire(self, name: str, question: bytes, enough: int) -> dict[str, bytes]:
         asked = read_question(self.plan, question, name)
-        lie = Answer(COLLUDER, asked.round, asked.nonce, name, -1).seal(self.plan, self.sites.keys[COLLUDER])
+        lie = Attestation(COLLUDER, asked.round, asked.nonce, name, -1).seal(self.plan, self.sites.keys[COLLUDER])
         others = [other for other in HONEST if other != name and other in self.nets]
         return {other: self.nets[other].answer(name, question) for other in others} | {COLLUDER: lie}
 
@@ -228,9 +228,9 @@ class Wild:
                 KEYS.found = {}
                 share = np.random.default_rng([attempt, self.plan.index(name)]).integers(-(2**50), 2**50, self.plan.d)
                 self.sealed[name, attempt] = own.seal(share)
-                c = own.course
+                c = own.state
                 what = Share(c.roster, c.attempt, c.parent, self.sealed[name, attempt].view(np.uint64))
-                message = say(self.plan, own.round + 1, name, what, self.sites.keys[name])
+                message = sign(self.plan, own.round + 1, name, what, self.sites.keys[name])
                 self.pending[message] = name, attempt, c.roster, dict(KEYS.found)
             try:
                 own.total(self.sealed[name, attempt])
@@ -335,27 +335,27 @@ def repeated(monkeypatch: pytest.MonkeyPatch, without: str) -> None:
 
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rosters of any size."""
-    monkeypatch.setattr(Course, "enough", True)
+    monkeypatch.setattr(ProtocolState, "enough", True)
 
 
 def unsigned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A roster counts although not all of its sites have signed it, and those sites are left out of the sum."""
-    take = Course.take
+    take = ProtocolState.take
 
-    def lax(self: Course, present: Any, why: Any) -> None:
+    def lax(self: ProtocolState, present: Any, why: Any) -> None:
         before = self.phase
         take(self, present, why)
         if before == "roster" and self.phase == "roster":
             self.roster, self.phase = self.next_roster.digest, "share"
 
-    monkeypatch.setattr(Course, "take", lax)
-    monkeypatch.setattr(Course, "enough", True)
+    monkeypatch.setattr(ProtocolState, "take", lax)
+    monkeypatch.setattr(ProtocolState, "enough", True)
 
 
 def minority(monkeypatch: pytest.MonkeyPatch) -> None:
     """2K = N + t: two rosters may have no honest site in common."""
     monkeypatch.setattr(roster, "check_quorum", lambda *_: None)
-    monkeypatch.setattr(Course, "least", 3)
+    monkeypatch.setattr(ProtocolState, "least", 3)
 
 
 FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
@@ -385,6 +385,6 @@ def test_no_mask_is_ever_used_twice(sites: Consortium, tmp_path: Path) -> None:
         place.mkdir()
         signs: dict[bytes, list[int]] = {}
         for _, _, _, keys in Wild(sites, place, seed).run().rows:
-            for key, sign in keys.items():
-                signs.setdefault(key, []).append(sign)
+            for key, side in keys.items():
+                signs.setdefault(key, []).append(side)
         assert all(sorted(used) in ([-1], [1], [-1, 1]) for used in signs.values())

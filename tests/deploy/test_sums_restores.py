@@ -14,7 +14,7 @@ from sums_in_tests import NAMES, Background, Lost, hub_of, summed, twin
 
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.sums.masks import RunKey, secret_of
-from sottovoce.deploy.sums.messages import Answer, read_question
+from sottovoce.deploy.sums.messages import Attestation, read_question
 from sottovoce.errors import LedgerCorrupt, LedgerMismatch, Refused, SottovoceError, TransportClosed
 from sottovoce.ledger.file import ChainFile
 from sottovoce.ledger.journal import Journal
@@ -60,7 +60,7 @@ def test_a_site_killed_before_any_write_goes_on(
             sites.run_site("north", LocalTransport(hub, "north", 30.0))
         end = sites.run_site("north", LocalTransport(hub, "north", 30.0))
         ends = others.join() | {"north": end}
-        models = twin(sites, hub.desk.attempts)
+        models = twin(sites, hub.sums.attempts)
         with sites.ledger("north") as ledger:
             ledger.verify()
             assert ledger.to_list() == [event.to_dict() for event in sites.plan.events("north")]
@@ -110,7 +110,7 @@ def test_all_sites_killed_at_once_go_on(sites: Consortium, tmp_path: Path) -> No
         assert all(isinstance(end, Stop) for end in run(sites, hub, lambda name: Lost(hub, name, 2, True)).values())
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
         ends = run(sites, hub)
-        models = twin(sites, hub.desk.attempts)
+        models = twin(sites, hub.sums.attempts)
     for name in NAMES:
         np.testing.assert_array_equal(ends[name].model, models[name])
 
@@ -163,7 +163,7 @@ def test_a_ledger_restored_from_any_write_opens_nothing_twice(tmp_path: Path, mo
         shutil.copy(newest, ledger)
         end = sites.run_site("north", LocalTransport(hub, "north", 30.0))
         others.join()
-        models = twin(sites, hub.desk.attempts)
+        models = twin(sites, hub.sums.attempts)
     np.testing.assert_array_equal(end.model, models["north"])
 
 
@@ -204,7 +204,7 @@ class Answering(LocalTransport):
         asked = read_question(plan, question, "north")
 
         def word(name: str, nonce: str = asked.nonce, signer: str = "") -> bytes:
-            return Answer(name, asked.round, nonce, "north", 1).seal(plan, keys[signer or name])
+            return Attestation(name, asked.round, nonce, "north", 1).seal(plan, keys[signer or name])
 
         match self._how:
             case "too few":

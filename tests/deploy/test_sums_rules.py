@@ -19,20 +19,20 @@ from sottovoce.deploy.messages import Message
 from sottovoce.deploy.plan import Plan
 from sottovoce.deploy.sums.masks import RunKey
 from sottovoce.deploy.sums.messages import (
-    Answer,
+    Attestation,
     Hello,
     Question,
     Roster,
-    Said,
     Share,
+    SignedMessage,
     prove,
     read,
-    read_answer,
+    read_attestation,
     read_proof,
     read_question,
-    say,
+    sign,
 )  # fmt: skip
-from sottovoce.deploy.sums.roster import LATE, LEFT, Course, check_quorum
+from sottovoce.deploy.sums.roster import LATE, LEFT, ProtocolState, check_quorum
 from sottovoce.errors import InvalidInput, Refused, TransportClosed
 from sottovoce.runs.config import RunConfig
 from sottovoce.util.plain import canonical
@@ -48,29 +48,29 @@ def sites(tmp_path: Path) -> Consortium:
 
 
 class Table:
-    """All sites' messages of exchange after exchange, made with their keys and given to a course."""
+    """All sites' messages of exchange after exchange, made with their keys and given to the protocol."""
 
     def __init__(self, sites: Consortium, folder: Path) -> None:
-        self.sites, self.course, self.round = sites, Course.of(sites.plan), 0
+        self.sites, self.state, self.round = sites, ProtocolState.of(sites.plan), 0
         self.keys = {name: RunKey.make(folder / f"{name}.masks") for name in NAMES}
 
-    def said(self, name: str, what: Any = None) -> Said:
+    def said(self, name: str, what: Any = None) -> SignedMessage:
         if what is None:
             what = {
-                "key": lambda: Hello(self.keys[name].public), "roster": lambda: self.course.next_roster,
+                "key": lambda: Hello(self.keys[name].public), "roster": lambda: self.state.next_roster,
                 "share": lambda: self.share(name),
-            }[self.course.phase]()  # fmt: skip
-        data = say(self.sites.plan, self.round, name, what, self.sites.keys[name])
+            }[self.state.phase]()  # fmt: skip
+        data = sign(self.sites.plan, self.round, name, what, self.sites.keys[name])
         return read(self.sites.plan, data, name, self.round)
 
     def share(self, name: str, **changes: Any) -> Share:
         words = np.full(self.sites.plan.d, 10 ** NAMES.index(name), dtype=np.uint64)
-        return replace(Share(self.course.roster, self.course.attempt, self.course.parent, words), **changes)
+        return replace(Share(self.state.roster, self.state.attempt, self.state.parent, words), **changes)
 
-    def go(self, *absent: str, why: dict[str, str] | None = None) -> Course:
-        self.course.take({n: self.said(n) for n in self.course.members if n not in absent}, why or {})
+    def go(self, *absent: str, why: dict[str, str] | None = None) -> ProtocolState:
+        self.state.take({n: self.said(n) for n in self.state.members if n not in absent}, why or {})
         self.round += 1
-        return self.course
+        return self.state
 
 
 @pytest.fixture
@@ -80,69 +80,69 @@ def table(sites: Consortium, tmp_path: Path) -> Table:
 
 def test_a_course_without_a_loss(table: Table) -> None:
     session = table.go().session
-    assert (table.course.phase, table.course.members, len(session)) == ("roster", SORTED, 32)
-    assert table.course.next_roster == Roster(session, 0, 1, SORTED, table.course.parent)
-    parents = {table.course.parent}
+    assert (table.state.phase, table.state.members, len(session)) == ("roster", SORTED, 32)
+    assert table.state.next_roster == Roster(session, 0, 1, SORTED, table.state.parent)
+    parents = {table.state.parent}
     table.go()
     for attempt in (1, 2, 3):
-        assert (table.course.phase, table.course.attempt) == ("share", attempt)
+        assert (table.state.phase, table.state.attempt) == ("share", attempt)
         np.testing.assert_array_equal(table.go().total, np.full(table.sites.plan.d, 11111))
-        parents.add(table.course.parent)
-    assert len(parents) == 4 and all(one.opened for one in table.course.attempts)
+        parents.add(table.state.parent)
+    assert len(parents) == 4 and all(one.opened for one in table.state.attempts)
 
 
 def test_a_lost_share_costs_its_attempt_and_nothing_else(table: Table) -> None:
     table.go(), table.go(), table.go()
-    parent, roster = table.course.parent, table.course.roster
+    parent, roster = table.state.parent, table.state.roster
     table.go("east")
-    assert table.course.total is None and table.course.parent == parent and table.course.gone == {"east": LATE}
-    assert table.course.next_roster.epoch == 1 and table.course.next_roster.first == 3
+    assert table.state.total is None and table.state.parent == parent and table.state.gone == {"east": LATE}
+    assert table.state.next_roster.epoch == 1 and table.state.next_roster.first == 3
     table.go()
-    assert table.course.roster != roster and table.course.phase == "share"
+    assert table.state.roster != roster and table.state.phase == "share"
     np.testing.assert_array_equal(table.go().total, np.full(table.sites.plan.d, 11111 - 10))
-    assert [one.opened for one in table.course.attempts] == [True, False, True]
+    assert [one.opened for one in table.state.attempts] == [True, False, True]
 
 
 def test_a_missing_signature_costs_an_epoch_and_no_attempt(table: Table) -> None:
     table.go(), table.go("west", why={"west": LEFT})
-    assert table.course.phase == "roster" and table.course.next_roster.epoch == 1
-    assert table.course.attempts == [] and table.course.gone == {"west": LEFT}
+    assert table.state.phase == "roster" and table.state.next_roster.epoch == 1
+    assert table.state.attempts == [] and table.state.gone == {"west": LEFT}
     table.go()
-    assert table.course.phase == "share" and table.course.members == tuple(sorted(set(NAMES) - {"west"}))
+    assert table.state.phase == "share" and table.state.members == tuple(sorted(set(NAMES) - {"west"}))
 
 
 def test_too_few_sites_are_not_enough(table: Table) -> None:
     table.go(), table.go("west")
-    assert table.course.enough
+    assert table.state.enough
     table.go("east")
-    assert not table.course.enough and len(table.course.members) == 3
+    assert not table.state.enough and len(table.state.members) == 3
 
 
-def test_last_models_end_a_course(table: Table) -> None:
+def test_last_models_end_a_run(table: Table) -> None:
     table.go(), table.go()
     plan = table.sites.plan
     last = Message(plan.run, plan.digest, table.round, "north", "stop", np.zeros(plan.d))
-    table.course.take({n: table.said(n, replace(last, sender=n)) for n in SORTED[1:]}, {})
-    assert table.course.phase == "over" and table.course.gone == {SORTED[0]: LATE}
+    table.state.take({n: table.said(n, replace(last, sender=n)) for n in SORTED[1:]}, {})
+    assert table.state.phase == "over" and table.state.gone == {SORTED[0]: LATE}
 
 
 def test_who_ends_while_others_go_on_has_left(table: Table) -> None:
     table.go(), table.go()
     plan = table.sites.plan
     last = Message(plan.run, plan.digest, table.round, "north", "refuse", np.zeros(plan.d))
-    table.course.take({n: table.said(n, last if n == "north" else None) for n in SORTED}, {})
-    assert table.course.gone == {"north": LEFT} and not table.course.attempts[0].opened
+    table.state.take({n: table.said(n, last if n == "north" else None) for n in SORTED}, {})
+    assert table.state.gone == {"north": LEFT} and not table.state.attempts[0].opened
 
 
 WRONG: dict[str, tuple[str, Callable[[Table], Any], str]] = {
     "a second greeting": ("roster", lambda t: Hello(t.keys["north"].public), "do not have the same history"),
     "a share before the roster": ("roster", lambda t: t.share("north", roster=bytes(32)), "do not have the same"),
-    "another epoch": ("roster", lambda t: replace(t.course.next_roster, epoch=1), "signs another roster 1"),
-    "another first attempt": ("roster", lambda t: replace(t.course.next_roster, first=2), "signs another roster"),
-    "fewer members": ("roster", lambda t: replace(t.course.next_roster, members=SORTED[1:]), "another roster"),
-    "another session": ("roster", lambda t: replace(t.course.next_roster, session=bytes(32)), "another roster"),
-    "another history": ("roster", lambda t: replace(t.course.next_roster, parent=bytes(32)), "another roster"),
-    "a roster among shares": ("share", lambda t: t.course.next_roster, "do not have the same history"),
+    "another epoch": ("roster", lambda t: replace(t.state.next_roster, epoch=1), "signs another roster 1"),
+    "another first attempt": ("roster", lambda t: replace(t.state.next_roster, first=2), "signs another roster"),
+    "fewer members": ("roster", lambda t: replace(t.state.next_roster, members=SORTED[1:]), "another roster"),
+    "another session": ("roster", lambda t: replace(t.state.next_roster, session=bytes(32)), "another roster"),
+    "another history": ("roster", lambda t: replace(t.state.next_roster, parent=bytes(32)), "another roster"),
+    "a roster among shares": ("share", lambda t: t.state.next_roster, "do not have the same history"),
     "a share of another roster": ("share", lambda t: t.share("north", roster=bytes(32)), "another attempt"),
     "a share of another attempt": ("share", lambda t: t.share("north", attempt=2), "another attempt"),
     "a share of another history": ("share", lambda t: t.share("north", parent=bytes(32)), "another attempt"),
@@ -152,18 +152,18 @@ WRONG: dict[str, tuple[str, Callable[[Table], Any], str]] = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_does_not_fit_is_refused(table: Table, wrong: str) -> None:
     phase, make, match = WRONG[wrong]
-    while table.course.phase != phase:
+    while table.state.phase != phase:
         table.go()
     present = {name: table.said(name, make(table) if name == "north" else None) for name in SORTED}
     with pytest.raises(Refused, match=match):
-        table.course.take(present, {})
+        table.state.take(present, {})
 
 
 def test_a_signer_outside_the_roster_is_refused(table: Table) -> None:
     table.go(), table.go("west"), table.go()
     stranger = table.said("west", table.share("west"))
     with pytest.raises(Refused, match="'west': it is not in the present roster"):
-        table.course.take({n: table.said(n) for n in table.course.members} | {"west": stranger}, {})
+        table.state.take({n: table.said(n) for n in table.state.members} | {"west": stranger}, {})
 
 
 def test_two_sites_with_one_key_are_refused(table: Table) -> None:
@@ -194,7 +194,7 @@ def test_a_site_checks_the_numbers_itself(sites: Consortium, monkeypatch: pytest
         with pytest.raises(Refused, match=match):
             Hub(sites.plan, None)
         with pytest.raises(Refused, match=match):
-            Course.of(sites.plan)
+            ProtocolState.of(sites.plan)
 
 
 @pytest.mark.parametrize("changes", [{"colluders": 0}, {"participants": 3}, {"colluders": 4}, {"participants": 6}])
@@ -214,7 +214,7 @@ def bodies(table: Table) -> dict[str, dict[str, Any]]:
     """A greeting, a roster and a share of the site north, as plain data without their signatures."""
     found = {}
     for kind in ("key", "roster", "share"):
-        while table.course.phase != kind:
+        while table.state.phase != kind:
             table.go()
         found[kind] = json.loads(table.said("north").data)
         del found[kind]["sig"]
@@ -281,7 +281,7 @@ def test_messages_of_other_runs_do_not_belong_here(sites: Consortium) -> None:
     for kind in ("release", "hello"):
         with pytest.raises(Refused):
             read(sites.plan, sites.sealed("north", 2, kind=kind), "north", 2)
-    assert isinstance(read(sites.plan, sites.sealed("north", 2, kind="stop"), "north", 2).what, Message)
+    assert isinstance(read(sites.plan, sites.sealed("north", 2, kind="stop"), "north", 2).content, Message)
 
 
 def test_a_proof_needs_two_messages_of_one_site_and_round(table: Table) -> None:
@@ -290,8 +290,8 @@ def test_a_proof_needs_two_messages_of_one_site_and_round(table: Table) -> None:
     first, other = table.said("west").data, table.said("west", table.share("west", words=np.zeros(4, np.uint64))).data
     assert read_proof(plan, prove(first, other), "west", 10**5) == 2
     assert read_proof(plan, first, "west", 10**5) is None
-    earlier = say(plan, 1, "west", table.course.next_roster, table.sites.keys["west"])
-    forged = say(plan, 2, "west", table.share("west"), table.sites.keys["east"])
+    earlier = sign(plan, 1, "west", table.state.next_roster, table.sites.keys["west"])
+    forged = sign(plan, 2, "west", table.share("west"), table.sites.keys["east"])
     for pair in ((first, first), (first, earlier), (first, table.said("east").data), (first, forged), (first, b"{}")):
         with pytest.raises(Refused):
             read_proof(plan, prove(*pair), "west", 10**5)
@@ -304,18 +304,18 @@ def test_an_answer_is_to_one_question(sites: Consortium) -> None:
     plan, keys = sites.plan, sites.keys
     question = Question("north", 5, "ab" * 16)
     assert read_question(plan, question.seal(plan, keys["north"]), "north") == question
-    answer = Answer("east", 5, "ab" * 16, "north", 6)
+    answer = Attestation("east", 5, "ab" * 16, "north", 6)
     data = answer.seal(plan, keys["east"])
-    assert read_answer(plan, data, "east", question) == answer
+    assert read_attestation(plan, data, "east", question) == answer
     for other in (
         replace(question, nonce="cd" * 16), replace(question, round=4), replace(question, sender="west")
     ):  # fmt: skip
         with pytest.raises(Refused, match="to another question"):
-            read_answer(plan, data, "east", other)
+            read_attestation(plan, data, "east", other)
     with pytest.raises(Refused, match="names another sender"):
-        read_answer(plan, data, "west", question)
+        read_attestation(plan, data, "west", question)
     with pytest.raises(Refused, match="not signed by 'east'"):
-        read_answer(plan, answer.seal(plan, keys["west"]), "east", question)
+        read_attestation(plan, answer.seal(plan, keys["west"]), "east", question)
     with pytest.raises(Refused):
         read_question(plan, question.seal(plan, keys["east"]), "north")
 
@@ -344,7 +344,7 @@ def test_the_hub_takes_nothing_out_of_order_or_from_outside(table: Table, tmp_pa
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
         early = Roster(bytes(32), 0, 1, SORTED, bytes(32))
         with pytest.raises(Refused, match="out of order"):
-            hub.exchange("north", 1, say(sites.plan, 1, "north", early, sites.keys["north"]), 0.0)
+            hub.exchange("north", 1, sign(sites.plan, 1, "north", early, sites.keys["north"]), 0.0)
         with pytest.raises(Refused, match="no site of this plan"):
             hub.exchange("stranger", 0, table.said("north").data, 0.0)
         with pytest.raises(Refused, match="names another sender"):
@@ -352,8 +352,8 @@ def test_the_hub_takes_nothing_out_of_order_or_from_outside(table: Table, tmp_pa
         for name in SORTED:
             hub.exchange(name, 0, table.said(name).data, 0.0)
         table.go()
-        fewer = replace(table.course.next_roster, members=SORTED[:4])
-        wrong = say(sites.plan, 1, "north", fewer, sites.keys["north"])
+        fewer = replace(table.state.next_roster, members=SORTED[:4])
+        wrong = sign(sites.plan, 1, "north", fewer, sites.keys["north"])
         with pytest.raises(Refused, match="signs another roster"):
             hub.exchange("north", 1, wrong, 0.0)
         assert hub.log.last("trial", "north") == 0  # and the right one is still taken
@@ -373,22 +373,22 @@ def test_the_hub_gives_nothing_before_all_is_there(table: Table, tmp_path: Path)
 
 def test_the_hub_waits_from_the_first_message_and_then_no_longer(table: Table, tmp_path: Path) -> None:
     from sottovoce.deploy.hublog import HubLog
-    from sottovoce.deploy.sums.hub import Desk
+    from sottovoce.deploy.sums.hub import SumHub
 
     now = [0.0]
     with HubLog(tmp_path / "hub.log") as log:
-        desk = Desk(table.sites.plan, log, 60.0, clock=lambda: now[0])
+        sums = SumHub(table.sites.plan, log, 60.0, clock=lambda: now[0])
         for name in SORTED:
-            desk.exchange(name, 0, table.said(name).data, 0.0)
+            sums.exchange(name, 0, table.said(name).data, 0.0)
         table.go()
         now[0] = 1000.0  # nobody has signed yet, so nobody is late
         for name in SORTED[:4]:
-            assert desk.exchange(name, 1, table.said(name).data, 0.0) is None
+            assert sums.exchange(name, 1, table.said(name).data, 0.0) is None
             now[0] += 10.0
         now[0] = 1059.0
-        assert desk.inbox("east", 1) is None and desk.missing() == ["west"]
+        assert sums.inbox("east", 1) is None and sums.missing() == ["west"]
         now[0] = 1060.0
-        assert set(desk.inbox("east", 1)) == {"centre", "north", "south"} and desk.gone == {"west": LATE}
+        assert set(sums.inbox("east", 1)) == {"centre", "north", "south"} and sums.gone == {"west": LATE}
         with pytest.raises(TransportClosed) as late:
-            desk.exchange("west", 1, table.said("west").data, 0.0)
+            sums.exchange("west", 1, table.said("west").data, 0.0)
         assert late.value.site == "west" and log.last("trial", "west") == 0

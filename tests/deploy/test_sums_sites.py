@@ -18,7 +18,7 @@ from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.report import site_page, write_hub
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.sums.masks import RunKey, secret_of
-from sottovoce.deploy.sums.messages import Share, read, say
+from sottovoce.deploy.sums.messages import Share, read, sign
 from sottovoce.deploy.sums.net import SumNet
 from sottovoce.deploy.sums.roster import LATE, LEFT, TWICE
 from sottovoce.errors import EndedEarly, LedgerCorrupt, LedgerError, Refused, TransportClosed
@@ -82,7 +82,7 @@ def test_a_run_ends_with_those_that_remain(sites: Consortium, tmp_path: Path, la
     """One site is lost for good while the roster is signed (1), in attempts 1 and 3, or with the last model."""
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, last, after) if name == "south" else None)
-        attempts = hub.desk.attempts
+        attempts = hub.sums.attempts
         assert hub.gone() == ({"south": LATE} if (last, after) != (6, True) else {}) | dict.fromkeys(
             set(NAMES) - {"south"}, "done"
         )
@@ -106,7 +106,7 @@ def test_too_few_sites_end_the_run_with_what_was_opened(sites: Consortium, tmp_p
     """K = 4 of 5: after the second loss no roster is signed, and nothing more is drawn."""
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, {"south": 3, "west": 5}[name]) if name[0] in "sw" else None)
-        attempts = hub.desk.attempts
+        attempts = hub.sums.attempts
         assert hub.over and hub.models() is None
         with pytest.raises(EndedEarly, match="its sites left"):
             hub.check_end()
@@ -144,14 +144,14 @@ class Doubled(LocalTransport):
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         if round == self._twice:
             plan, key = self._sites.plan, self._sites.keys[self._site]
-            share = read(plan, message, self._site, round).what
+            share = read(plan, message, self._site, round).content
             assert isinstance(share, Share)
             other = Share(share.roster, share.attempt, share.parent, share.words + np.uint64(1))
             if self._early:
                 self._hub.exchange(self._site, round, message, 0.0)
             else:
                 super().exchange(round, message)
-            self._hub.exchange(self._site, round, say(plan, round, self._site, other, key), 0.0)
+            self._hub.exchange(self._site, round, sign(plan, round, self._site, other, key), 0.0)
         return super().exchange(round, message)
 
 
@@ -160,7 +160,7 @@ def test_two_shares_of_one_site_are_proof_against_it(sites: Consortium, tmp_path
     """It is out without a wait, named with the proof in every journal, and its first share stands."""
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
         ends = run(sites, hub, lambda name: Doubled(hub, sites, name, 3, early) if name == "west" else None)
-        attempts = hub.desk.attempts
+        attempts = hub.sums.attempts
     assert isinstance(ends["west"], Refused) and "another message of this round" in str(ends["west"])
     assert [one.opened for one in attempts] == [True, True, False, True]
     models = twin(sites, attempts)
@@ -210,7 +210,7 @@ def test_an_addend_of_an_honest_size_spoils_the_sum_and_no_more(
     other_words(monkeypatch, lambda words: words + 10**9)
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
-        honest = twin(sites, hub.desk.attempts)
+        honest = twin(sites, hub.sums.attempts)
     for name in NAMES:
         assert ends[name].outcome.stopped == "finished" and not np.array_equal(ends[name].model, honest[name])
     check_spending(sites, ends)
@@ -236,7 +236,7 @@ def test_a_draw_that_fails_is_silence_and_never_drawn_again(
         late = sites.run_site("south", LocalTransport(hub, "south", 5.0))
         with sites.ledger("south") as ledger, pytest.raises(LedgerError, match="the draw of release 2 failed"):
             ledger.payload("trial", 2)
-        attempts = hub.desk.attempts
+        attempts = hub.sums.attempts
     assert isinstance(ends["south"], ValueError) and late.outcome.rounds == 1
     assert [one.opened for one in attempts] == [True, False, True, True]
     models = twin(sites, attempts)
@@ -293,10 +293,10 @@ def test_a_hub_that_starts_again_goes_on_with_the_same_rounds(sites: Consortium,
     """What was closed stays closed: a new process of the hub tells the same."""
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         run(sites, hub, lambda name: Lost(hub, name, 3) if name == "south" else None)
-        attempts, gone, inbox = hub.desk.attempts, hub.gone(), hub.inbox("north", 3)
+        attempts, gone, inbox = hub.sums.attempts, hub.gone(), hub.inbox("north", 3)
     with HubLog(tmp_path / "hub.log") as log:
         again = Hub(sites.plan, log, 1.0)
-        assert (again.desk.attempts, again.gone(), again.inbox("north", 3)) == (attempts, gone, inbox)
+        assert (again.sums.attempts, again.gone(), again.inbox("north", 3)) == (attempts, gone, inbox)
         assert again.over and write_hub(tmp_path, again)
         again.check()
         assert [one["round"] for one in again.sites()] == [5, 5, 1, 5, 5]
@@ -320,7 +320,7 @@ def test_a_greeting_waits_for_all_unless_told_otherwise(sites: Consortium, tmp_p
     present = tuple(set(NAMES) - {"south"})
     with hub_of(sites, tmp_path / "hub.log", 600.0, greeting=1.0) as hub:
         ends = Background(sites, hub, present).join()
-        attempts = hub.desk.attempts
+        attempts = hub.sums.attempts
         with pytest.raises(TransportClosed, match="go on without 'south'"):
             LocalTransport(hub, "south").exchange(0, hello(sites, "south", tmp_path))
     models = twin(sites, attempts)
@@ -332,7 +332,7 @@ def hello(sites: Consortium, name: str, folder: Path) -> bytes:
     from sottovoce.deploy.sums.messages import Hello
 
     key = RunKey.make(folder / f"{name}.masks").public
-    return say(sites.plan, 0, name, Hello(key), sites.keys[name])
+    return sign(sites.plan, 0, name, Hello(key), sites.keys[name])
 
 
 def test_the_hub_refuses_the_key_of_another_site(sites: Consortium, tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_the_hub_refuses_the_key_of_another_site(sites: Consortium, tmp_path: Pa
 
     with hub_of(sites, tmp_path / "hub.log") as hub:
         key = RunKey.make(tmp_path / "one.masks").public
-        assert hub.exchange("north", 0, say(sites.plan, 0, "north", Hello(key), sites.keys["north"]), 0.0) is None
+        assert hub.exchange("north", 0, sign(sites.plan, 0, "north", Hello(key), sites.keys["north"]), 0.0) is None
         with pytest.raises(Refused, match="has the key of 'north'"):
-            hub.exchange("east", 0, say(sites.plan, 0, "east", Hello(key), sites.keys["east"]), 0.0)
+            hub.exchange("east", 0, sign(sites.plan, 0, "east", Hello(key), sites.keys["east"]), 0.0)
         assert hub.missing("north", 0) == ["centre", "east", "south", "west"]

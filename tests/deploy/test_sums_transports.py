@@ -26,7 +26,7 @@ from sottovoce.deploy.nvflare import tasks
 from sottovoce.deploy.relay import serve
 from sottovoce.deploy.requests import sizes
 from sottovoce.deploy.sums.masks import keys_beside
-from sottovoce.deploy.sums.messages import Answer, Question, prove
+from sottovoce.deploy.sums.messages import Attestation, Question, prove
 from sottovoce.deploy.sums.roster import LATE
 from sottovoce.deploy.transport import Transport
 from sottovoce.errors import Refused
@@ -54,10 +54,10 @@ class SumContract:
 
     def test_a_run_has_the_models_of_one_process(self, sites: Consortium, hub: Hub, door: Door) -> None:
         ends = run(sites, hub, door)
-        models = twin(sites, hub.desk.attempts)
+        models = twin(sites, hub.sums.attempts)
         for name in NAMES:
             np.testing.assert_array_equal(ends[name].model, models[name])
-        assert hub.gone() == dict.fromkeys(sorted(NAMES), "done") and all(one.opened for one in hub.desk.attempts)
+        assert hub.gone() == dict.fromkeys(sorted(NAMES), "done") and all(one.opened for one in hub.sums.attempts)
 
     @pytest.mark.parametrize("crash", [(1, False), (3, True)])
     def test_a_site_that_crashes_asks_the_others_and_goes_on(
@@ -78,12 +78,12 @@ class SumContract:
         with ThreadPoolExecutor(5) as pool:
             models = list(pool.map(twice, NAMES))
         assert len(asked) == 1 and len(asked[0]) >= 3 and "north" not in asked[0]
-        assert all(np.array_equal(model, models[0]) for model in models) and len(hub.desk.attempts) == 4
+        assert all(np.array_equal(model, models[0]) for model in models) and len(hub.sums.attempts) == 4
 
     def test_a_lost_site_costs_an_attempt(self, sites: Consortium, hub: Hub, door: Door) -> None:
         ends = run(sites, hub, lambda name: Fragile(door(name), 3, False) if name == "west" else door(name))
-        models = twin(sites, hub.desk.attempts)
-        assert [one.opened for one in hub.desk.attempts] == [True, False, True, True]
+        models = twin(sites, hub.sums.attempts)
+        assert [one.opened for one in hub.sums.attempts] == [True, False, True, True]
         for name in set(NAMES) - {"west"}:
             np.testing.assert_array_equal(ends[name].model, models[name])
             assert ends[name].lost == {"west": LATE}
@@ -148,7 +148,7 @@ def test_a_job_goes_on_without_a_site_that_does_not_answer(sites: Consortium, tm
         job = pool.submit(tasks.serve, hub, carry, over)
         with pytest.raises(TimeoutError):
             job.result(1.5)
-        hub.desk._course.gone["west"] = LATE
+        hub.sums._state.gone["west"] = LATE
         computed.set()
         assert job.result(30.0) is None and over.is_set() and asked.count("west") == 1
 
@@ -203,17 +203,17 @@ def test_a_question_of_a_dead_process_takes_nothing_from_the_next(sites: Consort
 
         dead = asking(old)
         wait(old)
-        hub.answer("east", "north", Answer("east", 3, old.nonce, "north", 2).seal(plan, keys["east"]))
+        hub.answer("east", "north", Attestation("east", 3, old.nonce, "north", 2).seal(plan, keys["east"]))
         alive = asking(new)
         wait(new)
         assert dead.result() is None
         again = asking(new)  # a connection broke, and the same process asks once more
         for site in ("east", "south", "west"):
             for question in (old, new):  # what answers the old one is dropped
-                hub.answer(site, "north", Answer(site, 3, question.nonce, "north", 2).seal(plan, keys[site]))
+                hub.answer(site, "north", Attestation(site, 3, question.nonce, "north", 2).seal(plan, keys[site]))
         for found in (alive.result(), again.result(), asking(new).result()):
             assert found == {
-                site: Answer(site, 3, new.nonce, "north", 2).seal(plan, keys[site])
+                site: Attestation(site, 3, new.nonce, "north", 2).seal(plan, keys[site])
                 for site in ("east", "south", "west")
             }
         assert hub.asked("centre") == {}

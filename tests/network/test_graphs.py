@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import GraphError, InvalidInput
-from sottovoce.network.graphs import Graph, _components, from_edges, make_graph, names
+from sottovoce.network.graphs import Graph, _components, make_graph, names
 from sottovoce.network.net import DenseNet
 
 FIXED = ["ring", "path", "star", "complete", "grid"]
@@ -113,12 +113,12 @@ def test_random_kinds_depend_on_the_seed_and_stay_connected() -> None:
 
 
 def test_edges_merge_and_survive_json_and_pickle() -> None:
-    graph = from_edges([(1, 0), (0, 1), np.array([2, 1])], 3, name="mine")
+    graph = Graph("mine", 3, [(1, 0), (0, 1), np.array([2, 1])])
     assert graph.edges == ((0, 1), (1, 2))
     assert Graph.from_dict(json.loads(json.dumps(graph.to_dict()))) == graph
     assert graph.adjacency is graph.adjacency
     assert pickle.loads(pickle.dumps(graph)) == graph
-    assert len({graph, from_edges([(0, 1), (1, 2)], 3, name="mine")}) == 1
+    assert len({graph, Graph("mine", 3, ((0, 1), (1, 2)))}) == 1
     with pytest.raises(ValueError, match="read-only"):
         graph.adjacency[0, 0] = 1.0
 
@@ -149,7 +149,7 @@ def test_edge_list_file(tmp_path: Path) -> None:
 )
 def test_bad_edges(edges: list[tuple[int, ...]], n: int, text: str) -> None:
     with pytest.raises(GraphError) as caught:
-        from_edges(edges, n)
+        Graph("edges", n, tuple(edges))
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -209,7 +209,7 @@ def test_norms_are_upper_bounds_and_close() -> None:
     kinds = [Rows.build([(X, np.ones(200))]), Rows.build([(csr_array(X), np.ones(200))])]
     kinds += [kinds[0].on("array_api_strict")] if find_spec("array_api_strict") else []
     for rows in kinds:
-        design = rows.sweep().groups[0].design
+        design = rows.sweep().batches[0].design
         found = design.host(design.norms())[0]
         assert found[0] == 0.0
         for x, norm in zip(X[1:], found[1:], strict=True):

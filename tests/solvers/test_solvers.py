@@ -11,10 +11,10 @@ from scipy.optimize import minimize
 
 from sottovoce.data.design import Columns, Dense
 from sottovoce.data.rows import Rows
-from sottovoce.data.sweep import Sweep, group_sizes
+from sottovoce.data.sweep import Sweep, batched
 from sottovoce.errors import SolverError
 from sottovoce.problem.losses import HuberSVM, Logistic, Loss
-from sottovoce.solvers.local import Solver, certified_error, gradient_rounding
+from sottovoce.solvers.local import Solver, certified_error, rounding_bound
 
 SIZES = [60, 7, 33]
 
@@ -177,7 +177,8 @@ def test_rounding_bound_holds_against_exact_arithmetic() -> None:
     for size in (0.1, 30.0, 1e3):
         w, linear, q = size * rng.standard_normal((3, 1, 5)), rng.standard_normal((3, 1, 5)), np.full((3, 1, 1), 0.3)
         computed = (Solver(rows, Logistic(), 2.0).gradient(w[:, 0]) + linear[:, 0] + q[:, 0] * w[:, 0])[:, None]
-        bound = gradient_rounding(2.0, rows.n[:, :, None], 0.25, w, linear, q)
+        norms = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, linear))
+        bound = rounding_bound(2.0, rows.n[:, :, None], Logistic(), 5, *norms, q)
         for i in range(3):
             a = rows.signed[i, : int(rows.n[i, 0])].astype(np.longdouble)
             x = w[i, 0].astype(np.longdouble)
@@ -223,12 +224,12 @@ def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=30))
-def test_groups_hold_every_node_once_with_little_padding(sizes: list[int]) -> None:
+def test_batches_hold_every_node_once_with_little_padding(sizes: list[int]) -> None:
     n = np.array(sizes)
-    groups = list(group_sizes(n, 3))
-    assert sorted(np.concatenate(groups).tolist()) == list(range(len(n)))
-    for group in groups:
-        assert n[group].max() <= 1.1 * n[group].min()
+    batches = list(batched(n, 3))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(n)))
+    for batch in batches:
+        assert n[batch].max() <= 1.1 * n[batch].min()
 
 
 @pytest.mark.parametrize("C", [1.0, 3.0, 1750.0])

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 
 from ..deploy import demonstration
-from ..deploy.demonstration import Stage
+from ..deploy.demonstration import Demonstration
 from ..privacy.statement import DEMONSTRATION, ceil_text
 from ..runs import defaults
 from ..runs.config import RunConfig
@@ -60,32 +60,32 @@ def demo(
     console = Console()
     with tempfile.TemporaryDirectory(prefix="sottovoce-demo-") if keep is None else nullcontext(keep) as place:
         folder = Path(place)
-        stage = demonstration.build(folder, config, sites, schema=demonstration.FEW if inference else None, asks=asks)
+        demo = demonstration.build(folder, config, sites, schema=demonstration.FEW if inference else None, asks=asks)
         started, last = time.perf_counter(), 0.0
-        live = Live(_table(stage), console=console, transient=True)
+        live = Live(_table(demo), console=console, transient=True)
         with nullcontext() if as_json or not console.is_terminal else live as shown:
 
             def tick() -> None:
                 nonlocal last
                 if shown is not None and time.perf_counter() - last > _EVERY:
                     last = time.perf_counter()
-                    shown.update(_table(stage))
+                    shown.update(_table(demo))
 
             if transport == "relay":
-                demonstration.relay(stage, tick)
+                demonstration.relay(demo, tick)
             else:
                 from ..deploy.nvflare.loopback import demonstrate
 
-                demonstrate(stage, tick)
-        report = demonstration.compare(stage, transport, time.perf_counter() - started)
-        table = _table(stage)
+                demonstrate(demo, tick)
+        report = demonstration.compare(demo, transport, time.perf_counter() - started)
+        table = _table(demo)
     if keep is None:
         del report["folder"]
     if as_json:
         print_json(report)
         return
     console.print(table)
-    console.print(privacy(stage.plan.statement.words, f"Privacy: {DEMONSTRATION}"))
+    console.print(privacy(demo.plan.statement.words, f"Privacy: {DEMONSTRATION}"))
     if "record" in report:
         from .answers import render_record  # loads SciPy's statistics
 
@@ -102,10 +102,10 @@ def demo(
         console.print(f"everything is in {escape(str(keep))}: start with {first}", highlight=False, soft_wrap=True)
 
 
-def _table(stage: Stage) -> Table:
+def _table(demo: Demonstration) -> Table:
     table = listing("<site", ">rows", ">round", "<", ">epsilon spent", ">of")
-    rounds, rows = stage.plan.attempts, stage.rows.n[:, 0].astype(int)
-    for one, size in zip(demonstration.progress(stage), rows, strict=True):
+    rounds, rows = demo.plan.attempts, demo.rows.n[:, 0].astype(int)
+    for one, size in zip(demonstration.progress(demo), rows, strict=True):
         bar = "█" * round(24 * one["round"] / rounds)
         spent = (ceil_text(one["spent"]), f"{one['budget']:g}")
         table.add_row(one["site"], f"{size:,}", f"{one['round']}/{rounds}", f"[green]{bar:24}[/]", *spent)

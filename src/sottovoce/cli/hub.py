@@ -16,10 +16,10 @@ from rich.table import Table
 
 from ..deploy import certificates
 from ..deploy.certificates import Authority, check_host, fingerprint
+from ..deploy.crypto import need_cryptography
 from ..deploy.files import KEY, together, write_new
 from ..deploy.hub import Hub
 from ..deploy.hublog import HubLog
-from ..deploy.keys import need_cryptography
 from ..deploy.lock import only_one
 from ..deploy.plan import Plan
 from ..deploy.relay import Credentials, serve

@@ -11,8 +11,9 @@ import click
 from ..data.schema import Schema
 from ..deploy import certificates
 from ..deploy.answering import document
+from ..deploy.crypto import need_cryptography
 from ..deploy.files import together, write_new
-from ..deploy.keys import SigningKey, need_cryptography
+from ..deploy.keys import SigningKey
 from ..deploy.lock import only_one
 from ..deploy.names import check_name
 from ..deploy.relay import RelayTransport, target

@@ -1,4 +1,4 @@
-"""Data: tables, schemas of public facts, rows in the unit ball, built-in data sets, partitions."""
+"""Tables, schemas of public facts, encoded rows in the unit ball, built-in data sets, partitions."""
 
 from .check import Review, review
 from .expected import Fill, fill, sketch, typical_norms

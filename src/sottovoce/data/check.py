@@ -1,12 +1,12 @@
-"""A table against a schema, before any budget is spent: what training would refuse, and what does not fit.
+"""Validation of a table against a schema, before any budget is spent.
 
-Counts are exact and no epsilon covers them: they are for the holder of the rows, who alone can run this.
+Counts are exact and no epsilon covers them: only the holder of the rows can run this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,17 +26,11 @@ _SPECIAL = {
 
 
 @dataclass(frozen=True)
-class Count:
-    """How many rows of a column something happens to.
+class Finding:
+    """What happens to some rows of a column: clipped, encoded as zeros, and so on.
 
-    Attributes
-    ----------
-    column : str
-        Of the schema; ``"(label)"``, ``"(row)"`` and so on as in :class:`sottovoce.data.Encoded`.
-    rows : int
-    what : str
-    fits : bool
-        Whether the schema foresees it: a missing value with something that stands for it, and a row beyond the scale.
+    `column` is one of the schema, or ``"(label)"``, ``"(row)"`` as in :class:`sottovoce.data.Encoded`; `rows` an exact
+    count.  `fits` is True if the schema declares it: a replacement for missing values, or a scale that shortens rows.
     """
 
     column: str
@@ -47,24 +41,17 @@ class Count:
 
 @dataclass(frozen=True)
 class Review:
-    """What a schema makes of a table; see :func:`review`.
+    """A schema compared with a table.
 
-    Attributes
-    ----------
-    table, schema : str
-        Their names.
-    rows : int
-    refused : tuple of str
-        All for which training would refuse the table, one line each; they show no value.
-    counts : tuple of Count
-        Exact, for the holder only; of the columns that can be read.
+    `refused` has every error that training would raise, one line each, without values; `counts` are exact, for the
+    holder only, and of the columns that can be read.
     """
 
     table: str
     schema: str
     rows: int
     refused: tuple[str, ...]
-    counts: tuple[Count, ...] = field(default_factory=tuple)
+    counts: tuple[Finding, ...] = ()
 
     @property
     def fine(self) -> bool:
@@ -86,19 +73,11 @@ class Review:
 def review(schema: Schema, table: Table | Mapping[str, Any]) -> Review:
     """Compare a table with a schema; nothing is released, charged or written.
 
-    Parameters
-    ----------
-    schema : Schema
-    table : Table or mapping of str to array
-
-    Returns
-    -------
-    Review
-        With counts of exactly what :meth:`Schema.encode` does to the rows.
+    Counts are those of :meth:`Schema.encode`.
     """
     table = as_table(table)
     refused = [str(error) for error in schema.column_errors(table.columns)]
-    na, clipped, absent = frozenset(schema.na), dict[str, int](), dict[str, Count]()
+    na, clipped, absent = frozenset(schema.na), dict[str, int](), dict[str, Finding]()
     for block in schema.blocks:
         if not set(block.sources(table.columns)) <= set(table.columns):
             continue
@@ -115,7 +94,7 @@ def review(schema: Schema, table: Table | Mapping[str, Any]) -> Review:
             refused.append(str(error))
     blocks = {block.name: block for block in schema.blocks}
     found = [
-        Count(name, n, _SPECIAL.get(name) or _outside(blocks[name]), fits=name == ROW)
+        Finding(name, n, _SPECIAL.get(name) or _outside(blocks[name]), fits=name == ROW)
         for name, n in clipped.items()
         if n
     ]
@@ -128,8 +107,8 @@ def _outside(block: Block) -> str:
     return "beyond the bounds: clipped" if not isinstance(block, Vector) else "entries beyond the bounds: clipped"
 
 
-def _absent(block: Block, columns: Mapping[str, Column], na: frozenset[str]) -> dict[str, Count]:
-    """Rows in which a value is missing for which the block has one."""
+def _absent(block: Block, columns: Mapping[str, Column], na: frozenset[str]) -> dict[str, Finding]:
+    """Rows with a missing value that the block replaces."""
     if isinstance(block, Category) and block.other and block.missing is None:
         stands = "other"
     else:
@@ -145,4 +124,4 @@ def _absent(block: Block, columns: Mapping[str, Column], na: frozenset[str]) -> 
             gone = np.isin(levels, sorted(na | MISSING))[which].reshape(values.shape)
             lost = lost | (gone.any(axis=1) if gone.ndim > 1 else gone)
     rows = int(np.sum(lost))
-    return {block.name: Count(block.name, rows, f"missing: counts as {stands}", fits=True)} if rows else {}
+    return {block.name: Finding(block.name, rows, f"missing: counts as {stands}", fits=True)} if rows else {}

@@ -1,8 +1,8 @@
-"""Rows of one site that outgrow one machine: a Dask Array, whose blocks stay where they are.
+"""Rows of one site on a Dask cluster, for rows that outgrow one machine.
 
 A pass over the rows sends classifiers to the blocks and returns sums.  Every block is multiplied by the same code as
-rows in memory, and parts are added in the order of the blocks.  So a run repeats every bit as long as the blocks are
-the same.  The cluster must belong to the site, because it computes sums over private rows.
+rows in memory, and partial sums are added in the order of the blocks: the same blocks give the same bits.  The cluster
+must belong to the site, because it sees private rows and sums over them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..problem.losses import Loss
 from ..util.typing import Any, Array, BoolArray, IntArray
 from .design import Dense, Design, Storage
 from .rows import Rows
-from .sweep import Group, Sweep
+from .sweep import Batch, Sweep
 
 
 def _dask() -> Any:
@@ -33,7 +33,7 @@ def _dask() -> Any:
 
 
 def _local(block: Array, fields: dict[str, Any]) -> Sweep:
-    return Sweep((Group(np.array([0]), Design(Dense(block[None]), **fields)),), block.shape[1])
+    return Sweep((Batch(np.array([0]), Design(Dense(block[None]), **fields)),), block.shape[1])
 
 
 def _signed(X: Array, y: Array) -> Array:
@@ -86,13 +86,11 @@ class ClusterSweep(Sweep):
     def single(self) -> None:
         return None
 
-    def merged(self) -> Self:
-        """Itself: workers hold rows as they come."""
-        return self
+    def deduplicated(self) -> Self:
+        return self  # workers keep duplicates
 
     def normed(self) -> Self:
-        """Itself: the workers compute the norms of their blocks whenever they need them."""
-        return self
+        return self  # workers compute norms when they need them
 
     def every(self, part: int, parts: int) -> ClusterSweep:
         dask = _dask()
@@ -108,7 +106,7 @@ class ClusterSweep(Sweep):
 
 @dataclass(frozen=True)
 class ClusterRows(Rows):
-    """Rows of one site in the blocks of a Dask Array; ``signed`` is empty.  Use :meth:`of`."""
+    """Rows of one site in the blocks of a Dask Array, made by :meth:`of`; ``signed`` is empty."""
 
     blocks: tuple[Any, ...] = ()
     sizes: tuple[int, ...] = ()
@@ -120,15 +118,19 @@ class ClusterRows(Rows):
 
         Parameters
         ----------
-        X : dask.array.Array
-            Rows in the unit ball, one a line, in blocks of whole rows.
-        y : dask.array.Array
-            Labels -1 and +1, in the same blocks.
+        X : dask.array.Array of shape (n, d)
+            Rows in the unit ball, in blocks of whole rows.
+        y : dask.array.Array of shape (n,)
+            Labels -1 and 1, in the same blocks.
 
         Raises
         ------
         InvalidInput
             What :meth:`Rows.build` refuses; or without Dask.
+
+        Examples
+        --------
+        >>> rows = ClusterRows.of(da.ones((20, 2), chunks=(5, 2)) / 2, da.ones(20, chunks=5))
         """
         dask = _dask()
         if not isinstance(X, dask.array.Array) or X.ndim != 2 or X.numblocks[1] != 1:
@@ -172,5 +174,5 @@ class ClusterRows(Rows):
         return {}
 
     def _stored_arrays(self) -> tuple[Array, ...]:
-        """Digests of the blocks; a ledger takes the same rows in different blocks for different rows."""
+        """Digests of the blocks: to a ledger, the same rows in other blocks are other rows."""
         return (np.array([list(one) for one in self.digests], dtype=float), np.array(self.sizes, dtype=float), self.n)

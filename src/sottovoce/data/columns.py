@@ -1,18 +1,13 @@
 """Column blocks of a schema: each maps raw columns to a few features of Euclidean norm at most `reach`.
 
-``Bins``, ``Category``, ``Number`` and ``Vector`` share one interface: ``sources(table columns)`` says which
-raw columns are read, ``names`` lists the features, ``encode`` gives ``(features, clipped)`` where ``clipped``
-marks the rows whose values did not fit the declaration and were clipped to it.  ``sketch`` draws features of made-up
-rows from the declaration alone.
-
-The reach is 1 for every kind but one: a one-hot row holds at most a single 1; a number is clipped before it is
-scaled; a vector is divided by its own norm or by a declared norm that is larger.  A number with a typical range is
-larger than 1 where its value lies beyond that range; the schema then shortens the row.
+The reach is 1 for every kind but one: a one-hot row has at most a single 1; a number is clipped before it is scaled; a
+vector is divided by its own norm or by a declared norm that is larger.  A number beyond its typical range is larger
+than 1; the schema then shortens the row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -27,15 +22,13 @@ from .table import MISSING, Column, as_numbers, distinct, text_of
 
 Mask = NDArray[np.bool_]
 LIMIT = 1e100  # bounds beyond it would overflow when squared
-NARROWEST = 1e-6
-"""Smallest width of a typical range, as a share of the width of the bounds."""
+NARROWEST = 1e-6  # smallest width of a typical range, as a share of the width of the bounds
 _COARSE = 1e-290  # norms below it have lost digits to underflow
-MOST_FEATURES = 1_000_000
-"""Largest number of features of a schema, or of synthetic rows."""
+MOST_FEATURES = 1_000_000  # largest number of features of a schema, or of synthetic rows
 
 
 class Block(Protocol):
-    """The interface that a schema needs of a column block."""
+    """A column block: `Bins`, `Category`, `Number` or `Vector`."""
 
     kind: ClassVar[str]
 
@@ -47,9 +40,14 @@ class Block(Protocol):
     def reach(self) -> float: ...
     @property
     def names(self) -> list[str]: ...
-    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]: ...
-    def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]: ...
-    def sketch(self, n: int, rng: np.random.Generator) -> Array: ...
+    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
+        """The raw columns to read, of a table with these."""
+
+    def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
+        """Features (n, k), and which rows were clipped to the declaration."""
+
+    def sketch(self, n: int, rng: np.random.Generator) -> Array:
+        """Features (n, k) of made-up rows, from the declaration alone: see :mod:`sottovoce.data.expected`."""
 
 
 def _numbers(field: str, values: Column, na: frozenset[str], missing: float | None) -> Array:
@@ -73,14 +71,24 @@ def _one(name: str, columns: Mapping[str, Column]) -> Column:
 
 
 def check_features(field: str, n: int) -> None:
-    """Refuse more features than `MOST_FEATURES`.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """Refuse more than `MOST_FEATURES` features with a SchemaError."""
     if n > MOST_FEATURES:
         raise SchemaError(field, n, f"must be at most {MOST_FEATURES:,} features", "declare fewer")
+
+
+class _OneColumn:
+    """What the kinds share that read a single raw column, called `column` or else `name`."""
+
+    reach: ClassVar[float] = 1.0
+    name: str
+    column: str | None
+
+    @property
+    def source(self) -> str:
+        return self.column or self.name
+
+    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
+        return (self.source,)
 
 
 def _check_bounds(field: str, lo: float, hi: float) -> None:
@@ -94,22 +102,21 @@ def _check_missing(field: str, missing: float | None) -> None:
 
 
 @dataclass(frozen=True)
-class Bins:
+class Bins(_OneColumn):
     """One-hot of the interval that holds the value.
 
     Parameters
     ----------
     edges : tuple of float
-        ``m + 1`` increasing public edges make ``m`` bins ``[a, b)``, the last one closed.  The outer edges
-        may be infinite; beyond finite ones a value counts as clipped and goes into the nearest bin.
+        ``m + 1`` increasing public edges make ``m`` bins ``[a, b)``, the last one closed.  The outer edges may be
+        infinite; beyond finite ones a value counts as clipped and goes into the nearest bin.
     base : int, optional
-        A bin without a feature of its own (a block of zeros): the reference level.
+        The reference level: a bin without a feature of its own (a block of zeros).
     missing : float, optional
-        What stands for a missing value.
+        Replaces a missing value.
     """
 
     kind: ClassVar[str] = "bins"
-    reach: ClassVar[float] = 1.0
     name: str
     edges: tuple[float, ...]
     column: str | None = None
@@ -136,24 +143,20 @@ class Bins:
         pairs[-1] = pairs[-1][:-1] + "]"
         return [pair for k, pair in enumerate(pairs) if k != self.base]
 
-    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
-        return (self.column or self.name,)
-
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        source = self.column or self.name
-        x = _numbers(source, _one(source, columns), na, self.missing)
+        x = _numbers(self.source, _one(self.source, columns), na, self.missing)
         edges = np.asarray(self.edges)
         bins = np.searchsorted(edges[1:-1], x, side="right")
         return _one_hot(bins, len(edges) - 1, self.base), (x < edges[0]) | (x > edges[-1])
 
     def sketch(self, n: int, rng: np.random.Generator) -> Array:
-        """Features (n, k) of made-up rows: every bin is as likely as any other."""
+        """Bins are equally likely."""
         m = len(self.edges) - 1
         return _one_hot(rng.integers(m, size=n), m, self.base)
 
 
 @dataclass(frozen=True)
-class Category:
+class Category(_OneColumn):
     """One-hot of a listed value or of a group of listed values.
 
     Parameters
@@ -162,16 +165,15 @@ class Category:
         Groups of public values.  In TOML a list ``["a", "b"]`` makes one group a value, a table
         ``{low = ["a", "b"], high = ["c"]}`` names the groups.
     other : bool
-        Adds a feature for values that are not listed, missing ones included.  Without it such a row is a
-        block of zeros and counts as clipped.
+        Adds a feature for values that are not listed, missing ones included.  Without it such a row is a block of zeros
+        and counts as clipped.
     base : str, optional
-        A group without a feature of its own (a block of zeros): the reference level.
+        The reference level: a group without a feature of its own (a block of zeros).
     missing : str, optional
-        The listed value that stands for a missing one.
+        The listed value that replaces a missing one.
     """
 
     kind: ClassVar[str] = "category"
-    reach: ClassVar[float] = 1.0
     name: str
     values: tuple[tuple[str, tuple[str, ...]], ...]
     column: str | None = None
@@ -182,8 +184,7 @@ class Category:
 
     def __post_init__(self) -> None:
         check_features(f"{self.name}.values", len(self.values))
-        members = [value for _, group in self.values for value in group]
-        groups = [name for name, _ in self.values] + ["other"] * self.other
+        members, groups = [value for _, group in self.values for value in group], self._groups
         if not members or len(set(members)) != len(members) or len(set(groups)) != len(groups):
             rule = "must list at least one value, each value and each group once"
             raise SchemaError(f"{self.name}.values", None, rule, 'declare values = ["a", "b"]')
@@ -193,16 +194,16 @@ class Category:
         if len(self.names) == 0:
             raise SchemaError(f"{self.name}.base", self.base, "leaves no feature", "declare more values or no base")
 
+    @property
+    def _groups(self) -> list[str]:
+        return [name for name, _ in self.values] + ["other"] * self.other
+
     @cached_property
     def names(self) -> list[str]:
-        groups = [name for name, _ in self.values] + ["other"] * self.other
-        return [f"{self.name}={group}" for group in groups if group != self.base]
-
-    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
-        return (self.column or self.name,)
+        return [f"{self.name}={group}" for group in self._groups if group != self.base]
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        levels, which = distinct(_one(self.column or self.name, columns))
+        levels, which = distinct(_one(self.source, columns))
         if self.missing is not None:
             levels = np.where(np.isin(levels, sorted(na | MISSING)), self.missing, levels)
         codes = {value: k for k, (_, group) in enumerate(self.values) for value in group}
@@ -215,14 +216,13 @@ class Category:
         return features[:, :-1], group == rest
 
     def sketch(self, n: int, rng: np.random.Generator) -> Array:
-        """Features (n, k) of made-up rows: every group, ``other`` included, is as likely as any other."""
-        groups = [name for name, _ in self.values] + ["other"] * self.other
-        base = None if self.base is None else groups.index(self.base)
-        return _one_hot(rng.integers(len(groups), size=n), len(groups), base)
+        """Groups, ``other`` included, are equally likely."""
+        m, base = len(self._groups), None if self.base is None else self._groups.index(self.base)
+        return _one_hot(rng.integers(m, size=n), m, base)
 
 
 @dataclass(frozen=True)
-class Number:
+class Number(_OneColumn):
     """One feature: the value clipped to public bounds and scaled linearly.
 
     Parameters
@@ -234,11 +234,11 @@ class Number:
     transform : {None, "log1p"}
         Applied to the clipped value, to the bounds and to the typical range.
     missing : float, optional
-        What stands for a missing value.
+        Replaces a missing value.
     typical : tuple of (float, float), optional
-        A public range within the bounds that holds most values (nine in ten, say), known from the field and never
-        computed from the rows.  Values beyond it, up to the bounds, are mapped by the same straight line to numbers
-        beyond `to`, and the schema shortens rows that become too long by this.
+        A public range that holds most values (nine in ten, say), known from the field and never computed from the rows.
+        Values beyond it are mapped by the same line to numbers beyond `to`; the schema shortens rows that become too
+        long.
     """
 
     kind: ClassVar[str] = "number"
@@ -285,12 +285,12 @@ class Number:
 
     @property
     def range(self) -> tuple[float, float]:
-        """What is mapped to the ends of `to`, after the transform."""
+        """The ends of the range that is mapped to `to`, transformed."""
         return self._ends[:2]
 
     @property
-    def reach(self) -> float:
-        """Largest size that an encoded value can have; 1 without a typical range."""
+    def reach(self) -> float:  # type: ignore[override]
+        """Largest absolute value of the feature; 1 without a typical range."""
         a, b, lo, hi = self._ends
         low, high = (lo - a) / (b - a), (hi - a) / (b - a)
         return max(-low, high) if self.to == "[0,1]" else max(1 - 2 * low, 2 * high - 1)
@@ -299,12 +299,8 @@ class Number:
     def names(self) -> list[str]:
         return [self.name]
 
-    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
-        return (self.column or self.name,)
-
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        source = self.column or self.name
-        raw = _numbers(source, _one(source, columns), na, self.missing)
+        raw = _numbers(self.source, _one(self.source, columns), na, self.missing)
         x, (a, b, lo, hi) = np.clip(raw, self.lo, self.hi), self._ends
         if self.transform == "log1p":
             x = np.log1p(x)
@@ -312,7 +308,7 @@ class Number:
         return (x if self.to == "[0,1]" else 2 * x - 1)[:, None], (raw < self.lo) | (raw > self.hi)
 
     def sketch(self, n: int, rng: np.random.Generator) -> Array:
-        """Features (n, 1) of made-up rows: uniform in the typical range or the bounds, after any transform."""
+        """Uniform in the typical range or the bounds, after any transform."""
         x = rng.random((n, 1))
         return x if self.to == "[0,1]" else 2 * x - 1
 
@@ -321,25 +317,24 @@ class Number:
 class Vector:
     """Many numeric columns as one block, such as the pixels of an image.
 
-    The entries are clipped to public bounds; then each row is divided by its own norm (``norm = "unit"``; a
-    zero row stays zero), or by the declared norm, rows beyond which are shrunk to it and counted.  The norm of a
-    typical row is a good number to declare.
+    Entries are clipped to public bounds; then each row is divided by its own norm (``norm = "unit"``; a zero row stays
+    zero), or by the declared norm, and rows beyond it are shrunk to it and counted.  Declare the norm of a typical row.
 
     Parameters
     ----------
     lo, hi : float
         Public bounds of every entry.
     norm : "unit" or float
-        See above; a number is in the units of the entries.
+        In the units of the entries.
     columns : tuple of str, optional
-        The raw columns.  Without it, either one 2-D column called `name`, or ``size`` columns called
-        ``prefix`` followed by ``0, 1, ...``.
+        The raw columns.  Without it, either one 2-D column called `name`, or ``size`` columns called ``prefix``
+        followed by ``0, 1, ...``.
     size : int, optional
         Number of entries.
     prefix : str, optional
         Default: the name of the block.
     missing : float, optional
-        What stands for a missing entry.
+        Replaces a missing entry.
     """
 
     kind: ClassVar[str] = "vector"
@@ -391,7 +386,7 @@ class Vector:
         return x / np.maximum(norms, self.norm)[:, None], clipped | (norms > self.norm)
 
     def sketch(self, n: int, rng: np.random.Generator) -> Array:
-        """Features (n, k) of made-up rows: every entry uniform in the bounds, and then the norm as in `encode`."""
+        """Entries uniform in the bounds, then normed as in `encode`."""
         x = rng.random((n, len(self.names)))
         x *= self.hi - self.lo
         x += self.lo
@@ -402,7 +397,7 @@ class Vector:
 
 
 def row_norms(x: Array) -> Array:
-    """Euclidean norm of each row, without under- or overflow of the squares."""
+    """Euclidean norm of each row; squares neither under- nor overflow."""
     top = np.max(np.abs(x), axis=1, initial=0.0)
     safe = np.where(top > 0, top, 1.0)
     norms: Array = top * np.sqrt(np.sum((x / safe[:, None]) ** 2, axis=1))
@@ -436,7 +431,7 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
     for key in entries:
         if key not in known:
             raise SchemaError(f"{name}.{key}", None, f"is unknown; {kind} knows {', '.join(known)}", "remove it")
-    texts = {"values": _groups, "base": plain_text, "missing": plain_text} if kind == "category" else {}
+    texts = {"values": _value_groups, "base": plain_text, "missing": plain_text} if kind == "category" else {}
     try:
         for key, value in entries.items():
             if value is not None or cls.__dataclass_fields__[key].default is not None:
@@ -445,19 +440,14 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
     except SchemaError:
         raise
     except (TypeError, ValueError, OverflowError):
-        required = {
-            "bins": "edges",
-            "category": "values",
-            "number": "lo and hi",
-            "vector": "lo, hi and size",
-        }[kind]
+        required = {"bins": "edges", "category": "values", "number": "lo and hi", "vector": "lo, hi and size"}[kind]
         rule = f"kind {kind!r} needs {required}, and every entry of its right type"
         raise SchemaError(f"[columns.{name}]", None, rule, "correct the declaration") from None
     return block
 
 
 def block_to_dict(block: Block) -> dict[str, Any]:
-    """The inverse of `block_from_dict`, of JSON types only; entries left at their default are left out."""
+    """The inverse of `block_from_dict`, of JSON types only, without entries at their default."""
     entries: dict[str, Any] = {"kind": block.kind}
     for key, field in type(block).__dataclass_fields__.items():  # type: ignore[attr-defined]
         value = getattr(block, key)
@@ -473,55 +463,32 @@ def block_to_dict(block: Block) -> dict[str, Any]:
     return entries
 
 
-def _groups(values: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _value_groups(values: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if isinstance(values, Mapping):
         return tuple((str(name), tuple(map(plain_text, _listed(group)))) for name, group in values.items())
     return tuple((plain_text(value), (plain_text(value),)) for value in _listed(values))
 
 
-def _listed(values: object) -> list[Any]:
-    if not isinstance(values, list | tuple):
-        raise TypeError("a list is needed")
-    return list(values)
-
-
 def plain_text(value: object) -> str:
-    """A declared text, number or truth value as `text_of` writes values.
-
-    Raises
-    ------
-    TypeError
-        If it is a list, a table or nothing.
-    """
+    """A declared text, number or truth value as `text_of` writes values; a TypeError for anything else."""
     if not isinstance(value, str | int | float):
         raise TypeError("a text is needed")
     return text_of(value)
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("a text is needed")
-    return value
+def _typed(kind: Any, convert: Callable[[Any], Any]) -> Callable[[object], Any]:
+    """Converts values of a kind, and raises a TypeError for others; True is no number."""
+
+    def read(value: object) -> Any:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise TypeError(f"{kind} is needed")
+        return convert(value)
+
+    return read
 
 
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError("a number is needed")
-    return float(value)
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError("a whole number is needed")
-    return value
-
-
-def _truth(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("true or false is needed")
-    return value
-
-
+_text, _number, _truth = _typed(str, str), _typed(int | float, float), _typed(bool, bool)
+_whole, _listed = _typed(int, int), _typed(list | tuple, list)
 KINDS: dict[str, Any] = {cls.kind: cls for cls in (Bins, Category, Number, Vector)}
 _CONVERT: dict[str, Any] = {
     "base": _whole, "column": _text, "columns": lambda values: tuple(map(plain_text, _listed(values))),

@@ -1,7 +1,7 @@
-"""Products with the rows of all nodes: a storage of rows, and the fields of each row.
+"""Products with rows: how rows are stored, and what each row brings along.
 
-A :class:`Storage` multiplies rows, dense or sparse, here or on a device.  A :class:`Design` is a storage and the fields
-of its rows: weight, offset, class, number of repeats and norm.  A solver needs nothing else of the rows.
+A :class:`Storage` multiplies rows, dense or sparse, here or on a device.  A :class:`Design` adds the fields of its
+rows: weight, offset, class, multiplicity and norm.  A solver needs nothing else of the rows.
 """
 
 from __future__ import annotations
@@ -20,39 +20,42 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 compat = Later("array_api_compat")
-_LOOKED = 2**16  # rows whose norms are computed at a time
+_AT_ONCE = 2**16  # rows whose norms are computed at a time
 _BLOCK = 2**19  # bytes of a block's margins: with their rows they stay in a core's own cache
-_TURNED = 256  # rows that are turned at a time
+_TRANSPOSED = 256  # rows that are transposed at a time
 _TALL = 4  # vectors from which single precision multiplies faster with rows first: by a third and more
 
 
 def rounded_up(squares: Any, d: int) -> Any:
-    """Roots of sums of d squares, raised by more than the rounding of both; zero stays zero."""
+    """Square roots of sums of d squares, rounded up by more than the rounding of both; zero stays zero."""
     return squares**0.5 * (1.0 + (d + 8.0) * 2.0**-52)
 
 
 class Storage(ABC):
-    """Rows of M nodes, filled up to n with rows of zeros.  Vectors are (M, R, d), margins (M, R, n)."""
+    """Rows of M nodes, zero-padded to n.  Vectors are (M, R, d), margins (M, R, n).
+
+    Margins, and what is computed from them, are arrays of the storage's own library.
+    """
 
     @abstractmethod
     def margins(self, w: Array) -> Any:
-        """``a_k.w`` for every row."""
+        """``a_k.w`` for every row, (M, R, n)."""
 
     @abstractmethod
     def combine(self, derivatives: Any) -> Array:
-        """``sum_k slopes_k a_k``."""
+        """``sum_k derivatives_k a_k``, (M, R, d)."""
 
     @abstractmethod
     def gram(self, weights: Any) -> Array:
-        """``sum_k weights_k a_k a_k'``, shape (M, d, d), for weights (M, n)."""
+        """``sum_k weights_k a_k a_k'``, (M, d, d), for weights (M, n)."""
 
     @abstractmethod
     def diagonal(self, weights: Any) -> Array:
-        """The diagonal of :meth:`gram`, shape (M, d)."""
+        """The diagonal of :meth:`gram`, (M, d)."""
 
     @abstractmethod
     def norms(self) -> Any:
-        """Upper bounds on the rows' norms, (M, n), as an array of the library that computes margins."""
+        """Upper bounds on the rows' norms, (M, n), in the storage's library."""
 
     @abstractmethod
     def keep(self, nodes: Any) -> Self:
@@ -65,14 +68,14 @@ class Storage(ABC):
     @property
     @abstractmethod
     def n(self) -> int:
-        """Number of rows of a node, including the rows of zeros that fill it up."""
+        """Rows of a node, padding included."""
 
     @abstractmethod
     def between(self, first: int, last: int) -> Self:
-        """Rows ``first .. last - 1`` of every node, without copying them."""
+        """Rows ``first .. last - 1`` of every node, as a view."""
 
     def single(self) -> Storage:
-        """The same in single precision; itself if that is not offered."""
+        """The same in single precision; itself if there is no such copy."""
         return self
 
     @property
@@ -82,15 +85,15 @@ class Storage(ABC):
 
     @property
     def here(self) -> bool:
-        """Whether this machine's own cores multiply these rows, each at will."""
+        """Whether this machine's own cores multiply these rows, in any thread."""
         return True
 
     def asarray(self, x: Array) -> Any:
-        """`x` as an array of the library that computes margins."""
+        """`x` as an array of the storage's library."""
         return x
 
     def host(self, x: Any) -> Array:
-        """A NumPy array, from an array of that library."""
+        """`x`, an array of the storage's library, as a NumPy array."""
         return x
 
 
@@ -123,85 +126,41 @@ class Dense(Storage):
     def norms(self) -> Array:
         return rounded_up(np.einsum("mnd,mnd->mn", self.a, self.a), self.a.shape[2])
 
-    def keep(self, nodes: Any) -> Dense:
-        return Dense(_kept(self.a, nodes))
+    def keep(self, nodes: Any) -> Self:
+        where = np.flatnonzero(nodes)
+        first, last = where[0], where[-1] + 1  # a view where they are neighbours
+        return type(self)(self.a[first:last] if last - first == len(where) else self.a[where])
 
-    def every(self, part: int, parts: int) -> Dense:
-        return Dense(self.a[:, part::parts])
+    def every(self, part: int, parts: int) -> Self:
+        return type(self)(self.a[:, part::parts])
 
     @property
     def n(self) -> int:
         return int(self.a.shape[1])
 
-    def between(self, first: int, last: int) -> Dense:
-        return Dense(self.a[:, first:last])
+    def between(self, first: int, last: int) -> Self:
+        return type(self)(self.a[:, first:last])
 
     def single(self) -> Storage:
         return self if self.a.dtype == np.float32 else Columns.of(self.a)
 
 
 @dataclass(frozen=True)
-class Columns(Storage):
-    """The same in single precision, column after column: products with few vectors are a quarter faster.
-
-    Attributes
-    ----------
-    a : array (M, d, n)
-    """
-
-    a: Array
+class Columns(Dense):
+    """Rows in single precision, in memory column after column: products with few vectors are a quarter faster."""
 
     @classmethod
-    def of(cls, rows: Array) -> Columns:
+    def of(cls, rows: Array) -> Self:
         """From rows (M, n, d), some at a time: a copy in one go would miss the cache at every number."""
         nodes, n, d = rows.shape
         out: Any = np.empty((nodes, d, n), dtype=np.float32)
-        for k in range(0, n, _TURNED):
-            out[:, :, k : k + _TURNED] = rows[:, k : k + _TURNED].astype(np.float32).transpose(0, 2, 1)
-        return cls(out)
-
-    def margins(self, w: Array) -> Array:
-        w = w.astype(np.float32, copy=False)
-        if w.shape[1] < _TALL:
-            return np.matmul(w, self.a)
-        return np.matmul(self.a.transpose(0, 2, 1), w.transpose(0, 2, 1)).transpose(0, 2, 1)
+        for k in range(0, n, _TRANSPOSED):
+            out[:, :, k : k + _TRANSPOSED] = rows[:, k : k + _TRANSPOSED].astype(np.float32).transpose(0, 2, 1)
+        return cls(out.transpose(0, 2, 1))
 
     def combine(self, derivatives: Array) -> Array:
-        return np.matmul(self.a, derivatives.astype(np.float32, copy=False).transpose(0, 2, 1)).transpose(0, 2, 1)
-
-    @property
-    def cache(self) -> int:
-        return _BLOCK // self.a.itemsize
-
-    def gram(self, weights: Array) -> Array:
-        scaled = self.a * np.sqrt(weights).astype(np.float32, copy=False)[:, None, :]
-        return np.matmul(scaled, scaled.transpose(0, 2, 1))
-
-    def diagonal(self, weights: Array) -> Array:
-        return np.einsum("mn,mdn->md", weights, self.a**2)
-
-    def norms(self) -> Array:
-        return rounded_up(np.einsum("mdn,mdn->mn", self.a, self.a), self.a.shape[1])
-
-    def keep(self, nodes: Any) -> Columns:
-        return Columns(_kept(self.a, nodes))
-
-    def every(self, part: int, parts: int) -> Columns:
-        return Columns(self.a[:, :, part::parts])
-
-    @property
-    def n(self) -> int:
-        return int(self.a.shape[2])
-
-    def between(self, first: int, last: int) -> Columns:
-        return Columns(self.a[:, :, first:last])
-
-
-def _kept(a: Array, nodes: Any) -> Array:
-    """Those nodes of an array, without a copy of neighbours."""
-    where = np.flatnonzero(nodes)
-    first, last = where[0], where[-1] + 1
-    return a[first:last] if last - first == len(where) else a[where]
+        turned = derivatives.astype(np.float32, copy=False).transpose(0, 2, 1)
+        return np.matmul(self.a.transpose(0, 2, 1), turned).transpose(0, 2, 1)
 
 
 @dataclass(frozen=True)
@@ -212,7 +171,6 @@ class Sparse(Storage):
 
     @property
     def n(self) -> int:
-        """Rows of the largest node."""
         return max(block.shape[0] for block in self.blocks)
 
     def margins(self, w: Array) -> Array:
@@ -252,22 +210,22 @@ class Sparse(Storage):
 
 @dataclass(frozen=True)
 class Design:
-    """A storage of rows and the fields of each row, which are None or have one entry a row, (M, n).
+    """A storage of rows and their fields, which are None or (M, n).
 
-    Fields are arrays of the library that computes margins, but for `labels` and `counts`, which are NumPy's.
+    Fields are arrays of the storage's library, except `labels` and `counts`, which are NumPy's.
 
     Attributes
     ----------
     storage : Storage
     weight : array
-        In [0, 1], multiplied into each row's loss; 0 for rows that fill up a node.
+        In [0, 1], multiplied into each row's loss; 0 for padding.
     offset : array
-        Margins are ``a_k.w - t_k``.  Rows that fill up a node have offset 0, so that their margins stay 0.
+        Margins are ``a_k.w - t_k``; 0 for padding, whose margins stay 0.
     labels : array of int
-        Which of `classes` a row is of.  Vectors are then (M, R, K d), one block per class, and margins are
-        (M, R, K n), ``u_j = w_j.x - w_label.x``.  These are linear in w, so the solver needs no knowledge of classes.
+        The class of each row, of `classes`.  Vectors are then (M, R, K d), one block per class, and margins (M, R, K
+        n), ``u_j = w_j.x - w_label.x``: linear in w, so the solver needs no knowledge of classes.
     counts : array
-        How often the row stands in the node's rows, see :mod:`sottovoce.data.deduplicated`.
+        Multiplicities, see :mod:`sottovoce.data.deduplicated`.
     known_norms : array
         The rows' norms, so that sweeps need not compute them again.
     classes : int
@@ -283,34 +241,24 @@ class Design:
 
     @property
     def n(self) -> int:
-        """Number of rows of a node, including the rows of zeros that fill it up."""
+        """Rows of a node, padding included."""
         return self.storage.n
 
-    @property
-    def cache(self) -> int:
-        """About how many margins a block should have."""
-        return self.storage.cache
-
-    @property
-    def here(self) -> bool:
-        """Whether this machine's own cores multiply these rows, each at will."""
-        return self.storage.here
-
     def asarray(self, x: Array) -> Any:
-        """`x` as an array of the library that computes margins."""
+        """`x` as an array of the storage's library."""
         return self.storage.asarray(x)
 
     def host(self, x: Any) -> Array:
-        """A NumPy array, from an array of that library."""
+        """`x`, an array of the storage's library, as a NumPy array."""
         return self.storage.host(x)
 
     def margins(self, w: Array) -> Any:
-        """``a_k.w`` for every row, minus its offset if rows have one."""
+        """``a_k.w`` for every row, minus its offset if there is one."""
         z = self.moves(w)
         return z if self.offset is None else z - _like(self.offset[:, None, :], z)
 
     def moves(self, along: Array) -> Any:
-        """How margins move when vectors move `along`: ``a_k.along``, without any offset."""
+        """``a_k.along`` for every row: the change of margins when vectors change by `along`."""
         if self.labels is None:
             return self.storage.margins(along)
         flat = self.storage.margins(along.reshape(len(along), along.shape[1] * self.classes, -1))
@@ -320,7 +268,7 @@ class Design:
         return xp.reshape(scores - own, (*along.shape[:2], -1))
 
     def combine(self, derivatives: Any) -> Array:
-        """``sum_k slopes_k a_k``, times what each row counts."""
+        """``sum_k derivatives_k a_k``, times weights and multiplicities."""
         if self.labels is None:
             return self.storage.combine(self._counted(derivatives))
         xp, split = compat.array_namespace(derivatives), self._split(derivatives)
@@ -329,7 +277,7 @@ class Design:
         return self.storage.combine(self._counted(flat)).reshape(*derivatives.shape[:2], -1)
 
     def gram(self, weights: Any) -> Array:
-        """``sum_k weights_k a_k a_k'``, (M, d, d), times what each row counts; of classes the diagonal blocks."""
+        """``sum_k weights_k a_k a_k'``, (M, d, d), times weights and multiplicities; of classes the diagonal blocks."""
         if self.labels is None:
             return self.storage.gram(self._counted(weights))
         split = self._split(weights)
@@ -341,7 +289,6 @@ class Design:
         return out
 
     def diagonal(self, weights: Any) -> Array:
-        """The diagonal of :meth:`gram`, shape (M, d)."""
         if self.labels is None:
             return self.storage.diagonal(self._counted(weights))
         split = self._split(weights)
@@ -349,21 +296,20 @@ class Design:
         return np.concatenate(blocks, axis=1)
 
     def norms(self) -> Any:
-        """Upper bounds on the rows' norms, (M, n), as an array of the library that computes margins."""
+        """Upper bounds on the rows' norms, (M, n), in the storage's library."""
         return self.storage.norms() if self.known_norms is None else self.known_norms
 
     def weigh(self, values: Array) -> Array:
-        """Values of rows, (M, R, n), times their weights if rows have any."""
+        """Values of rows, (M, R, n), times their weights."""
         return values if self.weight is None else values * self.host(self.weight)[:, None, :]
 
     def cut(self, storage: Storage, pick: Callable[[Any], Any]) -> Self:
-        """Some of these rows, now in `storage`: `pick` finds their entries in a field."""
+        """A subset of these rows, held by `storage`; `pick` selects their entries of a field."""
         fields = (self.weight, self.offset, self.labels, self.counts, self.known_norms)
         weight, offset, labels, counts, norms = (None if x is None else pick(x) for x in fields)
         return type(self)(storage, weight, offset, labels, counts, norms, self.classes)
 
     def keep(self, nodes: Any) -> Self:
-        """Those nodes only."""
 
         def pick(x: Any) -> Any:
             return x[nodes] if isinstance(x, np.ndarray) else self.asarray(self.host(x)[nodes])
@@ -371,17 +317,14 @@ class Design:
         return self.cut(self.storage.keep(nodes), pick)
 
     def every(self, part: int, parts: int) -> Self:
-        """Rows ``part, part + parts, ...`` of every node."""
         if self.counts is not None:
-            raise TypeError("merged rows have no order; take parts of the rows as they come")
+            raise TypeError("deduplicated rows have no order; take parts of the original rows")
         return self.cut(self.storage.every(part, parts), lambda x: x[:, part::parts])
 
     def between(self, first: int, last: int) -> Self:
-        """Rows ``first .. last - 1`` of every node, without copying them."""
         return self.cut(self.storage.between(first, last), lambda x: x[:, first:last])
 
     def single(self) -> Self:
-        """The same in single precision; itself if that is not offered."""
         short = self.storage.single()
         if short is self.storage:
             return self
@@ -390,13 +333,13 @@ class Design:
 
     def normed(self, nodes: int) -> Self:
         """The same with the norms of all rows, computed in blocks of rows."""
-        step = max(1, _LOOKED // nodes)
+        step = max(1, _AT_ONCE // nodes)
         spans = [(at, min(at + step, self.n)) for at in range(0, self.n, step)]
         parts = [self.host(self.storage.between(first, last).norms()) for first, last in spans]
         return replace(self, known_norms=self.asarray(np.concatenate(parts, axis=1)))
 
     def _counted(self, x: Any) -> Any:
-        """Values of rows, (M, n) or (M, R, n), times what each row counts."""
+        """Values of rows, (M, n) or (M, R, n), times weights and multiplicities."""
         for each in (self.weight, self.counts):
             if each is not None:
                 own = _like(each, x)
@@ -404,7 +347,7 @@ class Design:
         return x
 
     def _hit(self, like: Any) -> Any:
-        """Which class each row is of, shape (M, 1, K, n)."""
+        """One-hot classes of the rows, (M, 1, K, n)."""
         assert self.labels is not None
         hit = (self.labels[:, None, None, :] == np.arange(self.classes)[:, None]).astype(float)
         return _like(self.asarray(hit), like)

@@ -1,4 +1,4 @@
-"""Rows in another array library, on a GPU for example: the counterpart of :class:`sottovoce.data.design.Dense`.
+"""Rows in another array library, on a GPU for example: :class:`sottovoce.data.design.Dense` by the array API standard.
 
 Only rows and margins are on the device.  Classifiers, noise, ledgers and the solver's algebra are small and stay NumPy
 arrays on the host.  So noise streams are the same on every backend, and results agree to within the certificate.
@@ -39,11 +39,11 @@ class Backend:
 
     @property
     def cache(self) -> int:
-        """Margins of one block: as many as fit a cache on the host, and enough to keep a GPU busy on a device."""
+        """Margins of one block: as many as fit a cache on the host, and enough to keep a GPU busy."""
         return _BLOCK.get(str(self.device or "cpu").split(":")[0].lower(), _LARGE)
 
     def put(self, x: NDArray[Any]) -> Any:
-        """A copy on the device, of the same precision."""
+        """A copy on the device, in the same precision."""
         host = np.ascontiguousarray(x)
         own = np.require(host, requirements="W")  # PyTorch shares memory, and takes none that cannot be written
         return self.xp.asarray(own) if self.device is None else self.xp.asarray(own, device=self.device)
@@ -56,12 +56,12 @@ class Backend:
 
 @cache
 def backend(spec: str) -> Backend:
-    """The backend that ``"torch"``, ``"torch:cuda"``, ``"cupy"``, ``"jax"`` or ``"array_api_strict"`` names.
+    """The backend named ``"torch"``, ``"torch:cuda"``, ``"cupy"``, ``"jax"`` or ``"array_api_strict"``.
 
     Raises
     ------
     InvalidInput
-        If there is no such library, or it is not installed, or has no such device.
+        If the library is unknown or not installed, or has no such device.
     """
     name, _, device = spec.partition(":")
     if name not in LIBRARIES:
@@ -86,7 +86,7 @@ def backend(spec: str) -> Backend:
 
 @dataclass(frozen=True)
 class OnDevice(Storage):
-    """Rows as one array (M, n, d) of another library.  Margins and derivatives are its arrays, others NumPy's."""
+    """Rows as one array (M, n, d) of another library."""
 
     a: Any
     home: Backend
@@ -105,16 +105,13 @@ class OnDevice(Storage):
     def here(self) -> bool:
         return False
 
-    def _turned(self) -> Any:
-        return self.home.xp.matrix_transpose(self.a)
-
     def _like(self, x: Any) -> Any:
-        """On the device, in the rows' precision."""
+        """`x` on the device, in the rows' precision."""
         x = self.home.put(x) if isinstance(x, np.ndarray) else x
         return self.home.xp.astype(x, self.a.dtype)
 
     def margins(self, w: Array) -> Any:
-        return self.home.xp.matmul(self._like(w), self._turned())
+        return self.home.xp.matmul(self._like(w), self.home.xp.matrix_transpose(self.a))
 
     def combine(self, derivatives: Any) -> Array:
         return self.home.get(self.home.xp.matmul(self._like(derivatives), self.a))
@@ -149,8 +146,8 @@ class OnDevice(Storage):
 
 
 def spec_of(x: Any) -> str:
-    """The backend of an array; ``"numpy"`` for NumPy arrays and everything that NumPy can convert."""
-    if isinstance(x, np.ndarray):  # without asking, for that is the common case
+    """The backend of an array; ``"numpy"`` for all that NumPy can convert."""
+    if isinstance(x, np.ndarray):  # the common case, without loading array_api_compat
         return "numpy"
     try:
         name = compat.array_namespace(x).__name__

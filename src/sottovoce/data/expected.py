@@ -1,10 +1,9 @@
-"""What rows will be like, from the schema alone: made-up rows, how long a typical one is, and what to change.
+"""Expected norms of rows, from the schema alone: made-up rows, how long a typical one is, and what to change.
 
-Noise is sized for rows of norm 1, so noise is wasted on rows that are shorter.  How long rows will be follows roughly
-from the declarations: a number is taken to be uniform in its typical range, or in its bounds where none is declared,
-both after its transform; every bin and every category is taken to be as likely as any other of its block; entries of a
-vector are taken to be uniform in their bounds.  Blocks are independent, and nothing is missing.  Private rows are never
-read, so the answers are public, and a schema that follows them is one too.
+Noise is sized for rows of norm 1, so it is wasted on shorter rows.  Expected rows follow from the declarations: a
+number is uniform in its typical range, or in its bounds where none is declared, after its transform; bins and
+categories of a block are equally likely; entries of a vector are uniform in their bounds; blocks are independent;
+nothing is missing. Private rows are never read, so the answers are public, and so is a schema that follows them.
 """
 
 from __future__ import annotations
@@ -24,41 +23,21 @@ from .schema import Schema
 from .synthetic_tables import Sketches, drawn
 from .table import fits
 
-FULL = 0.9
-"""Rows fill the ball if their typical norm before the division is at least this share of the divisor."""
-CROWDED = 1.25
-"""All rows are shortened if nine in ten are longer than the divisor by at least this factor."""
-CONSTANT = 0.25
-"""Largest share of a typical row's squared norm that the constant should take."""
+FULL = 0.9  #: rows fill the ball if their typical norm before the division is at least this share of the divisor
+CROWDED = 1.25  #: the divisor is too small if nine rows in ten are longer by at least this factor
+CONSTANT = 0.25  #: largest share of a typical row's squared norm that the constant should take
 SMALL_CONSTANT = 0.5
-MANY = 0.1
-"""Share of made-up rows that are longer than the divisor, from which on it is said."""
+MANY = 0.1  #: share of made-up rows longer than the divisor from which on a note is written
 _ENTRIES = 2_000_000  # of made-up rows in memory while their norms are computed
 _DRAWN = 20_000_000  # entries of the made-up rows from which `fill` takes its shares, about
 _ROUNDED = 1.0 + 1e-9  # a size that is larger than the divisor by less is as large
-_SHOWN = 6  # names of columns in one sentence
+_NAMED = 6  # columns in one sentence
 
 
 def sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
-    """Made-up rows, encoded as `schema` encodes rows.
+    """n made-up rows of norm at most 1, (n, d), encoded as `schema` encodes rows; determined by the state of `rng`.
 
-    Parameters
-    ----------
-    schema : Schema
-    n : int
-        Number of rows.
-    rng : numpy.random.Generator
-        The rows follow from its state and the declarations; nothing else is read.
-
-    Returns
-    -------
-    ndarray of shape (n, d)
-        Rows of Euclidean norm at most 1.
-
-    Raises
-    ------
-    InvalidInput
-        If n is negative, or memory does not hold the rows.
+    InvalidInput if n is negative, or memory does not hold the rows.
     """
     if n < 0:
         raise InvalidInput("n", n, "must be >= 0", "give a number of rows")
@@ -67,24 +46,24 @@ def sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
 
 
 def expected_rows(schema: Schema) -> Sketches:
-    """What `schema` lets one expect of rows, for the choice behind ``method="auto"``."""
+    """What `schema` lets one expect of rows, for ``method="auto"``."""
     return drawn(schema.fingerprint, "rows that the schema lets one expect", partial(sketch, schema), schema.n_features)
 
 
 def typical_sizes(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
-    """Norms of n made-up rows before the division, shape (n,); the same for the same arguments."""
+    """Norms of n made-up rows before the division, shape (n,)."""
     rng, step = np.random.default_rng(seed), max(1, _ENTRIES // schema.n_features)
     steps = [min(step, n - start) for start in range(0, n, step)]
     return np.concatenate([row_norms(weighted_sketch(schema, rows, rng)) for rows in steps] or [np.empty(0)])
 
 
 def typical_norms(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
-    """Norms of n made-up rows as :meth:`Schema.encode` returns them, shape (n,); the same for the same arguments."""
+    """Norms of n made-up rows as :meth:`Schema.encode` returns them, shape (n,); deterministic."""
     return _norms(schema, typical_sizes(schema, n, seed))
 
 
 def weighted_sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
-    """Made-up rows before the division, (n, d): blocks times their weights, and the constant."""
+    """Made-up rows before the division, (n, d): weighted blocks, and the constant."""
     X = np.empty((n, schema.n_features))
     start = 0
     for block in schema.blocks:
@@ -96,12 +75,12 @@ def weighted_sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
 
 
 def long_share(schema: Schema) -> float:
-    """Share of made-up rows that are longer than the divisor; the same for the same schema."""
+    """Share of made-up rows that are longer than the divisor."""
     return _long(schema, typical_sizes(schema, _enough(schema)))
 
 
 def long_rows(schema: Schema) -> list[str]:
-    """A note if many rows will be shortened by a training that does not weigh them."""
+    """A note if a training without row weights will shorten many rows."""
     share = long_share(schema)
     what = "are longer than the schema's scale and are shortened, so coefficients are not those of whole rows"
     return [f"about {share:.0%} of rows {what} (from the schema alone)"] if share >= MANY else []
@@ -112,7 +91,7 @@ def _long(schema: Schema, sizes: Array) -> float:
 
 
 def _enough(schema: Schema) -> int:
-    """How many made-up rows tell shares."""
+    """How many made-up rows to estimate shares from."""
     return int(np.clip(_DRAWN // schema.n_features, 200, 4000))
 
 
@@ -126,16 +105,14 @@ class Fill:
 
     Attributes
     ----------
-    schema : Schema
     low, median, high : float
-        Norm of a typical row: one row in ten is shorter than `low`, one in two shorter than `median`, one in ten
-        longer than `high`.
+        The 10%, 50% and 90% quantiles of a row's norm.
     shortened : float
-        Share of rows that are longer than the divisor, and so are shortened to norm 1; 0 with unit rows.
+        Share of rows that are longer than the divisor, and so shortened to norm 1; 0 with unit rows.
     intercept, scale : float or None
-        What to write into the schema instead; None to leave what is there.
+        Better values for the schema; None to leave what is there.
     guessed : tuple of str
-        Numbers without a typical range.  They were taken to fill their bounds, which real values seldom do.
+        Numbers without a typical range, taken to fill their bounds, which real values seldom do.
     mended : float
         The median with `intercept` and `scale` as proposed.
     """
@@ -152,7 +129,7 @@ class Fill:
 
     @property
     def wasted(self) -> float:
-        """Share of the noise that rows of the median norm do not need: noise is sized for norm 1."""
+        """Share of the noise that rows of the median norm do not need."""
         return 1.0 - self.median
 
     @property
@@ -163,23 +140,23 @@ class Fill:
     @property
     def changes(self) -> list[str]:
         """What to change in the schema, one sentence each."""
-        told = []
+        changes = []
         if self.guessed:
-            names = ", ".join(self.guessed[:_SHOWN])
-            names += f" and {len(self.guessed) - _SHOWN} more" if len(self.guessed) > _SHOWN else ""
-            told.append(
+            names = ", ".join(self.guessed[:_NAMED])
+            names += f" and {len(self.guessed) - _NAMED} more" if len(self.guessed) > _NAMED else ""
+            changes.append(
                 f"typical = [LO, HI], the range of most values, for {names}: without it they are taken to fill their "
                 "bounds, which real values seldom do, so rows will be shorter than it says here"
             )
         if self.intercept is not None:
-            told.append(
+            changes.append(
                 f"intercept = {self.intercept:g}: the constant is the same in all rows and takes much of the ball"
             )
         if self.scale is not None:
-            told.append(
+            changes.append(
                 f"scale = {self.scale:g}: then a typical row has norm {self.mended:.2f}; longer ones are shortened"
             )
-        return told
+        return changes
 
     def to_dict(self) -> dict[str, Any]:
         """One JSON object."""
@@ -194,23 +171,11 @@ class Fill:
 
 
 def fill(schema: Schema, seed: int = 0) -> Fill:
-    """How long rows of `schema` will be, and what to change; the same for the same arguments.
+    """How long rows of `schema` will be, and what to change; deterministic, with made-up rows from `seed`.
 
-    Parameters
-    ----------
-    schema : Schema
-    seed : int
-        Of the made-up rows.
-
-    Returns
-    -------
-    Fill
-
-    Notes
-    -----
-    A constant that takes more than a quarter of a typical row's squared norm should be smaller.  After that, the
-    divisor should be the norm of a typical row before the division: its median, or the root mean square where at least
-    half of the rows are zero.
+    A constant that takes more than a quarter of a typical row's squared norm should be smaller.  Then the divisor
+    should be the norm of a typical row before the division: its median, or the root mean square where at least half of
+    the rows are zero.
     """
     sizes = typical_sizes(schema, _enough(schema), seed)
     norms = _norms(schema, sizes)

@@ -1,4 +1,4 @@
-"""The label column of a schema: two classes, several, or a bounded number; and rows as losses of each kind take them.
+"""The label column of a schema: two classes, several, or a bounded number; and labelled rows.
 
 Which labels occur is private, so a label that does not fit the declaration refuses nothing: its row is encoded as zeros
 and still counts as a row.
@@ -7,6 +7,7 @@ and still counts as a row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -24,12 +25,18 @@ _WRITE = (
 )
 
 
+class _Classes:
+    def outside(self, column: Column, na: tuple[str, ...]) -> BoolArray:
+        """Which labels were clipped to bounds: none of a class."""
+        return np.zeros(len(column), dtype=bool)
+
+
 @dataclass(frozen=True)
-class Label:
+class Label(_Classes):
     """Two classes.  Without `negative` every value but `positive` is negative.
 
-    A row whose label is missing, or is neither of two declared labels, is encoded as zeros.  Whether such a label
-    occurs is a private fact, which neither an error nor a model may disclose.
+    A row whose label is missing, or is neither of two declared labels, is encoded as zeros: neither an error nor a
+    model may disclose whether such a label occurs.
     """
 
     column: str
@@ -42,11 +49,10 @@ class Label:
 
     @property
     def task(self) -> Task:
-        """What this label is."""
         return TwoClasses((self.negative or f"not {self.positive}", self.positive))
 
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
-        """Labels as `task` encodes them; `na` are further texts that mean "missing"."""
+        """Labels as `task` encodes them; `na` are further marks of missing values."""
         text = as_text(column)
         if self.negative is None:
             negative = ~np.isin(text, [*MISSING, *na, "nan"])
@@ -54,20 +60,12 @@ class Label:
             negative = text == self.negative
         return self.task.encode(np.where(text == self.positive, 1, np.where(negative, 0, -1)))
 
-    def outside(self, column: Column, na: tuple[str, ...]) -> BoolArray:
-        """Which labels were clipped to bounds: none of a class."""
-        return np.zeros(len(column), dtype=bool)
-
 
 @dataclass(frozen=True)
-class ClassLabel:
+class ClassLabel(_Classes):
     """One of several declared values.  Of two, the second is the positive one.
 
-    Parameters
-    ----------
-    column : str
-    values : tuple of str
-        All of them.  A row with another one, or with none, is encoded as zeros.
+    A row with another value, or with none, is encoded as zeros.
     """
 
     column: str
@@ -80,33 +78,19 @@ class ClassLabel:
 
     @property
     def task(self) -> Task:
-        """What this label is."""
         return TwoClasses(self.values) if len(self.values) == 2 else ManyClasses(self.values)
 
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
-        """Labels as `task` encodes them; a value that means "missing" may be declared all the same."""
+        """Labels as `task` encodes them; a declared value is never read as missing."""
         text, number = as_text(column), np.full(len(column), -1)
         for k, value in enumerate(self.values):
             number[text == value] = k
         return self.task.encode(number)
 
-    def outside(self, column: Column, na: tuple[str, ...]) -> BoolArray:
-        """Which labels were clipped to bounds: none of a class."""
-        return np.zeros(len(column), dtype=bool)
-
 
 @dataclass(frozen=True)
 class NumberLabel:
-    """A number between public bounds, to which labels beyond them are clipped.
-
-    Parameters
-    ----------
-    column : str
-    lo, hi : float
-        Never read off rows.
-    unit : str
-        Of the number, such as "days": for reports.
-    """
+    """A number, clipped to public bounds `lo` and `hi`, never read off rows; `unit`, such as "days", is for reports."""
 
     column: str
     lo: float
@@ -122,7 +106,6 @@ class NumberLabel:
 
     @property
     def task(self) -> Task:
-        """What this label is."""
         return BoundedNumber(self.lo, self.hi, self.unit)
 
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
@@ -130,7 +113,6 @@ class NumberLabel:
         return self.task.encode(_numbers(column, na))
 
     def outside(self, column: Column, na: tuple[str, ...]) -> BoolArray:
-        """Which labels were clipped to the bounds."""
         number = _numbers(column, na)
         return np.asarray((number < self.lo) | (number > self.hi))
 
@@ -145,28 +127,20 @@ def _all_text(*given: object) -> None:
 
 
 def _numbers(column: Column, na: tuple[str, ...]) -> Array:
-    """Every value by itself, NaN where it is none: one stray text must not change how other rows are read."""
+    """Each value parsed by itself, NaN where it is no number: a stray text must not change how other rows are read."""
     if column.dtype.kind in "biuf":
         return column.astype(np.float64)
     levels, which = distinct(column)
-    absent = {*MISSING, *na}
-    return np.array([np.nan if text in absent else _number(text) for text in levels.tolist()])[which]
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+    numbers, absent = np.full(len(levels), np.nan), {*MISSING, *na}
+    for k, text in enumerate(levels.tolist()):
+        if text not in absent:
+            with suppress(ValueError):
+                numbers[k] = float(text)
+    return numbers[which]
 
 
 def label_from(given: object) -> AnyLabel | None:
-    """The label of a schema's ``label`` entry; the inverse of :func:`label_entries`.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """The label of a schema's ``label`` entry, or a SchemaError; the inverse of :func:`label_entries`."""
     if given is None:
         return None
     for kind in _KINDS:
@@ -197,32 +171,18 @@ def label_entries(label: AnyLabel) -> dict[str, Any]:
 
 
 def rows_of(task: Task, parts: Sequence[tuple[Any, Array]], weights: Sequence[Array] | None = None) -> Rows:
-    """Rows of every site, from its (X, y) with y as `task` encodes labels, and what each row counts, in [0, 1].
-
-    Raises
-    ------
-    InvalidInput
-    """
-    rows = _plain_rows(task, parts)
+    """Rows of every site from (X, y), y as `task` encodes labels, and sample weights in [0, 1]."""
+    if isinstance(task, ManyClasses):
+        rows = Rows.of_classes([(X, y.astype(np.intp)) for X, y in parts], task.outputs)
+    elif isinstance(task, BoundedNumber):
+        rows = Rows.build([(X, task.known(y).astype(float)) for X, y in parts], targets_of(parts))
+    else:
+        rows = Rows.build(parts)
     return rows if weights is None else rows.with_weight(weights)
 
 
-def _plain_rows(task: Task, parts: Sequence[tuple[Any, Array]]) -> Rows:
-    if isinstance(task, ManyClasses):
-        return Rows.of_classes([(X, y.astype(np.intp)) for X, y in parts], task.outputs)
-    if isinstance(task, BoundedNumber):
-        known = [task.known(y).astype(float) for _, y in parts]
-        return Rows.build([(X, one) for (X, _), one in zip(parts, known, strict=True)], targets_of(parts))
-    return Rows.build(parts)
-
-
 def two_classes(task: Task, field: str, *, weighs: bool = False) -> None:
-    """Refuse another label than one of two classes, and rows with weights, for what `field` names.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse, for `field`, other labels than of two classes, and weighted rows."""
     if weighs:
         rule = "counts every row once, and this schema declares weights"
         raise InvalidInput(field, None, rule, "leave weight and class_weight out, or use `sottovoce train`")

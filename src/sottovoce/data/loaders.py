@@ -1,9 +1,9 @@
-"""From a name or a path to encoded rows: the built-in data sets, and the user's own tables."""
+"""Loading: built-in data sets and the user's tables, by name or path, as encoded rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from numbers import Real
@@ -21,28 +21,11 @@ from .papers import adult_002
 from .schema import EXAMPLE, Schema
 from .table import Column, Table, read_csv, read_parquet
 
-__all__ = [
-    "Dataset",
-    "Table",
-    "builtin_schema",
-    "builtin_table",
-    "describe",
-    "load",
-    "read_csv",
-    "read_parquet",
-]
-
-SPLIT_SEED = 0  # seed of the published splits of Adult, which belong to the data set and not to a run
+SPLIT_SEED = 0  # of the published splits of Adult
 MNIST37_TRAIN = 12_396
-SYNTHETIC: dict[str, Callable[[str], Any]] = {
-    "n": int,
-    "d": int,
-    "seed": int,
-    "margin": float,
-    "flip": float,
-    "sites": int,
-    "shift": float,
-}
+SYNTHETIC: dict[str, Any] = {
+    "n": int, "d": int, "seed": int, "margin": float, "flip": float, "sites": int, "shift": float,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,26 +39,24 @@ class Dataset:
     X_train, X_test : ndarray of shape (n, d)
         Rows in the unit ball.
     y_train, y_test : ndarray of shape (n,)
-        Labels as `task` encodes them.  A training row whose label is not declared is a row of zeros, see
-        `Encoded`; such test rows are left out.
+        Labels as `task` encodes them.  A training row with an undeclared label is a row of zeros, see `Encoded`; such
+        test rows are left out.
     schema : Schema or None
         How rows are encoded; ``None`` for synthetic rows.
     clipped : dict of str to int
         See `Encoded`; counted over training and test rows.  For the holder of the data only.
-    train_columns : dict of str to ndarray
-        Raw columns of the training rows, for partitions by column or site.
+    train_columns, test_columns : dict of str to ndarray
+        Raw columns.
     description : str
         One line.
     notes : tuple of str
         What a reader of results must know, such as facts computed from the rows.
-    test_columns : dict of str to ndarray
-        Raw columns of the test rows.
     kept_test : ndarray of int or None
-        Places of the test rows among all rows that were held out; None if none was left out.
+        Indices of the test rows among the held-out rows; None if none was left out.
     held_out : int or None
-        How many were held out, whatever their labels; None for as many as there are test rows.
+        Number of held-out rows, whatever their labels; None for as many as there are test rows.
     weights : ndarray of shape (n,), optional
-        What each training row counts, in [0, 1]; None where all count alike.  Scores count every test row once.
+        Sample weights of the training rows, in [0, 1].  Scores count every test row once.
     """
 
     name: str
@@ -95,11 +76,11 @@ class Dataset:
 
     @property
     def n_held_out(self) -> int:
-        """Rows that were held out, which is public: the number of test rows depends on their labels."""
+        """Number of held-out rows, which is public: the number of test rows depends on their labels."""
         return len(self.y_test) if self.held_out is None else self.held_out
 
     def all_held_out(self, X: Array) -> tuple[Array, Array]:
-        """Rows X (n, d) and labels of the test rows, in their places among all that were held out.
+        """All held-out rows (n_held_out, d) and their labels, from features X of the test rows.
 
         Rows that were left out are zeros without a label: 0, -1 of several classes, or NaN of numbers.
         """
@@ -111,12 +92,11 @@ class Dataset:
         return rows, labels
 
     def weights_of(self, parts: Sequence[IntArray]) -> list[Array] | None:
-        """What the training rows of each part count; None where all count alike."""
+        """Sample weights of each part of the training rows."""
         return None if self.weights is None else [self.weights[part] for part in parts]
 
     @property
     def n_features(self) -> int:
-        """Number of features d."""
         return int(self.X_train.shape[1])
 
     @property
@@ -126,45 +106,31 @@ class Dataset:
 
     @property
     def caveat(self) -> str | None:
-        """The caveat of the schema, if there is one."""
         return None if self.schema is None else self.schema.caveat
 
 
-_ABOUT: tuple[dict[str, Any], ...] = (
-    {
-        "name": "adult",
-        "rows": 48_842,
-        "licence": "CC BY 4.0",
-        "about": "Census income above 50,000 dollars; encoded by public bins, 40,000 train / 8,842 test",
-    },
-    {
-        "name": "adult-002",
-        "rows": 45_222,
-        "features": 105,
-        "licence": "CC BY 4.0",
-        "about": "Adult as paper 002 encodes it (data-dependent), 40,000 train / 5,222 test",
-    },
-    {
-        "name": "mnist37",
-        "rows": 14_434,
-        "licence": "CC BY-SA 3.0",
-        "about": "MNIST digits 3 and 7, rows of norm 1, 12,396 train / 2,038 test",
-    },
-    {
-        "name": "synthetic:n=40000,d=50,seed=0",
-        "rows": "any",
-        "features": "any",
-        "licence": "none needed",
-        "about": "Logistic model; also margin, flip (label noise), sites and shift (heterogeneity)",
-    },
-)
+_LISTED: tuple[tuple[Any, ...], ...] = (
+    # name, rows, features (None: of the schema), licence, about
+    ("adult", 48_842, None, "CC BY 4.0",
+     "Census income above 50,000 dollars; encoded by public bins, 40,000 train / 8,842 test"),
+    ("adult-002", 45_222, 105, "CC BY 4.0",
+     "Adult as paper 002 encodes it (data-dependent), 40,000 train / 5,222 test"),
+    ("mnist37", 14_434, None, "CC BY-SA 3.0",
+     "MNIST digits 3 and 7, rows of norm 1, 12,396 train / 2,038 test"),
+    ("synthetic:n=40000,d=50,seed=0", "any", "any", "none needed",
+     "Logistic model; also margin, flip (label noise), sites and shift (heterogeneity)"),
+)  # fmt: skip
 
 
 def describe() -> list[dict[str, Any]]:
     """The built-in data sets: name, rows, features, licence, and what each is."""
-    keys = ("name", "rows", "features", "licence", "about")
-    known = [{"features": None} | entry for entry in _ABOUT]
-    return [{key: entry[key] or builtin_schema(entry["name"]).n_features for key in keys} for entry in known]
+    return [
+        {
+            "name": name, "rows": rows, "features": features or builtin_schema(name).n_features,
+            "licence": licence, "about": about,
+        }
+        for name, rows, features, licence, about in _LISTED
+    ]  # fmt: skip
 
 
 def builtin_schema(name: str) -> Schema:
@@ -198,19 +164,24 @@ def load(
     Parameters
     ----------
     name_or_path : str or Path
-        ``adult``, ``adult-002``, ``mnist37``, ``synthetic:n=...,d=...,seed=...`` (n training rows), or a path
-        that ends in ``.csv``, ``.csv.gz``, ``.csv.xz`` or ``.parquet``.
+        ``adult``, ``adult-002``, ``mnist37``, ``synthetic:n=...,d=...,seed=...`` (n training rows), or a path that ends
+        in ``.csv``, ``.csv.gz``, ``.csv.xz`` or ``.parquet``.
     schema : path, mapping or Schema, optional
         Needed for a path; replaces the shipped schema of a built-in table.
     test_share : float or None
-        Share of test rows of a path or of synthetic data; ``None`` makes all of them training rows.  The
-        built-in tables have one fixed public split, which no parameter changes.
+        Share of test rows of a path or of synthetic data.  The built-in tables have one fixed public split.
     rng_seed : int
         Seed of the random split of a path.
 
-    Returns
-    -------
-    Dataset
+    Raises
+    ------
+    InvalidInput
+        If a parameter or the table does not fit; no data value is shown.
+
+    Examples
+    --------
+    >>> load("synthetic:n=1000,d=5").X_train.shape
+    (1000, 5)
     """
     if test_share is not None and not (isinstance(test_share, Real) and 0 < test_share < 1):
         raise InvalidInput("test_share", test_share, "must be above 0 and below 1", "use None for no test rows")
@@ -222,17 +193,14 @@ def load(
         if schema is not None:
             raise InvalidInput("schema", None, "synthetic rows are encoded already", "leave schema out")
         return _synthetic(name, test_share)
-    if name in _BUILTIN:
-        table, used, train, test = _BUILTIN[name](None if schema is None else _schema(schema))
-        about = next(entry["about"] for entry in _ABOUT if entry["name"] == name)
+    if name in ("adult", "adult-002", "mnist37"):
+        table, used, train, test = _builtin(name, None if schema is None else _schema(schema))
+        about = next(about for known, *_, about in _LISTED if known == name)
         return _encode(name, table, used, train, test, about)
     table = _read(name)
     if schema is None:
-        rule, remedy = (
-            "a table needs a schema of public facts",
-            f"write one and give schema='my.toml': {EXAMPLE}",
-        )
-        raise InvalidInput("schema", None, rule, remedy)
+        remedy = f"write one and give schema='my.toml': {EXAMPLE}"
+        raise InvalidInput("schema", None, "a table needs a schema of public facts", remedy)
     order = np.random.default_rng(rng_seed).permutation(table.n_rows)
     n_test = 0 if test_share is None else round(table.n_rows * test_share)
     if n_test == table.n_rows:
@@ -243,7 +211,7 @@ def load(
 def _read(name: str) -> Table:
     lower = name.lower()
     if not lower.endswith((".csv", ".csv.gz", ".csv.xz", ".parquet")):
-        known = ", ".join(entry["name"] for entry in _ABOUT)
+        known = ", ".join(name for name, *_ in _LISTED)
         rule = f"must be one of {known}, or a path ending in .csv, .csv.gz, .csv.xz or .parquet"
         raise InvalidInput("data", name, rule, "correct it")
     return read_parquet(name) if lower.endswith(".parquet") else read_csv(name)
@@ -261,56 +229,31 @@ def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntA
     rows = schema.encode(table)
     assert rows.y is not None
     held_out, known = len(test), schema.task.known(rows.y[test])
-    test = test[known]  # there is nothing to compare an answer with
+    test = test[known]  # a row without a label cannot be scored
     kept = {column: values[train] for column, values in table.columns.items()}
     notes = () if schema.caveat is None else (f"{schema.caveat[0].upper()}{schema.caveat[1:]}.",)
     return Dataset(
-        name,
-        rows.X[train],
-        rows.y[train],
-        rows.X[test],
-        rows.y[test],
-        schema,
-        rows.clipped,
-        kept,
-        about,
-        notes,
-        {column: values[test] for column, values in table.columns.items()},
-        None if known.all() else np.flatnonzero(known),
-        held_out,
-        None if rows.weight is None else rows.weight[train],
-    )
+        name, rows.X[train], rows.y[train], rows.X[test], rows.y[test], schema, rows.clipped, kept, about, notes,
+        test_columns={column: values[test] for column, values in table.columns.items()},
+        kept_test=None if known.all() else np.flatnonzero(known),
+        held_out=held_out,
+        weights=None if rows.weight is None else rows.weight[train],
+    )  # fmt: skip
 
 
-_Parts = tuple[Table, Schema, IntArray, IntArray]
-
-
-def _random_split(n: int, n_train: int) -> tuple[IntArray, IntArray]:
-    order = np.random.default_rng(SPLIT_SEED).permutation(n)
-    return np.sort(order[:n_train]), np.sort(order[n_train:])
-
-
-def _adult(schema: Schema | None) -> _Parts:
+def _builtin(name: str, schema: Schema | None) -> tuple[Table, Schema, IntArray, IntArray]:
+    """Table, schema, and training and test rows of a public split."""
+    if name == "mnist37":
+        table, rows = builtin_table(name), np.arange(14_434, dtype=np.int64)
+        return table, schema or builtin_schema(name), rows[:MNIST37_TRAIN], rows[MNIST37_TRAIN:]
     table = builtin_table("adult")
-    return table, schema or builtin_schema("adult"), *_random_split(table.n_rows, 40_000)
-
-
-def _adult_002(schema: Schema | None) -> _Parts:
-    table, found = adult_002(builtin_table("adult"))
-    return table, schema or found, *_random_split(table.n_rows, 40_000)
-
-
-def _mnist37(schema: Schema | None) -> _Parts:
-    rows = np.arange(14_434, dtype=np.int64)
-    table = builtin_table("mnist37")
-    return table, schema or builtin_schema("mnist37"), rows[:MNIST37_TRAIN], rows[MNIST37_TRAIN:]
-
-
-_BUILTIN: dict[str, Callable[[Schema | None], _Parts]] = {
-    "adult": _adult,
-    "adult-002": _adult_002,
-    "mnist37": _mnist37,
-}
+    if name == "adult":
+        schema = schema or builtin_schema(name)
+    else:
+        table, found = adult_002(table)
+        schema = schema or found
+    order = np.random.default_rng(SPLIT_SEED).permutation(table.n_rows)
+    return table, schema, np.sort(order[:40_000]), np.sort(order[40_000:])
 
 
 def _synthetic(name: str, test_share: float | None) -> Dataset:
@@ -327,14 +270,6 @@ def _synthetic(name: str, test_share: float | None) -> Dataset:
     n = given["n"]
     n_test = 0 if test_share is None else round(n * test_share / (1 - test_share))
     rows = synthetic.make_synthetic(**(given | {"n": n + n_test}))
-    return Dataset(
-        name,
-        rows.X[:n],
-        rows.y[:n],
-        rows.X[n:],
-        rows.y[n:],
-        None,
-        {},
-        {"site": rows.site[:n]} if given.get("sites", 1) > 1 else {},
-        "rows of a logistic model",
-    )
+    columns = {"site": rows.site[:n]} if given.get("sites", 1) > 1 else {}
+    about = "rows of a logistic model"
+    return Dataset(name, rows.X[:n], rows.y[:n], rows.X[n:], rows.y[n:], None, {}, columns, about)

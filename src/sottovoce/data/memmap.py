@@ -1,7 +1,7 @@
-"""Rows that outgrow memory: encoded once, block by block, into files that the solver reads through the page cache.
+"""Rows that outgrow memory: encoded once into files, which the solver reads block by block through the page cache.
 
-A folder holds, for every site, its signed rows in double precision, the same in single precision (for the solver's
-first sweeps), and one ``rows.json``.  The solver reads blocks; nothing is ever loaded whole.
+A folder holds, for every site, its signed rows in double and in single precision (for the solver's first sweeps), and
+one ``rows.json``.  Nothing is ever loaded whole.
 """
 
 from __future__ import annotations
@@ -26,19 +26,18 @@ from .schema import Schema
 from .table import as_text, parquet_batches
 
 _VERSION = 1
-BATCH = 65_536
-"""Number of rows of a Parquet file that are in memory at a time."""
-_LOOKED = 2**22  # numbers that are checked at a time
+BATCH = 65_536  #: rows of a Parquet file in memory at a time
+_AT_ONCE = 2**22  # numbers that are checked at a time
 
 
 @dataclass(frozen=True)
 class Mapped(Dense):
-    """Rows in a file, and the file with their single precision."""
+    """Rows in a file, and in another file in single precision."""
 
     short: NDArray[np.float32] | None = None
 
-    def single(self) -> Dense:
-        return self if self.short is None else Dense(self.short)  # type: ignore[arg-type]
+    def single(self) -> Storage:
+        return super().single() if self.short is None else Dense(self.short)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -54,25 +53,20 @@ class MappedRows(Rows):
         return np.memmap(name, dtype=np.dtype(kind).newbyteorder("<"), mode="r", shape=shape)
 
     def verify(self, i: int, name: str) -> None:
-        """Refuse rows of node `i` that no guarantee covers, such as rows outside the unit ball.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Refuse rows of node `i` that no guarantee covers, such as rows outside the unit ball."""
         long, short = self._file(i, np.float64)[0], self._file(i, np.float32)[0]
         most = 1.0 + self.d * 2.0**-51  # the norm was at most 1 as it was added up when they were written
-        step = max(1, _LOOKED // self.d)
+        step = max(1, _AT_ONCE // self.d)
         for start in range(0, len(long), step):
             block, single = long[start : start + step], short[start : start + step]
+            rule = ""
             with np.errstate(all="ignore"):
-                norms = np.einsum("nd,nd->n", block, block)
-                if not norms.max() <= most:  # NaN is not either
+                if not np.einsum("nd,nd->n", block, block).max() <= most:  # NaN is not either
                     rule = "a row lies outside the unit ball, or is not finite"
-                    raise InvalidInput(name, None, rule, "write the rows again with write_rows")
-                if not np.array_equal(block.astype(np.float32), single):
+                elif not np.array_equal(block.astype(np.float32), single):
                     rule = "its rows in single precision are others than those in double precision"
-                    raise InvalidInput(name, None, rule, "write the rows again with write_rows")
+            if rule:
+                raise InvalidInput(name, None, rule, "write the rows again with write_rows")
 
     def _storage(self, nodes: IntArray) -> Storage:
         if len(nodes) == 1:
@@ -110,16 +104,10 @@ def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -
     blocks : iterable of (site number, X of shape (m, d), y of shape (m,) in {-1, +1})
         In any order; one block is in memory at a time.
 
-    Returns
-    -------
-    MappedRows
-
     Raises
     ------
-    InvalidInput
-        On everything that :meth:`Rows.build` refuses.  Files written so far are removed.
-    NotWritten
-        If a file cannot be written, for example because the disk is full.  Files written so far are removed too.
+    InvalidInput, NotWritten
+        On all that :meth:`Rows.build` refuses; on a full disk, for example.  Files written so far are removed.
     """
     folder = Path(folder)
     if (folder / "rows.json").exists():
@@ -134,9 +122,8 @@ def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -
             checked = Rows.build([(X, y)])
             d = checked.d if d is None else d
             if checked.d != d:
-                raise InvalidInput(
-                    f"site {site}", X.shape, f"rows must have shape (n, {d})", "give all the same columns"
-                )
+                rule = f"rows must have shape (n, {d})"
+                raise InvalidInput(f"site {site}", X.shape, rule, "give all the same columns")
             mode = "ab" if site in n else "wb"
             n.setdefault(site, 0)
             for kind in (np.float64, np.float32):
@@ -169,13 +156,10 @@ def _written(folder: Path) -> Iterator[None]:
 
 
 def map_rows(folder: str | Path) -> MappedRows:
-    """Open the rows that :func:`write_rows` stored, and check all of them once, as others may have written the files.
+    """Open the rows that :func:`write_rows` stored, and check all of them once: others may have written the files.
 
-    Raises
-    ------
-    InvalidInput
-        If the folder holds no rows, a file has a wrong length, or a row is one that :meth:`Rows.build` refuses.
-        Messages hold no data value.
+    InvalidInput if the folder holds no rows, a file has a wrong length, or a row is one that :meth:`Rows.build`
+    refuses.
     """
     found = _opened(Path(folder))
     for i, site in enumerate(found.sites):
@@ -184,7 +168,7 @@ def map_rows(folder: str | Path) -> MappedRows:
 
 
 def _opened(folder: Path) -> MappedRows:
-    """The same without the check of the rows."""
+    """:func:`map_rows` without the check of the rows."""
     try:
         meta = files.from_json(files.read_text("folder", folder / "rows.json"))
         n, d, sites, alike = (meta[name] for name in ("n", "d", "sites", "one_class"))
@@ -205,24 +189,10 @@ def _opened(folder: Path) -> MappedRows:
 
 
 def map_parquet(path: str | Path, schema: Schema, folder: str | Path, nodes: int = 1, seed: int = 0) -> MappedRows:
-    """Encode a Parquet file of any length into mapped rows, `BATCH` rows at a time.
+    """Encode a Parquet file of any length into mapped rows, `BATCH` rows at a time; see :func:`write_rows`.
 
-    Parameters
-    ----------
-    path : path
-    schema : Schema
-        If it names a site column, the column's values in order of appearance are the sites.  Otherwise every row goes
-        to one of `nodes` sites at random, by `seed`.
-    folder : path
-
-    Returns
-    -------
-    MappedRows
-
-    Raises
-    ------
-    InvalidInput
-        Also if the schema's label is not one of two classes.
+    The values of the schema's site column, in order of appearance, are the sites.  Without one, every row goes to one
+    of `nodes` sites at random, by `seed`.  The label must be one of two classes.
     """
     two_classes(schema.task, "map_parquet", weighs=schema.weighs)
     rng = np.random.default_rng(seed)

@@ -1,11 +1,11 @@
-"""The encoding of Adult that paper 002 uses (section VIII: "the same pre-processing steps as in [22]").
+"""The encoding of Adult in paper 002 (section VIII: "the same pre-processing steps as in [22]").
 
-[22] is Chaudhuri, Monteleoni and Sarwate (2011): drop the rows with missing values, one-hot every categorical
-column, divide each numeric column by its maximum, then every row by the largest row norm.  With a constant
-column Adult has 6 + 98 + 1 = 105 features and 45,222 complete rows (the paper prints 45,223).
+[22] is Chaudhuri, Monteleoni and Sarwate (2011): drop rows with missing values, one-hot every categorical column,
+divide each numeric column by its maximum, then every row by the largest row norm.  With a constant column Adult has 6 +
+98 + 1 = 105 features and 45,222 complete rows (the paper prints 45,223).
 
-**Data-dependent.**  Categories, maxima and the largest norm are computed from the rows, and no privacy
-guarantee covers that.  The schema says so (`Schema.data_dependent`); every privacy statement must repeat it.
+**Data-dependent.**  Categories, maxima and the largest norm are computed from the rows, which no guarantee covers.  The
+schema says so (`Schema.data_dependent`), and so must every privacy statement.
 """
 
 from __future__ import annotations
@@ -21,19 +21,12 @@ from .table import Table, as_numbers, as_text
 
 ADULT_NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 ADULT_CATEGORIES = (
-    "workclass",
-    "education",
-    "marital-status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "native-country",
-)
+    "workclass", "education", "marital-status", "occupation", "relationship", "race", "sex", "native-country",
+)  # fmt: skip
 
 
 def complete_cases(table: Table, columns: Sequence[str] | None = None) -> Table:
-    """The rows without a missing value in the given columns (default: in any column)."""
+    """The rows without a missing value in the given columns (default: all)."""
     complete = np.ones(table.n_rows, dtype=bool)
     for name in columns if columns is not None else table.columns:
         if table.columns[name].dtype.kind not in "biuf":
@@ -57,15 +50,11 @@ def schema_from_rows(
     table : Table
         Rows without missing values, numeric columns non-negative.
     numbers : sequence of str
-        Columns divided by their maximum, i.e. mapped from ``[0, max]`` to ``[0, 1]``.
+        Columns mapped from ``[0, max]`` to ``[0, 1]``.
     categories : sequence of str
-        Columns turned into one feature for each value found.
-    label : Label
-        The column to predict.
+        Columns that are one-hot encoded.
     ignore : sequence of str
         Columns left out.
-    name : str
-        Name of the schema.
     """
     blocks: list[Block] = []
     for column in numbers:

@@ -1,7 +1,4 @@
-"""Ways to split a data set over nodes, from even to as uneven as in practice.
-
-Every function returns one sorted array of row indices a node; together they hold every row exactly once.
-"""
+"""Partitions of a data set over nodes, from even to as uneven as in practice."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from .table import Column, as_numbers, as_text
 optimize, special = Later("scipy.optimize"), Later("scipy.special")
 
 HOW = "iid, label, dirichlet:ALPHA, column:NAME, site:NAME"
-# At strength 1 the log-odds of the positive share run over [-LABEL_SPREAD, LABEL_SPREAD] around their middle.
-# With five nodes and 24% positives this is about 1% to 70%: a screening site next to a specialised one.
+# At strength 1 the log-odds of the positive share run over [-LABEL_SPREAD, LABEL_SPREAD] around their middle: with five
+# nodes and 24% positives about 1% to 70%, a screening site next to a specialised one.
 LABEL_SPREAD = 2.75
 DIRICHLET_TRIES = 1000
 
@@ -42,20 +39,18 @@ def partition(
     ----------
     how : str
         ``iid``: at random, equal sizes up to one row, or in proportion to `sizes`.
-        ``label``: equal sizes up to one row; the share of positive labels rises from node to node, its
-        log-odds in equal steps (`strength` 0 gives every node the same share).  Of a number: the share of
-        labels above the middle of its bounds.  Not for more than two classes.
-        ``dirichlet:ALPHA``: for each class (of a number: above the middle or not), the shares of the nodes are
-        drawn from a symmetric Dirichlet distribution; small ALPHA is uneven in labels and in sizes; redrawn
-        until every node has a row.
-        ``column:NAME``: rows sorted by a raw column and cut into equal contiguous parts.
-        ``site:NAME``: each value of a raw column is a node, in sorted order.
+        ``label``: equal sizes up to one row; the log-odds of positive labels rise from node to node in equal steps
+        (`strength` 0 gives every node the same share).  A number is positive above the middle of its bounds.  Not for
+        more than two classes. ``dirichlet:ALPHA``: for each class (as above), the shares of the nodes are drawn from a
+        symmetric Dirichlet distribution, until every node has a row; small ALPHA is uneven in labels and in sizes.
+        ``column:NAME``: rows sorted by a raw column and cut into equal contiguous parts. ``site:NAME``: each value of a
+        raw column is a node, in sorted order.
     y : ndarray of shape (n,)
         Labels, as `task` encodes them.
     nodes : int or None
-        Number of nodes; ``None`` is allowed for ``site:NAME`` only.
+        ``None`` for ``site:NAME`` only.
     seed : int
-        Seed of the split; ``column`` and ``site`` do not use it.
+        Not used by ``column`` and ``site``.
     columns : mapping of str to array, optional
         Raw columns of the same rows, for ``column`` and ``site``.
     strength : float
@@ -68,10 +63,11 @@ def partition(
     Returns
     -------
     list of ndarray of int64
-        One sorted array of row indices a node.
+        Sorted row indices of each node; together they hold every row exactly once.
     """
     kind, _, argument = how.partition(":") if isinstance(how, str) else ("", "", "")
-    if kind not in ("iid", "label", "dirichlet", "column", "site") or bool(argument) != (kind in _WITH_ARGUMENT):
+    named = kind in ("dirichlet", "column", "site")
+    if not (named or kind in ("iid", "label")) or bool(argument) != named:
         raise InvalidInput("partition", how, f"must be one of {HOW}", "correct it")
     if sizes is not None and kind != "iid":
         raise InvalidInput("sizes", list(sizes), "is for the iid partition only", "leave it out")
@@ -91,11 +87,8 @@ def partition(
     return _by_column(_raw(argument, columns, len(y)), argument, nodes)
 
 
-_WITH_ARGUMENT = ("dirichlet", "column", "site")
-
-
 def _counts(n: int, nodes: int, sizes: Sequence[float] | None = None) -> IntArray:
-    """Whole numbers of sum n in proportion to `sizes` (default: equal)."""
+    """Integers of sum n in proportion to `sizes` (default: equal)."""
     relative = np.ones(nodes) if sizes is None else np.asarray(sizes, dtype=np.float64)
     if relative.shape != (nodes,) or not np.all(np.isfinite(relative)) or np.any(relative <= 0):
         raise InvalidInput("sizes", sizes, f"must be {nodes} positive numbers, one a node", "correct the list")
@@ -107,7 +100,7 @@ def _counts(n: int, nodes: int, sizes: Sequence[float] | None = None) -> IntArra
 
 
 def _round_to(shares: Array, total: int) -> IntArray:
-    """Largest-remainder rounding: whole numbers within 1 of the shares, of the given sum."""
+    """Largest-remainder rounding: integers within 1 of the shares, of the given sum."""
     counts = np.floor(shares).astype(np.int64)
     order = np.argsort(counts - shares, kind="stable")
     counts[order[: total - int(counts.sum())]] += 1

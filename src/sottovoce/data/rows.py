@@ -1,12 +1,11 @@
 """Validated rows of all nodes, stacked for the solver.
 
-A row is ``a = y x`` with a label y of two classes.  With a number to predict, the row is x itself with an *offset* t,
-and losses see ``a.w - t``.  With one of K classes, it is x itself and its class.  A row may have a weight too: offsets,
-weights and classes are fields of :class:`Rows`, whose subclasses differ in how rows are stored, and in nothing else.
+A row is ``a = y x`` with a label y of two classes; or x itself with an *offset* t, a number to predict (losses see
+``a.w - t``); or x itself with one of K classes.  A row may have a weight too.  Offsets, weights and classes are fields
+of :class:`Rows`; its subclasses differ in how rows are stored, and in nothing else.
 
-Weights are multiplied into losses' derivatives and curvatures where rows are combined, so nothing else knows of them.
-A weighted loss is convex, with derivatives and curvatures no larger than before, and so are all bounds that prices rest
-on (docs/privacy/weights.md).
+Weights are multiplied into derivatives and curvatures where rows are combined.  A weighted loss is convex, with
+derivatives and curvatures no larger than before, so all prices hold (docs/privacy/weights.md).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ..util.later import Later
 from ..util.typing import Any, Array, IntArray
 from .design import Dense, Design, Sparse, Storage
 from .device import OnDevice, backend, spec_of
-from .sweep import Group, Sweep, group_sizes
+from .sweep import Batch, Sweep, batched
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -40,24 +39,24 @@ class Rows:
     Attributes
     ----------
     signed : array (N, n_max, d)
-        Row k of node i is ``y_k x_k``.  Missing rows of small nodes are zero: they add nothing to any gradient or
-        Hessian, whatever the loss.  Empty where rows are stored in another way.
+        Row k of node i is ``y_k x_k``.  Small nodes are padded with zeros, which add nothing to any gradient or
+        Hessian. Empty where rows are stored in another way.
     n : array (N, 1)
         True number of rows per node.
     one_class : tuple of int
-        Nodes whose rows are all of one class.  This is allowed, and only the holder of the rows may know it.
+        Nodes whose rows are all of one class: allowed, but for the holder's eyes only.
     backend : str
         The array library that multiplies them, see :meth:`on`.
     weight : array (N, n_max), optional
-        In [0, 1], multiplied into each row's loss; 0 where rows of small nodes are missing.
+        In [0, 1], multiplied into each row's loss; 0 for padding.
     offset : array (N, n_max), optional
-        Numbers to predict, in [-1, 1]; 0 where rows of small nodes are missing, so that those have margin 0.
+        Numbers to predict, in [-1, 1]; 0 for padding, whose margin stays 0.
     labels : array of int (N, n_max), optional
-        Which of `classes` each row is of.
+        The class of each row, of `classes`.
     classes : int
         1 unless rows have `labels`.
     any_norm : bool
-        Whether rows may be longer than 1, for losses whose bounds hold for such rows alone.
+        Whether rows may be longer than 1, for losses whose bounds hold for such rows.
     """
 
     signed: Array
@@ -71,38 +70,28 @@ class Rows:
     any_norm: bool = field(default=False, kw_only=True)
 
     def on(self, spec: str) -> Self:
-        """The same rows, multiplied by another array library: see :func:`sottovoce.data.device.backend`.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """The same rows, multiplied by another array library: see :func:`sottovoce.data.device.backend`."""
         if spec != "numpy":
             backend(spec)
         return replace(self, backend=spec)
 
     @property
     def d(self) -> int:
-        """Entries of a model: one for every feature, or for every feature of every class."""
+        """Entries of a model: features times classes."""
         return int(self.signed.shape[2]) * self.classes
 
     @property
     def outputs(self) -> int:
-        """Margins per row: 1, or the number of classes for rows with class labels."""
+        """Margins per row: 1, or the number of classes."""
         return self.classes
 
     @property
     def has_offset(self) -> bool:
-        """Whether every row has a number to predict in place of a class."""
+        """Whether rows have a number to predict instead of a class."""
         return self.offset is not None
 
     def check(self, loss: Loss) -> None:
-        """Refuse a loss that is not for these rows: of other margins, labels or norms.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Refuse a loss for other margins, labels or norms than those of these rows."""
         outputs = loss.outputs
         if self.has_offset and not loss.offset_bound:
             rule = "is for rows with a class, and these rows have a number to predict"
@@ -133,26 +122,26 @@ class Rows:
         return part if part.labels is None else replace(part, one_class=_one_class(part.labels, n))
 
     def _part(self, stored: dict[str, Any], n: Array, one_class: tuple[int, ...], pick: Callable[[Any], Any]) -> Self:
-        """Some of these rows as they are `stored`; `pick` finds their entries in a field."""
+        """A subset of these rows, `stored` so; `pick` selects their entries of a field."""
         fields = {name: pick(x) for name, x in self._fields.items()}
         return replace(self, n=n, one_class=one_class, **stored, **fields)
 
     @property
     def _fields(self) -> dict[str, Any]:
-        """The fields that rows have, in the order of fingerprints."""
+        """The fields that are not None, in the order of fingerprints."""
         fields: dict[str, Any] = {"weight": self.weight, "offset": self.offset, "labels": self.labels}
         return {name: x for name, x in fields.items() if x is not None}
 
     def _stored_at(self, i: int) -> dict[str, Any]:
-        """The attributes with which node `i` is stored alone."""
+        """How node `i` is stored alone."""
         return {"signed": np.ascontiguousarray(self.signed[i : i + 1, : int(self.n[i, 0])])}
 
     def _stored_together(self) -> dict[str, Any]:
-        """The attributes with which all rows are stored at one node."""
+        """How all rows are stored at one node."""
         return {"signed": _together(self.signed, self.n[:, 0].astype(int))}
 
     def _storage(self, nodes: IntArray) -> Storage:
-        """Products with the rows of those nodes as they are stored."""
+        """Products with the rows of those nodes."""
         longest = int(self.n[nodes].max())
         some = slice(nodes[0], nodes[0] + 1) if len(nodes) == 1 else nodes
         a = self.signed[some, :longest]
@@ -162,7 +151,7 @@ class Rows:
         return OnDevice(home.put(a), home)
 
     def design(self, nodes: IntArray) -> Design:
-        """Products with the rows of those nodes, filled up to the largest of them."""
+        """Products with the rows of those nodes and their fields, padded to the largest of them."""
         storage = self._storage(nodes)
         fields = {name: np.ascontiguousarray(x[nodes, : storage.n]) for name, x in self._fields.items()}
         put = {name: x if name == "labels" else storage.asarray(x) for name, x in fields.items()}
@@ -170,8 +159,8 @@ class Rows:
 
     def sweep(self) -> Sweep:
         """Passes over all of these rows, for the solver."""
-        sizes = group_sizes(self.n[:, 0].astype(int), self.d)
-        return Sweep(tuple(Group(nodes, self.design(nodes)) for nodes in sizes), self.d)
+        parts = batched(self.n[:, 0].astype(int), self.d)
+        return Sweep(tuple(Batch(nodes, self.design(nodes)) for nodes in parts), self.d)
 
     def arrays(self) -> tuple[Array, ...]:
         """The arrays that determine these rows, for a fingerprint."""
@@ -183,43 +172,27 @@ class Rows:
     def with_offset(self, offsets: Sequence[Array]) -> Self:
         """The same rows, each with a number t to predict: losses see ``a.w - t``.
 
-        Parameters
-        ----------
-        offsets : sequence of array (n_i,)
-            Numbers in [-1, 1], scaled by declared public bounds; 0 for a row of zeros.
-
-        Raises
-        ------
-        InvalidInput
-            On NaN, infinite entries, entries outside [-1, 1], a wrong number of them, or rows that cannot have offsets.
+        Offsets, (n_i,) for each node, are in [-1, 1], scaled by declared public bounds, and 0 for rows of zeros.
+        InvalidInput for others, and for rows with classes.
         """
         if self.labels is not None:
             raise InvalidInput("offsets", len(offsets), "rows with a class have no number to predict", "leave them out")
         rule = f"numbers to predict must be finite and within {MOST_OFFSET:g} of 0"
-        offset = self._stacked(
-            "offsets", offsets, -MOST_OFFSET, MOST_OFFSET, rule, "clip and scale them by public bounds"
-        )
+        remedy = "clip and scale them by public bounds"
+        offset = self._stacked("offsets", offsets, -MOST_OFFSET, MOST_OFFSET, rule, remedy)
         return replace(self, offset=offset, one_class=())
 
     def with_weight(self, weights: Sequence[Array]) -> Self:
-        """The same rows, each counting by its weight.
+        """The same rows with sample weights in [0, 1], (n_i,) for each node: see :mod:`sottovoce.data.weights`.
 
-        Parameters
-        ----------
-        weights : sequence of array (n_i,)
-            In [0, 1], one a row of every node: see :func:`sottovoce.data.weights.shares`.
-
-        Raises
-        ------
-        InvalidInput
-            On other weights; the message shows none of them.
+        InvalidInput for others; the message shows none of them.
         """
         rule = "weights must be numbers from 0 to 1"
         weight = self._stacked("weights", weights, 0.0, 1.0, rule, "divide them by their public cap")
         return replace(self, weight=weight)
 
     def _stacked(self, field: str, given: Sequence[Array], low: float, high: float, rule: str, remedy: str) -> Array:
-        """Numbers of every row within those bounds, (N, n_max); 0 where rows of small nodes are missing."""
+        """A number for every row within these bounds, (N, n_max), padded with 0."""
         if len(given) != len(self.n):
             raise InvalidInput(field, len(given), f"there are {len(self.n)} sites", "give one array a site")
         out = np.zeros((len(self.n), int(self.n.max())))
@@ -234,14 +207,7 @@ class Rows:
 
     @classmethod
     def of_classes(cls, parts: Sequence[tuple[Any, IntArray]], classes: int) -> Rows:
-        """From the (X, label in 0..classes-1) of every node, validated as by :meth:`build`.
-
-        A label -1 makes a row of zeros: it counts as a row and adds nothing.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """From (X, label in 0..classes-1) of every node, validated as by :meth:`build`; -1 makes a row of zeros."""
         rows = cls.build([(X, np.where(y < 0, 0.0, 1.0)) for X, y in parts])
         labels = np.zeros((len(parts), int(rows.n.max())), dtype=np.intp)
         for i, (X, y) in enumerate(parts):
@@ -253,12 +219,7 @@ class Rows:
 
     @classmethod
     def of_any_norm(cls, parts: Sequence[tuple[Array, Array]]) -> Rows:
-        """Rows of any norm, for :class:`sottovoce.problem.weighted_loss.Weighted` losses alone; else as :meth:`build`.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """As :meth:`build`, for rows of any norm and :class:`sottovoce.problem.weighted_loss.Weighted` losses."""
         short = []
         for X, y in parts:
             peak = np.maximum(np.abs(X).max(axis=1, keepdims=True, initial=0.0), 1.0)
@@ -279,21 +240,22 @@ class Rows:
         Parameters
         ----------
         parts : sequence of (X of shape (n_i, d), y of shape (n_i,) in {-1, +1})
-            A label 0 makes a row of zeros: it counts as a row and adds nothing.
+            Label 0 makes a row of zeros: it counts as a row and adds nothing.  SciPy sparse matrices stay sparse
+            (:class:`SparseRows`); arrays of another library stay on their device.
         offsets : sequence of array (n_i,), optional
-            Numbers to predict, see :meth:`with_offset`.  All labels are then +1, or 0 for a row of zeros, whose number
-            is dropped.
+            Numbers to predict, see :meth:`with_offset`.  Labels are then +1, or 0 for a row of zeros, whose number is
+            dropped.
 
         Raises
         ------
         InvalidInput
-            NaN or infinite entries, other labels, rows outside the unit ball, a node without rows,
-            nodes that disagree on d.  Messages hold no data value.
+            NaN or infinite entries, other labels, rows outside the unit ball, a node without rows, nodes that disagree
+            on d. Messages hold no data value.
 
-        Notes
-        -----
-        If an X is a SciPy sparse matrix the result is :class:`SparseRows`, and no row is made dense.  Arrays of
-        another library stay on their device and are multiplied there.
+        Examples
+        --------
+        >>> Rows.build([(np.array([[0.6, 0.8], [0.0, 1.0]]), np.array([1.0, -1.0]))]).n
+        array([[2.]])
         """
         if not parts:
             raise InvalidInput("sites", 0, "at least one site is needed", "give one (X, y) a site")
@@ -316,13 +278,12 @@ class Rows:
 
     @staticmethod
     def _checked(parts: Sequence[tuple[Any, Array]], d: int, squares: Sequence[Array]) -> tuple[int, ...]:
-        """Refuse what :meth:`build` refuses; `squares` are the rows' squared norms.  Returns nodes of one class."""
+        """Refuse what :meth:`build` refuses, given the rows' squared norms; returns the nodes of one class."""
         one_class = []
         for i, ((X, y), norms) in enumerate(zip(parts, squares, strict=True)):
             if X.ndim != 2 or X.shape[1] != d:
-                raise InvalidInput(
-                    f"site {i}", X.shape, f"rows must have shape (n, {d})", "give every site the same columns"
-                )
+                rule = f"rows must have shape (n, {d})"
+                raise InvalidInput(f"site {i}", X.shape, rule, "give every site the same columns")
             if X.shape[0] == 0:
                 raise InvalidInput(f"site {i}", 0, "has no rows", "drop the site or change the partition")
             if y.shape != (X.shape[0],) or not np.all((np.abs(y) == 1.0) | (y == 0.0)):
@@ -332,9 +293,8 @@ class Rows:
                 remedy = "replace them by a public constant, or drop those rows"
                 raise InvalidInput(f"site {i}", None, "rows hold NaN or infinite values", remedy)
             if norms.size and norms.max() > 1.0:
-                raise InvalidInput(
-                    f"site {i}", None, "a row lies outside the unit ball", "encode rows with a schema or a data_norm"
-                )
+                remedy = "encode rows with a schema or a data_norm"
+                raise InvalidInput(f"site {i}", None, "a row lies outside the unit ball", remedy)
             if not (np.any(y > 0) and np.any(y < 0)):
                 one_class.append(i)
         return tuple(one_class)
@@ -376,7 +336,7 @@ class SparseRows(Rows):
 
 
 def _together(x: Array, counts: IntArray) -> Array:
-    """The first entries of every node, one after another, as one node's."""
+    """The first entries of every node, concatenated."""
     return np.concatenate([own[:n] for own, n in zip(x, counts, strict=True)])[None]
 
 

@@ -1,7 +1,7 @@
 """The schema: public facts about the columns, and the map from raw records into the unit ball.
 
-Nothing in a schema may be computed from the private rows.  What it declares (edges, bounds, categories) is
-published with the model, and every site must use the same one; `Schema.fingerprint` lets sites compare.
+Nothing in it may be computed from private rows.  It is published with the model, and every site must use the same one;
+`Schema.fingerprint` lets sites compare.
 """
 
 from __future__ import annotations
@@ -34,10 +34,8 @@ EXAMPLE = (
 )
 FROM_ROWS = "the encoding was computed from the rows, and epsilon does not cover that"
 _NAMED = 6  # columns that a note names
-ROW = "(row)"  # key of `Encoded.clipped` for rows that were longer than the divisor
-LABEL = "(label)"  # and for rows whose label is none of the declared ones
-BEYOND = "(label beyond its bounds)"  # and for numbers to predict that were clipped
-HEAVY = "(weight beyond its cap)"  # and for weights that were capped
+# Keys of `Encoded.clipped`: rows longer than the divisor, undeclared labels, clipped numbers, capped weights.
+ROW, LABEL, BEYOND, HEAVY = "(row)", "(label)", "(label beyond its bounds)", "(weight beyond its cap)"
 
 
 @dataclass(frozen=True)
@@ -49,15 +47,14 @@ class Encoded:
     X : ndarray of shape (n, d)
         Rows of Euclidean norm at most 1.
     y : ndarray of shape (n,), optional
-        Labels as the schema's task encodes them: -1.0 and 1.0 for two classes, and 0.0 for a row whose label is not
-        declared (-1 for one of several classes, NaN for a number).  The X of such a row is zero, including the
-        constant.  ``None`` if labels were not asked for.
+        Labels as the schema's task encodes them: -1.0 and 1.0 for two classes; 0.0 for an undeclared label (-1 of
+        several classes, NaN of a number), whose X is zero, the constant included.  ``None`` if labels were not asked
+        for.
     clipped : dict of str to int
-        For each block with such rows, the number of rows that did not fit the declaration; ``"(label)"`` counts rows
-        whose label did not fit, and ``"(label beyond its bounds)"`` numbers that were clipped.  These counts are
-        computed from the rows without noise: they are for the holder of the data only.
+        For each block, the number of rows that did not fit the declaration; ``"(label)"`` counts rows whose label did
+        not fit, ``"(label beyond its bounds)"`` clipped numbers.  Exact counts, for the holder of the data only.
     weight : ndarray of shape (n,), optional
-        What each row counts, in [0, 1]; None where all count alike.
+        Sample weights in [0, 1].
     """
 
     X: Array
@@ -67,14 +64,9 @@ class Encoded:
 
 
 def unfit(clipped: Mapping[str, int], *, shortened: bool = True) -> list[str]:
-    """What did not fit a schema, in words.  Counts have no noise: they are for the holder of the rows.
+    """What did not fit a schema, in words, with the exact counts of :class:`Encoded`: for the holder of the rows.
 
-    Parameters
-    ----------
-    clipped : mapping
-        As in :class:`Encoded`.
-    shortened : bool
-        Whether rows that are longer than the divisor were shortened, which is then told too.
+    `shortened` says whether rows that are longer than the divisor were shortened.
     """
     left, only = dict(clipped), "(for the data's holder only)"
     kinds = (
@@ -98,10 +90,9 @@ def unfit(clipped: Mapping[str, int], *, shortened: bool = True) -> list[str]:
 class Schema:
     """Declared public facts, and the encoding that follows from them.
 
-    The features of a row are the concatenated blocks, each times its weight, and a constant `intercept`; a
-    block has norm at most its weight, so the row, divided by ``sqrt(intercept^2 + sum of weight^2)``, has
-    norm at most 1 whatever the raw values are.  A number beyond its typical range may be larger than its weight; a
-    row that is longer than the divisor because of that is divided by its own norm.
+    The features of a row are the concatenated blocks, each times its weight, and a constant `intercept`.  A block has
+    norm at most its weight, so the row, divided by ``sqrt(intercept^2 + sum of weight^2)``, has norm at most 1 whatever
+    the raw values are.  A row that is longer, because of a number beyond its typical range, is divided by its own norm.
 
     Parameters
     ----------
@@ -118,26 +109,32 @@ class Schema:
     site : str, optional
         The column that says which site holds a row; never a feature.
     na : tuple of str
-        Texts that mean "missing" besides the empty field.
+        Marks of missing values besides the empty field.
     scale : float, optional
-        Another divisor than the one above, at most `bound`; rows whose norm exceeds it are shrunk to norm 1 and
-        counted under ``"(row)"``.  Noise is sized for rows of norm 1, so the norm of a typical row is a good divisor.
+        Another divisor, at most `bound`; longer rows are shrunk to norm 1 and counted under ``"(row)"``.  Noise is
+        sized for rows of norm 1, so the norm of a typical row is a good divisor.
     data_dependent : bool
-        True if some of the facts were computed from the rows.  No privacy guarantee covers that, so every statement
-        about rows encoded by the schema carries :attr:`caveat`.
+        Whether some of the facts were computed from the rows.  No guarantee covers that, so every statement about such
+        rows carries :attr:`caveat`.
     note : str
         One line for reports.
     unit : bool
-        True divides each row by its own norm, the constant included; a row of zeros stays zero.  Only the direction
-        of a row is then seen.
+        Divide each row by its own norm, the constant included; a row of zeros stays zero.
     weight : CaseWeight, optional
-        The column that says how much a row counts, with its public cap.
+        The column of sample weights, with its public cap.
     class_weight : tuple of (str, float)
-        What rows of a class count, for those classes that do not count 1: public numbers.
+        Public weights of classes; 1 for the others.
 
     Guarantee
     ---------
     Every row that `encode` returns has Euclidean norm at most 1, for every table, also in floating-point arithmetic.
+
+    Examples
+    --------
+    >>> schema = Schema.from_dict({"columns": {"age": {"kind": "number", "lo": 0, "hi": 120}}})
+    >>> schema.encode({"age": np.array([30, 150])}, labels=False).X
+    array([[-0.5],
+           [ 1. ]])
     """
 
     name: str
@@ -192,20 +189,17 @@ class Schema:
 
     @property
     def weighs(self) -> bool:
-        """Whether rows count differently."""
+        """Whether rows have weights."""
         return bool(self.weight or self.class_weight)
 
     @property
     def bound(self) -> float:
-        """Largest norm that a row can have before the division, by construction."""
+        """Largest possible norm of a row before the division."""
         return math.sqrt(self.intercept**2 + sum((block.weight * block.reach) ** 2 for block in self.blocks))
 
     @property
     def divisor(self) -> float:
-        """What rows are divided by: `scale`, or ``sqrt(intercept^2 + sum of weight^2)`` without one.
-
-        Rows that are longer, and all rows if `unit` is set, are divided by their own norm instead.
-        """
+        """What rows are divided by, unless they are longer or `unit` is set: `scale`, or that of the class."""
         if self.scale is not None:
             return self.scale
         return math.sqrt(self.intercept**2 + sum(block.weight**2 for block in self.blocks))
@@ -237,12 +231,8 @@ class Schema:
         labels : bool
             With False (for prediction) the label and site columns may be absent and are not read.
         whole : bool
-            Leave rows that are longer than the divisor as they are, outside the unit ball: for
+            Leave rows longer than the divisor as they are, outside the unit ball: for
             :class:`sottovoce.problem.weighted_loss.Weighted` losses alone.
-
-        Returns
-        -------
-        Encoded
 
         Raises
         ------
@@ -288,13 +278,7 @@ class Schema:
         return 1 + max(1e-12, 4 * self.n_features * float(np.finfo(float).eps))
 
     def into_ball(self, X: Array) -> tuple[Array, int]:
-        """Divide rows of weighted features; the number of rows that were longer than the divisor.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n, d)
-            Blocks times their weights, and the constant.  Its memory may be used for the answer.
-        """
+        """Divide rows of weighted features (n, d), in place; also the number of rows longer than the divisor."""
         slack = self.slack
         if self.unit:
             X = unit_rows(X)
@@ -308,7 +292,7 @@ class Schema:
         return X, int(np.sum(norms > divisor * slack))
 
     def column_errors(self, columns: Mapping[str, Column], labels: bool = True) -> list[SchemaError]:
-        """What is wrong with a table's columns: declared ones that it lacks, or else those that nothing declares."""
+        """Declared columns that a table lacks; if there are none, columns that nothing declares."""
         sources = {source for block in self.blocks for source in block.sources(columns)}
         mine = [self.label.column] if self.label else []
         mine += [self.site] if self.site else []
@@ -326,7 +310,7 @@ class Schema:
         return [SchemaError(name, None, rule, write.format(name)) for name in strange]
 
     def _labels(self, columns: Mapping[str, Column]) -> tuple[Array, int]:
-        """Encoded labels, and how many of them were clipped to bounds."""
+        """Encoded labels, and how many were clipped."""
         if self.label is None:
             remedy = 'add label = {column = "NAME", positive = "VALUE"}'
             raise SchemaError("label", None, f"the schema {self.name!r} declares no label", remedy)
@@ -340,7 +324,7 @@ class Schema:
         return dataclasses.replace(self, scale=scale)
 
     def _weights(self, columns: Mapping[str, Column], y: Array) -> tuple[Array, int]:
-        """What every row counts, in [0, 1], and how many weights were above their cap."""
+        """Sample weights in [0, 1], and how many were above their cap."""
         weight, heavy = np.ones(len(y)), 0
         if self.weight is not None:
             weight, heavy = self.weight.encode(columns[self.weight.column], frozenset(self.na))
@@ -351,7 +335,7 @@ class Schema:
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Schema:
-        """Read a schema file."""
+        """Read a schema file; a SchemaError if it is none."""
         path = Path(path)
         text = read_text("schema", path)
         try:
@@ -395,7 +379,7 @@ class Schema:
         return cls(**({"name": "schema"} | entries), blocks=blocks, label=label_from(label))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data of JSON and TOML types; `from_dict` gives the schema back."""
+        """Plain data of JSON and TOML types; `from_dict` is the inverse."""
         entries: dict[str, Any] = {"name": self.name, "intercept": self.intercept}
         for key in ("ignore", "na"):
             if values := getattr(self, key):

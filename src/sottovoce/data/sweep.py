@@ -1,9 +1,9 @@
-"""One pass over all rows: gradients of many classifiers at once, in cache-sized blocks, on all cores.
+"""Sweeps: one pass over all rows, for gradients of many classifiers at once.
 
-A sweep costs two products with the rows and one exponential per margin.  Three things make it fast.  A block's margins
-are used while they are in cache, and never stored.  Nodes of similar size share one batched product, and large nodes
-are multiplied by themselves.  Blocks are distributed over our own threads, in each of which the linear algebra library
-uses one thread.  Partial sums are added in a fixed order, so results do not depend on the number of threads.
+A sweep costs two products with the rows and one exponential per margin.  A block's margins are used while they are in
+cache, and never stored.  Nodes of similar size share one batched product; large nodes have their own.  Blocks are
+distributed over our threads, in each of which the linear algebra library uses one thread.  Partial sums are added in a
+fixed order, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -22,22 +22,18 @@ from threadpoolctl import ThreadpoolController
 
 from ..problem.losses import Loss
 from ..util.typing import Any, Array, BoolArray, IntArray
-from .deduplicated import merged
+from .deduplicated import deduplicated
 from .design import Design
 
-CHUNK = 4096
-"""About how many rows a task has when it multiplies them with many vectors."""
-TASK = 2**20
-"""About how many multiplications a task has."""
-ALONE = 2**16
-"""Entries of a node's rows above which the node is a group by itself."""
-INLINE = 2**23
-"""Multiplications below which threads cost more time than they save."""
+CHUNK = 4096  # about how many rows a task has when it multiplies them with many vectors
+TASK = 2**20  # about how many multiplications a task has
+ALONE = 2**16  # entries of a node's rows above which the node is a batch of its own
+INLINE = 2**23  # multiplications below which threads cost more time than they save
 _MOST = 128  # replicates of one block
 
 
 def cores() -> int:
-    """Number of threads to use: the cores that this process may use, or fewer if OMP_NUM_THREADS says so."""
+    """Number of threads to use: the cores of this process, or fewer if OMP_NUM_THREADS says so."""
     lent = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, min(lent, int(asked))) if asked.isdecimal() else lent
@@ -56,12 +52,12 @@ def _mark() -> None:
 
 
 def threads_left() -> int:
-    """Number of threads to share work out to: one where the caller is such a thread itself."""
+    """Number of threads to share work with: one if the caller is such a thread."""
     return 1 if getattr(_ours, "busy", False) else cores()
 
 
 def shared(work: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
-    """`work` of every item, in order, on our own threads."""
+    """`work` on every item, in order, on our threads."""
     threads = min(threads_left(), len(items))
     if threads <= 1:
         yield from map(work, items)
@@ -85,15 +81,15 @@ def one_thread_a_product() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Group:
+class Batch:
     """Nodes whose rows are multiplied together."""
 
     nodes: IntArray
     design: Design
 
 
-def group_sizes(n: IntArray, d: int, padding: float = 0.1) -> Iterator[IntArray]:
-    """Groups of nodes that share blocks: large nodes alone, others with nodes whose size is within `padding`."""
+def batched(n: IntArray, d: int, padding: float = 0.1) -> Iterator[IntArray]:
+    """Batches of nodes: large ones alone, others with nodes whose size is within `padding`."""
     order = np.argsort(n, kind="stable")
     start = 0
     for k in range(1, len(order) + 1):
@@ -106,128 +102,126 @@ def group_sizes(n: IntArray, d: int, padding: float = 0.1) -> Iterator[IntArray]
 
 @dataclass(frozen=True)
 class Sweep:
-    """All nodes' rows.  Vectors are (M, R, width), for M nodes and R replicates."""
+    """All nodes' rows, in batches.  Vectors are (M, R, width), for M nodes and R replicates."""
 
-    groups: tuple[Group, ...]
+    batches: tuple[Batch, ...]
     width: int
 
     @property
     def nodes(self) -> int:
         """M."""
-        return sum(len(group.nodes) for group in self.groups)
+        return sum(len(batch.nodes) for batch in self.batches)
 
     @property
     def here(self) -> bool:
-        """Whether this machine's own cores multiply these rows, each at will."""
-        return bool(self.groups) and all(group.design.here for group in self.groups)
+        """Whether this machine's own cores multiply these rows, in any thread."""
+        return bool(self.batches) and all(batch.design.storage.here for batch in self.batches)
 
     def keep(self, nodes: BoolArray) -> Sweep:
-        """Those nodes only."""
         number = np.cumsum(nodes) - 1
         kept = []
-        for group in self.groups:
-            inside = nodes[group.nodes]
+        for batch in self.batches:
+            inside = nodes[batch.nodes]
             if inside.all():
-                kept.append(Group(number[group.nodes], group.design))
+                kept.append(Batch(number[batch.nodes], batch.design))
             elif inside.any():
-                kept.append(Group(number[group.nodes[inside]], group.design.keep(inside)))
+                kept.append(Batch(number[batch.nodes[inside]], batch.design.keep(inside)))
         return Sweep(tuple(kept), self.width)
 
     def every(self, part: int, parts: int) -> Sweep:
         """Rows ``part, part + parts, ...`` of every node."""
-        return Sweep(tuple(Group(g.nodes, g.design.every(part, parts)) for g in self.groups), self.width)
+        return Sweep(tuple(Batch(g.nodes, g.design.every(part, parts)) for g in self.batches), self.width)
 
     def single(self) -> Sweep | None:
         """The same in single precision; None where some rows have no such copy."""
-        short = [g.design.single() for g in self.groups]
-        if any(new is g.design for new, g in zip(short, self.groups, strict=True)):
+        short = [g.design.single() for g in self.batches]
+        if any(new is g.design for new, g in zip(short, self.batches, strict=True)):
             return None
-        return Sweep(tuple(Group(g.nodes, new) for g, new in zip(self.groups, short, strict=True)), self.width)
+        return Sweep(tuple(Batch(g.nodes, new) for g, new in zip(self.batches, short, strict=True)), self.width)
 
-    def merged(self) -> Sweep:
-        """The same sums over rows, with rows that repeat merged where that pays; :meth:`values` is not for these."""
-        return Sweep(tuple(Group(g.nodes, merged(g.design)) for g in self.groups), self.width)
+    def deduplicated(self) -> Sweep:
+        """The same sums over distinct rows, where that is faster; :meth:`values` is not for these."""
+        return Sweep(tuple(Batch(g.nodes, deduplicated(g.design)) for g in self.batches), self.width)
 
     def normed(self) -> Sweep:
         """The same, with the rows' norms computed once: for losses that depend on them."""
-        return Sweep(tuple(Group(g.nodes, g.design.normed(len(g.nodes))) for g in self.groups), self.width)
+        return Sweep(tuple(Batch(g.nodes, g.design.normed(len(g.nodes))) for g in self.batches), self.width)
 
     def gradient(self, loss: Loss, w: Array) -> Array:
         """``sum_k derivative(a_k.w) a_k``, shape of `w`, in the precision of the rows."""
         rows = max(CHUNK, TASK // max(1, w.shape[1] * self.width))
-        if len(self.groups) == 1 and self.groups[0].design.n < 1.5 * rows:  # the common case, without ceremony
-            return _gradient(self.groups[0].design, loss, w)
+        if len(self.batches) == 1 and self.batches[0].design.n < 1.5 * rows:  # the common case, without tasks
+            return _gradient(self.batches[0].design, loss, w)
         out = np.zeros((self.nodes, *w.shape[1:]))
-        tasks = [(g, a, b) for g in self.groups for a, b in spans(g.design.n, max(rows, g.design.cache // 64))]
+        tasks = [(g, a, b) for g in self.batches for a, b in spans(g.design.n, max(rows, g.design.storage.cache // 64))]
 
-        def one(task: tuple[Group, int, int]) -> Array:
-            group, first, last = task
-            return _gradient(group.design.between(first, last), loss, w[group.nodes])
+        def one(batch: Batch, first: int, last: int) -> Array:
+            return _gradient(batch.design.between(first, last), loss, w[batch.nodes])
 
-        for (group, _, _), part in zip(tasks, self._map(one, tasks, w.shape[1]), strict=True):
-            out[group.nodes] += part
-        return out
+        return self._added(out, one, tasks, w.shape[1])
 
     def values(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
-        """``sum_k min(loss(a_k.w), clip)``, times rows' weights, over the first n rows of every node: (M, R, 1)."""
+        """``sum_k min(loss(a_k.w), clip)``, weighted, over the first n rows of every node: (M, R, 1)."""
         out = np.zeros((*w.shape[:2], 1))
-        for group in self.groups:
-            for first, last in spans(group.design.n, CHUNK):
-                block = group.design.between(first, last)
-                worth = np.minimum(block.host(loss.at(block.norms).value(block.margins(w[group.nodes]))), clip)
-                real = np.arange(first, last) < n[group.nodes][:, :, None]  # not those that fill up small nodes
-                out[group.nodes] += np.sum(block.weigh(worth) * real, axis=-1, keepdims=True)
+        for nodes, block, first in self._blocks():
+            worth = np.minimum(block.host(loss.at(block.norms).value(block.margins(w[nodes]))), clip)
+            real = np.arange(first, first + block.n) < n[nodes][:, :, None]  # not padding
+            out[nodes] += np.sum(block.weigh(worth) * real, axis=-1, keepdims=True)
         return out
 
     def total(self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
-        """Sums over rows of any statistic, added up block by block in a fixed order: (M, R, m).
+        """Sums over rows of any statistic, block by block in a fixed order: (M, R, m).
 
         ``each(block, loss, points)`` gives them for a block of rows, the loss for these rows and points (M, R, d).
         """
         whole: Array | None = None
-        for group in self.groups:
-            for first, last in spans(group.design.n, CHUNK):
-                block = group.design.between(first, last)
-                part = each(block, loss.at(block.norms), w[group.nodes])
-                whole = np.zeros((*w.shape[:2], part.shape[-1])) if whole is None else whole
-                whole[group.nodes] += part
+        for nodes, block, _ in self._blocks():
+            part = each(block, loss.at(block.norms), w[nodes])
+            whole = np.zeros((*w.shape[:2], part.shape[-1])) if whole is None else whole
+            whole[nodes] += part
         assert whole is not None
         return whole
 
     def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
         """``sum_k curvature(a_k.w) a_k a_k'``, averaged over R: (M, width, width), or its diagonal, (M, width).
 
-        With `typical` by :meth:`Loss.typical_curvature`.
+        With `typical`, by :meth:`Loss.typical_curvature`.
         """
         out = np.zeros((len(w), self.width) if diagonal else (len(w), self.width, self.width))
-        tasks = [(g, a, b) for g in self.groups for a, b in spans(g.design.n, CHUNK)]
+        tasks = [(g, a, b) for g in self.batches for a, b in spans(g.design.n, CHUNK)]
 
-        def one(task: tuple[Group, int, int]) -> Array:
-            group, first, last = task
-            block = group.design.between(first, last)
+        def one(batch: Batch, first: int, last: int) -> Array:
+            block = batch.design.between(first, last)
             own = loss.at(block.norms)
             curve = own.typical_curvature if typical else own.curvature
-            curvatures = np.mean(block.host(curve(block.margins(w[group.nodes]))), axis=1)
-            curvatures = block.asarray(curvatures)
+            curvatures = block.asarray(np.mean(block.host(curve(block.margins(w[batch.nodes]))), axis=1))
             return block.diagonal(curvatures) if diagonal else block.gram(curvatures)
 
-        for (group, _, _), part in zip(tasks, self._map(one, tasks, self.width), strict=True):
-            out[group.nodes] += part
-        return out
+        return self._added(out, one, tasks, self.width)
 
     def turn(self, loss: Loss, w: Array, along: Array) -> Array:
-        """``sum_k turn(a_k.w, a_k.along) a_k``: the Hessian at `w` times `along`, shape of both."""
+        """The Hessian at `w` times `along`: ``sum_k turn(a_k.w, a_k.along) a_k``, shape of both."""
         out = np.zeros((self.nodes, *w.shape[1:]))
-        for group in self.groups:
-            for first, last in spans(group.design.n, CHUNK):
-                block = group.design.between(first, last)
-                z, m = block.margins(w[group.nodes]), block.moves(along[group.nodes])
-                out[group.nodes] += block.combine(loss.at(block.norms).turn(z, m))
+        for nodes, block, _ in self._blocks():
+            z, m = block.margins(w[nodes]), block.moves(along[nodes])
+            out[nodes] += block.combine(loss.at(block.norms).turn(z, m))
         return out
 
-    def _map(self, task: Any, tasks: list[Any], replicates: int) -> Iterator[Any]:
+    def _blocks(self) -> Iterator[tuple[IntArray, Design, int]]:
+        """Blocks of rows in a fixed order: their nodes, their products, and the index of the first row."""
+        for batch in self.batches:
+            for first, last in spans(batch.design.n, CHUNK):
+                yield batch.nodes, batch.design.between(first, last), first
+
+    def _added(
+        self, out: Array, one: Callable[[Batch, int, int], Array], tasks: list[tuple[Batch, int, int]], replicates: int
+    ) -> Array:
+        """`out` plus what `one` gives for every task, on threads where that pays, in the order of the tasks."""
         few = len(tasks) == 1 or sum((b - a) * len(g.nodes) for g, a, b in tasks) * self.width * replicates < INLINE
-        return map(task, tasks) if few else shared(task, tasks)
+        parts = (map if few else shared)(lambda task: one(*task), tasks)
+        for (batch, _, _), part in zip(tasks, parts, strict=True):
+            out[batch.nodes] += part
+        return out
 
 
 def spans(n: int, size: int) -> list[tuple[int, int]]:
@@ -238,9 +232,9 @@ def spans(n: int, size: int) -> list[tuple[int, int]]:
 
 
 def _gradient(design: Design, loss: Loss, w: Array) -> Array:
-    """A task: blocks of rows and of replicates small enough for the cache."""
+    """One task: blocks of rows and of replicates small enough for the cache."""
     with np.errstate(over="ignore"):
-        rows = max(128, design.cache // max(1, w.shape[0] * min(w.shape[1], _MOST) * loss.outputs))
+        rows = max(128, design.storage.cache // max(1, w.shape[0] * min(w.shape[1], _MOST) * loss.outputs))
         if w.shape[1] <= _MOST and design.n < 1.5 * rows:
             return design.combine(loss.at(design.norms).derivative(design.margins(w))).astype(float, copy=False)
         out = np.zeros(w.shape)

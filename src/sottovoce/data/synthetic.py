@@ -1,8 +1,8 @@
-"""Rows from a logistic model, of any size, in the unit ball by construction.
+"""Synthetic rows of a logistic model, in the unit ball by construction.
 
-``w`` is uniform on the unit sphere; ``x`` has a uniform direction and norm ``sqrt(u)``, ``u`` uniform on
-[0, 1] (2/3 on average); ``P(y = 1 | x) = 1 / (1 + exp(-margin sqrt(d) w.x))``, so that the difficulty does
-not depend on d.  Then a share `flip` of the labels is turned over.
+``w`` is uniform on the unit sphere; ``x`` has a uniform direction and norm ``sqrt(u)``, u uniform on [0, 1] (2/3 on
+average); ``P(y = 1 | x) = 1 / (1 + exp(-margin sqrt(d) w.x))``, so the difficulty does not depend on d.  Then a share
+`flip` of the labels is flipped.
 """
 
 from __future__ import annotations
@@ -30,37 +30,26 @@ class Synthetic(NamedTuple):
 
 
 def make_synthetic(
-    n: int,
-    d: int,
-    seed: int = 0,
-    *,
-    margin: float = 6.0,
-    flip: float = 0.0,
-    sites: int = 1,
-    shift: float = 0.0,
+    n: int, d: int, seed: int = 0, *, margin: float = 6.0, flip: float = 0.0, sites: int = 1, shift: float = 0.0
 ) -> Synthetic:
-    """Draw a synthetic data set.
+    """Draw n rows of d features; deterministic.
 
     Parameters
     ----------
-    n, d : int
-        Rows and features.
-    seed : int
-        The same arguments always give the same rows.
     margin : float
         Slope of the true model; 0 makes the labels coin flips.
     flip : float
-        Share of labels turned over, in [0, 0.5].
+        Share of flipped labels, in [0, 0.5].
     sites : int
-        Number of sites; row k belongs to site ``k % sites``.
+        Row k belongs to site ``k % sites``.
     shift : float
-        Heterogeneity in [0, 1): every site moves its rows towards a direction of its own,
-        ``x -> (1 - shift) x + shift u_site`` with ``|u_site| = 1``, which keeps them in the ball.  Labels
-        follow the one common model.
+        Heterogeneity in [0, 1): rows of a site move towards a direction of its own, ``x -> (1 - shift) x + shift
+        u_site`` with ``|u_site| = 1``, which keeps them in the ball.  Labels follow the one common model.
 
-    Returns
-    -------
-    Synthetic
+    Raises
+    ------
+    InvalidInput
+        For parameters out of range, or more rows than memory holds.
     """
     for field, value, good, rule in (
         ("n", n, n >= 1, "must be at least 1"),

@@ -1,9 +1,8 @@
-"""Made-up tables that resemble real ones, drawn from public facts alone; methods are tried on them in advance.
+"""Made-up tables that resemble real ones, drawn from public facts alone: methods are tried on them in advance.
 
-Rows come from a *sketch*: rows that a schema lets one expect, or rows of public people, or, where nothing is known but
-a number of features, rows of a few kinds.  Labels follow a softmax model of the rows; classes are unevenly frequent,
-and a few labels are random.  A row of a world counts for every class, each with its probability, so that a few hundred
-rows stand for as many as a site may have.
+Rows come from a *sketch*: rows that a schema lets one expect, rows of public people, or, where only the number of
+features is known, rows of a few kinds.  Labels follow a softmax model; classes are unevenly frequent, and a few labels
+are random.  A row counts for every class with its probability, so a few hundred rows stand for a site of any size.
 """
 
 from __future__ import annotations
@@ -23,24 +22,16 @@ from .partition import LABEL_SPREAD
 special = Later("scipy.special")
 
 Sketch = Callable[[int, np.random.Generator], Array]
-"""Draws so many made-up rows in the unit ball, an array (n, d)."""
+"""Draws n made-up rows in the unit ball, (n, d)."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """How labels depend on a row's score, which is a linear function of the row.
+    """How labels depend on a row's score, a linear function of the row.
 
-    Attributes
-    ----------
-    sharpness : float
-        Standard deviation of a class's score.
-    wrong : float
-        Share of labels drawn at random.
-    gap : float
-        How far rows of two classes are moved apart, in standard deviations of the score.
-    even : float
-        Columns count for the score like their spread to the power of 1 less this: at 1 all columns count alike, at 0
-        wide ones count most.
+    `sharpness` is the standard deviation of a class's score, `wrong` the share of random labels, `gap` how far rows of
+    two classes are moved apart, in standard deviations of the score.  Columns enter the score in proportion to their
+    spread to the power of ``1 - even``: at 1 all alike, at 0 wide ones most.
     """
 
     sharpness: float
@@ -52,11 +43,9 @@ class Labels:
 LABELS = (
     Labels(2.0, 0.05, 0.0, 0.0), Labels(4.0, 0.01, 2.0, 1.0), Labels(2.5, 0.05, 0.0, 1.0), Labels(4.0, 0.01, 2.0, 0.0),
 )  # fmt: skip
-"""Of worlds in turn: hard to tell apart, sharp in all columns, with few rows between classes, sharp in wide columns."""
-WIDE = (Labels(3.0, 0.03, 1.0, 0.0), Labels(4.0, 0.01, 2.0, 0.0))
-"""The same for rows of many columns."""
-MANY = 64
-"""Columns beyond which made-up rows are condensed to so many."""
+"""Of worlds in turn: hard to tell apart; sharp in all columns; few rows between classes; sharp in wide columns."""
+WIDE = (Labels(3.0, 0.03, 1.0, 0.0), Labels(4.0, 0.01, 2.0, 0.0))  # the same for rows of many columns
+MANY = 64  # columns beyond which made-up rows are condensed to this number
 UNEVEN = 1.0  # log of the ratio of the first class's frequency to the last's, at equal scores
 _INSIDE = 1.0 + 1e-9
 
@@ -70,12 +59,11 @@ class World:
     X : array (m, d)
         Rows in the unit ball, the same at every site.
     shares : array (N, m, K)
-        How much every row counts for every class at every site; a site's add up to m.
-    test : array (t, d)
-    chances : array (t, K)
-        The probability of each class at the test rows.
+        Weight of every row for every class at every site; a site's add up to m.
+    test, chances : array (t, d), (t, K)
+        Test rows, and the probabilities of their classes.
     start : array (d,) or (K d,), optional
-        Where runs in this world start; None for zeros.
+        Where runs start; None for zeros.
     """
 
     X: Array
@@ -100,21 +88,10 @@ def make_world(
     tilt: float = 0.0,
     labels: Labels = LABELS[0],
 ) -> World:
-    """Draw a world with labels of its own.
+    """Draw a world with labels of its own and `rows` training rows; deterministic.
 
-    Parameters
-    ----------
-    sketch : Sketch
-    rows : int
-        Rows to train on.
-    sites : sequence of int
-        Rows of every site, for how labels are dealt.
-    seed : int
-        The same arguments always give the same world.
-    classes : int
-    tilt : float
-        How much the sites' labels differ: 0 for not at all, 1 for the ``label`` partition's default strength.
-    labels : Labels
+    `sites` are the rows of every site; `tilt` is how much the sites' labels differ: 0 not at all, 1 as in the ``label``
+    partition.
     """
     rng = np.random.default_rng(seed)
     X = sketch(rows + HELD_OUT, rng)
@@ -133,7 +110,7 @@ def make_world(
 
 
 def _apart(X: Array, W: Array, gap: float) -> Array:
-    """Moves of rows towards the class of the highest score, along that class's direction."""
+    """Shifts of rows towards the class of the highest score, along that class's direction."""
     scores = X @ W
     scores -= scores.mean(axis=0)
     best = scores.argmax(axis=1)
@@ -141,25 +118,18 @@ def _apart(X: Array, W: Array, gap: float) -> Array:
     return np.asarray(gap * scores.std(axis=0)[best][:, None] * along.T[best])
 
 
-HELD_OUT = 1000
-"""Test rows of a world."""
+HELD_OUT = 1000  # test rows of a world
 
 
 def deal(chances: Array, sites: Sequence[int] | Array, tilt: float) -> Array:
-    """Shares (N, m, K) of every site: the log-odds of its classes move in equal steps from site to site.
+    """Shares (N, m, K) of every site, from the class probabilities (m, K) and the sites' rows.
 
-    Parameters
-    ----------
-    chances : array (m, K)
-        The probability of each class at every row.
-    sites : sequence of int
-        Rows of every site.
-    tilt : float
+    The log-odds of classes move in equal steps from site to site, scaled by `tilt`.
     """
     size, have = np.asarray(sites, dtype=float) / np.sum(sites), chances.mean(axis=0)
     along = np.linspace(-1.0, 1.0, len(size)) if len(size) > 1 else np.zeros(1)
     want = np.exp(0.5 * tilt * LABEL_SPREAD * np.outer(along, np.linspace(-1.0, 1.0, len(have)))) * have
-    for _ in range(100):  # to these row and column sums
+    for _ in range(100):  # iterative proportional fitting to these row and column sums
         want *= (size / want.sum(axis=1))[:, None]
         want *= have / np.maximum(want.sum(axis=0), 1e-300)
     return np.asarray(chances * (want / (size[:, None] * np.maximum(have, 1e-300)))[:, None, :])
@@ -182,7 +152,7 @@ def one_hot(d: int) -> Sketch:
 
 
 def dense(d: int, norm: float = 1.0) -> Sketch:
-    """A Gaussian with spectrum 1, 1/2, 1/3, ..., and a constant; a typical row has this norm, and none is above 1."""
+    """Gaussian rows with spectrum 1, 1/2, 1/3, ..., and a constant; of typical norm `norm`, at most 1."""
 
     def draw(n: int, rng: np.random.Generator) -> Array:
         rotation = np.linalg.qr(rng.normal(size=(d, d)))[0]
@@ -195,17 +165,10 @@ def dense(d: int, norm: float = 1.0) -> Sketch:
 
 
 def correlated(sketch: Sketch, decay: float = 1.0, astray: float = 0.0, share: float = 1.0) -> Sketch:
-    """Rows with the means, spreads and typical norms of a sketch's, and columns that go together; or nearly so.
+    """Rows with about the means, spreads and typical norms of a sketch, and correlated columns.
 
-    Parameters
-    ----------
-    sketch : Sketch
-    decay : float
-        The k-th eigenvalue of the correlations is ``k^-decay``.
-    astray : float
-        How far a column's mean is from the sketch's, in standard deviations of the column.
-    share : float
-        The spread of a column beside the sketch's, in the middle; where means go astray spreads differ by a factor.
+    The k-th eigenvalue of the correlations is ``k^-decay``.  Means are off by `astray` standard deviations of the
+    column; then spreads are off too, with median `share` relative to the sketch's.
     """
 
     def draw(n: int, rng: np.random.Generator) -> Array:
@@ -223,14 +186,13 @@ def correlated(sketch: Sketch, decay: float = 1.0, astray: float = 0.0, share: f
     return draw
 
 
-FACTOR = 0.5
-"""Log-scale standard deviation of the factors by which columns spread less or more than a schema lets one expect."""
+FACTOR = 0.5  # log-scale standard deviation of the spreads of columns relative to the sketch's
 
 
 def condensed(sketch: Sketch, d: int, decay: float) -> Sketch:
-    """The same as :func:`correlated` in a few coordinates: the mean's direction, the first principal ones, and a last.
+    """:func:`correlated` in a few coordinates: the mean's direction, the first principal ones, and a last.
 
-    The last coordinate has what is left of the spread, with a random sign.
+    The last coordinate has the remaining spread, with a random sign.
     """
 
     def draw(n: int, rng: np.random.Generator) -> Array:
@@ -248,7 +210,7 @@ def condensed(sketch: Sketch, d: int, decay: float) -> Sketch:
 def narrowed(sketch: Sketch, d: int) -> Sketch:
     """The same rows in d dimensions: all but one are the first principal ones, and the last has what is left.
 
-    Norms stay, and so does the spread of a margin under noise that is alike in all directions.
+    Norms stay, and so does the spread of a margin under isotropic noise.
     """
 
     def draw(n: int, rng: np.random.Generator) -> Array:
@@ -259,7 +221,7 @@ def narrowed(sketch: Sketch, d: int) -> Sketch:
 
 
 def principal(X: Array, d: int) -> Array:
-    """The first d principal directions of rows, as columns; zeros where few rows have fewer."""
+    """The first d principal directions of rows, as columns; zeros beyond their rank."""
     if len(X) < X.shape[1]:
         values, vectors = np.linalg.eigh(X @ X.T)
         some = values[-d:] > 1e-9 * values[-1]  # the others are rounding
@@ -275,38 +237,30 @@ def onto(directions: Array, X: Array, rng: np.random.Generator) -> Array:
 
 
 def inside(X: Array) -> Array:
-    """Rows shortened to norm 1 where they are longer."""
+    """Rows clipped to norm 1."""
     return np.asarray(X / (np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0) * _INSIDE))
 
 
 class Expected(ABC):
-    """What is publicly known of rows before any is read: where worlds come from.
+    """What is publicly known of rows before any is read: the source of worlds.
 
-    Two with equal `key` are equal, and give the same worlds.
+    Equal `key` means equal worlds.
     """
 
     key: str
     says: str
-    """What the rows are, in a few words."""
+    """A description of the rows, a few words."""
 
     @abstractmethod
     def world(
         self, number: int, rows: int, sites: Sequence[int] | Array, *, classes: int, tilt: float, widest: int
     ) -> World:
-        """World `number`, always the same, of at most `widest` features: see :func:`make_world`."""
+        """World `number`, deterministic, of at most `widest` features: see :func:`make_world`."""
 
 
 @dataclass(frozen=True)
 class Sketches(Expected):
-    """Worlds from sketches in turn, with made-up labels.
-
-    Parameters
-    ----------
-    key, says : str
-    sketches : tuple of Sketch
-    labels : tuple of Labels
-        For worlds in turn.
-    """
+    """Worlds from sketches and labels in turn."""
 
     key: str
     says: str
@@ -325,17 +279,17 @@ _SEED = 20_240_229  # of made-up rows: no user's seed enters them
 
 
 def unknown(d: int) -> Sketches:
-    """Rows of a few kinds, where nothing is known but their number of features."""
+    """Rows of a few kinds, where only their number of features is known."""
     few = min(d, MANY)
     kinds = (one_hot(few), dense(few), dense(few, 0.5), dense(few, 0.2))
     return Sketches(f"unknown {d}", "rows of four kinds", kinds)
 
 
 def drawn(key: str, says: str, sketch: Sketch, d: int) -> Sketches:
-    """Rows as a sketch of d columns draws them, and others with its means, spreads and norms whose columns go together.
+    """Rows of a sketch of d columns, and others with its means, spreads and norms and correlated columns.
 
-    Many columns that have nothing to do with one another are unlikely; then all rows are of the second kind, condensed,
-    and labels depend on what they have in common, and can be told better.
+    Many uncorrelated columns are unlikely: beyond `MANY` all rows are correlated and condensed, and labels depend on
+    the common factors and are easier to predict.
     """
     if d <= MANY:
         together = (correlated(sketch), correlated(sketch, 1.0, 1.0), correlated(sketch, 1.5, 1.0, 0.5))

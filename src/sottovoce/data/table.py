@@ -1,10 +1,10 @@
-"""Raw tables: named columns exactly as the file holds them, before any schema has looked at them.
+"""Raw tables: named columns exactly as the file holds them.
 
-Text stays text: whether ``"01"`` is a number or a category is the schema's decision.  A missing value is
-``""`` or ``None``; a NaN is never a missing value, it is an error that the schema reports.
+Text stays text: whether ``"01"`` is a number or a category is the schema's decision.  A missing value is ``""`` or
+``None``; a NaN is never a missing value but an error that the schema reports.
 
-Files may have been made by anybody.  A file that would unpack to far more than its size, or to more than this machine's
-memory, is refused while it is read.
+Anybody may have made a file: one that would unpack to far more than its size, or than this machine's memory, is refused
+while it is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MISSING = frozenset({""})
 UNPACKED = 100
 """Bytes that a compressed CSV file may unpack to, per byte of the file; 64 MiB are always allowed."""
 REPEATED = 1000
-"""The same for a Parquet file, counted as eight bytes per value; 256 MiB are always allowed."""
+"""The same for a Parquet file, at eight bytes per value; 256 MiB are always allowed."""
 _ALWAYS = {"csv": 64 * 2**20, "parquet": 256 * 2**20}
 _WORDS = {str, bytes, type(None)}
 _VALUE = 64.0  # bytes that a value of a CSV file takes in memory, about
@@ -41,14 +41,9 @@ _ROWS = 8192  # read at a time
 
 @dataclass(frozen=True)
 class Table:
-    """Raw columns of equal length.
+    """Raw columns of equal length: shape ``(n_rows,)``, or ``(n_rows, width)`` for a block such as an image.
 
-    Parameters
-    ----------
-    name : str
-        What the table is called in messages.
-    columns : dict of str to ndarray
-        One array a column, of shape ``(n_rows,)``; a block such as an image is ``(n_rows, width)``.
+    `name` is for messages.
     """
 
     name: str
@@ -66,16 +61,14 @@ class Table:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
         return len(next(iter(self.columns.values())))
 
     def take(self, rows: IntArray | NDArray[np.bool_]) -> Table:
-        """The given rows, in the given order."""
         return Table(self.name, {name: values[rows] for name, values in self.columns.items()})
 
 
 def as_table(table: Table | Mapping[str, Any]) -> Table:
-    """A `Table` from a table or from a plain mapping of names to columns."""
+    """A `Table` from a table or a mapping of names to columns."""
     return table if isinstance(table, Table) else Table("table", table)
 
 
@@ -91,10 +84,9 @@ def as_text(values: Column) -> Column:
 
 
 def distinct(values: Column) -> tuple[Column, IntArray]:
-    """The distinct texts of a column and the index of each value's text, so that repeated values are read once.
+    """The distinct texts of a column and the index of each value's text, so that repeated values are parsed once.
 
-    Every text belongs to some value.  Texts may repeat, as for ``"a"`` and ``"a "``, or for columns of numbers, which
-    are not searched for duplicates.
+    Texts may repeat, as for ``"a"`` and ``"a "``, or for columns of numbers, which are not searched for duplicates.
     """
     if values.dtype.kind in "Uiu":
         return as_text(values), np.arange(len(values))
@@ -132,10 +124,7 @@ def text_of(value: object) -> str:
 def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, NDArray[np.bool_]]:
     """Values as float64, and a mask of the missing ones (set to 0).
 
-    Raises
-    ------
-    ValueError
-        If a value that is not missing is not a finite number.  The message does not show it.
+    A ValueError, which shows no value, if any other value is not a finite number.
     """
     if values.dtype.kind in "biuf":
         numbers, missing = values.astype(np.float64), np.zeros(values.shape, dtype=bool)
@@ -153,21 +142,16 @@ def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, NDA
 
 
 def fits(name: str, size: float) -> None:
-    """Refuse something that needs `size` bytes if this machine has less memory.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse what needs `size` bytes if this machine has less memory."""
     if size > memory():
         rule = f"takes {size / 2**30:,.1f} GiB, and this machine has {memory() / 2**30:,.1f} GiB of memory"
         raise InvalidInput(name, None, rule, "use sottovoce.data.memmap, or fewer rows or features")
 
 
 def read_csv(path: str | Path) -> Table:
-    """Read a CSV file with a header row; ``.gz`` and ``.xz`` are unpacked on the way.
+    """Read a CSV file with a header row, unpacking ``.gz`` and ``.xz``.
 
-    All columns are text; an empty field is a missing value.
+    All columns are text; an empty field is a missing value.  InvalidInput if it cannot be read.
     """
     path = regular("path", path)
     packed: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
@@ -244,7 +228,7 @@ def read_table(path: str | Path) -> Table:
 
 
 def parquet_batches(path: str | Path, rows: int) -> Iterator[Table]:
-    """The same file in tables of at most `rows` rows, one in memory at a time."""
+    """A Parquet file in tables of at most `rows` rows, one in memory at a time."""
     pa, _ = _arrow(path)
     for batch in _batches(path, rows):
         yield _from_arrow(pa.Table.from_batches([batch]), path)
@@ -283,7 +267,8 @@ def _batches(path: str | Path, rows: int) -> Iterator[Any]:
             if left:
                 raise pa.ArrowInvalid("another number of rows")
     except (OSError, MemoryError, pa.ArrowException) as error:
-        raise _unreadable(place, error) from None
+        reason = "it does not fit into memory" if isinstance(error, MemoryError) else "not a Parquet file"
+        raise InvalidInput("path", place, f"cannot be read: {reason}", "check the path and the file") from None
 
 
 def _together(sizes: Iterable[int], rows: int) -> Iterator[list[int]]:
@@ -309,11 +294,6 @@ def _arrow(path: str | Path) -> tuple[Any, Any]:
     return pa, pq
 
 
-def _unreadable(path: Path, error: Exception) -> InvalidInput:
-    reason = "it does not fit into memory" if isinstance(error, MemoryError) else "not a Parquet file"
-    return InvalidInput("path", path, f"cannot be read: {reason}", "check the path and the file")
-
-
 def _from_arrow(frame: Any, path: str | Path) -> Table:
     pa, _ = _arrow(path)
     columns = {}
@@ -321,7 +301,8 @@ def _from_arrow(frame: Any, path: str | Path) -> Table:
         for name, column in zip(frame.column_names, frame.columns, strict=True):
             plain = column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
             # A typed array would turn a null into NaN, and a missing value could no longer be told from a NaN.
-            columns[name] = column.to_numpy() if plain else _objects(_values(pa, column))
+            filled = column.to_numpy() if plain else np.fromiter(_values(pa, column), dtype=object, count=len(column))
+            columns[name] = filled
     except (ValueError, OverflowError, pa.ArrowException):  # a date beyond Python's, a text that is none
         rule = "cannot be read: a column holds what is no value of its type"
         raise InvalidInput("path", Path(path), rule, "write the file again") from None
@@ -329,7 +310,7 @@ def _from_arrow(frame: Any, path: str | Path) -> Table:
 
 
 def _values(pa: Any, column: Any) -> list[object]:
-    """All values of a column; those that it holds once, in a dictionary, are made once."""
+    """Values of a column; those of a dictionary column are made once."""
     if not pa.types.is_dictionary(column.type):
         return list(column.to_pylist())
     found: list[object] = []
@@ -337,9 +318,3 @@ def _values(pa: Any, column: Any) -> list[object]:
         known = chunk.dictionary.to_pylist()
         found += [None if k is None else known[k] for k in chunk.indices.to_pylist()]
     return found
-
-
-def _objects(values: list[object]) -> Column:
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column

@@ -1,7 +1,7 @@
-"""Checks of an estimator's input: rows, labels and sites as arrays, or an error of one line that shows none of them.
+"""Validation of an estimator's input: rows, labels and sites as arrays, or a one-line error that shows none of them.
 
-scikit-learn does the checking.  Its messages are not passed on, because they repeat values of the data and advise to
-impute missing values from the other rows, which voids the guarantee.
+scikit-learn does the checking.  Its messages are replaced: they repeat values of the data, and advise to impute missing
+values from the other rows, which voids the guarantee.
 """
 
 from __future__ import annotations
@@ -21,57 +21,33 @@ from .table import text_of
 
 T = TypeVar("T")
 
-_FINITE = ("holds NaN or infinite values", "replace them by a public constant, or drop those rows")
-_SHAPE = (
-    "must have shape (n_samples, n_features)",
-    "Reshape your data: X.reshape(1, -1) is one row, X.reshape(-1, 1) one column",
-)
-_ENTRIES = ("has rows of several lengths, or entries that are no numbers", "give a table of numbers")
-# What scikit-learn and NumPy say, and what we do.  Groups take counts, shapes and class names, never an entry.
-_SAYS: tuple[tuple[str, tuple[str, str]], ...] = (
-    (
-        r"X has (\d+) features, but (\w+) is expecting (\d+) features",
-        (
-            "this X has {} features, but {} is expecting {} features as input",
-            "give the columns that fit was given",
-        ),
-    ),
-    (
-        r"Found array with (\d+) (sample|feature)\(s\) \(shape=(\([\d, ]*\))\)",
-        ("found array with {} {}(s) (shape={}) while a minimum of 1 is required", "give rows and columns"),
-    ),
-    (r"Expected (?:2D|a 2-dimensional)|Found array with dim \d", _SHAPE),
-    (r"Input (?:\w+ )?contains (?:NaN|inf)|(?:Python )?int too large", _FINITE),
-    (r"Complex data not supported", ("must be real: Complex data not supported", "give real numbers")),
-    (
-        r"could not convert string",
-        ("holds text that is no number", "encode text by categories that are declared, not read off the rows"),
-    ),
-    (r"setting an array element", _ENTRIES),
-    (
-        r".*argument must be .*string.*number",
-        ("holds entries that are no numbers: an argument must be a string or a real number", "give a table of numbers"),
-    ),
-    (
-        r"Feature names are only supported",
-        ("names of columns must all be text, or none of them", "use X.columns = X.columns.astype(str)"),
-    ),
-    (r"y should be a 1d array", ("must be a 1d array", "give one value a row")),
-    (
-        r"Unknown label type: ([\w-]+)",
-        ("Unknown label type: {}", "give labels of one kind: text, whole numbers or booleans"),
-    ),
-)
+# Messages of scikit-learn and NumPy: pattern, rule, remedy.  Groups match counts, shapes, class names, never an entry.
+_MESSAGES: tuple[tuple[str, str, str], ...] = (
+    (r"X has (\d+) features, but (\w+) is expecting (\d+) features",
+     "this X has {} features, but {} is expecting {} features as input", "give the columns that fit was given"),
+    (r"Found array with (\d+) (sample|feature)\(s\) \(shape=(\([\d, ]*\))\)",
+     "found array with {} {}(s) (shape={}) while a minimum of 1 is required", "give rows and columns"),
+    (r"Expected (?:2D|a 2-dimensional)|Found array with dim \d", "must have shape (n_samples, n_features)",
+     "Reshape your data: X.reshape(1, -1) is one row, X.reshape(-1, 1) one column"),
+    (r"Input (?:\w+ )?contains (?:NaN|inf)|(?:Python )?int too large", "holds NaN or infinite values",
+     "replace them by a public constant, or drop those rows"),
+    (r"Complex data not supported", "must be real: Complex data not supported", "give real numbers"),
+    (r"could not convert string", "holds text that is no number",
+     "encode text by categories that are declared, not read off the rows"),
+    (r"setting an array element", "has rows of several lengths, or entries that are no numbers",
+     "give a table of numbers"),
+    (r".*argument must be .*string.*number",
+     "holds entries that are no numbers: an argument must be a string or a real number", "give a table of numbers"),
+    (r"Feature names are only supported", "names of columns must all be text, or none of them",
+     "use X.columns = X.columns.astype(str)"),
+    (r"y should be a 1d array", "must be a 1d array", "give one value a row"),
+    (r"Unknown label type: ([\w-]+)", "Unknown label type: {}",
+     "give labels of one kind: text, whole numbers or booleans"),
+)  # fmt: skip
 
 
 def checked(field: str, check: Callable[[], T]) -> T:
-    """What `check` returns; if it raises, the error is replaced by one of ours, without the original in its chain.
-
-    Raises
-    ------
-    InvalidInput
-        The message holds no value of the data.
-    """
+    """What `check` returns; an error is replaced by an :class:`InvalidInput` without values and without its cause."""
     try:
         return check()
     except (SottovoceError, Warning, MemoryError):
@@ -85,7 +61,7 @@ def _refusal(field: str, error: Exception) -> InvalidInput:
     text, kind = str(error), InvalidKind if isinstance(error, TypeError) else InvalidInput
     if text.startswith("The feature names should match"):
         return kind(field, None, "has other columns than fit was given", _names(text))
-    for pattern, (rule, remedy) in _SAYS:
+    for pattern, rule, remedy in _MESSAGES:
         if found := re.match(pattern, text, re.DOTALL):
             return kind(field, None, rule.format(*found.groups()), remedy)
     return kind(field, None, "cannot be read as an array", "give one row, label or site a line")
@@ -94,8 +70,8 @@ def _refusal(field: str, error: Exception) -> InvalidInput:
 def _names(text: str) -> str:
     """scikit-learn's list of columns (its own checks expect these words), made safe for a terminal.
 
-    Names are declared facts, but the names of a file without a header are its first row.  X holds numbers, so names
-    that look like numbers are not shown.
+    Names are declared facts, but those of a file without a header are its first row: names that look like numbers are
+    not shown.
     """
     unseen = re.search(r"Feature names unseen at fit time:\n(?:- .*\n)+", text)
     if unseen and any(map(_reads_as_number, re.findall(r"^- (.*)$", unseen[0], re.MULTILINE))):
@@ -112,12 +88,9 @@ def _reads_as_number(name: str) -> bool:
 
 
 def declared(classes: Any) -> Array:
-    """The declared classes in the order of ``np.unique``, which scikit-learn expects of ``classes_``.
+    """The declared classes in the order of ``np.unique``, as scikit-learn expects of ``classes_``.
 
-    Raises
-    ------
-    InvalidInput
-        If they are fewer than two, of several kinds, not finite, or not all different.
+    InvalidInput if they are fewer than two, of several kinds, not finite, or not all different.
     """
     remedy = "give two labels or more, such as classes=['no', 'yes']"
     if isinstance(classes, str | bytes) or not isinstance(classes, Iterable):
@@ -149,14 +122,9 @@ def _kind(value: object) -> str | None:
 def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
     """Which of the declared classes each of `n` rows is of; -1 for any other label, a missing one included.
 
-    Every label is looked up by itself, and as in a schema ``1``, ``1.0`` and ``"1"`` are one label.  The reason is that
-    many readers of tables turn a whole column into text because of one rare label, and one row must not change how
-    other rows are read.
-
-    Raises
-    ------
-    InvalidInput
-        If y does not hold one label a row.
+    Every label is looked up by itself, with ``1``, ``1.0`` and ``"1"`` as one: readers of tables turn a column into
+    text because of one rare label, and one row must not change how others are read.  InvalidInput if y has not one
+    label a row.
     """
     # Objects, because NumPy too would make text of all the numbers in a list if one entry is text.
     column = checked("y", lambda: np.asarray(y) if hasattr(y, "__array__") else np.array(y, dtype=object))
@@ -180,10 +148,7 @@ def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
 def classes_in(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
     """The classes that occur in the labels of `n` rows, and the index of each row's class: for simulations only.
 
-    Raises
-    ------
-    InvalidInput
-        On what scikit-learn refuses, and on fewer than two classes.
+    InvalidInput on what scikit-learn refuses, and on fewer than two classes.
     """
     column = checked("y", lambda: column_or_1d(y, warn=True))
     _one_each("y", "label", column, n)
@@ -198,12 +163,7 @@ def classes_in(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
 
 
 def sites_in(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]:
-    """The sites that `n` rows name, and the rows of each.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """The sites that `n` rows name, and the rows of each."""
     names = checked("groups", lambda: column_or_1d(groups))
     _one_each("groups", "site", names, n)
     try:
@@ -216,9 +176,9 @@ def sites_in(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]:
 
 
 def misfit(X: Any, data_norm: float, *, noisy: bool = True) -> str | None:
-    """What the holder of rows should know of a bound on their norms that suits none of them; None if it suits some.
+    """A note if a bound on the norms suits none of the rows; for their holder, as no noise protects it.
 
-    The answer depends on the rows, and no noise protects it.  Without noise in the fit (`noisy`) short rows do no harm.
+    Without noise in the fit (`noisy`) short rows do no harm.
     """
     with np.errstate(over="ignore"):  # a norm that overflows is longer than any bound
         squares = X.power(2).sum(axis=1) if issparse(X) else np.einsum("nd,nd->n", X, X)
@@ -233,12 +193,7 @@ def misfit(X: Any, data_norm: float, *, noisy: bool = True) -> str | None:
 def init_in(
     coef: ArrayLike | None, intercept: ArrayLike | None, models: int, features: int
 ) -> tuple[Array, Array] | None:
-    """Coefficients (models, features) and intercepts (models,) to start from; None if neither is given, zeros for one.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Coefficients (models, features) and intercepts (models,) to start from; None if neither is given."""
     if coef is None and intercept is None:
         return None
     return _init("coef_init", coef, (models, features)), _init("intercept_init", intercept, (models,))

@@ -15,12 +15,7 @@ from .table import Column, as_numbers
 
 
 def check_cap(field: str, cap: float) -> None:
-    """Refuse what is no cap on weights.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse what is no cap on weights."""
     if isinstance(cap, bool) or not (isinstance(cap, int | float) and 1e-100 <= cap <= 1e100):
         rule = "must be a number above 0: weights beyond it count as much"
         raise InvalidInput(field, cap, rule, "declare a public bound, such as 3")
@@ -29,10 +24,7 @@ def check_cap(field: str, cap: float) -> None:
 def shares(field: str, given: ArrayLike, cap: float) -> tuple[Array, int]:
     """``min(w, cap) / cap`` for weights w, and how many were above the cap, for their holder only.
 
-    Raises
-    ------
-    InvalidInput
-        On a negative weight, or one that is no finite number; the message shows none of them.
+    InvalidInput, which shows no weight, for one that is negative or no finite number.
     """
     check_cap(field, cap)
     w = np.asarray(given, dtype=np.float64)
@@ -44,14 +36,7 @@ def shares(field: str, given: ArrayLike, cap: float) -> tuple[Array, int]:
 
 @dataclass(frozen=True)
 class CaseWeight:
-    """The column that says how much a row counts.
-
-    Parameters
-    ----------
-    column : str
-    max : float
-        Public: a row counts ``min(w, max) / max``.
-    """
+    """The column of sample weights, and their public cap `max`: a row counts ``min(w, max) / max``."""
 
     column: str
     max: float
@@ -63,23 +48,13 @@ class CaseWeight:
 
     @classmethod
     def of(cls, given: object) -> Self:
-        """From a schema's ``weight`` entry.
-
-        Raises
-        ------
-        SchemaError
-        """
+        """From a schema's ``weight`` entry, or a SchemaError."""
         if not isinstance(given, Mapping) or set(given) != {"column", "max"}:
             raise SchemaError("weight", None, "must have column and max", 'write weight = {column = "w", max = 3}')
         return cls(**given)
 
     def encode(self, column: Column, na: frozenset[str]) -> tuple[Array, int]:
-        """What rows count, in [0, 1], and how many weights were above the cap.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Weights in [0, 1], and how many were above the cap."""
         try:
             numbers, missing = as_numbers(column, na)
         except ValueError as error:
@@ -91,12 +66,7 @@ class CaseWeight:
 
 
 def class_shares(field: str, given: Any, names: Sequence[object]) -> Array:
-    """What rows of each class count, (K,), at most 1: public numbers, 1 for classes that are not named.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Weights of the classes, (K,), scaled to at most 1; 1 before scaling for classes that are not named."""
     remedy = "give public numbers, such as {'died': 5}; from published counts, n / (K n_class) is 'balanced'"
     if isinstance(given, str):
         raise InvalidInput(field, given, "would count the labels of private rows, which nothing pays for", remedy)

@@ -1,7 +1,7 @@
-"""Answers between sites: the recipes of a plan at a site or at the hub, and what follows from what was opened.
+"""Inference and evaluation between sites: the recipes of a plan, run at a site or replayed at the hub.
 
-A site asks through its own curator, a hub reads what the sites sent.  Both run the engine and the recipes that a
-simulation runs, on numbers that are the same everywhere; so do their results agree to the last bit.
+A site asks its own curator; the hub reads what the sites sent.  Both run the engine and recipes of a simulation on the
+same numbers, so their results agree to the last bit.
 """
 
 from __future__ import annotations
@@ -37,16 +37,7 @@ LOST = "a site was lost amid the evaluation: it was charged as far as it came, a
 
 @dataclass(frozen=True)
 class Found:
-    """What a plan's answers are, from what was opened alone: the same at every site and at the hub.
-
-    Attributes
-    ----------
-    estimates : Estimates, optional
-        Of an inference.
-    quality : dict of str to Quality, optional
-        Of an evaluation.
-    notes : tuple of str
-    """
+    """The results of a plan's recipes, computed from opened numbers only: the same at every site and at the hub."""
 
     estimates: Estimates | None = None
     quality: dict[str, Quality] | None = None
@@ -54,7 +45,7 @@ class Found:
 
     @property
     def model(self) -> Array:
-        """What predicts after an inference, in encoded columns."""
+        """Model of an inference, in encoded columns."""
         from ..answers.inference import model_of
 
         assert self.estimates is not None
@@ -62,20 +53,18 @@ class Found:
 
 
 class Asker:
-    """Runs the recipes of one plan, one after the other.
+    """Runs the recipes of a plan in order.
 
     Parameters
     ----------
-    plan : Plan
-    net : Net
     curate : callable ``(facts, stage)``
-        Makes what answers queries about the rows of a stage: a curator, or a reader.
+        Makes the curator of a stage, or the hub's :class:`Reader`.
     node : int
-        Whose view of the facts is taken; all views give the same answers.
+        The node whose view of the facts is taken; all views give the same results.
     observe : callable ``(k)``, optional
         Called after the k-th exchange of the plan.
     trained : Rows, optional
-        At a site, those that are not held out.
+        At a site: the rows that are not held out.
     """
 
     def __init__(
@@ -83,16 +72,10 @@ class Asker:
         observe: Callable[[int], None] | None = None, trained: Rows | None = None,
     ) -> None:  # fmt: skip
         self.plan, self._net, self._curate, self._node = plan, net, curate, node
-        self._observe, self._trained = observe, trained
-
-    @property
-    def trained(self) -> Rows:
-        """A site's rows that are not held out."""
-        assert self._trained is not None
-        return self._trained
+        self._observe, self.trained = observe, trained
 
     def _run(self, stage: Stage, **public: Any) -> tuple[Outcome, Any]:
-        """How the stage ended, and what was found if it was asked to its end; `public` is new to its recipe."""
+        """Outcome and result of a stage, None if it ended early; `public` are further arguments of its recipe."""
         facts, recipe = stage.facts.node(self._node), stage.recipe
         assert recipe is not None
         method, tell = replace(recipe, **public).at(self._node), self._observe
@@ -102,19 +85,12 @@ class Asker:
         return outcome, method.outcome(outcome.state, facts) if outcome.stopped == FINISHED else None
 
     def infer(self) -> tuple[Outcome, Found]:
-        """Ask for all of an inference."""
+        """Run the inference."""
         outcome, estimates = self._run(self.plan.stages[0])
         return outcome, Found(estimates)
 
     def judge(self, model: Array, found: Found) -> tuple[Outcome, Found]:
-        """Ask for all of an evaluation of the model with which a site ended, or of the mean of all of them.
-
-        Returns
-        -------
-        Outcome
-        Found
-            With the quality, or with a note of why there is none.
-        """
+        """Evaluate a site's last model, or without sums the mean of all; if a site is lost, a note says so."""
         from ..answers.evaluation import qualities
 
         stage, asks = self.plan.stages[-1], self.plan.asks
@@ -141,7 +117,7 @@ def at_site(
     plan: Plan, name: str, table: SiteTable, net: Net, noise: Noise, book: Book,
     observe: Callable[[int], None] | None = None,
 ) -> Asker:  # fmt: skip
-    """Of a plan that asks for answers, at one of its sites, with its table and its own part of the noise."""
+    """The recipes of a plan at site `name`, with its table and its part of the noise."""
     from ..answers.evaluation import rows_of
 
     i, naming = plan.index(name), _lists(plan).naming
@@ -170,14 +146,14 @@ def at_site(
 
 
 class ReadNet(Net):
-    """What the sites of a run have sent, read in order.
+    """Replays at the hub what the sites sent.
 
     Parameters
     ----------
     attempts : sequence of (Among, array or None)
-        Of sums: the sites of every attempt from the first answer on, and the opened sum.
+        With sums: from the first recipe on, the sites of every attempt and the opened sum.
     sent : sequence of list of array
-        Without sums: what every site sent in every exchange from there on, in the order of the nodes.
+        Without sums: from there on, what every site sent in every exchange, in the order of the nodes.
     """
 
     def __init__(
@@ -187,16 +163,13 @@ class ReadNet(Net):
         self.degree = np.zeros(1)
 
     def among(self, facts: Facts) -> Among:
-        """See :meth:`sottovoce.network.net.Net.among`."""
         return self._attempts[self._next][0]
 
     def total(self, sealed: IntArray) -> IntArray:
-        """The opened sum; see :meth:`sottovoce.network.net.Net.total`."""
         self._next += 1
         return self._attempts[self._next - 1][1]
 
     def whole_sum(self, x: Array) -> Array:
-        """See :meth:`sottovoce.network.net.Net.whole_sum`."""
         total = np.zeros_like(x)
         for one in self._sent[self._next]:
             total = total + one
@@ -204,22 +177,20 @@ class ReadNet(Net):
         return total
 
     def neighbour_sum(self, x: Array) -> Array:
-        """Nothing is read of a training."""
         raise TypeError("a hub reads answers only")
 
     def seal(self, share: IntArray) -> IntArray:
-        """There is no share at a hub."""
         raise TypeError("a hub has no shares")
 
 
 @dataclass
 class Reader:
-    """In a curator's place at the hub: it has no rows, and reads what was opened."""
+    """The hub's stand-in for a curator: it has no rows, and reads what was opened."""
 
     facts: Facts
 
     def ask(self, query: Query | Sum, net: Net) -> Array:
-        """What the sum that was opened means; zeros for an own answer, which a hub has not: the net has the sites'."""
+        """The value of an opened sum; zeros for a site's own answer, which the net has."""
         if not isinstance(query, Sum):
             return query.blank(self.facts)
         among = net.among(self.facts)
@@ -227,21 +198,14 @@ class Reader:
 
 
 def at_hub(plan: Plan, net: ReadNet) -> Asker:
-    """Of a plan, at its hub."""
+    """The recipes of a plan at its hub."""
     return Asker(plan, net, lambda facts, _: Reader(facts), 0)
 
 
 def ahead(plan: Plan, releases: Sequence[dict[str, Any]], life: float | None = None) -> dict[str, Any]:
-    """What a plan with answers will cost, under the keys of :func:`sottovoce.runs.prepare.outline`.
+    """The cost of a plan with recipes, under the keys of :func:`sottovoce.runs.prepare.outline`; empty for other plans.
 
-    Parameters
-    ----------
-    plan : Plan
-        One that asks for nothing gives nothing.
-    releases : sequence of dict
-        Of the training.
-    life : float, optional
-        Lifetime budget of a ledger.
+    `releases` are those of the training, `life` is the lifetime budget of a ledger.
     """
     asks, nodes = plan.asks, len(plan.sites)
     if asks is None:
@@ -264,7 +228,7 @@ def ahead(plan: Plan, releases: Sequence[dict[str, Any]], life: float | None = N
 
 
 def _forecast(plan: Plan) -> dict[str, float]:
-    """How many rows a table needs, about; empty without noise."""
+    """Rows that a table needs, about; empty without noise."""
     from ..answers.inference import forecast
 
     stage, naming = plan.stages[0], _lists(plan).naming
@@ -278,7 +242,7 @@ def _forecast(plan: Plan) -> dict[str, float]:
 
 
 def record(plan: Plan, found: Found) -> dict[str, Any]:
-    """The answers as plain data, under the keys of a simulation's report."""
+    """The results as plain data, under the keys of a simulation's report."""
     from ..answers.terms import outcome
 
     lists, asks, statements = _lists(plan), plan.asks, plan.statements
@@ -316,10 +280,7 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
 
 
 def document(plan: Plan, found: Found) -> dict[str, Any]:
-    """The answers as part of a file: ``record``, and of an inference ``answers``.
-
-    ``sottovoce predict`` and ``evaluate`` read the latter.
-    """
+    """The results as part of a file: ``record``, and after an inference the ``answers`` for ``sottovoce predict``."""
     plain = record(plan, found)
     if found.estimates is None:
         return {"record": plain}

@@ -1,8 +1,7 @@
-"""What a plan asks beside its training, or in its place: quality on held-out rows, and coefficients with intervals.
+"""What a plan asks after its training, or instead of it: quality on held-out rows, coefficients with intervals.
 
-Which rows are held out follows from their positions in a site's table and from nothing else, so it is public, and a row
-that is replaced stays where it was: it is trained on or held out, never both.  What either side costs is therefore the
-price of its own releases (docs/privacy/answers.md, "Between sites").
+Which rows are held out depends only on their positions, so it is public, and a replaced row stays on its side.  The
+price of either side is that of its own releases (docs/privacy/answers.md, "Between sites").
 """
 
 from __future__ import annotations
@@ -34,10 +33,9 @@ _MIXED = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def held_out(rows: int, many: int) -> IntArray:
-    """Positions of the `many` held-out rows among `rows`, increasing.
+    """Positions of the `many` held-out rows among `rows`, increasing: those with the smallest SplitMix64 hashes.
 
-    They are those with the smallest hashes (the finaliser of SplitMix64), so the order of a table does not matter.  The
-    same share of the same table holds out the same rows in every plan, and a larger share holds out these and others.
+    The same share of the same table holds out the same rows in every plan; a larger share holds out these and others.
     """
     z = (np.arange(rows, dtype=np.uint64) + np.uint64(1)) * np.uint64(_MIXED[0])
     z = (z ^ (z >> np.uint64(30))) * np.uint64(_MIXED[1])
@@ -47,7 +45,7 @@ def held_out(rows: int, many: int) -> IntArray:
 
 @dataclass(frozen=True)
 class SiteTable:
-    """A site's table, as answers need it.
+    """A site's table.
 
     Parameters
     ----------
@@ -56,7 +54,7 @@ class SiteTable:
     y : array (n,)
         -1, 1, or 0 for a row without a known label.
     columns : dict, optional
-        As they were read, for the encoding with reference levels; None without a schema.
+        Raw columns, for the encoding with reference levels; None without a schema.
     """
 
     X: Array
@@ -64,11 +62,11 @@ class SiteTable:
     columns: dict[str, Any] | None = None
 
     def rows(self) -> Rows:
-        """As the training reads them."""
+        """All rows, as the training reads them."""
         return Rows.build([(self.X, self.y)])
 
     def at(self, positions: IntArray) -> Self:
-        """Some of its rows."""
+        """The rows at these positions."""
         table = None if self.columns is None else {name: values[positions] for name, values in self.columns.items()}
         return replace(self, X=self.X[positions], y=self.y[positions], columns=table)
 
@@ -80,20 +78,19 @@ class Asks:
     Parameters
     ----------
     inference : bool
-        Coefficients with intervals in place of training: all of the budget goes to Newton steps on sums.
+        Coefficients with intervals instead of training: the whole budget goes to Newton steps on sums.
     site_constants : bool
-        Of inference: whether every site has a constant of its own.
+        Inference with an intercept for each site.
     evaluation : float, optional
-        Epsilon of each held-out row, which nothing but the evaluation reads.
+        Epsilon of each held-out row, which only the evaluation reads.
     holdout : float
         Share of every site's rows that is held out.
     threshold : float
-        Of the evaluation: the probability from which on a row counts as positive.
+        Probability from which the evaluation counts a row as positive.
     by : str, optional
-        Of the evaluation: a column of the schema, for each of whose levels there is one too.
+        Column of the schema for whose levels there are evaluations of their own.
     scale, evaluation_scale : float, optional
-        Shift over sigma of all releases of the inference and of the evaluation; None before calibration, and without
-        noise.
+        Shift over sigma of all releases together; None before calibration, and without noise.
     """
 
     inference: bool = False
@@ -111,17 +108,14 @@ class Asks:
             if type(value) not in kinds or (type(value) is float and math.isnan(value)):
                 raise InvalidInput(name, None, "is of the wrong type in what a plan asks", "write the plan again")
         if not self.inference and self.evaluation is None:
-            raise InvalidInput(
-                "asks", None, "asks nothing", "ask for inference, an evaluation or both, or leave it out"
-            )
+            raise InvalidInput("asks", None, "asks nothing", "ask for inference, an evaluation or both")
         if self.site_constants and not self.inference:
             raise InvalidInput("site_constants", True, "is for inference", "leave it out")
         if self.evaluation is None:
             idle = {"holdout": self.holdout != 0.0, "threshold": self.threshold != 0.5, "by": self.by is not None}
             for name in (name for name, given in idle.items() if given):
-                raise InvalidInput(
-                    name, getattr(self, name), "is for an evaluation", "give its epsilon, or leave it out"
-                )
+                remedy = "give its epsilon, or leave it out"
+                raise InvalidInput(name, getattr(self, name), "is for an evaluation", remedy)
             return
         if not self.evaluation > 0:
             raise InvalidInput("evaluation", self.evaluation, "must be an epsilon above 0", "use 0.5")
@@ -132,11 +126,11 @@ class Asks:
             raise InvalidInput("threshold", self.threshold, "must be inside (0, 1)", "use 0.5")
 
     def held(self, rows: int) -> int:
-        """How many of a site's rows are held out."""
+        """Number of held-out rows of a site with `rows` rows."""
         return math.floor(self.holdout * rows)
 
     def split(self, rows: int) -> tuple[IntArray, IntArray]:
-        """Positions of a site's rows that are trained on, and of those that are held out."""
+        """Positions of a site's training rows, and of its held-out rows."""
         held = held_out(rows, self.held(rows))
         return np.setdiff1d(np.arange(rows), held), held
 
@@ -147,12 +141,7 @@ class Asks:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
-        """Inverse of :meth:`to_dict`.
-
-        Raises
-        ------
-        InvalidInput, TypeError
-        """
+        """Inverse of :meth:`to_dict`; raises :class:`InvalidInput` or :class:`TypeError`."""
         given = dict(plain)
         if given.keys() != {f.name for f in fields(cls)}:
             raise TypeError("other fields")
@@ -169,7 +158,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 class Lists(NamedTuple):
-    """What a plan asks, priced: of the rows that are trained on, and of those that are held out."""
+    """A plan's recipes, priced: the inference on the training rows, the evaluation on the held-out rows."""
 
     inference: Prepared | None
     naming: Naming | None
@@ -180,25 +169,10 @@ class Lists(NamedTuple):
 def lists_of(
     asks: Asks, config: RunConfig, sizes: Sequence[int], d: int, schema: Schema | None, names: Sequence[str]
 ) -> Lists:
-    """Check what is asked against public facts, and price it; noise is calibrated if there is no scale yet.
+    """Check what is asked against public facts, and price it; calibrates the noise if `asks` has no scale yet.
 
-    Parameters
-    ----------
-    asks : Asks
-    config : RunConfig
-        Of the plan.
-    sizes : sequence of int
-        Rows of every site, held-out ones included.
-    d : int
-        Features by the schema.
-    schema : Schema or None
-    names : sequence of str
-        Of the sites.
-
-    Raises
-    ------
-    InvalidInput
-        If it cannot be asked, or the rows are too few for it by their public numbers.
+    `sizes` are the rows of every site, held-out ones included, `d` is the number of features by the schema.  Raises
+    :class:`InvalidInput` if it cannot be asked, or a site has too few rows.
     """
     from ..answers import evaluation, inference
     from ..answers.terms import naming_of
@@ -209,9 +183,8 @@ def lists_of(
             raise InvalidInput(field, many, rule, f"use {field}=1")
     loss = make_loss(config.loss)
     if loss.outputs != 1 or loss.offset_bound or (schema is not None and not isinstance(schema.task, TwoClasses)):
-        raise InvalidInput(
-            "label", None, "answers between sites are for two classes", "leave evaluation and inference out"
-        )
+        rule = "answers between sites are for two classes"
+        raise InvalidInput("label", None, rule, "leave evaluation and inference out")
     if schema is not None and schema.weighs:
         rule = "answers between sites count every row once, and this schema declares weights"
         raise InvalidInput("weight", None, rule, "leave weight and class_weight out, or evaluation and inference")
@@ -247,13 +220,13 @@ def lists_of(
 
 
 def _priced(method: Recipe, config: RunConfig, n: Array, d: int, loss: Loss, scale: float | None) -> Prepared:
-    """A recipe with the noise of a scale that was calibrated before, or calibrated now."""
+    """A recipe with the noise of `scale`, or calibrated now."""
     if scale is not None:
         method = method.with_noise(method.shape.scaled(scale))
     return prepare(config.for_recipe(method), n, d, method=method, loss=loss)
 
 
 def table_of(schema: Schema | None, X: Array, y: Array, columns: dict[str, Any] | Table | None) -> SiteTable:
-    """A site's table from a data set that was loaded."""
+    """A site's table from a loaded data set."""
     raw = columns.columns if isinstance(columns, Table) else columns
     return SiteTable(X, y, None if schema is None or raw is None else dict(raw))

@@ -1,8 +1,7 @@
-"""A hub and its sites as processes on this machine, on rows that are public anyway: a demonstration, not a release.
+"""A hub and its sites as processes of this machine, on public rows: a demonstration, not a release.
 
-Commands, certificates, keys, ledgers and transports are those of a deployment.  Only the noise is not secret: it comes
-from a seed in the plan, so that the same run can be made in one process and compared.  Plan and ledgers are permanently
-marked, and only the command for demonstrations makes such ledgers.
+Commands, certificates, keys, ledgers and transports are those of a deployment.  Only the noise is not secret: its seed
+is in the plan, so that the run can be repeated in one process and compared.  Plan and ledgers are marked for good.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ from .plan import Member, Plan
 from .settings import write_settings
 
 LIFE = 3.0
-"""Budget of a throw-away ledger, in units of the run's."""
+"""Lifetime budget of a throw-away ledger, in multiples of the run's."""
 LONGEST = 1800.0
-"""Seconds that a demonstration may take."""
+"""Seconds before a demonstration is given up."""
 FEW: dict[str, Any] = {
     "name": "adult-few", "ignore": ["*"],
     "label": {"column": "income", "positive": ">50K", "negative": "<=50K"},
@@ -64,27 +63,17 @@ FEW: dict[str, Any] = {
         "capital-gain": {"kind": "bins", "edges": [0.0, 1.0, 1e6], "base": 0},
     },
 }  # fmt: skip
-"""Six columns of Adult: with all of the shipped schema's, coefficients need more rows than there are."""
+"""Six columns of Adult; coefficients of all columns of the shipped schema would need more rows than there are."""
 _NAMES = ("north", "east", "south", "west", "centre")
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
-class Stage:
-    """The files and data of a demonstration.
+class Demonstration:
+    """Files and data of a demonstration.
 
-    Attributes
-    ----------
-    folder : path
-        ``hub/`` and one folder a site, each with its ``site.toml``.
-    plan : Plan
-    dataset : Dataset
-    rows : Rows
-        Of all sites, for the same run in one process.
-    tables : list of SiteTable
-        The same.
-    port : int
-        Of the hub.
+    `folder` holds ``hub/`` and a folder for each site, with its ``site.toml``; `rows` and `tables` are those of all
+    sites, for the same run in one process; `port` is the hub's.
     """
 
     folder: Path
@@ -95,49 +84,27 @@ class Stage:
     tables: list[SiteTable]
 
     def settings(self, name: str) -> Path:
-        """The file of a site."""
         return self.folder / name / "site.toml"
 
     @property
     def hub(self) -> Path:
-        """The hub's folder."""
         return self.folder / "hub"
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on at the moment."""
+    """A free TCP port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def build(
-    folder: Path,
-    config: RunConfig,
-    sites: int,
-    data: str = "adult",
-    schema: dict[str, Any] | None = None,
+    folder: Path, config: RunConfig, sites: int, data: str = "adult", schema: dict[str, Any] | None = None,
     asks: Asks | None = None,
-) -> Stage:
-    """Deal the rows to sites, and make for each what ``sottovoce site init`` and ``hub admit`` would.
+) -> Demonstration:  # fmt: skip
+    """Deal the rows to sites, and write what ``sottovoce site init`` and ``hub admit`` would.
 
-    Parameters
-    ----------
-    folder : path
-        Empty, or absent.
-    config : RunConfig
-        With a seed.
-    sites : int
-    data : str
-        A data set with a schema, or a table.
-    schema : dict, optional
-        Of a table, or in place of the one in the package.
-    asks : Asks, optional
-        What the plan asks beside the training, or in its place.
-
-    Raises
-    ------
-    InvalidInput
+    `folder` is empty or absent, `config` has a seed, `data` is a data set with a schema, or a table with `schema`.
     """
     if config.seed is None:
         raise InvalidInput("seed", None, "a demonstration's noise can be repeated", "give a seed")
@@ -153,23 +120,24 @@ def build(
     rows.check(make_loss(config.loss))
     if folder.exists() and any(folder.iterdir()):
         raise InvalidInput("keep", str(folder), "holds files already", "give an empty or a new folder")
-    stage_port, hub = free_port(), folder / "hub"
+    port, hub = free_port(), folder / "hub"
     hub.mkdir(parents=True)
     authority = certificates.Authority.make(hub)
     authority.serve(hub, ["127.0.0.1"])
-    members = []
-    for i, name in enumerate(names):
-        members.append(_site(folder / name, name, dataset, parts[i], rows.node(i), config, authority, hub))
+    members = [
+        _site(folder / name, name, dataset, parts[i], rows.node(i), config, authority, hub)
+        for i, name in enumerate(names)
+    ]
     plan = Plan.make("demonstration", config, members, rows.d, schema=dataset.schema.to_dict(), asks=asks)
     plan.write(hub / "plan.json")
     for name in names:
         plan.write(folder / name / "plan.json")
-        write_settings(folder / name, name, f"127.0.0.1:{stage_port}", Path("rows.csv"), agreed=plan.digest)
+        write_settings(folder / name, name, f"127.0.0.1:{port}", Path("rows.csv"), agreed=plan.digest)
     tables = [
         table_of(dataset.schema, dataset.X_train[p], dataset.y_train[p], columns_of(dataset.train_columns, p))
         for p in parts
     ]  # fmt: skip
-    return Stage(folder, plan, dataset, rows, stage_port, tables)
+    return Demonstration(folder, plan, dataset, rows, port, tables)
 
 
 def _site(
@@ -196,40 +164,31 @@ def _site(
 
 
 def start(*arguments: str, errors: Path) -> subprocess.Popen[str]:
-    """One of this library's commands as a process of its own, with one thread for linear algebra."""
-    environment = os.environ | dict.fromkeys(_THREADS, "1")
+    """Start one of this library's commands as a process, with one thread for linear algebra."""
     with errors.open("a") as file:
         return subprocess.Popen(
             [sys.executable, "-m", "sottovoce", *arguments], stdout=subprocess.DEVNULL, stderr=file, text=True,
-            env=environment,
+            env=os.environ | ONE_THREAD,
         )  # fmt: skip
 
 
-def relay(stage: Stage, tick: Callable[[], None]) -> None:
-    """Run hub and sites over the relay until every site is done.
+def relay(demo: Demonstration, tick: Callable[[], None]) -> None:
+    """Run hub and sites over the relay until all sites are done; calls `tick` some times a second.
 
-    Parameters
-    ----------
-    tick : callable
-        Called some times a second.
-
-    Raises
-    ------
-    SottovoceError
-        If one of them fails, with what it said.
+    Raises :class:`SottovoceError` with the message of the first that fails.
     """
-    names, until = stage.plan.names, time.monotonic() + LONGEST
-    listen = f"127.0.0.1:{stage.port}"
-    processes = {"hub": start("hub", "run", str(stage.hub), "--listen", listen, "--once", errors=stage.hub / "errors")}
+    names, until = demo.plan.names, time.monotonic() + LONGEST
+    listen = f"127.0.0.1:{demo.port}"
+    processes = {"hub": start("hub", "run", str(demo.hub), "--listen", listen, "--once", errors=demo.hub / "errors")}
     try:
         for name in names:
             processes[name] = start(
-                "site", "run", str(stage.settings(name)), "--json", errors=stage.folder / name / "errors"
+                "site", "run", str(demo.settings(name)), "--json", errors=demo.folder / name / "errors"
             )
         while any(process.poll() is None for process in processes.values()):
             for name, process in processes.items():
                 if process.poll():
-                    said = (stage.folder / name / "errors").read_text().strip()
+                    said = (demo.folder / name / "errors").read_text().strip()
                     raise SottovoceError(f"{name}: {said or f'exit code {process.returncode}'}")
             if time.monotonic() > until:
                 raise SottovoceError(f"demonstration: not done after {LONGEST:g} s")
@@ -239,47 +198,47 @@ def relay(stage: Stage, tick: Callable[[], None]) -> None:
         for name, process in processes.items():
             process.kill()
             process.wait()
-            errors = stage.folder / name / "errors"
+            errors = demo.folder / name / "errors"
             if errors.exists() and not errors.stat().st_size:
                 errors.unlink()
 
 
-def progress(stage: Stage) -> list[dict[str, Any]]:
+def progress(demo: Demonstration) -> list[dict[str, Any]]:
     """Every site's round and spending, as recorded on the disk."""
     shown: list[dict[str, Any]] = []
-    for name in stage.plan.names:
-        with DurableLedger.open(stage.folder / name / f"{name}.ledger") as ledger:
+    for name in demo.plan.names:
+        with DurableLedger.open(demo.folder / name / f"{name}.ledger") as ledger:
             spent, budget = float(np.max(ledger.per_node())), float(ledger.epsilon[0])
-            sent = Journal(ledger, stage.plan.run).highest
-            if stage.plan.summed:  # greetings and rosters are messages too
+            sent = Journal(ledger, demo.plan.run).highest
+            if demo.plan.summed:  # greetings and rosters are messages too
                 sent = len(ledger.rows)
-        done = min(max(sent, 0), stage.plan.attempts)
+        done = min(max(sent, 0), demo.plan.attempts)
         shown.append({"site": name, "round": done, "spent": spent, "budget": budget})
     return shown
 
 
-def compare(stage: Stage, transport: str, wall: float) -> dict[str, Any]:
+def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
     """Compare the result with that of the same run in one process."""
-    plan = stage.plan
-    ends = [json.loads((stage.folder / n / f"{n}.json").read_text()) for n in plan.names]
+    plan = demo.plan
+    ends = [json.loads((demo.folder / n / f"{n}.json").read_text()) for n in plan.names]
     if plan.asks is None:
         twin = [
             plan.prepared.algorithm.at(i).model(outcome.state)
-            for i, (outcome, _) in enumerate(run_sites(plan.config, stage.rows))
+            for i, (outcome, _) in enumerate(run_sites(plan.config, demo.rows))
         ]  # fmt: skip
         told: dict[str, Any] = {}
     else:
-        alone = answer_sites(plan, stage.tables)
+        alone = answer_sites(plan, demo.tables)
         twin = [model for model, _ in alone]
         known = [jsonable(record(plan, found)) for _, found in alone]
         told = {"record": ends[0]["record"], "same_answers": [end["record"] for end in ends] == known}
     if plan.infers:
         models = np.array([end["answers"]["model"] for end in ends])
-        answered = SavedModel.load(stage.folder / plan.names[0] / f"{plan.names[0]}.json")
-        error = _error(stage.dataset, answered.margins(stage.dataset.test_columns))
+        answered = SavedModel.load(demo.folder / plan.names[0] / f"{plan.names[0]}.json")
+        error = _error(demo.dataset, answered.margins(demo.dataset.test_columns))
     else:
-        models = np.array([Result.load(stage.folder / n / f"{n}.npz").models[0, 0] for n in plan.names])
-        error = _error(stage.dataset, stage.dataset.X_test @ models.mean(axis=0))
+        models = np.array([Result.load(demo.folder / n / f"{n}.npz").models[0, 0] for n in plan.names])
+        error = _error(demo.dataset, demo.dataset.X_test @ models.mean(axis=0))
     rounds = min(end["rounds"] for end in ends)
     seconds = max(end["seconds"] for end in ends)
     return {
@@ -288,7 +247,7 @@ def compare(stage: Stage, transport: str, wall: float) -> dict[str, Any]:
         "seconds_with_messages_per_round": max(end["waited"] for end in ends) / max(rounds, 1), "seconds": wall,
         "test_error": error, "difference": float(np.max(np.abs(models - np.array(twin)))),
         "privacy": plan.statement.to_dict(), "plan": plan.digest,
-        "spent": [end["spent"] for end in ends], "demonstration": DEMONSTRATION, "folder": str(stage.folder),
+        "spent": [end["spent"] for end in ends], "demonstration": DEMONSTRATION, "folder": str(demo.folder),
     } | told  # fmt: skip
 
 

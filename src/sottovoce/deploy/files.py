@@ -1,4 +1,4 @@
-"""New files, which are written whole or not at all, and never replace an existing file."""
+"""New files: written whole or not at all, and never over an existing file."""
 
 from __future__ import annotations
 
@@ -12,19 +12,14 @@ from pathlib import Path
 from ..errors import InvalidInput, NotWritten, shown
 
 KEY = 2**16
-"""Bytes of a key or a certificate at most."""
+"""The most bytes of a key or a certificate."""
 
 
 def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
-    """Write a new file, in one step; with `secret` only this user can ever read it.
+    """Write a new file in one step; a `secret` is readable by this user only, from its first byte.
 
-    What a kill leaves of a secret is a file that carries its name: ``.NAME.<digits>.tmp``, see :func:`unfinished`.
-
-    Raises
-    ------
-    InvalidInput
-        If there is a file of that name.
-    NotWritten
+    A kill may leave a secret under a temporary name: see :func:`unfinished`.  Raises :class:`InvalidInput` if the file
+    exists, or :class:`NotWritten`.
     """
     lead, mode = (f".{path.name}", 0o600) if secret else ("", 0o666)
     temporary = path.with_name(f"{lead}.{secrets.token_hex(8)}.tmp")
@@ -46,12 +41,12 @@ def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
 
 
 def unfinished(path: Path) -> list[Path]:
-    """What killed processes left of the secret at `path`, under temporary names."""
+    """Temporary files that killed processes left of the secret at `path`."""
     return sorted(path.parent.glob(f".{glob.escape(path.name)}.*.tmp"))
 
 
 def _claim(temporary: Path, path: Path) -> None:
-    """Give a complete file its name, unless there is one of that name."""
+    """Give a complete file its name, unless that name is taken."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -67,14 +62,10 @@ def _claim(temporary: Path, path: Path) -> None:
 
 @contextmanager
 def together(folder: Path) -> Iterator[Callable[[Path], None]]:
-    """Make several new files in a folder, which is made if absent, for this user only: all of them, or none.
+    """Make several new files in a folder for this user only: all of them, or none.
 
-    Yields a function to be called with each file once it is there.
-
-    Raises
-    ------
-    InvalidInput
-        If the folder cannot be made.
+    Yields a function to be called with each file once it is written.  Makes the folder if absent; raises
+    :class:`InvalidInput` if it cannot be made.
     """
     made: list[Path] = []
     try:

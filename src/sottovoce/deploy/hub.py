@@ -1,7 +1,6 @@
-"""What a hub does with any transport: check a message, store it once, and pass it on.
+"""The hub, with any transport: it checks a message, stores it once, and passes it on.
 
-A hub sees only messages, which are public.  It cannot make a message, because it has no site's key, and it cannot
-change the plan, because the plan's digest is in every message.
+What a hub sees and cannot do is in ``docs/deploy/threats.md``.
 """
 
 from __future__ import annotations
@@ -21,122 +20,93 @@ from .answering import LOST, Found, ReadNet, at_hub
 from .hublog import HubLog
 from .messages import COMPLETE, Farewell, agree, read, read_farewell
 from .plan import Plan
-from .sums.hub import PATIENCE, Desk
+from .sums.hub import PATIENCE, SumHub
 
 
 class Hub:
-    """One run's hub.
+    """The hub of one run.  A `site` in the arguments is one whose identity the caller has established.
 
     Parameters
     ----------
     plan : Plan
     log : HubLog
     patience, greeting : float
-        Of a run of sums: see :class:`sottovoce.deploy.sums.hub.Desk`.
+        Of a run of sums: see :class:`sottovoce.deploy.sums.hub.SumHub`.
     """
 
-    def __init__(
-        self, plan: Plan, log: HubLog, patience: float = PATIENCE, greeting: float = math.inf
-    ) -> None:  # fmt: skip
+    def __init__(self, plan: Plan, log: HubLog, patience: float = PATIENCE, greeting: float = math.inf) -> None:
         self.plan, self.log = plan, log
-        self.desk = Desk(plan, log, patience, greeting) if plan.summed else None
+        self.sums = SumHub(plan, log, patience, greeting) if plan.summed else None
         self._left: dict[str, Farewell] = {}
 
     def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
-        """Store the message of `site`, whose identity the caller has established, and wait for its neighbours'
-        messages.
+        """Store the message of `site`, and wait for its neighbours' messages.
 
-        Returns
-        -------
-        dict or None
-            Their messages of this round; None if they are not all there after `seconds`: ask again.  With sums it is
-            None also if there are questions to answer: see :meth:`asked`.
-
-        Raises
-        ------
-        Refused, TransportClosed
+        None if some are missing after `seconds`, or there are questions to answer (:meth:`asked`): ask again.  Raises
+        :class:`Refused` or :class:`TransportClosed`.
         """
-        if self.desk is not None:
-            return self.desk.exchange(self._known(site), round, message, seconds)
+        if self.sums is not None:
+            return self.sums.exchange(self._known(site), round, message, seconds)
         read(self.plan, message, self._known(site), round)
         self.log.post(self.plan.run, round, site, message)
         return self.log.wait(self.plan.run, round, self.plan.neighbours(site, round), seconds)
 
     def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
-        """What `site` gets in a round; None as long as it cannot be had.
-
-        Raises
-        ------
-        TransportClosed
-        """
-        if self.desk is not None:
-            return self.desk.inbox(self._known(site), round)
+        """The inbox of `site` in a round, None while it is incomplete; raises :class:`TransportClosed`."""
+        if self.sums is not None:
+            return self.sums.inbox(self._known(site), round)
         return self.log.inbox(self.plan.run, round, self.plan.neighbours(site, round))
 
     def asked(self, site: str) -> dict[str, bytes]:
-        """Questions of other sites that `site` has to answer, by who asks; only in a run of sums."""
-        return {} if self.desk is None else self.desk.asked(self._known(site))
+        """Questions that `site` has to answer, by the asking site; only in a run of sums."""
+        return {} if self.sums is None else self.sums.asked(self._known(site))
 
     def answer(self, site: str, asker: str, answer: bytes) -> None:
-        """Take in what `site` answers to `asker`."""
-        if self.desk is not None:
-            self.desk.answer(self._known(site), asker, answer)
+        """Take the answer of `site` to the question of `asker`."""
+        if self.sums is not None:
+            self.sums.answer(self._known(site), asker, answer)
 
     def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
-        """Answers of `enough` other sites to a question of `site`; None if they are not there yet: ask again.
+        """Answers of `enough` other sites to a question of `site`; None if some are missing after `seconds`: ask again.
 
-        Raises
-        ------
-        Refused, TransportClosed
+        Raises :class:`Refused` or :class:`TransportClosed`.
         """
-        if self.desk is None:
+        if self.sums is None:
             raise Refused("question: there are none in this run")
-        return self.desk.inquire(self._known(site), question, enough, seconds)
+        return self.sums.inquire(self._known(site), question, enough, seconds)
 
     def highest(self, site: str) -> int:
-        """The highest round of which a message of `site` is held; 0 for none."""
+        """The highest round with a message of `site`; 0 for none."""
         return max(0, self.log.last(self.plan.run, self._known(site)))
 
     def missing(self, site: str, round: int) -> list[str]:
-        """Neighbours of `site` that have sent nothing in `round` yet."""
+        """Neighbours of `site` whose message of `round` is missing."""
         run = self.plan.run
-        if self.desk is not None:
-            return self.desk.missing()
+        if self.sums is not None:
+            return self.sums.missing()
         return [name for name in self.plan.neighbours(site, round) if self.log.last(run, name) < round]
 
     def leave(self, site: str, farewell: bytes) -> None:
-        """Record that `site`, whose identity the caller has established, has signed that it will send no more.
-
-        Raises
-        ------
-        Refused
-            If its statement is not signed, or is for another point or another run.
-        """
+        """Record the farewell of `site`; raises :class:`Refused` unless it is signed, for this point of this run."""
         due = self.log.last(self.plan.run, self._known(site)) + 1
         read_farewell(self.plan, farewell, site, due)
         self.log.leave(self.plan.run, site, due, farewell)
-        if self.desk is not None:
-            self.desk.tell()
+        if self.sums is not None:
+            self.sums.tell()
 
     def gone(self) -> dict[str, str]:
-        """Sites that left, and why, from what they signed; and sites without which a run of sums went on.
-
-        Raises
-        ------
-        Refused
-            If the log holds what a site did not sign.
-        """
+        """Sites that left or were left out of a run of sums, and why; raises :class:`Refused` for a false farewell."""
         for site, data in self.log.gone(self.plan.run).items():
             if site not in self._left:
                 due = self.log.last(self.plan.run, self._known(site)) + 1
                 self._left[site] = read_farewell(self.plan, data, site, due)
-        without = {} if self.desk is None else self.desk.gone
+        without = {} if self.sums is None else self.sums.gone
         return dict(sorted((without | {site: farewell.reason for site, farewell in self._left.items()}).items()))
 
     @property
     def untold(self) -> list[str]:
-        """Sites without which a run of sums went on, and that do not know it yet: they still hold the run's key."""
-        return [] if self.desk is None else self.desk.untold
+        """Sites that were left out of a run of sums and have not asked since: they still hold the run's key."""
+        return [] if self.sums is None else self.sums.untold
 
     @property
     def over(self) -> bool:
@@ -144,12 +114,7 @@ class Hub:
         return len(self.gone()) == len(self.plan.sites)
 
     def check(self) -> None:
-        """Refuse a log that cannot belong to this run.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Raise :class:`InvalidInput` for a log that cannot belong to this run."""
         try:
             self.models()
             self.gone()
@@ -158,13 +123,8 @@ class Hub:
             raise InvalidInput("log", None, rule, "give the run a new name, or the hub the log of this run") from None
 
     def check_end(self) -> None:
-        """Say that the run has ended early, if it has.
-
-        Raises
-        ------
-        EndedEarly
-        """
-        if self.desk is not None and self.desk.over:
+        """Raise :class:`EndedEarly` if the run has ended early."""
+        if self.sums is not None and self.sums.over:
             return  # the others have done all that the plan asks for, at its price
         left = [f"site {site!r} ({reason})" for site, reason in self.gone().items() if reason not in COMPLETE]
         if left:
@@ -172,7 +132,7 @@ class Hub:
             raise EndedEarly(f"run={self.plan.run!r}: ended early: {who}")
 
     def sites(self) -> list[dict[str, Any]]:
-        """How far every site is, as plain data."""
+        """Progress of every site, as plain data."""
         gone = self.gone()
         return [
             {"site": one.name, "round": self._round(one.name), "left": gone.get(one.name), "rows": one.rows}
@@ -180,9 +140,9 @@ class Hub:
         ]  # fmt: skip
 
     def _round(self, site: str) -> int:
-        """The round of the algorithm of a site's last message; 0 for its greeting, -1 for none, T + 1 for its last."""
+        """The algorithm's round of a site's last message; 0 for its greeting, -1 for none, T + 1 for its last model."""
         last = self.log.last(self.plan.run, site)
-        return last if self.desk is None else self.desk.attempt_in(last)
+        return last if self.sums is None else self.sums.attempt_in(last)
 
     def status(self) -> dict[str, Any]:
         """The run and its sites, as plain data."""
@@ -193,8 +153,8 @@ class Hub:
         }  # fmt: skip
 
     def models(self) -> Array | None:
-        """The last model of every site, shape (N, d), or of all, shape (1, d); None while one is missing."""
-        if self.desk is not None:
+        """Last models of the sites, (N, d), or of a run of sums the common one, (1, d); None while one is missing."""
+        if self.sums is not None:
             return self._common()
         found = {}
         for name in self.plan.names:
@@ -206,13 +166,13 @@ class Hub:
         return np.array([found[name] for name in self.plan.names]) if len(found) == len(self.plan.names) else None
 
     def _common(self) -> Array | None:
-        """The model that most sites of a run of sums ended with: all of them, if they are honest."""
-        assert self.desk is not None
-        models = Counter(model.tobytes() for model in self.desk.last().values())
+        """The model with which most sites of a run of sums ended: all of them, if they are honest."""
+        assert self.sums is not None
+        models = Counter(model.tobytes() for model in self.sums.last().values())
         return None if not models else np.frombuffer(models.most_common(1)[0][0], dtype=float)[None]
 
     def found(self) -> Found | None:
-        """Coefficients and quality, computed from what was opened; None while last models are missing or none asked."""
+        """The results of the plan's recipes; None if it has none, or last models are missing."""
         plan, models = self.plan, self.models()
         if plan.asks is None or models is None:
             return None
@@ -228,9 +188,9 @@ class Hub:
             return replace(found, notes=(LOST,))
 
     def _read(self, first: int) -> ReadNet:
-        """What was sent from exchange `first` on, or opened; an attempt that is missing ends it."""
+        """What was sent or opened from exchange `first` on; the first attempt without a sum ends it."""
         plan, run = self.plan, self.plan.run
-        if self.desk is None:
+        if self.sums is None:
             sent = []
             for round in range(first, plan.attempts + 1):
                 stored = self.log.round(run, round)
@@ -238,7 +198,7 @@ class Hub:
             return ReadNet(sent=sent)
         totals = []
         for attempt in range(first, plan.attempts + 1):
-            opened = self.desk.opened(attempt)
+            opened = self.sums.opened(attempt)
             if opened is None:
                 break
             counts = plan.counts(attempt)
@@ -260,30 +220,26 @@ class LocalTransport:
         self._hub, self._site, self._patience = hub, site, patience
 
     def highest(self, plan: str) -> int:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
         agree(plan, self._hub.plan.digest)
         return self._hub.highest(self._site)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
         inbox = self._until(lambda left: self._hub.exchange(self._site, round, message, left))
         if inbox is None:
             raise Unreachable(f"round={round}: no message of every neighbour after {self._patience:g} s")
         return inbox
 
     def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
         found = self._until(lambda left: self._hub.inquire(self._site, question, enough, left))
         if found is None:
             raise Unreachable(f"fewer than {enough} other sites answered in {self._patience:g} s")
         return found
 
     def leave(self, farewell: bytes) -> None:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
         self._hub.leave(self._site, farewell)
 
     def _until(self, ask: Callable[[float], dict[str, bytes] | None]) -> dict[str, bytes] | None:
-        """What the hub says in time; what it asks for meanwhile is answered."""
+        """Ask until the patience ends, and answer questions of other sites meanwhile."""
         until = time.monotonic() + self._patience
         while True:
             found = ask(until - time.monotonic())

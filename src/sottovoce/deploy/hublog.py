@@ -1,7 +1,7 @@
-"""What a hub stores: every message of every run once, on the disk before anybody reads it.
+"""The hub's log: every message of every run once, on the disk before anybody reads it.
 
-The log does not look into messages.  A hub needs nothing else to continue after a crash: sites repeat what they sent,
-and find that it is stored already.
+The log does not look into messages.  After a crash a hub needs nothing else: sites repeat what they sent, and find it
+stored.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _OF_SUMS = (
     "CREATE TABLE IF NOT EXISTS twice (run TEXT NOT NULL, site TEXT NOT NULL, round INTEGER NOT NULL, "
     "bytes BLOB NOT NULL, PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID",
 )
-"""Only in logs of runs of sums: rounds that were closed before all had sent, and second messages of one round."""
+"""Only in logs of runs of sums: rounds closed before all had sent, and second messages of one round."""
 
 
 class HubLog:
-    """A write-once log in one SQLite file; a context manager, which closes it.  Safe from several threads.
+    """A write-once log in one SQLite file; a context manager, safe for several threads.
 
     Parameters
     ----------
@@ -73,11 +73,7 @@ class HubLog:
             raise
 
     def _open(self) -> None:
-        """Make or join the log.
-
-        SQLite does not wait for another process that turns the same file to write-ahead logging, or brings it back
-        after a kill: it says at once that the file is busy.  So the waiting is done here.
-        """
+        """Make or join the log; waits here, as SQLite does not wait for a process that changes the journal mode."""
         end = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -131,7 +127,7 @@ class HubLog:
             raise
 
     def close(self) -> None:
-        """Close the file and release whoever waits."""
+        """Close the file, and release waiting threads."""
         with self._news:
             self._closed = True
             self._news.notify_all()
@@ -146,10 +142,7 @@ class HubLog:
     def post(self, run: str, round: int, site: str, message: bytes) -> None:
         """Store a message; it is on the disk when this returns.
 
-        Raises
-        ------
-        Refused
-            If another message is stored for the round, or the round is neither known nor the next of this site.
+        Raises :class:`Refused` if another message is stored for the round, or the round is not this site's next.
         """
         with self._news, self._translated():
             found = self.message(run, round, site)
@@ -166,12 +159,9 @@ class HubLog:
             self._news.notify_all()
 
     def inbox(self, run: str, round: int, names: Iterable[str]) -> dict[str, bytes] | None:
-        """The messages of these sites in this round; None while one is missing.
+        """The messages of these sites in a round; None while one is missing.
 
-        Raises
-        ------
-        TransportClosed
-            If the hub ended the run, or one is missing and its site has left.
+        Raises :class:`TransportClosed` if the hub ended the run, or a site left without its message.
         """
         found: dict[str, bytes] = {}
         missing = []
@@ -191,7 +181,7 @@ class HubLog:
         return None if missing else found
 
     def wait(self, run: str, round: int, names: Iterable[str], seconds: float) -> dict[str, bytes] | None:
-        """As :meth:`inbox`, but waits up to `seconds` for what is missing, or until the log is closed."""
+        """As :meth:`inbox`, but waits up to `seconds`, or until the log is closed."""
         names, until = tuple(names), time.monotonic() + seconds
         with self._news:
             while True:
@@ -204,12 +194,9 @@ class HubLog:
                 self._news.wait(left)
 
     def leave(self, run: str, site: str, round: int, farewell: bytes) -> None:
-        """Record that a site will send nothing from `round` on; its first statement is kept.
+        """Record that a site sends nothing from `round` on; the first farewell is kept.
 
-        Raises
-        ------
-        Refused
-            If that is not the next round of this site: it may have sent a message since somebody looked.
+        Raises :class:`Refused` if that is not its next round.
         """
         with self._news, self._translated():
             if round != self.last(run, site) + 1:
@@ -218,7 +205,7 @@ class HubLog:
             self._news.notify_all()
 
     def gone(self, run: str) -> dict[str, bytes]:
-        """Sites that left, and what each signed."""
+        """Farewells by site."""
         with self._news, self._translated():
             return dict(self._db.execute("SELECT site, bytes FROM farewell WHERE run = ? ORDER BY site", (run,)))
 
@@ -229,12 +216,12 @@ class HubLog:
             self._news.notify_all()
 
     def ended(self, run: str) -> bool:
-        """Whether the hub's operator has ended the run."""
+        """Whether the operator has ended the run."""
         with self._news, self._translated():
             return self._one("SELECT 1 FROM ended WHERE run = ?", run) is not None
 
     def last(self, run: str, site: str) -> int:
-        """The round of the last message of a site; -1 for none."""
+        """Round of a site's last message; -1 for none."""
         with self._news, self._translated():
             last = self._one("SELECT max(round) FROM message WHERE run = ? AND site = ?", run, site)
             return -1 if last is None else int(last)
@@ -246,7 +233,7 @@ class HubLog:
             return None if found is None else bytes(found)
 
     def messages(self, run: str) -> dict[tuple[int, str], bytes]:
-        """Everything that was sent in a run, by round and site."""
+        """All messages of a run, by round and site."""
         with self._news, self._translated():
             rows = self._db.execute("SELECT round, site, bytes FROM message WHERE run = ? ORDER BY round, site", (run,))
             return {(round, site): message for round, site, message in rows}
@@ -260,7 +247,7 @@ class HubLog:
             return {site: bytes(message) for site, message in rows}
 
     def shut(self, run: str, round: int) -> None:
-        """Record that a round goes on without whoever has sent nothing; on the disk before anybody is told."""
+        """Record that a round goes on without the sites that are missing; on the disk before any site is told."""
         with self._news, self._translated():
             self._db.execute(_OF_SUMS[0])
             self._db.execute("INSERT OR IGNORE INTO closed VALUES (?, ?)", (run, round))
@@ -272,13 +259,13 @@ class HubLog:
             return known and self._one("SELECT 1 FROM closed WHERE run = ? AND round = ?", run, round) is not None
 
     def accuse(self, run: str, site: str, round: int, message: bytes) -> None:
-        """Record a second message of a site for one round; the first such is kept."""
+        """Record a site's second message of one round; only the first such is kept."""
         with self._news, self._translated():
             self._db.execute(_OF_SUMS[1])
             self._db.execute("INSERT OR IGNORE INTO twice VALUES (?, ?, ?, ?)", (run, site, round, message))
 
     def accused(self, run: str) -> dict[str, tuple[int, bytes]]:
-        """Sites that sent two messages for one round: that round, and the second."""
+        """Sites that sent two messages of one round: that round, and the second message."""
         with self._news, self._translated():
             if self._one("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'twice'") is None:
                 return {}

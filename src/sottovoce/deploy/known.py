@@ -1,8 +1,7 @@
-"""What a site knows of its earlier runs: the other sites' signing keys, and how far its ledger had come.
+"""A site's records of its earlier runs: the other sites' signing keys, and the ledger's head at the end of each run.
 
-The results of every run lie beside the site's settings, with the ledger's head at their end.  ``NAME.known`` holds that
-head too, and the key of every other site of a run that went through.  Against these records a ledger is seen to
-be an older copy, and a plan to have another key under a known name, without asking anybody.
+Every run's results hold the head, and so does ``NAME.known``, with the keys of the sites of complete runs.  By these a
+site notices an older copy of its ledger, or another key under a known name.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Known:
     run, head : str, optional
         The last run, and the ledger's head at its end; None before the first.
     keys : dict
-        Public signing keys of other sites by name.  Names that differ in capitals only are one, as in a plan.
+        Public signing keys of other sites by name; names that differ in capitals only are one, as in a plan.
     """
 
     run: str | None = None
@@ -44,12 +43,7 @@ class Known:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read what :meth:`write` wrote; nothing is known if there is no such file.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Read the file, nothing if it is absent; raises :class:`InvalidInput` unless :meth:`write` wrote it."""
         if not path.exists():
             return cls()
         data = files.read("known", path, _LARGEST)
@@ -68,28 +62,22 @@ class Known:
         return found
 
     def write(self, path: Path) -> None:
-        """Write the file, whole or not at all."""
         files.write("known", path, json.dumps(vars(self), indent=1) + "\n")
 
     def after(self, plan: Plan, name: str, head: str, complete: bool) -> Self:
-        """What is known after a run; keys change only if it went through."""
+        """The records after a run; keys change only if it was complete."""
         others = {site.name: site.key for site in plan.sites if site.name != name and complete}
         called = {other.lower() for other in others}
         kept = {other: key for other, key in self.keys.items() if other.lower() not in called}
         return type(self)(plan.run, head, dict(sorted((kept | others).items())))
 
     def new(self, plan: Plan, name: str) -> list[str]:
-        """Other sites of a plan that are not known by name; none before the first run."""
+        """Other sites of a plan with unknown names; none before the first run."""
         known = {other.lower() for other in self.keys}
         return [site for site in plan.names if known and site != name and site.lower() not in known]
 
     def check(self, plan: Plan, name: str) -> None:
-        """Refuse a plan that has another signing key for a known site.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Raise :class:`InvalidInput` if a plan has another signing key for a known site."""
         known = {other.lower(): key for other, key in self.keys.items()}
         changed = [s.name for s in plan.sites if s.name != name and known.get(s.name.lower(), s.key) != s.key]
         if changed:
@@ -100,18 +88,7 @@ class Known:
 
 
 def check_ledger(ledger: DurableLedger, stem: Path) -> None:
-    """Refuse a ledger that lacks a run, or records, of which something at hand is left.
-
-    Parameters
-    ----------
-    ledger : DurableLedger
-    stem : path
-        Of the site's results, without an ending.
-
-    Raises
-    ------
-    LedgerCorrupt
-    """
+    """Raise :class:`LedgerCorrupt` if a ledger lacks a run, or records, of which something is left under `stem`."""
     runs = set(ledger.runs)
     for path, run, head in _records(ledger, stem):
         missing = f"lacks the run {run!r}" if run not in runs else None
@@ -126,7 +103,7 @@ def check_ledger(ledger: DurableLedger, stem: Path) -> None:
 
 
 def _records(ledger: DurableLedger, stem: Path) -> Iterator[tuple[Path, str, str | None]]:
-    """What is left of runs: a file, the run's name and the ledger's head at its end, if the file holds it."""
+    """What is left of earlier runs: a file, the run's name, and the ledger's head at its end if the file holds it."""
     path = stem.with_name(f"{stem.name}.{ENDING}")
     known = Known.read(path)
     if known.run is not None:
@@ -138,7 +115,7 @@ def _records(ledger: DurableLedger, stem: Path) -> Iterator[tuple[Path, str, str
 
 
 def _result(path: Path) -> dict[str, Any]:
-    """A result as plain data; nothing if the file is none."""
+    """A file of results as plain data; empty if it is none."""
     try:
         return dict(parse(files.read("results", path, LARGEST), LARGEST))
     except (SottovoceError, ValueError, TypeError):

@@ -1,7 +1,4 @@
-"""Limits on the size of a plan and its messages: known from public facts, and checked before anything is spent.
-
-Every limit is checked when a plan is made or read, so no run fails on a message for which budget was spent.
-"""
+"""Limits on the size of a plan and its messages, checked with the plan: no run fails on the size of a message."""
 
 from __future__ import annotations
 
@@ -10,13 +7,13 @@ import sqlite3
 from ..errors import InvalidInput
 
 SITES = 1_000
-"""The most sites of a plan: NVFlare's server admits as many clients, and a relay has two threads for each."""
+"""The most sites of a plan: NVFlare's limit of clients; a relay has two threads for each."""
 ROUNDS = 10_000
 COPIES = 1_000
 LARGEST = 2**28
-"""The most bytes of a site's inbox of one round.  A hub holds the inboxes of all sites at once, about three times."""
+"""The most bytes of a site's inbox of one round; a hub holds the inboxes of all sites at once, about three times."""
 PROOFS = 2
-"""Of two messages of one site in place of one, in an inbox of a run of sums at most."""
+"""The most proofs of a double message in an inbox of a run of sums."""
 _SLOWEST = 2**18
 """Bytes a second of the slowest line for which a site waits."""
 _GRPC = 2**31 - 1
@@ -29,7 +26,7 @@ def message_bytes(d: int) -> int:
 
 
 def inbox_bytes(d: int, degree: int) -> int:
-    """The most bytes of the messages of `degree` neighbours in one JSON text, names and escaped quotes included."""
+    """The most bytes of `degree` messages in one JSON text, names and escaped quotes included."""
     return 4096 + degree * (message_bytes(d) + 256)
 
 
@@ -39,7 +36,7 @@ def seconds(size: int) -> float:
 
 
 def known() -> dict[str, int]:
-    """The most bytes that each transport and store accepts, by name; for stores, those of this machine's SQLite."""
+    """The most bytes that each transport and store accepts, by name; of SQLite, this machine's."""
     database = sqlite3.connect(":memory:")
     try:
         record = database.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
@@ -52,20 +49,9 @@ def known() -> dict[str, int]:
 
 
 def check_size(d: object, degree: int, proofs: int = 0) -> None:
-    """Refuse a plan whose messages, or inboxes, some transport or store would not accept.
+    """Raise :class:`InvalidInput` if messages of `d` numbers, or inboxes, are too large for some transport or store.
 
-    Parameters
-    ----------
-    d : int
-        Numbers in a message.
-    degree : int
-        Neighbours of a site at most.
-    proofs : int
-        Messages more than these in an inbox at most.
-
-    Raises
-    ------
-    InvalidInput
+    An inbox holds up to `degree` messages of neighbours and `proofs` proofs.
     """
     if type(d) is not int or d < 1:
         raise InvalidInput("d", d, "must be a whole number, at least 1", "use the schema's number of features")
@@ -79,12 +65,7 @@ def check_size(d: object, degree: int, proofs: int = 0) -> None:
 
 
 def check_number(field: str, value: object, most: int, remedy: str = "use fewer") -> None:
-    """Refuse a value that is not a whole number from 1 to `most`.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Raise :class:`InvalidInput` unless `value` is a whole number from 1 to `most`."""
     if type(value) is not int or not 1 <= value <= most:
         shown = value if isinstance(value, int | float | str) else None
         raise InvalidInput(field, shown, f"must be a whole number from 1 to {most:,}", remedy)

@@ -1,7 +1,6 @@
-"""A deployment within one process: one thread for each site, messages through queues, nothing shared.
+"""A deployment within one process: a thread for each site, messages through queues, nothing shared.
 
-Each site holds its own rows, ledger, noise and solver; only released vectors cross between threads.  With keyed noise
-the result equals the batched simulation of the same replicate, which is how every transport is tested.
+With keyed noise the result equals the batched simulation of the same replicate; every transport is tested against it.
 """
 
 from __future__ import annotations
@@ -32,25 +31,23 @@ from .asks import SiteTable
 from .plan import Plan
 
 Attempts = Sequence[tuple[Sequence[int], bool]]
-"""Of a run of sums: for every attempt its nodes, and whether its sum was opened."""
+"""Of a run of sums: the nodes of every attempt, and whether its sum was opened."""
 
 
 class LossyNet(QueueNet):
-    """A :class:`sottovoce.network.net.QueueNet` in which sites are lost as it is told."""
+    """A :class:`sottovoce.network.net.QueueNet` that loses sites as given."""
 
     def __init__(self, inner: QueueNet, node: int, n: Array, attempts: Attempts) -> None:
         super().__init__(inner._inbox, inner._outbox, inner._adder)
         self._node, self._n, self._given = node, n, attempts
 
     def among(self, facts: Facts) -> Among:
-        """See :meth:`sottovoce.network.net.Net.among`."""
         members = self._given[self._attempts][0] if self._attempts < len(self._given) else ()
         if self._node not in members:
             raise NetClosed(f"node {self._node} is not in attempt {self._attempts + 1}")
         return Among(float(self._n[list(members)].sum()), len(members))
 
     def total(self, sealed: IntArray) -> IntArray:
-        """See :meth:`sottovoce.network.net.Net.total`."""
         members, opened = self._given[self._attempts]
         self._attempts += 1
         if not opened:
@@ -67,18 +64,17 @@ def run_sites(
     ----------
     config : RunConfig
         ``config.replicates`` is not used: sites run once.
-    rows : Rows
     replicate : int
-        Which replicate's noise of the simulation to repeat; without a seed, noise is the operating system's.
+        Replicate of the simulation whose noise is repeated; without a seed, noise is the operating system's.
     start : Start, optional
-        As for :func:`sottovoce.runs.simulate.simulate`; the states are counted from it.
+        As for :func:`sottovoce.runs.simulate.simulate`; states are relative to it.
     attempts : sequence of (nodes, bool), optional
-        Of a run of sums in which sites were lost: the nodes of every attempt, and whether its sum was opened.
+        Of a run of sums that loses sites: the nodes of every attempt, and whether its sum was opened.
 
     Returns
     -------
     list of (Outcome, Ledger)
-        One a site; states hold vectors of shape (d,).
+        One for each site; states hold vectors of shape (d,).
     """
     config = named(config, start, rows.d)
     prepared = prepare(config, rows.n, rows.d)
@@ -104,20 +100,7 @@ def run_sites(
 
 
 def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array, Found]]:
-    """What a plan's answers are if every site runs in a thread of its own; the twin of a session, bit by bit.
-
-    Parameters
-    ----------
-    plan : Plan
-        With a seed.
-    tables : sequence of SiteTable
-        Of every site, in order.
-
-    Returns
-    -------
-    list of (array, Found)
-        Of every site, its last model and what it found.
-    """
+    """Last model and results of every site of a plan with a seed, each in a thread: the bit-exact twin of a session."""
     asks, names, seed = plan.asks, plan.names, plan.config.seed
     assert asks is not None and seed is not None
     models = [np.zeros(plan.last_width)] * len(names)

@@ -1,6 +1,6 @@
-"""One process at a time takes part for a site, or serves a hub: a lock that the system frees when the process ends.
+"""A lock for one process at a time that takes part for a site, or serves a hub; the system frees it with the process.
 
-Two processes at once would not harm privacy, because the ledger lets only one of them draw, but neither could finish.
+Two processes at once would not harm privacy, since the ledger lets only one of them draw, but neither could finish.
 """
 
 from __future__ import annotations
@@ -21,26 +21,15 @@ else:
     import fcntl
 
 AFTER_A_KILL = 1.0
-"""Seconds within which a process that was stopped releases its lock."""
+"""Seconds within which a killed process releases its lock."""
 _LOOK = 0.1
 
 
 @contextmanager
 def only_one(path: Path, wait: float = AFTER_A_KILL) -> Iterator[None]:
-    """Hold the lock of a file, made if absent; the file may stay when the process ends, and means nothing then.
+    """Hold the lock of a file, waiting up to `wait` seconds for it.  The file may stay, and means nothing then.
 
-    Parameters
-    ----------
-    path : path
-    wait : float
-        Seconds to wait for another process, which was stopped, to release it.
-
-    Raises
-    ------
-    Busy
-        If another process holds it.
-    InvalidInput
-        If the file cannot be made or locked.
+    Raises :class:`Busy` if another process holds it, or :class:`InvalidInput` if the file cannot be made or locked.
     """
     until = time.monotonic() + wait
     try:

@@ -1,11 +1,8 @@
-"""Messages between sites: plain data, signed, and checked before anything else uses them.
+"""Signed messages between sites: one JSON object of plain data each, checked before anything else uses it.
 
-A message is one JSON object with the keys ``v, run, plan, round, sender, kind, dtype, shape, payload, sig``.  The
-payload is little-endian doubles in base64; the signature is Ed25519 over the canonical JSON of all other keys.  Nothing
-in a message is ever executed or unpickled.
-
-When a site leaves it sends a :class:`Farewell`: another JSON object, ``v, run, plan, round, sender, reason, sig``.  It
-is signed in another domain, so that a message cannot be taken for a farewell, nor a farewell for a message.
+A message has the keys ``v, run, plan, round, sender, kind, dtype, shape, payload, sig``: the payload is little-endian
+doubles in base64, the signature is Ed25519 over the canonical JSON of the other keys.  A site that leaves signs a
+:class:`Farewell`, ``v, run, plan, round, sender, reason, sig``, in another domain: neither can be taken for the other.
 """
 
 from __future__ import annotations
@@ -28,13 +25,13 @@ from .transport import printable
 VERSION = 1
 DTYPE = "<f8"
 Kind = Literal["hello", "release", "refuse", "stop"]
-"""Agreement on the plan; a vector of a round; the last model of a site that cannot go on; of one that is done."""
+"""Agreement on the plan; vector of a round; last model of a site that cannot go on; last model of one that is done."""
 _KEYS = {"v", "run", "plan", "round", "sender", "kind", "dtype", "shape", "payload", "sig"}
 HUB = "the hub ended the run"
 OUT = "the other sites go on without this one"
-"""Why a run across sites stopped, beside the reasons of :mod:`sottovoce.runs.engine`."""
+"""Why a run across sites stopped, in addition to the reasons of :mod:`sottovoce.runs.engine`."""
 Reason = Literal["done", "its budget is spent", "a neighbour left", "the hub ended the run", "too few sites are left"]
-"""Why a site sends no more.  There are no other reasons: a free text could reveal something about its rows."""
+"""Why a site sends no more: a closed list, because a free text could reveal something about its rows."""
 COMPLETE: tuple[Reason, ...] = ("done", "its budget is spent")
 """Reasons after which the site has done all that the plan asks of it."""
 _FAREWELL = {"v", "run", "plan", "round", "sender", "reason", "sig"}
@@ -55,12 +52,9 @@ class Message:
     payload: Array
 
     def seal(self, key: SigningKey) -> bytes:
-        """The signed bytes.  The same message and key give the same bytes."""
-        body = {
-            "v": VERSION, "run": self.run, "plan": self.plan, "round": self.round, "sender": self.sender,
-            "kind": self.kind, "dtype": DTYPE, "shape": list(self.payload.shape),
-            "payload": base64.b64encode(np.ascontiguousarray(self.payload, dtype=DTYPE).tobytes()).decode(),
-        }  # fmt: skip
+        """The signed bytes."""
+        payload = base64.b64encode(np.ascontiguousarray(self.payload, dtype=DTYPE).tobytes()).decode()
+        body = vars(self) | {"dtype": DTYPE, "shape": list(self.payload.shape), "payload": payload}
         return signed(key, _DOMAIN, body)
 
 
@@ -76,15 +70,12 @@ class Farewell:
 
     def seal(self, key: SigningKey) -> bytes:
         """The signed bytes."""
-        body = {
-            "v": VERSION, "run": self.run, "plan": self.plan, "round": self.round, "sender": self.sender,
-            "reason": self.reason,
-        }  # fmt: skip
-        return signed(key, _LAST_DOMAIN, body)
+        return signed(key, _LAST_DOMAIN, vars(self))
 
 
 def signed(key: SigningKey, domain: bytes, body: dict[str, Any]) -> bytes:
-    """The canonical text of `body` with its signature in `domain`: the same body and key give the same bytes."""
+    """The canonical text of `body` with its version and signature; deterministic."""
+    body = body | {"v": VERSION}
     signature = base64.b64encode(key.sign(domain + canonical(body).encode())).decode()
     return canonical(body | {"sig": signature}).encode()
 
@@ -95,18 +86,13 @@ def longest(plan: Plan) -> int:
 
 
 def longest_inbox(plan: Plan) -> int:
-    """The most bytes of what a site of this plan gets in a round."""
+    """The most bytes of a site's inbox of one round."""
     degree = int(plan.graph.degree.max()) if plan.asks is None else len(plan.sites) - 1
     return inbox_bytes(plan.widest, degree + (PROOFS if plan.summed else 0))
 
 
 def check_payload(plan: Plan, kind: str, payload: Array, round: int) -> None:
-    """Refuse a vector of the wrong shape for an exchange, one that is not finite, or one beyond the public cap.
-
-    Raises
-    ------
-    Refused
-    """
+    """Raise :class:`Refused` unless a vector has its exchange's shape, is finite, and is within the public norm cap."""
     width = plan.widths[round - 1] if kind == "release" and 1 <= round <= plan.attempts else plan.last_width
     expected = (0,) if kind == "hello" else (width,)
     if payload.shape != expected:
@@ -119,32 +105,19 @@ def check_payload(plan: Plan, kind: str, payload: Array, round: int) -> None:
 
 
 def agree(own: str, hubs: object) -> None:
-    """Refuse a site whose plan has another digest than the hub's.
-
-    Raises
-    ------
-    Refused
-    """
+    """Raise :class:`Refused` if a site's plan has another digest than the hub's."""
     if own != hubs:
         raise Refused(f"plan={own!r}: {_OTHER_PLAN}")
 
 
 def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
-    """Check a message as that of `sender` in `round` of `plan`.
-
-    Raises
-    ------
-    Refused
-        If anything differs from what the plan allows, the signature included.
-    """
+    """Check a message as that of `sender` in `round`, its signature included; raises :class:`Refused`."""
     where = f"message of {printable(sender)!r} in round {round}"
-    body = opened(plan, where, data, _KEYS, sender=sender)
-    if body["round"] != round or not 0 <= round <= plan.last_round:
-        raise Refused(f"{where}: is of another round")
+    body = opened(plan, where, data, _KEYS, sender=sender, round=round)
     if body["kind"] not in get_args(Kind) or (body["kind"] == "hello") != (round == 0) or body["dtype"] != DTYPE:
         raise Refused(f"{where}: has a kind or type of number that does not belong there")
-    signature, raw = decoded(where, body.pop("sig")), decoded(where, body["payload"])
-    check_signature(plan, where, sender, signature, _DOMAIN + canonical(body).encode())
+    check_signature(plan, where, _DOMAIN, body)
+    raw = decoded(where, body["payload"])
     if not isinstance(body["shape"], list) or len(raw) % 8 or body["shape"] != [len(raw) // 8]:
         raise Refused(f"{where}: its shape is not that of its payload")
     payload = np.frombuffer(raw, dtype=DTYPE).astype(float)
@@ -156,41 +129,28 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
 
 
 def read_farewell(plan: Plan, data: bytes, sender: str, round: int) -> Farewell:
-    """Check the farewell of `sender`, who sends nothing from `round` on.
-
-    Raises
-    ------
-    Refused
-        If it is from another run, plan, round or site, or not signed by this site.
-    """
+    """Check the farewell of `sender`, who sends nothing from `round` on; raises :class:`Refused`."""
     where = f"farewell of {printable(sender)!r} before round {round}"
-    body = opened(plan, where, data, _FAREWELL, sender=sender)
-    if body["round"] != round or not 0 <= round <= plan.last_round + 1:
-        raise Refused(f"{where}: is of another round")
+    body = opened(plan, where, data, _FAREWELL, sender=sender, round=round, last=plan.last_round + 1)
     if body["reason"] not in get_args(Reason):
         raise Refused(f"{where}: gives a reason that is none of {', '.join(get_args(Reason))}")
-    signature = decoded(where, body.pop("sig"))
-    check_signature(plan, where, sender, signature, _LAST_DOMAIN + canonical(body).encode())
+    check_signature(plan, where, _LAST_DOMAIN, body)
     return Farewell(plan.run, plan.digest, round, sender, body["reason"])
 
 
-def opened(plan: Plan, where: str, data: bytes, keys: set[str], *other: set[str], sender: str) -> dict[str, Any]:
-    """The content of a message, if its form, plan and sender are right; the signature is not checked here.
+def opened(
+    plan: Plan, where: str, data: bytes, *keys: set[str], sender: str, round: int | None, last: int | None = None
+) -> dict[str, Any]:  # fmt: skip
+    """The content of a message with one of these sets of `keys`, if its form, plan, sender and round are right.
 
-    Parameters
-    ----------
-    keys, other : set of str
-        Of the content; of messages that may come in its place.
-
-    Raises
-    ------
-    Refused
+    The signature is not checked here.  Without a `round`, any is taken; the `last` one is the plan's unless given.
+    Raises :class:`Refused`.
     """
     if len(data) > longest(plan):
         raise Refused(f"{where}: has {len(data)} bytes, more than any of this plan")
     try:
         body = parse(data, longest(plan))
-        known = isinstance(body, dict) and any(body.keys() == one for one in (keys, *other))
+        known = isinstance(body, dict) and any(body.keys() == one for one in keys)
         known = known and canonical(body).encode() == data  # one text a message: a signature vouches for every byte
     except (ValueError, TypeError, RecursionError):
         known = False
@@ -203,21 +163,24 @@ def opened(plan: Plan, where: str, data: bytes, keys: set[str], *other: set[str]
         raise Refused(f"{where}: {_OTHER_PLAN}")
     if body["sender"] != sender or sender not in plan.names:
         raise Refused(f"{where}: names another sender")
-    if type(body["round"]) is not int:
+    latest = plan.last_round if last is None else last
+    if type(body["round"]) is not int or (round is not None and not 0 <= body["round"] == round <= latest):
         raise Refused(f"{where}: is of another round")
     return dict(body)
 
 
-def check_signature(plan: Plan, where: str, sender: str, signature: bytes, signed: bytes) -> None:
-    """Raise :class:`Refused` if `signed` was not signed by `sender`."""
+def check_signature(plan: Plan, where: str, domain: bytes, body: dict[str, Any]) -> None:
+    """Remove the signature from `body`, and raise :class:`Refused` unless its sender signed the rest in `domain`."""
+    sender, signature = body["sender"], decoded(where, body.pop("sig"))
     try:
-        verify(base64.b64decode(plan.sites[plan.index(sender)].key), signature, signed)
+        key = base64.b64decode(plan.sites[plan.index(sender)].key)
+        verify(key, signature, domain + canonical(body).encode())
     except ValueError as error:
         raise Refused(f"{where}: is not signed by {sender!r}") from error
 
 
 def decoded(where: str, text: object) -> bytes:
-    """The bytes of a text in base64, which must be the one text of these; else :class:`Refused`."""
+    """The bytes of a text in canonical base64; raises :class:`Refused` for any other text."""
     try:
         raw = base64.b64decode(text, validate=True)  # type: ignore[arg-type]
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""Names of sites and runs.  They are used in certificates, logs and file names, so none may stand for another file."""
+"""Names of sites and runs.  Certificates, logs and file names use them, so none may stand for another file."""
 
 from __future__ import annotations
 
@@ -12,27 +12,16 @@ OURS = frozenset({
 })  # fmt: skip
 """First parts of the names of this library's own files and folders: ``ca.crt``, ``hub.key``, ``plan.json``, ..."""
 DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{k}" for port in ("com", "lpt") for k in range(10))})
-"""Names that Windows takes for a device, whatever follows after a dot."""
+"""Device names on Windows, whatever follows after a dot."""
 
 
 def check_name(field: str, name: object) -> None:
-    """Refuse a site's name that cannot be used in certificates, files and logs, or that would name one of our own
-    files.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Raise :class:`InvalidInput` unless a site's name fits certificates, files and logs, and no own file has it."""
     _check(field, name, OURS, "use e.g. 'north-1'")
 
 
 def check_run(field: str, name: object) -> None:
-    """Refuse a run's name for the same reasons: results of an earlier run are kept as ``SITE.RUN.html`` and so on.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """The same for a run's name: results of an earlier run are kept as ``SITE.RUN.html`` and so on."""
     _check(field, name, frozenset({"public"}), "use e.g. 'trial-1'")  # SITE.public.json is the site's public key
 
 
@@ -48,12 +37,7 @@ def _check(field: str, name: object, taken: frozenset[str], remedy: str) -> None
 
 
 def check_different(field: str, names: tuple[str, ...]) -> None:
-    """Refuse names that some file systems take for the same name.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Raise :class:`InvalidInput` for names that some file systems take for the same name."""
     seen: dict[str, str] = {}
     for name in names:
         if name.lower() in seen:

@@ -1,7 +1,7 @@
-"""The plan that sites agree on before the first round: one file, one digest, and only public content.
+"""The plan that sites agree on before the first round: one file of public content, with one digest.
 
 It fixes the run completely: method and calibrated hyperparameters, graph, schedules, row counts, schema, and each
-site's name and public key.  Every message carries the plan's digest, so a site with any other plan is refused.
+site's name and public key.  Every message carries the digest, so a site with another plan is refused.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ VERSION = 1
 LARGEST = 32 * 2**20
 """The most bytes of a plan file."""
 ROWS = 10**12
-"""Of a site at most."""
+"""The most rows of a site."""
 _PUBLIC = 4096  # bytes of what a site tells about itself
 _ROOM = 100.0
 _LOG_ODDS = 1e9  # no coefficient of encoded columns is longer
 ANSWERS_CAP = 1e9
-"""The longest noisy mean in a run without sums: without noise they have a norm of at most 1."""
+"""Norm cap of answers in a run without sums; without noise they have a norm of at most 1."""
 _LONGEST = 1_000_000  # entries of a start, so that the file stays below LARGEST
 _DRAWN = ("erdos-renyi", "watts-strogatz", "edges")
-"""Graphs that are drawn at random or read from a file: the plan lists their edges, so nobody draws or reads them."""
+"""Graphs that are random or come from a file: the plan lists their edges, so no site draws or reads them."""
 _UNSOUND = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError)
 
 
@@ -58,7 +58,7 @@ class Member:
     Parameters
     ----------
     name : str
-        Letters, digits, ``_``, ``.`` and ``-``; also the common name of its certificate.
+        Also the common name of its certificate; see :func:`sottovoce.deploy.names.check_name`.
     rows : int
     key : str
         Its Ed25519 public key, 32 bytes in base64.
@@ -81,12 +81,7 @@ class Member:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read what ``site init`` wrote for the others.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Read the ``NAME.public.json`` of ``site init``; raises :class:`InvalidInput`."""
         try:
             if not path.is_file():
                 raise InvalidInput("site", str(path), "there is no such file", "give each site's NAME.public.json")
@@ -100,12 +95,7 @@ class Member:
 
 
 def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -> None:
-    """Refuse, before anything is computed, what no plan can have: a curator, names that clash, sizes beyond a limit.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Raise :class:`InvalidInput` for what no plan can have: a curator, names that clash, sizes beyond a limit."""
     check_run("run", run)
     for field, value, most in (
         ("sites", len(sites), limits.SITES), ("rounds", config.rounds, limits.ROUNDS),
@@ -128,22 +118,21 @@ class Plan:
     Parameters
     ----------
     run : str
-        Its name: in the hub's log and in every site's ledger.
+        Its name in the hub's log and in every site's ledger.
     config : RunConfig
-        With explicit penalty and noise; with a seed it is a demonstration, whose noise anybody can repeat.
+        With explicit penalty and noise; a seed makes it a demonstration, whose noise anybody can repeat.
     d : int
         Features, the constant one included.
     sites : tuple of Member
         In the order of the graph's nodes.
-    edges : tuple of pairs
     norm_cap : float
         Messages of a larger Euclidean norm are refused.
     schema : dict or None
         How every site encodes its rows.
     start : Start or None
-        The public point from which all sites start; messages hold what they add to it, and last models are whole.
+        The public point from which all sites start; messages are relative to it, last models are not.
     asks : Asks or None
-        What is asked beside the training, or in its place.
+        What is asked in addition to the training, or instead of it.
     """
 
     run: str
@@ -158,31 +147,18 @@ class Plan:
 
     @classmethod
     def make(
-        cls,
-        run: str,
-        config: RunConfig,
-        sites: Sequence[Member],
-        d: int,
-        *,
-        schema: dict[str, Any] | None = None,
-        norm_cap: float | None = None,
-        start: Start | None = None,
-        asks: Asks | None = None,
-    ) -> Self:
+        cls, run: str, config: RunConfig, sites: Sequence[Member], d: int, *, schema: dict[str, Any] | None = None,
+        norm_cap: float | None = None, start: Start | None = None, asks: Asks | None = None,
+    ) -> Self:  # fmt: skip
         """Check and calibrate a run, and return its plan.
 
         Parameters
         ----------
-        run : str
-        config : RunConfig
-        sites : sequence of Member
-        d : int
         schema : dict, optional
             Of :meth:`sottovoce.data.Schema.to_dict`.
         norm_cap : float, optional
-            None for a hundred times the norm that minimisers and noise reach with these public parameters, and the
+            None for a hundred times the norm that minimisers and noise reach with these public parameters, plus the
             norm of the start.
-        start : Start, optional
         asks : Asks, optional
             Their noise is calibrated here.
 
@@ -246,22 +222,18 @@ class Plan:
             rule = "inference starts from a count of its own, and all sites hear each other"
             raise InvalidInput("start", None, rule, "write the plan again, without a start")
         _ = self.facts  # refuses what cannot run
-        if (
-            self.lists is not None
-            and not self.infers
-            and len(self.stages[0].allowed(0)) < len(self.stages[0].planned(0))
-        ):
+        first = self.stages[0]
+        if self.lists is not None and not self.infers and len(first.allowed(0)) < len(first.planned(0)):
             rule = "the training would end before all of its rounds, and the evaluation comes after them"
             raise InvalidInput("epsilon", None, rule, "raise it, or leave noise out")
 
     @property
     def demonstration(self) -> bool:
-        """Whether the noise can be repeated, so that the run does not protect what it sends."""
+        """Whether the noise can be repeated, so that the run protects nothing."""
         return self.config.seed is not None
 
     @cached_property
     def graph(self) -> Graph:
-        """Of the plan's edges."""
         return Graph(str(self.config.graph), len(self.sites), self.edges)
 
     @cached_property
@@ -271,17 +243,17 @@ class Plan:
 
     @property
     def encoding(self) -> Schema | None:
-        """How every site encodes its rows; None without a schema."""
+        """The schema; None without one."""
         return None if self.schema is None else Schema.from_dict(self.schema)
 
     @property
     def infers(self) -> bool:
-        """Whether the run estimates coefficients in place of training."""
+        """Whether the run estimates coefficients instead of training."""
         return self.asks is not None and self.asks.inference
 
     @cached_property
     def lists(self) -> Lists | None:
-        """What is asked beside the training or in its place, priced."""
+        """The recipes, priced; None without any."""
         if self.asks is None:
             return None
         sizes = [site.rows for site in self.sites]
@@ -289,7 +261,7 @@ class Plan:
 
     @property
     def facts(self) -> Facts:
-        """Public facts of the rows that are trained on, or from which coefficients are estimated."""
+        """Public facts of the rows that the training or the inference reads."""
         if self.lists is not None and self.lists.inference is not None:
             return self.lists.inference.facts
         return self.prepared.facts
@@ -306,9 +278,9 @@ class Plan:
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """The runs of the plan, in order: the training or the inference, and the evaluation.
+        """The runs of the plan in order: training or inference, then the evaluation.
 
-        Before an evaluation without sums, each site sends its last model to all, because the mean is what is judged.
+        Without sums each site first sends its last model to all, because the evaluation is of their mean.
         """
         lists = self.lists
         first = Stage(self.prepared if lists is None or lists.inference is None else lists.inference)
@@ -323,12 +295,12 @@ class Plan:
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """Numbers that a site sends in each exchange of the run but for greetings, rosters and last models."""
+        """Numbers that a site sends in each exchange, without greetings, rosters and last models."""
         return sum((stage.widths for stage in self.stages), ())
 
     @property
     def attempts(self) -> int:
-        """Exchanges but for greetings, rosters and last models: of sums, as many as are priced."""
+        """Exchanges without greetings, rosters and last models; with sums, the attempts that are priced."""
         return len(self.widths)
 
     @property
@@ -343,7 +315,7 @@ class Plan:
         return max(*self.widths, self.last_width, self.d)
 
     def counts(self, attempt: int) -> dict[str, int]:
-        """Rows that an attempt reads at every site: those that are trained on, or those that are held out."""
+        """Rows that an attempt reads at every site: the training rows, or the held-out rows."""
         if self.asks is None:
             return {site.name: site.rows for site in self.sites}
         held = {site.name: self.asks.held(site.rows) for site in self.sites}
@@ -352,15 +324,15 @@ class Plan:
         return {site.name: site.rows - held[site.name] for site in self.sites}
 
     def cap(self, exchange: int) -> float:
-        """The longest vector that a site may send in an exchange: answers have a cap of their own."""
+        """The norm cap of an exchange; answers have one of their own."""
         answers = exchange <= self.attempts and self.stage_of(exchange).answers(exchange)
         return ANSWERS_CAP if answers else self.norm_cap
 
     @property
     def last_round(self) -> int:
-        """The highest number that an exchange between sites can have; greeting and last models are exchanges too.
+        """The highest number of an exchange, greeting and last models included.
 
-        With sums, every roster takes an exchange: the first one, and one for each site that may be lost.
+        With sums every roster takes an exchange: the first one, and one for each site that may be lost.
         """
         spare = len(self.sites) - self.facts.participants + 1 if self.summed else 0
         return self.attempts + 1 + spare
@@ -371,7 +343,7 @@ class Plan:
 
     @property
     def caveat(self) -> str | None:
-        """A caveat that every privacy statement of this plan must include; None if there is none."""
+        """The caveat of every privacy statement of this plan; None if there is none."""
         encoding = self.encoding
         return caveat_text(
             (None if encoding is None else encoding.caveat, None if self.start is None else self.start.caveat)
@@ -379,22 +351,22 @@ class Plan:
 
     @cached_property
     def statement(self) -> Statement:
-        """What can be proved of the whole run, for every site: of a row, whichever releases read it."""
+        """What is proved of the whole run, for every site: of a row, whichever releases read it."""
         return either(self.statements)
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
-        """The same of the rows that are trained on, and of those that are held out if there are any."""
+        """The same of the training rows, and of the held-out rows if there are any."""
         return tuple(stage.statement(self.demonstration, self.caveat) for stage in self.stages)
 
     def statement_at(self, name: str, simulated: bool) -> Statement:
-        """What can be proved of everything that was planned for one site, about its own rows."""
+        """What is proved of all that is planned for one site, about its own rows."""
         i = self.index(name)
         return either([stage.statement_at(i, simulated, self.caveat) for stage in self.stages])
 
     @cached_property
     def digest(self) -> str:
-        """Digest of everything in the plan: sites with the same digest have the same plan."""
+        """Digest of everything in the plan."""
         return _digest(self.to_dict())
 
     @property
@@ -403,39 +375,32 @@ class Plan:
 
     @property
     def features(self) -> list[str]:
-        """Names of the features, in order; without a schema, none."""
+        """Names of the features, in order; empty without a schema."""
         encoding = self.encoding
         return [] if encoding is None else encoding.feature_names
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of all sites."""
         return tuple(site.name for site in self.sites)
 
     def index(self, name: str) -> int:
-        """Number of a site's node.
-
-        Raises
-        ------
-        InvalidInput
-            If the plan knows no such site.
-        """
+        """A site's node; raises :class:`InvalidInput` if the plan has no such site."""
         if name not in self.names:
             raise InvalidInput("name", name, f"is no site of the plan, which has {', '.join(self.names)}", "correct it")
         return self.names.index(name)
 
     def neighbours(self, name: str, round: int = 0) -> tuple[str, ...]:
-        """Names of those that a site hears in an exchange, in the order of the nodes: from all, after the training."""
+        """Sites that a site hears in an exchange, in the order of the nodes: after the training, all others."""
         if 0 < round <= self.attempts and self.stage_of(round).recipe is not None:
             return tuple(other for other in self.names if other != name)
         return tuple(self.names[j] for j in self.graph.neighbours(self.index(name)))
 
     def planned(self, node: int | None = None) -> tuple[Event, ...]:
-        """The events of all that is planned, in order, whatever the budget; of all sites without a node."""
+        """All planned events in order, whatever the budget; of one node, or of all sites."""
         return sum((stage.planned(node) for stage in self.stages), ())
 
     def events(self, name: str) -> tuple[Event, ...]:
-        """All that a site will charge, in order, as far as the run's own budget allows."""
+        """The events that a site will charge, in order, as far as the run's own budget allows."""
         if name not in self._events:
             try:
                 self._events[name] = sum((stage.allowed(self.index(name)) for stage in self.stages), ())
@@ -460,10 +425,8 @@ class Plan:
 
     def write(self, path: str | Path) -> None:
         """Write the file that every site gets."""
-        text = json.dumps(
-            self.to_dict() | {"digest": self.digest}, indent=1, allow_nan=False
-        )  # the schema's order counts
-        files.write("plan", path, text + "\n")
+        plain = self.to_dict() | {"digest": self.digest}
+        files.write("plan", path, json.dumps(plain, indent=1, allow_nan=False) + "\n")  # the schema's order counts
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -516,7 +479,7 @@ def either(statements: Sequence[Statement]) -> Statement:
 
 
 def _trained(sites: Sequence[Member], asks: Asks | None) -> Array:
-    """Rows of every site that are not held out, (N, 1)."""
+    """Training rows of every site, (N, 1)."""
     return np.array([[float(site.rows - (0 if asks is None else asks.held(site.rows)))] for site in sites])
 
 
@@ -527,7 +490,7 @@ def scale_of(prepared: Prepared) -> float | None:
 
 
 def _scales(asks: Asks) -> list[float | None]:
-    """Of what is asked with noise."""
+    """Scales of the recipes with noise."""
     own = [asks.scale] if asks.inference else []
     return own if asks.evaluation in (None, np.inf) else [*own, asks.evaluation_scale]
 
@@ -544,13 +507,13 @@ def _listed(values: Any, most: int, field: str) -> list[Any]:
 
 
 def _wider(schema: dict[str, Any], d: int) -> bool:
-    """Whether one column declares more features than `d`, found out without making all their names."""
+    """Whether a column declares more features than `d`; finds out without making their names."""
     sizes = [column.get("size", 0) for column in dict(schema.get("columns", {})).values()]
     return any(isinstance(size, int) and size > d for size in sizes)
 
 
 def _cap(prepared: Prepared, rounds: int) -> float:
-    """A norm cap from public facts: a site's own minimiser has norm at most slope times C over mu; noise adds to it."""
+    """A norm cap from public facts: a site's minimiser has norm at most slope times C over mu, and noise adds to it."""
     facts = prepared.facts
     alone = facts.loss.derivative_bound * facts.C / facts.mu
     spread = max((float(np.max(event.spread())) for event in prepared.plan(rounds).rows), default=0.0)

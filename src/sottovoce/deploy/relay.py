@@ -1,8 +1,7 @@
-"""The built-in transport: one gRPC server at the hub, mutual TLS, and outbound connections only from the sites.
+"""The built-in transport: a gRPC server at the hub, mutual TLS, and outbound connections only from the sites.
 
-Five unary methods carry JSON.  ``exchange`` is a long poll: the hub answers when the round is complete, or after a
-while with nothing, and then the site asks again.  The sender is the common name of its certificate, never a field of a
-message.
+Unary methods carry JSON.  ``exchange`` is a long poll: the hub answers when the round is complete, or after a while
+with nothing, and the site asks again.  The sender is the common name of its certificate, never a field of a message.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from . import limits, requests
 from .files import KEY
 from .hub import Hub
 from .plan import Plan
-from .requests import METHODS, OTHER_REQUEST, OTHER_VERSION, Asking, answer, sizes
+from .requests import METHODS, OTHER_REQUEST, OTHER_VERSION, RequestTransport, answer, sizes
 from .transport import printable
 
 if TYPE_CHECKING:
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
 
 SERVICE = "sottovoce.Relay"
 POLL = 10.0
-"""Seconds that the hub keeps a question open."""
+"""Seconds that the hub keeps a request open."""
 SLACK = 20.0
-"""Seconds more that a site waits for an answer."""
+"""Further seconds that a site waits for a reply."""
 QUIET = 3.0
-"""Seconds without an answer after which a site says so."""
+"""Seconds without a reply after which a site says so."""
 OWN_TROUBLE = "the hub cannot work; its operator sees why"
 """All that a site is told of an error of the hub's own."""
 _log = logging.getLogger(__name__)
@@ -57,12 +56,7 @@ _OPTIONS = (
 
 
 def need_grpc() -> None:
-    """Say what is missing if there is no gRPC.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Raise :class:`InvalidInput` if gRPC is not installed."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines say less than ours, and break progress bars
     try:
         import grpc  # noqa: F401
@@ -80,13 +74,7 @@ class Credentials:
     key: Path
 
     def read(self) -> tuple[bytes, bytes, bytes]:
-        """Their contents, authority first.
-
-        Raises
-        ------
-        InvalidInput
-            If one is missing.
-        """
+        """Their contents, authority first; raises :class:`InvalidInput` if one is missing."""
         authority, certificate, key = (read(n, getattr(self, n), KEY) for n in ("authority", "certificate", "key"))
         return authority, certificate, key
 
@@ -99,32 +87,24 @@ def serve(
     hub: Hub, credentials: Credentials, address: str, refused: Callable[[str, str], None] = lambda *_: None,
     failed: Callable[[str, str], None] = lambda *_: None,
 ) -> tuple[grpc.Server, int]:  # fmt: skip
-    """Start the relay.
+    """Start the relay; raises :class:`InvalidInput` if the address cannot be used.
 
-    Only :class:`Refused` says that a request is wrong.  Whatever else goes wrong is the hub's own trouble, which may
-    pass: the site is told that the hub cannot work, and asks again.
+    Only :class:`Refused` says that a request is wrong.  Any other error is the hub's own and may pass: the site is told
+    that the hub cannot work, and asks again.
 
     Parameters
     ----------
-    hub : Hub
-    credentials : Credentials
     address : str
         ``HOST:PORT``; port 0 takes a free one.
     refused : callable
-        Called with a site and a reason when a request of that site is refused for a new reason; from any thread.
+        Called with a site and a reason when its request is refused for a new reason; from any thread.
     failed : callable
-        The same for a request that could not be answered, by no fault of the site; what nobody foresaw is also logged,
-        with its traceback.
+        The same for an error of the hub's own; an unforeseen one is also logged, with its traceback.
 
     Returns
     -------
     server, port
         Stop it with ``server.stop(seconds)``.
-
-    Raises
-    ------
-    InvalidInput
-        If the address cannot be used.
     """
     need_grpc()
     import grpc
@@ -184,12 +164,9 @@ def _name(common: bytes) -> str:
 
 
 def target(address: str, field: str = "hub") -> str:
-    """An address for a gRPC client; a numeric address in the form for which no name is looked up.
+    """An address for a gRPC client, a numeric one in the form that needs no look-up.
 
-    Raises
-    ------
-    InvalidInput
-        Naming `field`.
+    Raises :class:`InvalidInput`, naming `field`, unless it is ``HOST:PORT``.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
@@ -201,30 +178,23 @@ def target(address: str, field: str = "hub") -> str:
     return f"ipv4:{ip}:{port}" if ip.version == 4 else f"ipv6:[{ip}]:{port}"
 
 
-class RelayTransport(Asking):
+class RelayTransport(RequestTransport):
     """A site's connection to a relay; a context manager, which closes it.
 
     Parameters
     ----------
     address : str
         ``HOST:PORT`` of the hub.
-    credentials : Credentials
-    plan : Plan
-        For the run's name, and the size of its messages.
     patience : float
-        Seconds without any answer after which the hub counts as unreachable.
+        Seconds without any reply after which the hub counts as unreachable.
     tell : callable
-        Called with a line when something takes long: the hub does not answer, or neighbours say nothing.
+        Called with a line when something takes long: the hub does not reply, or neighbours send nothing.
     """
 
     def __init__(
-        self,
-        address: str,
-        credentials: Credentials,
-        plan: Plan,
-        patience: float = 600.0,
+        self, address: str, credentials: Credentials, plan: Plan, patience: float = 600.0,
         tell: Callable[[str], None] = lambda _: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         need_grpc()
         import grpc
 
@@ -244,7 +214,7 @@ class RelayTransport(Asking):
         self._channel.close()
 
     def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """One request, repeated while nobody answers."""
+        """One request, repeated until the hub replies."""
         import grpc
 
         call = self._channel.unary_unary(f"/{SERVICE}/{method}")

@@ -27,7 +27,7 @@ from .strict import parse
 
 
 def site_page(plan: Plan, name: str, finished: Finished) -> str:
-    """What one site keeps of a run; for its own people."""
+    """A site's page, for its own people."""
     outcome = finished.outcome
     facts = [
         ("Run", plan.run), ("Plan", plan.digest), ("Rounds", f"{outcome.rounds} of {plan.rounds or plan.attempts}"),
@@ -50,18 +50,9 @@ def site_page(plan: Plan, name: str, finished: Finished) -> str:
 def hub_page(
     plan: Plan, status: dict[str, Any], models: Array, statement: Statement, found: Found | None = None
 ) -> str:
-    """What a hub knows of a run: messages and public facts.
+    """The hub's page: messages and public facts.
 
-    Parameters
-    ----------
-    plan : Plan
-    status : dict
-        Of :meth:`sottovoce.deploy.hub.Hub.status`.
-    models : array (N, d)
-    statement : Statement
-        Of the plan.
-    found : Found, optional
-        Its answers.
+    `status` is that of :meth:`sottovoce.deploy.hub.Hub.status`, `models` has shape (N, d), `statement` is the plan's.
     """
     rows = [
         [escape(site["site"]), f"{site['rows']:,}", last_words(site, plan.attempts), escape(site["left"] or "no")]
@@ -84,20 +75,15 @@ ENDINGS = ("html", "npz", "json")
 
 
 def finished(stem: Path, plan: Plan) -> dict[str, Any] | None:
-    """The results of this very plan, if there are any under `stem` already."""
+    """The results of this very plan under `stem`, if there are any."""
     found = _summary(stem)
     return found if found is not None and found.get("plan") == plan.digest else None
 
 
 def put_aside(stem: Path, plan: Plan) -> None:
-    """Keep the results of another run: ``north.npz`` of the run trial-1 becomes ``north.trial-1.npz``.
+    """Rename the results of another run: ``north.npz`` of the run trial-1 becomes ``north.trial-1.npz``.
 
-    Nothing is overwritten: if there are such results already, a number is added to the run's name.
-
-    Raises
-    ------
-    InvalidInput
-        If what stands there are no results of a run.
+    Nothing is overwritten: a second such name gets a number.  Raises as :func:`other_run`.
     """
     run = other_run(stem, plan)
     if run is None:
@@ -112,10 +98,7 @@ def put_aside(stem: Path, plan: Plan) -> None:
 def other_run(stem: Path, plan: Plan) -> str | None:
     """The name of another run whose results are under `stem`; None if there are none.
 
-    Raises
-    ------
-    InvalidInput
-        If what stands there are no results of a run.
+    Raises :class:`InvalidInput` if the files there are no results of a run.
     """
     if not _at(stem, "json").exists():
         return None  # or those of a run that was killed while it wrote them: they are written again
@@ -145,7 +128,7 @@ def asked_text(plan: Plan) -> str:
 
 
 def last_words(site: dict[str, Any], rounds: int) -> str:
-    """How far a site is, of :meth:`sottovoce.deploy.hub.Hub.sites`, in words."""
+    """Progress of a site, an entry of :meth:`sottovoce.deploy.hub.Hub.sites`, in words."""
     if site["round"] > rounds:
         return "last model"
     return "none" if site["round"] < 0 else "greeting" if site["round"] == 0 else f"round {site['round']}"
@@ -173,7 +156,7 @@ def _summary(stem: Path) -> dict[str, Any] | None:
 
 
 def write_hub(folder: Path, hub: Hub) -> bool:
-    """Write ``hub.html`` and the other results of a run that all sites have left; true if no last model is missing."""
+    """Write ``hub.html`` and the hub's other results; False, and nothing written, while a last model is missing."""
     plan, models = hub.plan, hub.models()
     if models is None:
         return False
@@ -189,7 +172,7 @@ def write_hub(folder: Path, hub: Hub) -> bool:
 
 
 def result(plan: Plan, models: Any, statement: Statement, stopped: str) -> Result:
-    """Classifiers of a run as a saved run, for ``sottovoce predict``; `models` has shape (sites, d).
+    """Classifiers of a run, (sites, d), as a saved run for ``sottovoce predict``.
 
     It does not say how long the run took, because that depends on rows.
     """

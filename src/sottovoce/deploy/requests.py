@@ -1,7 +1,7 @@
 """The calls of a transport as requests and answers in plain JSON, for a carrier that takes texts both ways.
 
-At a site an :class:`Asking` turns each call into a request.  At the hub :func:`answer` says what to reply.  The carrier
-between them establishes who asks, and moves the two texts; it need not know what they say.
+:class:`RequestTransport` turns each call of a site into a request; :func:`answer` gives the hub's reply.  The carrier
+establishes who asks and moves both texts; it need not understand them.
 """
 
 from __future__ import annotations
@@ -20,21 +20,19 @@ from .transport import printable
 
 OTHER_VERSION = "the hub gave an answer of another version"
 _MOST = 2**63  # the hub's log holds no larger numbers
+METHODS = ("highest", "exchange", "inquire", "answer", "leave")
 OTHER_REQUEST = "request: is none of this version; use the same release everywhere"
 
 
 def sizes(plan: Plan) -> tuple[int, int]:
-    """The most bytes of one request of a site to the hub of this plan, and of one answer."""
+    """The most bytes of a site's request to the hub of this plan, and of a reply."""
     return limits.inbox_bytes(plan.widest, 1), longest_inbox(plan)
 
 
 def read(data: bytes, longest: int, otherwise: str) -> dict[str, Any]:
     """A request or a reply as the carrier brought it.
 
-    Raises
-    ------
-    Refused
-        With the sentence `otherwise`, if it is too long or no JSON object.
+    Raises :class:`Refused` with the sentence `otherwise`, if it is too long or no JSON object.
     """
     try:
         return dict(parse(data, longest))
@@ -43,19 +41,18 @@ def read(data: bytes, longest: int, otherwise: str) -> dict[str, Any]:
 
 
 def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """What the hub replies to one request.
+    """The hub's reply to one request.
 
     Parameters
     ----------
-    hub : Hub
     site : str
-        Who asks, as the carrier has established; a request says nothing of that.
+        Sender, as established by the carrier; nothing in a request says so.
     method : str
         ``highest``, ``exchange``, ``inquire``, ``answer`` or ``leave``.
     asked : dict
-        What :meth:`Asking.ask` was given.
+        What :meth:`RequestTransport.ask` was given.
     seconds : float
-        How long to wait for neighbours' messages; if one is still missing, the reply says whose, and the site asks
+        How long to wait for neighbours' messages; if one is still missing the reply names its site, and the site asks
         again.
 
     Raises
@@ -65,15 +62,40 @@ def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
     Exception
         Any other is the hub's own trouble, such as a full disk: the site may ask again, and is told nothing of it.
     """
-    if method not in _ANSWERS:
+    if method not in METHODS:
         raise Refused(OTHER_REQUEST)
     if _text(asked, "run") != hub.plan.run:
         raise Refused("run: this hub carries another one")
-    return _ANSWERS[method](hub, site, asked, seconds)
+    try:
+        return _reply(hub, site, method, asked, seconds)
+    except TransportClosed as error:
+        return {"closed": str(error), "site": error.site, "farewell": error.farewell.decode("ascii")}
+
+
+def _reply(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
+    match method:
+        case "highest":
+            agree(_text(asked, "plan"), hub.plan.digest)
+            return {"highest": hub.highest(site)}
+        case "exchange":
+            round = _number(asked, "round")
+            inbox = hub.exchange(site, round, _text(asked, "message").encode(), seconds)
+            if inbox is None:
+                return {"inbox": None, "missing": hub.missing(site, round)} | _asked(hub, site)
+            return {"inbox": _plain(inbox)}
+        case "inquire":
+            enough = _number(asked, "enough")
+            found = hub.inquire(site, _text(asked, "question").encode(), enough, seconds)
+            return {"answers": None} | _asked(hub, site) if found is None else {"answers": _plain(found)}
+        case "answer":
+            hub.answer(site, _text(asked, "asker"), _text(asked, "answer").encode())
+        case "leave":
+            hub.leave(site, _text(asked, "farewell").encode())
+    return {}
 
 
 def _text(asked: object, word: str) -> str:
-    """One entry of a request; all texts that a site of this version sends are of ASCII."""
+    """A text of a request; all texts from sites of this version are ASCII."""
     found = asked.get(word) if isinstance(asked, dict) else None
     if not isinstance(found, str) or not found.isascii():
         raise Refused(OTHER_REQUEST)
@@ -87,36 +109,6 @@ def _number(asked: dict[str, Any], word: str) -> int:
     return found
 
 
-def _highest(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    agree(_text(asked, "plan"), hub.plan.digest)
-    return {"highest": hub.highest(site)}
-
-
-def _exchange(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    round = _number(asked, "round")
-    try:
-        inbox = hub.exchange(site, round, _text(asked, "message").encode(), seconds)
-    except TransportClosed as error:
-        return {"closed": str(error), "site": error.site, "farewell": error.farewell.decode("ascii")}
-    if inbox is None:
-        return {"inbox": None, "missing": hub.missing(site, round)} | _asked(hub, site)
-    return {"inbox": _plain(inbox)}
-
-
-def _inquire(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    enough = _number(asked, "enough")
-    try:
-        found = hub.inquire(site, _text(asked, "question").encode(), enough, seconds)
-    except TransportClosed as error:
-        return {"closed": str(error), "site": error.site, "farewell": ""}
-    return {"answers": None} | _asked(hub, site) if found is None else {"answers": _plain(found)}
-
-
-def _answer(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    hub.answer(site, _text(asked, "asker"), _text(asked, "answer").encode())
-    return {}
-
-
 def _asked(hub: Hub, site: str) -> dict[str, Any]:
     questions = hub.asked(site)
     return {"asked": _plain(questions)} if questions else {}
@@ -126,18 +118,7 @@ def _plain(found: dict[str, bytes]) -> dict[str, str]:
     return {name: data.decode("ascii") for name, data in found.items()}
 
 
-def _leave(hub: Hub, site: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    hub.leave(site, _text(asked, "farewell").encode())
-    return {}
-
-
-_ANSWERS: dict[str, Callable[[Hub, str, dict[str, Any], float], dict[str, Any]]] = {
-    "highest": _highest, "exchange": _exchange, "inquire": _inquire, "answer": _answer, "leave": _leave
-}  # fmt: skip
-METHODS = tuple(_ANSWERS)
-
-
-class Asking(ABC):
+class RequestTransport(ABC):
     """A site's :class:`sottovoce.deploy.transport.Transport` whose calls are requests to the hub.
 
     Parameters
@@ -145,7 +126,7 @@ class Asking(ABC):
     plan : Plan
         For the run's name.
     tell : callable
-        Called with a line when neighbours say nothing for long.
+        Called with a line when neighbours send nothing for long.
     """
 
     def __init__(self, plan: Plan, tell: Callable[[str], None] = lambda _: None) -> None:
@@ -154,7 +135,7 @@ class Asking(ABC):
 
     @abstractmethod
     def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """Carry one request to the hub and bring its reply, made for this request and no earlier one.
+        """Carry one request to the hub, and return its reply to this request, not to an earlier one.
 
         A request may be carried twice: it takes effect once.
 
@@ -167,18 +148,15 @@ class Asking(ABC):
         """
 
     def highest(self, plan: str) -> int:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
         highest = self._ask("highest", plan=plan).get("highest")
         if type(highest) is not int or highest < 0:
             raise Refused(OTHER_VERSION)
         return highest
 
     def leave(self, farewell: bytes) -> None:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
         self._ask("leave", farewell=farewell.decode("ascii"))
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
         told: object = None
         while True:
             found = self._ask("exchange", round=round, message=message.decode("ascii"))
@@ -190,7 +168,6 @@ class Asking(ABC):
                 told = missing
 
     def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
-        """See :class:`sottovoce.deploy.transport.Transport`."""
         told = False
         while True:
             found = self._ask("inquire", question=question.decode("ascii"), enough=enough)
@@ -202,7 +179,7 @@ class Asking(ABC):
                 told = True
 
     def _open(self, found: dict[str, Any], word: str) -> dict[str, bytes] | None:
-        """What was asked for, if it is there; what the hub asks in its place is answered."""
+        """The entry `word` of a reply, None if it is not there yet; answers other sites' questions in the reply."""
         if "closed" in found:
             site, farewell = found.get("site"), str(found.get("farewell", ""))
             why = printable(str(found["closed"]))

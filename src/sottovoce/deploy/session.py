@@ -1,9 +1,8 @@
 """One site's part in a run: rows, ledger and journal on one side, a transport on the other, the engine between.
 
 Only the ledger's chain is stored.  A site that was killed starts again at round 1 with the releases and inboxes of the
-chain: nothing is drawn or charged twice, and the algorithm arrives at the state it had.  Whatever leaves the site is on
-its disk before, and so is the inbox that it depends on (:mod:`sottovoce.ledger.journal`).  Secrets of a query are lost
-with the process, on purpose: the gate of `ipp_admm` never opens again, and the printed `pvp` continues from zero.  From
+chain: nothing is drawn or charged twice, and the algorithm reaches the same state.  Secrets of a query are lost with
+the process, on purpose: the gate of `ipp_admm` never opens again, and the printed `pvp` continues from zero.  From
 there on these two methods give other results than an undisturbed run, at a price that still holds.
 """
 
@@ -17,18 +16,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..data.rows import Rows
-from ..errors import (
-    EndedEarly,
-    InvalidInput,
-    LedgerCorrupt,
-    LedgerError,
-    NetClosed,
-    Refused,
-    TransportClosed,
-)
+from ..errors import EndedEarly, InvalidInput, LedgerCorrupt, LedgerError, NetClosed, Refused, TransportClosed
 from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.journal import Journal
-from ..network.net import Net
 from ..privacy.noise import Noise, SystemNoise
 from ..privacy.statement import Statement
 from ..problem.losses import Logistic
@@ -38,25 +28,13 @@ from ..runs.engine import BUDGET, FEW, FINISHED, NEIGHBOUR, Observer, Outcome, P
 from ..runs.prepare import held
 from ..runs.simulate import check_notion
 from ..runs.start import place_of
-from ..util.plain import canonical
 from ..util.typing import Any, Array, IntArray
 from .answering import Asker, Found, at_site
 from .asks import SiteTable
+from .journaled import JournaledNet
 from .keys import SigningKey
-from .messages import (
-    HUB,
-    OUT,
-    Farewell,
-    Kind,
-    Message,
-    Reason,
-    check_payload,
-    longest_inbox,
-    read,
-    read_farewell,
-)  # fmt: skip
+from .messages import HUB, OUT, Kind, Message, Reason, check_payload, read, read_farewell
 from .plan import Plan
-from .strict import parse
 from .sums.masks import secret_of
 from .sums.net import SumNet
 from .transport import Transport
@@ -67,53 +45,22 @@ _WORDS: dict[str, Reason] = {
 }  # fmt: skip
 
 
-class WireNet(Net):
-    """The network as a site sees it: every message and every inbox goes through the journal.
-
-    Parameters
-    ----------
-    plan : Plan
-    name : str
-    journal : Journal
-    transport : Transport
-    key : SigningKey
-    """
+class WireNet(JournaledNet):
+    """A site's network in a run without sums: vectors go to its neighbours."""
 
     def __init__(self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey) -> None:
-        self._plan, self._name, self._journal, self._transport, self._key = plan, name, journal, transport, key
+        super().__init__(plan, name, journal, transport, key)
         self.degree = np.array([float(len(plan.neighbours(name)))])
-        self.round = -1
-        self.waited = 0.0
-        """Seconds spent on messages, neighbours' time included."""
-        self.closed_by: str | None = None
-        """The neighbour that left or stopped before this site did, or :data:`HUB`; verified."""
-        self.lost: dict[str, str] = {}
-        """None: a run that a site leaves ends here."""
 
     def say(self, kind: Kind, x: Array) -> list[Message]:
-        """One exchange: write down, send, wait, check, write down."""
-        started = time.perf_counter()
+        """Send a message, and return those of the neighbours."""
         self.round += 1
-        heard = self._plan.neighbours(self._name, self.round)
         check_payload(self._plan, kind, x, self.round)
         message = Message(self._plan.run, self._plan.digest, self.round, self._name, kind, x).seal(self._key)
-        self._journal.send(self.round, message)
-        stored = self._journal.received(self.round)
-        if stored is None:
-            arrived = self._exchange(message)
-            if arrived.keys() != set(heard):
-                raise Refused(f"round={self.round}: the hub gave messages of other sites than the neighbours")
-            messages = self._read(arrived, heard)
-            inbox = {name: data.decode("ascii") for name, data in arrived.items()}
-            self._journal.receive(self.round, canonical(inbox).encode())
-        else:
-            kept = parse(stored, longest_inbox(self._plan))
-            messages = self._read({name: text.encode() for name, text in kept.items()}, heard)
-        self.waited += time.perf_counter() - started
-        return messages
+        return self._journaled(message, self._exchange, self._read)
 
     def _exchange(self, message: bytes) -> dict[str, bytes]:
-        """The neighbours' messages; a neighbour counts as gone only if it has signed that it left, for this round."""
+        """The neighbours' messages; a neighbour counts as gone only if it signed that it left, for this round."""
         try:
             return self._transport.exchange(self.round, message)
         except TransportClosed as error:
@@ -126,6 +73,12 @@ class WireNet(Net):
             self.closed_by = error.site
             raise
 
+    def _read(self, inbox: dict[str, bytes]) -> list[Message]:
+        heard = self._plan.neighbours(self._name, self.round)
+        if inbox.keys() != set(heard):
+            raise Refused(f"round={self.round}: the hub gave messages of other sites than the neighbours")
+        return [read(self._plan, inbox[name], name, self.round) for name in heard]
+
     def greet(self) -> None:
         """Agree on the plan."""
         self.say("hello", np.zeros(0))
@@ -134,19 +87,8 @@ class WireNet(Net):
         """Send the last model."""
         self.say(kind, model)
 
-    def refused(self) -> None:
-        """Something was refused: nothing to do, because this site may still go on."""
-
-    def leave(self, reason: Reason) -> None:
-        """Say, signed, that no more messages will come, and why."""
-        farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, reason)
-        self._transport.leave(farewell.seal(self._key))
-
-    def _read(self, inbox: dict[str, bytes], heard: Sequence[str]) -> list[Message]:
-        return [read(self._plan, inbox[name], name, self.round) for name in heard]
-
     def _told(self, x: Array) -> dict[str, Array]:
-        """What the sites that are heard have released in the next exchange, in their order."""
+        """Releases of the neighbours in the next exchange, in their order."""
         messages = self.say("release", x)
         for message in messages:
             if message.kind != "release":
@@ -167,23 +109,20 @@ class WireNet(Net):
         return total
 
     def seal(self, share: IntArray) -> IntArray:
-        """No share leaves in a run without sums."""
         raise TypeError("a run without sums has no shares")
 
     def total(self, sealed: IntArray) -> IntArray:
-        """See :meth:`seal`."""
         raise TypeError("a run without sums has no shares")
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What a site has at the end of a run.
+    """A site's results at the end of a run.
 
     Attributes
     ----------
     model : array (d,)
         This site's classifier.
-    outcome : Outcome
     statement : Statement
         Of this site's rows.
     spent, budget : float
@@ -192,9 +131,9 @@ class Finished:
         Time of the rounds, and the part of it spent on messages.  It depends on the rows and no ledger counts it: it is
         for ``site run --times``, and written to a file only in a demonstration.
     by : str, optional
-        The neighbour that ended the run early, if one did.
+        The neighbour that ended the run early.
     lost : dict
-        In a run of sums: sites without which it went on, and why.
+        Sites without which a run of sums went on, and why.
     found : Found, optional
         Coefficients and quality, if the plan asks for them.
     head : str
@@ -215,16 +154,15 @@ class Finished:
 
     @property
     def privacy(self) -> dict[str, Any]:
-        """The statement as plain data, in numbers and words."""
+        """The statement as plain data."""
         return self.statement.to_dict()
 
     @property
     def times(self) -> dict[str, float]:
-        """``seconds`` and ``waited``."""
         return {"seconds": self.seconds, "waited": self.waited}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, but for the model and the times."""
+        """Plain data, without the model and the times."""
         return {
             "rounds": self.outcome.rounds, "stopped": self.outcome.stopped, "privacy": self.privacy,
             "spent": self.spent, "budget": self.budget, "by": self.by, "head": self.head,
@@ -232,12 +170,7 @@ class Finished:
 
 
 def check_end(site: str, run: str, stopped: str, by: str | None) -> None:
-    """Raise if a run has ended early for a site.
-
-    Raises
-    ------
-    EndedEarly
-    """
+    """Raise :class:`EndedEarly` if a run has ended early for a site."""
     if stopped not in (FINISHED, BUDGET):
         who = "" if by is None else f", site {by!r}"
         raise EndedEarly(f"site={site!r}: run {run!r} ended early: {stopped}{who}; what was spent stays spent")
@@ -249,19 +182,16 @@ class SiteSession:
 
     Parameters
     ----------
-    plan : Plan
-    name : str
     rows : Rows
         Of this site alone.
     ledger : DurableLedger
         Of these rows.
-    key : SigningKey
     noise : Noise, optional
         None for the operating system's.  Repeatable noise needs a plan *and* a ledger that are demonstrations.
     observers : sequence of callables ``(k, state)``
-        After an answer the state is None.
+        After a round of a recipe the state is None.
     table : SiteTable, optional
-        The same rows, for plans that ask for answers.
+        The same rows, for plans with recipes.
     """
 
     plan: Plan
@@ -274,7 +204,7 @@ class SiteSession:
     table: SiteTable | None = None
 
     def check(self, *, bind: bool = False) -> tuple[Noise, Rows]:
-        """Check everything that can be known before the hub is asked.  Nothing is spent, reserved or sent.
+        """Check everything that can be known without the hub.  Nothing is spent, reserved or sent.
 
         Parameters
         ----------
@@ -290,9 +220,8 @@ class SiteSession:
             rule = "this site's part in it was ended for good, and nothing more of it is sent"
             raise LedgerError(f"run={plan.run!r}: {rule}; agree on a plan with another run name")
         if self.key.public != plan.sites[i].key:
-            raise InvalidInput(
-                "signing_key", None, f"is not the one that the plan has for {self.name!r}", "use its own"
-            )
+            rule = f"is not the one that the plan has for {self.name!r}"
+            raise InvalidInput("signing_key", None, rule, "use its own")
         self.rows.check(Logistic() if plan.infers else plan.facts.loss)
         if self.rows.d != plan.d:
             raise InvalidInput("features", self.rows.d, f"the plan has {plan.d}", "use the plan's schema")
@@ -384,7 +313,7 @@ class SiteSession:
     def _take_part(
         self, net: WireNet | SumNet, asker: Asker | None, rows: Rows, noise: Noise, book: Run
     ) -> tuple[Array, Outcome, Found | None]:
-        """The training, and what is asked after it or in its place: the model, how it ended, and what was found."""
+        """The training and the recipes: model, outcome, and results of the recipes."""
         plan, found = self.plan, Found()
         if plan.asks is None or asker is None:
             return *self._train(net, rows, noise, book), None
@@ -392,6 +321,7 @@ class SiteSession:
             outcome, found = asker.infer()
             model = found.model if outcome.stopped == FINISHED else self._blank()
         else:
+            assert asker.trained is not None
             model, outcome = self._train(net, held(plan.config, asker.trained), noise, book)
         if plan.asks.evaluation is None or outcome.stopped != FINISHED:
             return model, outcome, found
@@ -425,9 +355,8 @@ class SiteSession:
         return SumNet(self.plan, self.name, journal, transport, self.key, secret)
 
     def _statement(self, noise: Noise, made: int) -> Statement:
-        """The price of everything that was planned for this site, even if others ended the run early.
+        """The price of all that was planned for this site, even if others ended the run early.
 
-        Whoever ends a run early has seen releases before deciding.  The price of only the releases made until then is
-        not proved, because the tightest accountants price what was fixed beforehand.
+        Others see releases before they end a run, and the tightest accountants price only what was fixed beforehand.
         """
         return self.plan.statement_at(self.name, noise.simulated).of_site(self.name, made)

@@ -57,7 +57,7 @@ from .sums.masks import erase_old, keys_beside
 from .transport import Transport
 
 Watch = Callable[[int, float, float], None]
-"""Called after a round with its number, and with what is spent of the rows' lifetime budget, and that budget."""
+"""Called after a round with its number, the spent part of the rows' lifetime budget, and that budget."""
 _TOP = {
     "name": str, "hub": str, "plan": str, "ledger": str, "agreed": str, "patience": int | float, "data": dict,
     "keys": dict,
@@ -104,14 +104,10 @@ def write_settings(
 
 
 def check_no_other(data: Path, folder: Path, fingerprint: bytes) -> list[str]:
-    """Refuse to make a ledger in `folder` if there is one of the same rows.
+    """Raise :class:`InvalidInput` before a ledger is made in `folder`, if there is one of the same rows.
 
-    Looked at is every file ``*.ledger`` in the folder of the data (of a link, in its own too), in the one above
-    `folder`, and in each folder inside these.  Returns why some could not be compared.
-
-    Raises
-    ------
-    InvalidInput
+    Compares every ``*.ledger`` in the folder of the data (for a link, its own folder too), in the parent of `folder`,
+    and one level below both.  Returns why some could not be compared.
     """
     places = dict.fromkeys((data.resolve().parent, data.absolute().parent, folder.resolve().parent))
     near = (path for place in places for how in ("*.ledger", "*/*.ledger") for path in sorted(place.glob(how)))
@@ -135,12 +131,9 @@ def load_rows(file: Path, schema: Schema | None) -> Rows:
 
 
 def load_site(file: Path, schema: Schema | None) -> tuple[Rows, SiteTable | None]:
-    """All rows of one site: a table that the schema encodes, with that table; or a folder of mapped rows.
+    """All rows of one site: a table and its encoded rows, or a folder of mapped rows.
 
-    Raises
-    ------
-    InvalidInput
-        On what cannot be read or does not fit; no message holds a value of the data.
+    Raises :class:`InvalidInput` for what cannot be read or does not fit; no message holds a value of the data.
     """
     try:
         folder, there = file.is_dir(), file.exists()
@@ -161,20 +154,14 @@ def load_site(file: Path, schema: Schema | None) -> tuple[Rows, SiteTable | None
 
 @dataclass(frozen=True)
 class SiteSettings:
-    """A site's file, read; relative paths are made absolute.
+    """The content of ``site.toml``, with absolute paths.
 
     Parameters
     ----------
-    folder : path
-        Of the file.
-    name, hub : str
-    plan, ledger, data, signing : path
-    credentials : Credentials
-    schema : path, optional
     patience : float
-        Seconds without an answer after which the hub counts as unreachable.
+        Seconds without a reply after which the hub counts as unreachable.
     digest : str, optional
-        Of the plan that this site has agreed to.
+        Of the plan to which this site has agreed.
     """
 
     folder: Path
@@ -191,12 +178,7 @@ class SiteSettings:
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read and check the file.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Read and check the file; raises :class:`InvalidInput`."""
         file = Path(path)
         text = files.read_text("settings", file, KEY)
         try:
@@ -230,23 +212,13 @@ class SiteSettings:
         )  # fmt: skip
 
     def check_connection(self) -> None:
-        """Refuse a hub's address or TLS files with which no connection is possible.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Raise :class:`InvalidInput` for an address or TLS files that allow no connection."""
         target(self.hub)
         certificates.check(self.name, *self.credentials.read())
 
     @cached_property
     def agreed(self) -> Plan:
-        """The plan, read once, with the schema of this site compared.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """The plan; raises :class:`InvalidInput` if this site's schema differs from the plan's."""
         plan = Plan.read(self.plan)
         if self.schema is not None:
             own = Schema.from_toml(self.schema)
@@ -260,12 +232,7 @@ class SiteSettings:
         return plan
 
     def check_agreed(self) -> None:
-        """Refuse a plan other than the one that this site has agreed to; a plan of sums needs such an agreement.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Raise :class:`InvalidInput` unless the site has agreed to this plan, as plans of sums need, or names none."""
         digest = self.agreed.digest
         if self.digest == digest or (self.digest is None and not self.agreed.summed):
             return
@@ -281,17 +248,10 @@ class SiteSettings:
         return f"agreed = {json.dumps(self.agreed.digest)}"
 
     def check_records(self, ledger: DurableLedger, *, new_keys: bool = False) -> Known:
-        """Refuse a ledger that is older than what is left of earlier runs, and a plan with other keys of known sites.
+        """Refuse a ledger older than what is left of earlier runs, and other keys of known sites unless `new_keys`.
 
-        Parameters
-        ----------
-        ledger : DurableLedger
-        new_keys : bool
-            Whether other sites may have new keys.  A run that this ledger has begun goes on without being asked again.
-
-        Raises
-        ------
-        InvalidInput, LedgerCorrupt
+        A run that this ledger has begun goes on without another look at the keys.  Raises :class:`LedgerCorrupt` or
+        :class:`InvalidInput`.
         """
         check_ledger(ledger, self.folder / self.name)
         known = Known.read(self.file(ENDING))
@@ -302,8 +262,8 @@ class SiteSettings:
     def session(self, ledger: DurableLedger, observers: Sequence[Observer] = ()) -> SiteSession:
         """The session of this site for its plan.
 
-        Noise is the operating system's, unless the ledger's file was made for a demonstration.  Only ``sottovoce demo``
-        makes such a file, and ties it to the demonstration's rows.
+        Noise is the operating system's, unless the ledger is a demonstration's: only ``sottovoce demo`` makes such a
+        file, and ties it to the demonstration's rows.
         """
         plan = self.agreed
         schema = None if plan.schema is None else Schema.from_dict(plan.schema)
@@ -317,12 +277,9 @@ class SiteSettings:
     def take_part(self, transport: Transport, watch: Watch | None = None, *, new_keys: bool = False) -> Finished:
         """Run the plan to its end over `transport`, and write the results beside the settings.
 
-        Only one process at a time may do this: it must hold :attr:`lock`.
-
-        ``NAME.html`` is the report, ``NAME.npz`` the classifier for ``sottovoce predict``, ``NAME.json`` the rest, with
-        the coefficients of an inference, which has no other file for ``sottovoce predict``;
-        results of another run are renamed with that run's name, ``NAME.RUN.html``.  ``NAME.known`` has what the next
-        run is compared with; `new_keys` accepts other keys of sites that are known.
+        The caller holds :attr:`lock`.  ``NAME.html`` is the report, ``NAME.npz`` (after an inference ``NAME.json``) the
+        classifier for ``sottovoce predict``, ``NAME.json`` the rest, ``NAME.known`` what the next run is compared with.
+        Results of another run are renamed, ``NAME.RUN.html``.  `new_keys` accepts other keys of known sites.
         """
         other_run(self.folder / self.name, self.agreed)
         with DurableLedger.open(self.ledger) as ledger:
@@ -343,9 +300,9 @@ class SiteSettings:
         return ended
 
     def erase_old_keys(self, tell: Callable[[str], None]) -> dict[str, str]:
-        """Erase keys of runs that cannot go on, see :func:`sottovoce.deploy.sums.masks.erase_old`; for every start.
+        """Erase the keys of runs that cannot go on (:func:`sottovoce.deploy.sums.masks.erase_old`); for every start.
 
-        `tell` is called with a line for each, and for each that stays although another run is about to start.
+        `tell` gets a line for each, and for each key that stays although another run is about to start.
         """
         if not keys_beside(self.ledger.resolve()):
             return {}
@@ -360,11 +317,11 @@ class SiteSettings:
 
     @property
     def lock(self) -> Path:
-        """The lock file beside the ledger: one process at a time takes part with it."""
+        """The lock file beside the ledger."""
         return self.ledger.resolve().with_suffix(".lock")
 
     def results(self) -> dict[str, Any] | None:
-        """The content of ``NAME.json``, if the plan's run has ended for this site and the hub has been told so."""
+        """The content of ``NAME.json``, if the plan's run has ended for this site and the hub knows."""
         found = finished(self.folder / self.name, self.agreed)
         if found is None or found.get("stopped") in (FINISHED, BUDGET):
             return found

@@ -1,4 +1,4 @@
-"""The stages of a plan: runs of the one engine that follow each other on one net, each on its own part of the rows."""
+"""Stages of a plan: consecutive runs of the engine on one net, each on its own part of the rows."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ..runs.prepare import Prepared, privacy_statement
 
 @dataclass(frozen=True)
 class Stage:
-    """One run of a plan: its training, or a recipe that is asked in its place or after it.
+    """One run of a plan: its training, or a recipe.
 
     Parameters
     ----------
     prepared : Prepared
         Of all sites.
     before : int
-        Exchanges of the stages before it.
+        Exchanges of earlier stages.
     held : bool
-        Whether it reads the rows that are held out; else the others.
+        Whether it reads the held-out rows; else the others.
     shown : int
-        If all sites show their models to all first, in an exchange of its own: entries of a model.  Else 0.
+        Entries of a model, if the sites first send theirs to all in an exchange of its own; else 0.
     """
 
     prepared: Prepared
@@ -38,7 +38,7 @@ class Stage:
 
     @property
     def recipe(self) -> Recipe | None:
-        """What is asked; None for a training."""
+        """The recipe; None for a training."""
         method = self.prepared.algorithm
         return method if isinstance(method, Recipe) else None
 
@@ -68,7 +68,7 @@ class Stage:
         return self.prepared.plan(node=node).rows
 
     def allowed(self, node: int) -> tuple[Event, ...]:
-        """The events of a site as far as the run's own budget allows: of a recipe, all."""
+        """The events of a site as far as the run's own budget allows; of a recipe, all."""
         everything, book = self.planned(node), self.prepared.ledger
         if self.recipe is not None:
             return everything
@@ -78,7 +78,7 @@ class Stage:
         return everything if fits else self.prepared.plan(node=node, budget=float(budget)).rows
 
     def statement(self, simulated: bool, caveat: Caveat) -> Statement:
-        """What is proved of all of it, for every site."""
+        """What is proved for every site."""
         return privacy_statement(self.prepared, self.planned(), simulated=simulated, caveat=caveat)
 
     def statement_at(self, node: int, simulated: bool, caveat: Caveat) -> Statement:

@@ -1,4 +1,4 @@
-"""JSON from other parties: read strictly and in bounded memory, or refused."""
+"""JSON from other parties, read strictly and in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,24 +8,17 @@ from ..util.files import from_json
 from ..util.typing import Any
 
 MOST = 1_000_000
-"""Lists and objects in a text, at most; each takes some sixty bytes of memory, however short it is written."""
+"""The most lists and objects in a text; each takes some sixty bytes of memory, however short it is written."""
 
 
 class NotStrict(ValueError):
-    """Why a text was refused, worded as the end of a sentence; it shows nothing of what was read."""
+    """Why a text was refused, as the end of a sentence; it shows nothing of the text."""
 
 
 def parse(data: bytes | str, longest: int) -> Any:
-    """The value of a JSON text, within the bounds of :func:`sottovoce.util.files.from_json` and these.
+    """The value of a JSON text of at most `longest` bytes or characters.
 
-    Parameters
-    ----------
-    longest : int
-        Bytes, or characters, at most.
-
-    Raises
-    ------
-    NotStrict
+    Raises :class:`NotStrict` beyond :data:`MOST` and the bounds of :func:`sottovoce.util.files.from_json`.
     """
     if len(data) > longest:
         raise NotStrict(f"is longer than {longest:,} bytes")

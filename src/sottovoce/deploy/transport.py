@@ -1,11 +1,11 @@
-"""The interface between a site and whatever carries its messages.
+"""The interface between a site and the carrier of its messages.
 
-Rounds of a run are numbered: 0 is the greeting in which the plan is agreed on, 1 .. T are the algorithm's, and the one
-after the last carries the final model.  Transports do not look into the bytes; signatures, and the identity that the
-transport itself has established, decide who may send what.
+Exchanges are numbered: 0 is the greeting, in which the plan is agreed on, 1 .. T are the algorithm's rounds, and the
+one after the last carries the final model.  Transports do not look into the bytes; signatures and the identity that the
+transport has established decide who may send what.
 
-A call may be repeated after a crash of either side.  It still takes effect exactly once: a site sends the same bytes
-again (from its journal), and the other side keeps the first (:class:`sottovoce.deploy.hublog.HubLog`).
+A call may be repeated after a crash of either side.  It takes effect once: a site sends the same bytes again, from its
+journal, and the hub keeps the first (:class:`sottovoce.deploy.hublog.HubLog`).
 """
 
 from __future__ import annotations
@@ -15,21 +15,13 @@ from typing import Protocol
 
 
 class Transport(Protocol):
-    """What a site needs to take part in one run.
-
-    Runs of sums need two things more than others: :attr:`answers`, which a session sets, and :meth:`inquire`.
-    """
+    """What a site needs to take part in one run; :attr:`answers` and :meth:`inquire` are for runs of sums."""
 
     answers: Callable[[str, bytes], bytes] | None
-    """What this site says to another site's question, signed.  While this site waits, the hub may ask at any time."""
+    """Set by the session: this site's signed answer to another site's question, while this site waits."""
 
     def highest(self, plan: str) -> int:
-        """The highest round of this run of which the hub holds a message from this site; 0 for none.
-
-        Parameters
-        ----------
-        plan : str
-            The digest of this site's plan.
+        """The highest round of which the hub holds a message of this site, 0 for none; `plan` is its plan's digest.
 
         Raises
         ------
@@ -38,7 +30,7 @@ class Transport(Protocol):
         """
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
-        """Post this site's message, wait for those of all neighbours, and return them by site.
+        """Post this site's message, and return those of all neighbours, by site.
 
         A message is stored once; the same bytes again are accepted.
 
@@ -47,9 +39,8 @@ class Transport(Protocol):
         Refused
             If the hub holds another message of this round, or the round is not the next.
         TransportClosed
-            If the hub ended the run, or a neighbour left before it sent its message of this round; with the statement
-            that it signed, which the caller must verify.  In a run of sums with this site itself, if the others went
-            on without it.
+            If the hub ended the run, or a neighbour left before its message of this round, with its signed farewell,
+            which the caller must verify.  In a run of sums with this site itself, if the others went on without it.
         Unreachable
             If the hub cannot be reached for longer than the transport waits.
         """
@@ -69,10 +60,10 @@ class Transport(Protocol):
         Raises
         ------
         Refused
-            If it is not this site's statement for this point of this run.
+            If it is not this site's farewell for this point of this run.
         """
 
 
 def printable(text: str, longest: int = 400) -> str:
-    """Another party's text, made safe for a terminal and a log: no control characters, and of limited length."""
+    """Another party's text, safe for a terminal and a log: no control characters, limited length."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:longest])

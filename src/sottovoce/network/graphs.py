@@ -1,6 +1,6 @@
 """Graphs of sites: undirected, connected, nodes numbered 0 .. N-1.
 
-A :class:`Graph` is always connected.  Every convergence proof of the papers needs this (002, section II-A), and an
+A :class:`Graph` is always connected: every convergence proof of the papers needs this (002, section II-A), and an
 isolated site would train alone without anybody noticing.
 """
 
@@ -31,10 +31,8 @@ Edges: TypeAlias = Iterable[tuple[int, int]]
 Builder: TypeAlias = Callable[[int, str, int, str], Edges]
 """From N, the text after the colon, a seed, and the whole specification for messages."""
 
-TRIES = 1000
-"""Number of random graphs drawn before a specification is refused because its graphs are hardly ever connected."""
-MOST_NODES, MOST_EDGES = 100_000, 1_000_000
-"""Largest numbers of nodes and edges of a graph; a complete graph of 1,414 nodes has about a million edges."""
+TRIES = 1000  #: random graphs drawn before a specification is refused because its graphs are hardly ever connected
+MOST_NODES, MOST_EDGES = 100_000, 1_000_000  #: of a graph; a complete graph of 1,414 nodes has about a million edges
 _MOST_PAIRS, _MOST_DRAWN = 5_000_000, 50_000_000  # of nodes: in one random graph, and in all tries together
 _HOPELESS = 50.0
 
@@ -46,17 +44,16 @@ class Graph:
     Parameters
     ----------
     name : str
-        What it was built from, for messages and records.
+        For messages and records.
     n_nodes : int
-        N.
+        N, at most `MOST_NODES`.
     edges : sequence of pairs of ints
-        Kept as sorted pairs (i, j) with i < j; direction and repetition do not matter.
+        In any order and direction; kept as sorted pairs (i, j) with i < j, each once.
 
     Raises
     ------
     GraphError
-        If an edge leaves 0 .. N-1 or is a loop, if the graph is not connected, or if it is larger than `MOST_NODES`
-        and `MOST_EDGES`.
+        If an edge leaves 0 .. N-1 or is a loop, or the graph is not connected or too large.
     """
 
     name: str
@@ -82,8 +79,8 @@ class Graph:
         except (ValueError, OverflowError):
             pairs = np.zeros(0)
         sound = pairs.ndim == 2 and pairs.shape[1] == 2 and pairs.dtype.kind in "iu"
-        if sound and pairs.size and not (pairs.min() >= 0 and pairs.max() < self.n_nodes and np.all(np.diff(pairs))):
-            sound = False
+        if sound and pairs.size:
+            sound = bool(pairs.min() >= 0 and pairs.max() < self.n_nodes and np.all(np.diff(pairs)))
         if not sound:  # or integers of another kind
             return tuple(sorted({self._edge(edge) for edge in self.edges}))
         found: Any = map(tuple, np.unique(np.sort(pairs, axis=1), axis=0).tolist())
@@ -103,12 +100,12 @@ class Graph:
 
     @cached_property
     def _ends(self) -> IntArray:
-        """The edges as an array (E, 2)."""
+        """The edges, (E, 2)."""
         return np.array(self.edges, dtype=np.int64).reshape(-1, 2)
 
     @cached_property
     def _lists(self) -> tuple[IntArray, IntArray]:
-        """All neighbours, node after node and in rising order, and where those of each node begin and end."""
+        """All neighbours in rising order, node after node, and the N + 1 offsets of the nodes."""
         i, j = self._ends.T
         of, to = np.concatenate([i, j]), np.concatenate([j, i])
         ends = np.cumsum(np.bincount(of, minlength=self.n_nodes))
@@ -123,17 +120,17 @@ class Graph:
         return _frozen(found)
 
     def sparse(self) -> csr_array:
-        """The same matrix, for graphs that are large and thin."""
+        """The adjacency matrix, for large and thin graphs."""
         to, starts = (each.astype(np.int32) for each in self._lists)  # older SciPy's graph routines take no other
         return sparse.csr_array((np.ones(len(to)), to, starts), shape=(self.n_nodes, self.n_nodes))
 
     @cached_property
     def degree(self) -> Array:
-        """V_i, the number of neighbours, of shape (N, 1); read-only."""
+        """V_i, the number of neighbours, (N, 1); read-only."""
         return _frozen(np.diff(self._lists[1]).astype(float)[:, None])
 
     def neighbours(self, i: int) -> tuple[int, ...]:
-        """Neighbours of node `i` in rising order, without `i`."""
+        """Neighbours of node `i` in rising order."""
         if not 0 <= i < self.n_nodes:
             raise InvalidInput("node", i, f"must be one of 0 .. {self.n_nodes - 1}", "count nodes from 0")
         to, starts = self._lists
@@ -146,18 +143,13 @@ class Graph:
         return bool(np.all(np.diff(away[self._ends], axis=1) % 2 == 1))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; :meth:`from_dict` reads it back."""
+        """Plain data for JSON."""
         return {"name": self.name, "n_nodes": self.n_nodes, "edges": [list(edge) for edge in self.edges]}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Graph:
-        """Inverse of :meth:`to_dict`; checks everything again."""
+        """Inverse of :meth:`to_dict`; validates again."""
         return cls(plain["name"], plain["n_nodes"], plain["edges"])
-
-
-def from_edges(edges: Iterable[Sequence[int]], n_nodes: int, name: str = "edges") -> Graph:
-    """A graph from pairs of node numbers, in any order and direction."""
-    return Graph(name, n_nodes, tuple((*edge,) for edge in edges))  # type: ignore[misc]  # Graph checks the pairs
 
 
 def make_graph(spec: str, n_nodes: int, seed: int = 0) -> Graph:
@@ -166,14 +158,14 @@ def make_graph(spec: str, n_nodes: int, seed: int = 0) -> Graph:
     Parameters
     ----------
     spec : str
-        ``ring``, ``path``, ``star`` (node 0 in the middle), ``complete``; ``grid`` (rows times columns,
-        as square as N allows: a path if N is prime) or ``grid:RxC``; ``erdos-renyi[:p=0.4]``;
-        ``watts-strogatz[:k=4,p=0.1]``; or ``edges:FILE``, two node numbers a line and comments after ``#``.
+        ``ring``, ``path``, ``star`` (node 0 in the middle), ``complete``; ``grid`` (rows times columns, as square as N
+        allows: a path if N is prime) or ``grid:RxC``; ``erdos-renyi[:p=0.4]``; ``watts-strogatz[:k=4,p=0.1]``; or
+        ``edges:FILE``, two node numbers a line and comments after ``#``.
     n_nodes : int
         N.  One node has no edges, and a ring of two is a single edge.
     seed : int
-        For the two random kinds.  Both draw again until the graph is connected, `TRIES` times at most.  Erdős-Rényi
-        draws with ``seed``, ``seed + 1``, ..., so the result follows G(N, p) *given* that the graph is connected.
+        For the two random kinds, which are redrawn until connected, `TRIES` times at most.  Erdős-Rényi draws with
+        ``seed``, ``seed + 1``, ..., so the result follows G(N, p) *given* that the graph is connected.
 
     Raises
     ------
@@ -181,6 +173,11 @@ def make_graph(spec: str, n_nodes: int, seed: int = 0) -> Graph:
         If the specification cannot be read.
     GraphError
         If it does not fit `n_nodes`, or the graph is not connected or too large.
+
+    Examples
+    --------
+    >>> make_graph("path", 3).edges
+    ((0, 1), (1, 2))
     """
     n = _count(n_nodes)
     if not isinstance(spec, str):
@@ -190,21 +187,22 @@ def make_graph(spec: str, n_nodes: int, seed: int = 0) -> Graph:
     kind, text = kind.strip().lower().replace("_", "-"), text.strip()
     if kind not in _KINDS:
         raise InvalidInput("graph", spec, f"must be one of {', '.join(names())}", "use graph='ring'")
-    build = _KINDS[kind][2]
+    form, _, build = _KINDS[kind]
+    if text and form == kind:
+        raise InvalidInput("graph", spec, "takes no parameters", f"use graph={kind!r}")
     return Graph(f"{kind}:{text}" if text else kind, n, tuple(build(n, text, seed, spec)))
 
 
 def names() -> dict[str, str]:
-    """Specification -> one line on it, for help texts."""
+    """Specification -> description, for help texts."""
     return {form: line for form, line, _ in _KINDS.values()}
 
 
 def _components(n: int, ends: IntArray) -> IntArray:
-    """The smallest node that each node can reach, by the edges `ends` of shape (E, 2).
+    """The smallest node of each node's component, by the edges `ends` (E, 2).
 
-    Every node has the name of a node, at first its own.  For each edge, the nodes that are named at its two ends take
-    the smaller of the two names; then every node follows names until they no longer change.  This repeats until both
-    ends of every edge have the same name.
+    Labels start as the nodes.  Both ends' labels take the smaller of the two, then labels are followed to their roots,
+    until both ends of every edge agree.
     """
     label = np.arange(n)
     i, j = ends.T
@@ -215,19 +213,6 @@ def _components(n: int, ends: IntArray) -> IntArray:
         while not np.array_equal(label, label[label]):
             label = label[label]
     return label
-
-
-def _fixed(build: Callable[[int], Edges]) -> Builder:
-    def edges(n: int, text: str, seed: int, spec: str) -> Edges:
-        _plain(text, spec)
-        return build(n)
-
-    return edges
-
-
-def _plain(text: str, spec: str) -> None:
-    if text:
-        raise InvalidInput("graph", spec, "takes no parameters", f"use graph={spec.partition(':')[0]!r}")
 
 
 def _grid(n: int, text: str, seed: int, spec: str) -> Edges:
@@ -297,28 +282,19 @@ def _file(n: int, text: str, seed: int, spec: str) -> Edges:
 
 
 def _complete(n: int, text: str, seed: int, spec: str) -> Edges:
-    _plain(text, spec)
     _check_size(spec, n, n * (n - 1) // 2)
     return combinations(range(n), 2)
 
 
-def _path(n: int) -> Edges:
-    return list(pairwise(range(n)))
-
-
-def _ring(n: int) -> Edges:
-    return [*_path(n), *([(0, n - 1)] if n > 2 else [])]
-
-
-def _star(n: int) -> Edges:
-    return [(0, leaf) for leaf in range(1, n)]
+def _ring(n: int, text: str, seed: int, spec: str) -> Edges:
+    return [*pairwise(range(n)), *([(0, n - 1)] if n > 2 else [])]
 
 
 # kind -> (how to write it, one line on it, builder)
 _KINDS: dict[str, tuple[str, str, Builder]] = {
-    "ring": ("ring", "a circle: two neighbours each", _fixed(_ring)),
-    "path": ("path", "a line: two ends with one neighbour", _fixed(_path)),
-    "star": ("star", "node 0 talks to all, the others to node 0 only", _fixed(_star)),
+    "ring": ("ring", "a circle: two neighbours each", _ring),
+    "path": ("path", "a line: two ends with one neighbour", lambda n, *_: pairwise(range(n))),
+    "star": ("star", "node 0 talks to all, the others to node 0 only", lambda n, *_: [(0, k) for k in range(1, n)]),
     "complete": ("complete", "everyone talks to everyone", _complete),
     "grid": ("grid[:RxC]", "R rows and C columns, as square as possible if not given", _grid),
     "erdos-renyi": ("erdos-renyi[:p=0.4]", "each edge with probability p, until connected", _erdos_renyi),

@@ -1,11 +1,10 @@
-"""The network: a degree, ``neighbour_sum`` for algorithms, and sums over all sites for their curators.
+"""The network: ``neighbour_sum`` for algorithms, and sums over all sites for their curators.
 
 A vector that goes through ``neighbour_sum`` is public.  A share of a sum over all sites is not: only curators hand one
-over, and it leaves them sealed (:meth:`Net.seal`), so that what others see of an attempt is the total alone.
+over, sealed (:meth:`Net.seal`), so that others see the total alone.
 
-:class:`DenseNet` is a product with the adjacency matrix over the node axis of a simulation.  :class:`QueueNet` sends
-messages between threads of one process: the in-process twin of a deployment, and the conformance test of every
-transport.
+:class:`DenseNet` multiplies by the adjacency matrix in a simulation.  :class:`QueueNet` sends messages between threads
+of one process: the in-process twin of a deployment, and the conformance test of every transport.
 """
 
 from __future__ import annotations
@@ -21,12 +20,11 @@ from ..problem.facts import Among, Facts
 from ..util.typing import Array, IntArray
 from .graphs import Graph
 
-LARGE = 200
-"""Nodes beyond which the adjacency matrix is kept without its zeros."""
+LARGE = 200  # nodes beyond which the adjacency matrix is sparse
 
 
 class Net(ABC):
-    """Degree of shape (N, 1) or (1,), and the sum over neighbours."""
+    """The degree of shape (N, 1) or (1,), and sums."""
 
     degree: Array
 
@@ -37,18 +35,12 @@ class Net(ABC):
     def whole_sum(self, x: Array) -> Array:
         """The sum of all nodes' x, added in the order of the nodes: the same bits at every node.
 
-        Sends ``x`` to everybody, in a network in which all are neighbours; other networks have none.
+        Sends ``x`` to everybody; needs a complete network.
         """
         raise TypeError(f"{type(self).__name__} sends nothing to all nodes")
 
     def among(self, facts: Facts) -> Among:
-        """The sites of the next attempt to open a sum, agreed on before noise is drawn.
-
-        Raises
-        ------
-        NetClosed
-            If fewer sites are left than a sum needs.
-        """
+        """The sites of the next attempt to open a sum, agreed on before noise is drawn; NetClosed if too few."""
         return Among.all(facts)
 
     @abstractmethod
@@ -57,12 +49,9 @@ class Net(ABC):
 
     @abstractmethod
     def total(self, sealed: IntArray) -> IntArray:
-        """The sum of the attempt's shares over all its sites modulo ``2^64``, from what :meth:`seal` gave.
+        """The sum of the attempt's shares over its sites modulo ``2^64``, from what :meth:`seal` gave.
 
-        Raises
-        ------
-        AttemptLost
-            If a share of the attempt does not come: nothing is opened.
+        AttemptLost if a share of the attempt does not come: nothing is opened.
         """
 
     def close(self) -> None:  # noqa: B027 - a simulation has nobody to tell
@@ -97,7 +86,7 @@ class DenseNet(Net):
 
 
 class Adder:
-    """Where the threads of one process add up their shares; no thread can read another's."""
+    """Sums the shares of one process's threads; no thread can read another's."""
 
     def __init__(self, sites: int) -> None:
         self._sites, self._news = sites, threading.Condition()
@@ -105,12 +94,9 @@ class Adder:
         self._closed = False
 
     def add(self, attempt: int, share: IntArray, sites: int | None = None) -> IntArray:
-        """The sum of the shares of the attempt, of all sites or of so many; waits for those that are missing.
+        """The sum of the attempt's shares, of all sites or of `sites` of them; waits for missing ones.
 
-        Raises
-        ------
-        NetClosed
-            If the share of every site is needed, and a site left.
+        NetClosed if the share of every site is needed, and a site left.
         """
         most = self._sites if sites is None else sites
         with self._news:
@@ -124,17 +110,14 @@ class Adder:
         return total
 
     def close(self) -> None:
-        """A site left: no attempt of all sites that lacks its share will be opened."""
+        """A site left: no attempt that needs all sites will be opened."""
         with self._news:
             self._closed = True
             self._news.notify_all()
 
 
 class QueueNet(Net):
-    """One node of `graph`, exchanging vectors through in-process queues.
-
-    Use :meth:`connect` to make the nets of all nodes.
-    """
+    """One node of a graph, exchanging vectors through in-process queues; :meth:`connect` makes all nodes."""
 
     def __init__(
         self, inbox: dict[int, queue.Queue[Array | None]], outbox: dict[int, queue.Queue[Array | None]], adder: Adder
@@ -144,7 +127,7 @@ class QueueNet(Net):
 
     @classmethod
     def connect(cls, graph: Graph) -> list[QueueNet]:
-        """One net a node, with a queue for every direction of every edge."""
+        """A net for each node of `graph`, with a queue for every direction of every edge."""
         wires: dict[tuple[int, int], queue.Queue[Array | None]] = {}
         for i, j in graph.edges:
             wires[i, j], wires[j, i] = queue.Queue(), queue.Queue()
@@ -180,7 +163,7 @@ class QueueNet(Net):
         return found
 
     def seal(self, share: IntArray) -> IntArray:
-        return share  # read by nobody: only the adder gets it
+        return share  # only the adder reads it
 
     def total(self, sealed: IntArray) -> IntArray:
         self._attempts += 1

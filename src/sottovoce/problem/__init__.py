@@ -1,1 +1,1 @@
-"""What is solved: losses with their bounds, tasks, public facts, parameters over rounds, and whom people trust."""
+"""Losses with their bounds, tasks, public facts, schedules, and trust."""

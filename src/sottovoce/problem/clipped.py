@@ -1,33 +1,26 @@
-"""Losses whose gradient is capped row by row, so that noise is sized for rows as they are.
+"""Clipped losses: each row's gradient is capped, so that noise is sized for rows as they are.
 
 For a row a and a cap c let ``k = c / ||a||``.  The capped loss has the derivative ``clip(derivative, -k, k)``: it is
-the loss itself where the row's gradient has norm at most c, and linear beyond.
+the loss itself where the row's gradient has norm at most c, and linear beyond.  It is convex, as the derivative still
+grows and is continuous; the row's gradient has norm at most c at every w; its curvature is the loss's, or 0 where
+clipped, so ``curvature_bound`` holds.
 
-* *Convex*: the derivative still grows with the margin, and it is continuous.
-* *Sensitivity*: the row's gradient ``derivative a`` has norm at most c, at every w, so two rows differ by at most 2 c.
-* *Bend*: that of the loss, or 0 where the derivative is clipped; so ``curvature_bound`` holds as it is.
+Softmax's loss is ``psi(t) = log(1 + e^t)`` with ``t = log((1 - p) / p)``, p the probability of a row's own class: t is
+convex in w.  With ``psi'`` clipped at ``k / sqrt 2`` the loss is a growing convex function of a convex one.  Its
+gradient is softmax's times ``min(1, k / (sqrt 2 (1 - p)))``, of norm at most c, since ``||p - e|| <= sqrt 2 (1 - p)``
+as at :class:`sottovoce.problem.losses.Softmax`.  Its Hessian has norm at most 1/2.  (Clipping the norm of softmax's
+gradient itself gives a field that is no gradient.)
 
-Softmax has K margins.  Let p be the probability of a row's own class.  The loss is ``psi(t)``, with ``psi(t) = log(1 +
-e^t)`` and ``t = log((1 - p) / p)``, the log-sum-exp of the other margins against its own: convex in w.  With ``psi'``
-clipped at ``k / sqrt 2`` the loss is a growing convex function of a convex one.  Its gradient is softmax's times
-``min(1, k / (sqrt 2 (1 - p)))``, of norm at most ``k ||a|| = c``, since ``||p - e|| <= sqrt 2 (1 - p)`` in the notation
-of :class:`sottovoce.problem.losses.Softmax`.  Its Hessian is softmax's where nothing is clipped, and ``psi' Hess t``
-beyond, where ``psi' <= 1`` and ``Hess t`` is a covariance of classes, of norm at most 1/2.  (Clipping the norm of
-softmax's gradient itself gives a field that is no gradient, as its derivative is not symmetric.)
+Norms are rounded up, so rounding does not lift the derivative of a margin loss above k; softmax's rounding is within
+:func:`sottovoce.solvers.local.rounding_bound`.  ``docs/privacy/capped.md`` has the proofs in full.
 
-The norm of a row is rounded up, so rounding does not lift the derivative of a margin loss above k.  Softmax's ``1 - p``
-is computed to within a few units of the last digit of 1, which moves a row's gradient by no more than the rounding that
-:func:`sottovoce.solvers.local.rounding_bound` allows for every row's derivatives; sensitivities and certificates
-contain it. ``docs/privacy/capped.md`` has the proofs in full.
-
-Source: clipped gradients of a generalised linear model are gradients of a convex loss, Song, Thakkar and Thakurta
-(2020).  Softmax's form is ours.
+Source: Song, Thakkar and Thakurta (2020): clipped gradients of a generalised linear model are gradients of a convex
+loss.  Softmax's form is ours.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -36,12 +29,12 @@ import numpy as np
 from ..errors import InvalidInput
 from ..util.typing import Any, Array
 from .losses import Loss, make_loss, namespace
-from .weighted_loss import Weighted
+from .weighted_loss import ByNorm, Weighted, per_row
 
 LEAST = 1e-6
 """Smallest cap: below it gradients would be lost in the rounding of a solve."""
 NOT_CALIBRATED = "probabilities of a model trained with max_grad_norm are not calibrated: use its classes"
-"""What is said with the probabilities of a capped model."""
+"""The warning with probabilities of a capped model."""
 _MARK = "@"
 _NEARLY = 0.999999  # of the largest derivative: up to here the margin of a derivative is computed
 
@@ -52,23 +45,15 @@ def _cast(x: Any, like: Any) -> Any:
 
 
 def cap(loss: Loss, most: float) -> Loss:
-    """`loss` with every row's gradient capped at the norm `most`; the loss itself if `most` is infinite.
+    """`loss` with every row's gradient capped at the norm `most`; the loss itself if that is infinite.
 
-    Raises
-    ------
-    InvalidInput
-        For a cap below `LEAST`, or a loss that has no capped form.
+    InvalidInput for a cap below `LEAST`, or a loss that has no capped form.
     """
     return loss if most == math.inf else Capped(loss, float(most))
 
 
 def read_loss(spec: str) -> Loss:
-    """The loss of a :attr:`sottovoce.problem.losses.Loss.spec`, capped or not, for rows of any norm or not.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """The loss of a :attr:`sottovoce.problem.losses.Loss.spec`, capped, weighted or not; InvalidInput for others."""
     own = spec.removeprefix(f"{Weighted.name} ")
     name, _, most = own.partition(_MARK)
     loss = cap(make_loss(name), float(most) if most else math.inf)
@@ -76,28 +61,17 @@ def read_loss(spec: str) -> Loss:
 
 
 @dataclass(frozen=True)
-class Capped(Loss):
-    """A loss with its rows' gradients capped: see the head of this file.
+class Capped(ByNorm):
+    """A loss with its rows' gradients capped at the norm `most`: see the module.
 
-    Parameters
-    ----------
-    base : Loss
-    most : float
-        The cap c on the norm of a row's gradient.
-    norms : array (..., n), optional
-        Upper bounds on the rows' norms, see :meth:`at`.  Without them every row counts as one of norm 1, whose
-        derivative is capped lowest, so that the cap holds for every row.
-    width : float
-        0 for the loss itself; else its softened form, see :meth:`softened`.
+    Without `norms` all are 1, so that the cap holds for every row in the ball.  `width` is 0 for the loss itself, else
+    of its softened form.
     """
 
-    base: Loss
     most: float
-    norms: Any = field(default=None, compare=False, repr=False)
     width: float = field(default=0.0, repr=False)
     name: ClassVar[str] = "capped"
     about: ClassVar[str] = "a loss whose rows' gradients are capped"
-    by_norm: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not LEAST <= self.most < math.inf:  # False for NaN
@@ -114,10 +88,6 @@ class Capped(Loss):
     def derivative_bound(self) -> float:
         """Largest norm of a row's gradient, for rows in the unit ball."""
         return min(self.most, self.base.derivative_bound)
-
-    @property
-    def curvature_bound(self) -> float:
-        return self.base.curvature_bound
 
     @property
     def hessian_bound(self) -> float:
@@ -139,11 +109,8 @@ class Capped(Loss):
     def spec(self) -> str:
         return f"{self.base.spec}{_MARK}{self.most!r}"
 
-    def at(self, norms: Callable[[], Any]) -> Loss:
-        return replace(self, norms=norms())
-
     def _k(self, z: Any) -> Any:
-        """``k`` of the rows, (..., 1, n), in the precision of margins `z`; above all derivatives, twice those.
+        """``k`` of the rows, (..., 1, n), in the precision of margins `z`, at most twice all derivatives.
 
         For softmax it is divided by ``sqrt 2``, and bounds ``1 - p``.
         """
@@ -151,10 +118,8 @@ class Capped(Loss):
         most = self.most if self.outputs == 1 else self.most / math.sqrt(2.0)
         if self.norms is None:
             k = xp.full_like(z[..., :1], min(most, far))
-            return k if self.outputs == 1 else k[..., None, :]
-        k = _cast(most / xp.clip(self.norms, most / far, None), z)
-        while k.ndim < z.ndim:
-            k = k[..., None, :]
+        else:
+            k = per_row(_cast(most / xp.clip(self.norms, most / far, None), z), z)
         return k if self.outputs == 1 else k[..., None, :]
 
     def _clip(self, s: Any, k: Any) -> tuple[Any, Any]:
@@ -168,7 +133,6 @@ class Capped(Loss):
         return 2.0 * s * k / whole, 2.0 * k * xp.clip(1.0 - turn, 0.0, None) / whole
 
     def derivative(self, z: Array) -> Array:
-        """The base's derivative, clipped; for softmax its derivatives times one factor a row."""
         if self.outputs == 1:
             return self._clip(self.base.derivative(z), self._k(z))[0]
         p, _, factor, _ = self._shares(z)
@@ -181,7 +145,7 @@ class Capped(Loss):
         return namespace(z).reshape(factor * p * (1.0 - p), z.shape)
 
     def typical_curvature(self, z: Array) -> Array:
-        """The base's, but at most ``k / 2``: a clipped row has no curvature, but it may have one near the minimiser."""
+        """The base's, but at most ``k / 2``: a clipped row has no curvature, but may have some near the minimiser."""
         if self.outputs > 1:
             return self.curvature(z)
         return namespace(z).minimum(self.base.typical_curvature(z), 0.5 * self._k(z))
@@ -197,8 +161,10 @@ class Capped(Loss):
         return xp.reshape(moved, z.shape)
 
     def _shares(self, z: Array) -> tuple[Any, Any, Any, Any]:
-        """Softmax: p (..., K, n), and of every row (..., 1, n) ``1 - p_own``, ``psi' / (1 - p_own)`` and the clip's
-        derivative.  Margins are against the row's own class, whose margin is 0."""
+        """Softmax: p (..., K, n); of rows (..., 1, n) ``1 - p_own``, ``psi' / (1 - p_own)`` and the clip's derivative.
+
+        Margins are against the row's own class, whose margin is 0.
+        """
         xp = namespace(z)
         split = xp.reshape(z, (*z.shape[:-1], self.outputs, -1))
         top = xp.max(split, axis=-2, keepdims=True)
@@ -209,7 +175,7 @@ class Capped(Loss):
         return e / total, far, clipped / far, inside
 
     def value(self, z: Array) -> Array:
-        """The base's value up to the edge at which the derivative is clipped, and linear beyond."""
+        """The base's value up to the margin at which the derivative is clipped, and linear beyond."""
         xp, k = namespace(z), self._k(z)
         inside = xp.minimum(k, xp.full_like(k, _NEARLY * min(1.0, self.base.derivative_bound)))
         if self.outputs == 1:
@@ -222,5 +188,5 @@ class Capped(Loss):
         return xp.where(far > k, k * beyond - xp.log1p(-inside), whole)
 
     def softened(self, width: float) -> Loss:
-        """The same of a softened base, with a smooth clip; each moves the derivative by half of the width."""
+        """A softened base with a smooth clip; each moves the derivative by half of the width."""
         return replace(self, base=self.base.softened(0.5 * width), width=0.5 * width * self.base.curvature_bound)

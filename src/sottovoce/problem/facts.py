@@ -1,17 +1,13 @@
-"""What is declared public about a problem.  Nothing here is ever computed from private rows.
+"""Public facts of a problem, never computed from private rows.
 
 Node i minimises (002, section V; 000, eq. 3 with its rho equal to our ``rho/N``)
 
     f_i(w) = (C / n_i) sum_k loss(y_k w.x_k) + (rho / N) ||w||^2 / 2,
 
-or, where rows have a number t in [-1, 1] to predict in place of a class, ``loss(w.x_k - t_k)``.
+or, with a number t in [-1, 1] to predict instead of a class, ``loss(w.x_k - t_k)``.
 
-*Sum scale* means this objective times ``n_i / C``: there each row enters with weight one, so that noise and
-sensitivities do not depend on ``C`` or ``n_i``.
-
-In scikit-learn's terms: for sites of equal size n_i the sum of all f_i is rho times the objective of
-``LogisticRegression(C=C / (n_i * rho), fit_intercept=False)``.  For sites of unequal size see
-:meth:`Facts.sklearn_weights`.
+*Sum scale* means this objective times ``n_i / C``: each row has weight one, so that noise and sensitivities do not
+depend on ``C`` or ``n_i``.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ from .losses import Loss
 from .trust import RELATIONS
 
 EXACT = 1e-8
-"""The certificate, over C, of solves that no noise on their answers is matched to."""
+"""The certificate, over C, of solves whose errors no noise hides."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class Facts:
     Parameters
     ----------
     loss : Loss
-        With its cap on gradients, if it has one (:mod:`sottovoce.problem.clipped`).
+        With its cap on gradients, if any (:mod:`sottovoce.problem.clipped`).
     n : array of shape (N, 1) or (1,)
         Rows per node.  Public: under replace-one, neighbours have the same number of rows.
     d : int
@@ -50,17 +46,16 @@ class Facts:
     relation : {"replace-one", "zero-out"}
     tol : float, optional
         Local solves stop at a gradient norm of ``tol * C`` (the data term's gradient is at most ``C``).  None leaves it
-        to each query: as small as its noise can make use of (:mod:`sottovoce.queries.reach`), and `exact_tol` where
-        nothing else is said.
+        to each query: as small as its noise can make use of (:mod:`sottovoce.queries.reach`), else `exact_tol`.
     pure : bool
         Whether every release must have a price in pure epsilon; then noise on answers is spherical, not Gaussian.
     max_degree : int, optional
         Largest number of neighbours of any node; None for N - 1.
     rows : float, optional
-        Rows of all nodes together; None for the sum of `n`, which is right unless this is the view of one node.
+        Rows of all nodes; None for the sum of `n`, which is wrong only in the view of one node.
     participants, colluders : int
-        Of sums over sites: the least number of sites of a sum, and how many of them may tell others what they know.  0
-        where nothing is summed.
+        The least number of sites of a sum, and how many of them may tell others what they know; 0 where nothing is
+        summed.
     sites_per_row : int
         Sites at which one person may have a row; only sums need it to know their price.
     sizes : array of shape (N, 1), optional
@@ -102,28 +97,28 @@ class Facts:
 
     @property
     def summed(self) -> bool:
-        """Whether people trust sums, so that nothing but sums over all sites is opened."""
+        """Whether only sums over all sites are opened."""
         return self.participants > 0
 
     @property
     def alike(self) -> Facts:
-        """Facts by which all sites refuse and certify alike: as if each had all rows, whose rounding is the largest."""
+        """Facts by which all sites refuse and certify alike: as if each had all rows, with the largest rounding."""
         assert self.rows is not None
         return replace(self, n=np.full_like(self.n, self.rows))
 
     @property
     def every_n(self) -> Array:
-        """Rows of every node, (N, 1), also in the view of one of them."""
+        """Rows of every node, (N, 1)."""
         return self.n if self.sizes is None else self.sizes
 
     @property
     def gradients_changed(self) -> float:
-        """Delta, by which a row moves its node's sum of gradients: 2 or (zero-out) 1 derivative bounds."""
+        """Delta, the change of a node's sum of gradients by one row: 2 or (zero-out) 1 derivative bounds."""
         return RELATIONS[self.relation] * self.loss.derivative_bound
 
     @property
     def exact_tol(self) -> float:
-        """``tol``, or `EXACT` of the loss's derivative bound: for answers whose errors no noise hides."""
+        """``tol``, or `EXACT` times the loss's derivative bound (at most 1): for answers without noise."""
         return EXACT * min(1.0, self.loss.derivative_bound) if self.tol is None else self.tol
 
     @property
@@ -165,20 +160,13 @@ class Facts:
         return cls(**(plain | {"loss": read_loss(plain["loss"]), "n": n}))
 
     def node(self, i: int) -> Facts:
-        """The same facts as node `i` sees them."""
+        """The view of node `i`."""
         return replace(self, n=self.n[i], sizes=self.every_n)
 
 
 @dataclass(frozen=True)
 class Among:
-    """The sites of one attempt, which are public and agreed on before any noise is drawn.
-
-    Parameters
-    ----------
-    rows : float
-        Rows of these sites together.
-    sites : int
-    """
+    """The sites of one attempt at a sum, and their rows together; public and agreed on before noise is drawn."""
 
     rows: float
     sites: int
@@ -190,12 +178,7 @@ class Among:
         return cls(facts.rows, facts.n_nodes)
 
     def check(self, facts: Facts) -> None:
-        """Refuse sites that cannot be those of an attempt of this run; called before the charge.
-
-        Raises
-        ------
-        Refused
-        """
+        """Refuse sites that cannot be those of an attempt of this run; called before the charge."""
         assert facts.rows is not None
         own, all_of_them = float(np.max(facts.n)), self.sites == facts.n_nodes
         if not (

@@ -1,19 +1,18 @@
 """Losses: value, derivative, curvature, and the bounds that every privacy proof rests on.
 
-A margin loss is a convex function of the margin ``z = y w.x``.  With its derivative called *derivative* and its
-second derivative *curvature*, a row with ``||x|| <= 1`` contributes to the local objective
+A margin loss is a convex function of the margin ``z = y w.x``.  With its first derivative called *derivative* and its
+second *curvature*, a row with ``||x|| <= 1`` contributes to the local objective
 
 * the gradient ``derivative(z) y x``, of norm at most ``derivative_bound`` (papers 000-004 assume 1), and
 * the Hessian ``curvature(z) x x'``, of rank one and norm at most ``curvature_bound`` (``c1`` in the papers).
 
-A :class:`Residual` loss is the same with ``z = w.x - t``, where t is a number to predict, within public bounds.  Its
-derivative has both signs, so mechanisms whose proofs need a derivative of one sign refuse it
-(``docs/privacy/objective_perturbation.md``).
+A :class:`Residual` loss has ``z = w.x - t``, where t is a number to predict, within public bounds.  Its derivative has
+both signs, so mechanisms whose proofs need one sign refuse it (``docs/privacy/objective_perturbation.md``).
 
-:class:`Softmax` has K margins per row, and a Hessian of rank K - 1.  Proofs that use the gradient's norm alone (noise
-on answers and on gradients) hold for it too; proofs that use the rank (noise inside the objective) do not.
+:class:`Softmax` has K margins per row and a Hessian of rank K - 1: proofs by the gradient's norm (noise on answers and
+on gradients) hold for it, proofs by the rank (noise inside the objective) do not.
 
-Both bounds are stated at each class with their proof, and tested by finite differences and on grids.  Commands, errors,
+Each class states its bounds with their proof; tests check them by finite differences and on grids.  Commands, errors,
 documentation and tests know of a loss from its line in :data:`REGISTRY`.
 """
 
@@ -34,34 +33,33 @@ compat = Later("array_api_compat")
 
 
 def namespace(z: Any) -> Any:
-    """The library of an array, see :mod:`sottovoce.data.device`; NumPy, the common case, is recognised first."""
+    """The array library of `z`, see :mod:`sottovoce.data.device`; NumPy, the common case, is recognised first."""
     return np if isinstance(z, np.ndarray | np.generic | float) else compat.array_namespace(z)
 
 
 class Loss(ABC):
     """A convex loss: a row's gradient has norm at most ``derivative_bound``, its Hessian at most ``curvature_bound``.
 
-    ``-derivative_bound <= derivative <= derivative_bound`` and ``0 <= curvature <= curvature_bound``.  What
-    :attr:`monotone` and :attr:`logistic_identity` say has to be proved for each class: a subclass that does not say it
-    again has neither.
+    ``|derivative| <= derivative_bound`` and ``0 <= curvature <= curvature_bound``.  :attr:`monotone` and
+    :attr:`logistic_identity` have to be proved for each class, so a subclass does not inherit them.
     """
 
     name: ClassVar[str]
     """What users type before the colon."""
     argument: ClassVar[str] = ""
-    """A letter for the number after the colon; empty for losses without one."""
+    """A letter for the number after the colon in a text such as ``"huber:0.5"``; empty for losses without one."""
     about: ClassVar[str]
-    """What the loss is, in a few words."""
+    """Description, a few words."""
     monotone: ClassVar[bool] = False
-    """Whether the derivative in the margin is never positive, as proofs for noise inside the objective need."""
+    """Whether the derivative is never positive, as proofs for noise inside the objective need."""
     logistic_identity: ClassVar[bool] = False
     """Whether ``curvature == |derivative| (1 - |derivative|)`` everywhere: objective perturbation costs less (U1)."""
     offset_bound: ClassVar[float] = 0.0
-    """Largest ``|t|`` of margins ``x.w - t``; 0 for losses of classes, whose margins have no t."""
+    """Largest ``|t|`` of margins ``x.w - t``; 0 for losses of classes."""
     outputs: int = 1
     """Margins per row."""
     by_norm: ClassVar[bool] = False
-    """Whether the loss of a row depends on its norm, see :meth:`at`."""
+    """Whether a row's loss depends on its norm, see :meth:`at`."""
     any_norm: ClassVar[bool] = False
     """Whether the bounds hold for rows of any norm, and not only in the unit ball."""
 
@@ -73,20 +71,14 @@ class Loss(ABC):
 
     @classmethod
     def read(cls, argument: str) -> Loss:
-        """This loss with the text after the colon, empty for none.
-
-        Raises
-        ------
-        ValueError
-            If that is no argument of this loss.
-        """
+        """This loss from the text after the colon, empty for none; a ValueError if that is no argument of it."""
         if argument and not cls.argument:
             raise ValueError(argument)
         return cls(*map(float, filter(None, [argument])))
 
     @property
     def derivative_bound(self) -> float:
-        """Largest ``|derivative|``, or for several margins the largest norm of a row's gradient: 1 unless stated."""
+        """Largest ``|derivative|``, or for several margins the largest norm of a row's gradient."""
         return 1.0
 
     @property
@@ -101,14 +93,14 @@ class Loss(ABC):
 
     @property
     def jumps(self) -> tuple[float, ...]:
-        """The margins at which the curvature jumps; none for a smooth loss."""
+        """The margins at which the curvature jumps."""
         return ()
 
     @property
     def unproved_inside(self) -> str | None:
         """Why noise inside the objective has no proof for this loss; None if it has.
 
-        Events for such noise say that Hessians have rank one a row, and derivatives are in [-1, 0].
+        Events for such noise state Hessians of rank one a row, and derivatives in [-1, 0].
         """
         if self.outputs > 1:
             return "noise inside the objective is proved for Hessians of rank one a row"
@@ -139,26 +131,22 @@ class Loss(ABC):
     def softened(self, width: float) -> Loss:
         """A loss of continuous curvature whose derivative is within ``width * curvature_bound`` of this one's.
 
-        As the width falls, minimisers of softened losses converge to the minimiser of this loss.  A loss with
-        :attr:`jumps` must have softened losses, for any positive width; only their derivative and curvature are used.
+        As the width falls, minimisers converge to the minimiser of this loss.  A loss with :attr:`jumps` must have
+        softened forms for every positive width; only their derivative and curvature are used.
         """
         return self
 
     def steep(self, s: Any) -> Any:
-        """The margin at which the derivative is ``-s``, s between 0 and the derivative bound; None if not known.
+        """The margin at which the derivative is ``-s``, for 0 <= s <= ``derivative_bound``; None if not known.
 
-        For even losses it is below 0, and the derivative is s at minus that margin.  Capped forms need it
-        (:mod:`sottovoce.problem.clipped`).
+        For even losses it is below 0.  Capped forms need it (:mod:`sottovoce.problem.clipped`).
         """
         return None
 
     def at(self, norms: Callable[[], Any]) -> Loss:
-        """This loss for rows of these norms: itself, unless it depends on them.
+        """This loss for rows of these norms: itself, unless :attr:`by_norm`.
 
-        Parameters
-        ----------
-        norms : callable
-            Gives upper bounds on the norms of the rows whose margins will be asked for, an array (..., n).
+        `norms` is a callable that gives upper bounds on the rows' norms, (..., n).
         """
         return self
 
@@ -172,8 +160,8 @@ class Loss(ABC):
 class Logistic(Loss):
     """``log(1 + exp(-z))``.
 
-    With ``p = 1/(1 + exp(z))``: derivative ``-p`` in (-1, 0), curvature ``p (1 - p) <= 1/4``, attained at z = 0.
-    The identity ``curvature = |derivative| (1 - |derivative|)`` is what makes its log-determinant cheap (U1 of
+    With ``p = 1/(1 + exp(z))``: derivative ``-p`` in (-1, 0), curvature ``p (1 - p) <= 1/4``, attained at z = 0.  The
+    identity ``curvature = |derivative| (1 - |derivative|)`` makes its log-determinant cheap (U1 of
     :mod:`sottovoce.privacy.bounds`): where the gradient is extreme, the curvature vanishes.
     """
 
@@ -210,9 +198,8 @@ class Logistic(Loss):
 class HuberSVM(Loss):
     """The Huberised hinge of 003, eq. (3.5): linear below ``1 - h``, quadratic within ``h`` of 1, zero above.
 
-    On the quadratic piece ``(1 + h - z)^2 / (4h)`` the derivative is ``-(1 + h - z)/(2h)``, which runs from
-    -1 at ``z = 1 - h`` to 0 at ``z = 1 + h``; so ``-1 <= derivative <= 0`` and the curvature is ``1/(2h)`` there, 0
-    elsewhere.
+    On the quadratic piece ``(1 + h - z)^2 / (4h)`` the derivative ``-(1 + h - z)/(2h)`` runs from -1 to 0, and the
+    curvature is ``1/(2h)``; elsewhere the curvature is 0.
     """
 
     h: float = 0.5
@@ -246,7 +233,7 @@ class HuberSVM(Loss):
         return xp.where(xp.abs(1.0 - z) < self.h, xp.full_like(z, self.curvature_bound), xp.zeros_like(z))
 
     def typical_curvature(self, z: Array) -> Array:
-        """The mean curvature within 1 of `z`: at w = 0 every row's is 0, but it will not be near the minimiser."""
+        """The mean curvature within 1 of `z`: at w = 0 every row's is 0, but not near the minimiser."""
         return 0.5 * (self.derivative(z + 1.0) - self.derivative(z - 1.0))
 
     def steep(self, s: Any) -> Any:
@@ -299,12 +286,12 @@ class _SoftHuber(HuberSVM):
 class Softmax(Loss):
     """``log sum_j exp(u_j)`` with ``u_j = w_j.x - w_label.x``, for K classes: multinomial logistic regression.
 
-    A row's margins ``u`` lie along the second axis from the end, flattened with the rows: arrays are (..., K n).
+    Margins ``u`` are (..., K n), classes before rows.  Values are (..., n), first derivatives ``p = softmax(u)`` and
+    curvatures ``p (1 - p)`` (the diagonal, for preconditioning) (..., K n).
 
-    With ``p = softmax(u)`` the gradient is ``x (p - e_label)'``, of norm at most ``||p - e_label|| <= sqrt 2``, since
-    ``||p - e||^2 = (1 - p_label)^2 + sum_{j != label} p_j^2 <= 2 (1 - p_label)^2``.  The Hessian is
-    ``(diag p - p p')`` times ``x x'``, of norm at most 1/2: a variance of a unit vector's entry under p is at most
-    ``(max - min)^2 / 4 <= 1/2`` (Popoviciu).
+    The gradient is ``x (p - e_label)'``, of norm at most ``||p - e_label|| <= sqrt 2``, since ``||p - e||^2 = (1 -
+    p_label)^2 + sum_{j != label} p_j^2 <= 2 (1 - p_label)^2``.  The Hessian is ``(diag p - p p')`` times ``x x'``, of
+    norm at most 1/2: a variance of a unit vector's entry under p is at most ``(max - min)^2 / 4 <= 1/2`` (Popoviciu).
     """
 
     classes: int = 3
@@ -340,17 +327,14 @@ class Softmax(Loss):
         return top, e, xp.sum(e, axis=-2, keepdims=True)
 
     def value(self, z: Array) -> Array:
-        """Loss of every row, shape (..., n)."""
         top, _, total = self._exponentials(z)
         return (top + namespace(z).log(total))[..., 0, :]
 
     def derivative(self, z: Array) -> Array:
-        """``p``, shape (..., K n): the first derivatives in the margins."""
         _, e, total = self._exponentials(z)
         return namespace(z).reshape(e / total, z.shape)
 
     def curvature(self, z: Array) -> Array:
-        """``p (1 - p)``, shape (..., K n): the diagonal of the second derivative, for preconditioning."""
         p = self.derivative(z)
         return p * (1.0 - p)
 
@@ -372,15 +356,7 @@ MOST_OFFSET = 1.0
 class Residual(Loss):
     """A loss of the residual ``r = w.x - t``: even, quadratic near 0, with tails of derivative -1 and 1.
 
-    Parameters
-    ----------
-    h : float
-        Beyond residuals of about `h` the loss grows linearly, like ``|r|``.
-
-    Raises
-    ------
-    InvalidInput
-        If `h` is not from 1e-6 to 1e6, in units of targets, which lie in [-1, 1].
+    Beyond residuals of about `h` it grows linearly; `h` is from 1e-6 to 1e6, in units of targets in [-1, 1].
     """
 
     h: float = 0.25
@@ -405,8 +381,8 @@ class Residual(Loss):
 class HuberResidual(Residual):
     """Huber's loss of the residual, divided by h: ``r^2 / (2h)`` within h of 0, ``|r| - h/2`` beyond.
 
-    The derivative is ``r/h`` clipped to [-1, 1], so its bound is 1, attained beyond h; the curvature is ``1/h`` within
-    h of 0, and 0 beyond.  A squared loss has no bound on its derivative, and so no sensitivity.
+    The derivative is ``r/h`` clipped to [-1, 1]; the curvature is ``1/h`` within h of 0, and 0 beyond.  A squared loss
+    has no bound on its derivative, and so no sensitivity.
     """
 
     name: ClassVar[str] = "huber-residual"
@@ -441,10 +417,10 @@ class HuberResidual(Residual):
 
 @dataclass(frozen=True)
 class _SoftHuberResidual(HuberResidual):
-    """Twice the softened hinge at ``1 - r``, minus ``r + h/2``: the same of the hinge itself is Huber's loss.
+    """Twice the softened hinge at ``1 - r``, minus ``r + h/2``: without softening this is Huber's loss.
 
-    The softened hinge's derivative is within ``width / 2h`` of the hinge's, so this derivative is within ``width / h``
-    of Huber's.
+    The softened hinge's derivative is within ``width / 2h`` of the hinge's, so this one is within ``width / h`` of
+    Huber's.
     """
 
     width: float = 1.0
@@ -453,25 +429,25 @@ class _SoftHuberResidual(HuberResidual):
     def jumps(self) -> tuple[float, ...]:
         return ()
 
+    @property
     def _hinge(self) -> _SoftHuber:
         return _SoftHuber(self.h, self.width)
 
     def value(self, z: Array) -> Array:
-        return 2.0 * self._hinge().value(1.0 - z) - z - 0.5 * self.h
+        return 2.0 * self._hinge.value(1.0 - z) - z - 0.5 * self.h
 
     def derivative(self, z: Array) -> Array:
-        return -2.0 * self._hinge().derivative(1.0 - z) - 1.0
+        return -2.0 * self._hinge.derivative(1.0 - z) - 1.0
 
     def curvature(self, z: Array) -> Array:
-        return 2.0 * self._hinge().curvature(1.0 - z)
+        return 2.0 * self._hinge.curvature(1.0 - z)
 
 
 @dataclass(frozen=True)
 class LogCosh(Residual):
     """``h ln cosh(r/h)``: Huber's loss of the residual, made smooth.
 
-    The derivative is ``s = tanh(r/h)``, inside (-1, 1), and the curvature ``(1 - s^2) / h <= 1/h``, attained at 0.  As
-    for the logistic loss, the curvature vanishes where the derivative is extreme.
+    The derivative is ``s = tanh(r/h)``, inside (-1, 1), and the curvature ``(1 - s^2) / h <= 1/h``, attained at 0.
     """
 
     name: ClassVar[str] = "log-cosh"
@@ -499,16 +475,8 @@ class Quantile(Loss):
     """The pinball loss of the residual, smoothed within :attr:`h` of 0: half of Huber's loss plus ``(1/2 - q) r``.
 
     The derivative runs from ``-q`` at residuals below -h to ``1 - q`` above h, so its bound is the larger of both; the
-    curvature is ``1/(2h)`` within h of 0, and 0 beyond.  The minimiser predicts the q-quantile, up to the smoothing.
-
-    Parameters
-    ----------
-    q : float
-        Inside (0, 1).
-
-    Raises
-    ------
-    InvalidInput
+    curvature is ``1/(2h)`` within h of 0, and 0 beyond.  The minimiser predicts the q-quantile, q from 0.01 to 0.99, up
+    to the smoothing.
     """
 
     q: float = 0.5
@@ -562,11 +530,11 @@ class Quantile(Loss):
 REGISTRY: dict[str, type[Loss]] = {
     kind.name: kind for kind in (Logistic, HuberSVM, Softmax, HuberResidual, LogCosh, Quantile)
 }
-"""Every loss by its name.  Each can be built without an argument."""
+"""Every loss by its name; each can be built without an argument."""
 
 
 def loss_texts(*, classes: bool = False, numbers: bool = False) -> dict[str, str]:
-    """What users type for each loss, and what it is: losses of two classes, of many, or of numbers to predict."""
+    """The text of each loss, and its description: losses of two classes, of many, or of numbers to predict."""
     found = (kind for kind in REGISTRY.values() if (bool(kind.offset_bound), kind().outputs > 1) == (numbers, classes))
     return {f"{kind.name}:{kind.argument}" if kind.argument else kind.name: kind.about for kind in found}
 
@@ -574,12 +542,17 @@ def loss_texts(*, classes: bool = False, numbers: bool = False) -> dict[str, str
 def make_loss(spec: str) -> Loss:
     """Build a loss from its text: a name of :data:`REGISTRY`, and after a colon its argument.
 
-    ``"huber"``, ``"huber-residual"`` and ``"log-cosh"`` stand for themselves with H = 0.5, 0.25 and 0.25.
+    Without one, ``"huber"`` has H = 0.5, ``"huber-residual"`` and ``"log-cosh"`` have 0.25.
 
     Raises
     ------
     InvalidInput
         For any other text.
+
+    Examples
+    --------
+    >>> make_loss("huber:0.5").curvature_bound
+    1.0
     """
     name, _, argument = spec.partition(":") if isinstance(spec, str) else ("", "", "")
     if name in REGISTRY:

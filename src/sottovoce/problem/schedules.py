@@ -1,7 +1,7 @@
-"""Schedules ``k -> eta_i(k)`` or ``alpha_i(k)``: per round, per node, serialisable, public by declaration.
+"""Schedules ``k -> eta_i(k)`` or ``alpha_i(k)``: public positive parameters per round and node.
 
-A schedule is called with ``k = 1, 2, ...`` and returns a positive array of shape ``()`` (all nodes alike) or
-``(N, 1)`` (one value a node), which broadcasts against vectors ``(..., N, d)``.
+Called with ``k = 1, 2, ...``, a schedule returns an array of shape ``()`` (all nodes alike) or ``(N, 1)``, which
+broadcasts against vectors ``(..., N, d)``.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Schedule:
         return value if value.ndim == 0 else value[:, None]
 
     def scaled(self, factor: ArrayLike) -> Schedule:
-        """The same shape over rounds, `factor` times as large; `factor` is one number, or one per node."""
+        """The schedule times `factor`, one number or one per node."""
         product = np.asarray(self.factor, dtype=float) * np.asarray(factor, dtype=float)
         return Schedule(self.start, self.growth, self.table, product.item() if product.ndim == 0 else tuple(product))
 
@@ -82,17 +82,15 @@ class Schedule:
 
     @property
     def nodes(self) -> set[int]:
-        """The numbers of nodes for which it lists one value per node."""
+        """Numbers of nodes for which it lists one value per node."""
         parts = (self.start, self.growth, self.factor, *(self.table or ()))
         return {len(part) for part in parts if isinstance(part, tuple)}
 
     @property
     def constant(self) -> bool:
         """Whether all nodes have one value in all rounds."""
-        rows = [np.asarray(r, dtype=float) for r in self.table or (self.start,)]
-        flat = np.concatenate([np.atleast_1d(r) for r in rows])
-        factor = np.atleast_1d(np.asarray(self.factor, dtype=float))
-        return bool(np.all(flat == flat[0]) and np.all(factor == factor[0]) and self.steady)
+        first = self.start if self.table is None else self.table[0]
+        return self.steady and all(len(np.unique(x)) == 1 for x in (first, self.factor))
 
     @property
     def steady(self) -> bool:
@@ -111,13 +109,13 @@ class Schedule:
 
     @property
     def words(self) -> str:
-        """What it is, for messages."""
+        """Description, for messages."""
         if self.table is not None:
             return f"a table of {len(self.table)} rounds"
         return f"start {shown(self.start)}, growth {shown(self.growth)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; :meth:`from_dict` reads it back."""
+        """Plain data for JSON."""
         plain: dict[str, Any] = {"start": self.start, "growth": self.growth, "factor": self.factor}
         return plain | ({} if self.table is None else {"table": self.table})
 

@@ -1,12 +1,12 @@
-"""What the label is: two classes, K classes, or a bounded number.
+"""Tasks: what the label is, two classes, K classes, or a bounded number.
 
-Everything that depends on the answer is a method here: how labels are encoded, how margins become an answer, how far a
-model is off, what a model is compared with, and the words for all that.  Nobody else asks which of the three it is.
+All that depends on it is a method here: how labels are encoded, how margins become answers, errors, baselines, and the
+words for reports.
 
-Margins are ``w.x`` without a label in them, of any number of models at once: shape (..., n) for one margin a row, and
-(..., K, n) for K, classes before rows as in :class:`sottovoce.problem.losses.Softmax`.
+Margins are ``w.x`` without a label, of any number of models at once: (..., n) for one margin a row, and (..., K, n) for
+K, classes before rows as in :class:`sottovoce.problem.losses.Softmax`.
 
-Errors read labels without noise.  They are for public rows, and for whoever holds the data.
+Errors read labels without noise: they are for public rows, and for the holder of private ones.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import numpy as np
 from ..errors import InvalidInput, printable
 from ..util.typing import Any, Array, ArrayLike, BoolArray, IntArray
 
-_MARGINS = 2**24
-"""In memory at a time when models are scored."""
+_MARGINS = 2**24  # in memory at a time when models are scored
 _LIMIT = 1e100  # bounds beyond it would overflow when squared
 
 Error = TypeVar("Error", float, Array)
@@ -30,20 +29,10 @@ Error = TypeVar("Error", float, Array)
 
 @dataclass(frozen=True)
 class Wording:
-    """How people are told about errors and labels.
+    """Words for errors and labels in reports.
 
-    Parameters
-    ----------
-    quality, qualities : str
-        What :meth:`Task.quality` is, one and several.
-    unit : str
-        Of qualities and labels as they are printed; may be empty.
-    labels : str
-        What :meth:`Task.summary` is, with its unit.
-    scale : float
-        What both are multiplied by for that unit.
-    quality_form, label_form : str
-        Formats of both.
+    `quality` and `qualities` name :meth:`Task.quality`, `labels` names :meth:`Task.summary`; `unit` is of both as
+    printed, `scale` the factor for it, and the forms are format specifications.
     """
 
     quality: str
@@ -65,20 +54,17 @@ class Wording:
 
 @dataclass(frozen=True)
 class Detail:
-    """A quality beside the first, for the holder's eyes: as a number, and as a text with its unit."""
+    """A further quality, for the holder's eyes: as a number, and as a text with its unit."""
 
     value: float
     text: str
 
 
 class Task(ABC):
-    """What the label is, and all that follows from it.
-
-    `y` is an encoded label: what :meth:`encode` returns, and what data sets hold.
-    """
+    """What the label is, and all that follows from it.  `y` is an encoded label: what :meth:`encode` returns."""
 
     names: tuple[str, ...] = ()
-    """Of the classes, in order of their numbers 0, 1, ...; empty for a number."""
+    """Names of the classes 0, 1, ...; empty for a number."""
 
     @property
     def outputs(self) -> int:
@@ -92,12 +78,12 @@ class Task(ABC):
 
     @property
     def worst(self) -> float:
-        """The largest error that there can be."""
+        """The largest possible error."""
         return 1.0
 
     @abstractmethod
     def known(self, y: Array) -> BoolArray:
-        """Whether a row has one of the declared labels; rows without are rows of zeros."""
+        """Whether a row has a declared label; others are rows of zeros."""
 
     @abstractmethod
     def encode(self, answers: ArrayLike) -> Array:
@@ -105,78 +91,52 @@ class Task(ABC):
 
     @abstractmethod
     def decode(self, margins: Array) -> Array | IntArray:
-        """The answer to every row, in the terms that :meth:`encode` takes: shape (..., n)."""
+        """The answer to every row, in the terms of :meth:`encode`: shape (..., n)."""
 
     @abstractmethod
     def answers(self, margins: Array) -> list[str] | list[float]:
-        """The answer to every row of one model, as a table or a terminal shows it."""
+        """The answer to every row of one model, as shown in a table."""
 
     @abstractmethod
     def error(self, margins: Array, y: Array) -> Array:
-        """How far models are off, shape (...), from 0 to :attr:`worst`.
+        """The error of models, shape (...), from 0 to :attr:`worst`.
 
-        Parameters
-        ----------
-        margins : array (..., n) or (..., K, n)
-            Margins of one row stand for all rows alike.
-        y : array (n,)
-            Of public rows, or for the holder's eyes.
+        `margins` are (..., n) or (..., K, n), or of one row, which stands for all rows; `y` is (n,).
         """
 
     @abstractmethod
     def errors(self, margins: Array, y: Array) -> dict[str, Array]:
-        """Every measure of how far models are off, by name; the first is :meth:`error`."""
+        """Every measure of error, by name; the first is :meth:`error`."""
 
     def details(self, margins: Array, y: Array) -> dict[str, Detail]:
-        """More about one model on labels `y`, by name; none for two classes.
-
-        Parameters
-        ----------
-        margins : array (n,) or (K, n)
-        y : array (n,)
-            Of public rows, or for the holder's eyes.
-        """
+        """Further qualities of one model with margins (n,) or (K, n), by name."""
         return {}
 
     @abstractmethod
     def baselines(self, y: Array) -> dict[str, Array]:
-        """What a model must beat: the margins of models that see no columns, fitted to the labels `y`.
+        """What a model must beat: margins, (1,) or (K, 1), of models that see no columns, fitted to the labels `y`.
 
-        Returns
-        -------
-        dict of str to array of shape (1,) or (K, 1)
-            The one with the least error on `y` first.
+        The one with the least error on `y` comes first.
         """
 
     @abstractmethod
     def quality(self, error: Error) -> Error:
-        """An error as people are told it: accuracy for classes, the error itself for a number."""
+        """An error as it is reported: accuracy for classes, the error itself for a number."""
 
     @abstractmethod
     def summary(self, y: Array) -> float:
-        """One number about a site's labels, for the holder's eyes: ``wording.labels`` says which."""
+        """One number about a site's labels, for the holder's eyes: ``wording.labels`` names it."""
 
     @abstractmethod
     def strata(self, y: Array) -> tuple[IntArray, ...]:
-        """Row indices of every kind of label, the highest first; a row without a known label is in the last."""
+        """Row indices of every kind of label, the highest first; rows without a known label are in the last."""
 
     def vectors(self, W: Array) -> Array:
         """Models of shape (..., outputs d) as one vector a margin: shape (..., d) or (..., K, d)."""
         return W
 
     def model_errors(self, X: Array, y: Array, W: Array) -> Array:
-        """:meth:`error` of models on rows, a bounded number of margins at a time.
-
-        Parameters
-        ----------
-        X : array (n, d)
-        y : array (n,)
-        W : array (..., outputs d)
-
-        Returns
-        -------
-        array (...)
-        """
+        """:meth:`error`, shape (...), of models W (..., outputs d) on rows X (n, d), in parts that fit memory."""
         flat = W.reshape(-1, W.shape[-1])
         some = max(1, _MARGINS // max(1, len(X) * self.outputs))
         parts = []
@@ -197,18 +157,18 @@ class Classification(Task):
     @property
     @abstractmethod
     def contrasts(self) -> tuple[int, ...]:
-        """The classes that are told from the rest by a run of their own, where every run has one margin a row."""
+        """The classes to tell from the rest, one model each, where every model has one margin a row."""
 
     @abstractmethod
     def decode(self, margins: Array) -> IntArray: ...
 
     @abstractmethod
     def number(self, y: Array) -> IntArray:
-        """Of the class of each row, from encoded labels; negative for no known label."""
+        """Class of each row, from encoded labels; negative for no known label."""
 
     @abstractmethod
     def from_softmax(self, vectors: Array) -> Array:
-        """Models with a vector for every class, shape (..., K, d), as models of this task, (..., outputs, d)."""
+        """Models with a vector for every class, shape (..., K, d), as models of this task, (..., outputs d)."""
 
     def answers(self, margins: Array) -> list[str]:
         shown = [printable(name) for name in self.names]
@@ -218,7 +178,7 @@ class Classification(Task):
         return {"misclassified": self.error(margins, y)}
 
     def expected_error(self, margins: Array, chances: Array) -> Array:
-        """The misclassified share, shape (...), where the classes of row k are drawn with `chances` (n, K)."""
+        """The misclassified share, shape (...), where the class of row k is drawn with `chances` (n, K)."""
         answer = self.decode(margins)
         right = np.take_along_axis(chances.T, answer.reshape(-1, len(chances)), axis=0)
         return np.asarray(1.0 - right.mean(axis=-1)).reshape(answer.shape[:-1])
@@ -238,18 +198,9 @@ class Classification(Task):
 class TwoClasses(Classification):
     """One margin a row: its sign is the answer, `y` is -1 or 1, and 0 for a row without a known label.
 
-    A margin of zero answers neither, so it counts as an error, whatever the label; asked for an answer all the same,
-    :meth:`decode` gives class 0.  The baseline "majority" always answers the commoner class, and class 1 in a tie.
-
-    Parameters
-    ----------
-    names : tuple of two str
-        Of the negative class, number 0, and the positive one, number 1.
-
-    Raises
-    ------
-    InvalidInput
-        If the names are not two different texts.
+    `names` are two different texts, of the negative class 0 and the positive class 1.  A margin of zero counts as an
+    error, whatever the label; :meth:`decode` gives class 0 for it.  The baseline "majority" always answers the commoner
+    class, and class 1 in a tie.
     """
 
     names: tuple[str, ...] = ("-1", "1")
@@ -269,7 +220,7 @@ class TwoClasses(Classification):
         return y != 0.0
 
     def encode(self, answers: ArrayLike, positive: int = 1) -> Array:
-        """-1 and 1, and 0 for a negative number; with `positive` that class of many against all others."""
+        """-1 and 1, and 0 for a negative number; `positive` is the class against all others."""
         number = np.asarray(answers)
         return np.where(number == positive, 1.0, np.where(number < 0, 0.0, -1.0))
 
@@ -298,20 +249,11 @@ class TwoClasses(Classification):
 
 @dataclass(frozen=True)
 class ManyClasses(Classification):
-    """A margin for every class: the largest is the answer, and the first of several that are largest.
+    """A margin for every class: the answer is the largest, the first in a tie.
 
-    `y` is the number of the class, and -1 for a row without a known label, which every answer gets wrong.  The baseline
-    "majority" always answers the commonest class, the first of several in a tie.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Of two classes or more.
-
-    Raises
-    ------
-    InvalidInput
-        If the names are not texts, or not all different.
+    `names` are of two classes or more, all different.  `y` is the number of the class, and -1 for a row without a known
+    label, which every answer gets wrong.  The baseline "majority" always answers the commonest class, the first in a
+    tie.
     """
 
     names: tuple[str, ...]
@@ -376,12 +318,11 @@ class ManyClasses(Classification):
 
 @dataclass(frozen=True)
 class BoundedNumber(Task):
-    """A number between bounds that are declared: one margin a row predicts it.
+    """A number between declared bounds: one margin a row predicts it.
 
     `y` is the label scaled from [low, high] to [-1, 1], and NaN for a row without a label.  Labels and predictions
-    beyond the bounds are clipped to them.  The error is the root mean squared one, in the label's unit; NaN if any
-    label is not known.  Baselines are "mean", that of the labels, and "middle", that of the bounds, which needs no
-    label.
+    beyond the bounds are clipped.  The error is the root mean square, in the label's unit; NaN if any label is not
+    known. Baselines are "mean", of the labels, and "middle", of the bounds, which needs no label.
 
     Parameters
     ----------
@@ -457,7 +398,7 @@ class BoundedNumber(Task):
         return {"root_mean_squared": self.error(margins, y), "mean_absolute": np.asarray(absolute)}
 
     def details(self, margins: Array, y: Array) -> dict[str, Detail]:
-        """R2, NaN-free: left out where labels do not differ; and the mean absolute error."""
+        """The mean absolute error, and R2 unless all labels are equal."""
         absolute = float(self.errors(margins, y)["mean_absolute"])
         found = {"mean absolute error": Detail(absolute, f"{self.wording.quality_text(absolute)} {self.unit}".rstrip())}
         spread = float(np.var(y))
@@ -486,27 +427,17 @@ class BoundedNumber(Task):
 
 
 def _bound(given: Any) -> float:
-    """As a float; NaN for what is no number, or too large a one."""
+    """As a float; NaN for what is no number, or too large."""
     plain = given.item() if isinstance(given, np.generic) else given
     fine = isinstance(plain, int | float) and not isinstance(plain, bool) and abs(plain) <= _LIMIT
     return float(plain) if fine else math.nan
 
 
 def of_classes(classes: int) -> Classification:
-    """So many classes, named by their numbers; one margin a row for two, else one for every class.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """The task of `classes` classes, named by their numbers."""
     return of_margins(1 if classes == 2 else classes)
 
 
 def of_margins(outputs: int) -> Classification:
-    """The classes that a loss with so many margins a row tells apart: two by one margin, else one for every margin.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """The task of a loss with `outputs` margins a row: two classes for one margin, else one class a margin."""
     return TwoClasses(("0", "1")) if outputs == 1 else ManyClasses(tuple(map(str, range(outputs))))

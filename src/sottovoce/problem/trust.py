@@ -1,4 +1,4 @@
-"""Whom people have to trust with their rows, and what everybody else sees: against whom a guarantee holds.
+"""Trust: who may see what, and against whom a guarantee holds.
 
 ================  ==================================================================================================
 kind              what leaves a site
@@ -20,7 +20,7 @@ from ..util.typing import Any
 
 Kind = Literal["nobody", "sum", "curator", "aggregator"]
 RELATIONS = {"replace-one": 2.0, "zero-out": 1.0}
-"""Neighbouring relation -> how many gradients of one row change (their norms add up to the sensitivity)."""
+"""Neighbouring relation -> how many gradients of one row change; their norms add up to the sensitivity."""
 
 _SEES = {
     "nobody": "every message of every round and all of this configuration",
@@ -32,28 +32,23 @@ _EXCEPT = {
     "curator": "the curator, who holds all rows",
     "aggregator": "the aggregator, who sees every site's exact model",
 }
-_LEAST_HONEST, _LEAST_COLLUDING = 2, 1
 
 
 @dataclass(frozen=True)
 class Trust:
-    """Whom a person whose row is used has to trust, and what the adversary sees.
+    """Whom a person has to trust with their row, and what the adversary sees.
 
     Parameters
     ----------
-    kind : str
-        "nobody", "sum", "curator" or "aggregator"; see the module.
+    kind : {"nobody", "sum", "curator", "aggregator"}
+        See the module.
     honest : int
-        Of a sum: how many honest sites every sum needs, at least 2, because one alone would be seen.  Else 0.
+        Of a sum: least number of honest sites in it, at least 2, because one alone would be seen.  Else 0.
     colluding : int
-        Of a sum: how many of the other sites may tell each other and the adversary all they know, at least 1, because
-        every site knows its own share.  Else 0.
+        Of a sum: how many other sites may tell each other and the adversary all they know, at least 1, because every
+        site knows its own share.  Else 0.
     sees : str
-        What the adversary sees, if it is not what such a run sends by default: "the model", say.
-
-    Raises
-    ------
-    InvalidInput
+        What the adversary sees, if not what such a run sends by default: "the model", say.
     """
 
     kind: Kind
@@ -65,9 +60,7 @@ class Trust:
         if self.kind not in get_args(Kind):
             raise InvalidInput("trust", self.kind, f"must be one of {', '.join(get_args(Kind))}", "use 'nobody'")
         summed = self.kind == "sum"
-        for name, value, least in (
-            ("honest", self.honest, _LEAST_HONEST), ("colluding", self.colluding, _LEAST_COLLUDING)
-        ):  # fmt: skip
+        for name, value, least in (("honest", self.honest, 2), ("colluding", self.colluding, 1)):
             whole = isinstance(value, int) and not isinstance(value, bool)
             if summed and not (whole and value >= least):
                 raise InvalidInput(name, value, f"must be a whole number of sites, at least {least}", f"use {least}")
@@ -80,12 +73,12 @@ class Trust:
 
     @classmethod
     def in_sum(cls, honest: int, colluding: int) -> Self:
-        """Trust in sums over sites, of which `honest` are honest and up to `colluding` others are not."""
+        """Trust in sums over sites."""
         return cls("sum", honest, colluding)
 
     @property
     def adversary(self) -> str:
-        """Against whom a guarantee holds, as the end of "against whoever ..."."""
+        """Against whom a guarantee holds, after "against whoever ..."."""
         if self.kind != "sum":
             return f"sees {self.sees}"
         these = "one of the sites knows" if self.colluding == 1 else f"any {self.colluding} of the sites know"
@@ -96,7 +89,7 @@ class Trust:
 
     @property
     def excepted(self) -> str | None:
-        """Against whom a guarantee does not hold, because they are trusted; None if there is nobody."""
+        """The trusted party, against whom a guarantee does not hold; None if there is none."""
         return _EXCEPT.get(self.kind)
 
     @property
@@ -110,17 +103,12 @@ class Trust:
         return self.kind in ("nobody", "sum")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Plain data for JSON."""
         return {"kind": self.kind, "honest": self.honest, "colluding": self.colluding, "sees": self.sees}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
-        """Read what :meth:`to_dict` wrote.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """Read what :meth:`to_dict` wrote; InvalidInput for anything else."""
         if not isinstance(plain, dict) or plain.keys() != {"kind", "honest", "colluding", "sees"}:
             raise InvalidInput("trust", None, "is not what this version writes", "use a file that it wrote")
         if not isinstance(plain["kind"], str):

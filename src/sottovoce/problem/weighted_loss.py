@@ -1,15 +1,15 @@
-"""Losses whose long rows count for less, so that a bound on rows' norms changes the direction of no row.
+"""Weighted losses: long rows count for less, so that a bound on norms changes the direction of no row.
 
-A row a of norm s > 1 would have to be shortened to enter the unit ball; then its outcome no longer belongs to its
+To enter the unit ball, a row a of norm s > 1 would have to be shortened; then its outcome no longer belongs to its
 columns, and coefficients are biased.  Here the row stays as it is and its loss is multiplied by ``min(1, 1 / s^2)``:
 
 * its gradient ``weight derivative a`` has norm at most ``derivative_bound / s``, or ``derivative_bound`` if s <= 1,
 * its Hessian ``weight curvature a a'`` has norm at most ``curvature_bound``,
 * the second moment of its gradient has norm at most ``derivative_bound^2 / s^2``.
 
-Weights depend on columns alone, so a model that is right stays right, with the same coefficients.  One that is not
-right gets the coefficients of rows so weighted, which may be far from those of all rows alike.
-Norms are rounded up (:func:`sottovoce.data.design.rounded_up`), so rounding lifts no weight.
+Weights depend on columns alone, so a correctly specified model keeps its coefficients; another gets those of the
+weighted rows, which may be far off.  Norms are rounded up (:func:`sottovoce.data.design.rounded_up`), so rounding lifts
+no weight.
 """
 
 from __future__ import annotations
@@ -24,26 +24,38 @@ from ..errors import InvalidInput
 from ..util.typing import Any, Array
 from .losses import Loss
 
-LONGEST = 1e6
-"""Rows longer than this are shortened to it: their weight is below 1e-12 either way."""
+LONGEST = 1e6  # rows longer than this are shortened to it: their weight is below 1e-12 either way
 
 
 @dataclass(frozen=True)
-class Weighted(Loss):
-    """A loss of one margin for rows of any norm: see the head of this file.
-
-    Parameters
-    ----------
-    base : Loss
-    norms : array (..., n), optional
-        Upper bounds on the rows' norms, see :meth:`sottovoce.problem.losses.Loss.at`; without them all weights are 1.
-    """
+class ByNorm(Loss):
+    """A loss that changes another one, `base`, by the rows' norms; `norms`, (..., n), are upper bounds on them."""
 
     base: Loss
-    norms: Any = field(default=None, compare=False, repr=False)
+    norms: Any = field(default=None, compare=False, repr=False, kw_only=True)
+    by_norm: ClassVar[bool] = True
+
+    @property
+    def curvature_bound(self) -> float:
+        return self.base.curvature_bound
+
+    def at(self, norms: Callable[[], Any]) -> Loss:
+        return replace(self, norms=norms())
+
+
+def per_row(x: Any, z: Any) -> Any:
+    """`x`, (..., n), with as many axes as the margins `z`, by axes of length 1 before its last."""
+    while x.ndim < z.ndim:
+        x = x[..., None, :]
+    return x
+
+
+@dataclass(frozen=True)
+class Weighted(ByNorm):
+    """A loss of one margin for rows of any norm: see the module.  Without `norms` all weights are 1."""
+
     name: ClassVar[str] = "weighted"
     about: ClassVar[str] = "a loss that counts long rows for less"
-    by_norm: ClassVar[bool] = True
     any_norm: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -58,10 +70,6 @@ class Weighted(Loss):
         return self.base.derivative_bound
 
     @property
-    def curvature_bound(self) -> float:
-        return self.base.curvature_bound
-
-    @property
     def unproved_inside(self) -> str | None:
         return "noise inside the objective is proved for rows in the unit ball"
 
@@ -69,17 +77,12 @@ class Weighted(Loss):
     def spec(self) -> str:
         return f"weighted {self.base.spec}"
 
-    def at(self, norms: Callable[[], Any]) -> Loss:
-        return replace(self, norms=norms())
-
     def weight(self, z: Array) -> Array:
         """Of the rows with margins `z`, shape of `z`."""
         if self.norms is None:
             return np.ones_like(z)
         w = 1.0 / np.maximum(np.asarray(self.norms), 1.0) ** 2
-        while w.ndim < z.ndim:
-            w = w[..., None, :]
-        return np.asarray(np.broadcast_to(w, z.shape))
+        return np.asarray(np.broadcast_to(per_row(w, z), z.shape))
 
     def value(self, z: Array) -> Array:
         return self.weight(z) * self.base.value(z)

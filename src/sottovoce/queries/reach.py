@@ -38,12 +38,8 @@ def radius(facts: Facts, pull: ArrayLike, q: Array) -> Array:
 
 def _hidden(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
     """Bound on the rounding in a gradient's norm, over C, at all points where an answer can lie."""
-    loss, most = facts.loss, radius(facts, pull, q) + certified_error(facts.C, tol, q)
-    hidden = rounding_bound(
-        facts.C, facts.n, loss.curvature_bound, facts.d, most, pull, q, loss.outputs,
-        derivative_bound=loss.derivative_bound, offset_bound=loss.offset_bound,
-    )  # fmt: skip
-    return hidden / facts.C
+    most = radius(facts, pull, q) + certified_error(facts.C, tol, q)
+    return rounding_bound(facts.C, facts.n, facts.loss, facts.d, most, pull, q) / facts.C
 
 
 def certificate(facts: Facts, tol: ArrayLike, q: Array, noise: ArrayLike = 0.0) -> Array:

@@ -43,10 +43,8 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     derivatives of unchanged rows might differ too, which this bound does not cover.  Solves may use merged rows,
     because their bound (:func:`sottovoce.solvers.local.rounding_bound`) covers the rounding of every margin.
     """
-    none, loss = np.zeros_like(rows), facts.loss
-    rounding = rounding_bound(
-        facts.C, rows + 1.0, 0.0, facts.d, none, none, none, loss.outputs, derivative_bound=loss.derivative_bound
-    )
+    none = np.zeros_like(rows)
+    rounding = rounding_bound(facts.C, rows + 1.0, facts.loss, facts.d, none, none, none, margins=False)
     return np.asarray(facts.gradients_changed * facts.C / rows + 2.0 * rounding)
 
 

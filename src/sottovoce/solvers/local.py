@@ -4,28 +4,24 @@ The objective of node i and replicate r, in the papers' scale, is
 
     F(w) = (C / n_i) sum_k loss(a_k.w) + linear.w + (q / 2) ||w||^2,        a_k = y_k x_k, ||a_k|| <= 1,
     grad F(w) = (C / n_i) sum_k derivative(a_k.w) a_k + linear + q w,
-    Hess F(w) = (C / n_i) sum_k curvature(a_k.w) a_k a_k' + q I  >=  q I.
+    Hess F(w) = (C / n_i) sum_k curvature(a_k.w) a_k a_k' + q I  >=  q I,
 
-Rows with a number to predict have ``a_k.w - t_k`` in place of ``a_k.w``.
-
-Since F is q-strongly convex, ``||grad F(w)|| <= g`` certifies ``||w - argmin F|| <= g / q``: the gradient norm that a
-solve returns proves how close its answer is to the minimiser.
+with ``a_k.w - t_k`` in place of ``a_k.w`` for rows with a number to predict.  F is q-strongly convex, so
+``||grad F(w)|| <= g`` certifies ``||w - argmin F|| <= g / q``.
 
 Method: limited-memory BFGS (:mod:`sottovoce.solvers.quasinewton`) on top of a Newton preconditioner.  The Hessian's
 data term is computed once per node at *reference points* (curvatures averaged over replicates) and shared by all
 replicates and rounds; the quadratic term only shifts its spectrum.  So all replicates of a node need one matrix product
-together, and nearly every step has length one.  An iteration is one sweep over the rows (:mod:`sottovoce.data.sweep`),
-of which those that repeat may be merged (:mod:`sottovoce.data.deduplicated`).  Sweeps run in single precision until
-rounding prevents further progress, then in double.  The certificate is always computed in double, from a new sweep at
-the answer.
+together, and nearly every step has length one.  An iteration is one sweep over the distinct rows
+(:mod:`sottovoce.data.sweep`, :mod:`sottovoce.data.deduplicated`), in single precision until rounding prevents further
+progress, then in double.  The certificate is always computed in double, from a new sweep at the answer.
 
-Two gradients cost nothing.  At the last solve's answer the data term's gradient is known, so a solve starts there
-and not at its public start, unless that is far nearer to the new minimiser.  And the last step in single precision is
-not evaluated there: the first sweep in double precision is at its end.
+Two gradients cost nothing.  The data term's gradient at the last solve's answer is known, so a solve starts there,
+unless its public start is far nearer to the new minimiser.  And the end of the last step in single precision is first
+evaluated in double precision.
 
-Nodes are solved one after the other, each while its rows are in cache, and small nodes some at a time.  The nodes and
-groups of replicates are shared out to our threads.  What is solved together does not depend on the number of threads,
-nor do results.
+Nodes are solved one after the other, each while its rows are in cache, and small nodes in batches; threads share nodes
+and groups of replicates.  Neither what is solved together nor any result depends on the number of threads.
 """
 
 from __future__ import annotations
@@ -47,125 +43,64 @@ from .newton import newton
 from .quasinewton import Memory, Problem, dots, gathered
 
 MAX_ITERATIONS = 500
-SINGLE = 6e-8
-"""Smallest gradient norm, over C, that is asked for in single precision; one step more is taken from there."""
-NEARER = 6.0
-"""A sweep brings a solve about so many times nearer to its minimiser."""
-LESS = 0.8
-"""Share of a certificate that is asked for in single precision, so that rounding does not spoil it."""
-NEAR = 1e-5
-"""Below this gradient norm, over C, single precision ends if two sweeps in a row do not halve the norm."""
-SINGLE_WORTH = 2**22
-"""Multiplications per sweep above which single precision is worth its copy of the rows."""
-LARGE = 2**18
-"""Entries of a node's rows above which the preconditioner is computed in single precision."""
-CHUNK = 2**21
-"""Entries of all classifiers that are solved for at a time; the solver's memory is about forty times as much."""
-SAMPLE = 64
-"""Number of replicates whose mean curvature makes the preconditioner."""
-REFRESH = 25
-"""Number of iterations after which an unfinished solve gets a new preconditioner, from its own current points."""
-FLAT = 0.6
-"""A step is too long if its derivative at the end is more than this share of the descent at its start."""
-ALONE = 2**16
-"""Entries of a node's rows above which the node is solved by itself, while its rows are in cache."""
-TOGETHER = 2**20
-"""Multiplications of a sweep of small nodes that are solved together."""
-APART = 2**24
-"""On other devices: multiplications of a node's sweep above which the node is solved by itself."""
-WORTH = 2**20
-"""Multiplications of a sweep of all nodes above which solves are shared out to threads."""
-REPLICATES = 64
-"""Largest number of replicates of a large node that are solved together."""
-TOLD = 1e-6
-"""Change of the gradient, over C, below which a step in single precision is dropped: rounding could hide curvature."""
-INVERTED = 20.0
-"""A preconditioner is written out as an inverse for every penalty if ``d^2`` is at most so many times n."""
-WIDEST = 2000
-"""Features up to which the preconditioner is the whole reference Hessian; with more features it is the diagonal."""
+SINGLE = 6e-8  # smallest gradient norm, over C, that is asked for in single precision; then one more step is taken
+NEARER = 6.0  # factor by which a sweep brings a solve nearer to its minimiser, about
+LESS = 0.8  # share of a certificate that is asked for in single precision, so that rounding does not spoil it
+NEAR = 1e-5  # below this gradient norm, over C, single precision ends if two sweeps in a row do not halve the norm
+SINGLE_WORTH = 2**22  # multiplications per sweep above which single precision is worth its copy of the rows
+LARGE = 2**18  # entries of a node's rows above which the preconditioner is computed in single precision
+CHUNK = 2**21  # entries of all classifiers that are solved for at a time; the solver takes forty times that memory
+SAMPLE = 64  # replicates whose mean curvature makes the preconditioner
+REFRESH = 25  # iterations after which an unfinished solve gets a new preconditioner, from its own current points
+FLAT = 0.6  # a step is too long if its derivative at the end is more than this share of the descent at its start
+ALONE = 2**16  # entries of a node's rows above which the node is solved by itself, while its rows are in cache
+TOGETHER = 2**20  # multiplications of a sweep of small nodes that are solved together
+APART = 2**24  # on other devices: multiplications of a node's sweep above which the node is solved by itself
+WORTH = 2**20  # multiplications of a sweep of all nodes above which solves are shared out to threads
+REPLICATES = 64  # most replicates of a large node that are solved together
+LEAST_CHANGE = 1e-6  # of the gradient, over C, in a step in single precision; in smaller ones rounding hides curvature
+INVERTED = 20.0  # a preconditioner is stored as an inverse for every penalty if ``d^2`` is at most this times n
+WIDEST = 2000  # features up to which the preconditioner is the whole reference Hessian; beyond, its diagonal
 
 
 def certified_error(C: float, tol: ArrayLike, q: Array) -> Array:
     """Largest distance between a certified answer and the exact minimiser, shape of `q`, known before any solve.
 
-    ``2 C tol / q``: one ``C tol`` is the largest gradient norm that the certificate allows.  The other covers the
-    rounding of that norm, which the solver checks with :func:`gradient_rounding`.
+    ``2 C tol / q``: one ``C tol`` is the certificate, the other covers its rounding (:func:`rounding_bound`), which the
+    solver checks.
     """
     return np.asarray(2.0 * C * np.asarray(tol, dtype=float) / q)
 
 
 def rounding_bound(
-    C: float,
-    n: Array,
-    curvature_bound: float,
-    d: int,
-    size: Array,
-    pull: Array,
-    q: Array,
-    outputs: int = 1,
-    *,
-    derivative_bound: float = 1.0,
-    offset_bound: float = 0.0,
+    C: float, n: Array, loss: Loss, d: int, size: Array, pull: Array, q: Array, *, margins: bool = True
 ) -> Array:
     """Bound on the error of a gradient computed in double precision, at ``||w|| = size`` and ``||linear|| = pull``.
 
+    Without `margins` it leaves out the rounding of margins, as where both of two gradients have the same.
+
     With unit roundoff u, products of length m err by at most ``m u`` times the product of norms (any order of
-    summation).  A margin errs by ``d u ||w||``, hence its derivative by ``c1 d u ||w|| + 8 u``; n derivatives times
-    rows of norm at most one, weighted by C/n, err by ``C (n u + c1 d u ||w|| + 8 u)``; the rest by ``4 u (||linear|| +
-    q ||w||)``. The signs of derivatives do not matter; derivatives up to L > 1 instead of 1 err by ``8 L u``; gradients
-    of norm up to L add up to ``C L n u``. With an offset ``|t| <= T`` the margin is a difference of two numbers, which
-    rounds once more, by ``u (||w|| + T)``; if T is 0, nothing is subtracted.
+    summation). A margin errs by ``d u ||w||``, hence its derivative by ``c1 d u ||w|| + 8 u``; n derivatives times rows
+    of norm at most one, weighted by C/n, err by ``C (n u + c1 d u ||w|| + 8 u)``; the rest by ``4 u (||linear|| + q
+    ||w||)``.  The signs of derivatives do not matter; derivatives up to L > 1 instead of 1 err by ``8 L u``; gradients
+    of norm up to L add up to ``C L n u``.  With an offset ``|t| <= T`` the margin is a difference, which rounds once
+    more, by ``u (||w|| + T)``.
 
-    The bound holds for merged rows too.  Then n' < n derivatives are multiplied by counts, which add up to n and are
-    exact in double precision.  The products round once, by ``u`` times their size; their sum errs by ``n' u`` times the
-    sum of all norms, which is at most n as before; ``n' + 1 <= n`` together.  Margins and derivatives err as without
-    counts.
-
-    Derivatives themselves err by less than ``7 max(L, 1) u`` (a few operations each), so that the bound holds for
-    weighted rows too (:mod:`sottovoce.data.weights`): the product of a weight in [0, 1] and a derivative rounds once
-    more, by at most ``L u``.
+    The bound holds for distinct rows too: n' < n derivatives times multiplicities, which add up to n and are exact.
+    The products round once, by ``u`` times their size; their sum errs by ``n' u`` times the sum of all norms, which is
+    at most n as before; ``n' + 1 <= n`` together.  It holds for weighted rows too (:mod:`sottovoce.data.weights`):
+    derivatives err by less than ``7 max(L, 1) u``, and the product with a weight in [0, 1] rounds once more, by at most
+    ``L u``.
 
     With K > 1 margins per row, each margin is a difference of two products, the error of K derivatives is at most sqrt
     K times that of their margins, and gradients add up over K blocks: ``2 K`` times the bound for derivatives up to 1
     covers all of this.
     """
-    u, steep = 2.0**-53, derivative_bound if outputs == 1 else 1.0
-    margins = d * size + (size + offset_bound if offset_bound > 0 else 0.0)
-    data = (
-        C
-        * u
-        * (steep * n + curvature_bound * margins + 8.0 * max(steep, 1.0))
-        * (1.0 if outputs == 1 else 2.0 * outputs)
-    )
+    u, steep = 2.0**-53, loss.derivative_bound if loss.outputs == 1 else 1.0
+    error = d * size + (size + loss.offset_bound if loss.offset_bound > 0 else 0.0)
+    per_row = steep * n + (loss.curvature_bound * error if margins else 0.0) + 8.0 * max(steep, 1.0)
+    data = C * u * per_row * (1.0 if loss.outputs == 1 else 2.0 * loss.outputs)
     return np.asarray(data + 4.0 * u * (pull + q * size))
-
-
-def gradient_rounding(
-    C: float,
-    n: Array,
-    curvature_bound: float,
-    w: Array,
-    linear: Array,
-    q: Array,
-    outputs: int = 1,
-    *,
-    derivative_bound: float = 1.0,
-    offset_bound: float = 0.0,
-) -> Array:
-    """:func:`rounding_bound` at these vectors, shape (..., 1)."""
-    size, pull = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, linear))
-    return rounding_bound(
-        C,
-        n,
-        curvature_bound,
-        w.shape[-1],
-        size,
-        pull,
-        q,
-        outputs,
-        derivative_bound=derivative_bound,
-        offset_bound=offset_bound,
-    )
 
 
 @dataclass(frozen=True)
@@ -179,7 +114,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class Phase:
-    """Where iterations of some solves ended: points and gradients (M, R, d), norms (M, R), and what was learnt."""
+    """Where iterations ended: points and gradients (M, R, d), norms (M, R), and the memory of steps."""
 
     w: Array
     g: Array
@@ -190,7 +125,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Part:
-    """Nodes that are solved together, with their rows, and with their rows in single precision if there are such."""
+    """Nodes that are solved together: their rows, also in single precision if there is such a copy."""
 
     nodes: IntArray
     sweep: Sweep
@@ -200,18 +135,9 @@ class Part:
 class Solver:
     """Solves the local problems of the nodes in `rows`.
 
-    Parameters
-    ----------
-    rows : Rows
-        N nodes.
-    loss : Loss
-    C : float
-
-    Notes
-    -----
-    The preconditioner is rebuilt at the solves number 1, 2, 4, 8, ... from the starting points of the first replicates,
-    which are public.  The last answer, where the next solve starts, is secret.  A certificate holds from any start, so
-    no guarantee depends on it.  :meth:`state` and :meth:`secrets` return what :meth:`restore` takes, so that a resumed
+    The preconditioner is rebuilt at the solves number 1, 2, 4, 8, ... from the public starting points of the first
+    replicates.  The last answer, where the next solve starts, is secret; a certificate holds from any start, so no
+    guarantee depends on it.  :meth:`state` and :meth:`secrets` return what :meth:`restore` takes, so that a resumed
     simulation repeats every bit.
     """
 
@@ -221,8 +147,8 @@ class Solver:
 
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
         rows.check(loss)
-        given = rows.sweep()  # rows as they come, for gradients; solves may merge those that repeat
-        self._given, self._sweep = (x.normed() if loss.by_norm else x for x in (given, given.merged()))
+        given = rows.sweep()  # for gradients; solves use distinct rows
+        self._given, self._sweep = (x.normed() if loss.by_norm else x for x in (given, given.deduplicated()))
         self._single: Sweep | None = None
         self._n = rows.n  # (N, 1)
         self._weight = C / rows.n
@@ -242,14 +168,14 @@ class Solver:
         return {} if self._last is None else dict(zip(("answer", "gradient"), self._last, strict=True))
 
     def restore(self, state: dict[str, Array]) -> None:
-        """Go on from a :meth:`state`, and from :meth:`secrets` if the same dictionary holds them."""
+        """Resume from a :meth:`state`, and from :meth:`secrets` if the same dictionary holds them."""
         self._solves = int(state["solves"])
         self._factorise(np.asarray(state["reference"], dtype=float))
         known = [np.asarray(state[name], dtype=float) for name in ("answer", "gradient") if name in state]
         self._last = (known[0], known[1]) if len(known) == 2 and known[0].shape == known[1].shape else None
 
     def skip(self, start: Array) -> None:
-        """Count a solve whose answer is known already but for the noise on it; the next one starts from its start."""
+        """Count a solve whose answer is known but for its noise; the next one starts from its own start."""
         self._count(self._stack(start, start.shape[:-1]))
         self._last = None
 
@@ -257,6 +183,11 @@ class Solver:
         """(..., width) -> (N, R, width)."""
         x = np.broadcast_to(x, (*lead, x.shape[-1]))
         return np.ascontiguousarray(x.reshape(-1, len(self._reference), x.shape[-1]).transpose(1, 0, 2))
+
+    @staticmethod
+    def _unstack(x: Array, lead: tuple[int, ...]) -> Array:
+        """(N, R, width) -> (..., width)."""
+        return np.asarray(x.transpose(1, 0, 2).reshape(*lead, x.shape[-1]))
 
     def _count(self, start: Array) -> None:
         self._solves += 1
@@ -271,7 +202,7 @@ class Solver:
         self._inverse = None
 
     def _short(self) -> Sweep | None:
-        """The rows in single precision; None if these rows have no such copy."""
+        """The rows in single precision; None if there is no such copy."""
         if self._single is None:
             self._single = self._sweep.single() or self._sweep
         return None if self._single is self._sweep else self._single
@@ -290,7 +221,7 @@ class Solver:
         return vectors, np.maximum(values, 0.0)  # rounding puts some below
 
     def _inverted(self, q: Array) -> Array | None:
-        """The preconditioner's inverse, if all replicates have the same quadratic term and it is soon computed."""
+        """The preconditioner's inverse, if all replicates have the same quadratic term and it is cheap."""
         basis, spectrum, own = self._basis, self._spectrum, q[:, :1]
         if basis is None or basis.shape[1] ** 2 > INVERTED * float(np.max(self._n)) or not np.all(q == own):
             return None
@@ -299,13 +230,13 @@ class Solver:
             self._inverse = own, np.matmul(basis / (spectrum[:, None, :] + own), basis.transpose(0, 2, 1))
         return self._inverse[1]
 
+    @one_thread_a_product()
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
-        """Minimise for every leading index.
+        """Minimise for every leading index: ``()`` for one node, ``(R, N)`` or ``(N,)`` for all.
 
         Parameters
         ----------
         linear, start : array (..., d)
-            ``...`` is ``()`` for one node, or ``(R, N)`` or ``(N,)`` for all.
         q : array (..., 1)
             Curvature of the quadratic term, > 0.
         tol : float or array (..., 1)
@@ -317,10 +248,6 @@ class Solver:
             If the certificate is not reached, or rounding could hide that it was missed.  Queries with a guarantee
             refuse such problems before they are charged (:mod:`sottovoce.queries.reach`).
         """
-        with one_thread_a_product():
-            return self._minimise(linear, q, start, tol)
-
-    def _minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
         w0, c = self._stack(start, lead), self._stack(linear, lead)
         curvature = self._stack(np.broadcast_to(q, (*lead, 1)), lead)
@@ -337,19 +264,12 @@ class Solver:
         iterations = max(one[3] for one in found)
         self._must_show(w, c, curvature, goal)
         self._last = w, g - c - curvature * w
-
-        def unstack(x: Array) -> Array:
-            return x.transpose(1, 0, 2).reshape(*lead, x.shape[-1])
-
-        return Solution(unstack(w), unstack(norms), iterations)
+        return Solution(self._unstack(w, lead), self._unstack(norms, lead), iterations)
 
     def _must_show(self, w: Array, c: Array, q: Array, goal: Array) -> None:
         """Refuse a certificate at `w` that rounding alone could spoil."""
-        n, loss = self._n[:, :, None], self._loss
-        hidden = gradient_rounding(
-            self._C, n, loss.curvature_bound, w, c, q, loss.outputs,
-            derivative_bound=loss.derivative_bound, offset_bound=loss.offset_bound,
-        )  # fmt: skip
+        size, pull = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, c))
+        hidden = rounding_bound(self._C, self._n[:, :, None], self._loss, w.shape[-1], size, pull, q)
         if not np.all(hidden <= goal):
             rule = "double precision cannot certify a gradient norm this small here; use a larger tol"
             raise SolverError(f"tol={float(np.min(goal)) / self._C:g}: {rule}")
@@ -357,43 +277,29 @@ class Solver:
     def gradient(self, w: Array, part: int = 0, parts: int = 1) -> Array:
         """The data term's gradient ``(C / n) sum_k derivative(a_k.w) a_k``, shape (..., d).
 
-        Parameters
-        ----------
-        w : array (..., d)
-        part, parts : int
-            Rows ``part, part + parts, ...`` only, weighted by C over the number of rows of the smallest such part.
+        With `parts`, over the rows ``part, part + parts, ...`` only, weighted by C over the number of rows of the
+        smallest part.
         """
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
         sweep = self._given.every(part, parts) if parts > 1 else self._given
         weight = self._C / np.maximum(self._n // parts, 1.0)  # n itself: C / (C / n) may round below it
-        out = weight[:, :, None] * sweep.gradient(self._loss, points)
-        return np.asarray(out.transpose(1, 0, 2).reshape(*lead, w.shape[-1]))
+        return self._unstack(weight[:, :, None] * sweep.gradient(self._loss, points), lead)
 
     def total(self, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
-        """Sums over rows of any statistic, added up block by block in a fixed order.
+        """Sums over rows of any statistic at public points `w` (..., d), (..., m), block by block in a fixed order.
 
-        Parameters
-        ----------
-        w : array (..., d)
-            A public point for every leading index.
-        each : callable ``(block, loss, points)``
-            From a block of rows of M nodes, the loss for these rows and points (M, R, d) to sums (M, R, m).
-
-        Returns
-        -------
-        array (..., m)
+        ``each(block, loss, points)`` takes a block of rows of M nodes, the loss for these rows and points (M, R, d) to
+        sums (M, R, m).
         """
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
         with one_thread_a_product():
-            whole = self._given.total(self._loss, points, each)
-        return np.asarray(whole.transpose(1, 0, 2).reshape(*lead, whole.shape[-1]))
+            return self._unstack(self._given.total(self._loss, points, each), lead)
 
     def objective(self, w: Array, clip: float) -> Array:
         """The data term ``(C / n) sum_k min(loss(a_k.w), clip)``, shape (..., 1)."""
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
         values = self._given.values(self._loss, points, clip, self._n)
-        out = self._weight[:, :, None] * values
-        return np.asarray(out.transpose(1, 0, 2).reshape(*lead, 1))
+        return self._unstack(self._weight[:, :, None] * values, lead)
 
     def _solve(
         self, w: Array, c: Array, q: Array, goal: Array, answer: Array | None = None, derivative: Array | None = None
@@ -446,7 +352,7 @@ class Solver:
         if self._parts is None or self._parts[0] != key:
             size = self._n[:, 0] * self._reference.shape[-1]
             large = size >= ALONE if self._sweep.here else size * replicates >= APART
-            order = np.concatenate([group.nodes for group in self._sweep.groups] or [np.arange(len(size))])
+            order = np.concatenate([batch.nodes for batch in self._sweep.batches] or [np.arange(len(size))])
             order = order[~large[order]]  # neighbours in memory are solved together, so that views of rows suffice
             room = TOGETHER if self._sweep.here else np.inf
             batch = np.floor(np.cumsum(size[order]) * replicates / room).astype(int)
@@ -470,14 +376,13 @@ class Solver:
     ) -> Phase:
         """Iterate until every gradient norm is at most its goal, (M, R); unless `exact`, or until norms stop falling.
 
-        `g` is the gradient at `w`, if it is known.  `memory` holds the steps of an earlier phase of the same solves;
-        that of this phase is returned.
+        `g` is the gradient at `w`, if it is known.  `memory` holds the steps of an earlier phase of the same solves.
         """
         out_w, out_g, out_norm, first = np.empty_like(w), np.empty_like(w), np.full(w.shape[:2], np.inf), problem
         # The working set is a rectangle nodes x replicates that shrinks as solves finish.
         node, rep, goal, loss, C = np.arange(w.shape[0]), np.arange(w.shape[1]), goals, self._loss, self._C
         at: Any = np.s_[:, :]
-        learnt = list[tuple[Any, Memory]]()
+        finished = list[tuple[Any, Memory]]()
 
         def gradient(x: Array) -> Array:
             g = sweep.gradient(loss, x)
@@ -501,16 +406,16 @@ class Solver:
             if not left or (not exact and patience <= 0 and worst <= NEAR * C):
                 out_w[at], out_g[at], out_norm[at] = w, g, norm
                 if not exact and (
-                    learnt or problem is not first or np.any(memory.size[:, :, : memory.count] < TOLD * C)
+                    finished or problem is not first or np.any(memory.size[:, :, : memory.count] < LEAST_CHANGE * C)
                 ):
-                    memory = gathered(first, [*learnt, (at, memory)], out_w.shape, TOLD * C)
+                    memory = gathered(first, [*finished, (at, memory)], out_w.shape, LEAST_CHANGE * C)
                 return Phase(out_w, out_g, out_norm, iteration, memory)
             if left <= 0.75 * open_.size:
                 keep_node, keep_rep = (np.asarray(open_.any(axis=k)) for k in (1, 0))
                 if keep_node.sum() * keep_rep.sum() <= 0.75 * open_.size:
                     out_w[at], out_g[at], out_norm[at] = w, g, norm
                     if not exact:
-                        learnt.append((at, memory))
+                        finished.append((at, memory))
                     cut = np.ix_(keep_node, keep_rep)
                     node, rep = node[keep_node], rep[keep_rep]
                     at = np.ix_(node, rep)
@@ -570,8 +475,8 @@ class Solver:
 def _nearer(problem: Problem, start: Array, answer: Array, derivative: Array) -> tuple[Array, Array | None]:
     """Where to start: at the last answer, with the gradient there, or at `start`, whose gradient takes a sweep.
 
-    The preconditioner guesses the minimiser from the known gradient.  `start` wins if it is nearer to that guess by
-    more than what a sweep gains.
+    The preconditioner guesses the minimiser from the known gradient; `start` wins if it is nearer to that guess by more
+    than what a sweep gains.
     """
     g = derivative + problem.c + problem.q * answer
     step = problem.eased(g)

@@ -1,7 +1,6 @@
-"""Newton's method for one node and one replicate: for a solve that the quasi-Newton iteration does not finish.
+"""Newton's method for one node and one replicate, where the quasi-Newton iteration does not finish.
 
-Steps come from conjugate gradients with the true Hessian, line searches are exact, and a loss whose curvature jumps is
-softened first.
+Steps come from conjugate gradients with the true Hessian, and line searches are exact.
 """
 
 from __future__ import annotations
@@ -16,12 +15,9 @@ from ..problem.losses import Loss
 from ..util.typing import Array
 from .quasinewton import Problem
 
-MOST = 1000
-"""Largest number of Newton steps."""
-STAGE = 50
-"""Largest number of Newton steps for each softened loss, whose minimiser is only the start for the next."""
-CONJUGATE = 1000
-"""Largest number of products with the Hessian in one Newton step."""
+MOST = 1000  # most Newton steps
+STAGE = 50  # most Newton steps for each softened loss, whose minimiser is only the start for the next
+CONJUGATE = 1000  # most products with the Hessian in one Newton step
 
 Renewed = Callable[[Loss, Sweep, Problem, Array], Problem]
 """Makes the problem with a preconditioner from the curvature at a point."""
@@ -30,15 +26,10 @@ Renewed = Callable[[Loss, Sweep, Problem, Array], Problem]
 def newton(
     loss: Loss, sweep: Sweep, problem: Problem, w: Array, goal: float, *, C: float, renewed: Renewed
 ) -> tuple[Array, Array]:
-    """The minimiser and the gradient there, of norm at most `goal`, from any start `w` of shape (d,).
+    """The minimiser and the gradient there, of norm at most `goal`, from any start `w` (d,); else a SolverError.
 
-    A loss whose curvature jumps is softened first, in ever smaller widths, because each minimiser is near the next one.
+    A loss whose curvature jumps is softened first, in ever smaller widths, because each minimiser is near the next one:
     Newton steps on the loss itself might pass through its pieces one by one.
-
-    Raises
-    ------
-    SolverError
-        If `goal` is not reached.
     """
     w, width = np.where(np.isfinite(w), w, 0.0), 1.0
     while loss.softened(width) is not loss and width * C * loss.curvature_bound > 0.25 * goal:
@@ -56,7 +47,7 @@ def _descend(
 ) -> tuple[Array, Array]:
     """At most `most` Newton steps with exact line searches.
 
-    F is convex along a line, so its derivative has one zero there, and bisection finds it for every curvature.
+    F is convex along a line, so its derivative has one zero there, which bisection finds for every curvature.
     """
 
     def gradient(x: Array) -> Array:
@@ -83,7 +74,7 @@ def _descend(
 
 
 def _step(loss: Loss, sweep: Sweep, problem: Problem, w: Array, g: Array, renewed: Renewed) -> Array:
-    """The Newton step, by conjugate gradients with the true Hessian; the preconditioner may be its diagonal."""
+    """The Newton step, by preconditioned conjugate gradients with the true Hessian."""
     at = renewed(loss, sweep, problem, w[None, None])
     p, left = np.zeros_like(g), -g
     eased = at.eased(left[None, None])[0, 0]

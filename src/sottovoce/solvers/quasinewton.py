@@ -5,8 +5,8 @@ quasi-Newton direction for a gradient g is minus (Byrd, Nocedal and Schnabel, 19
 
     H g + S' (R^-T ((I + Y H Y') c - Y H g)) - (Y H)' c,      c = R^-1 S g,
 
-where R is the upper triangle of ``S Y'``.  Compared with the two loops of the textbook, this takes a fixed number of
-array operations however many pairs there are, and ``H y`` costs nothing: it is the difference of two ``H g``.
+where R is the upper triangle of ``S Y'``: a fixed number of array operations for any number of pairs, unlike the two
+loops of the textbook, and ``H y`` costs nothing as the difference of two ``H g``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import numpy as np
 
 from ..util.typing import Any, Array
 
-MEMORY = 10
-"""Largest number of pairs."""
+MEMORY = 10  # largest number of pairs
 
 
 def dots(x: Array, y: Array) -> Array:
@@ -30,8 +29,7 @@ def dots(x: Array, y: Array) -> Array:
 class Problem:
     """All data of an iteration except the rows, for M nodes and R replicates.
 
-    The preconditioner is `inverse`, (M, d, d), or else ``basis diag(spectrum + q) basis'``, or without a basis the
-    diagonal alone.
+    The preconditioner is `inverse`, (M, d, d), or ``basis diag(spectrum + q) basis'``, or the diagonal without a basis.
     """
 
     c: Array
@@ -42,7 +40,6 @@ class Problem:
     inverse: Array | None = None
 
     def keep(self, node: Any, rep: Any) -> Problem:
-        """The problem of these nodes and replicates only."""
         cut = np.ix_(node, rep)
         basis, inverse = (None if x is None else x[node] for x in (self.basis, self.inverse))
         return Problem(self.c[cut], self.q[cut], self.weight[node], basis, self.spectrum[node], inverse)
@@ -60,7 +57,7 @@ class Problem:
 class Memory:
     """Pairs of steps and changes of gradients, the oldest first, for (M, R) problems of d variables.
 
-    A pair of a problem that took no step is zero and changes nothing.
+    The pair of a problem that took no step is zero and changes nothing.
     """
 
     def __init__(self, shape: tuple[int, ...], most: int = MEMORY) -> None:
@@ -71,7 +68,7 @@ class Memory:
         self.size = np.zeros((nodes, replicates, most))  # ||y|| before it was scaled
 
     def add(self, s: Array, y: Array, v: Array, sy: Array) -> None:
-        """Keep a pair with ``s.y = sy`` where that is positive."""
+        """Add a pair with ``s.y = sy`` where that is positive."""
         k, most = self.count, self.s.shape[2]
         if k == most:  # the inverse of a triangle's lower right part is that part of its inverse
             for old in (self.s, self.y, self.v, self.size):
@@ -106,7 +103,6 @@ class Memory:
         return np.asarray((c.swapaxes(2, 3) @ v - u.swapaxes(2, 3) @ s)[:, :, 0] - h)
 
     def keep(self, cut: Any) -> Memory:
-        """Those problems only."""
         new = object.__new__(Memory)
         new.count = self.count
         for name in ("s", "y", "v", "inverse", "inner", "size"):
@@ -114,15 +110,15 @@ class Memory:
         return new
 
 
-def gathered(problem: Problem, pieces: list[tuple[Any, Memory]], shape: tuple[int, ...], told: float) -> Memory:
-    """One memory of all problems, from memories of some at some places; the last one was kept up longest.
+def gathered(problem: Problem, pieces: list[tuple[Any, Memory]], shape: tuple[int, ...], least: float) -> Memory:
+    """One memory of all problems, from memories of parts of them; the last one was updated longest.
 
-    A change of the gradient shorter than `told` is dropped.  `problem` has the preconditioner to use from now on.
+    Changes of the gradient shorter than `least` are dropped.  `problem` has the preconditioner to use from now on.
     """
     whole, last = Memory(shape), pieces[-1][1]
     k = whole.count = last.count
     for at, one in pieces:
-        kept = (one.size >= told)[..., None]
+        kept = (one.size >= least)[..., None]
         whole.s[at], whole.y[at], whole.size[at] = one.s * kept, one.y * kept, one.size
     s, y, v = (x[:, :, :k] for x in (whole.s, whole.y, whole.v))
     for j in range(k):

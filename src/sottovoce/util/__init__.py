@@ -1,1 +1,1 @@
-"""Types of arrays, libraries loaded at first use, canonical text, files written whole, and the frame of pages."""
+"""Array types, lazy imports, canonical JSON, files, and HTML pages."""

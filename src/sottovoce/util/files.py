@@ -1,12 +1,11 @@
-"""Files of this machine: read within bounds, and written whole or not at all.
+"""Bounded reading and atomic writing of files.
 
-Anybody may have made the files that are read here.  So a file is read only if it is a regular one (a pipe might never
-end), and only up to a size.  JSON and TOML are refused beyond a depth and a number of digits that no file of this
-library has.  Arrays are read from ``.npz`` files as :func:`numpy.savez` writes them, without pickles and without
-compression, so that they take no more memory than the file has bytes.
+Anybody may have made a file that is read: it must be a regular file (a pipe might never end) of bounded size; JSON and
+TOML have bounded depth and digits; arrays come from ``.npz`` files without pickles and without compression, so they
+take no more memory than the file has bytes.
 
-A new file is written under another name in the same folder, and renamed when it is on the disk: if the disk is full,
-the old file is unchanged.
+A new file is written under a temporary name in the same folder and then renamed: on a full disk the old file is
+unchanged.
 """
 
 from __future__ import annotations
@@ -31,20 +30,18 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput, NotWritten, shown
 from .typing import Any
 
-LARGEST = 16 * 2**20
-"""The most bytes of a schema, a study, an edge list or another text file."""
-PROBE = 2**18
-"""Bytes that are written on trial before a run: about the size of a saved run of a few sites."""
+LARGEST = 16 * 2**20  #: most bytes of a text file: a schema, a study, an edge list
+PROBE = 2**18  #: bytes written on trial before a run: about the size of a saved run of a few sites
 _SQLITE = b"SQLite format 3\0"
 _IS_DATABASE = "holds a ledger or another database, which is never written over"
 _DEPTH, _DIGITS, _PARTS = 64, 100, 64  # of JSON and TOML: levels, digits of an integer, parts of a dotted key
-_NESTS = 4_000_000  # lists and objects of a JSON text; each takes some sixty bytes, however short it is written
+_NESTS = 4_000_000  # lists and objects of a JSON text; each takes some sixty bytes in memory
 _QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?""")
 _DOTTED = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_PARTS}}}")
 
 
 def memory() -> float:
-    """Bytes of this machine's memory; infinity if the system does not say."""
+    """Bytes of this machine's memory; infinity where the system does not say."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -55,13 +52,7 @@ def memory() -> float:
 
 
 def regular(field: str, path: str | Path) -> Path:
-    """The path of a file that can be read to its end.
-
-    Raises
-    ------
-    InvalidInput
-        If there is none, or it is a folder, a pipe or a device.
-    """
+    """The path of a readable regular file; else InvalidInput naming `field`."""
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISREG(mode) and os.access(path, os.R_OK):
@@ -75,12 +66,7 @@ def regular(field: str, path: str | Path) -> Path:
 
 
 def read(field: str, path: str | Path, largest: int = LARGEST) -> bytes:
-    """The content of a file of at most `largest` bytes.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """The content of a file of at most `largest` bytes; InvalidInput if it has more, or cannot be read."""
     try:
         with regular(field, path).open("rb") as file:
             data = file.read(largest + 1)
@@ -93,7 +79,7 @@ def read(field: str, path: str | Path, largest: int = LARGEST) -> bytes:
 
 
 def read_text(field: str, path: str | Path, largest: int = LARGEST) -> str:
-    """As :func:`read`, for a text in UTF-8."""
+    """As :func:`read`, decoded from UTF-8."""
     try:
         return read(field, path, largest).decode("utf-8")
     except UnicodeDecodeError:
@@ -102,17 +88,12 @@ def read_text(field: str, path: str | Path, largest: int = LARGEST) -> str:
 
 
 def from_json(text: str, *, infinite: bool = False) -> Any:
-    """The value of a JSON text.
-
-    Parameters
-    ----------
-    infinite : bool
-        Whether numbers that are not finite are let through.
+    """Parse a JSON text within the bounds of this module; numbers must be finite unless `infinite`.
 
     Raises
     ------
     ValueError
-        If it is not JSON, or beyond the bounds of this module; the message holds nothing of the text.
+        If it is not JSON, or beyond the bounds; the message holds nothing of the text.
     """
 
     def constant(name: str) -> float:
@@ -130,13 +111,7 @@ def from_json(text: str, *, infinite: bool = False) -> Any:
 
 
 def from_toml(text: str) -> dict[str, Any]:
-    """The value of a TOML text.
-
-    Raises
-    ------
-    ValueError
-        As for :func:`from_json`.
-    """
+    """As :func:`from_json`, for a TOML text."""
     if any(_DOTTED.search(_QUOTED.sub("k", line)) for line in text.splitlines()):
         raise ValueError("is nested too deeply")  # such keys take the parser quadratic time
     try:
@@ -181,12 +156,7 @@ def _bounded(value: Any, infinite: bool) -> Any:
 def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
     """The arrays of an ``.npz`` file that :func:`pack` made.
 
-    Raises
-    ------
-    InvalidInput
-        If there is no such file.
-    ValueError
-        If it is not such a file, or would take more memory than it has bytes.
+    InvalidInput if there is no such file; ValueError if it is another, or would take more memory than it has bytes.
     """
     place = regular("path", path)
     try:
@@ -198,7 +168,7 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
             file.seek(0)
             with np.load(file, allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in arrays.files}
-    except Exception as error:  # whatever foreign bytes make these two readers raise
+    except Exception as error:  # foreign bytes can make these two readers raise anything
         raise ValueError("not an .npz file of this library") from error
 
 
@@ -206,7 +176,7 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
 
 
 def pack(**arrays: Any) -> memoryview:
-    """The bytes of an ``.npz`` file with these arrays: the same for the same arrays, because no entry holds a time."""
+    """The bytes of an ``.npz`` file: equal for equal arrays, because no entry holds a time."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as packed:
         for name, array in arrays.items():
@@ -216,21 +186,10 @@ def pack(**arrays: Any) -> memoryview:
 
 
 def check(field: str, path: str | Path, *, make: bool = False, reads: Iterable[object] = ()) -> None:
-    """Refuse a path at which no file can be written now, before any budget is spent on its content.
+    """Refuse, before any budget is spent, a path where no file can be written, or which is among `reads`, the inputs.
 
-    `PROBE` bytes are written beside it and removed.  Only :func:`write` notices a disk that fills up later.
-
-    Parameters
-    ----------
-    make : bool
-        Whether its folder is made if it is missing.
-    reads : iterable
-        What the same command reads, and must not write over; only what is the path of a file counts.
-
-    Raises
-    ------
-    InvalidInput
-        Naming `field`.
+    A quarter MiB is written on trial and removed; `make` makes a missing folder.  InvalidInput names `field`.  Only
+    :func:`write` notices a disk that fills up later.
     """
     try:
         place = Path(os.path.realpath(path))
@@ -258,27 +217,16 @@ def check(field: str, path: str | Path, *, make: bool = False, reads: Iterable[o
 def write(
     field: str, path: str | Path, content: bytes | memoryview | str, *, mode: int = 0o666, make: bool = False
 ) -> None:
-    """Write a file in one step: a reader finds either the old file or the whole new one, even after a crash.
+    """Write a file atomically: a reader finds either the old file or the whole new one, even after a crash.
 
-    Parameters
-    ----------
-    field : str
-        The name of the parameter that holds the path, for errors.
-    path : path
-        A link is followed.
-    content : bytes or str
-        A text is written in UTF-8.
-    mode : int
-        Permissions of a new file, less the umask; one that exists keeps its own.
-    make : bool
-        Whether its folder is made if it is missing.
+    A link is followed.  `mode` is of a new file, less the umask; `make` makes a missing folder; texts are UTF-8.
 
     Raises
     ------
     NotWritten
-        If the file cannot be written; an old file is unchanged.
+        Naming `field`; an old file is unchanged.
     """
-    beside = None
+    temporary = None
     try:
         place = Path(os.path.realpath(path))
         if make:
@@ -287,23 +235,23 @@ def write(
             raise OSError(errno.EEXIST, _IS_DATABASE)
         if place.exists():
             mode = place.stat().st_mode & 0o777
-        beside = place.with_name(f".{os.urandom(8).hex()}.tmp")
-        with open(beside, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        temporary = place.with_name(f".{os.urandom(8).hex()}.tmp")
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, place)
+        os.replace(temporary, place)
     except OSError as error:
         reason, remedy = error.strerror or type(error).__name__, "free some space, or give another path"
         raise NotWritten(f"{field}={shown(Path(path))}: cannot be written: {reason}; {remedy}") from None
     finally:
-        if beside is not None:
+        if temporary is not None:
             with suppress(OSError):  # a file that is left does no harm, and the error matters more
-                beside.unlink()
+                temporary.unlink()
 
 
 def _database(place: Path) -> bool:
-    """Whether a ledger, or another file of SQLite's, is there: what it says stands nowhere else."""
+    """Whether it is an SQLite file, such as a ledger: its content stands nowhere else."""
     if not (place.is_file() and os.access(place, os.R_OK)):
         return False
     with place.open("rb") as file:
@@ -311,7 +259,7 @@ def _database(place: Path) -> bool:
 
 
 def keep(name: str, content: bytes | memoryview) -> Path | None:
-    """Write to the folder for temporary files, else to the user's own; returns the path, or None if neither works."""
+    """Write to the temporary folder, else to the user's home; the path, or None if neither works."""
     for folder in (tempfile.gettempdir, Path.home):
         try:
             place = Path(tempfile.mkdtemp(prefix="sottovoce-", dir=folder())) / name

@@ -1,11 +1,11 @@
-"""Libraries that are loaded when something of them is first used, and not by whoever might use it.
+"""Lazily imported third-party modules.
 
-SciPy's special functions alone take longer to load than this package, and a run without a delta needs none of them.  So
-modules name such a library by :class:`Later` at their top, where imports stand, and use it as if it were imported.
+SciPy's special functions alone take longer to load than this package, and a run without a delta needs none of them.
+`lazy_loader` and :class:`importlib.util.LazyLoader` do not serve: they load SciPy to find ``scipy.special``, first use
+in several threads fails before Python 3.11.9 and 3.12.3, and whatever walks ``sys.modules`` loads everything.
 
-Nothing that stands between a charge and its release may be the first to load a library, for if that failed, an epsilon
-would be spent for nothing.  A price is computed before it is charged, so prices are no such thing; a source of noise
-calls :meth:`Later.load` when it is made.
+Nothing between a charge and its release may be the first to load a library: if that failed, an epsilon would be spent
+for nothing.  A price is computed before it is charged; a source of noise calls :meth:`Later.load` when it is made.
 """
 
 from __future__ import annotations
@@ -16,29 +16,18 @@ from .typing import Any
 
 
 class Later:
-    """A module of another package, imported when an attribute of it is first asked for.
-
-    Parameters
-    ----------
-    name : str
-        Its whole name, such as ``"scipy.special"``.
-    """
+    """The module `name`, such as ``"scipy.special"``, imported at the first access to an attribute."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("__"):  # asked by whoever looks through modules, a collector of tests for one
+        if attribute.startswith("__"):  # collectors of tests look through modules
             raise AttributeError(attribute)
         found = getattr(self.load(), attribute)
         setattr(self, attribute, found)  # from now on as quick as a module's own
         return found
 
     def load(self) -> Any:
-        """Import it now.
-
-        Raises
-        ------
-        ImportError
-        """
+        """Import it now; an ImportError if it is not installed."""
         return import_module(self._name)

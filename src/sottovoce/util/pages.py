@@ -1,7 +1,7 @@
-"""What every page that the package writes is made of: one file, nothing from outside, for phones and desks.
+"""HTML pages: one file, nothing from outside, for phones and desks.
 
-A plot over names is one row of HTML a name, with a drawing beside it whose places are percent of its width: names wrap,
-text keeps its size on a phone, and a screen reader reads the rows.
+A plot over names is one row of HTML a name and an SVG with positions in percent of its width: names wrap, text keeps
+its size on a phone, and a screen reader reads the rows.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ text{fill:var(--soft);font-size:12px;font-family:inherit}
 .bar{fill:var(--c);opacity:.55}.curve{fill:none;stroke:var(--c);stroke-width:2}.wide{stroke-width:5;opacity:.45}
 .dash{stroke-dasharray:7 4}.dots{stroke-dasharray:2 4}
 """
-"""What the drawings below need of :func:`frame`'s `style`."""
+"""CSS of the plots below, for `style` of :func:`frame`."""
 
 
 def frame(title: str, body: Iterable[str], style: str = "") -> str:
@@ -87,12 +87,12 @@ def lines_at(places: Iterable[str], height: str = "100%") -> str:
 
 
 def key(entries: Iterable[tuple[str, str]]) -> str:
-    """What marks mean: (mark, 26 by 14; text) of each."""
+    """A legend: (mark, 26 by 14; text) of each entry."""
     return '<div class="key">' + "".join(f"<span><svg>{mark}</svg> {text}</span>" for mark, text in entries) + "</div>"
 
 
 def place(x: float, y: float) -> tuple[float, float]:
-    """Of a point of the unit square in :func:`square`."""
+    """Coordinates in :func:`square` of a point of the unit square."""
     return 40 + 300 * x, 310 - 300 * y
 
 
@@ -103,10 +103,7 @@ def path(xs: Iterable[float], ys: Iterable[float]) -> str:
 
 
 def square(title: str, marks: str, x: str, y: str, about: str = "") -> str:
-    """A plot of shares in percent against shares in percent; `marks` are SVG, all else HTML text.
-
-    `about` tells whoever does not see it what it shows.
-    """
+    """A plot of percentages against percentages; `marks` are SVG, all else HTML text, `about` is for screen readers."""
     ticks = "".join(
         f'<line class="grid" x1="{40 + 300 * t}" x2="{40 + 300 * t}" y1="10" y2="310"/>'
         f'<line class="grid" x1="40" x2="340" y1="{310 - 300 * t}" y2="{310 - 300 * t}"/>'
@@ -114,9 +111,9 @@ def square(title: str, marks: str, x: str, y: str, about: str = "") -> str:
         f'<text x="34" y="{314 - 300 * t}" text-anchor="end">{100 * t:g}</text>'
         for t in (0.0, 0.25, 0.5, 0.75, 1.0)
     )
-    told = f"<desc>{about}</desc>" if about else ""
+    description = f"<desc>{about}</desc>" if about else ""
     return (
-        f'<svg class="square" viewBox="0 0 350 348" role="img"><title>{title}</title>{told}{ticks}{marks}'
+        f'<svg class="square" viewBox="0 0 350 348" role="img"><title>{title}</title>{description}{ticks}{marks}'
         f'<text x="190" y="343" text-anchor="middle">{x}</text>'
         f'<text x="10" y="160" text-anchor="middle" transform="rotate(-90 10 160)">{y}</text></svg>'
     )

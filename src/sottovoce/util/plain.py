@@ -1,4 +1,4 @@
-"""Plain data: the one JSON text of a value, infinities in words, and the hash that texts are told apart by."""
+"""Canonical JSON and hashes of plain data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fal
 
 
 def canonical(value: Any) -> str:
-    """The one JSON text of `value`: sorted keys, no spaces, shortest floats that read back exactly."""
+    """The canonical JSON text of `value`: sorted keys, no spaces, shortest floats that read back exactly."""
     try:
         return _ENCODER.encode(value)
     except ValueError as error:
@@ -42,35 +42,31 @@ def jsonable(value: Any) -> Any:
 
 
 def keyed_hash(*parts: bytes, key: bytes = b"") -> bytes:
-    """BLAKE2b of 32 bytes, of this library's own kind."""
+    """BLAKE2b, 32 bytes, personalised for this library."""
     return hashlib.blake2b(b"".join(parts), digest_size=32, key=key, person=_PERSON).digest()
 
 
 def digest_of(*public: Any) -> bytes:
     """Digest of public values, 16 bytes: numbers, texts, arrays, dataclasses, and lists and dicts of these.
 
-    Ledgers hold such digests, as names of runs too: never take one of private rows, and keep what it is for old values.
-
-    Raises
-    ------
-    TypeError
-        For anything else.
+    Ledgers hold such digests, also as names of runs: never digest private rows, and never change the digest of a value.
+    Anything else is a TypeError.
     """
-    return keyed_hash(b"public", canonical(_told(public)).encode())[:16]
+    return keyed_hash(b"public", canonical(_injective(public)).encode())[:16]
 
 
-def _told(value: Any) -> Any:
-    """As JSON that differs where values do: floats with all bits, arrays by shape and hash, dataclasses by class."""
+def _injective(value: Any) -> Any:
+    """JSON that differs where values do: floats with all bits, arrays by shape and hash, dataclasses by class."""
     if isinstance(value, np.ndarray):
         numbers = np.ascontiguousarray(value.astype("<f8", casting="same_kind")) + 0.0  # 0 has one sign
         return {"array": list(value.shape), "hash": keyed_hash(numbers.tobytes()).hex()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        entries = {field.name: _told(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        entries = {field.name: _injective(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"class": type(value).__name__, "fields": entries}
     if isinstance(value, dict):
-        return {str(k): _told(v) for k, v in value.items()}
+        return {str(k): _injective(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_told(v) for v in value]
+        return [_injective(v) for v in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float | bytes):

@@ -1,8 +1,8 @@
-"""Shape letters used throughout, and the array type.
+"""Array types, and the shape letters used throughout.
 
-R replicates, N nodes, n rows of one node, d features.  ``...`` stands for the leading axes that an
-algorithm never looks at: ``()`` at a real site and ``(R, N)`` in a simulation.  Vectors are
-``(..., d)``; per-node scalars are ``(..., 1)`` so that they broadcast against vectors.
+R replicates, N nodes, n rows of one node, d features.  ``...`` are leading axes that an algorithm never looks at:
+``()`` at a real site, ``(R, N)`` in a simulation.  Vectors are ``(..., d)``; per-node scalars ``(..., 1)``, to
+broadcast.
 """
 
 from __future__ import annotations

@@ -25,15 +25,15 @@ from .tasks import PATIENCE, serve
 
 
 class SiteController(Controller):
-    """Carries the run of the plan that stands in the hub's folder, ``local/hub`` of the server's startup kit.
+    """Carries the run of the plan in the hub's folder, ``local/hub`` of the server's startup kit.
 
-    A site is who its certificate says: NVFlare hands out tasks, and takes results, by the certificate's name.
+    NVFlare hands out tasks, and takes results, by the name in a site's certificate.
 
     Parameters
     ----------
     task_seconds : float
-        A site that has not answered a task after this time is lost; the job ends, and is to be handed in again.
-        A site that computes answers after :data:`sottovoce.deploy.nvflare.tasks.PATIENCE`, however long its solve.
+        A site without a result after this time is lost, and the job ends, to be handed in again.  A site that computes
+        replies after :data:`sottovoce.deploy.nvflare.tasks.PATIENCE`, however long its solve.
     """
 
     def __init__(self, task_seconds: float = 30.0) -> None:
@@ -44,7 +44,6 @@ class SiteController(Controller):
         self._folder = Path()
 
     def start_controller(self, fl_ctx: FLContext) -> None:
-        """Find the hub's folder."""
         workspace = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT)
         self._folder = Path(workspace.get_site_config_dir(), layout.HUB_FOLDER).resolve()
 
@@ -57,7 +56,6 @@ class SiteController(Controller):
         """Drop it: its task has timed out, and in this job the site is lost."""
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        """Answer every site until all have ended."""
         try:
             self._serve(abort_signal, fl_ctx)
         except Exception as error:  # no site's fault; NVFlare logs it, and ends the job

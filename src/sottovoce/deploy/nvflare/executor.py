@@ -22,7 +22,7 @@ from .tasks import Post, TaskTransport
 
 
 class SiteExecutor(Executor):
-    """Runs the site that ``local/site.toml`` of its own startup kit describes; takes no arguments from the hub."""
+    """Runs the site of ``local/site.toml`` in its own startup kit; takes no arguments from the hub."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class SiteExecutor(Executor):
         self._thread: threading.Thread | None = None
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
-        """Take in the hub's reply, and take along what the session asks next."""
+        """Take the hub's reply, and return what the session asks next."""
         if task_name != layout.TASK:
             return make_reply(ReturnCode.TASK_UNKNOWN)
         if self._thread is None:
@@ -43,7 +43,6 @@ class SiteExecutor(Executor):
         return result
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Tell the session that the job is over."""
         if event_type in (EventType.ABOUT_TO_END_RUN, EventType.END_RUN, EventType.ABORT_TASK):
             self._post.close("the hub ended the job; it will be handed in again if the run is not complete")
 
@@ -66,13 +65,7 @@ class SiteExecutor(Executor):
 
     @staticmethod
     def take_part(path: Path, name: str, post: Post, tell: Callable[[str], None]) -> None:
-        """Open the site of this configuration, and run it to its end.
-
-        Raises
-        ------
-        EndedEarly
-            When all is written down.
-        """
+        """Run the site of this file to its end; raises :class:`EndedEarly` when all is written down."""
         settings = SiteSettings.read(path)
         if settings.name != name:
             rule = f"this site's certificate is for {name!r}"

@@ -1,4 +1,4 @@
-"""What the parts of a job are called and where they lie."""
+"""Names and places of the parts of a job."""
 
 from __future__ import annotations
 
@@ -12,12 +12,7 @@ LET_GO = 60.0
 
 
 def need_nvflare() -> None:
-    """Say what is missing if NVFlare cannot be used.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Raise :class:`InvalidInput` unless NVFlare 2.9 is installed."""
     try:
         import nvflare
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""A hub and its sites as processes of this machine, from provisioned kits: for ``sottovoce demo`` and benchmarks."""
+"""A hub and its sites as NVFlare processes of this machine, for ``sottovoce demo`` and benchmarks."""
 
 from __future__ import annotations
 
@@ -15,36 +15,33 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
-from ..demonstration import Stage, free_port
+from ..demonstration import ONE_THREAD, Demonstration, free_port
 from ..hublog import HubLog
 from ..plan import Plan
 from . import layout
 from .provision import SUPERVISOR, project, provision
-from .supervisor import POLL, Supervisor
+from .supervisor import Supervisor
 
 SERVER = "localhost"
 _APPS = {
     "server": "nvflare.private.fed.app.server.server_train",
     "client": "nvflare.private.fed.app.client.client_train",
 }
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass
 class Federation:
     """The processes of a provisioned federation; a context manager that leaves none behind.
 
-    NVFlare starts a process for each job, in a session of its own, which may outlive a parent that was killed.  All of
-    them have the folder of their kit in their arguments, by which they are found.
+    NVFlare starts a process for each job in a session of its own, which may outlive a killed parent.  All have the
+    folder of their kit in their arguments, and are found by it.
 
     Parameters
     ----------
     kits : path
-        What :func:`sottovoce.deploy.nvflare.provision.provision` returned.
-    names : tuple of str
-        Of the sites.
+        Result of :func:`sottovoce.deploy.nvflare.provision.provision`.
     environment : mapping
-        On top of this process's.
+        In addition to this process's.
     server : bool
         Whether to start the hub, too.
     """
@@ -82,32 +79,16 @@ class Federation:
         settings = ["secure_train=true", "org=sottovoce", "config_folder=config"]
         if kind == "client":
             settings.append(f"uid={name}")
-        command = [
-            sys.executable,
-            "-u",
-            "-m",
-            _APPS[kind],
-            "-m",
-            str(kit),
-            "-s",
-            f"fed_{kind}.json",
-            "--set",
-            *settings,
-        ]
-        environment = os.environ | dict.fromkeys(_THREADS, "1") | dict(self.environment)
+        app = ["-u", "-m", _APPS[kind], "-m", str(kit), "-s", f"fed_{kind}.json", "--set", *settings]
+        environment = os.environ | ONE_THREAD | dict(self.environment)
         with (kit / "console.txt").open("ab") as out:
             self._parents[name] = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                env=environment,
-                cwd=kit,
+                [sys.executable, *app], stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment, cwd=kit,
                 start_new_session=True,
-            )
+            )  # fmt: skip
 
     def _restart(self) -> None:
-        """What the watchdog of a startup kit, or systemd, does at a real site."""
+        """The watchdog of a startup kit, or systemd, at a real site."""
         while not self._over.wait(0.5):
             with self._lock:
                 for name, process in list(self._parents.items()):
@@ -115,7 +96,7 @@ class Federation:
                         self._start(name)
 
     def processes(self, name: str | None = None) -> list[int]:
-        """Process numbers of the hub or a site, its jobs' included; of all without a name."""
+        """Process numbers of the hub or a site, its jobs included; without a name, of all."""
         kits = [os.fsencode(self.kits / n) for n in (self._all if name is None else (name,))]
         found = []
         for entry in Path("/proc").iterdir():
@@ -155,14 +136,9 @@ class Federation:
 
 @dataclass(frozen=True)
 class Loopback:
-    """What a run on this machine took.
+    """Result of a run on this machine.
 
-    Attributes
-    ----------
-    seconds : tuple of float
-        From each round's last message to the next one's.
-    jobs : int
-        How many it took; more than one after a crash.
+    `seconds` from each round's last message to the next one's, and the number of jobs: more than one after a crash.
     """
 
     seconds: tuple[float, ...]
@@ -170,15 +146,10 @@ class Loopback:
 
 
 def run_loopback(
-    hub: str | Path,
-    sites: Mapping[str, Path],
-    folder: str | Path,
-    *,
+    hub: str | Path, sites: Mapping[str, Path], folder: str | Path, *,
     tick: Callable[[Federation, int], None] = lambda federation, complete: None,
     task_seconds: float = 30.0,
-    poll: float = POLL,
-    environment: Mapping[str, str] | None = None,
-) -> Loopback:
+) -> Loopback:  # fmt: skip
     """Provision, start hub and sites, hand the run in, wait for its end, and leave no process behind.
 
     Parameters
@@ -191,10 +162,6 @@ def run_loopback(
         For kits and jobs.
     tick : callable
         Called some times a second with the federation and the number of complete rounds.
-    task_seconds, poll : float
-        See :class:`sottovoce.deploy.nvflare.supervisor.Supervisor`.
-    environment : mapping, optional
-        On top of this process's, for those of the federation.
     """
     hub, folder = Path(hub).resolve(), Path(folder).resolve()
     plan = Plan.read(hub / layout.PLAN_FILE)
@@ -202,9 +169,9 @@ def run_loopback(
     (kits / SERVER / "local" / layout.HUB_FOLDER).symlink_to(hub)
     for name, path in sites.items():
         (kits / name / "local" / layout.SITE_FILE).symlink_to(Path(path).resolve())
-    supervisor = Supervisor(kits / SUPERVISOR, hub, task_seconds=task_seconds, poll=poll)
+    supervisor = Supervisor(kits / SUPERVISOR, hub, task_seconds=task_seconds)
     times: list[tuple[int, float]] = []
-    with HubLog(hub / layout.HUB_LOG) as log, Federation(kits, plan.names, environment or {}) as federation:
+    with HubLog(hub / layout.HUB_LOG) as log, Federation(kits, plan.names) as federation:
 
         def look() -> None:
             complete = max(0, min(log.last(plan.run, name) for name in plan.names))
@@ -217,14 +184,7 @@ def run_loopback(
     return Loopback(tuple(seconds), len(supervisor.jobs))
 
 
-def demonstrate(stage: Stage, tick: Callable[[], None]) -> None:
-    """Run a demonstration's hub and sites over NVFlare.
-
-    Parameters
-    ----------
-    stage : Stage
-    tick : callable
-        Called some times a second.
-    """
-    sites = {name: stage.settings(name) for name in stage.plan.names}
-    run_loopback(stage.hub, sites, stage.folder / "nvflare", tick=lambda federation, complete: tick())
+def demonstrate(demo: Demonstration, tick: Callable[[], None]) -> None:
+    """Run a demonstration over NVFlare; calls `tick` some times a second."""
+    sites = {name: demo.settings(name) for name in demo.plan.names}
+    run_loopback(demo.hub, sites, demo.folder / "nvflare", tick=lambda federation, complete: tick())

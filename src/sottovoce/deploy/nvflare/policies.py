@@ -19,20 +19,14 @@ _KINDS = {ParticipantType.SERVER: "server", ParticipantType.CLIENT: "client"}
 class HardenedPolicies(Builder):
     """Writes resources and permissions of hub and sites; comes after the builder of NVFlare's static files.
 
-    No code from the hub, no classes but ours, no logs that leave a site, jobs stored where the hub says, and TLS even
-    between the processes of one machine.
-
-    Parameters
-    ----------
-    store : str
-        Folder at the hub for NVFlare's jobs.
+    No code from the hub, no classes but ours, no logs that leave a site, and TLS even between processes of one machine.
+    `store` is the folder at the hub for NVFlare's jobs.
     """
 
     def __init__(self, store: str) -> None:
         self._store = Path(store)
 
     def finalize(self, project: Project, ctx: ProvisionContext) -> None:
-        """Write the policies, and remove the defaults that they replace."""
         for participant in project.get_all_participants():
             kind = _KINDS.get(participant.type)
             if kind is None:

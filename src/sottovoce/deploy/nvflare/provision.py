@@ -29,14 +29,12 @@ def project(plan: Plan, server: str, port: int, *, store: str | Path, name: str 
 
     Parameters
     ----------
-    plan : Plan
     server : str
-        Host name of the hub as the sites reach it; its certificate is for this name.
+        Host name of the hub as the sites reach it, and on its certificate.
     port : int
-        The only port that is open anywhere: at the hub.
+        The only open port anywhere: at the hub.
     store : path
-        Folder at the hub, absolute, where NVFlare keeps jobs.
-    name : str
+        Absolute folder at the hub for NVFlare's jobs.
     """
     if not 1 <= port <= 65535:
         raise InvalidInput("port", port, "must be 1 to 65535", "give the hub's port")
@@ -63,18 +61,12 @@ def project(plan: Plan, server: str, port: int, *, store: str | Path, name: str 
 
 
 def write_project(path: str | Path, description: dict[str, Any]) -> None:
-    """Write what :func:`project` gives for ``nvflare provision -p``; JSON, which is YAML."""
+    """Write a description for ``nvflare provision -p``; JSON, which is YAML."""
     Path(path).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
 
 
 def provision(description: dict[str, Any], workspace: str | Path) -> Path:
-    """Make all startup kits, and return the folder that holds them, by participant.
-
-    Raises
-    ------
-    InvalidInput
-        If NVFlare finds the description wanting.
-    """
+    """Make all startup kits, and return their folder; raises :class:`InvalidInput` if NVFlare refuses."""
     need_nvflare()
     from nvflare.lighter.constants import CtxKey
     from nvflare.lighter.prov_utils import prepare_builders
@@ -94,34 +86,26 @@ def provision(description: dict[str, Any], workspace: str | Path) -> Path:
 
 
 class _Quiet:
-    """NVFlare prints its progress unless it is given somewhere else to say it."""
+    """NVFlare prints its progress unless it is given a logger."""
 
-    def info(self, message: str) -> None:
-        """Drop it."""
+    def info(self, message: str) -> None: ...
 
     debug = warning = error = info
 
 
 def hardened(name: str) -> dict[str, Any]:
-    """A policy as it is shipped: "server", "client", "authorization" or "comm_config"."""
+    """A policy as shipped: "server", "client", "authorization" or "comm_config"."""
     return dict(json.loads(files(__package__).joinpath("hardened", f"{name}.json").read_text(encoding="utf-8")))
 
 
 def check_kit(kit: str | Path) -> None:
-    """Compare the policies of a site's startup kit with those that are shipped, before it is started.
-
-    Raises
-    ------
-    InvalidInput
-        If a file is missing or says something else, or connections are not mutual TLS.
-    """
+    """Raise :class:`InvalidInput` unless a site's startup kit has the shipped policies and asks for mutual TLS."""
     home = Path(kit)
     for file, policy in (("resources", "client"), ("authorization", "authorization"), ("comm_config", "comm_config")):
         path = home / "local" / f"{file}.json"
         if _read(path) != hardened(policy):
-            raise InvalidInput(
-                "kit", str(path), "is not the hardened policy", "have the kit made again, or put it back"
-            )
+            remedy = "have the kit made again, or put it back"
+            raise InvalidInput("kit", str(path), "is not the hardened policy", remedy)
     path = home / "startup" / "fed_client.json"
     if _read(path).get("client", {}).get("connection_security") != "mtls":
         raise InvalidInput("kit", str(path), "does not ask for mutual TLS", "have the kit made again")

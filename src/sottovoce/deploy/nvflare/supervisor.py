@@ -1,7 +1,7 @@
 """Hands a run in as a job, watches it, and hands it in again after a crash, until the run is complete.
 
-NVFlare does not resume a job whose server or site was killed.  A new job resumes the run: the hub's log holds every
-message, each site's journal what it released.  So the supervisor needs no state, and may be killed and started itself.
+NVFlare does not resume a job whose server or site was killed.  A new job resumes the run, from the hub's log and each
+site's journal.  So the supervisor needs no state, and may be killed and started itself.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 POLL = 0.05
-"""Seconds after which a site asks again whether the hub has a task for it."""
+"""Seconds after which a site asks again for a task."""
 _HOME = __name__.rpartition(".")[0]
 _COMPLETED = "FINISHED:COMPLETED"
 _log = logging.getLogger(__name__)
 
 
-def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0, poll: float = POLL) -> Path:
-    """Write the job of a plan: three files of plain data, and no code.
+def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0) -> Path:
+    """Write the job of a plan: three files of plain data, no code.
 
-    It names two classes that are installed where they run, and the sites.  Not even the plan is in it: hub and sites
-    have copies of their own, and agree on the digest.
+    They name two installed classes and the sites.  Not even the plan is in them: hub and sites have their own copies,
+    and agree on the digest.
     """
     server = {
         "format_version": 2,
-        "server": {"task_request_interval": poll},  # at the top level it would be ignored without a word
+        "server": {"task_request_interval": POLL},  # at the top level it would be ignored without a word
         "workflows": [
             {"id": "run", "path": f"{_HOME}.controller.SiteController", "args": {"task_seconds": task_seconds}}
         ],
@@ -66,13 +66,7 @@ def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0, poll: flo
 
 
 def open_session(kit: Path, patience: float) -> Session:
-    """A session with the server as the supervisor of this startup kit.
-
-    Raises
-    ------
-    Unreachable
-        After `patience` seconds.
-    """
+    """A session with the server, with the supervisor's kit; raises :class:`Unreachable` after `patience` seconds."""
     from nvflare.fuel.flare_api.flare_api import new_secure_session
     from nvflare.tool.cli_output import set_output_format
 
@@ -114,51 +108,35 @@ class Supervisor:
     task_seconds : float
         See :class:`sottovoce.deploy.nvflare.controller.SiteController`.
     tries : int
-        Jobs in a row that may end without one new message in the log, before the supervisor gives up.
-    poll : float
-        Seconds between a site's questions for a task.
+        Jobs in a row without a new message in the log before the supervisor gives up.
     """
 
-    def __init__(
-        self,
-        kit: str | Path,
-        hub: str | Path,
-        *,
-        task_seconds: float = 30.0,
-        tries: int = 5,
-        poll: float = POLL,
-    ) -> None:
+    def __init__(self, kit: str | Path, hub: str | Path, *, task_seconds: float = 30.0, tries: int = 5) -> None:
         layout.need_nvflare()
         self._kit, self._hub = Path(kit), Path(hub)
         self.plan = Plan.read(self._hub / layout.PLAN_FILE)
         if not (self._kit / "startup" / "fed_admin.json").is_file():
             raise InvalidInput("kit", str(kit), "is no startup kit of a supervisor", f"give the folder {SUPERVISOR}")
-        self._task_seconds, self._tries, self._poll = task_seconds, tries, poll
+        self._task_seconds, self._tries = task_seconds, tries
         self.jobs: list[str] = []
         """Names of the jobs so far, the last one running."""
 
     def run(self, observe: Callable[[], None] = lambda: None, *, patience: float = 600.0) -> None:
-        """Return when the run is complete.
+        """Return when the run is complete; gives up after `patience` seconds without a connection to the server.
 
-        Parameters
-        ----------
-        observe : callable
-            Called a few times a second.
-        patience : float
-            Seconds without a connection to the server after which it gives up.
+        `observe` is called a few times a second.
 
         Raises
         ------
         Refused
-            If jobs end one after the other and nothing gets further: the message says what the last one said.
+            If jobs end one after the other without progress; with the last words of the last one.
         EndedEarly
-            If the run is over, and some site left it before its last round, or the hub ended it.
+            If a site left before its last round, or the hub ended the run.
         Unreachable
-            If the server cannot be reached.
         """
         idle, before = 0, -1
         with tempfile.TemporaryDirectory() as folder:
-            job = write_job(Path(folder) / self.plan.run, self.plan, task_seconds=self._task_seconds, poll=self._poll)
+            job = write_job(Path(folder) / self.plan.run, self.plan, task_seconds=self._task_seconds)
             while True:
                 status = self._one_job(job, observe, patience)
                 if status == _COMPLETED:
@@ -168,12 +146,11 @@ class Supervisor:
                 held = self._held()
                 idle, before = (idle + 1, before) if held == before else (0, held)
                 if idle >= self._tries:
-                    raise Refused(
-                        f"run={self.plan.run!r}: no further after {self._tries} more jobs; {self._last_words()}"
-                    )
+                    why = self._last_words()
+                    raise Refused(f"run={self.plan.run!r}: no further after {self._tries} more jobs; {why}")
 
     def _one_job(self, job: Path, observe: Callable[[], None], patience: float) -> str:
-        """Hand in a job and watch it to its end; what became of it."""
+        """Hand in a job and watch it to its end; its last status."""
         session = open_session(self._kit, patience)
         try:
             _asked(lambda: self._clear(session))
@@ -187,9 +164,7 @@ class Supervisor:
                 if over is None and self._complete():
                     over = time.monotonic()
                 if over is not None and time.monotonic() > over + self._task_seconds:
-                    _asked(
-                        lambda: session.abort_job(name)
-                    )  # NVFlare waits for the last words of a site that was killed
+                    _asked(lambda: session.abort_job(name))  # else NVFlare waits for a site that was killed
                     return _COMPLETED
                 until = time.monotonic() + 0.5
                 while time.monotonic() < until:
@@ -202,7 +177,7 @@ class Supervisor:
                 session.close()
 
     def _clear(self, session: Session) -> None:
-        """End jobs of this run that are left over: after a crash they stay RUNNING for ever."""
+        """End jobs of this run that a crash left over, for ever RUNNING."""
         for job in session.list_jobs():
             if job.get("job_name") == self.plan.run and not str(job.get("status")).startswith("FINISHED"):
                 with suppress(Exception):  # it may have ended in between, or have no process any more
@@ -218,7 +193,7 @@ class Supervisor:
             return Hub(self.plan, log).over
 
     def _check(self) -> None:
-        """Write the hub's report; say how the run ended, and refuse a log that lacks what the sites have finished."""
+        """Write the hub's report; raise if the run ended early, or the log lacks what the sites have finished."""
         with HubLog(self._hub / layout.HUB_LOG) as log:
             hub = Hub(self.plan, log)
             written = write_hub(self._hub, hub)

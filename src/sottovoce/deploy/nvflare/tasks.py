@@ -1,7 +1,7 @@
-"""Requests of sites, and the hub's replies, carried by tasks: what executor and controller do that is not NVFlare's.
+"""Requests of sites and the hub's replies as the contents of tasks: what executor and controller share.
 
-NVFlare's hub gives tasks, and a site's result answers a task.  So the task brings the reply to the site's last request,
-and the result takes along its next one.
+In NVFlare the hub gives tasks, and a site's result answers a task.  So a task brings the reply to the site's last
+request, and the result takes its next request along.
 
 ============  ==========================================================================
 in a task     meaning
@@ -13,7 +13,7 @@ in a task     meaning
 ============  ==========================================================================
 in a result   meaning
 ============  ==========================================================================
-``number``    of a request, with its ``method`` and ``request``; nothing: it still computes
+``number``    of a request, with its ``method`` and ``request``; absent: it still computes
 ``ended``     the session is over: why it failed, never a data value; empty if it did not
 ============  ==========================================================================
 """
@@ -30,19 +30,19 @@ from ...util.typing import Any
 from .. import requests
 from ..hub import Hub
 from ..plan import Plan
-from ..requests import OTHER_REQUEST, OTHER_VERSION, Asking, answer, sizes
+from ..requests import OTHER_REQUEST, OTHER_VERSION, RequestTransport, answer, sizes
 from ..transport import printable
 
 Carry = Callable[[str, dict[str, Any]], dict[str, Any] | None]
-"""Takes a task to a site, and brings its result; None if there is none."""
+"""Takes a task to a site, and returns its result; None if there is none."""
 PATIENCE = 5.0
-"""Seconds after which a site that still computes says so, and after which the hub says who is waited for."""
+"""Seconds after which a computing site says so, and after which the hub names missing sites."""
 _LOOK = 0.5
 NUMBER, METHOD, REQUEST, REPLY, REFUSED, ENDED = "number", "method", "request", "reply", "refused", "ended"
 
 
 class Post:
-    """At a site: where its session's requests wait for tasks that take them along, and for those with the replies."""
+    """A site's mailbox between its session, which sends requests, and the tasks, which carry them."""
 
     def __init__(self) -> None:
         self._news = threading.Condition()
@@ -53,13 +53,7 @@ class Post:
         self._closed: str | None = None
 
     def ask(self, method: str, request: bytes) -> dict[str, Any]:
-        """The task with the reply to a request of the session.
-
-        Raises
-        ------
-        Unreachable
-            If the job ends before.
-        """
+        """The task with the reply to a request; raises :class:`Unreachable` if the job ends before."""
         with self._news:
             self._number += 1
             self._request = {NUMBER: self._number, METHOD: method, REQUEST: request}
@@ -72,13 +66,12 @@ class Post:
             return self._reply
 
     def end(self, failure: str) -> None:
-        """The session is over."""
         with self._news:
             self._ended = {ENDED: failure}
             self._news.notify_all()
 
     def carry(self, task: dict[str, Any], seconds: float = PATIENCE) -> dict[str, Any]:
-        """Take in a task; its result, as soon as the session asks for something or is over, or after `seconds`."""
+        """Take a task, and return its result: the session's next request or its end, or nothing after `seconds`."""
         with self._news:
             if self._request is not None and task.get(NUMBER) == self._request[NUMBER]:
                 self._request, self._reply = None, task
@@ -93,7 +86,7 @@ class Post:
             self._news.notify_all()
 
 
-class TaskTransport(Asking):
+class TaskTransport(RequestTransport):
     """A site's :class:`sottovoce.deploy.transport.Transport` when tasks carry its requests."""
 
     def __init__(self, plan: Plan, post: Post) -> None:
@@ -101,7 +94,6 @@ class TaskTransport(Asking):
         self._post, self._most = post, sizes(plan)[1]
 
     def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """See :class:`sottovoce.deploy.requests.Asking`."""
         task = self._post.ask(method, canonical(asked).encode())
         if REFUSED in task:
             raise Refused(f"the hub refused: {printable(str(task[REFUSED]))}")
@@ -111,12 +103,11 @@ class TaskTransport(Asking):
 def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
     """Answer the requests of all sites until all have ended, in a thread for each.
 
-    A site that is lost ends the job; a run of sums goes on without it when the hub's patience ends, as long as there is
-    another site to answer.  A site without which it went on is told so if it is there.
+    A lost site ends the job; a run of sums goes on without it after the hub's patience, while another site is there to
+    answer.  A site that was left out is told so if it is there.
 
     Parameters
     ----------
-    hub : Hub
     carry : callable
         Returns None soon once `over` is set.
     over : Event
@@ -132,7 +123,7 @@ def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
         try:
             threads = {pool.submit(converse, hub, site, carry): site for site in running}
             while not over.is_set() and (threads or running - hub.gone().keys()):
-                if lost is not None and (hub.desk is None or not threads):
+                if lost is not None and (hub.sums is None or not threads):
                     return lost
                 for thread in wait(threads, _LOOK, FIRST_COMPLETED).done:
                     site, failure = threads.pop(thread), thread.result()
@@ -145,7 +136,7 @@ def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
 
 
 def converse(hub: Hub, site: str, carry: Carry) -> str | None:
-    """Answer the requests of one site until it has ended; why it is lost, if it is."""
+    """Answer the requests of one site until it has ended; returns why it is lost, if it is."""
     longest, task = sizes(hub.plan)[0], dict[str, Any]()
     while (result := carry(site, task)) is not None:
         if ENDED in result:

@@ -1,7 +1,7 @@
-"""The hub's side of a run of sums: who may speak, how long the others wait, and who asked how far it was seen.
+"""The hub's side of a run of sums.
 
-It decides one thing only, when to go on without a site, and writes that down before it tells anybody.  It cannot read a
-share, and cannot lie about a sum, because every site adds up what was signed.
+It decides one thing, when to go on without a site, and writes that down before it tells anybody.  What else it could
+try is in ``docs/deploy/threats.md``.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,8 +21,8 @@ from ..hublog import HubLog
 from ..limits import PROOFS
 from ..messages import Message
 from ..plan import Plan
-from .messages import Hello, Said, Share, prove, read, read_answer, read_question
-from .roster import LEFT, TWICE, Attempt, Course
+from .messages import Hello, Share, SignedMessage, prove, read, read_attestation, read_question
+from .roster import LEFT, TWICE, Attempt, ProtocolState
 
 PATIENCE = 60.0
 """Seconds that a round waits for the last site after the first site's message."""
@@ -32,7 +32,7 @@ _LOOK = 0.5  # seconds between looks at what another process may have written
 
 @dataclass
 class _Inquiry:
-    """The last question of one site, and what the others signed to it."""
+    """The last question of one site, and the other sites' answers."""
 
     question: bytes
     enough: int
@@ -43,17 +43,15 @@ class _Inquiry:
         return len(self.answers) < self.enough
 
 
-class Desk:
-    """Where the messages of one run of sums meet.  Safe from several threads; one process at a time.
+class SumHub:
+    """Receives and distributes the messages of one run of sums.  Safe for several threads; one process at a time.
 
     Parameters
     ----------
-    plan : Plan
-    log : HubLog
     patience : float
         Seconds from the first message of a round to its end.
     greeting : float
-        The same for the greeting, in which sites may be started one after another.
+        The same for the greeting, since sites may be started one after another.
     clock : callable
         Seconds.
     """
@@ -65,8 +63,8 @@ class Desk:
         self._plan, self._log, self._run, self._clock = plan, log, plan.run, clock
         self._patience, self._greeting = patience, greeting
         self._news = threading.Condition(threading.RLock())
-        self._course, self._round = Course.of(plan), 0
-        self._present: dict[str, Said] | None = None  # of the present round; None before the log was read
+        self._state, self._round = ProtocolState.of(plan), 0
+        self._present: dict[str, SignedMessage] | None = None  # of the present round; None before the log was read
         self._kept: dict[int, dict[str, bytes]] = {}
         self._since: float | None = None
         self._shut = False
@@ -76,86 +74,75 @@ class Desk:
 
     @property
     def attempts(self) -> list[Attempt]:
-        """All attempts so far: their sites, and which sums were opened."""
-        with self._news:
-            self._look()
-            return list(self._course.attempts)
+        """All attempts so far."""
+        with self._current() as state:
+            return list(state.attempts)
 
     @property
     def gone(self) -> dict[str, str]:
         """Sites that are no longer in the roster, and why."""
-        with self._news:
-            self._look()
-            return dict(self._course.gone)
+        with self._current() as state:
+            return dict(state.gone)
 
     @property
     def untold(self) -> list[str]:
-        """Sites without which the others went on, and that have not asked since: they cannot know that it is over."""
-        with self._news:
-            self._look()
-            return sorted(self._course.gone.keys() - self._log.gone(self._run).keys() - self._told)
+        """Sites that were left out and have not asked since: they cannot know that it is over."""
+        with self._current() as state:
+            return sorted(state.gone.keys() - self._log.gone(self._run).keys() - self._told)
 
     @property
     def over(self) -> bool:
         """Whether the last models were sent."""
-        with self._news:
-            self._look()
-            return self._course.phase == "over"
+        with self._current() as state:
+            return state.phase == "over"
 
     def last(self) -> dict[str, Array]:
-        """The last models of the sites that came to the end; empty before."""
-        with self._news:
-            self._look()
-            if self._course.phase != "over":
+        """Last models of the sites that came to the end; empty before."""
+        with self._current() as state:
+            if state.phase != "over":
                 return {}
             found = {}
             for name, data in self._log.round(self._run, self._round - 1).items():
-                what = read(self._plan, data, name, self._round - 1).what
-                if isinstance(what, Message):
-                    found[name] = what.payload
+                content = read(self._plan, data, name, self._round - 1).content
+                if isinstance(content, Message):
+                    found[name] = content.payload
             return found
 
     def attempt_in(self, round: int) -> int:
-        """Number of the attempt that was made in an exchange, or in the last one with an attempt before it.
+        """Number of the attempt in an exchange, or of the last one before it.
 
         0 if there was none yet, -1 before the greeting, and one more than the plan has for the last models.
         """
-        with self._news:
-            self._look()
+        with self._current() as state:
             if round < 0:
                 return -1
-            if self._course.phase == "over" and round >= self._round - 1:
+            if state.phase == "over" and round >= self._round - 1:
                 return self._plan.attempts + 1
             return sum(at <= round for at in self._shares)
 
     def opened(self, attempt: int) -> tuple[tuple[str, ...], IntArray] | None:
         """The sites of an attempt and the sum of their shares modulo ``2^64``; None if it was not opened."""
-        with self._news:
-            self._look()
-            if attempt > len(self._course.attempts) or not self._course.attempts[attempt - 1].opened:
+        with self._current() as state:
+            if attempt > len(state.attempts) or not state.attempts[attempt - 1].opened:
                 return None
-            round, members = self._shares[attempt - 1], self._course.attempts[attempt - 1].members
-            said = [read(self._plan, self._log.round(self._run, round)[name], name, round).what for name in members]
-            words = np.array([what.words for what in said if isinstance(what, Share)], dtype=np.uint64)
+            round, members = self._shares[attempt - 1], state.attempts[attempt - 1].members
+            sent = self._log.round(self._run, round)
+            contents = [read(self._plan, sent[name], name, round).content for name in members]
+            words = np.array([content.words for content in contents if isinstance(content, Share)], dtype=np.uint64)
             total = np.asarray(np.sum(words, axis=0, dtype=np.uint64))
             return members, np.asarray(total.view(np.int64))
 
     def missing(self) -> list[str]:
-        """Members of the roster that have sent nothing in the present round."""
-        with self._news:
-            self._look()
-            return [name for name in self._course.members if name not in (self._present or {})]
+        """Members of the roster without a message in the present round."""
+        with self._current() as state:
+            return [name for name in state.members if name not in (self._present or {})]
 
     def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
-        """See :meth:`sottovoce.deploy.hub.Hub.exchange`; also returns None when there is something to answer.
+        """See :meth:`sottovoce.deploy.hub.Hub.exchange`.
 
-        Raises
-        ------
-        Refused, TransportClosed
-            The latter with the site itself, if the others went on without it.
+        :class:`TransportClosed` names the site itself, if the others went on without it.
         """
-        with self._news:
-            self._look()
+        with self._current():
             self._post(site, round, message)
             until = self._clock() + seconds
             while True:
@@ -166,14 +153,8 @@ class Desk:
                 self._wait(left)
 
     def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
-        """What the others sent in a round, once it is over for all.
-
-        Raises
-        ------
-        TransportClosed
-        """
-        with self._news:
-            self._look()
+        """The other sites' messages of a round, once it is over for all; raises :class:`TransportClosed`."""
+        with self._current():
             if self._log.ended(self._run):
                 raise TransportClosed(f"the hub ended the run {self._run!r}")
             if round >= self._round:
@@ -183,20 +164,10 @@ class Desk:
             return {name: data for name, data in self._kept[round].items() if name != site}
 
     def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
-        """Pass a question to the other sites, and wait for `enough` answers.
+        """See :meth:`sottovoce.deploy.hub.Hub.inquire`.
 
-        Only the last question of a site is open.  A process that was killed may still wait here for an earlier one: it
-        gets nothing, and takes nothing away from the process that came after it.
-
-        Returns
-        -------
-        dict or None
-            Answers by site; None if there are fewer after `seconds`, or something to answer.
-
-        Raises
-        ------
-        Refused, TransportClosed
-            As :meth:`exchange`.
+        Only the last question of a site is open.  A killed process may still wait here for an earlier one: it gets
+        nothing, and takes nothing away from its successor.
         """
         with self._news:
             read_question(self._plan, question, site)
@@ -224,24 +195,30 @@ class Desk:
             return {who: one.question for who, one in inquiries if who != site and one.open and site not in one.answers}
 
     def answer(self, site: str, asker: str, answer: bytes) -> None:
-        """Take in an answer of `site`; one to an earlier question, or to none, is dropped."""
+        """Take an answer of `site`; one to an earlier question, or to none, is dropped."""
         with self._news, suppress(Refused):
             asked = self._inquiries.get(asker)
             if asked is not None and asked.open:
-                read_answer(self._plan, answer, site, read_question(self._plan, asked.question, asker))
+                read_attestation(self._plan, answer, site, read_question(self._plan, asked.question, asker))
                 asked.answers[site] = answer
                 self._news.notify_all()
 
     def tell(self) -> None:
         """Look again: something was written into the log."""
+        with self._current():
+            self._news.notify_all()
+
+    @contextmanager
+    def _current(self) -> Iterator[ProtocolState]:
+        """The lock, and the state after all that the log allows."""
         with self._news:
             self._look()
-            self._news.notify_all()
+            yield self._state
 
     # Inside the lock
 
     def _wait(self, seconds: float) -> None:
-        """Until there is news, or the round closes; another process may have ended the run meanwhile."""
+        """Wait for news or the end of the round, with looks at what another process may have written."""
         closes = self._closes - self._clock()
         self._news.wait(min(seconds, closes if closes > 0.0 else _LOOK, _LOOK))
 
@@ -249,7 +226,7 @@ class Desk:
         known = self._log.message(self._run, round, site)
         if known == message:
             return
-        said = read(self._plan, message, site, round)
+        signed = read(self._plan, message, site, round)
         if known is not None:
             self._accuse(site, round, message)
             raise Refused(f"round={round}: site {site!r} has sent another message of this round already")
@@ -258,45 +235,45 @@ class Desk:
         self._still_in(site)
         if round > self._round:
             raise Refused(f"round={round}: out of order; the next message of site {site!r} is that of {self._round}")
-        self._course.check(said)
+        self._state.check(signed)
         present = {} if self._present is None else self._present
         for other in present.values():
-            if isinstance(said.what, Hello) and isinstance(other.what, Hello) and other.what.key == said.what.key:
+            if isinstance(signed.content, Hello) and other.content == signed.content:
                 raise Refused(f"message of {site!r}: has the key of {other.sender!r}")
         self._log.post(self._run, round, site, message)
-        present[site] = said
+        present[site] = signed
         self._since = self._clock() if self._since is None else self._since
         if self._look():
             self._news.notify_all()
 
     def _still_in(self, site: str, *, late: bool = False) -> None:
-        if late or site not in self._course.members or site in self._log.accused(self._run):
+        if late or site not in self._state.members or site in self._log.accused(self._run):
             self._told.add(site)
-            why = self._course.gone.get(site, TWICE if site in self._log.accused(self._run) else "came too late")
+            why = self._state.gone.get(site, TWICE if site in self._log.accused(self._run) else "came too late")
             raise TransportClosed(f"the other sites go on without {site!r}: it {why}", site)
 
     def _accuse(self, site: str, round: int, message: bytes) -> None:
-        if site in self._course.members:
+        if site in self._state.members:
             self._log.accuse(self._run, site, round, message)
             if self._look():
                 self._news.notify_all()
 
     @property
     def _closes(self) -> float:
-        """When the present round ends, whoever is missing."""
+        """When the present round ends without the sites that are missing."""
         waits = self._greeting if self._round == 0 else self._patience
         return math.inf if self._since is None else self._since + waits
 
     def _look(self) -> bool:
         """Go on as far as the log allows; whether that was any further."""
         before = self._round
-        while self._course.phase != "over":
+        while self._state.phase != "over":
             if self._present is None:
                 stored = self._log.round(self._run, self._round).items()
                 self._present = {name: read(self._plan, data, name, self._round) for name, data in stored}
                 self._since = self._clock() if self._present else None
                 self._shut = self._log.is_shut(self._run, self._round)
-            absent = [name for name in self._course.members if name not in self._present]
+            absent = [name for name in self._state.members if name not in self._present]
             if absent and not self._shut:
                 if not self._may_go_on(absent):
                     break
@@ -305,9 +282,9 @@ class Desk:
             left = self._log.gone(self._run)
             why = {name: TWICE if name in accused else LEFT for name in absent if name in accused or name in left}
             self._kept = {self._round: self._whole(self._round)}
-            if self._course.phase == "share":
+            if self._state.phase == "share":
                 self._shares.append(self._round)
-            self._course.take(self._present, why)
+            self._state.take(self._present, why)
             self._round, self._present, self._since = self._round + 1, None, None
         return self._round > before
 
@@ -317,12 +294,12 @@ class Desk:
         known = self._log.gone(self._run).keys() | self._log.accused(self._run).keys()
         if known.issuperset(absent):
             return bool(self._present)
-        if self._round == 0 and len(self._present) < self._course.least:
+        if self._round == 0 and len(self._present) < self._state.least:
             return False
         return self._clock() >= self._closes
 
     def _whole(self, round: int) -> dict[str, bytes]:
-        """All messages of a round; of sites that sent none, what proves that they left, or why they are out."""
+        """All messages of a round; of sites without one, the proof that they left or signed two."""
         found = self._log.round(self._run, round)
         for name, farewell in self._log.gone(self._run).items():
             if name not in found and self._log.last(self._run, name) == round - 1:

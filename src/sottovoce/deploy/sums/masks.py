@@ -1,8 +1,7 @@
-"""A site's key of one run, and the masks that hide its shares: X25519, HKDF and ChaCha20, all of them from a library.
+"""Pairwise masks that hide the shares of a sum, and a site's key of one run: X25519, HKDF and ChaCha20.
 
-Two sites of a roster derive the same key from their exchange and from everything that was agreed on before the
-attempt.  One adds the keystream to its share and the other subtracts it, modulo ``2^64``, so that masks vanish in the
-sum over the roster and nowhere else.  No key is ever used for two attempts, two rosters or two histories.
+How the masks are derived, and why none is used twice, is in ``docs/deploy/sums.md``, "What is sent"; what happens to
+the key, in "Crashes, backups and keys".
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +20,8 @@ from ...errors import LedgerCorrupt, NotWritten, Refused, shown
 from ...ledger.durable import DurableLedger
 from ...util.files import regular
 from ...util.typing import IntArray
+from ..crypto import algorithms, ciphers, hashes, hkdf, need_cryptography, x25519
 from ..files import unfinished, write_new
-from ..keys import need_cryptography
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 Words = NDArray[np.uint64]
 """Numbers modulo ``2^64``."""
@@ -39,24 +34,17 @@ _MASKS = re.compile(r"\.?(.+)\.masks(?:\.[0-9a-f]+\.tmp)?")
 
 
 def fields(*parts: bytes) -> bytes:
-    """The parts in one, each with its length before it: no two lists of parts give the same bytes."""
+    """The parts in one, each with its length before it: an injective encoding."""
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
 def check_key(raw: bytes) -> None:
-    """Refuse a public key that is not the one encoding of a point, or a point with which every exchange gives zero.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise :class:`ValueError` for a public key that is not canonical, or of low order."""
     need_cryptography()
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-
     if len(raw) != BYTES or int.from_bytes(raw, "little") >= _PRIME:  # 9, 9 + p and 9 + 2^255 are one key
         raise ValueError("is not the one encoding of a key")
     try:
-        X25519PrivateKey.from_private_bytes(_PROBE).exchange(X25519PublicKey.from_public_bytes(raw))
+        x25519.X25519PrivateKey.from_private_bytes(_PROBE).exchange(x25519.X25519PublicKey.from_public_bytes(raw))
     except ValueError:
         raise ValueError("is of low order: every exchange with it gives zero") from None
 
@@ -67,10 +55,10 @@ def secret_of(ledger: Path, run: str) -> Path:
 
 
 def keys_beside(ledger: Path, own: str | None = None) -> dict[str, Path]:
-    """Masking keys in a ledger's folder, whole or left half-made: the path of each, by run.
+    """Masking keys in a ledger's folder, whole or half-made: the path of each, by run.
 
-    Where another ledger's name goes on as this one's, such as ``north.2024.ledger``, keys that could be of either count
-    as those of the longer name, but for that of the run `own`.
+    A key that could also be of a ledger with a longer name, such as ``north.2024.ledger``, counts as that one's, except
+    the key of the run `own`.
     """
     lead, found = f"{ledger.stem}.", dict[str, Path]()
     for entry in sorted(ledger.parent.iterdir() if ledger.parent.is_dir() else ()):
@@ -84,26 +72,18 @@ def keys_beside(ledger: Path, own: str | None = None) -> dict[str, Path]:
 
 
 def _ledgers_of(ledger: Path, name: str) -> list[str]:
-    """Ledgers in a folder, without their ending, of which one with this name could be the key of a run."""
+    """Ledgers in the folder, without ending, of which a key with this name could be."""
     stems = (name[: dot.start()] for dot in re.finditer(r"\.", name))
     return [stem for stem in stems if ledger.with_name(stem + ledger.suffix).exists()]
 
 
 def erase_old(ledger: DurableLedger, present: str = "") -> dict[str, str]:
-    """Erase the masking keys of runs that cannot go on; those runs, with their states.
+    """Erase the masking keys of runs that cannot go on; returns those runs, with their states.
 
-    Parameters
-    ----------
-    ledger : DurableLedger
-    present : str, optional
-        The run that is about to start.  If the ledger lacks it, its key stays: the right ledger could go on with it.
-
-    Raises
-    ------
-    LedgerCorrupt
-        If the ledger lacks the run of a key.  A run is in the ledger before its key is made, so this is an older copy,
-        or another ledger.  The key is erased all the same; an empty file stays in its place as long as that is so.
-        Where a ledger with a shorter name lies beside it, the key may be of that one: it stays, and nothing is refused.
+    Raises :class:`LedgerCorrupt` if the ledger lacks the run of a key: a run is in the ledger before its key is made,
+    so this is an older copy, or another ledger.  The key is erased, unless it is of the run `present` that is about to
+    start, and an empty file keeps every start refused.  A key that may be of a ledger with a shorter name stays, and
+    nothing is refused.
     """
     keys = keys_beside(ledger.path)  # before the ledger is read: what starts meanwhile is in it before its key is made
     states = {one["run"]: str(one["state"]) for one in ledger.show()["runs"]}
@@ -131,17 +111,8 @@ def erase_old(ledger: DurableLedger, present: str = "") -> dict[str, str]:
 def give_up(ledger: DurableLedger, run: str) -> tuple[int, bool]:
     """Close a run for good, so that this site shares nothing more in it, and erase its key.
 
-    Returns
-    -------
-    int
-        Reserved events without a row, whose price goes back to the budget.
-    bool
-        Whether there was a key.
-
-    Raises
-    ------
-    LedgerError
-        If the run is not in the ledger.  The key is erased all the same, as on a disk that is full.
+    Returns the reserved events without a row, whose price goes back to the budget, and whether there was a key.  The
+    key is erased even if this raises :class:`LedgerError`, for a run that the ledger lacks, or a full disk.
     """
     key, erased = keys_beside(ledger.path, own=run).get(run), False
     try:
@@ -153,44 +124,31 @@ def give_up(ledger: DurableLedger, run: str) -> tuple[int, bool]:
 
 
 class RunKey:
-    """The private half of a site's key of one run.  Use :meth:`make` or :meth:`read`."""
+    """The private half of a site's key of one run."""
 
-    def __init__(self, key: X25519PrivateKey, path: Path) -> None:
+    def __init__(self, key: x25519.X25519PrivateKey, path: Path) -> None:
         self._key, self._path = key, path
         self._shared: dict[bytes, bytes] = {}
 
     @classmethod
     def make(cls, path: Path) -> RunKey:
-        """A new key, in a file that only this user can read; it is on the disk when this returns.
+        """A new key in a file for this user only, on the disk when this returns.
 
-        A file of that name is taken as it is: the process that made it was killed before it had greeted.
-
-        Raises
-        ------
-        LedgerCorrupt, NotWritten
+        An existing file is taken as it is: the process that made it was killed before it had greeted.
         """
         need_cryptography()
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
         if not path.exists():
-            raw = X25519PrivateKey.generate().private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
-            write_new(path, raw, secret=True)
+            write_new(path, x25519.X25519PrivateKey.generate().private_bytes_raw(), secret=True)
             _settle(path)
         return cls.read(path)
 
     @classmethod
     def read(cls, path: Path) -> RunKey:
-        """The key that was made for this run before.
+        """The existing key of this run; raises :class:`LedgerCorrupt` if it is gone.
 
-        Raises
-        ------
-        LedgerCorrupt
-            If it is gone.  There is never a second one: with it this site would send other masks under an old name.
+        There is never a second one: with it this site would send other masks under an old name.
         """
         need_cryptography()
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
         try:
             with regular("key", path).open("rb") as file:
                 raw = file.read(BYTES + 1)
@@ -201,41 +159,26 @@ class RunKey:
                 f"key={shown(path)}: the key of this run is gone or damaged, and there is never a second one; halted, "
                 "nothing was drawn; the other sites go on without this one"
             )
-        return cls(X25519PrivateKey.from_private_bytes(raw), path)
+        return cls(x25519.X25519PrivateKey.from_private_bytes(raw), path)
 
     @property
     def public(self) -> bytes:
-        """The public half, 32 bytes."""
         return self._key.public_key().public_bytes_raw()
 
     def shared(self, public: bytes) -> bytes:
-        """What the exchange with another site's public half gives.
-
-        Raises
-        ------
-        Refused
-            If it is zero.
-        """
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-
+        """The X25519 exchange with another site's public half; raises :class:`Refused` if it is zero."""
         if public not in self._shared:
             try:
-                self._shared[public] = self._key.exchange(X25519PublicKey.from_public_bytes(public))
+                self._shared[public] = self._key.exchange(x25519.X25519PublicKey.from_public_bytes(public))
             except ValueError:
                 raise Refused("key: an exchange gives zero") from None
         return self._shared[public]
 
     @staticmethod
     def erase(path: Path) -> bool:
-        """Write over the private half, if the disk lets it, and remove it, also under temporary names; whether it was
-        there.
+        """Overwrite and remove the private half, also under temporary names; whether it was there.
 
-        Shares of a run that is over stay hidden from a later thief.  A disk that keeps old copies may keep it.
-
-        Raises
-        ------
-        NotWritten
-            If it cannot be removed.
+        Raises :class:`NotWritten` if it cannot be removed.
         """
         found = [one for one in (path, *unfinished(path)) if os.path.lexists(one)]
         for one in found:
@@ -252,7 +195,7 @@ class RunKey:
 
 
 def _zero(path: Path) -> None:
-    """Write over a key in place; a link is not followed, and a pipe not waited for."""
+    """Overwrite a key in place, without following links or waiting for pipes."""
     handle = os.open(path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     with open(handle, "wb", buffering=0) as file:
         file.write(bytes(BYTES))
@@ -270,26 +213,16 @@ def _settle(path: Path) -> None:
         finally:
             os.close(folder)
     except OSError as error:
-        raise NotWritten(
-            f"key={shown(path)}: its folder cannot be written: {error.strerror}; free some space"
-        ) from None
+        rule = f"its folder cannot be written: {error.strerror}; free some space"
+        raise NotWritten(f"key={shown(path)}: {rule}") from None
 
 
 @dataclass(frozen=True)
 class Bound:
-    """All that the keys of one attempt are bound to, beside the two sites.
+    """What the mask keys of one attempt are bound to, in addition to the two sites.
 
-    Parameters
-    ----------
-    session : bytes
-        Digest of all greetings.
-    roster : bytes
-        Digest of the roster that all its sites have signed.
-    attempt : int
-    query : bytes
-        Digest of the event that is charged for the attempt.
-    parent : bytes
-        Digest of the history: of all shares whose sums were opened.
+    All but `attempt` are digests: of all greetings, of the signed roster, of the event that is charged, and of the
+    history, that is of the shares whose sums were opened.
     """
 
     session: bytes
@@ -301,46 +234,26 @@ class Bound:
 
 def mask_key(own: RunKey, names: tuple[str, str], keys: tuple[bytes, bytes], other: bytes, bound: Bound) -> bytes:
     """The key of two sites for one attempt, 32 bytes; `names` and `keys` of both, the smaller name first."""
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
     info = fields(
         _DOMAIN, *(name.encode() for name in names), *keys, bound.roster, bound.attempt.to_bytes(8, "big"), bound.query,
         bound.parent,
     )  # fmt: skip
-    return HKDF(SHA256(), BYTES, bound.session, info).derive(own.shared(other))
+    return hkdf.HKDF(hashes.SHA256(), BYTES, bound.session, info).derive(own.shared(other))
 
 
 def stream(key: bytes, words: int) -> Words:
-    """The first `words` words of the keystream of a key that is used for nothing else."""
-    from cryptography.hazmat.primitives.ciphers import Cipher
-    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-
-    drawn = Cipher(ChaCha20(key, bytes(16)), None).encryptor().update(bytes(8 * words))
+    """The first `words` words of the keystream of a key that is used only once."""
+    drawn = ciphers.Cipher(algorithms.ChaCha20(key, bytes(16)), None).encryptor().update(bytes(8 * words))
     return np.frombuffer(drawn, dtype="<u8").astype(np.uint64)
 
 
 def seal(
     share: IntArray, own: RunKey, name: str, members: Sequence[str], keys: Mapping[str, bytes], bound: Bound
 ) -> Words:
-    """A share with the masks of all pairs of `name` and another member: uniform for whoever lacks one of the keys.
+    """A share with the masks of all pairs of `name` and another member: uniform without one of each pair's keys.
 
-    Parameters
-    ----------
-    share : array (m,) of whole numbers
-    own : RunKey
-    name : str
-        Of this site.
-    members : sequence of str
-        The roster, distinct, with this site.
-    keys : mapping
-        Public halves by site.
-    bound : Bound
-
-    Raises
-    ------
-    Refused
-        If the roster repeats a site or lacks this one, or two of its keys are the same.
+    `keys` are the public halves by site.  Raises :class:`Refused` if the roster repeats a site or lacks this one, or
+    two of its keys are the same.
     """
     if len(set(members)) != len(members) or name not in members:
         raise Refused("roster: must hold every site once, and this one")

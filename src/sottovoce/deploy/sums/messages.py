@@ -1,24 +1,24 @@
-"""What sites sign in a run of sums: greetings with a key, rosters, shares, last models; and answers about the past.
+"""Signed messages of a run of sums: greetings with a key, rosters, shares, last models, and attestations.
 
-Each is one JSON object in its one canonical text, signed with the site's key in a domain of its own.  All have the keys
-``v, run, plan, round, sender, kind, sig``, and beside them
+Each is one JSON object in canonical text, signed in a domain of its own, with the keys ``v, run, plan, round, sender,
+kind, sig`` and
 
-==========  =============================================================================================
+==========  ========================================================================================
 kind        more
-==========  =============================================================================================
+==========  ========================================================================================
 ``key``     ``key``: the public half of the site's key of this run
 ``roster``  ``session, epoch, first, members, parent``: see :class:`Roster`
-``share``   ``roster, attempt, parent, dtype, shape, words``: masked words, of which nobody reads anything
-==========  =============================================================================================
+``share``   ``roster, attempt, parent, dtype, shape, words``: see :class:`Share`
+==========  ========================================================================================
 
-A last model is an ordinary :class:`sottovoce.deploy.messages.Message`.  A site that was started again asks the others
-how far they have seen it (:class:`Question`), and they sign an :class:`Answer`.
+A last model is an ordinary :class:`sottovoce.deploy.messages.Message`.  A site that was started again sends a
+:class:`Question`, and the others reply with an :class:`Attestation`.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,7 @@ from ...errors import Refused
 from ...util.plain import canonical, keyed_hash
 from ...util.typing import Any
 from ..keys import SigningKey
-from ..messages import VERSION, Message, check_signature, decoded, opened, signed
+from ..messages import Message, check_signature, decoded, opened, signed
 from ..messages import read as read_message
 from ..plan import Plan
 from ..strict import parse
@@ -51,20 +51,14 @@ NONCE = 32
 
 @dataclass(frozen=True)
 class Hello:
-    """A greeting.
-
-    Parameters
-    ----------
-    key : bytes
-        The public half of the site's key of this run, canonical and not of low order.
-    """
+    """A greeting, with the canonical public half of the site's key of this run."""
 
     key: bytes
 
 
 @dataclass(frozen=True)
 class Roster:
-    """The sites of the attempts from `first` on.  It holds once all its members have signed it.
+    """The sites of the attempts from `first` on; valid once all its members have signed it.
 
     Parameters
     ----------
@@ -73,7 +67,7 @@ class Roster:
     epoch : int
         Number of the roster, from 0; a site signs at most one of a number, and never a lower one later.
     first : int
-        The first attempt for which it holds; who signs sends nothing more for lower ones.
+        The first attempt for which it holds; its signers send nothing more for earlier ones.
     members : tuple of str
         Distinct sites of the plan, sorted.
     parent : bytes
@@ -88,7 +82,6 @@ class Roster:
 
     @property
     def digest(self) -> bytes:
-        """Of all of it."""
         numbers = (self.epoch.to_bytes(8, "big"), self.first.to_bytes(8, "big"))
         return keyed_hash(
             b"roster", fields(self.session, *numbers, fields(*(m.encode() for m in self.members)), self.parent)
@@ -97,17 +90,7 @@ class Roster:
 
 @dataclass(frozen=True)
 class Share:
-    """A site's masked share of one attempt.
-
-    Parameters
-    ----------
-    roster : bytes
-        Digest of the roster.
-    attempt : int
-    parent : bytes
-        Digest of the history.
-    words : array (d,) of numbers modulo ``2^64``
-    """
+    """A site's masked share of one attempt: `words` modulo ``2^64``, and the digests of roster and history."""
 
     roster: bytes
     attempt: int
@@ -115,27 +98,26 @@ class Share:
     words: Words
 
 
-What = Hello | Roster | Share | Message
+Content = Hello | Roster | Share | Message
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
-    """A message that was checked: who said what, and the signed bytes."""
+class SignedMessage:
+    """A checked message: sender, content, and the signed bytes."""
 
     sender: str
-    what: What
+    content: Content
     data: bytes
 
     @property
     def digest(self) -> bytes:
-        """Of the signed bytes."""
         return keyed_hash(b"said", self.data)
 
 
-def say(plan: Plan, round: int, sender: str, what: What, key: SigningKey) -> bytes:
-    """The signed bytes; the same for the same arguments."""
-    body: dict[str, Any] = {"v": VERSION, "run": plan.run, "plan": plan.digest, "round": round, "sender": sender}
-    match what:
+def sign(plan: Plan, round: int, sender: str, content: Content, key: SigningKey) -> bytes:
+    """The signed bytes of a message; deterministic."""
+    body: dict[str, Any] = {"run": plan.run, "plan": plan.digest, "round": round, "sender": sender}
+    match content:
         case Hello(public):
             body |= {"kind": "key", "key": _text(public)}
         case Roster(session, epoch, first, members, parent):
@@ -149,48 +131,35 @@ def say(plan: Plan, round: int, sender: str, what: What, key: SigningKey) -> byt
                 "shape": [len(words)], "words": _text(np.ascontiguousarray(words, dtype=DTYPE).tobytes()),
             }  # fmt: skip
         case Message():
-            return what.seal(key)
+            return content.seal(key)
     return signed(key, _DOMAIN, body)
 
 
-def read(plan: Plan, data: bytes, sender: str, round: int) -> Said:
-    """Check a message as that of `sender` in exchange number `round` of a run of sums.
-
-    Raises
-    ------
-    Refused
-        If anything differs from what the plan allows, the signature included.
-    """
+def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
+    """Check a message as that of `sender` in exchange `round`, its signature included; raises :class:`Refused`."""
     where = f"message of {printable(sender)!r} in round {round}"
-    body = opened(plan, where, data, _KEY, _ROSTER, _SHARE, _LAST, sender=sender)
-    if body["round"] != round or not 0 <= round <= plan.last_round:
-        raise Refused(f"{where}: is of another round")
+    body = opened(plan, where, data, _KEY, _ROSTER, _SHARE, _LAST, sender=sender, round=round)
     kind = body["kind"]
     if body.keys() == _LAST and kind in ("stop", "refuse"):
-        return Said(sender, read_message(plan, data, sender, round), data)
+        return SignedMessage(sender, read_message(plan, data, sender, round), data)
     if not isinstance(kind, str) or body.keys() != {"key": _KEY, "roster": _ROSTER, "share": _SHARE}.get(kind):
         raise Refused(f"{where}: has a kind that does not belong there")
-    signature = decoded(where, body.pop("sig"))
-    check_signature(plan, where, sender, signature, _DOMAIN + canonical(body).encode())
-    readers: dict[str, Callable[[Plan, str, dict[str, Any]], What]] = {
-        "key": _hello, "roster": _roster, "share": _share
-    }  # fmt: skip
-    return Said(sender, readers[kind](plan, where, body), data)
-
-
-def _hello(plan: Plan, where: str, body: dict[str, Any]) -> Hello:
-    key = decoded(where, body["key"])
-    try:
-        check_key(key)
-    except ValueError as error:
-        raise Refused(f"{where}: its key {error}") from None
-    return Hello(key)
-
-
-def _roster(plan: Plan, where: str, body: dict[str, Any]) -> Roster:
-    members = _named(plan, where, body["members"])
-    numbers = (_count(where, body["epoch"], 0), _count(where, body["first"], 1))
-    return Roster(_digest(where, body["session"]), *numbers, members, _digest(where, body["parent"]))
+    check_signature(plan, where, _DOMAIN, body)
+    content: Content
+    match kind:
+        case "key":
+            content = Hello(decoded(where, body["key"]))
+            try:
+                check_key(content.key)
+            except ValueError as error:
+                raise Refused(f"{where}: its key {error}") from None
+        case "roster":
+            members, session, parent = _named(plan, where, body["members"]), body["session"], body["parent"]
+            numbers = _count(where, body["epoch"], 0), _count(where, body["first"], 1)
+            content = Roster(_digest(where, session), *numbers, members, _digest(where, parent))
+        case _:
+            content = _share(plan, where, body)
+    return SignedMessage(sender, content, data)
 
 
 def _share(plan: Plan, where: str, body: dict[str, Any]) -> Share:
@@ -205,7 +174,7 @@ def _share(plan: Plan, where: str, body: dict[str, Any]) -> Share:
 
 
 def _mask(plan: Plan, members: Sequence[str]) -> str:
-    """The members as bits of one number, site 0 the lowest: a text in which nobody stands twice."""
+    """The members as bits of one number, site 0 the lowest: a text that cannot repeat a site."""
     return format(sum(1 << plan.index(name) for name in set(members)), "x")
 
 
@@ -244,12 +213,9 @@ def prove(first: bytes, second: bytes) -> bytes:
 
 
 def read_proof(plan: Plan, data: bytes, sender: str, longest: int) -> int | None:
-    """The exchange for which `sender` has signed two messages; None if this is no such proof, but may be a message.
+    """The exchange for which `sender` signed two messages; None if this is no proof, but may be a message.
 
-    Raises
-    ------
-    Refused
-        If it has the form of a proof and proves nothing.
+    Raises :class:`Refused` for a proof that proves nothing.
     """
     if not data.startswith(b'{"first":'):
         return None
@@ -272,24 +238,19 @@ def read_proof(plan: Plan, data: bytes, sender: str, longest: int) -> int | None
 
 @dataclass(frozen=True)
 class Question:
-    """Asks how far the others have seen `sender`; `nonce` is new, so that no old answer fits; `round` is its own."""
+    """Asks how far the others have seen `sender`; `round` is its own view, a new `nonce` excludes old attestations."""
 
     sender: str
     round: int
     nonce: str
 
     def seal(self, plan: Plan, key: SigningKey) -> bytes:
-        """The signed bytes."""
-        body = {
-            "v": VERSION, "run": plan.run, "plan": plan.digest, "round": self.round, "sender": self.sender,
-            "nonce": self.nonce,
-        }  # fmt: skip
-        return signed(key, _ASKING, body)
+        return signed(key, _ASKING, {"run": plan.run, "plan": plan.digest} | vars(self))
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What `sender` says to a question: `seen` is the highest exchange in which it has a message of `asker`."""
+class Attestation:
+    """States that `seen` is the highest exchange in which `sender` has a message of `asker`."""
 
     sender: str
     round: int
@@ -298,45 +259,29 @@ class Answer:
     seen: int
 
     def seal(self, plan: Plan, key: SigningKey) -> bytes:
-        """The signed bytes."""
-        body = {
-            "v": VERSION, "run": plan.run, "plan": plan.digest, "round": self.round, "sender": self.sender,
-            "nonce": self.nonce, "asker": self.asker, "seen": self.seen,
-        }  # fmt: skip
-        return signed(key, _ANSWERING, body)
+        return signed(key, _ANSWERING, {"run": plan.run, "plan": plan.digest} | vars(self))
 
 
 def read_question(plan: Plan, data: bytes, asker: str) -> Question:
-    """Check a question as that of `asker`.
-
-    Raises
-    ------
-    Refused
-    """
+    """Check a question as that of `asker`; raises :class:`Refused`."""
     body = _exchanged(plan, f"question of {printable(asker)!r}", data, _QUESTION, asker, _ASKING)
     return Question(asker, body["round"], body["nonce"])
 
 
-def read_answer(plan: Plan, data: bytes, sender: str, question: Question) -> Answer:
-    """Check an answer of `sender` to `question`.
-
-    Raises
-    ------
-    Refused
-        If it is to another question, another site's, or not signed by `sender`.
-    """
+def read_attestation(plan: Plan, data: bytes, sender: str, question: Question) -> Attestation:
+    """Check an attestation of `sender` for `question`; raises :class:`Refused` if it is for another one."""
     where = f"answer of {printable(sender)!r}"
     body = _exchanged(plan, where, data, _ANSWER, sender, _ANSWERING)
     asked = (question.round, question.nonce, question.sender)
     if (body["round"], body["nonce"], body["asker"]) != asked or type(body["seen"]) is not int:
         raise Refused(f"{where}: is to another question")
-    return Answer(sender, *asked, body["seen"])
+    return Attestation(sender, *asked, body["seen"])
 
 
 def _exchanged(plan: Plan, where: str, data: bytes, keys: set[str], sender: str, domain: bytes) -> dict[str, Any]:
-    body = opened(plan, where, data, keys, sender=sender)
+    body = opened(plan, where, data, keys, sender=sender, round=None)
     nonce = body["nonce"]
     if not isinstance(nonce, str) or len(nonce) != NONCE or set(nonce) - set("0123456789abcdef"):
         raise Refused(f"{where}: is no message of this schema")
-    check_signature(plan, where, sender, decoded(where, body.pop("sig")), domain + canonical(body).encode())
+    check_signature(plan, where, domain, body)
     return body

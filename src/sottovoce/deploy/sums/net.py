@@ -12,59 +12,45 @@ import numpy as np
 
 from ...errors import AttemptLost, LedgerCorrupt, NetClosed, Refused, TransportClosed
 from ...ledger.journal import Journal
-from ...network.net import Net
 from ...problem.facts import Among, Facts
 from ...runs.engine import FEW
 from ...util.plain import canonical, keyed_hash
 from ...util.typing import Array, IntArray
+from ..journaled import JournaledNet
 from ..keys import SigningKey
-from ..messages import HUB, OUT, Farewell, Kind, Message, Reason, longest_inbox, read_farewell
+from ..messages import HUB, OUT, Kind, Message, Reason, longest_inbox, read_farewell
 from ..plan import Plan
-from ..strict import parse
 from ..transport import Transport
 from .masks import Bound, RunKey, seal
 from .messages import (
     NONCE,
-    Answer,
+    Attestation,
+    Content,
     Hello,
     Question,
-    Said,
     Share,
-    What,
+    SignedMessage,
     read,
-    read_answer,
+    read_attestation,
     read_proof,
     read_question,
-    say,
+    sign,
 )
-from .roster import LEFT, TWICE, Course
+from .roster import LEFT, TWICE, ProtocolState
 
 
-class SumNet(Net):
+class SumNet(JournaledNet):
     """The network of a site in a run of sums.
 
-    Parameters
-    ----------
-    plan : Plan
-    name : str
-    journal : Journal
-    transport : Transport
-    key : SigningKey
-    secret : path
-        Of the private half of the key of this run, which is made with the greeting and erased at the end.
+    `secret` is the file of the private half of the key of this run, made with the greeting and erased at the end.
     """
 
     def __init__(
         self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey, secret: Path
     ) -> None:
-        self._plan, self._name, self._journal, self._transport, self._key = plan, name, journal, transport, key
-        self.course, self._secret = Course.of(plan), secret
+        super().__init__(plan, name, journal, transport, key)
+        self.state, self._secret = ProtocolState.of(plan), secret
         self.degree = np.array([float(len(plan.sites) - 1)])
-        self.round = -1
-        self.waited = 0.0
-        """Seconds spent on messages, the other sites' time included."""
-        self.closed_by: str | None = None
-        """Why no more sums are opened, if not because all are."""
         self._handed = False  # whether the curator judges a sum just now
         self._again = journal.highest >= 0 or secret.exists()
         self._seen: dict[str, int] = {}
@@ -72,49 +58,44 @@ class SumNet(Net):
 
     @property
     def lost(self) -> dict[str, str]:
-        """Sites without which the run went on, and why."""
-        return dict(sorted(self.course.gone.items()))
+        return dict(sorted(self.state.gone.items()))
 
     # What a curator needs
 
     def among(self, facts: Facts) -> Among:
-        """See :meth:`sottovoce.network.net.Net.among`: signs the next roster first, if there is none.
+        """Sites and rows of the next attempt; signs the next roster first, if there is none.
 
-        Raises
-        ------
-        NetClosed
-            If too few sites are left, or this one was left out.
+        Raises :class:`NetClosed` if too few sites are left, or this one was left out.
         """
         self._handed = False
-        while self.course.phase == "roster":
-            if not self.course.enough:
+        while self.state.phase == "roster":
+            if not self.state.enough:
                 self.closed_by = FEW
-                who = f"{len(self.course.members)} sites are left, and a sum of this plan needs {self.course.least}"
-                raise NetClosed(f"attempt={self.course.attempt}: {who}; nothing was drawn for it")
+                who = f"{len(self.state.members)} sites are left, and a sum of this plan needs {self.state.least}"
+                raise NetClosed(f"attempt={self.state.attempt}: {who}; nothing was drawn for it")
             self._ready()
-            self._exchange(self.course.next_roster)
+            self._exchange(self.state.next_roster)
         self._ready()
-        rows = self._plan.counts(self.course.attempt)
-        return Among(float(sum(rows[name] for name in self.course.members)), len(self.course.members))
+        rows = self._plan.counts(self.state.attempt)
+        return Among(float(sum(rows[name] for name in self.state.members)), len(self.state.members))
 
     def seal(self, share: IntArray) -> IntArray:
-        """See :meth:`sottovoce.network.net.Net.seal`: with masks that vanish in the sum over the roster."""
-        course = self.course
-        return seal(share, self._own_key, self._name, course.members, course.keys, self._bound).view(np.int64)
+        """The share with masks that vanish in the sum over the roster."""
+        state = self.state
+        return seal(share, self._own_key, self._name, state.members, state.keys, self._bound).view(np.int64)
 
     def total(self, sealed: IntArray) -> IntArray:
-        """See :meth:`sottovoce.network.net.Net.total`: sends the share, and adds up what all of the roster sent."""
-        course = self.course
-        attempt, words = course.attempt, np.ascontiguousarray(sealed, dtype=np.int64).view(np.uint64)
-        self._exchange(Share(course.roster, attempt, course.parent, words))
-        if course.total is None:
-            lost = ", ".join(sorted(set(course.gone) - {self._name}))
+        """Send the share, and add up those of the whole roster."""
+        state = self.state
+        attempt, words = state.attempt, np.ascontiguousarray(sealed, dtype=np.int64).view(np.uint64)
+        self._exchange(Share(state.roster, attempt, state.parent, words))
+        if state.total is None:
+            lost = ", ".join(sorted(set(state.gone) - {self._name}))
             raise AttemptLost(f"attempt={attempt}: no sum, because a share is missing; gone so far: {lost}")
         self._handed = True
-        return course.total.view(np.int64)
+        return state.total.view(np.int64)
 
     def neighbour_sum(self, x: Array) -> Array:
-        """Nothing goes to neighbours in a run of sums."""
         raise TypeError("a run of sums sends nothing to neighbours")
 
     # What a session needs
@@ -125,8 +106,8 @@ class SumNet(Net):
         if stored is None:
             key = RunKey.make(self._secret).public
         else:
-            what = read(self._plan, stored, self._name, 0).what
-            key = what.key if isinstance(what, Hello) else b""
+            content = read(self._plan, stored, self._name, 0).content
+            key = content.key if isinstance(content, Hello) else b""
         self._exchange(Hello(key))
 
     def finish(self, kind: Kind, model: Array) -> None:
@@ -134,31 +115,21 @@ class SumNet(Net):
         self._exchange(Message(self._plan.run, self._plan.digest, self.round + 1, self._name, kind, model))
 
     def leave(self, reason: Reason) -> None:
-        """Erase the key of this run, and say, signed, that no more messages will come, and why.
-
-        A site without which the others went on has nothing to say to them.
-        """
+        """Erase the key of this run, and sign the farewell, unless the others went on without this site."""
         RunKey.erase(self._secret)
         if self.closed_by != OUT:
-            farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, reason)
-            self._transport.leave(farewell.seal(self._key))
+            super().leave(reason)
 
     def refused(self) -> None:
-        """Something was refused: erase the key if it was a sum, because then the run is over for everybody."""
+        """Erase the key if a sum was refused, because then the run is over for everybody."""
         if self._handed:
             RunKey.erase(self._secret)
 
     def answer(self, asker: str, question: bytes) -> bytes:
-        """How far this site has seen another one, signed; see :class:`sottovoce.deploy.sums.messages.Answer`.
-
-        Raises
-        ------
-        Refused
-            If the other site did not ask.
-        """
+        """Attest how far this site has seen another one; raises :class:`Refused` unless that site asked."""
         asked = read_question(self._plan, question, asker)
         seen = self._seen.get(asker, -1)
-        return Answer(self._name, asked.round, asked.nonce, asker, seen).seal(self._plan, self._key)
+        return Attestation(self._name, asked.round, asked.nonce, asker, seen).seal(self._plan, self._key)
 
     # Inside
 
@@ -172,7 +143,7 @@ class SumNet(Net):
     def _own_key(self) -> RunKey:
         """Read when something new is masked: a run that is only repeated needs no key."""
         key = RunKey.read(self._secret)
-        if key.public != self.course.keys[self._name]:
+        if key.public != self.state.keys[self._name]:
             raise LedgerCorrupt(
                 f"run={self._plan.run!r}: the key of this run is another than the one that was sent; halted, nothing "
                 "was drawn; the other sites go on without this one"
@@ -186,35 +157,23 @@ class SumNet(Net):
 
     @property
     def _bound(self) -> Bound:
-        course = self.course
-        query = self._queries[course.attempt - 1]
-        return Bound(course.session, course.roster, course.attempt, query, course.parent)
+        state = self.state
+        query = self._queries[state.attempt - 1]
+        return Bound(state.session, state.roster, state.attempt, query, state.parent)
 
-    def _exchange(self, what: What) -> None:
-        """Write down, send, wait, check, write down, go on."""
-        started = time.perf_counter()
+    def _exchange(self, content: Content) -> None:
+        """Take part in the next exchange, and go on with what was sent in it."""
         self.round += 1
-        message = say(self._plan, self.round, self._name, what, self._key)
-        self._journal.send(self.round, message)
-        stored = self._journal.received(self.round)
-        if stored is None:
-            inbox = self._ask(message)
-            present, why = self._read(inbox)
-            kept = {name: data.decode("ascii") for name, data in inbox.items()}
-            self._journal.receive(self.round, canonical(kept).encode())
-        else:
-            kept = parse(stored, longest_inbox(self._plan))
-            present, why = self._read({name: text.encode() for name, text in kept.items()})
-        own = Said(self._name, what, message)
-        self.course.take(present | {self._name: own}, why)
+        message = sign(self._plan, self.round, self._name, content, self._key)
+        present, why = self._journaled(message, self._ask, self._read)
+        self.state.take(present | {self._name: SignedMessage(self._name, content, message)}, why)
         self._seen |= dict.fromkeys(present, self.round)
-        self.waited += time.perf_counter() - started
 
     def _ask(self, message: bytes) -> dict[str, bytes]:
         return self._told(lambda: self._transport.exchange(self.round, message))
 
     def _told(self, ask: Callable[[], dict[str, bytes]]) -> dict[str, bytes]:
-        """What the hub says; it may end the run, or say that this site comes too late."""
+        """What the hub says, unless it ends the run or says that this site comes too late."""
         try:
             return ask()
         except TransportClosed as error:
@@ -223,11 +182,11 @@ class SumNet(Net):
             self.closed_by = HUB if error.site is None else OUT
             raise
 
-    def _read(self, inbox: Mapping[str, bytes]) -> tuple[dict[str, Said], dict[str, str]]:
+    def _read(self, inbox: Mapping[str, bytes]) -> tuple[dict[str, SignedMessage], dict[str, str]]:
         """The messages of an inbox, and what is proved of senders that are out."""
-        present: dict[str, Said] = {}
+        present: dict[str, SignedMessage] = {}
         why: dict[str, str] = {}
-        others = set(self.course.members) - {self._name}
+        others = set(self.state.members) - {self._name}
         if not inbox.keys() <= others:
             raise Refused(f"round={self.round}: the hub gave messages of other sites than the roster's")
         for name in sorted(inbox):
@@ -238,7 +197,7 @@ class SumNet(Net):
             twice = read_proof(self._plan, inbox[name], name, longest_inbox(self._plan))
             if twice is None:
                 present[name] = read(self._plan, inbox[name], name, self.round)
-                self.course.check(present[name])
+                self.state.check(present[name])
             elif twice <= self.round:
                 why[name] = TWICE
             else:
@@ -246,15 +205,10 @@ class SumNet(Net):
         return present, why
 
     def _not_behind(self) -> None:
-        """Before a restarted site signs or draws anything new: ask the others how far they have seen it.
+        """Before a restarted site signs or draws anything new, ask the others how far they have seen it.
 
         Every roster has an honest site among any ``N - K + t + 1``, so a hub cannot hide that this site went further
-        than its journal knows.
-
-        Raises
-        ------
-        LedgerCorrupt
-            If the journal is an older copy.
+        than its journal knows: then this raises :class:`LedgerCorrupt`.
         """
         if not self._again:
             return
@@ -264,7 +218,8 @@ class SumNet(Net):
         started = time.perf_counter()
         found = self._told(lambda: self._transport.inquire(question.seal(self._plan, self._key), need))
         self.waited += time.perf_counter() - started
-        answers = [read_answer(self._plan, data, name, question) for name, data in found.items() if name != self._name]
+        found.pop(self._name, None)
+        answers = [read_attestation(self._plan, data, name, question) for name, data in found.items()]
         if len(answers) < need:
             raise Refused(f"round={self.round}: the hub gave {len(answers)} answers of other sites, not {need}")
         seen = max(answers, key=lambda answer: answer.seen)

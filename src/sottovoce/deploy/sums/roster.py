@@ -1,7 +1,7 @@
-"""How messages become rosters and attempts: rules that every site and the hub follow by themselves.
+"""From messages to rosters and attempts: rules that every site and the hub apply by themselves.
 
-Nobody proposes anything.  From the same messages everybody computes the same next roster, so a hub that shows different
-messages to different sites gets no roster that all its members have signed.
+Nobody proposes anything.  All compute the next roster from the same messages, so a hub that shows different messages to
+different sites gets no roster that all its members have signed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...util.plain import keyed_hash
 from ..messages import Message
 from ..plan import Plan
 from .masks import Words, fields
-from .messages import Hello, Roster, Said, Share
+from .messages import Hello, Roster, Share, SignedMessage
 
 Phase = Literal["key", "roster", "share", "over"]
 LATE, LEFT, TWICE = "sent nothing in time", "left", "signed two messages where there may be one"
@@ -25,16 +25,9 @@ LATE, LEFT, TWICE = "sent nothing in time", "left", "signed two messages where t
 
 
 def check_quorum(sites: int, least: int, colluders: int) -> None:
-    """Refuse numbers with which a sum might show a single share, or a run have two histories.
+    """Raise :class:`Refused` for numbers with which a sum might show a single share, or a run have two histories.
 
-    Parameters
-    ----------
-    sites, least, colluders : int
-        Of the plan: all sites, the fewest of a sum, and how many may collude.
-
-    Raises
-    ------
-    Refused
+    `least` is the fewest sites of a sum, of all `sites`; the argument is in ``docs/deploy/sums.md``.
     """
     if colluders < 1:
         raise Refused("colluders: must be at least 1, because every site knows its own share")
@@ -53,13 +46,13 @@ class Attempt:
 
 
 @dataclass
-class Course:
-    """Where a run is after the exchanges so far.  Make one with :meth:`of`, and give it each exchange's messages.
+class ProtocolState:
+    """State of the protocol after the exchanges so far.
 
     Attributes
     ----------
     phase : str
-        What the next exchange is for: keys, the next roster, shares of the next attempt, or nothing more.
+        Purpose of the next exchange: keys, the next roster, shares of the next attempt, or nothing more.
     members : tuple of str
         Sites of the next exchange, sorted.
     keys : dict
@@ -72,10 +65,8 @@ class Course:
         Digest of the present roster, which all its members have signed.
     gone : dict
         Sites that are no longer in it, and why.
-    attempts : list of Attempt
-        So far.
     total : array (d,) or None
-        The sum of the shares of the last exchange modulo ``2^64``, if it was one of an attempt that was opened.
+        Sum of the shares of the last exchange modulo ``2^64``, if it opened an attempt.
     """
 
     plan: Plan
@@ -92,14 +83,8 @@ class Course:
     total: Words | None = None
 
     @classmethod
-    def of(cls, plan: Plan) -> Course:
-        """Before the greeting.
-
-        Raises
-        ------
-        Refused
-            If the plan's numbers do not allow sums.
-        """
+    def of(cls, plan: Plan) -> ProtocolState:
+        """The state before the greeting; raises :class:`Refused` if the plan's numbers do not allow sums."""
         facts = plan.facts
         check_quorum(len(plan.sites), facts.participants, facts.colluders)
         return cls(plan, tuple(sorted(plan.names)))
@@ -111,66 +96,50 @@ class Course:
 
     @property
     def enough(self) -> bool:
-        """Whether a roster of these members may be signed."""
+        """Whether these members may sign a roster."""
         return len(self.members) >= self.least
 
     @property
     def next_roster(self) -> Roster:
-        """What every member has to sign now."""
+        """The roster for every member to sign now."""
         return Roster(self.session, self.epoch, self.attempt, self.members, self.parent)
 
-    def check(self, said: Said) -> None:
-        """Refuse what does not belong into the present exchange.
-
-        Raises
-        ------
-        Refused
-            If its sender is no member, or it is of another phase, roster, attempt or history.
-        """
-        where, what = f"message of {said.sender!r}", said.what
-        if said.sender not in self.members:
+    def check(self, signed: SignedMessage) -> None:
+        """Raise :class:`Refused` for a message of no member, or of another phase, roster, attempt or history."""
+        where, content = f"message of {signed.sender!r}", signed.content
+        if signed.sender not in self.members:
             raise Refused(f"{where}: it is not in the present roster")
-        if isinstance(what, Message):
+        if isinstance(content, Message):
             if self.phase == "key":
                 raise Refused(f"{where}: comes before any greeting")
             return
         expected = {"key": Hello, "roster": Roster, "share": Share}.get(self.phase)
-        if expected is None or not isinstance(what, expected):
+        if expected is None or not isinstance(content, expected):
             raise Refused(f"{where}: does not belong here: the sites do not have the same history")
-        if isinstance(what, Hello):
-            others = [name for name, key in self.keys.items() if key == what.key and name != said.sender]
+        if isinstance(content, Hello):
+            others = [name for name, key in self.keys.items() if key == content.key and name != signed.sender]
             if others:
                 raise Refused(f"{where}: has the key of {others[0]!r}")
-        elif isinstance(what, Roster):
-            if what != self.next_roster:
-                raise Refused(f"{where}: signs another roster {what.epoch}: the sites do not have the same history")
-        elif (what.roster, what.attempt, what.parent) != (self.roster, self.attempt, self.parent):
+        elif isinstance(content, Roster):
+            if content != self.next_roster:
+                raise Refused(f"{where}: signs another roster {content.epoch}: the sites do not have the same history")
+        elif (content.roster, content.attempt, content.parent) != (self.roster, self.attempt, self.parent):
             raise Refused(f"{where}: is of another attempt: the sites do not have the same history")
 
-    def take(self, present: Mapping[str, Said], why: Mapping[str, str]) -> None:
-        """Go on with the messages of an exchange.
+    def take(self, present: Mapping[str, SignedMessage], why: Mapping[str, str]) -> None:
+        """Go on with the messages `present` of an exchange; raises as :meth:`check`.
 
-        Parameters
-        ----------
-        present : mapping
-            What members said; who is missing here sent nothing before the exchange was closed.
-        why : mapping
-            What is known of some that are missing.
-
-        Raises
-        ------
-        Refused
-            As :meth:`check`.
+        A member without a message sent none before the exchange was closed, for the reason in `why` if one is known.
         """
         for name in sorted(present):
             self.check(present[name])
-            if isinstance(what := present[name].what, Hello):
-                self.keys[name] = what.key
+            if isinstance(content := present[name].content, Hello):
+                self.keys[name] = content.key
         self.total = None
-        last = [name for name, said in present.items() if isinstance(said.what, Message)]
+        last = [name for name, signed in present.items() if isinstance(signed.content, Message)]
         stay = tuple(name for name in self.members if name in present and name not in last)
         lost = {name: LEFT if name in last else why.get(name, LATE) for name in self.members if name not in stay}
-        if last and not stay:  # all that are there have said their last word
+        if last and not stay:  # all that are there sent their last model
             self.gone |= {name: reason for name, reason in lost.items() if name not in last}
             self.members, self.phase = tuple(sorted(last)), "over"
             return
@@ -182,7 +151,7 @@ class Course:
             self.attempts.append(Attempt(self.members, not lost))
             self.attempt += 1
             if not lost:
-                shares = [said.what.words for said in present.values() if isinstance(said.what, Share)]
+                shares = [signed.content.words for signed in present.values() if isinstance(signed.content, Share)]
                 self.total = np.sum(np.array(shares, dtype=np.uint64), axis=0, dtype=np.uint64)
                 digests = (present[name].digest for name in self.members)
                 self.parent = keyed_hash(b"history", fields(self.parent, *digests))

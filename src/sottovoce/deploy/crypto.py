@@ -1,0 +1,46 @@
+"""The package cryptography, lazily imported: signatures, certificates and masks come from it (extra ``relay``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidInput
+from ..util.later import Later
+
+if TYPE_CHECKING:
+    from cryptography import exceptions, x509
+    from cryptography.hazmat.primitives import ciphers, hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, x25519
+    from cryptography.hazmat.primitives.ciphers import algorithms
+    from cryptography.hazmat.primitives.kdf import hkdf
+else:
+    exceptions, x509 = (Later(f"cryptography.{name}") for name in ("exceptions", "x509"))
+    ciphers, hashes, serialization, ec, ed25519, x25519, algorithms, hkdf = (
+        Later(f"cryptography.hazmat.primitives.{name}")
+        for name in (
+            "ciphers", "hashes", "serialization", "asymmetric.ec", "asymmetric.ed25519", "asymmetric.x25519",
+            "ciphers.algorithms", "kdf.hkdf",
+        )
+    )  # fmt: skip
+
+__all__ = [
+    "algorithms", "ciphers", "ec", "ed25519", "exceptions", "hashes", "hkdf", "need_cryptography", "private_pem",
+    "serialization", "x509", "x25519",
+]  # fmt: skip
+
+
+def need_cryptography() -> None:
+    """Raise :class:`InvalidInput` if the package is not installed."""
+    try:  # with all that masks need: nothing is loaded between a charge and its release
+        import cryptography.hazmat.primitives.asymmetric.ed25519
+        import cryptography.hazmat.primitives.ciphers.algorithms
+        import cryptography.hazmat.primitives.kdf.hkdf  # noqa: F401
+    except ImportError as error:
+        rule = "signatures and certificates need the package cryptography, which is not installed"
+        raise InvalidInput("site", None, rule, "pip install 'sottovoce[relay]'") from error
+
+
+def private_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
+    """A private key in PEM (PKCS 8), not encrypted."""
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return key.private_bytes(*form, serialization.NoEncryption())

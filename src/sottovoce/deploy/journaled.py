@@ -1,0 +1,69 @@
+"""A site's network in which every message and every inbox is in the journal before anything follows from it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from ..ledger.journal import Journal
+from ..network.net import Net
+from ..util.plain import canonical
+from .keys import SigningKey
+from .messages import Farewell, Reason, longest_inbox
+from .plan import Plan
+from .strict import parse
+from .transport import Transport
+
+_T = TypeVar("_T")
+
+
+class JournaledNet(Net):
+    """What the networks of runs with and without sums share.
+
+    Attributes
+    ----------
+    round : int
+        Number of the last exchange; -1 before the greeting.
+    waited : float
+        Seconds spent on messages, other sites' time included.
+    closed_by : str or None
+        What ended the run for this site, if something did: a neighbour, or a reason of :mod:`.messages`; verified.
+    """
+
+    def __init__(self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey) -> None:
+        self._plan, self._name, self._journal, self._transport, self._key = plan, name, journal, transport, key
+        self.round = -1
+        self.waited = 0.0
+        self.closed_by: str | None = None
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """Sites without which a run of sums went on, and why."""
+        return {}
+
+    def leave(self, reason: Reason) -> None:
+        """Sign that no more messages will come, and why."""
+        farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, reason)
+        self._transport.leave(farewell.seal(self._key))
+
+    def refused(self) -> None:
+        """Clean up after a refusal; a site may still go on, so there is nothing to do."""
+
+    def _journaled(
+        self, message: bytes, ask: Callable[[bytes], dict[str, bytes]], read: Callable[[dict[str, bytes]], _T]
+    ) -> _T:
+        """Write down, send, wait, check, write down; an inbox that is in the journal is not asked for again."""
+        started = time.perf_counter()
+        self._journal.send(self.round, message)
+        stored = self._journal.received(self.round)
+        if stored is None:
+            inbox = ask(message)
+        else:
+            inbox = {name: text.encode() for name, text in parse(stored, longest_inbox(self._plan)).items()}
+        found = read(inbox)
+        if stored is None:
+            texts = {name: data.decode("ascii") for name, data in inbox.items()}
+            self._journal.receive(self.round, canonical(texts).encode())
+        self.waited += time.perf_counter() - started
+        return found
