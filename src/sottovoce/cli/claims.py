@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import click
@@ -10,9 +9,8 @@ from rich.table import Table
 
 from ..papers import claims as known
 from ..privacy.statement import ceil_text
-from ..util.plain import jsonable
 from .options import as_json
-from .screen import Console, escape
+from .screen import Console, escape, print_json
 
 _COLOURS = {"false": "bold red", "unproved": "yellow"}
 
@@ -26,7 +24,7 @@ def claims(as_json: bool) -> None:
     """
     rows = known.table()
     if as_json:
-        click.echo(json.dumps(jsonable([row.to_dict() for row in rows]), indent=2))
+        print_json([row.to_dict() for row in rows], indent=2)
         return
     console = Console()
     setting = (
