@@ -1,6 +1,9 @@
 """Sphinx configuration; ``scripts/docs`` builds."""
 
+import re
 import sys
+from collections import Counter
+from importlib import import_module
 from importlib.metadata import version as installed
 from pathlib import Path
 
@@ -10,10 +13,12 @@ from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from check_imports import LAYERS
+from check_imports import LAYER, LAYERS, graph
 
 from sottovoce.algorithms import KNOBS, NAMES, REGISTRY, knobs_of, same_as, trusts_of
 from sottovoce.problem.losses import REGISTRY as LOSSES
+
+ROOT = Path(__file__).parents[1]
 
 project = "sottovoce"
 author = "the sottovoce contributors"
@@ -33,6 +38,10 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the numpy docstrings name the types
 
 
+BLOCK = r"^```\{code-block\} (python|diff)\n:caption: (\S+)$"
+"""A file or a change that a guide adds; tests/house/test_guides.py adds them."""
+
+
 def table(*rows: tuple[str, ...]) -> str:
     """A Markdown table; the first row is its header."""
     head, *body = (f"| {' | '.join(row)} |" for row in rows)
@@ -40,26 +49,65 @@ def table(*rows: tuple[str, ...]) -> str:
 
 
 class Layers(SphinxDirective):
-    """The floors of the house, from the list that the check of imports holds."""
+    """The floors of the package from the top down: what each room knows, and what it imports."""
 
     def run(self) -> list[nodes.Node]:
-        floors = [
-            (str(level), ", ".join(f"`{m.removesuffix('.__init__')}`" for m in floor.modules), floor.knows)
-            for level, floor in enumerate(LAYERS)
-        ]
-        return self.parse_text_to_nodes(table(("layer", "modules", "what they know"), *floors))
+        rows, imported = [("floor", "room", "what it knows", "what it imports")], graph(ROOT / "src" / "sottovoce")
+        for level, floor in reversed(list(enumerate(LAYERS))):
+            for room, knows in floor.items():
+                below = sorted(imported[room], key=lambda other: (-LAYER[other], other))
+                rows.append((str(level), f"`{room}`", knows, ", ".join(f"`{other}`" for other in below)))
+        return self.parse_text_to_nodes(table(*rows))
+
+
+class Types(SphinxDirective):
+    """A table of classes from lines ``module.Class: what it holds; what it does``; one that is gone fails the build."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        rows = [("type", "in", "what it is")]
+        for line in filter(None, self.content):
+            path, words = line.split(": ", 1)
+            module, name = path.rsplit(".", 1)
+            getattr(import_module(f"sottovoce.{module}"), name)
+            rows.append((f"`{name}`", f"`{module}`", words))
+        return self.parse_text_to_nodes(table(*rows))
+
+
+class Guides(SphinxDirective):
+    """Guides from lines ``page: what is added | what it inherits``, with the files and places that each page adds."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        rows = [("to add", "new files", "places in other files", "what it inherits")]
+        for line in filter(None, self.content):
+            page, words = line.split(": ", 1)
+            what, inherits = words.split(" | ")
+            blocks = re.findall(BLOCK, (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"), re.M)
+            new = [f"`{file}`" for kind, file in blocks if kind == "python"]
+            changed = Counter(file for kind, file in blocks if kind == "diff")
+            places = [f"`{file}`" + (f" ({many})" if many > 1 else "") for file, many in changed.items()]
+            rows.append((f"[{what}]({page}.md)", ", ".join(new), ", ".join(places), inherits))
+        return self.parse_text_to_nodes(table(*rows))
 
 
 class Methods(SphinxDirective):
-    """What each method releases, from the classes in the registry."""
+    """What each method says of itself, from the classes in the registry; its name leads to its section or page."""
 
     def run(self) -> list[nodes.Node]:
-        rows = [("method", "releases", "trusts", "noise", "good for", "the same at the defaults")]
+        rows = [("method", "after", "releases, noise", "trusts", "forms", "own knobs", "when")]
         for name in NAMES:
             cls = REGISTRY[name]
-            trusts = ", ".join(trusts_of(name)) if cls.private else "all who listen"
-            same = ", ".join(f"`{other}`" for other in same_as(name))
-            rows.append((f"`{name}`", cls.releases, trusts, cls.noise_law, cls.good_for, same))
+            page = f"{name}.md" if (ROOT / "docs" / "methods" / f"{name}.md").exists() else f"#{name}"
+            trusts = [t if pair == name else f"{t} (`{pair}`)" for t, pair in trusts_of(name).items()]
+            same = [f"at the defaults the same as `{other}`" for other in same_as(name)]
+            rows.append(
+                (f"[`{name}`]({page})", cls.paper, f"{cls.releases}; {cls.noise_law}", ", ".join(trusts),
+                 ", ".join(cls.forms), ", ".join(f"`{knob}`" for knob in knobs_of(cls)),
+                 "; ".join([cls.good_for, *same]))
+            )  # fmt: skip
         return self.parse_text_to_nodes(table(*rows))
 
 
@@ -98,6 +146,8 @@ class Losses(SphinxDirective):
 
 def setup(app: Sphinx) -> None:
     app.add_directive("layers", Layers)
+    app.add_directive("types", Types)
+    app.add_directive("guides", Guides)
     app.add_directive("methods", Methods)
     app.add_directive("knobs", Knobs)
     app.add_directive("losses", Losses)

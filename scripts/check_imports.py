@@ -21,43 +21,36 @@ from typing import NamedTuple
 PACKAGE = "sottovoce"
 
 
-class Layer(NamedTuple):
-    """A floor of the house: what its modules know of, in words, and their names."""
-
-    knows: str
-    modules: tuple[str, ...]
-
-
-# Lowest first; an entry is a room: a file, or a folder and all that is in it.  docs/architecture.md shows this list.
-LAYERS = (
-    Layer("exceptions", ("errors",)),
-    Layer(
-        "types of arrays; libraries loaded at first use; the canonical text of a value; files read within limits and "
-        "written whole or not at all; the frame of HTML pages",
-        ("util",),
-    ),
-    Layer("losses with their bounds, tasks, public facts, parameters over rounds, whom people trust", ("problem",)),
-    Layer(
-        "rows and schemas; what an event costs and why, what a guarantee says, sources of noise; graphs, and the "
-        "exchange with neighbours",
-        ("data", "privacy", "network"),
-    ),
-    Layer(
-        "solvers with certified error; ledgers; what the papers' theorems say; reports from plain data",
-        ("solvers", "ledger", "papers", "reports"),
-    ),
-    Layer("one file for each kind of release", ("queries",)),
-    Layer("one file for each method", ("algorithms",)),
-    Layer(
-        "access to the rows, the one loop that drives every method, pricing, choosing and simulating a run", ("runs",)
-    ),
-    Layer("inference and evaluation; trusted aggregators", ("answers", "aggregation")),
-    Layer("scikit-learn estimators; separate sites", ("estimators", "deploy")),
-    Layer("audits", ("audit",)),
-    Layer("experiments from TOML files", ("studies",)),
-    Layer("the command line", ("cli", "__main__")),
+# Lowest first: the rooms of every floor, and what each knows.  A room is a file, or a folder and all that is in it.
+# docs/architecture.md shows this list, with what the rooms import.
+LAYERS: tuple[dict[str, str], ...] = (
+    {"errors": "exceptions"},
+    {
+        "util": "types of arrays; libraries loaded at first use; the canonical text of a value; files read within "
+        "limits and written whole or not at all; the frame of HTML pages",
+    },
+    {"problem": "losses with their bounds, tasks, public facts, parameters over rounds, whom people trust"},
+    {
+        "data": "rows, how they are stored, and schemas",
+        "privacy": "what happened (events), what it costs and why (prices), what a guarantee says; sources of noise",
+        "network": "graphs, and the exchange with neighbours",
+    },
+    {
+        "solvers": "minimisers with certified error",
+        "ledger": "what was charged, in memory and on disk",
+        "papers": "what the papers' theorems say",
+        "reports": "pages from plain data",
+    },
+    {"queries": "one file for each kind of release"},
+    {"algorithms": "one file for each method"},
+    {"runs": "access to the rows, the one loop that drives every method; pricing, choosing and simulating a run"},
+    {"answers": "inference and evaluation", "aggregation": "trusted aggregators"},
+    {"estimators": "scikit-learn estimators", "deploy": "separate sites"},
+    {"audit": "attacks on every claim"},
+    {"studies": "experiments from TOML files"},
+    {"cli": "the command line", "__main__": "``python -m sottovoce``"},
 )
-LAYER = {entry: level for level, layer in enumerate(LAYERS) for entry in layer.modules}
+LAYER = {room: level for level, floor in enumerate(LAYERS) for room in floor}
 TOP = "__init__"  # the package itself: it may import all, nothing in it may import it
 VERSION = "_version"  # may be imported by all, imports nothing of the package
 
@@ -235,22 +228,23 @@ def main(arguments: list[str]) -> int:
     for file, line, rule in violations:
         print(f"{file}:{line}: {rule}")
     if not violations:
-        rooms, arrows = built(root / "src" / PACKAGE)
-        print(f"{rooms} rooms on {len(LAYERS)} floors, {arrows} arrows between them, none upward, no circle")
+        arrows = graph(root / "src" / PACKAGE)
+        many = sum(map(len, arrows.values()))
+        print(f"{len(arrows)} rooms on {len(LAYERS)} floors, {many} arrows between them, none upward, no circle")
     return int(bool(violations))
 
 
-def built(package: Path) -> tuple[int, int]:
-    """Rooms of the package, and pairs of them of which one imports the other."""
+def graph(package: Path) -> dict[str, set[str]]:
+    """The rooms of the package, each with those that it imports."""
     where = {module_name(path, package): path for path in package.glob("**/*.py")}
-    arrows = {
-        (module.split(".")[0], target.split(".")[0])
-        for module, path in where.items()
-        for _, name in imports(ast.parse(path.read_text(encoding="utf-8")), module)
-        if (target := resolve(name, set(where))) is not None
-    }
-    rooms = {module.split(".")[0] for module in where} - {TOP, VERSION}
-    return len(rooms), sum(one != other and {one, other} <= rooms for one, other in arrows)
+    arrows: dict[str, set[str]] = {module.split(".")[0]: set() for module in where if module not in (TOP, VERSION)}
+    for module, path in where.items():
+        room = module.split(".")[0]
+        for _, name in imports(ast.parse(path.read_text(encoding="utf-8")), module):
+            target = (resolve(name, set(where)) or "").split(".")[0]
+            if target != room and {room, target} <= arrows.keys():
+                arrows[room].add(target)
+    return arrows
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 """The aggregation methods of 003: sites release one model each, and an aggregator makes one model of them.
 
-A party is a site or an aggregator with rows of its own.  It releases once: its curator writes the price into a ledger
-whose budget is the party's target, and only then draws noise.  All that is computed from releases is post-processing.
+A party is a site, or an aggregator with rows of its own.  It releases once: its curator charges the price to a
+ledger whose budget is the party's target, and only then draws noise.  All else is post-processing.
 A party of n rows minimises ``(1/n) sum_k loss + (Lambda/2) ||w||^2`` (003, eq. 3.1): :class:`Facts` with C = 1.
 
-The matrix ``M = [w_1 .. w_N]`` holds the models that the sites released, so it is public.  The feature method maps the
-aggregator's rows to ``x' = M x / ||M||_op``, which lie in the unit ball as the price of the method presumes.  It learns
-weights v of the sites' models from these and releases ``M' v / ||M||_op``.  003 does not divide by the norm.
+The feature method maps the aggregator's rows to ``x' = M x / ||M||_op``, where ``M = [w_1 .. w_N]`` are the released
+models (003 does not divide by the norm), learns weights v of them, and releases ``M' v / ||M||_op``.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ Tree = list[Any]  # [rows of an aggregator, child, child, ...]; a child is the r
 class Terms:
     """What all parties agree on before any row is read.
 
-    Every party has the total `epsilon` (``inf`` draws no noise).  It is pure without a `delta`, else the smallest that
-    any accountant gives.  `Lambda` weighs ``||w||^2 / 2`` beside the mean loss; `seed` keys the noise of a simulation,
-    which is repeated `replicates` times; the other fields are as in :class:`sottovoce.problem.facts.Facts`.
+    Every party has the total `epsilon` (``inf`` draws no noise): pure without a `delta`, else the smallest that any
+    accountant gives.  `Lambda` weighs ``||w||^2 / 2`` beside the mean loss; `seed` keys the noise of a simulation with
+    `replicates` repetitions; the other fields are as in :class:`sottovoce.problem.facts.Facts`.
     """
 
     epsilon: float = 1.0
@@ -73,7 +72,7 @@ class Terms:
         return "pure" if self.delta is None else "best"
 
     def facts(self, n: Array, d: int) -> Facts:
-        """Public facts of parties with `n` rows, shape (N, 1): every party has the regulariser ``Lambda``."""
+        """Public facts of parties with `n` rows, shape (N, 1)."""
         loss, N = make_loss(self.loss), len(n)
         return Facts(loss, n, d, 1.0, self.Lambda * N, N, self.relation, self.tol, pure=self.delta is None)
 
@@ -84,11 +83,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Fit:
-    """Models and the guarantees of the sites and of the aggregator.
-
-    Models have shape (R, d), those of the local method (R, N, d).  A guarantee is proved for the worst of the parties;
-    its printed claim is 003's own epsilon where that differs.
-    """
+    """Models, (R, d) or of the local method (R, N, d), and what is proved for the worst site and for the aggregator."""
 
     models: Array
     sites: Statement
@@ -96,20 +91,15 @@ class Fit:
 
 
 def curvature_for(epsilon: float, facts: Facts) -> Array:
-    """Extra curvature, shape (N, 1), at which the determinant's price ``ln(1 + c1/K)`` is at most `epsilon` / 2."""
+    """Extra curvature, (N, 1), at which the determinant's price ``ln(1 + c1/K)`` is at most `epsilon` / 2."""
     least = facts.loss.curvature_bound / math.expm1(min(epsilon, 100.0) / 2.0)
     return np.maximum(0.0, least * facts.C / facts.n - facts.mu)
 
 
 def rate_for(build: Callable[[Array, Facts], Query], facts: Facts, terms: Terms) -> Array:
-    """The noise rate, shape (N, 1), at which ``build(rate, facts)`` costs each party `terms.epsilon`, never above it.
+    """The noise rate, (N, 1), at which ``build(rate, facts)`` costs each party `terms.epsilon`, never above it.
 
-    It is searched once for each size of party, with the accuracy of :func:`sottovoce.runs.calibration.scale_for`.
-
-    Raises
-    ------
-    InvalidInput
-        If no rate is low enough.
+    Searched once for each size of party; refused if no rate is low enough.
     """
     sizes, where = np.unique(facts.n, return_inverse=True)
     few, target = replace(facts, n=sizes[:, None]), np.full(sizes.size, terms.epsilon)
@@ -126,8 +116,6 @@ def _law(rate: Array, terms: Terms) -> SphericalLaw | GaussianLaw:
 
 
 def _objective(start: Array, terms: Terms) -> Callable[[Array, Facts], PerturbedObjective]:
-    """Objective perturbation at a noise rate."""
-
     def build(rate: Array, facts: Facts) -> PerturbedObjective:
         law = _law(rate, terms)
         return PerturbedObjective(start, curvature_for(terms.epsilon, facts), start, law, "003, Algorithm 2")
@@ -156,7 +144,7 @@ def _ask(query: Query, rows: Rows, terms: Terms, noise: KeyedNoise, budget: floa
 def _learn(
     rows: Rows, terms: Terms, noise: KeyedNoise, lead: tuple[int, ...], form: str = "corrected"
 ) -> tuple[Array, Ledger]:
-    """Every party's minimiser with noise in its objective, shape (*lead, d); exact at infinite epsilon."""
+    """Every party's minimiser with noise in its objective, (*lead, d); exact at infinite epsilon."""
     facts, start = terms.facts(rows.n, rows.d), np.zeros((*lead, rows.d))
     query = PerturbedObjective(start, np.zeros(rows.n.shape), start, None, "003, section 4.2")
     if form not in ("corrected", "printed"):
@@ -176,10 +164,7 @@ def _promise(
     ledger: Ledger, terms: Terms, trust: Trust, *, unit: str = "one row of one party", nodes: int = 1,
     form: str = "corrected", **more: Any,
 ) -> Statement:  # fmt: skip
-    """The guarantee that a ledger proves, for a simulation in which everybody knows the parties' sizes.
-
-    Of a printed form that draws noise it says, beside its price, what the paper claims.
-    """
+    """The guarantee that a ledger proves for a simulation; a noisy printed form's with the paper's claim beside."""
     said = Statement.prove(
         ledger, trust, relation=terms.relation, nodes=nodes, simulated=True, unit=unit, public=SIZES,
         form="corrected" if math.isinf(terms.epsilon) else form, **more,
@@ -192,7 +177,7 @@ def _unused(terms: Terms) -> Statement:
 
 
 def local(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
-    """Every site's own model, shape (R, N, d): objective perturbation, or exact at infinite epsilon.
+    """Every site's own model, (R, N, d), by objective perturbation; exact at infinite epsilon.
 
     With `form` "printed" it is 003's Algorithm 2 to the letter, and the stated price is what can be proved for it.
     """
@@ -214,15 +199,15 @@ def pooled(parties: Rows, terms: Terms, form: str = "corrected") -> Fit:
 
 
 def average(released: Fit) -> Fit:
-    """003, Algorithm 4, scenario 1: the plain average of what :func:`local` released, which costs no privacy."""
+    """003, Algorithm 4, scenario 1: the plain average of what :func:`local` released, at no cost."""
     return replace(released, models=released.models.mean(axis=1))
 
 
 def average_trusted(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
     """003, Algorithm 4, scenario 2: exact models go to a trusted aggregator, who averages and adds noise.
 
-    With `form` "printed" the noise is for sites of the mean size, and the stated price is that of the smallest site.
-    003 prints the size of the site to be protected, which is a single number only if all sites have the same size.
+    003 prints the size of the site to be protected, one number only if all sizes are equal.  With `form` "printed" the
+    noise is for sites of the mean size, and the stated price is that of the smallest.
     """
     start = np.zeros((terms.replicates, sites.d))
     size = sites.n.min(keepdims=True) if form == "corrected" else sites.n.mean(keepdims=True)
@@ -245,10 +230,7 @@ def _as_rows(signed: list[Array]) -> Rows:
 
 
 def features(rows: Rows, M: Array) -> tuple[Rows, Array]:
-    """An aggregator's rows (one node) as ``M x / ||M||_op``, with a node for each replicate, and the norms, (R, 1).
-
-    `M` holds released models, shape (R, N, d).
-    """
+    """An aggregator's rows as ``M x / ||M||_op``, a node a replicate, and the norms (R, 1); `M` is (R, N, d)."""
     norms = np.linalg.norm(M, ord=2, axis=(-2, -1)) * _SAFE
     norms = np.where(norms > 0, norms, 1.0)
     return _as_rows([rows.node(0).signed[0] @ (m / norm).T for m, norm in zip(M, norms, strict=True)]), norms[:, None]
@@ -257,10 +239,9 @@ def features(rows: Rows, M: Array) -> tuple[Rows, Array]:
 def feature(released: Fit, aggregator: Rows, terms: Terms, own: str = "private", party: int | None = None) -> Fit:
     """003, Algorithm 5: the aggregator (rows of one node) learns weights of the models that :func:`local` released.
 
-    `own` says how the aggregator's rows are treated.  "private" protects them by `terms`.  "public" declares them
-    public, so that no noise is drawn.  "printed" does as 003 prints: features ``M x`` may have any norm, the noise
-    and the ridge are those of its Algorithm 2 for features of norm 1, and the stated price is what can be proved.
-    `party` keys the noise; its default is the number of sites.
+    `own` treats the aggregator's rows: "private" protects them by `terms`; "public" declares them public and draws no
+    noise; "printed" does as 003 prints: features ``M x`` of any norm, noise and ridge of its Algorithm 2 for features
+    of norm 1, and the stated price is what can be proved.  `party` keys the noise, by default the number of sites.
     """
     M, sites = released.models, released.sites
     rows, norms = features(aggregator, M)
@@ -297,9 +278,9 @@ def feature(released: Fit, aggregator: Rows, terms: Terms, own: str = "private",
 
 
 def multilevel(tree: Tree, terms: Terms) -> Fit:
-    """003, section 6.2.2: the fully private feature method at every aggregator of a tree (rows of one node each).
+    """003, section 6.2.2: the private feature method at every aggregator of a tree, each a feature of the one above it.
 
-    What an aggregator releases is a feature of the one above it; every party spends once, on its own rows.
+    Every party spends once, on its own rows.
     """
 
     def leaves(node: Rows | Tree) -> list[Rows]:
@@ -328,8 +309,7 @@ def multilevel(tree: Tree, terms: Terms) -> Fit:
 class CompareConfig(Terms):
     """The terms, and training rows dealt to `sites` of `rows` rows each and to an aggregator.
 
-    `setting` is "non-private", "public-private" (the aggregator's rows are public) or "private"; `data` and `schema`
-    are those of :func:`sottovoce.data.load`.
+    `setting` is one of `SETTINGS`: whose rows are protected; `data` and `schema` as for :func:`sottovoce.data.load`.
     """
 
     epsilon: float = 0.1
@@ -343,7 +323,7 @@ class CompareConfig(Terms):
 
 
 def compare(config: CompareConfig) -> list[dict[str, Any]]:
-    """Every method that applies to the setting, on one split: test errors over replicates and both guarantees."""
+    """Every method of the setting, on one split: test errors over replicates and both guarantees."""
     if config.setting not in SETTINGS:
         raise InvalidInput("setting", config.setting, f"must be one of {', '.join(SETTINGS)}", "use 'private'")
     N, m0 = config.sites, config.aggregator_rows

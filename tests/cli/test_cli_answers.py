@@ -51,7 +51,7 @@ def command(name: str) -> click.Command:
 def test_the_list_of_commands_says_of_each_what_it_says_of_itself(name: str) -> None:
     help_text = command(name).help
     assert help_text is not None
-    assert COMMANDS[name].line == help_text.splitlines()[0]
+    assert COMMANDS[name] == help_text.splitlines()[0]
     assert command(name).name == name
 
 

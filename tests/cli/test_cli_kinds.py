@@ -195,6 +195,44 @@ class TestNumbers:
         assert first["coefficients"] == again["coefficients"] and first["privacy"] == again["privacy"]
         assert len(ok("ledger", "show", tmp_path / "five.ledger", "--json").json["runs"]) == 1
 
+    @pytest.mark.parametrize(
+        ("classes", "more"),
+        [
+            (False, ()), (False, ("--inference",)), (False, ("--inference", "--trust", "sum")),
+            (True, ("--inference",)), (True, ("--inference", "--trust", "sum")),
+        ],
+    )  # fmt: skip
+    def test_a_killed_recipe_goes_on_from_its_checkpoint_bit_by_bit(
+        self, folder: Path, run: Call, ok: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: bool,
+        more: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        """Also with noise of the operating system, where a ledger keeps what was answered."""
+        data = ("train", "--data", "synthetic:n=2000,d=3,seed=1", "--epsilon", 1)
+        plain = (*data, *more, "--json") if classes else (*train(folder, "days.toml", *more), "--json")
+        ok("ledger", "init", tmp_path / "five.ledger", "--epsilon", 4, "--delta", 1e-4, "--nodes", 5)
+        whole, asks, real = ok(*plain).json, [0], Curator.ask
+
+        def dies(curator: Curator, *asked: Any) -> Any:
+            asks[0] += 1
+            if asks[0] == 2:
+                raise KeyboardInterrupt
+            return real(curator, *asked)
+
+        for book in ((), ("--ledger", tmp_path / "five.ledger", "--system-noise")):
+            path = tmp_path / f"half{len(book)}.npz"
+            with monkeypatch.context() as patched:
+                patched.setattr(Curator, "ask", dies)
+                asks[0] = 0
+                assert run(*plain, *book, "--checkpoint", path).code == 130 and path.exists()
+                resumed = ok(*plain, *book, "--checkpoint", path).json
+                assert asks[0] == 2 + len(whole["asked"]) - 1  # the first answer is not asked for again
+                again = ok(*plain, *book, "--checkpoint", path).json
+                assert asks[0] == 2 + len(whole["asked"]) - 1 and again["coefficients"] == resumed["coefficients"]
+            if not book:
+                assert resumed | {"seconds": 0} == whole | {"seconds": 0}
+        shown = ok("ledger", "show", tmp_path / "five.ledger", "--json").json
+        assert len(shown["runs"]) == 1 and shown["releases"] == len(whole["asked"])
+
     def test_people_read_units_and_what_is_exact(self, folder: Path, ok: Call) -> None:
         shown = ok(*train(folder, "days.toml", *self.SUM)).out
         assert "coefficient (days)" in shown and "R2" in shown and "mean absolute error (days)" in shown
@@ -250,12 +288,12 @@ class TestNumbers:
         errors = np.clip(y[test], 0, 40) - model.fit(X[kept], y[kept]).predict(X[test])
         assert abs(report["test_error"] - np.sqrt(np.mean(errors**2))) < 0.1
 
-    def test_what_a_number_cannot_have_is_refused(self, folder: Path, run: Call, tmp_path: Path) -> None:
+    def test_what_a_number_cannot_have_is_refused(self, folder: Path, run: Call) -> None:
         for more, said in (
             (("--inference", "--method", "momentum"), "steps of its own"),
             (("--inference", "--pure"), "no pure price"), (("--loss", "huber:0.5"), "have a number to predict"),
             (("--pure",), "no pure price"), (("--evaluation", "1", "--by", "ward"), "two classes"),
-            (("--checkpoint", tmp_path / "c.npz"), "no rounds"), (("--replicates", 2), "other seeds"),
+            (("--replicates", 2), "other seeds"),
             (("--loss", "squared", "--method", "prox_admm"), "steps of its own"),
         ):  # fmt: skip
             refused = run(*train(folder, "days.toml", *more))

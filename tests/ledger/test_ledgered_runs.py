@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from problems import make_rows
 from sottovoce.data.rows import Rows
 from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerMismatch
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.runs.simulate import RunConfig, simulate
+from sottovoce.runs.simulate import RunConfig, _digest, simulate
 
 PRIVATE = ["dvp", "r_admm", "mr_admm"]
 
@@ -114,3 +115,50 @@ def test_a_checkpoint_and_a_ledger_agree(rows: Rows, ledger: DurableLedger, tmp_
     replayed = simulate(settings, rows, ledger=ledger, run_name="a")
     assert np.array_equal(replayed.models, result.models)
     assert len(ledger.rows) == 7
+
+
+SPELLED = {"sum": ("sum_momentum", "momentum"), "curator": ("central_momentum", "momentum")}
+
+
+def spelled(trust: str, way: int) -> RunConfig:
+    """One run by the name of method and trust together, or by both."""
+    by = {"trust": trust} if way else {}
+    return RunConfig(SPELLED[trust][way], epsilon=2.0, delta=1e-5, rounds=4, accountant="zcdp", **by)
+
+
+def stop(k: int, state: Any) -> None:
+    if k == 2:
+        raise Interrupted
+
+
+@pytest.mark.parametrize("trust", SPELLED)
+@pytest.mark.parametrize("ways", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("before", [False, True])
+def test_two_spellings_of_a_method_are_one_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trust: str, ways: tuple[int, int], before: bool
+) -> None:
+    """It is paid once, and goes on in ledgers and from checkpoints with the key that older versions made."""
+    rows, first, second = make_rows([12, 9, 15], 3, seed=3), spelled(trust, ways[0]), spelled(trust, ways[1])
+    path, nodes = tmp_path / "half.npz", 1 if trust == "curator" else 3
+
+    def former(config: RunConfig, facts: Any, label: str, identity: dict[str, Any]) -> list[str]:
+        return [_digest([config.to_dict(), facts.to_dict(), label])]
+
+    assert first.to_dict() != second.to_dict()
+    with DurableLedger.create(tmp_path / "a.ledger", epsilon=7.0, delta=1e-4, accountant="zcdp", n_nodes=nodes) as book:
+        with monkeypatch.context() as older:
+            if before:
+                older.setattr("sottovoce.runs.simulate._keys", former)
+            with pytest.raises(Interrupted):
+                simulate(first, rows, ledger=book, observers=[stop])
+            with pytest.raises(Interrupted):
+                simulate(first, rows, checkpoint=path, observers=[stop])
+        committed, seen = book.committed(), list[int]()
+        resumed = simulate(second, rows, ledger=book)
+        assert len(book.runs) == 1 and len(book.rows) == 4 and np.array_equal(book.committed(), committed)
+        simulate(first, rows, ledger=book)
+        assert len(book.runs) == 1 and len(book.rows) == 4
+        simulate(replace(second, seed=1), rows, ledger=book)
+        assert len(book.runs) == 2
+    ended = simulate(second, rows, checkpoint=path, observers=[lambda k, _: seen.append(k)])
+    assert seen == [2, 3, 4] and ended.models.tobytes() == resumed.models.tobytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -49,7 +50,7 @@ class Fitted(TableFit):
 
 def fit_numbers(
     config: TrainConfig, *, intervals: bool = False, held: Held | None = None, site_constants: bool | None = None,
-    ledger: DurableLedger | None = None, run_name: str | None = None,
+    ledger: DurableLedger | None = None, run_name: str | None = None, checkpoint: str | Path | None = None,
 ) -> Fitted:  # fmt: skip
     """Load, deal, ask for a recipe, and score; parameters are those of :func:`sottovoce.answers.training.infer`.
 
@@ -75,7 +76,7 @@ def fit_numbers(
     rows = rows.with_offset(targets_of(list(zip(known, targets, strict=True))))
     plain = LeastSquares(constant=naming.constant, free=np.ones(naming.d))
     method: Recipe = slopes_of(naming) if intervals else plain
-    result, needs = dealt.ask(method, rows, HuberResidual(1.0), ledger, run_name), None
+    result, needs = dealt.ask(method, rows, HuberResidual(1.0), ledger, run_name, checkpoint), None
     if intervals:
         model, shown = model_of(result.outcome)[0], table_of(result.outcome, naming, task, config.run.delta)
         coefficients, needs = shown.to_dict(), shown.needs

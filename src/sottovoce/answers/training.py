@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
@@ -135,11 +136,14 @@ class DealtTable:
         label = f"{config.data} {config.schema} {config.partition} {config.sizes} {config.test_share} {own}"
         return cls(config, dataset, naming, tables, parts, label, called)
 
-    def ask(self, method: Recipe, rows: Rows, loss: Loss, ledger: DurableLedger | None, run_name: str | None) -> Result:
+    def ask(
+        self, method: Recipe, rows: Rows, loss: Loss, ledger: DurableLedger | None, run_name: str | None,
+        checkpoint: str | Path | None,
+    ) -> Result:  # fmt: skip
         """Run a recipe on the training rows; those longer than 1 have weights."""
         return simulate(
             self.config.run, rows, method=method, loss=Weighted(loss) if self.naming.long else loss, ledger=ledger,
-            run_name=run_name, label=self.label, caveat=self.dataset.caveat,
+            run_name=run_name, label=self.label, caveat=self.dataset.caveat, checkpoint=checkpoint,
         )  # fmt: skip
 
     def saved(self, model: Array) -> SavedModel:
@@ -184,7 +188,7 @@ def prepared_table(
 
 def infer(
     config: TrainConfig, *, held: Held | None = None, site_constants: bool | None = None,
-    ledger: DurableLedger | None = None, run_name: str | None = None,
+    ledger: DurableLedger | None = None, run_name: str | None = None, checkpoint: str | Path | None = None,
 ) -> Inferred:  # fmt: skip
     """Load, deal, ask for the recipe of :mod:`sottovoce.answers.inference`, and score.
 
@@ -196,7 +200,7 @@ def infer(
         Asks the test rows too, dealt to the sites, with an epsilon of their own.
     site_constants : bool, optional
         Whether every site has a constant of its own; None for yes unless rows are dealt at random.
-    ledger, run_name : optional
+    ledger, run_name, checkpoint : optional
         See :func:`sottovoce.runs.simulate.simulate`.
 
     Raises
@@ -211,7 +215,7 @@ def infer(
     naming, dataset = dealt.naming, dealt.dataset
     rows = naming.rows([(found, dataset.y_train[part]) for found, part in zip(dealt.tables, dealt.parts, strict=True)])
     method = newton_of(naming)
-    result = dealt.ask(method, rows, Logistic(), ledger, run_name)
+    result = dealt.ask(method, rows, Logistic(), ledger, run_name, checkpoint)
     found, facts, ahead = result.outcome, result.facts, {}
     lines, answered = table(found, naming, delta=config.run.delta), dealt.saved(model_of(found)[0])
     quality = exact(answered.margins(dealt.test), dataset.y_test) if len(dataset.y_test) else {}

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -36,66 +36,40 @@ Train one linear classifier across sites that may not share their rows, with a p
 """
 
 
-class Entry(NamedTuple):
-    """Where a command is, and its line in ``sottovoce --help``, which is the first line of its own help."""
-
-    place: str
-    line: str
-
-
 COMMANDS = {
-    "audit": Entry(
-        "audit.audit", "Attack METHOD (or `all`): play the worst distinguishing game known against the real code."
-    ),
-    "claims": Entry(
-        "claims.claims", "Compare every printed privacy claim of the papers with what can be proved, at one setting."
-    ),
-    "compare": Entry(
-        "compare.compare", "Compare ways to aggregate the models of sites: accuracy, and what each promises to whom."
-    ),
-    "data": Entry(
-        "lists.data", "List the data sets that come with the package, or check a schema of yours (--schema)."
-    ),
-    "demo": Entry(
-        "demo.demo", "Start a hub and sites as real processes with generated certificates, train on Adult, and compare."
-    ),
-    "evaluate": Entry(
-        "evaluate.evaluate", "Tell how good the model in RUN is on ROWS (CSV or Parquet) with labels, with noise."
-    ),
-    "export": Entry("export.export", "Write the model in RUN for other programs, with the schema's encoding in it."),
-    "graphs": Entry("lists.list_graphs", "List the networks that --graph understands."),
-    "hub": Entry("hub.hub", "Carry the messages of a run between sites."),
-    "ledger": Entry(
-        "ledger.ledger", "Keep a data set's lifetime budget: one file beside the rows, which outlives runs and crashes."
-    ),
-    "methods": Entry(
-        "lists.methods",
-        "List the private methods: whom each can trust with rows, how often it releases what, and when to pick it.",
-    ),
-    "plan": Entry(
-        "plan.plan",
-        "Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.",
-    ),
-    "predict": Entry("predict.predict", "Classify ROWS (CSV or Parquet) with the model in RUN."),
-    "report": Entry("report.report", "Write the answers in RUN as one page to read, print or pass on."),
-    "site": Entry("site.site", "Take part in a run across organisations: rows, ledger and keys stay here."),
-    "study": Entry("study.study", "Run the study NAME, `all`, or one of your own from a TOML file."),
-    "train": Entry("train.train", "Train across sites, print the privacy statement and the accuracy."),
+    "audit": "Attack METHOD (or `all`): play the worst distinguishing game known against the real code.",
+    "claims": "Compare every printed privacy claim of the papers with what can be proved, at one setting.",
+    "compare": "Compare ways to aggregate the models of sites: accuracy, and what each promises to whom.",
+    "data": "List the data sets that come with the package, or check a schema of yours (--schema).",
+    "demo": "Start a hub and sites as real processes with generated certificates, train on Adult, and compare.",
+    "evaluate": "Tell how good the model in RUN is on ROWS (CSV or Parquet) with labels, with noise.",
+    "export": "Write the model in RUN for other programs, with the schema's encoding in it.",
+    "graphs": "List the networks that --graph understands.",
+    "hub": "Carry the messages of a run between sites.",
+    "ledger": "Keep a data set's lifetime budget: one file beside the rows, which outlives runs and crashes.",
+    "methods": "List the private methods: whom each can trust, how often it releases what, and when to pick it.",
+    "plan": "Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.",
+    "predict": "Classify ROWS (CSV or Parquet) with the model in RUN.",
+    "report": "Write the answers in RUN as one page to read, print or pass on.",
+    "site": "Take part in a run across organisations: rows, ledger and keys stay here.",
+    "study": "Run the study NAME, `all`, or one of your own from a TOML file.",
+    "train": "Train across sites, print the privacy statement and the accuracy.",
 }
-"""Commands by name.  A command's module is imported when it is called, so no command loads what only others need."""
+"""The line of every command in ``sottovoce --help``, which is the first line of its own help."""
+MODULES = {"data": "lists", "graphs": "lists", "methods": "lists"}
+"""Modules of commands that have none of their own name."""
 
 
 class Commands(click.Group):
-    """A group that knows the names and lines of :data:`COMMANDS`, and imports a command when it is called."""
+    """Knows the names and lines of :data:`COMMANDS`; imports a command's module when it is called."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options, commands={name: click.Command(name, help=e.line) for name, e in COMMANDS.items()})
+        super().__init__(**options, commands={name: click.Command(name, help=line) for name, line in COMMANDS.items()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        module, _, name = COMMANDS[cmd_name].place.partition(".")
-        command: click.Command = getattr(import_module(f".{module}", __package__), name)
+        command: click.Command = getattr(import_module(f".{MODULES.get(cmd_name, cmd_name)}", __package__), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -109,10 +83,7 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; errors are one line on standard error.
-
-    Exit codes: :data:`sottovoce.errors.EXITS`.
-    """
+    """Run the command line; errors are one line on standard error.  Exit codes: :data:`sottovoce.errors.EXITS`."""
     try:
         cli.main(args=list(arguments) if arguments is not None else None, prog_name="sottovoce", standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -134,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _say_last(line: str) -> None:
-    """End after an unforeseen error with one line; standard output may have failed, so it is not used again."""
+    """End after an unforeseen error; standard output may have failed, so it is not used again."""
     with suppress(OSError):  # it is no file here
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     click.echo(printable(line), err=True)

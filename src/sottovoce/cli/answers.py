@@ -1,4 +1,4 @@
-"""What ``train --inference``, ``train --evaluation`` and ``evaluate`` print for people."""
+"""What inference, regression and evaluations print for people."""
 
 from __future__ import annotations
 
@@ -6,28 +6,42 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.panel import Panel
 from rich.table import Table
 
+from ..answers.classes import ClassEvaluation
 from ..answers.evaluation import Evaluation
+from ..answers.numbers import Fitted
+from ..answers.numeric_metrics import NumberEvaluation
 from ..answers.training import Inferred
+from ..errors import printable
 from ..privacy.statement import Statement
-from ..reports.coefficients import remark, rows_of
-from .render import marked_words
-from .screen import Console, escape
+from ..reports.coefficients import has_intervals, remark, rows_of
+from .render import privacy, show_notes
+from .screen import Console, escape, listing
 
 DIMMED = ("reference", "refused", "-")
+HELD = "Privacy of held-out rows"
+_NAMES = {
+    "r2": "R2",
+    "mean_absolute_error": "mean absolute error",
+    "root_mean_squared_error": "root mean squared error",
+    "mean_target": "mean of the target",
+}
+
+
+def _head(what: str, done: Inferred | Fitted, console: Console) -> None:
+    sizes = done.sizes.astype(int)
+    size = f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
+    console.print(
+        f"[bold]{what}[/] on [bold]{escape(done.config.data)}[/]: {len(sizes)} sites of {size} rows, "
+        f"{escape(done.config.partition)} partition, {len(done.answered.model)} columns"
+    )
+    console.print(privacy(done.statement.words))
 
 
 def render_inferred(done: Inferred, console: Console, saved: Path | None) -> None:
     """Print a run with inference."""
-    sizes = done.sizes.astype(int)
-    size = f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
-    console.print(
-        f"[bold]inference[/] on [bold]{escape(done.config.data)}[/]: {len(sizes)} sites of {size} rows, "
-        f"{escape(done.config.partition)} partition, {len(done.answered.model)} columns"
-    )
-    console.print(Panel(marked_words(done.statement.words), title="Privacy", title_align="left"))
+    _head("inference", done, console)
     if done.evaluation is not None:
         render_evaluation(done.evaluation, console)
     elif done.exact:
@@ -37,16 +51,12 @@ def render_inferred(done: Inferred, console: Console, saved: Path | None) -> Non
             "[dim]taken as public, without noise: for the data's holder only[/]"
         )
     show_coefficients(done.to_dict(), console)
-    for note in done.notes:
-        console.print(f"[yellow]note[/] {escape(note)}")
-    if saved is not None:
-        console.print(f"saved to {escape(str(saved))}", highlight=False)
+    show_notes(done.notes, console, saved)
 
 
 def render_record(record: dict[str, Any], console: Console) -> None:
     """Print the answers of a run between sites, as their files hold them."""
-    for note in record["notes"]:
-        console.print(f"[yellow]note[/] {escape(note)}")
+    show_notes(record["notes"], console)
     if record["evaluation"] is not None:
         render_quality(record["evaluation"], console)
     if "coefficients" in record:
@@ -54,9 +64,9 @@ def render_record(record: dict[str, Any], console: Console) -> None:
 
 
 def show_coefficients(plain: dict[str, Any], console: Console) -> None:
-    """Print a run's table of coefficients with their intervals, and what there is to say of it."""
+    """Print a run's table of coefficients with their intervals."""
     lines = plain["coefficients"]
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table = listing()
     (column, heads), *rows = rows_of(lines)
     table.add_column(column, overflow="fold")
     for head in heads:
@@ -69,14 +79,13 @@ def show_coefficients(plain: dict[str, Any], console: Console) -> None:
 
 
 def render_evaluation(found: Evaluation, console: Console, *, exact: bool = True) -> None:
-    """Print what was released of held-out rows: AUC and calibration first."""
+    """Print an evaluation of two classes."""
     render_quality(found.to_dict() | ({} if exact else {"exact": {}}), console)
 
 
 def render_quality(found: dict[str, Any], console: Console) -> None:
     """The same from plain data; ``exact`` is shown if there is any."""
-    words = Statement.from_dict(found["privacy"]).words
-    console.print(Panel(marked_words(words), title="Privacy of held-out rows", title_align="left"))
+    console.print(privacy(Statement.from_dict(found["privacy"]).words, HELD))
     names, every = ["all held-out rows", *found["by"]], [found, *found["by"].values()]
     many = len(every) > 1  # then a column each, with intervals below
     table = Table(box=None, header_style="bold", padding=(0, 1 if many else 2, 0, 0))
@@ -116,12 +125,89 @@ def estimate_text(found: dict[str, Any], below: bool = False) -> str:
 
 
 def _calibration(cells: Sequence[dict[str, float]]) -> Table:
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("predicted", "observed", "95% interval", "rows, about"):
-        table.add_column(name, justify="right")
+    table = listing(">predicted", ">observed", ">95% interval", ">rows, about")
     for cell in cells:
         table.add_row(
             f"{100 * cell['predicted']:.1f}%", f"{100 * cell['observed']:.1f}%",
             f"{100 * cell['low']:.1f} to {100 * cell['high']:.1f}", f"{cell['rows']:,.0f}",
         )  # fmt: skip
     return table
+
+
+def render_any(found: Any, console: Console, *, exact: bool = True) -> None:
+    """Print an evaluation, whatever the label is."""
+    kinds = {ClassEvaluation: render_classes, NumberEvaluation: render_errors}
+    kinds.get(type(found), render_evaluation)(found, console, exact=exact)  # type: ignore[operator]
+
+
+def render_classes(found: ClassEvaluation, console: Console, *, exact: bool = True) -> None:
+    """Print an evaluation of several classes."""
+    console.print(privacy(found.statement.words, HELD))
+    heads = ["<held-out rows", ">share", ">found (recall)", ">answers right (precision)"]
+    table = listing(*heads, *([">[dim]recall, exact, for\nthe holder[/]"] if exact else []))
+    for name in found.names:
+        row = [estimate_text(of[name].to_dict(), True) for of in (found.share, found.found, found.right)]
+        beside = [f"[dim]{found.exact[f'recall on {name}']:.4f}[/]"] if exact else []
+        table.add_row(escape(printable(name)), *row, *beside)
+    beside = [f"[dim]{found.exact['accuracy']:.4f}[/]"] if exact else []
+    table.add_row("[bold]all: accuracy[/]", "", estimate_text(found.accuracy.to_dict(), True), "", *beside)
+    console.print(table)
+    counts = listing("<rows, about, of", *(f">answered\n{escape(printable(name))}" for name in found.names))
+    for name, line in zip(found.names, found.counts, strict=True):
+        counts.add_row(escape(printable(name)), *(f"{count:,.0f}" for count in line))
+    console.print(counts)
+
+
+def render_fitted(done: Fitted, console: Console, saved: Path | None) -> None:
+    """Print a least squares fit."""
+    unit = done.task.unit
+    _head("least squares", done, console)
+    if done.evaluation is not None:
+        render_errors(done.evaluation, console)
+    elif done.exact.get("rows"):
+        table = listing("<on test rows", ">this run", ">mean of training rows")
+        for name, words in _NAMES.items():
+            if name != "mean_target" and name in done.exact:
+                table.add_row(_with_unit(words, name, unit), f"{done.exact[name]:.4g}", f"{done.baseline[name]:.4g}")
+        console.print(table)
+        console.print(
+            f"[dim]{done.exact['rows']:,.0f} test rows, taken as public, without noise: for the data's holder only[/]"
+        )
+    if has_intervals(done.coefficients):
+        console.print(f"[dim]coefficients in {escape(unit or 'units of the target')} a step of the column[/]")
+        show_coefficients(done.to_dict(), console)
+    else:
+        console.print(_coefficients(done))
+        console.print("[dim]without standard errors: --inference spends the budget on intervals[/]")
+        if done.weighed:
+            console.print(f"[yellow]note[/] {escape(done.weighed)}")
+    show_notes(done.notes, console, saved)
+
+
+def _with_unit(words: str, name: str, unit: str) -> str:
+    return words if name == "r2" or not unit else f"{words} ({escape(unit)})"
+
+
+def _coefficients(done: Fitted) -> Table:
+    per = f"coefficient ({done.task.unit})" if done.task.unit else "coefficient"
+    table = listing("<column", "<level", f">{escape(per)}")
+    told: set[str] = set()
+    for line in done.coefficients:
+        level = line["level"] or ""
+        if line["reference"] is not None and line["name"] not in told:
+            level += f"  (against {line['reference']})"
+        told.add(line["name"])
+        table.add_row(escape(line["name"]), escape(level), f"{line['estimate']:.4g}")
+    return table
+
+
+def render_errors(found: NumberEvaluation, console: Console, *, exact: bool = True) -> None:
+    """Print an evaluation of a number."""
+    console.print(privacy(found.statement.words, HELD))
+    table = listing("<held-out rows", ">with its 95% interval", ">[dim]exact, for the holder[/]" if exact else ">")
+    for name, estimate in found.errors.estimates.items():
+        beside = f"[dim]{found.exact[name]:.4f}[/]" if exact and name in found.exact else ""
+        table.add_row(_with_unit(_NAMES[name], name, found.errors.unit), estimate_text(estimate.to_dict()), beside)
+    console.print(table)
+    if found.errors.r2.refused is not None:
+        console.print(f"[yellow]note[/] R2: {found.errors.r2.refused}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
+from typing import Any
 
 import click
 from rich.table import Table
@@ -21,35 +22,25 @@ from ..privacy.statement import ceil_text
 from ..util import files
 from ..util.plain import jsonable
 from .options import as_json, say, takes, typed
-from .screen import Console, escape
+from .screen import Console, escape, listing
 
 _OPTIONS = [
     say("--form", "corrected, printed, or listed (pvp).  [default: corrected; for `all`: every form]"),
     say("--epsilon", "Total that the run claims.  [default: 1]", type=float),
     say("--delta", "Of the claim.  [default: none, where the method has a pure price]", type=float),
     say("--rounds", "Rounds that the adversary watches.  [default: 2, or 1; stopping: 40 releases]", type=int),
-    say(
-        "--replicates",
-        f"Runs of each of the two tables.  [default: 20,000 or more; {', '.join(ADVERSARIES)}: at most "
-        f"{', '.join(f'{one.runs:,}' for one in ADVERSARIES.values())}]",
-        type=int,
-    ),
+    say("--replicates", f"Runs of each of the two tables.  [default: 20,000 or more; {', '.join(ADVERSARIES)}: at most "
+        f"{', '.join(f'{one.runs:,}' for one in ADVERSARIES.values())}]", type=int),
     say("--colluders", "Of `sums`: sites that tell the adversary all they know.  [default: 1, as claimed]", type=int),
     say("--confidence", "That the lower bound is true.", type=float, default=0.95),
     say("--seed", "Keys the noise of both tables.", type=int, default=0),
-    say(
-        "--report", "Also write a page (HTML): bounds, and what a neighbour learns about real rows.", type=click.Path()
-    ),
-    say(
-        "--quick",
-        "4,000 runs of each table, or fewer, if --replicates is not given; smaller attacks on real rows in the page.",
-        is_flag=True,
-    ),
+    say("--report", "Also write an HTML page: bounds, and what a neighbour learns about real rows.", type=click.Path()),
+    say("--quick", "At most 4,000 runs of each table by default; smaller attacks in the page.", is_flag=True),
     say("--one-run", "One run on real rows with canaries among them, instead of the worst pair.", is_flag=True),
     say("--data", "With --one-run: the rows.  [default: adult]"),
     say("--canaries", "With --one-run: rows that a coin decides.  [default: 1000]", type=int),
     as_json(),
-]
+]  # fmt: skip
 
 
 @click.command(name="audit")
@@ -80,13 +71,18 @@ def audit(
       sottovoce audit all --report audit.html  the same as a page, and attacks on real rows
       sottovoce audit dgd --one-run --delta 1e-5    one run with 1000 canaries
     """
-    _check_one_run(one_run, data, canaries, method, replicates, report, quick)
-    if colluders is not None and (method != "sums" or one_run):
+    beside = {"--replicates": replicates, "--report": report, "--quick": quick or None, "--colluders": colluders}
+    alone = {"--data": data, "--canaries": canaries}
+    for name, value in (beside if one_run else alone).items():
+        if value is not None:
+            raise click.BadParameter("does not go with --one-run" if one_run else "needs --one-run", param_hint=name)
+    if one_run and method == "all":
+        raise click.BadParameter("`all` does not go with --one-run; name one method", param_hint="METHOD")
+    if colluders is not None and method != "sums":
         raise click.BadParameter("is for the game of sums", param_hint="--colluders")
     if replicates is not None and replicates < 80:
-        raise click.BadParameter(
-            f"{replicates} is too few to see anything; use 2000 or more", param_hint="--replicates"
-        )
+        few = f"{replicates} is too few to see anything; use 2000 or more"
+        raise click.BadParameter(few, param_hint="--replicates")
     if report is not None:
         files.check("report", report)
     if form is not None and form not in {known for _, known in targets()}:
@@ -100,8 +96,7 @@ def audit(
     console = Console(stderr=True)
     found = []
     for k, (name, kind) in enumerate(chosen, 1):
-        _step(console, report, f"{k} of {len(chosen)}: {name} ({kind})")
-        with console.status(f"{name} ({kind})") if console.is_terminal else nullcontext():
+        with _step(console, report, f"{k} of {len(chosen)}: {name} ({kind})"):
             if one_run:
                 verdict: Verdict = attack_once(
                     name, kind, epsilon=epsilon, delta=delta, rounds=rounds, data=data or "adult",
@@ -119,52 +114,31 @@ def audit(
     else:
         _render(found, confidence)
     if report is not None:  # last, so that a full disk costs the page only
-        _step(console, report, "attacks on real rows")
-        with console.status("attacks on real rows") if console.is_terminal else nullcontext():
+        with _step(console, report, "attacks on real rows"):
             write(report, found, measure(seed, quick), typed())
 
 
-def _check_one_run(
-    one_run: bool, data: str | None, canaries: int | None, method: str, replicates: int | None, report: str | None,
-    quick: bool,
-) -> None:  # fmt: skip
-    """Refuse options that have no meaning together."""
-    if not one_run:
-        for name, value in (("--data", data), ("--canaries", canaries)):
-            if value is not None:
-                raise click.BadParameter("needs --one-run", param_hint=name)
-        return
-    if method == "all":
-        raise click.BadParameter("`all` does not go with --one-run; name one method", param_hint="METHOD")
-    for name, given in (("--replicates", replicates is not None), ("--report", report is not None), ("--quick", quick)):
-        if given:
-            raise click.BadParameter("does not go with --one-run", param_hint=name)
-
-
 def _games(found: WorstVerdict) -> Table:
-    """Bounds of all games against a claim, of which the worst was shown."""
-    table = Table(title="All games", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    table.add_column("game", no_wrap=True)
-    for header in ("bound", "exact"):
-        table.add_column(header, justify="right", no_wrap=True)
+    table = listing("<game", ">bound", ">exact", no_wrap=True)
+    table.title = "All games"
     for name, game in found.games.items():
         table.add_row(escape(name), *("" if x is None else f"{math.floor(1000 * x) / 1000:.3f}" for x in game.values()))
     return table
 
 
-def _step(console: Console, report: str | None, about: str) -> None:
+def _step(console: Console, report: str | None, about: str) -> AbstractContextManager[Any]:
     """Progress of a long command; plain lines if there is no terminal."""
-    if report is not None and not console.is_terminal:
+    if console.is_terminal:
+        return console.status(about)
+    if report is not None:
         click.echo(about, err=True)
+    return nullcontext()
 
 
 def _render(found: list[Verdict], confidence: float) -> None:
-    table = Table(title="Claims under attack", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for header in ("method", "form"):
-        table.add_column(header, no_wrap=True)
-    for header in ("claimed", "proved", f"bound, {confidence:.0%}", "exact"):
-        table.add_column(header, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    bound = f">bound, {confidence:.0%}"
+    table = listing("<method", "<form", ">claimed", ">proved", bound, ">exact", "<verdict", no_wrap=True)
+    table.title = "Claims under attack"
     for one in found:
         exact = "" if one.exact_epsilon is None else f"{one.exact_epsilon:.3f}"
         lower = f"{math.floor(1000 * one.lower_bound) / 1000:.3f}"
@@ -175,23 +149,23 @@ def _render(found: list[Verdict], confidence: float) -> None:
         table.add_row(one.method, one.form, claimed, ceil_text(one.proved_epsilon), lower, exact, word)
     console = Console()
     console.print(table)
-    if len(found) == 1:
-        one = found[0]
-        at = f" at delta {one.delta:g}" if one.delta else ""
-        if isinstance(one, OneRunVerdict):
-            right = f"{one.right} of {one.guesses} guesses right, {one.canaries} canaries"
-            console.print(f"[dim]one run of {one.rounds} rounds{at}: {right}[/]")
-            console.print(f"[dim]the canaries: {one.why}[/]")
-            return
-        attack = escape(one.attack)
-        if isinstance(one, StoppingVerdict):
-            console.print(f"[dim]{one.releases} releases, {one.replicates:,} runs{at}; attack: {attack}[/]")
-            console.print(
-                f"[dim]who stops at the best moment makes delta {one.realised_delta:.3g} (exact), and by the runs at "
-                f"least {one.realised_delta_bound:.3g}[/]"
-            )
-        else:
-            console.print(f"[dim]{one.rounds} rounds, {one.replicates:,} runs of each table{at}; attack: {attack}[/]")
-        console.print(f"[dim]the two tables: {escape(one.why)}[/]")
-        if isinstance(one, WorstVerdict):
-            console.print(_games(one))
+    if len(found) != 1:
+        return
+    one, at = found[0], f" at delta {found[0].delta:g}" if found[0].delta else ""
+    if isinstance(one, OneRunVerdict):
+        right = f"{one.right} of {one.guesses} guesses right, {one.canaries} canaries"
+        lines = [f"one run of {one.rounds} rounds{at}: {right}", f"the canaries: {one.why}"]
+    elif isinstance(one, StoppingVerdict):
+        lines = [
+            f"{one.releases} releases, {one.replicates:,} runs{at}; attack: {one.attack}",
+            f"who stops at the best moment makes delta {one.realised_delta:.3g} (exact), and by the runs at least "
+            f"{one.realised_delta_bound:.3g}",
+            f"the two tables: {one.why}",
+        ]
+    else:
+        attack = f"{one.rounds} rounds, {one.replicates:,} runs of each table{at}; attack: {one.attack}"
+        lines = [attack, f"the two tables: {one.why}"]
+    for line in lines:
+        console.print(f"[dim]{escape(line)}[/]")
+    if isinstance(one, WorstVerdict):
+        console.print(_games(one))

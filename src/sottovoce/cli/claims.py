@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import click
@@ -11,10 +10,9 @@ from rich.table import Table
 from ..papers import claims as known
 from ..papers import sample_size
 from ..privacy.statement import ceil_text
-from ..util.plain import jsonable
 from ..util.typing import Any
 from .options import as_json
-from .screen import Console, escape
+from .screen import Console, escape, print_json
 
 _COLOURS = {"false": "bold red", "unproved": "yellow"}
 
@@ -29,7 +27,7 @@ def claims(rows: bool, as_json: bool) -> None:
     """
     found = sample_size.table() if rows else [row.to_dict() for row in known.table()]
     if as_json:
-        click.echo(json.dumps(jsonable(found), indent=2))
+        print_json(found, indent=2)
     elif rows:
         _print_rows(found)
     else:

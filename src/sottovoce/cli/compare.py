@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
-from rich.table import Table
 
 from ..aggregation import SETTINGS, CompareConfig
 from ..aggregation import compare as compare_methods
@@ -14,7 +12,7 @@ from ..privacy.statement import ceil_text
 from ..problem.losses import loss_texts
 from ..problem.task import TwoClasses
 from .options import as_json, say, takes
-from .screen import Console, escape
+from .screen import Console, escape, listing, print_json
 
 _TASK = TwoClasses()  # the only one that 003's methods know
 _DEFAULT = CompareConfig()
@@ -24,12 +22,8 @@ _OPTIONS = [
     say("--sites", "Number of sites.", type=int, default=_DEFAULT.sites),
     say("--rows", "Training rows of every site.", type=int, default=_DEFAULT.rows),
     say("--aggregator-rows", "Training rows of the aggregator.", type=int, default=_DEFAULT.aggregator_rows),
-    say(
-        "--setting",
-        "non-private; public-private: the aggregator's rows are public; private: nobody's are.",
-        type=click.Choice(SETTINGS),
-        default=_DEFAULT.setting,
-    ),
+    say("--setting", "non-private; public-private: the aggregator's rows are public; private: nobody's are.",
+        type=click.Choice(SETTINGS), default=_DEFAULT.setting),
     say("--epsilon", "Total of every party.", type=float, default=_DEFAULT.epsilon),
     say("--delta", "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]", type=float),
     say("--relation", "Neighbouring data: replace-one or zero-out.", default=_DEFAULT.relation),
@@ -38,7 +32,7 @@ _OPTIONS = [
     say("--replicates", "Independent repetitions of the noise.", type=int, default=_DEFAULT.replicates),
     say("--seed", "Keys noise and split: a simulation.", type=int, default=_DEFAULT.seed),
     as_json(),
-]
+]  # fmt: skip
 
 
 @click.command(name="compare")
@@ -57,7 +51,7 @@ def compare(as_json: bool, **knobs: Any) -> None:
     config = CompareConfig(**knobs)
     rows = compare_methods(config)
     if as_json:
-        click.echo(json.dumps(rows, allow_nan=False))
+        print_json(rows)
         return
     _render(config, rows, Console())
 
@@ -74,10 +68,8 @@ def _render(config: CompareConfig, rows: list[dict[str, Any]], console: Console)
         f"aggregator of {config.aggregator_rows:,}; {escape(config.loss)} loss, Lambda {config.Lambda:g}; "
         f"{config.replicates} replicates of the noise on one split"
     )
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     quality = _TASK.wording.quality
-    for header in ("method", quality, "sites: epsilon", "aggregator: epsilon"):
-        table.add_column(header, justify="left" if header == "method" else "right")
+    table = listing("<method", f">{quality}", ">sites: epsilon", ">aggregator: epsilon")
     for row in rows:
         scored = f"{_TASK.quality(row['test_error']):.3f} ± {row['test_error_sd']:.3f}"
         table.add_row(row["method"], scored, _total(row["sites"]), _total(row["aggregator"]))

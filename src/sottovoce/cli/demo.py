@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
 from rich.live import Live
-from rich.panel import Panel
 from rich.table import Table
 
 from ..deploy import demonstration
@@ -19,11 +16,10 @@ from ..deploy.demonstration import Demonstration
 from ..privacy.statement import DEMONSTRATION, ceil_text
 from ..runs import defaults
 from ..runs.config import RunConfig
-from ..util.plain import jsonable
 from .options import as_json, say, takes
 from .plan import asked
-from .render import marked_words
-from .screen import Console, escape
+from .render import privacy
+from .screen import Console, escape, listing, print_json
 
 _EVERY = 0.5
 
@@ -60,11 +56,10 @@ def demo(
     """
     asks = asked(inference, False, evaluation, holdout, 0.5, None)
     named = method or ("auto" if inference else "momentum" if trust == "sum" else "prox_admm")
-    config = RunConfig(
-        method=named, rounds=rounds, epsilon=epsilon, delta=delta, graph=graph, trust=trust, colluders=colluders
-    )
+    config = RunConfig(named, epsilon, delta, rounds, graph, trust=trust, colluders=colluders)
     console = Console()
-    with _folder(keep) as folder:
+    with tempfile.TemporaryDirectory(prefix="sottovoce-demo-") if keep is None else nullcontext(keep) as place:
+        folder = Path(place)
         demo = demonstration.build(folder, config, sites, schema=demonstration.FEW if inference else None, asks=asks)
         started, last = time.perf_counter(), 0.0
         live = Live(_table(demo), console=console, transient=True)
@@ -87,10 +82,10 @@ def demo(
     if keep is None:
         del report["folder"]
     if as_json:
-        click.echo(json.dumps(jsonable(report), allow_nan=False))
+        print_json(report)
         return
     console.print(table)
-    console.print(Panel(marked_words(demo.plan.statement.words), title=f"Privacy: {DEMONSTRATION}", title_align="left"))
+    console.print(privacy(demo.plan.statement.words, f"Privacy: {DEMONSTRATION}"))
     if "record" in report:
         from .answers import render_record  # loads SciPy's statistics
 
@@ -107,19 +102,8 @@ def demo(
         console.print(f"everything is in {escape(str(keep))}: start with {first}", highlight=False, soft_wrap=True)
 
 
-@contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    if keep is not None:
-        yield keep
-        return
-    with tempfile.TemporaryDirectory(prefix="sottovoce-demo-") as folder:
-        yield Path(folder)
-
-
 def _table(demo: Demonstration) -> Table:
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("site", "rows", "round", "", "epsilon spent", "of"):
-        table.add_column(name, justify="left" if name in ("site", "") else "right")
+    table = listing("<site", ">rows", ">round", "<", ">epsilon spent", ">of")
     rounds, rows = demo.plan.attempts, demo.rows.n[:, 0].astype(int)
     for one, size in zip(demonstration.progress(demo), rows, strict=True):
         bar = "█" * round(24 * one["round"] / rounds)

@@ -1,8 +1,7 @@
-"""``sottovoce evaluate``: how good a saved run is on rows that nobody shows."""
+"""``sottovoce evaluate``: differentially private evaluation of a saved run on held-out rows."""
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -17,12 +16,11 @@ from ..runs import defaults
 from ..runs.config import RunConfig
 from ..util import files
 from ..util.plain import jsonable
-from .classes import render_any
-from .options import as_json, say, takes, typed
+from .answers import render_any
+from .options import FILE, as_json, say, takes, typed
 from .report import write
-from .screen import Console
+from .screen import Console, print_json
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS = [
     say("--epsilon", "Budget of these rows for this evaluation.", type=float, default=0.5),
     say("--delta", "Delta of the guarantee.", type=float, default=defaults.DELTA),
@@ -32,16 +30,16 @@ _OPTIONS = [
     say("--replicate", "Which repetition's model to use.", type=int, default=0),
     say("--seed", "Keys the noise: a simulation.", type=int, default=0),
     say("--system-noise", "Draw noise from the operating system: a release.", is_flag=True),
-    say("--ledger", "These rows' ledger on disk, made by `sottovoce ledger init`.", type=_FILE),
-    say("--report", "Also write this, with the run's own answers, as one HTML page to read or pass on.", type=_FILE),
+    say("--ledger", "These rows' ledger on disk, made by `sottovoce ledger init`.", type=FILE),
+    say("--report", "Also write this, with the run's own answers, as one HTML page to read or pass on.", type=FILE),
     say("--run", "Name of this evaluation in the ledger.  [default: from all that is asked]", name="run_name"),
     as_json(),
 ]
 
 
 @click.command()
-@click.argument("run", type=_FILE)
-@click.argument("rows", type=_FILE)
+@click.argument("run", type=FILE)
+@click.argument("rows", type=FILE)
 @takes(_OPTIONS)
 def evaluate(
     run: Path, rows: Path, epsilon: float, delta: float, relation: str, threshold: float, by: str | None,
@@ -63,22 +61,17 @@ def evaluate(
     encoded = schema.encode(table)
     assert encoded.y is not None
     judge = judge_of(schema.task, Held(epsilon, threshold, by), schema)
-    config = RunConfig(
-        method="auto", epsilon=epsilon, delta=delta, relation=relation, seed=None if system_noise else seed
-    )
+    config = RunConfig("auto", epsilon, delta, relation=relation, seed=None if system_noise else seed)
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
         scored = Scored(saved.margins(table, encoded.X), saved.digest, encoded.y, encoded.X)
         digest = rows_digest(encoded.X, encoded.y)
         found = judge.ask(scored, config, ledger=book, run_name=run_name, digest=digest, caveat=schema.caveat)
     if report is not None:
         record = saved.record
-        released = {key: jsonable(value) for key, value in found.to_dict().items() if key != "exact"}
+        released = jsonable({key: value for key, value in found.to_dict().items() if key != "exact"})
         commands = "\n".join(filter(None, (record.get("command"), typed())))
         write(report, record | {"evaluation": released, "command": commands})
     if as_json:
-        plain = found.to_dict()
-        if system_noise:
-            plain.pop("exact")
-        click.echo(json.dumps({key: jsonable(value) for key, value in plain.items()}, allow_nan=False))
+        print_json({key: value for key, value in found.to_dict().items() if key != "exact" or not system_noise})
     else:
         render_any(found, Console(), exact=not system_noise)

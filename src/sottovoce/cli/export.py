@@ -9,17 +9,16 @@ import click
 from ..answers.saved import SavedModel
 from ..estimators.exporting import Linear, to_onnx
 from ..util import files
-from .options import say, takes
+from .options import FILE, say, takes
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS = [
-    say("--onnx", "Write an ONNX graph here, from raw columns to answers.", type=_FILE, required=True, name="place"),
+    say("--onnx", "Write an ONNX graph here, from raw columns to answers.", type=FILE, required=True, name="place"),
     say("--replicate", "Which repetition's model to use.", type=int, default=0),
 ]
 
 
 @click.command()
-@click.argument("run", type=_FILE)
+@click.argument("run", type=FILE)
 @takes(_OPTIONS)
 def export(run: Path, place: Path, replicate: int) -> None:
     """Write the model in RUN for other programs, with the schema's encoding in it.

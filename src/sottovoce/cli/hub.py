@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import signal
 import threading
@@ -28,12 +27,9 @@ from ..deploy.report import finished, last_words, other_run, write_hub
 from ..deploy.sums.hub import PATIENCE
 from ..errors import EXIT_CODES, InvalidInput
 from ..util.files import read
-from .files import check_folder
-from .options import as_json, say, takes
-from .screen import Console, escape
+from .options import FILE, FOLDER, as_json, check_folder, say, takes
+from .screen import Console, escape, listing, print_json
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_FOLDER = click.Path(file_okay=False, path_type=Path)
 _EVERY = 0.2
 LINGER = 300.0
 """Seconds that `hub run --once` waits for sites without which the run went on."""
@@ -53,7 +49,7 @@ def hub() -> None:
 
 
 @hub.command()
-@click.argument("folder", type=_FOLDER)
+@click.argument("folder", type=FOLDER)
 @takes([say("--host", "Name or address by which sites reach the hub; repeat for more.", name="hosts", multiple=True,
             required=True)])  # fmt: skip
 def init(folder: Path, hosts: tuple[str, ...]) -> None:
@@ -76,8 +72,8 @@ def init(folder: Path, hosts: tuple[str, ...]) -> None:
 
 
 @hub.command()
-@click.argument("folder", type=_FOLDER)
-@click.argument("requests", type=_FILE, nargs=-1, required=True)
+@click.argument("folder", type=FOLDER)
+@click.argument("requests", type=FILE, nargs=-1, required=True)
 @takes([say("--renew", "Sign new keys of sites that have a certificate: into FOLDER/renewal.", is_flag=True)])
 def admit(folder: Path, requests: tuple[Path, ...], renew: bool) -> None:
     """Sign the certificate requests of sites: NAME.crt.
@@ -108,7 +104,7 @@ def admit(folder: Path, requests: tuple[Path, ...], renew: bool) -> None:
 
 
 @hub.command()
-@click.argument("folder", type=_FOLDER)
+@click.argument("folder", type=FOLDER)
 @takes([
     say("--listen", "HOST:PORT to listen on.", default="0.0.0.0:8443"),
     say("--once", "End when every site has left the run.", is_flag=True),
@@ -142,7 +138,7 @@ def run(
 
     def tell(text: str, **more: Any) -> None:
         if as_json:
-            click.echo(json.dumps(more))
+            print_json(more)
         else:
             console.print(text, markup=False, highlight=False, soft_wrap=True)
 
@@ -198,7 +194,7 @@ def run(
 
 
 @hub.command()
-@click.argument("folder", type=_FOLDER)
+@click.argument("folder", type=FOLDER)
 @takes([as_json()])
 def status(folder: Path, as_json: bool) -> None:
     """How far every site of the run is, also while the hub runs."""
@@ -208,7 +204,7 @@ def status(folder: Path, as_json: bool) -> None:
         carried.check()
         shown = carried.status()
     if as_json:
-        click.echo(json.dumps(shown))
+        print_json(shown)
         return
     console = Console()
     ended = ", ended by the hub" if shown["ended"] else ""
@@ -220,7 +216,7 @@ def status(folder: Path, as_json: bool) -> None:
 
 
 @hub.command()
-@click.argument("folder", type=_FOLDER)
+@click.argument("folder", type=FOLDER)
 @click.argument("run_name", metavar="RUN")
 def end(folder: Path, run_name: str) -> None:
     """End RUN, the run of FOLDER's plan.json, for good.
@@ -252,9 +248,7 @@ def _log(folder: Path) -> HubLog:
 
 
 def _table(sites: list[dict[str, Any]], rounds: int) -> Table:
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("site", "rows", "last message", "left"):
-        table.add_column(name, justify="left" if name in ("site", "left") else "right")
+    table = listing("<site", ">rows", ">last message", "<left")
     for one in sites:
         table.add_row(escape(one["site"]), f"{one['rows']:,}", last_words(one, rounds), escape(one["left"] or "no"))
     return table

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 import numpy as np
-from rich.table import Table
 
 from ..ledger.durable import DurableLedger
 from ..ledger.life import example
 from ..privacy.statement import ceil_text
 from ..util import files
-from .files import check_folder
-from .options import NUMBER
-from .screen import Console, escape
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
+from .options import FILE, NUMBER, as_json, check_folder, takes
+from .screen import Console, escape, listing, print_json
 
 
 @click.group()
@@ -32,7 +27,7 @@ def ledger() -> None:
 
 
 @ledger.command()
-@click.argument("file", type=_FILE)
+@click.argument("file", type=FILE)
 @click.option("--epsilon", type=NUMBER, required=True, help="Lifetime budget of every node, or one a node.")
 @click.option("--delta", type=float, help="Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]")
 @click.option("--accountant", help="pure, zcdp or rdp, for life.  [default: pure without a delta, else rdp]")
@@ -50,14 +45,14 @@ def init(
 
 
 @ledger.command()
-@click.argument("file", type=_FILE)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.argument("file", type=FILE)
+@takes([as_json("Print one JSON object.")])
 def show(file: Path, as_json: bool) -> None:
     """Budget, spending and runs of FILE."""
     with DurableLedger.open(file) as book:
         shown = book.show()
     if as_json:
-        click.echo(json.dumps(shown, allow_nan=False))
+        print_json(shown)
         return
     console = Console()
     console.print(
@@ -66,9 +61,7 @@ def show(file: Path, as_json: bool) -> None:
         + ("tied to its rows" if shown["bound"] else "not tied to any rows yet")
         + ("; [bold red]of a demonstration: it holds no release[/]" if shown["demonstration"] else "")
     )
-    nodes = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("node", "budget", "spent", "spent or held"):
-        nodes.add_column(name, justify="right")
+    nodes = listing(">node", ">budget", ">spent", ">spent or held")
     for i, values in enumerate(zip(shown["epsilon"], shown["spent"], shown["committed"], strict=True)):
         nodes.add_row(str(i), *(ceil_text(v, 6) if isinstance(v, float) else str(v) for v in values))
     console.print(nodes)
@@ -84,7 +77,7 @@ def show(file: Path, as_json: bool) -> None:
 
 
 @ledger.command()
-@click.argument("file", type=_FILE)
+@click.argument("file", type=FILE)
 @click.option("--head", help="A head noted earlier (the last line of `show`), which the file must go through.")
 def verify(file: Path, head: str | None) -> None:
     """Check every record and every stored release of FILE."""
@@ -93,8 +86,8 @@ def verify(file: Path, head: str | None) -> None:
 
 
 @ledger.command()
-@click.argument("file", type=_FILE)
-@click.argument("out", type=_FILE)
+@click.argument("file", type=FILE)
+@click.argument("out", type=FILE)
 def export(file: Path, out: Path) -> None:
     """Write all records of FILE to OUT as JSON lines: no keys, no releases, no data."""
     files.check("out", out, reads=(file,))
@@ -103,7 +96,7 @@ def export(file: Path, out: Path) -> None:
 
 
 @ledger.command()
-@click.argument("file", type=_FILE)
+@click.argument("file", type=FILE)
 @click.argument("run")
 def close(file: Path, run: str) -> None:
     """Give up the open RUN of FILE: its releases stay spent, what has no row goes back to the budget.

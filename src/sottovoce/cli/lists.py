@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,15 +15,15 @@ from ..algorithms import NAMES, REGISTRY, same_as, trusts_of
 from ..data.check import CAVEAT, Review
 from ..data.expected import Fill
 from ..errors import InvalidInput, printable
-from ..network import graphs
-from .screen import Console, escape
+from ..network.graphs import names
+from .screen import Console, escape, listing, print_json
 
 
 @click.command(name="methods")
 @click.option("--all", "everything", is_flag=True, help="Also those that cannot meet a budget (no noise).")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
 def methods(everything: bool, as_json: bool) -> None:
-    """List the private methods: whom each can trust with rows, how often it releases what, and when to pick it."""
+    """List the private methods: whom each can trust, how often it releases what, and when to pick it."""
     rows: list[dict[str, Any]] = [
         {
             "name": cls.name, "private": cls.private, "trusts": _trusts(cls.name), "releases": cls.releases,
@@ -35,24 +34,25 @@ def methods(everything: bool, as_json: bool) -> None:
         if cls.private or everything
     ]  # fmt: skip
     if as_json:
-        _list("Methods", rows, as_json)
+        print_json(rows, indent=2)
         return
     shown = [
-        {key: row[key] for key in ("name", "private")}
-        | {"trusts": list(row["trusts"])}
-        | {key: row[key] for key in ("releases", "noise")}
-        | {"good for": "; ".join([row["good for"], *(f"by default the same as {other}" for other in row["equals"])])}
-        | {"from": f"{row['paper']} ({', '.join(row['forms'])})"}
+        {
+            "name": row["name"], "private": row["private"], "trusts": list(row["trusts"]), "releases": row["releases"],
+            "noise": row["noise"],
+            "good for": "; ".join([row["good for"], *(f"by default the same as {other}" for other in row["equals"])]),
+            "from": f"{row['paper']} ({', '.join(row['forms'])})",
+        }
         for row in rows
-    ]
-    _list("Methods", shown, as_json)
+    ]  # fmt: skip
+    _list("Methods", shown)
     relations = " or ".join(dict.fromkeys(name for row in rows for name in row["relations"]))
     click.echo(f"Every private method: {relations} (--relation).  `--method auto` picks one from public facts.")
     click.echo("--trust sum or curator: a method that lists it releases sums over all sites, or answers of all rows.")
 
 
 def _trusts(name: str) -> dict[str, dict[str, str]]:
-    """The trusts of a method, each with the name of the pair in records and what it releases."""
+    """A method's trusts, each with the name of the pair in records and what it releases."""
     pairs = {trust: REGISTRY[pair] for trust, pair in trusts_of(name).items()}
     return {
         trust: {"name": cls.name, "releases": cls.releases, "noise": cls.noise_law, "good for": cls.good_for}
@@ -80,7 +80,7 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
     if table is not None:
         compared = datasets.review(declared, datasets.read_table(table))
         if as_json:
-            click.echo(json.dumps(compared.to_dict(), indent=2))
+            print_json(compared.to_dict(), indent=2)
         else:
             _show_review(compared)
         if compared.refused:
@@ -88,19 +88,16 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
         return
     found = datasets.fill(declared)
     if as_json:
-        click.echo(json.dumps(found.to_dict(), indent=2))
+        print_json(found.to_dict(), indent=2)
     else:
         _show(found)
 
 
 def _show_review(found: Review) -> None:
-    """A table against a schema, in words."""
     console = Console(highlight=False)
     console.print(f"[bold]{escape(found.table)}[/] against [bold]{escape(found.schema)}[/]: {found.rows:,} rows")
     if found.counts:
-        table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-        for k, head in enumerate(("column", "rows", "share", "what")):
-            table.add_column(head, justify="right" if k in (1, 2) else "left", overflow="fold")
+        table = listing("<column", ">rows", ">share", "<what", overflow="fold")
         for one in found.counts:
             text = escape(one.what) if one.fits else f"[yellow]{escape(one.what)}[/]"
             table.add_row(escape(printable(one.column)), f"{one.rows:,}", f"{one.rows / found.rows:.2%}", text)
@@ -113,7 +110,6 @@ def _show_review(found: Review) -> None:
 
 
 def _show(found: Fill) -> None:
-    """A schema's rows, in words."""
     schema, console = found.schema, Console(highlight=False)
     console.print(f"[bold]{escape(schema.name)}[/]: {schema.n_features} features")
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -142,16 +138,17 @@ def _show(found: Fill) -> None:
 
 @click.command(name="graphs")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
-def list_graphs(as_json: bool) -> None:
+def graphs(as_json: bool) -> None:
     """List the networks that --graph understands."""
-    _list("Networks", [{"spec": spec, "about": about} for spec, about in graphs.names().items()], as_json)
+    _list("Networks", [{"spec": spec, "about": about} for spec, about in names().items()], as_json)
 
 
-def _list(title: str, rows: Sequence[dict[str, object]], as_json: bool) -> None:
+def _list(title: str, rows: Sequence[dict[str, object]], as_json: bool = False) -> None:
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        print_json(rows, indent=2)
         return
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
+    table = listing()
+    table.title = title
     for i, key in enumerate(rows[0]):
         table.add_column(key, overflow="fold", no_wrap=i == 0)
     for row in rows:
@@ -160,4 +157,4 @@ def _list(title: str, rows: Sequence[dict[str, object]], as_json: bool) -> None:
 
 
 def _word(value: object) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)

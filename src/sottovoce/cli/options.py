@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -40,10 +41,12 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
 
 Option = Callable[[Any], Any]
 NUMBER = Numbers()
+LIFELONG = click.Choice(["pure", "zcdp", "rdp"])  # accountants of ledgers on disk
+FILE, FOLDER = click.Path(dir_okay=False, path_type=Path), click.Path(file_okay=False, path_type=Path)
 
 
 def say(flag: str, about: str, *, name: str | None = None, **more: Any) -> Option:
-    """One option with its help."""
+    """An option with its help."""
     return click.option(flag, *([name] if name else []), help=about, show_default="default" in more, **more)
 
 
@@ -61,46 +64,28 @@ def takes(options: Iterable[Option]) -> Option:
 def method_options() -> list[Option]:
     """What to run and how much to spend."""
     return [
-        say(
-            "--method",
-            "auto, which chooses by trying on made-up rows, also rounds, eta, rho and max-grad-norm where they are not "
-            "given, "
-            f"or one of: {', '.join(NAMES)}.",
-            default=defaults.METHOD,
-        ),
-        say(
-            "--trust",
-            "Whom people trust with rows: nobody; sum, that only sums over all sites are seen; or curator, who holds "
-            "them.  [default: nobody, or whom the method's name says]",
-        ),
+        say("--method", "auto, which chooses by trying on made-up rows, also rounds, eta, rho and max-grad-norm where "
+            f"they are not given, or one of: {', '.join(NAMES)}.", default=defaults.METHOD),
+        say("--trust", "Whom people trust with rows: nobody; sum, that only sums over all sites are seen; or curator, "
+            "who holds them.  [default: nobody, or whom the method's name says]"),
         say("--colluders", "Of sums: sites that may tell others all they know.", type=int, default=_RUN.colluders),
         say("--participants", "Of sums: the least number of sites of one.  [default: more than half]", type=int),
         say("--rounds", "Exchanges with the neighbours.", type=int, default=_RUN.rounds),
-        say(
-            "--epsilon",
-            "Total budget, or one a node (printed forms: by the paper's claim).  "
-            "[default: 1, or inf where a method has no noise]",
-            type=NUMBER,
-        ),
-        say(
-            "--delta",
-            f"Delta of an (epsilon, delta) guarantee, in total.  [default: {defaults.DELTA:g}; none with --pure, with "
-            "an accountant or a ledger of pure epsilon, for printed forms that claim one, and without noise]",
-            type=float,
-        ),
+        say("--epsilon", "Total budget, or one a node (printed forms: by the paper's claim).  [default: 1, or inf "
+            "where a method has no noise]", type=NUMBER),
+        say("--delta", f"Delta of an (epsilon, delta) guarantee, in total.  [default: {defaults.DELTA:g}; none with "
+            "--pure, with an accountant or a ledger of pure epsilon, for printed forms that claim one, and without "
+            "noise]", type=float),
         say("--pure", "Pure epsilon: no delta.", is_flag=True),
         say("--accountant", "pure, zcdp, rdp, pld or best.  [default: pure without a delta, else best: the least]"),
         say("--sites-per-row", "Sites at which a person may have a row.", type=int, default=_RUN.sites_per_row),
         say("--form", "corrected; or printed: a paper's algorithm to the letter.", default=_RUN.form),
         say("--relation", "Neighbouring data: replace-one or zero-out.", default=_RUN.relation),
-        say(
-            "--noise",
-            "The method's own noise parameter, alpha in its paper; --epsilon is then a budget to stop at.",
-            type=NUMBER,
-        ),
+        say("--noise", "The method's own noise parameter, alpha in its paper; --epsilon is then a budget to stop at.",
+            type=NUMBER),
         say("--noise-growth", "Factor of alpha per release.", type=float, default=_RUN.noise_growth),
         say("--graph", f"One of: {', '.join(graphs.names())}.", default=_RUN.graph),
-    ]
+    ]  # fmt: skip
 
 
 def knob_options() -> list[Option]:
@@ -128,22 +113,10 @@ def as_json(text: str = "Print one JSON object and nothing else.") -> Option:
 def run_config(
     knobs: dict[str, Any], *, seed: int | None, ledger: DurableLedger | None = None, priced: bool = False
 ) -> RunConfig:
-    """The run that the options of `method_options` and `knob_options` ask for, with the budget that they leave out.
+    """The run that `method_options` and `knob_options` ask for, with the budget that they leave out.
 
-    Parameters
-    ----------
-    knobs : dict
-        Values of these options, None for an epsilon or a delta that was not given.
-    seed : int or None
-    ledger : DurableLedger, optional
-        The ledger that the run will charge; one of pure epsilon takes runs without a delta only.
-    priced : bool
-        Whether a given `noise` leaves epsilon open, to be told, instead of making it a budget to stop at.
-
-    Raises
-    ------
-    InvalidInput
-        If a delta is not inside (0, 1) or stands beside ``--pure``, or if anything else breaks a rule.
+    With a `ledger` of pure epsilon there is no delta.  If `priced`, a given noise leaves epsilon to be told, instead of
+    making it a budget to stop at.
     """
     options = dict(knobs)
     pure, delta, method = options.pop("pure"), options["delta"], options["method"]
@@ -181,3 +154,9 @@ def typed() -> str:
         if isinstance(option, click.Option) and (given or option.name == "seed") and value is not None:
             words += [option.opts[0]] if option.is_flag else [option.opts[0], text]
     return " ".join(words)
+
+
+def check_folder(field: str, path: Path) -> None:
+    """Refuse a path whose folder is missing or read-only."""
+    if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+        raise InvalidInput(field, str(path), "its folder must exist and be writable", "make it first")

@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 import numpy as np
-from rich.panel import Panel
-from rich.table import Table
 
 from ..data import load
 from ..data.expected import expected_rows
@@ -27,15 +25,13 @@ from ..runs.config import RunConfig
 from ..runs.prepare import outline
 from ..runs.public import Public, start_of
 from ..runs.simulate import Result
-from ..runs.start import Start
 from ..util import files
 from ..util.plain import jsonable
-from .options import NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes
-from .render import marked_words
-from .screen import Console, escape
+from .options import FILE, NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes
+from .render import privacy
+from .screen import Console, escape, listing
 
 _SHOWN = 8
-_FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS = [
     say("--sizes", "Rows of a site, or of each, separated by commas.", type=NUMBER, default=8000.0),
     say("--nodes", "Number of sites, if --sizes is one number.", type=int, default=5),
@@ -44,18 +40,13 @@ _OPTIONS = [
     *method_options(),
     *knob_options(),
     say("--life", "Lifetime budget of a site's ledger: also say what the run takes of it.", type=float),
-    say("--write", "Write the plan that separate sites agree on to this file.", type=_FILE),
+    say("--write", "Write the plan that separate sites agree on to this file.", type=FILE),
     say("--run", "Name of the run in that plan, new to every site's ledger.", name="run_name"),
-    say(
-        "--site",
-        "A site of that plan: the .public.json of `site init`; once a site, in the graph's order.",
-        name="sites",
-        type=_FILE,
-        multiple=True,
-    ),
-    say("--schema", "TOML file by which sites encode their rows: for that plan, and for --method auto.", type=_FILE),
-    say("--start", "Start from the model of this earlier run, a file of `train --save` or a hub's.", type=_FILE),
-    say("--public", "Start from public rows: a table under the schema of that plan.", type=_FILE),
+    say("--site", "A .public.json of `site init`; once a site of that plan, in the graph's order.", name="sites",
+        type=FILE, multiple=True),
+    say("--schema", "TOML file by which sites encode their rows: for that plan, and for --method auto.", type=FILE),
+    say("--start", "Start from the model of this earlier run, a file of `train --save` or a hub's.", type=FILE),
+    say("--public", "Start from public rows: a table under the schema of that plan.", type=FILE),
     say("--inference", "That plan asks for coefficients with intervals in place of training.", is_flag=True),
     say("--site-constants/--one-constant", "Of inference: whether every site has a constant.", default=True),
     say("--evaluation", "That plan ends with an evaluation of held-out rows, with this epsilon of theirs.", type=float),
@@ -64,7 +55,7 @@ _OPTIONS = [
     say("--by", "Of the evaluation: also for every level of this column."),
     say("--norm-cap", "Longest message of that plan.  [default: from public facts]", type=float),
     as_json(),
-]
+]  # fmt: skip
 
 
 @click.command(name="plan")
@@ -121,15 +112,18 @@ def plan(
     if config.auto and not inference:
         same = encoding is not None and encoding.n_features == features
         likely: Expected | None = expected_rows(encoding) if encoding is not None and same else None
-        if public is not None and encoding is not None:
-            likely = _public(public, config, encoding, len(n)).expected() or likely
+        if public is not None:
+            likely = Public.of(load(public, schema=encoding, test_share=None), config, len(n)).expected() or likely
         choice = choose(config, n, features, heterogeneity=declared(partition), free=left_open(), expected=likely)
         config = choice.config
     caveats, begin = [None if encoding is None else encoding.caveat], None
     if write is not None:
         assert encoding is not None
         check_public(str(run_name), config, members, features)
-        begin = _start(start, public, config, encoding, len(members))
+        if public is not None:
+            begin = Public.of(load(public, schema=encoding, test_share=None), config, len(members)).start
+        elif start is not None:
+            begin = start_of(Result.load(start), config, encoding.n_features, encoding)
         caveats += [] if begin is None else [begin.caveat]
     outlined = {} if inference else outline(config, n[:, None], features, caveat=caveats, life=life)
     if write is not None:
@@ -151,33 +145,20 @@ def plan(
 def asked(
     inference: bool, site_constants: bool, evaluation: float | None, holdout: float, cut: float, by: str | None
 ) -> Asks | None:
-    """What options ask for beside training; None for nothing."""
+    """What options ask for besides training; None for nothing."""
     if not inference and evaluation is None:
         return None
     share = 0.0 if evaluation is None else holdout
     return Asks(inference, inference and site_constants, evaluation, share, cut, by)
 
 
-def _start(run: Path | None, table: Path | None, config: RunConfig, schema: Schema, nodes: int) -> Start | None:
-    """The starting point that the sites' plan will hold."""
-    if table is not None:
-        return _public(table, config, schema, nodes).start
-    return None if run is None else start_of(Result.load(run), config, schema.n_features, schema)
-
-
-def _public(table: Path, config: RunConfig, schema: Schema, nodes: int) -> Public:
-    return Public.of(load(table, schema=schema, test_share=None), config, nodes)
-
-
 def _members(files: tuple[Path, ...], write: Path | None) -> tuple[Member, ...]:
-    """The public files in which sites describe themselves."""
     if bool(files) != (write is not None):
         raise InvalidInput("site", None, "--site and --write belong together", "give both, or --sizes alone")
     return tuple(map(Member.read, files))
 
 
 def _lifelong(said: dict[str, Any]) -> str:
-    """What the run takes of a ledger's lifetime budget."""
     told = f"a ledger with a lifetime budget of {ceil_text(said['least'])} can pay for this run, and is used up by it"
     if "budget" in said and said["runs"]:
         told += (
@@ -192,26 +173,29 @@ def _lifelong(said: dict[str, Any]) -> str:
 
 
 def _render(outlined: dict[str, Any], console: Console) -> None:
-    sizes, releases, privacy = outlined["n"], outlined["releases"], outlined["privacy"]
+    sizes, releases, said = outlined["n"], outlined["releases"], outlined["privacy"]
     size = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
     console.print(
-        f"[bold]{outlined['method']}[/] ({privacy['form']}): {len(sizes)} sites of {size} rows, "
+        f"[bold]{outlined['method']}[/] ({said['form']}): {len(sizes)} sites of {size} rows, "
         f"{escape(outlined['graph'])} graph, {outlined['features']} features, {outlined['rounds']} rounds: a plan, no "
         "data were read"
     )
     if "choice" in outlined:
         console.print(f"[bold]auto[/] {escape(outlined['choice']['says'])}", highlight=False)
-    words = Statement.from_dict(privacy).guarantee  # what makes a simulation is not decided yet
-    console.print(Panel(marked_words(words), title="Privacy", title_align="left"))
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    parts = ("epsilon\nin all", "epsilon of its\nfirst release", "noise of its\nfirst release", "noise of\nits last")
-    for header in ("site", "rows", *parts):
-        table.add_column(header, justify="right", vertical="bottom")
+    words = Statement.from_dict(said).guarantee  # what makes a simulation is not decided yet
+    console.print(privacy(words))
+    parts = (
+        ">epsilon\nin all",
+        ">epsilon of its\nfirst release",
+        ">noise of its\nfirst release",
+        ">noise of\nits last",
+    )
+    table = listing(">site", ">rows", *parts, vertical="bottom")
     for i, rows in enumerate(sizes[:_SHOWN]):
         first, last = releases[0], releases[-1]
         noise = (f"{first['spread'][i]:.3g}", f"{last['spread'][i]:.3g}")
         name = escape(outlined["sites"][i]) if "sites" in outlined else str(i)
-        table.add_row(name, f"{rows:,}", *(ceil_text(e[i]) for e in (privacy["per_node"], first["epsilon"])), *noise)
+        table.add_row(name, f"{rows:,}", *(ceil_text(e[i]) for e in (said["per_node"], first["epsilon"])), *noise)
     if len(sizes) > _SHOWN:
         table.add_row("…", f"and {len(sizes) - _SHOWN} more", "", "", "", "")
     console.print(table)
@@ -222,10 +206,10 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
         factor = schedule["factor"]
         shown = f"{factor:.4g}" if isinstance(factor, float | int) else ", ".join(f"{f:.4g}" for f in factor[:_SHOWN])
         console.print(f"noise parameter of the method (`--noise`): {shown} times {schedule['start']}", highlight=False)
-    for said in outlined.get("parts", [])[1:]:
+    for part in outlined.get("parts", [])[1:]:
         console.print(
             f"{sum(outlined['held']):,} of {sum(sizes):,} rows are held out, never trained on, and cost "
-            f"{ceil_text(said['epsilon'])} each; the others cost {ceil_text(outlined['parts'][0]['epsilon'])}",
+            f"{ceil_text(part['epsilon'])} each; the others cost {ceil_text(outlined['parts'][0]['epsilon'])}",
             highlight=False,
         )
     if outlined.get("forecast"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -20,27 +19,24 @@ from ..problem.clipped import NOT_CALIBRATED
 from ..problem.task import TwoClasses
 from ..util import files
 from ..util.typing import Array
+from .options import FILE, as_json, say, takes
 
 
 @click.command()
-@click.argument("run", type=click.Path(dir_okay=False, path_type=Path))
-@click.argument("rows", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--replicate", type=int, default=0, show_default=True, help="Which repetition's model to use.")
-@click.option("--site", type=int, help="Use one site's own model.  [default: the average over sites]")
-@click.option("--threshold", type=float, help="Probability from which on a row is called positive.  [default: 0.5]")
-@click.option("--proba", is_flag=True, help="Also the probability of every class.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of to the screen.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of CSV.")
+@click.argument("run", type=FILE)
+@click.argument("rows", type=FILE)
+@takes([
+    say("--replicate", "Which repetition's model to use.", type=int, default=0),
+    say("--site", "Use one site's own model.  [default: the average over sites]", type=int),
+    say("--threshold", "Probability from which on a row is called positive.  [default: 0.5]", type=float),
+    say("--proba", "Also the probability of every class.", is_flag=True),
+    say("--out", "Write here instead of to the screen.", type=FILE),
+    as_json("Print a JSON list instead of CSV."),
+])  # fmt: skip
 def predict(
-    run: Path,
-    rows: Path,
-    replicate: int,
-    site: int | None,
-    threshold: float | None,
-    proba: bool,
-    out: Path | None,
+    run: Path, rows: Path, replicate: int, site: int | None, threshold: float | None, proba: bool, out: Path | None,
     as_json: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Classify ROWS (CSV or Parquet) with the model in RUN.
 
     RUN is a file written by `train --save`, or at the end of a run across sites: a site's NAME.npz, or hub.npz.
@@ -57,7 +53,8 @@ def predict(
     saved = SavedModel.load(run, replicate, site)
     schema, table = saved.encoding(run), data.read_table(rows)
     encoded = schema.encode(table, labels=False)
-    tell_unfit(encoded.clipped)
+    for note in unfit(encoded.clipped, shortened=False):  # for the table's holder
+        click.echo(f"Note: {note}", err=True)
     answers = schema_answers(schema, saved.margins(table, encoded.X), saved.trained_by, proba)
     if saved.capped and (saved.trained_by == "logistic" or proba):
         click.echo(f"Note: {NOT_CALIBRATED}.", err=True)
@@ -69,22 +66,7 @@ Answer = dict[str, str | float | bool]
 
 
 def schema_answers(schema: data.Schema, margin: Array, loss: str, proba: bool = False) -> list[Answer]:
-    """The answer to every row, with its probability for the logistic loss of two classes.
-
-    Parameters
-    ----------
-    schema : Schema
-    margin : array (n,) or (K, n)
-    loss : str
-        By which the model was trained.
-    proba : bool
-        Also the probability of every class, as ``probability of NAME``.
-
-    Raises
-    ------
-    InvalidInput
-        If the loss gives no probabilities and they are asked for.
-    """
+    """The answer to every row of margins (n,) or (K, n), with probabilities where the `loss` gives them."""
     logistic = loss == "logistic" or loss.startswith("softmax")
     if proba and not (logistic and schema.task.names):
         raise InvalidInput("proba", None, f"the loss {loss} gives no probabilities", "leave --proba out")
@@ -100,20 +82,8 @@ def schema_answers(schema: data.Schema, margin: Array, loss: str, proba: bool = 
     return answers
 
 
-def tell_unfit(clipped: Mapping[str, int]) -> None:
-    """A note on standard error for who holds the table: what in it the schema does not declare."""
-    for note in unfit(clipped, shortened=False):
-        click.echo(f"Note: {note}", err=True)
-
-
 def at_threshold(answers: list[Answer], schema: data.Schema, threshold: float | None) -> list[Answer]:
-    """The same, called positive from a probability on; None for as they are.
-
-    Raises
-    ------
-    InvalidInput
-        If there are no probabilities.
-    """
+    """The same, called positive from a probability on; None for as they are."""
     if threshold is None:
         return answers
     if not isinstance(schema.task, TwoClasses) or any("probability" not in answer for answer in answers):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich.panel import Panel
@@ -10,14 +11,10 @@ from rich.table import Table
 from ..privacy.statement import Words, ceil_text
 from ..problem.task import Detail
 from ..runs.training import Report
-from .screen import Console, escape
+from .screen import Console, escape, listing
 
-_STYLES = {
-    "No privacy guarantee": "bold red",
-    "Not covered": "bold yellow",
-    "Ended early": "bold yellow",
-    "As printed": "bold",
-}
+_STYLES = {"No privacy guarantee": "bold red", "As printed": "bold"}
+_STYLES |= dict.fromkeys(("Not covered", "Ended early"), "bold yellow")
 
 
 def marked_words(words: Words) -> str:
@@ -27,6 +24,11 @@ def marked_words(words: Words) -> str:
         style = _STYLES.get(head, "dim" if head.startswith("Simulation") else "bold green")
         lines.append((f"[{style}]{escape(head)}[/]" if head else "") + escape(rest))
     return "\n".join(lines)
+
+
+def privacy(words: Words, title: str = "Privacy", more: str = "") -> Panel:
+    """A privacy statement in a frame."""
+    return Panel(marked_words(words) + more, title=title, title_align="left")
 
 
 def render(report: Report, console: Console, saved: Path | None) -> None:
@@ -44,32 +46,35 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
     )
     if report.choice is not None:
         console.print(f"[bold]auto[/] {escape(report.choice.says)}", highlight=False)
-    words, book = marked_words(result.statement.words), result.statement.ledger
+    book, spent = result.statement.ledger, ""
     if book is not None:
-        words += f"\nLedger: run {escape(book.run)}; {ceil_text(book.spent)} spent of {min(book.budget):g} for life."
-    console.print(Panel(words, title="Privacy", title_align="left"))
+        spent = f"\nLedger: run {escape(book.run)}; {ceil_text(book.spent)} spent of {min(book.budget):g} for life."
+    console.print(privacy(result.statement.words, more=spent))
     if report.test_errors.size:
         console.print(_quality(report, max(8, min(40, console.width - 34))))
     if report.details:
         console.print(details_table(report.details))
     console.print(_sites(report))
-    for note in report.notes:
-        console.print(f"[yellow]note[/] {escape(note)}")
-    if saved is not None:
-        console.print(f"saved to {escape(str(saved))}", highlight=False)
+    show_notes(report.notes, console, saved)
     console.print(
         f"[dim]{result.seconds:.1f} s of training; {len(report.dataset.y_test):,} test rows, taken as public\n"
         f"{said.qualities} and '{escape(said.labels)}' read rows without noise: for the data's holder only[/]"
     )
 
 
+def show_notes(notes: Iterable[str], console: Console, saved: Path | None = None) -> None:
+    """Print what a reader should know, and where the run is."""
+    for note in notes:
+        console.print(f"[yellow]note[/] {escape(note)}")
+    if saved is not None:
+        console.print(f"saved to {escape(str(saved))}", highlight=False)
+
+
 def _quality(report: Report, bar: int) -> Table:
-    """Qualities of models, with bars whose full length stands for a model that is always right."""
+    """Qualities of models, with bars whose full length is a model that is always right."""
     task, errors = report.task, report.test_errors
     said = task.wording
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name, justify in ((f"test {said.quality}", "left"), (escape(said.unit), "right"), ("", "left")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    table = listing(f"<test {said.quality}", f">{escape(said.unit)}", "<")
     spread = f" ± {said.quality_text(errors.std(ddof=1))}" if errors.size > 1 else ""
     lines = [("this run", float(errors.mean()), spread, "green")]
     for name, error in (("without privacy", report.nonprivate_test_error), *report.baseline_test_errors.items()):
@@ -82,22 +87,17 @@ def _quality(report: Report, bar: int) -> Table:
 
 
 def details_table(details: dict[str, Detail]) -> Table:
-    """What the holder of test rows may see beside the first quality."""
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("on test rows, without noise")
-    table.add_column("", justify="right")
+    """What the holder of test rows may see besides the first quality."""
+    table = listing("<on test rows, without noise", ">")
     for name, detail in details.items():
         table.add_row(escape(name), escape(detail.text))
     return table
 
 
 def _sites(report: Report) -> Table:
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    task, said = report.task, report.task.wording
-    headers = ["site", "rows", said.labels, "epsilon spent"]
-    scored = report.site_test_errors.size > 0
-    for header in headers + ([f"own test {said.quality} {said.unit}".rstrip()] if scored else []):
-        table.add_column(escape(header), justify="right")
+    task, said, scored = report.task, report.task.wording, report.site_test_errors.size > 0
+    own_quality = [f"own test {said.quality} {said.unit}".rstrip()] if scored else []
+    table = listing(*(f">{escape(head)}" for head in ("site", "rows", said.labels, "epsilon spent", *own_quality)))
     sizes, most = report.result.facts.n[:, 0].astype(int), 10
     for i, spent in enumerate(report.result.statement.per_node[:most]):
         own = [said.quality_text(task.quality(report.site_test_errors[:, i].mean()))] if scored else []

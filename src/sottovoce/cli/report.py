@@ -10,15 +10,14 @@ import click
 from ..errors import InvalidInput, SottovoceError
 from ..reports import page, picture
 from ..util import files
+from .options import FILE
 from .screen import Console, escape
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.argument("run", type=_FILE)
-@click.option("--out", type=_FILE, help="Write here.  [default: the name of RUN with the ending .html]")
-@click.option("--plot", type=_FILE, help="Also write the plot of coefficients alone here, as SVG.")
+@click.argument("run", type=FILE)
+@click.option("--out", type=FILE, help="Write here.  [default: the name of RUN with the ending .html]")
+@click.option("--plot", type=FILE, help="Also write the plot of coefficients alone here, as SVG.")
 @click.option("--title", help="Title of the page.  [default: from the label's name]")
 @click.option("--holder", is_flag=True, help="Also numbers without noise, marked: for the holder of the rows only.")
 def report(run: Path, out: Path | None, plot: Path | None, title: str | None, holder: bool) -> None:
@@ -49,12 +48,7 @@ def write(path: Path, plain: dict[str, Any], *, title: str | None = None, holder
 
 
 def document(run: Path) -> dict[str, Any]:
-    """The record in a saved run, or the JSON object that a command printed.
-
-    Raises
-    ------
-    SottovoceError
-    """
+    """The record in a saved run, or in the JSON object that a command printed."""
     from ..answers.saved import SavedModel, is_text
 
     if not run.is_file():

@@ -1,27 +1,63 @@
-"""What commands print for people.  Names from files are shown as text and can control nothing.
+"""What commands print.  Names from files are shown as text and can control nothing.
 
-Every command prints through :class:`Console`, in which no character can control the terminal.  It puts names into
-marked-up text with :func:`escape`, so that ``[red]`` in a name is printed and not taken as a colour.
+In :class:`Console` no character can control the terminal; :func:`escape` keeps ``[red]`` in a name from being a colour.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import click
 import rich.console
 import rich.markup
+from rich.table import Table
 from rich.text import Text
 
 from ..errors import printable
+from ..util.plain import jsonable
 from ..util.typing import Any
 
 
 class Console(rich.console.Console):
-    """Rich's, for texts in which control characters stand as escapes and ``:words:`` for themselves."""
+    """Rich's, in which control characters are shown as escapes and ``:words:`` as they are."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(_lines(text), **options)
+
+
+def listing(*heads: str, **options: Any) -> Table:
+    """A table without lines.  Each head begins with ``<`` or ``>``, the side of its column; `options` are for all."""
+    table = Table(box=None, header_style="bold", title_justify="left", padding=(0, 2, 0, 0))
+    for head in heads:
+        table.add_column(head[1:], justify="right" if head[0] == ">" else "left", **options)
+    return table
+
+
+@contextmanager
+def progress(
+    console: Console, text: str, total: int | None = None, *, quiet: bool = False, left: bool = False
+) -> Iterator[Callable[..., None] | None]:
+    """On a terminal a bar, as the function that updates it, with the time that has passed or that is left."""
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    from rich import progress as parts  # which few commands need
+
+    clock = parts.TimeRemainingColumn() if left else parts.TimeElapsedColumn()
+    columns = parts.TextColumn("{task.description}"), parts.BarColumn(), parts.MofNCompleteColumn(), clock
+    with parts.Progress(*columns, console=console, transient=True) as bar:
+        yield partial(bar.update, bar.add_task(escape(text), total=total))
+
+
+def print_json(plain: Any, indent: int | None = None) -> None:
+    """Print plain data as JSON, infinities as texts."""
+    click.echo(json.dumps(jsonable(plain), allow_nan=False, indent=indent))
 
 
 def escape(text: str) -> str:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.panel import Panel
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..data.schema import Schema
 from ..deploy import certificates
@@ -29,17 +26,11 @@ from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError
 from ..ledger.durable import DurableLedger, rows_digest
 from ..ledger.life import example
 from ..privacy.statement import Statement, ceil_text
-from ..util.plain import jsonable
-from .files import check_folder
-from .options import as_json, say, takes
-from .render import marked_words
-from .screen import Console, escape
+from .options import FILE, FOLDER, LIFELONG, as_json, check_folder, say, takes
+from .render import privacy
+from .screen import Console, escape, print_json, progress
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_FOLDER = click.Path(file_okay=False, path_type=Path)
-_NEW_KEYS = say(
-    "--new-keys", "Known sites may have new signing keys, which they told you themselves.", is_flag=True
-)  # fmt: skip
+_NEW_KEYS = say("--new-keys", "Known sites may have new signing keys, which they told you themselves.", is_flag=True)
 
 
 @click.group(epilog=EXIT_CODES)
@@ -56,24 +47,21 @@ def site() -> None:
     """
 
 
-_INIT = [
-    say("--name", "Of the site, as in the plan and its certificate.", required=True),
-    say("--hub", "HOST:PORT of the hub.", required=True),
-    say("--data", "CSV or Parquet file, or a folder of mapped rows.", required=True, type=click.Path(path_type=Path)),
-    say("--schema", "TOML file declaring the public facts of the table.", required=True, type=_FILE),
-    say("--epsilon", "Lifetime budget of these rows.", required=True, type=float),
-    say("--delta", "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]", type=float),
-    say(
-        "--accountant",
-        "Of the budget, for life.  [default: pure without a delta, else rdp]",
-        type=click.Choice(["pure", "zcdp", "rdp"]),
-    ),
-]
-
-
 @site.command()
-@click.argument("folder", type=_FOLDER)
-@takes(_INIT)
+@click.argument("folder", type=FOLDER)
+@takes(
+    [
+        say("--name", "Of the site, as in the plan and its certificate.", required=True),
+        say("--hub", "HOST:PORT of the hub.", required=True),
+        say(
+            "--data", "CSV or Parquet file, or a folder of mapped rows.", required=True, type=click.Path(path_type=Path)
+        ),
+        say("--schema", "TOML file declaring the public facts of the table.", required=True, type=FILE),
+        say("--epsilon", "Lifetime budget of these rows.", required=True, type=float),
+        say("--delta", "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]", type=float),
+        say("--accountant", "Of the budget, for life.  [default: pure without a delta, else rdp]", type=LIFELONG),
+    ]
+)
 def init(
     folder: Path, name: str, hub: str, data: Path, schema: Path, epsilon: float, delta: float | None,
     accountant: str | None,
@@ -92,14 +80,12 @@ def init(
     check_folder("folder", folder)
     rows = load_rows(data, Schema.from_toml(schema))
     kind = accountant or ("pure" if delta is None else "rdp")
-    fingerprint = rows_digest(*rows.arrays())
-    unknown = check_no_other(data, folder, fingerprint)
+    ours = rows_digest(*rows.arrays())
+    unknown = check_no_other(data, folder, ours)
     public = {"name": name, "rows": int(rows.n[0, 0])}
     with together(folder) as made:
         book = folder / f"{name}.ledger"
-        DurableLedger.create(
-            book, epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=fingerprint
-        ).close()
+        DurableLedger.create(book, epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=ours).close()
         made(book)
         certificates.request(folder, name)
         for ending in ("key", "csr"):
@@ -124,7 +110,7 @@ def init(
 
 
 @site.command()
-@click.argument("settings", type=_FILE)
+@click.argument("settings", type=FILE)
 def renew(settings: Path) -> None:
     """Make a new TLS key, and a request for it.
 
@@ -144,7 +130,7 @@ def renew(settings: Path) -> None:
 
 
 @site.command()
-@click.argument("settings", type=_FILE)
+@click.argument("settings", type=FILE)
 @takes([_NEW_KEYS, as_json()])
 def check(settings: Path, new_keys: bool, as_json: bool) -> None:
     """Validate everything that SETTINGS names; send nothing.
@@ -177,7 +163,7 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
         "new_sites": remembered.new(plan, found.name), "erased": sorted(erased),
     }  # fmt: skip
     if as_json:
-        click.echo(json.dumps(jsonable(report), allow_nan=False))
+        print_json(report)
         found.check_agreed()
         return
     console = Console()
@@ -186,9 +172,10 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
         f"{plan.last_width} features, {asked_text(plan)}, "
         + (f"sums {sums_text(plan)}" if plan.summed else f"neighbours {escape(', '.join(report['neighbours']))}")
     )
-    console.print(Panel(marked_words(plan.statement.words), title="Privacy of the whole run", title_align="left"))
+    console.print(privacy(plan.statement.words, "Privacy of the whole run"))
+    spent, budget = (x if isinstance(x, str) else ceil_text(x) for x in (report["spent"], report["budget"]))
     console.print(
-        f"ledger: {_text(report['spent'])} spent of {_text(report['budget'])}; "
+        f"ledger: {spent} spent of {budget}; "
         + ("this run is in it" if known else f"this run will take {ceil_text(takes_now)} of it")
         + ("" if shown["accountant"] == "pure" else " (not the plan's epsilon: a ledger counts all its runs together)")
     )
@@ -201,9 +188,8 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
         f"messages of up to {sizes(plan)[0]:,} bytes, inboxes of up to {sizes(plan)[1]:,} a round: every carrier and "
         "store takes them", highlight=False,
     )  # fmt: skip
-    console.print("compare with the other sites and the hub:", highlight=False)
-    console.print(f"plan {plan.digest}", soft_wrap=True, highlight=False)
-    console.print(f"authority {authority}", soft_wrap=True, highlight=False)
+    said = f"compare with the other sites and the hub:\nplan {plan.digest}\nauthority {authority}"
+    console.print(said, soft_wrap=True, highlight=False)
     if report["new_sites"]:
         console.print(f"not in any run of this site before: {escape(', '.join(report['new_sites']))}", highlight=False)
     found.check_agreed()
@@ -213,12 +199,8 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
     console.print(f"certificate until {report['certificate_ends']}; everything fits; nothing was sent", highlight=False)
 
 
-def _text(epsilon: float | str) -> str:
-    return epsilon if isinstance(epsilon, str) else ceil_text(epsilon)
-
-
 @site.command()
-@click.argument("settings", type=_FILE)
+@click.argument("settings", type=FILE)
 @takes([
     _NEW_KEYS,
     say("--times", "Also tell how long the run took, which depends on the rows: for their holder alone, and no log.",
@@ -248,7 +230,7 @@ def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
     kept = "json" if found.agreed.infers else "npz"
     done |= {"report": str(found.file("html")), "model": str(found.file(kept))}
     if as_json:
-        click.echo(json.dumps(jsonable(done), allow_nan=False))
+        print_json(done)
     else:
         _show(done)
     check_end(found.name, str(done["run"]), str(done["stopped"]), done.get("by"))
@@ -259,7 +241,7 @@ def _erase_old_keys(found: SiteSettings) -> dict[str, str]:
 
 
 @site.command()
-@click.argument("settings", type=_FILE)
+@click.argument("settings", type=FILE)
 @takes([as_json()])
 def end(settings: Path, as_json: bool) -> None:
     """End this site's part in the run of SETTINGS for good.
@@ -285,7 +267,7 @@ def end(settings: Path, as_json: bool) -> None:
             "key_erased": erased, "spent": ledger.total(), "budget": float(ledger.epsilon[0]), "sent": 0,
         }  # fmt: skip
     if as_json:
-        click.echo(json.dumps(jsonable(told), allow_nan=False))
+        print_json(told)
         return
     others = "go on without it when the hub's patience ends" if found.agreed.summed else "wait until `hub end`"
     what = "is ended for good" if told["state"] == "given up" else "was over before"
@@ -307,8 +289,7 @@ def _show(done: dict[str, Any]) -> None:
     )  # fmt: skip
     for other, why in done.get("lost", {}).items():
         shown.print(f"without {escape(other)}: it {escape(why)}", highlight=False)
-    words = Statement.from_dict(done["privacy"]).words
-    shown.print(Panel(marked_words(words), title="Privacy of this site's rows", title_align="left"))
+    shown.print(privacy(Statement.from_dict(done["privacy"]).words, "Privacy of this site's rows"))
     if "record" in done:
         from .answers import render_record  # loads SciPy's statistics
 
@@ -322,27 +303,24 @@ def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
     def tell(line: str) -> None:
         console.print(f"{escape(found.name)}: {escape(line)}", highlight=False, soft_wrap=True)
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar: Any = Progress(*columns, console=console, transient=True)
     with (
         only_one(found.lock),
-        bar if console.is_terminal and not as_json else nullcontext() as progress,
+        progress(console, f"{found.name}: round", plan.attempts, quiet=as_json) as bar,
         RelayTransport(found.hub, found.credentials, plan, found.patience, tell) as transport,
     ):
         if not as_json:
             tell(f"run {plan.run} over {found.hub}; it begins when all neighbours are there")
-        task = None if progress is None else progress.add_task(f"{found.name}: round", total=plan.attempts)
 
         def watch(k: int, spent: float, budget: float) -> None:
             if as_json:
                 line = {"round": k, "rounds": plan.attempts, "spent": spent, "budget": budget}
-                click.echo(json.dumps(jsonable(line), allow_nan=False))
-            elif progress is not None and task is not None:
+                print_json(line)
+            elif bar is not None:
                 text = f"{found.name}: {ceil_text(spent)} of {budget:g} spent for life; round"
-                progress.update(task, completed=k, description=text)
+                bar(completed=k, description=text)
 
         try:
-            watched = watch if as_json or progress is not None else None
+            watched = watch if as_json or bar is not None else None
             return found.take_part(transport, watched, new_keys=new_keys)
         except KeyboardInterrupt:
             tell("stopped; the same command goes on")

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from ..errors import SottovoceError
 from ..studies import figures, page, spec
 from ..studies.run import StudyRun, changed, run, write
 from .options import as_json, say, takes, typed
-from .screen import Console, escape
+from .screen import Console, escape, listing, print_json, progress
 
 _OPTIONS = [
     say("--quick", "Smaller grids, fewer rounds and replicates: seconds instead of minutes.", is_flag=True),
@@ -29,6 +24,14 @@ _OPTIONS = [
     say("--list", "Name every study.", name="listed", is_flag=True),
     as_json(),
 ]
+
+
+class Finished(NamedTuple):
+    """A study that was run, its first panel and its claims."""
+
+    done: StudyRun
+    first: figures.Panel | None
+    claims: list[page.Judged]
 
 
 @click.command(name="study")
@@ -74,17 +77,16 @@ def study(
         index = Path(out) / "index.html"
         write(index, page.index(finished, skipped + failed, typed()))
     if as_json:
-        click.echo(json.dumps(_plain(finished, skipped, failed, index), indent=2))
+        print_json(_plain(finished, skipped, failed, index), indent=2)
     else:
         _render(finished, skipped, failed, index)
     if failed:
         sys.exit(1)
 
 
-def _one(
-    one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, console: Console
-) -> tuple[StudyRun, figures.Panel | None, list[page.Judged]]:
-    with _progress(console, one.name) as tell:
+def _one(one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, console: Console) -> Finished:
+    with progress(console, one.name, left=True) as bar:
+        tell = bar and (lambda done, of: bar(completed=done, total=of))
         done = run(one, out, quick=quick, jobs=jobs, file=data, progress=tell)
     for line in done.study.strangers(done.columns):
         console.print(f"[yellow]note[/] {escape(line)}", highlight=False, soft_wrap=True)
@@ -96,19 +98,7 @@ def _one(
     claims = page.judged(done)
     write(done.folder / "verdicts.json", page.verdicts_json(done, claims))
     write(done.folder / "index.html", page.page(done, drawn, claims, typed()))
-    return done, next(iter(panels), None), claims
-
-
-@contextmanager
-def _progress(console: Console, name: str) -> Iterator[Any]:
-    """A bar on a terminal; silence elsewhere."""
-    if not console.is_terminal:
-        yield None
-        return
-    parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*parts, console=console, transient=True) as bar:
-        task = bar.add_task(escape(name), total=None)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
+    return Finished(done, next(iter(panels), None), claims)
 
 
 def _list(as_json: bool) -> None:
@@ -119,21 +109,17 @@ def _list(as_json: bool) -> None:
              "quick_cells": len(one.quickly().points()), "needs": one.file.how if one.file else None}
             for one in studies
         ]  # fmt: skip
-        click.echo(json.dumps(plain, indent=2))
+        print_json(plain, indent=2)
         return
-    table = Table(title="Studies", title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
-    for head in ("name", "what", "after", "cells"):
-        table.add_column(head, no_wrap=head == "name", justify="right" if head == "cells" else "left")
+    table = listing("<name", "<what", "<after", ">cells")
+    table.title, table.columns[0].no_wrap = "Studies", True
     for one in studies:
         own = " [dim](your own table)[/]" if one.file else ""
         table.add_row(escape(one.name), escape(one.title) + own, escape(one.paper) or "ours", str(len(one.points())))
     Console().print(table)
 
 
-def _plain(
-    finished: list[tuple[StudyRun, figures.Panel | None, list[page.Judged]]], skipped: list[str], failed: list[str],
-    index: Path | None,
-) -> dict[str, Any]:  # fmt: skip
+def _plain(finished: list[Finished], skipped: list[str], failed: list[str], index: Path | None) -> dict[str, Any]:
     def words(judged: page.Judged) -> dict[str, Any]:
         both = {"printed": judged.printed, "proved": judged.proved}
         return {"says": judged.claim.says} | {k: None if v is None else v.word for k, v in both.items()}
@@ -151,10 +137,7 @@ def _plain(
     }  # fmt: skip
 
 
-def _render(
-    finished: list[tuple[StudyRun, figures.Panel | None, list[page.Judged]]], skipped: list[str], failed: list[str],
-    index: Path | None,
-) -> None:  # fmt: skip
+def _render(finished: list[Finished], skipped: list[str], failed: list[str], index: Path | None) -> None:
     console = Console()
     for done, _, claims in finished:
         kept = f", {done.reused} of them kept from before" if done.reused else ""

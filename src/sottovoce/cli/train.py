@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..data.schema import Schema
 from ..errors import InvalidInput, NotWritten
@@ -22,17 +20,15 @@ from ..runs.training import train as train_on
 from ..util import files
 from ..util.pages import versions
 from ..util.plain import jsonable
-from .options import NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes, typed
+from .options import FILE, NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes, typed
 from .render import render
 from .report import write
-from .screen import Console
+from .screen import Console, print_json, progress
 
 _RUN = RunConfig()
 _DEFAULT_ROWS = TrainConfig()
 _SQUARED = "squared"  # answers.regression.SQUARED, which would load what few runs need
 
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS = [
     say("--data", "A name of `sottovoce data`, or a CSV or Parquet file.", default=_DEFAULT_ROWS.data),
     say("--schema", "TOML file declaring the public facts of your table.", type=click.Path()),
@@ -42,26 +38,22 @@ _OPTIONS = [
     say("--strength", "Skew of the label partition.", type=float, default=_DEFAULT_ROWS.strength),
     say("--sizes", "Relative sizes of the sites, separated by commas.", type=NUMBER),
     say("--test-share", "Held-out share of your table.", type=float, default=_DEFAULT_ROWS.test_share),
-    say("--start", "Start from the model of this earlier run, a file of `train --save`.", type=_FILE),
-    say("--public", "Start from public rows: a table under the schema of the data.", type=_FILE),
+    say("--start", "Start from the model of this earlier run, a file of `train --save`.", type=FILE),
+    say("--public", "Start from public rows: a table under the schema of the data.", type=FILE),
     say("--public-share", "Take this share of the training rows as public instead: a simulation.", type=float),
     *knob_options(),
     say("--seed", "Keys noise, partition and random graphs: a simulation.", type=int, default=_RUN.seed),
-    say(
-        "--system-noise",
-        "Draw noise from the operating system: cannot be repeated; the rest is keyed by 0.",
-        is_flag=True,
-    ),
+    say("--system-noise", "Draw noise from the operating system: a release.  The rest is keyed by 0.", is_flag=True),
     say("--replicates", "Independent repetitions of the noise.", type=int, default=_RUN.replicates),
     say("--inference", "Coefficients with intervals: all of the budget goes to steps on sums.", is_flag=True),
     say("--site-constants/--one-constant", "Whether every site has a constant.  [default: unless iid]", default=None),
     say("--evaluation", "Also ask the held-out rows, dealt to the sites, with this epsilon of their own.", type=float),
     say("--cut", "Of the evaluation: from which probability on a row is positive.", type=float, default=0.5),
     say("--by", "Of the evaluation: also for every level of this column."),
-    say("--save", "Write models, ledger and configuration (.npz).", type=_FILE),
-    say("--report", "Also write the answers here, as one HTML page to read or pass on.", type=_FILE),
-    say("--checkpoint", "Save every round here; go on from it if it exists.", type=_FILE),
-    say("--ledger", "The data set's ledger on disk, made by `sottovoce ledger init`.", type=_FILE),
+    say("--save", "Write models, ledger and configuration (.npz).", type=FILE),
+    say("--report", "Also write the answers here, as one HTML page to read or pass on.", type=FILE),
+    say("--checkpoint", "Save every round, or every answer, here; go on from it if it exists.", type=FILE),
+    say("--ledger", "The data set's ledger on disk, made by `sottovoce ledger init`.", type=FILE),
     say("--run", "Name of this run in the ledger.  [default: from the configuration]", name="run_name"),
     as_json(),
 ]
@@ -89,9 +81,6 @@ def train(
         if path is not None:
             files.check(name, path, reads=(data, schema, ledger, start, public))
     relative = (sizes,) if isinstance(sizes, float) else sizes
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar: Any = Progress(*columns, console=console, transient=True)
     task = TwoClasses() if schema is None or data.startswith("synthetic") else Schema.from_toml(schema).task
     squared = knobs["loss"] == _SQUARED
     if squared:
@@ -109,15 +98,14 @@ def train(
         if inference or squared or evaluation is not None:  # loads SciPy's statistics, which no other run needs
             from ..answers.numbers import fit_numbers
             from ..answers.training import Held, check_held, infer
-            from .answers import render_inferred
-            from .numbers import render_fitted
+            from .answers import render_any, render_fitted, render_inferred
 
             held = None if evaluation is None else Held(evaluation, cut, by)
         if inference or squared:
-            if checkpoint is not None:
-                rule = "there are no rounds to go on from"
-                raise InvalidInput("checkpoint", str(checkpoint), rule, "leave it out, or give a ledger")
-            own: dict[str, Any] = {"held": held, "site_constants": site_constants, "ledger": book, "run_name": run_name}
+            own: dict[str, Any] = {
+                "held": held, "site_constants": site_constants, "ledger": book, "run_name": run_name,
+                "checkpoint": checkpoint,
+            }  # fmt: skip
             done: Any
             show: Any
             if squared or isinstance(task, BoundedNumber):
@@ -130,28 +118,21 @@ def train(
             if report is not None:
                 write(report, answered.record)
             if as_json:
-                click.echo(json.dumps(done.to_dict(), allow_nan=False))
+                print_json(done.to_dict())
             else:
                 show(done, Console(), save)
             return
         if site_constants is not None:
             rule = "is for inference and for least squares"
             raise InvalidInput("site_constants", site_constants, rule, "add --inference, or leave it out")
-        with bar if console.is_terminal and not as_json else nullcontext() as progress:
-            observers: list[Observer] = []
-            if progress is not None:
-                name = "auto: choosing, then round" if settings.auto else f"{settings.method} round"
-                bar_of = progress.add_task(name, total=None if settings.auto else settings.rounds)
-                observers.append(lambda k, state: progress.update(bar_of, completed=k))
+        name = "auto: choosing, then round" if settings.auto else f"{settings.method} round"
+        total = None if settings.auto else settings.rounds
+        with progress(Console(stderr=True), name, total, quiet=as_json) as bar:
+            observers: list[Observer] = [] if bar is None else [lambda k, state: bar(completed=k)]
             trained = train_on(
-                config,
-                observers=observers,
-                checkpoint=checkpoint,
-                ledger=book,
-                run_name=run_name,
-                free=left_open(),
+                config, observers=observers, checkpoint=checkpoint, ledger=book, run_name=run_name, free=left_open(),
                 check=None if held is None else lambda *known: check_held(held, *known, ledger=book),
-            )
+            )  # fmt: skip
     lost = None if save is None else _lost(trained, save)
     found: Any = None
     if held is not None:
@@ -172,13 +153,11 @@ def train(
             if isinstance(trained.task, TwoClasses):
                 best = found.quality[""]
                 more |= {"auc": best.auc.value, "brier": best.brier.value}
-            plain |= {key: jsonable(value) for key, value in more.items()}
-        click.echo(json.dumps(plain, allow_nan=False))
+            plain |= more
+        print_json(plain)
     else:
         render(trained, Console(), None if lost else save)
         if found is not None:
-            from .classes import render_any
-
             render_any(found, Console())
     if lost is not None:
         raise lost

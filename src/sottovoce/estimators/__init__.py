@@ -1,4 +1,4 @@
-"""scikit-learn estimators, each loaded when it is first asked for."""
+"""scikit-learn estimators, by the names that pickles of version 0.1 have."""
 
 from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""What estimators over sites share: the seed, who holds which rows, and rows in the unit ball."""
+"""What the estimators share: the seed, the deal of rows to sites, weights, and rows in the unit ball."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..util.typing import Any, Array, ArrayLike, IntArray
 from .parameters import Knobbed
 
 SLACK = 1.0 + 1e-12
-"""So that rounding cannot carry a row of norm one outside the unit ball."""
+"""Keeps rounding from carrying a row of norm one outside the unit ball."""
 HEAVIEST_READ = "the largest weight was read off the rows, and epsilon does not cover that"
 
 
@@ -34,10 +34,10 @@ class Sited(Knobbed):
     class_weight: Any = None
 
     def _weights(
-        self, given: ArrayLike | None, n: int, classes: Array | None = None, label: IntArray | None = None
-    ) -> tuple[Array | None, str | None]:
-        """What every row counts, in [0, 1], and a caveat of the statement; None and None if all rows count alike."""
-        weight, caveat, cap = None, None, self._knobs()["max_weight"]
+        self, given: ArrayLike | None, parts: list[IntArray], classes: Array | None = None, label: Any = None
+    ) -> tuple[list[Array] | None, str | None]:
+        """Weights in [0, 1] of each site's rows, and a caveat; two Nones if all rows count alike."""
+        n, weight, caveat, cap = sum(map(len, parts)), None, None, self._knobs()["max_weight"]
         if given is not None:
             own = np.asarray(checked("sample_weight", lambda: np.asarray(given, dtype=np.float64)))
             if own.shape != (n,):
@@ -60,10 +60,10 @@ class Sited(Knobbed):
         elif cap is not None:
             check_cap("max_weight", cap)
         if self.class_weight is not None:
-            assert classes is not None and label is not None
+            assert classes is not None
             of_class = class_shares("class_weight", self.class_weight, classes.tolist())[np.maximum(label, 0)]
             weight = of_class if weight is None else weight * of_class
-        return weight, caveat
+        return None if weight is None else [weight[part] for part in parts], caveat
 
     def _check_norm(self) -> None:
         if not (math.isfinite(self.data_norm) and self.data_norm > 0):
@@ -71,7 +71,7 @@ class Sited(Knobbed):
             raise InvalidInput("data_norm", self.data_norm, rule, "declare a public bound on the norm of a row")
 
     def _tell_norm(self, X: Any) -> None:
-        """Tell the holder of the rows, in a simulation, that `data_norm` suits none of them."""
+        """Warn the rows' holder, in a simulation, of a `data_norm` that suits no row."""
         noisy = not np.all(np.isinf(self.epsilon))
         if self.random_state is not None and (ill := misfit(X, self.data_norm, noisy=noisy)):
             warnings.warn(f"{ill} (a simulation, for the data's holder only)", HolderNote, stacklevel=3)
@@ -86,18 +86,24 @@ class Sited(Knobbed):
             raise InvalidInput("random_state", state, "must be >= 0", "use random_state=0, or None for a release")
         return None if state is None else int(state)
 
-    def _sites(self, groups: ArrayLike | None, n: int, seed: int | None) -> tuple[Any, list[IntArray]]:
-        """Identifiers of the sites, and the rows of each."""
+    def _deal(self, groups: ArrayLike | None, n: int) -> tuple[int | None, Any, list[IntArray]]:
+        """The seed, the sites' identifiers and the rows of each."""
+        seed = self._seed()
         if groups is None:
             if not (isinstance(self.n_sites, int | np.integer) and 1 <= self.n_sites <= n):
                 rule = f"must be a whole number from 1 to the number of rows, {n}"
                 raise InvalidInput("n_sites", self.n_sites, rule, "use fewer sites or more rows")
             deal = secrets.randbits(64) if seed is None else seed
-            return np.arange(self.n_sites), partition("iid", np.ones(n), self.n_sites, deal)
-        return sites_in(groups, n)
+            return seed, np.arange(self.n_sites), partition("iid", np.ones(n), self.n_sites, deal)
+        return seed, *sites_in(groups, n)
+
+    def _check_y(self, y: ArrayLike | None, what: str) -> None:
+        if y is None:
+            rule = f"{type(self).__name__} requires y to be passed, but the target y is None"
+            raise InvalidInput("y", None, rule, f"give the {what} of every row")
 
     def _encode(self, X: Any) -> Any:
-        """Rows into the unit ball: ``(x / R, 1) / sqrt 2``, where ``x`` is shortened to norm R if it is longer."""
+        """Rows in the unit ball: ``(x / R, 1) / sqrt 2``, with longer x shortened to norm R."""
         if issparse(X):
             return self._encode_sparse(csr_array(X))
         peak = np.maximum(np.abs(X).max(axis=1, keepdims=True), self.data_norm)  # no square can overflow below it
@@ -115,23 +121,22 @@ class Sited(Knobbed):
         return csr_array(hstack([unit, csr_array(np.ones((X.shape[0], 1)))]) / (math.sqrt(2.0) * SLACK))
 
     def _decode(self, W: Array) -> tuple[Array, Array]:
-        """Coefficients and intercepts in the units of X, with which rows within `data_norm` have the same margins."""
+        """Coefficients and intercepts in the units of X."""
         if not self.fit_intercept:
             return W / (self.data_norm * SLACK), np.zeros(len(W))
         W = W / (math.sqrt(2.0) * SLACK)
         return W[:, :-1] / (self.data_norm * SLACK), W[:, -1]
 
     def _recode(self, coef: Array, intercept: Array) -> Array:
-        """The inverse of :meth:`_decode`."""
+        """Inverse of :meth:`_decode`."""
         W = coef * (self.data_norm * SLACK)
         return np.hstack([W, intercept[:, None]]) * (math.sqrt(2.0) * SLACK) if self.fit_intercept else W
 
 
 class SitedTable(Sited):
-    """For those of dense rows."""
+    """For estimators of dense rows."""
 
     def _table(self, X: ArrayLike, *, reset: bool) -> Array:
-        """X as scikit-learn validates it: finite numbers, dense, with the columns of fit."""
         if issparse(X):
             raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
         return np.asarray(checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64)))

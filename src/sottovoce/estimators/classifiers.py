@@ -1,4 +1,4 @@
-"""scikit-learn estimators."""
+"""Linear classifiers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _READ = "the classes were read off the rows, and epsilon does not cover that"
 
 @dataclass(frozen=True)
 class _LeftBehind:
-    """What stands in a pickled estimator in place of its ledger."""
+    """Stands for the ledger in a pickled estimator."""
 
     kind: str
 
@@ -59,77 +59,64 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     method : str, default="auto"
-        A name that ``sottovoce methods`` lists, or "auto": :func:`sottovoce.runs.auto_search.choose` picks a method
-        from public facts, and with it those of `rounds`, `eta`, `rho` and `max_grad_norm` that have their default
-        values. It takes the labels of sites that are given as groups to differ.  With a cap, probabilities are not
-        calibrated.
+        A name that ``sottovoce methods`` lists.  "auto" lets :func:`sottovoce.runs.auto_search.choose` pick a method
+        from public facts, and with it `rounds`, `eta`, `rho` and `max_grad_norm` where they have their defaults.  It
+        takes sites that are given as groups to differ in their labels.
     epsilon : float or tuple of n_sites floats, default=1.0
         Privacy budget of the whole fit, per row of one site, under the knob `relation`.  ``inf`` fits without noise.
     delta : float or None, default=1e-5
-        The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta`` of the whole fit; None for pure epsilon.  With
-        ``accounting="pure"``, or a ledger that counts pure epsilon, the fit is pure whatever `delta` is, which promises
-        more.
+        The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta`` of the whole fit; None for pure epsilon, which
+        ``accounting="pure"`` and a ledger of pure epsilon imply.
     data_norm : float, default=1.0
-        Declared bound on the Euclidean norm of a row, public like every parameter and never computed from the data.
-        Rows are divided by it, after longer rows were shortened to it.  A simulation warns the holder of the rows
-        (:class:`sottovoce.errors.HolderNote`) if it shortens every row, or if no row reaches half of it.
+        Declared bound on the Euclidean norm of a row: public, never computed from the data.  Longer rows are shortened
+        to it, then all are divided by it.  A simulation warns (:class:`sottovoce.errors.HolderNote`) if it shortens
+        every row, or if no row reaches half of it.
     classes : sequence of labels or None, default=None
-        The labels, declared: all text, all numbers or all booleans, two or more, in any order.  A release needs them,
-        because which labels occur is private.  A row with another label, or with none, counts as a row of zeros, and
-        only the holder of the rows is told how many there are.  None takes the labels from y, in a simulation only,
-        whose statement says so.
+        The declared labels, two or more in any order: all text, all numbers or all booleans.  A release needs them,
+        because which labels occur is private.  Rows with another label, or none, count as rows of zeros.  None reads
+        the labels off y, in a simulation only, and the statement says so.
     trust : {"nobody", "sum", "curator"} or None, default=None
-        Whom people trust with their rows: nobody; that only the sum over all sites is ever seen
-        (``docs/methods/sums.md``), which is nearly as accurate as a curator; or a curator who holds all rows.  None for
-        nobody, or whom the method's name says.
+        Whom people trust with their rows: nobody; nobody with more than the sum over all sites
+        (``docs/methods/sums.md``), nearly as accurate as a curator; or a curator who holds all rows.  None for nobody,
+        or whom the method's name says.
     loss : str, default="logistic"
         One of
         <losses>
         or ``"softmax"``: multinomial logistic regression, one run for all classes, for methods with noise on answers or
         gradients (`prox_admm`, `prox_average`, `pvp`, `output`, `ipp_admm`, `dgd`).
     inference : bool, default=False
-        Spend all of the budget on coefficients with intervals (:mod:`sottovoce.answers.inference`), for two classes.
-        Rows longer than `data_norm` then count for less and are not shortened: unless the model is right, coefficients
-        are those of rows so weighted.
+        Spend the whole budget on coefficients with intervals (:mod:`sottovoce.answers.inference`), for two classes.
+        Rows longer than `data_norm` are then weighed down and not shortened: unless the model is right, coefficients
+        are those of weighted rows.
     class_weight : dict or None, default=None
-        What rows of each class count, public numbers; 1 for classes that are not named.  They are divided by the
-        largest.  "balanced" is refused, because it counts labels of private rows.
+        Public weights of classes, 1 by default, divided by the largest; not "balanced", which counts private labels.
     n_sites : int, default=5
-        Number of sites if :meth:`fit` is given no groups: it then deals the rows to them at random, in parts whose
-        sizes differ by at most one row.
+        Number of sites to which :meth:`fit` without groups deals the rows at random, as evenly as possible.
     rounds : int, default=10
         Exchanges with the neighbours.
     fit_intercept : bool, default=True
-        Append a constant to every row, which is then scaled so that it stays in the unit ball.
+        Append a constant to every row, then scale the row back into the unit ball.
     accounting : {"pure", "zcdp", "rdp", "pld", "best"} or None, default=None
         How releases add up; None is "pure" without a delta, else "best".
     ledger : Ledger, DurableLedger or None, default=None
-        A budget for several fits, with its own accounting; each fit is charged to it before any noise is drawn.  A
-        :class:`sottovoce.ledger.memory.Ledger` lasts as long as this process, a
-        :class:`sottovoce.ledger.durable.DurableLedger` as long as the data set, and replays for nothing a fit that it
-        has.  Clones share the ledger; it is not pickled and not sent to other processes.
+        A budget for several fits, with its own accounting, charged before any noise is drawn.  A
+        :class:`sottovoce.ledger.memory.Ledger` lasts as long as this process.  A
+        :class:`sottovoce.ledger.durable.DurableLedger` lasts as long as the data set, and replays fits that it has.
+        Clones share the ledger; it is not pickled and not sent to other processes.
     random_state : int, RandomState or Generator instance, or None, default=None
         None draws noise, and the deal of rows to sites, from the operating system.  Anything else makes the fit a
-        simulation and not a release: who knows it can repeat the fit.
+        simulation, not a release: whoever knows it can repeat the fit.
     knobs : dict or None, default=None
-        Any of the other parameters, by name, such as ``{"sites_per_row": 2, "rho": 0.01}``.
+        Any of the other parameters by name, such as ``{"sites_per_row": 2, "rho": 0.01}``.
         ``set_params(knobs__rho=...)`` and a search over ``knobs__rho`` set one.
 
     Other Parameters
     ----------------
-    relation : {"replace-one", "zero-out"}, default="replace-one"
-        The guarantee: whether epsilon compares a row with any other, or with an empty one, which promises less.
-    sites_per_row : int, default=1
-        The guarantee: largest number of sites at which one person may have a row.
-    colluders : int, default=1
-        The guarantee, of sums: how many sites may tell others all they know.
+    relation, sites_per_row, colluders, graph, C, rho, eta, eta_growth, noise_growth
+        As for :class:`sottovoce.runs.simulate.RunConfig`; the first three are part of the guarantee.
+        :meth:`sottovoce.problem.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
     max_weight : float or None, default=None
         Public cap on the `sample_weight` of :meth:`fit`; a release with weights needs it.
-    graph : str, default="ring"
-        Which sites are neighbours, see :func:`sottovoce.network.graphs.make_graph`.
-    C, rho, eta, eta_growth, noise_growth : float
-        See :class:`sottovoce.runs.simulate.RunConfig`, also for the other forms of `eta` and `eta_growth`;
-        :meth:`sottovoce.problem.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
     form : {"corrected", "printed"}, default="corrected"
         A printed form needs a method's name, and ``delta=None`` where the paper claims a pure epsilon.
     tol : float or None, default=None
@@ -139,13 +126,13 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     coefficients_ : sottovoce.answers.inference.Coefficients
-        With `inference`: estimates, standard errors, intervals and what the rule refused.
+        With `inference`: estimates, standard errors, intervals and what was refused.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Average over sites, in the units of X.  With more than two classes, each class against the rest: one run for
-        each class, with its own noise, and all runs share epsilon and delta.  With the softmax loss it is one run.
+        Average over sites, in the units of X.  With more than two classes, each class against the rest: one run a
+        class, with its own noise, all within epsilon and delta; or one run, with the softmax loss.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     classes_ : ndarray of shape (n_classes,)
-        The labels, sorted as ``np.unique`` sorts, which scikit-learn relies on; of two, the second is the positive one.
+        The labels, sorted as by ``np.unique``; of two, the second is the positive one.
     n_features_in_ : int
     privacy_spent_ : dict
         Epsilon, delta, relation, accountant, what every accountant gives, what each site spent, and what these
@@ -155,22 +142,20 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     site_coef_ : ndarray of shape (n_sites, n_features) or (n_sites, n_classes, n_features)
     site_intercept_ : ndarray of shape (n_sites,) or (n_sites, n_classes)
     max_grad_norm_ : float
-        The cap of the run; inf for none.
-    n_iter_ : int
-        Rounds completed.
-    stopped_ : str
-        Why the fit ended.
+        The cap of the run; inf for none.  With a cap, probabilities are not calibrated.
+    n_iter_, stopped_ : int, str
+        Rounds completed, and why the fit ended.
     choice_ : Choice or None
         What ``method="auto"`` picked, and why.
 
     Notes
     -----
     *Guarantee*: The fitted attributes are differentially private for one row of one site, with the epsilon and delta in
-    ``privacy_spent_``, against whoever sees every message of every round.  With sums they are so against whoever sees
-    all messages and knows all that `colluders` of the sites know, and with the methods of a trusted curator against
-    whoever sees all that the curator releases.  Every fit is a release of its own: fits add up.
-    Row counts, declared labels, names of columns and sites' names are not protected, and neither is the fact that
-    :meth:`fit` refused X (NaN, text).  With declared classes no label can make it refuse.
+    ``privacy_spent_``, against an observer of every message of every round.  Under trust in sums the observer may also
+    know all that `colluders` of the sites know; under a trusted curator the observer sees what the curator releases.
+    Every fit is a release of its own: fits add up.
+    Not protected: row counts, declared labels, names of columns and of sites, and that :meth:`fit` refused X (NaN,
+    text).  With declared classes no label can make it refuse.
 
     Raises
     ------
@@ -248,7 +233,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         return twin
 
     def __getstate__(self) -> Any:
-        """The state without the ledger: what a copy in another process or file is charged would be lost."""
+        """The state without the ledger: what a copy elsewhere is charged would be lost."""
         state = super().__getstate__()
         kind = type(state.get("ledger"))
         return state | {"ledger": _LeftBehind(kind.__name__)} if issubclass(kind, Ledger | DurableLedger) else state
@@ -291,16 +276,13 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         self._check_ledger()
         features = self._table(X, reset=True)
         n = features.shape[0]
-        if y is None:
-            rule = f"{type(self).__name__} requires y to be passed, but the target y is None"
-            raise InvalidInput("y", None, rule, "give the label of every row")
+        self._check_y(y, "label")
         classes, label = classes_in(y, n) if fixed is None else (fixed, index_of(y, fixed, n))
         self._check_norm()
         if isinstance(self.ledger, DurableLedger) and groups is None and self.n_sites != 1:
             rule = "a ledger on disk belongs to sites that stay the same"
             raise InvalidInput("groups", None, rule, "give the site of every row to fit")
-        seed = self._seed()
-        sites, parts = self._sites(groups, n, seed)
+        seed, sites, parts = self._deal(groups, n)
         starts = self._starts(coef_init, intercept_init, len(classes), features.shape[1])
         encoded = self._encode(features)
         knobs, ledger = {"rounds": 1} | self._run_fields(), self.ledger
@@ -310,16 +292,18 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         deal = deal_digest(features, label, parts) if isinstance(ledger, Ledger) else None
         if self.inference and not (sample_weight is None and self.class_weight is None):
             raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
-        weights, caveat_of_weights = self._weights(sample_weight, n, classes, label)
-        caveat = _READ if fixed is None else None
-        counts = None if weights is None else [weights[part] for part in parts]
-        run = partial(self._run, ledger=ledger, deal=deal, caveat=(caveat, caveat_of_weights), counts=counts)
-        fit = self._fit_softmax if self.loss == "softmax" else self._fit_each
+        counts, of_weights = self._weights(sample_weight, parts, classes, label)
+        caveats = (_READ if fixed is None else None, of_weights)
+        self.choice_: Choice | None = None
         if self.inference:
-            self._infer(len(classes), features, label, parts, sites, knobs, seed, groups is not None, caveat)
+            self._infer(len(classes), features, label, parts, sites, knobs, seed, groups is not None, caveats[0])
         else:
-            parts_of_rows = [(encoded[part], label[part]) for part in parts]
-            fit(len(classes), parts_of_rows, seed, knobs, groups is not None, partial(run, starts=starts))
+            run = partial(self._run, ledger=ledger, deal=deal, caveat=caveats, counts=counts, starts=starts)
+            fit = self._fit_softmax if self.loss == "softmax" else self._fit_each
+            tables = [(encoded[part], label[part]) for part in parts]
+            last = fit(len(classes), tables, seed, knobs, groups is not None, run)
+            self.privacy_spent_, self.n_iter_, self.stopped_ = last.privacy, last.rounds, last.stopped
+            self.max_grad_norm_ = last.config.max_grad_norm
         self._tell_norm(features)
         self.classes_, self.sites_ = classes, sites
         if strange := int(np.sum(label < 0)):
@@ -328,7 +312,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         return self
 
     def _check_ledger(self) -> None:
-        """Refuse a ledger that stayed in another process, and one on disk where the rows may be part of its table."""
+        """Refuse a ledger left in another process, and one on disk that might meet a part of its table."""
         if self.ledger is None:
             return
         if isinstance(self.ledger, _LeftBehind):
@@ -343,9 +327,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
             raise InvalidInput("accounting", self.accounting, rule, "leave it out, or leave the ledger out")
         if self._cloned and isinstance(self.ledger, DurableLedger) and not self.ledger.bound:
             rule = "a ledger on disk belongs to one table, and a clone may be given a part: cross-validation fits parts"
-            remedy = (
-                "fit the estimator itself on the whole table first, or give a Ledger in memory, which counts every fit"
-            )
+            remedy = "fit the estimator on the whole table first, or give a Ledger in memory, which counts every fit"
             raise InvalidInput("ledger", "DurableLedger", rule, remedy)
 
     def _run(
@@ -364,11 +346,10 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     def _fit_each(
         self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], differ: bool,
         simulated: Callable[..., Result],
-    ) -> None:  # fmt: skip
-        """Each class against the rest: one run per class, or a single run if there are two."""
+    ) -> Result:  # fmt: skip
+        """One run for two classes, else one for each class against the rest."""
         contrasts = of_classes(K).contrasts
         results = []
-        self.choice_: Choice | None = None
         for model, c in enumerate(contrasts):
             rows = Rows.build([(X, TwoClasses().encode(label, c)) for X, label in parts])
             run = RunConfig(seed=self._of_class(seed, c), copies=len(contrasts), **knobs)
@@ -378,17 +359,13 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         if len(results) > 1:
             by_site = [self._decode(result.models[0]) for result in results]
             self.site_coef_, self.site_intercept_ = (np.stack(x, axis=1) for x in zip(*by_site, strict=True))
-        last = results[-1]
-        self.privacy_spent_, self.n_iter_, self.stopped_ = last.privacy, last.rounds, last.stopped
-        self.max_grad_norm_ = last.config.max_grad_norm
+        return results[-1]
 
     def _fit_softmax(
         self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], differ: bool,
         simulated: Callable[..., Result],
-    ) -> None:  # fmt: skip
-        """One run for all classes."""
+    ) -> Result:  # fmt: skip
         rows = Rows.of_classes(parts, K)
-        self.choice_ = None
         run = self._chosen(RunConfig(seed=seed, **(knobs | {"loss": f"softmax:{K}"})), rows, differ)
         result = simulated(run, rows, f"{K} classes", 0)
         task = of_classes(K)
@@ -398,11 +375,10 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         coef, intercept = coef.reshape(*blocks.shape[:2], -1), intercept.reshape(blocks.shape[:2])
         self.coef_, self.intercept_ = coef[0], intercept[0]
         self.site_coef_, self.site_intercept_ = (x[1:, 0] if task.outputs == 1 else x[1:] for x in (coef, intercept))
-        self.privacy_spent_, self.n_iter_, self.stopped_ = result.privacy, result.rounds, result.stopped
-        self.max_grad_norm_ = result.config.max_grad_norm
+        return result
 
     def _chosen(self, run: RunConfig, rows: Rows, differ: bool) -> RunConfig:
-        """What "auto" picks from sizes and other public facts, once per fit; other configurations unchanged."""
+        """What "auto" picks, once a fit; other configurations unchanged."""
         if not run.auto:
             return run
         if self.choice_ is None:
@@ -419,11 +395,11 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         return int.from_bytes(hashlib.blake2b(f"{seed} class {c}".encode(), digest_size=7).digest(), "big")
 
     def _table(self, X: ArrayLike, *, reset: bool) -> Any:
-        """X as scikit-learn validates it: finite numbers in CSR or dense form, and the columns of fit."""
+        """X as scikit-learn validates it, dense or CSR."""
         return checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64, accept_sparse="csr"))
 
     def _starts(self, coef: ArrayLike | None, intercept: ArrayLike | None, K: int, features: int) -> list[Start | None]:
-        """Where each run of a fit starts, in the units of :meth:`_encode`: the inverse of :meth:`_decode`."""
+        """Where each run starts, in the units of :meth:`_encode`."""
         models = len(of_classes(K).contrasts)
         given = init_in(coef, intercept, models, features)
         if given is None:
@@ -455,9 +431,9 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> Array:
         """Probabilities of the classes, shape (n_samples, n_classes); logistic and softmax loss only.
 
-        With more than two classes and the logistic loss: each class against the rest, scaled to a sum of one.
-        A model that was trained with a finite `max_grad_norm` does not estimate probabilities, and the warning
-        :class:`sottovoce.errors.NotCalibrated` says so (``docs/privacy/capped.md``).
+        Of more than two classes under the logistic loss: each against the rest, scaled to a sum of one.  After training
+        with a finite `max_grad_norm` they are not calibrated, and :class:`sottovoce.errors.NotCalibrated` warns of it
+        (``docs/privacy/capped.md``).
         """
         margin = self.decision_function(X)
         self._warn_if_capped()
@@ -492,15 +468,14 @@ class PrivateClassifier(ConsensusClassifier):
     ----------
     method : {"auto", "objective", "output", "generalised"}, default="auto"
         Objective perturbation, output perturbation, or Kifer's generalised objective perturbation.  "auto" picks one of
-        them, or a method that comes down to one noisy step here, and also those of the knobs `eta`, `rho` and
-        `max_grad_norm` that have their default values, all from public facts.  Any other name that ``sottovoce
-        methods`` lists runs on the one site.
+        them, or another method of one noisy step, and the knobs `eta`, `rho` and `max_grad_norm` where they have their
+        defaults, from public facts.  Any other name that ``sottovoce methods`` lists runs on the one site.
     epsilon, delta, data_norm, classes, loss, class_weight, fit_intercept, accounting, ledger, random_state
         As for :class:`ConsensusClassifier`.
     knobs : dict or None, default=None
-        As for :class:`ConsensusClassifier`, but for those of several sites and rounds.  `rho` is 0.0002, the weight of
-        ``||w||^2 / 2`` against C times the mean loss; `eta` is a ridge added to it so that the noise has less effect,
-        None for one in proportion to the noise, from public facts.
+        As for :class:`ConsensusClassifier`, without those of several sites and rounds.  `rho` is 0.0002, the weight of
+        ``||w||^2 / 2`` against C times the mean loss; `eta` is a ridge added to it so that noise does less, None for
+        one in proportion to the noise.
 
     Notes
     -----

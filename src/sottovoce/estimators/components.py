@@ -1,4 +1,4 @@
-"""Principal components from one release: second moments of all rows, with a constant beside them for the mean."""
+"""Principal components from one release of second moments."""
 
 from __future__ import annotations
 
@@ -51,32 +51,28 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
     n_components : int, default=2
     epsilon, delta : float
         Privacy budget; ``inf`` computes without noise.
-    trust : {"nobody", "sum", "curator"}, default="nobody"
-    n_sites : int, default=5
-        Number of sites if :meth:`fit` is given no groups.
     data_norm : float, default=1.0
-        Declared bound on the Euclidean norm of a row.  Longer rows count for less and are not shortened
-        (:mod:`sottovoce.problem.weighted_loss`), so components are those of rows so weighted.
-    random_state : int, RandomState or Generator instance, or None, default=None
-        None draws noise from the operating system.
+        Declared bound on the Euclidean norm of a row.  Longer rows are weighed down and not shortened
+        (:mod:`sottovoce.problem.weighted_loss`), so components are those of weighted rows.
+    trust, n_sites, random_state
+        As for :class:`sottovoce.ConsensusClassifier`.
     knobs : dict or None, default=None
-        By name, as for :class:`sottovoce.ConsensusClassifier`: `relation` and `colluders`.
+        `relation` and `colluders`, as for :class:`sottovoce.ConsensusClassifier`.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Orthonormal; the entry of largest size of each is positive.
+        Orthonormal; the largest entry of each, in size, is positive.
     explained_variance_, explained_variance_ratio_ : ndarray of shape (n_components,)
         Eigenvalues of the noisy covariance matrix, at least 0, and their shares of the sum of all.
     mean_ : ndarray of shape (n_features,)
     noise_ : float
-        About the spectral norm of the noise in the covariance matrix: an eigenvalue moves by no more.
+        About the spectral norm of the noise in the covariance matrix: no eigenvalue moves by more.
     clear_ : ndarray of bool of shape (n_components,)
-        Whether a component's eigenvalue is further than twice `noise_` from its neighbours': its direction is then not
-        made by noise.
-    n_features_in_ : int
-    privacy_spent_ : dict
-    sites_ : ndarray of shape (n_sites,)
+        Whether a component's eigenvalue is further than twice `noise_` from its neighbours, so that its direction is
+        not made by noise.
+    n_features_in_, privacy_spent_, sites_
+        As for :class:`sottovoce.ConsensusClassifier`.
 
     Guarantee
     ---------
@@ -134,8 +130,7 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         if not (isinstance(self.n_components, int | np.integer) and 1 <= self.n_components <= d):
             rule = f"must be a whole number from 1 to the number of columns, {d}"
             raise InvalidInput("n_components", self.n_components, rule, "use fewer")
-        seed = self._seed()
-        sites, parts = self._sites(groups, len(features), seed)
+        seed, sites, parts = self._deal(groups, len(features))
         naming = of_columns([f"x{j}" for j in range(d)], self.data_norm)
         rows = naming.rows([(features[part], np.ones(len(part))) for part in parts])
         run = RunConfig("auto", seed=seed, **self._run_fields())

@@ -1,10 +1,9 @@
 """A saved model as an ONNX graph from raw columns to answers: the schema's encoding, the linear model, the labels.
 
-The graph computes in double precision what ``sottovoce predict`` computes.  It is built node by node: scikit-learn has
-no steps for declared bounds, logarithms and rows that are shortened, and so its converters have none either.
-
-Inputs are the schema's columns, each of shape (rows, 1): texts for categories, else numbers; a vector is one input.
-A missing number is NaN, and only a column with a declared `missing` may have one.
+It computes in double precision what ``sottovoce predict`` does.  scikit-learn has no steps for declared bounds,
+logarithms and shortened rows, and its converters have none either, so it is built node by node.  Inputs are the
+schema's columns, each (rows, 1), texts for categories and else numbers; a vector is one input.  A missing number is
+NaN, allowed where the column declares `missing`.
 """
 
 from __future__ import annotations
@@ -24,43 +23,24 @@ from ..util.typing import Any, Array
 
 onnx = Later("onnx")
 
-OPSET, ML_OPSET, IR = 17, 3, 8
-"""Old enough for runtimes of 2022 on."""
-_TINY = 1e-150  # a row that is shorter is taken to be zero where rows are divided by their norms
+OPSET, ML_OPSET, IR = 17, 3, 8  # for runtimes of 2022 on
+_TINY = 1e-150  # shorter rows are taken to be zero where rows are divided by their norms
 
 
 @dataclass(frozen=True)
 class Linear:
-    """What a saved run says of a raw row: ``encoded row @ weights.T + constant``, and what that means.
-
-    Parameters
-    ----------
-    schema : Schema
-        Which encodes rows.
-    whole : bool
-        Whether rows longer than the divisor are left as they are: see :meth:`sottovoce.data.Schema.encode`.
-    weights : array (outputs, d)
-    constant : float
-    task : Task
-    probabilities : bool
-    """
+    """What a saved run says of a raw row: ``encoded row @ weights.T + constant``, and what that means."""
 
     schema: Schema
-    whole: bool
-    weights: Array
+    whole: bool  # whether rows longer than the divisor stay as they are: see :meth:`sottovoce.data.Schema.encode`
+    weights: Array  # (outputs, d)
     constant: float
     task: Task
     probabilities: bool
 
     @classmethod
     def of(cls, saved: SavedModel) -> Linear:
-        """A saved model.  Where coefficients have names, a row of no known site has the mean of the sites' constants.
-
-        Raises
-        ------
-        InvalidInput
-            If the run has no schema.
-        """
+        """Of a saved model; with a constant a site, a row of no known site gets their mean."""
         naming, schema = saved.naming, saved.schema
         if schema is None:
             raise InvalidInput("run", None, "was trained without a schema, so it knows no columns", "train on a table")
@@ -77,26 +57,24 @@ class Linear:
 
 @dataclass
 class _Graph:
-    """Nodes and constants, as they are added."""
-
     nodes: list[Any] = field(default_factory=list)
     constants: list[Any] = field(default_factory=list)
     inputs: list[Any] = field(default_factory=list)
 
     def put(self, value: Any) -> str:
-        """A constant's name."""
+        """The name of a new constant."""
         name = f"c{len(self.constants)}"
         self.constants.append(onnx.numpy_helper.from_array(np.asarray(value), name))
         return name
 
     def add(self, kind: str, *inputs: str, out: str = "", domain: str = "", **more: Any) -> str:
-        """The name of a node's output."""
+        """The name of a new node's output."""
         name = out or f"n{len(self.nodes)}"
         self.nodes.append(onnx.helper.make_node(kind, list(inputs), [name], domain=domain, **more))
         return name
 
     def take(self, name: str, text: bool, width: int = 1) -> str:
-        """The name of an input (rows, width)."""
+        """The name of a new input (rows, width)."""
         kind = onnx.TensorProto.STRING if text else onnx.TensorProto.DOUBLE
         self.inputs.append(onnx.helper.make_tensor_value_info(name, kind, ["rows", width]))
         return name
@@ -108,7 +86,6 @@ class _Graph:
         return self.add("Min", self.add("Max", x, self.put(float(lo))), self.put(float(hi)))
 
     def filled(self, x: str, missing: float | None) -> str:
-        """With what is declared in place of NaN."""
         return x if missing is None else self.add("Where", self.add("IsNaN", x), self.put(float(missing)), x)
 
     def norms(self, x: str) -> str:
@@ -117,15 +94,10 @@ class _Graph:
 
 
 def to_onnx(model: Linear) -> Any:
-    """The graph, an ``onnx.ModelProto``.
+    """The graph, an ``onnx.ModelProto``; refused without the extra ``onnx``.
 
     Outputs are ``label`` (texts) and, where the loss gives them, ``probabilities`` (rows, classes) in the order of the
-    classes' names in the metadata; or ``prediction``, in the target's unit.
-
-    Raises
-    ------
-    InvalidInput
-        If the extra ``onnx`` is not installed.
+    metadata's ``classes``; or ``prediction``, in the target's unit.
     """
     try:
         onnx.helper.make_node  # noqa: B018  # loads the library
@@ -206,7 +178,6 @@ def _in_ball(graph: _Graph, row: str, schema: Schema, whole: bool) -> str:
 
 
 def _answers(graph: _Graph, margins: str, model: Linear) -> list[Any]:
-    """Outputs, from margins (rows, outputs)."""
     task, kinds = model.task, onnx.TensorProto
     if isinstance(task, BoundedNumber):
         half = 0.5 * (task.high - task.low)

@@ -1,4 +1,4 @@
-"""What estimators share beside training: coefficients with intervals, and ways out of this library."""
+"""Inference by estimators, and how fitted models are shown and exported."""
 
 from __future__ import annotations
 
@@ -26,24 +26,23 @@ from ..util.typing import Any, Array, IntArray
 
 
 def deal_digest(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
-    """A digest of all rows and of each site's part; a ledger in memory adds up by site only fits that share it."""
+    """Of all rows and of each site's part: a ledger in memory adds up by site only fits that share it."""
     whole = (X.data, X.indices, X.indptr) if issparse(X) else (X,)
     return rows_digest(*(np.asarray(array, dtype=float) for array in (*whole, label, *parts)))
 
 
 class Shown:
-    """A mixin: a fitted model shows its privacy statement, and its table of coefficients if it has one."""
+    """Mixin: a fitted model shows its privacy statement, and its table of coefficients if it has one."""
 
     def page(self) -> str:
-        """HTML with the privacy statement and, after inference, the table of coefficients; every text is escaped."""
+        """HTML with the privacy statement and, after inference, the table of coefficients."""
         me: Any = self
         check_is_fitted(me, "coef_")
         words = escape(str(me.privacy_spent_["says"])).replace("\n", "<br>")
-        found = self._found()
-        lines = [] if found is None else found.to_dict()
-        shown = (
-            "" if found is None else f"{html_table(lines)}<p>{escape(remark(lines, found.needs, found.weighed))}</p>"
-        )
+        shown = ""
+        if (found := self._found()) is not None:
+            lines = found.to_dict()
+            shown = f"{html_table(lines)}<p>{escape(remark(lines, found.needs, found.weighed))}</p>"
         return f'<div class="sottovoce"><p>{words}</p>{shown}</div>'
 
     def __str__(self) -> str:
@@ -69,13 +68,12 @@ class Shown:
 
 
 class Inferring(Shown):
-    """A mixin: ``inference=True`` and :meth:`to_sklearn`."""
+    """Mixin: ``inference=True`` and :meth:`to_sklearn`."""
 
     def _infer(
         self, K: int, X: Any, label: IntArray, parts: list[IntArray], sites: Array, knobs: dict[str, Any],
         seed: int | None, apart: bool, caveat: str | None,
     ) -> None:  # fmt: skip
-        """Fit by :mod:`sottovoce.answers.inference`: all of the budget goes to Newton steps on sums."""
         me: Any = self
         if K != 2:
             raise InvalidInput("inference", True, "is for two classes", "leave it out")
@@ -99,15 +97,15 @@ class Inferring(Shown):
         me.site_coef_ = np.repeat(me.coef_, len(parts), axis=0)
         me.site_intercept_ = beta[k:] if own else np.repeat(me.intercept_, len(parts))
         me.privacy_spent_, me.n_iter_, me.stopped_ = result.privacy, 1, FINISHED
-        me.max_grad_norm_, me.choice_ = math.inf, None
+        me.max_grad_norm_ = math.inf
 
     def to_sklearn(self) -> LogisticRegression:
-        """A plain fitted ``LogisticRegression`` of scikit-learn with the same coefficients.
+        """A fitted ``LogisticRegression`` of scikit-learn with the same coefficients.
 
         Raises
         ------
         InvalidInput
-            If the model is none: another loss than the logistic one, or classes against the rest.
+            If the loss is another than the logistic one, or classes were trained against the rest.
         """
         me: Any = self
         check_is_fitted(me, "coef_")

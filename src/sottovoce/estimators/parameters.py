@@ -1,4 +1,4 @@
-"""What estimators take: everyday parameters in the signature, all others in ``knobs``, and names of version 0.1."""
+"""Estimators' parameters: everyday ones in the signature, the others in ``knobs``, and names of version 0.1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from ..util.typing import Any
 
 E = TypeVar("E")
 OFFERED = {name: knob for name, knob in KNOBS.items() if knob.offered}
-"""The methods' knobs that estimators take."""
 
 
 class Knobbed:
@@ -30,7 +29,7 @@ class Knobbed:
     own_knobs: ClassVar[dict[str, Any]]
 
     def _knobs(self) -> dict[str, Any]:
-        """The values of all knobs; unknown names are refused, and attributes of version 0.1, which have no effect."""
+        """The values of all knobs; unknown names are refused, and attributes that have no effect."""
         kind: Any = type(self)
         known = kind.own_knobs
         if not isinstance(self.knobs, Mapping | None):
@@ -75,7 +74,7 @@ class Knobbed:
 def _renamed(
     kind: Any, given: dict[str, Any], knobs: Mapping[str, Any] | None, category: type[Warning] | None = FutureWarning
 ) -> dict[str, Any]:
-    """Parameters by the names of today; those that were knobs are added to `knobs`."""
+    """Parameters by the names of today; those that became knobs are added to `knobs`."""
     own, instead = kind._get_param_names(), []
     old = {name: value for name, value in given.items() if name in kind.own_knobs and name not in own}
     beside = given.get("knobs")
@@ -98,15 +97,12 @@ def _renamed(
 
 
 def with_knobs(*names: str, **own: Any) -> Callable[[type[E]], type[E]]:
-    """Declare an estimator's knobs: fields of :class:`RunConfig` by name, others with their defaults.
-
-    The constructor then also takes names of version 0.1, which its signature does not show.
-    """
+    """Declare an estimator's knobs: fields of :class:`RunConfig` by name, others with their defaults."""
 
     def over(kind: Any) -> Any:
         init = kind.__init__
 
-        @wraps(init)
+        @wraps(init)  # and names of version 0.1, which the signature does not show
         def renaming(self: Any, *args: Any, **given: Any) -> None:
             init(self, *args, **_renamed(kind, given, None))
 

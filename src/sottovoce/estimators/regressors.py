@@ -1,9 +1,9 @@
-"""scikit-learn estimators of bounded numbers."""
+"""Linear regression of bounded numbers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Self
 
 import numpy as np
@@ -19,18 +19,18 @@ from ..answers.training import WEIGHED
 from ..data.rows import Rows
 from ..data.validation import checked
 from ..errors import InvalidInput
-from ..privacy.statement import Caveat
 from ..problem.losses import HuberResidual, loss_texts
 from ..problem.task import BoundedNumber
 from ..problem.weighted_loss import Weighted
 from ..runs import defaults
 from ..runs.config import RunConfig
-from ..runs.simulate import simulate
+from ..runs.simulate import Result, simulate
 from ..util.typing import Any, Array, ArrayLike, IntArray
 from .base import SitedTable
 from .inference import Shown
 from .parameters import with_knobs
 
+_Asked = tuple[Rows, RunConfig, dict[str, Any], Callable[[Result], Array]]  # and what `simulate` takes besides; a model
 _READ = "the target's bounds were read off the rows, and epsilon does not cover that"
 
 
@@ -41,49 +41,37 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     y_bounds : (float, float) or None, default=None
-        Public bounds of the target, declared and never read off rows; targets beyond them are clipped.  A release needs
-        them.  None takes them from y; only a simulation may do that, and its statement says so.
+        Public bounds of the target; targets beyond them are clipped.  A release needs them.  None reads them off y, in
+        a simulation only, and the statement says so.
     loss : str, default="squared"
-        "squared" asks for second moments once and for gradients of Huber's loss at public points
+        "squared" releases second moments once, and gradients of Huber's loss at public points
         (:mod:`sottovoce.answers.regression`).  "huber-residual:H", "log-cosh:H" and "quantile:Q" train by `method`.
     method : str, default="auto"
-        For losses other than "squared": a name that ``sottovoce methods`` lists.  "auto" is ``momentum``
-        under `trust`; without a delta ``prox_admm``.
-    epsilon, delta : float
-        Privacy budget of the whole fit, as for :class:`sottovoce.ConsensusClassifier`; ``inf`` fits without noise.
-    trust : {"nobody", "sum", "curator"} or None, default=None
-        Whom people trust with their rows; None for nobody, or whom the method's name says.
-    n_sites : int, default=5
-        Number of sites if :meth:`fit` is given no groups.
+        For the losses that train: a name that ``sottovoce methods`` lists.  "auto" is ``momentum``, or ``prox_admm``
+        without a delta.
     rounds : int, default=100
     data_norm : float, default=1.0
-        Declared bound on the Euclidean norm of a row.  With the squared loss longer rows count for less and are not
-        shortened (:mod:`sottovoce.problem.weighted_loss`): unless the model is right, coefficients are those of rows so
-        weighted.
-    fit_intercept : bool, default=True
-    accounting : str or None, default=None
-        How releases add up, as for :class:`sottovoce.ConsensusClassifier`.
-    random_state : int, RandomState or Generator instance, or None, default=None
-        As for :class:`sottovoce.ConsensusClassifier`: None draws noise from the operating system.
+        Declared bound on the Euclidean norm of a row.  The squared loss weighs longer rows down instead of shortening
+        them (:mod:`sottovoce.problem.weighted_loss`): unless the model is right, coefficients are those of weighted
+        rows.
     inference : bool, default=False
-        Spend all of the budget on coefficients with intervals (:mod:`sottovoce.answers.least_squares`), for the squared
-        loss. They are not shrunk to zero, so predictions are worse where there is much noise.
+        Spend the whole budget on coefficients with intervals (:mod:`sottovoce.answers.least_squares`); squared loss
+        only. They are not shrunk, so with much noise they predict worse.
+    epsilon, delta, trust, n_sites, fit_intercept, accounting, random_state
+        As for :class:`sottovoce.ConsensusClassifier`.
     knobs : dict or None, default=None
-        By name, as for :class:`sottovoce.ConsensusClassifier`: `relation`, `sites_per_row`, `colluders`, `max_weight`,
-        and `rho`, which the squared loss does not read.
+        `relation`, `sites_per_row`, `colluders`, `max_weight`, and `rho`, which the squared loss does not read.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
         In the units of X and y.
-    coefficients_ : sottovoce.answers.inference.Coefficients
-        With `inference`: estimates, standard errors, intervals and what the rule refused.
     intercept_ : float
+    coefficients_ : sottovoce.answers.inference.Coefficients
+        With `inference`: estimates, standard errors, intervals and what was refused.
     y_bounds_ : (float, float)
-    n_features_in_ : int
-    privacy_spent_ : dict
-        Epsilon, delta and what they mean; ``"says"`` holds the statement in words.
-    sites_ : ndarray of shape (n_sites,)
+    n_features_in_, privacy_spent_, sites_
+        As for :class:`sottovoce.ConsensusClassifier`.
 
     Notes
     -----
@@ -149,10 +137,8 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
             Numbers.
-        groups : array-like of shape (n_samples,), optional
-            The site of every row.
-        sample_weight : array-like of shape (n_samples,), optional
-            Numbers of at least 0: a row's loss counts ``min(w, max_weight) / max_weight``.
+        groups, sample_weight : array-like of shape (n_samples,), optional
+            As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
         if self.y_bounds is None and self.random_state is None:
             rule = "a release needs the target's bounds declared: the rows' own are private"
@@ -164,21 +150,22 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
             raise InvalidInput("X", None, "n_samples=1 is too few for a regression", "give more rows")
         target = self._target(y, len(features))
         task, caveat = self._task(target)
-        n = len(features)
-        seed = self._seed()
-        sites, parts = self._sites(groups, n, seed)
+        seed, sites, parts = self._deal(groups, len(features))
         knobs = self._run_fields()
-        knobs = {name: knobs[name] for name in knobs.keys() - {"method", "loss", "rounds", "rho"}}
+        knobs = {name: knobs[name] for name in knobs.keys() - {"method", "loss", "rounds", "rho"}} | {"seed": seed}
         offsets = task.encode(target)
-        fit = self._squared if self.loss == SQUARED else self._by_rounds
-        weights, caveat_of_weights = self._weights(sample_weight, n)
-        counts = None if weights is None else [weights[part] for part in parts]
+        counts, of_weights = self._weights(sample_weight, parts)
         self.__dict__.pop("coefficients_", None)
-        model, said = fit(features, task, offsets, parts, knobs | {"seed": seed}, counts, (caveat, caveat_of_weights))
+        asks = self._squared if self.loss == SQUARED else self._by_rounds
+        rows, run, recipe, model_of_result = asks(features, task, parts, knobs)
+        rows = rows.with_offset([offsets[part] for part in parts])
+        rows = rows if counts is None else rows.with_weight(counts)
+        result = simulate(run, rows, caveat=(caveat, of_weights), **recipe)
+        model = model_of_result(result)
         half = 0.5 * (task.high - task.low)
         self.coef_ = half * model[:-1]
         self.intercept_ = float(task.low + half + half * model[-1]) if self.fit_intercept else task.low + half
-        self.y_bounds_, self.sites_, self.privacy_spent_ = (task.low, task.high), sites, said
+        self.y_bounds_, self.sites_, self.privacy_spent_ = (task.low, task.high), sites, result.privacy
         self._tell_norm(features)
         return self
 
@@ -188,9 +175,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         return tags
 
     def _target(self, y: ArrayLike, n: int) -> Array:
-        if y is None:
-            rule = f"{type(self).__name__} requires y to be passed, but the target y is None"
-            raise InvalidInput("y", None, rule, "give the number of every row")
+        self._check_y(y, "number")
 
         def read() -> Array:
             found = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
@@ -211,7 +196,6 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         return BoundedNumber(low, high if high > low else low + 1.0), _READ
 
     def _check_inference(self, sample_weight: ArrayLike | None) -> None:
-        """Refuse what has no intervals."""
         if not self.inference:
             return
         if self.loss != SQUARED or not self.fit_intercept:
@@ -219,42 +203,32 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         if sample_weight is not None:
             raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
 
-    def _squared(
-        self, X: Array, task: BoundedNumber, t: Array, parts: list[IntArray], knobs: dict[str, Any],
-        counts: list[Array] | None, caveat: Caveat,
-    ) -> tuple[Array, dict[str, Any]]:  # fmt: skip
+    def _squared(self, X: Array, task: BoundedNumber, parts: list[IntArray], knobs: dict[str, Any]) -> _Asked:
         names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])
         naming = of_columns([str(name) for name in names], self.data_norm)
-        rows = naming.rows([(X[part], np.ones(len(part))) for part in parts]).with_offset([t[part] for part in parts])
-        rows = rows if counts is None else rows.with_weight(counts)
-        constant, run = naming.constant, RunConfig(method="auto", **knobs)
+        rows = naming.rows([(X[part], np.ones(len(part))) for part in parts])
+        constant, run = naming.constant, RunConfig("auto", **knobs)
         free = np.ones(naming.d) if self.fit_intercept else 1.0 - constant
         method: Recipe = slopes_of(naming) if self.inference else LeastSquares(constant=constant, free=free)
-        result = simulate(run, rows, method=method, loss=Weighted(HuberResidual(1.0)), caveat=caveat)
-        if self.inference:
-            w = model_of(result.outcome)[0]
-            self.coefficients_ = table_of(result.outcome, naming, task, run.delta)
-        else:
-            w = result.outcome[0]
-        return naming.into_units @ w, result.privacy
 
-    def _by_rounds(
-        self, X: Array, task: BoundedNumber, t: Array, parts: list[IntArray], knobs: dict[str, Any],
-        counts: list[Array] | None, caveat: Caveat,
-    ) -> tuple[Array, dict[str, Any]]:  # fmt: skip
+        def model(result: Result) -> Array:
+            if not self.inference:
+                return naming.into_units @ result.outcome[0]
+            self.coefficients_ = table_of(result.outcome, naming, task, run.delta)
+            return naming.into_units @ model_of(result.outcome)[0]
+
+        return rows, run, {"method": method, "loss": Weighted(HuberResidual(1.0))}, model
+
+    def _by_rounds(self, X: Array, task: BoundedNumber, parts: list[IntArray], knobs: dict[str, Any]) -> _Asked:
         if str(self.loss).partition(":")[0] not in {text.partition(":")[0] for text in loss_texts(numbers=True)}:
             rule = f"must be 'squared', {', '.join(loss_texts(numbers=True))}"
             raise InvalidInput("loss", self.loss, rule, "use loss='squared'")
-        encoded = self._encode(X)
-        rows = Rows.build([(encoded[part], np.ones(len(part))) for part in parts], [t[part] for part in parts])
-        rows = rows if counts is None else rows.with_weight(counts)
-        method = self.method
+        encoded, method = self._encode(X), self.method
+        rows = Rows.build([(encoded[part], np.ones(len(part))) for part in parts])
         if method == defaults.METHOD:
             method = defaults.method_of_numbers(self.trust or "nobody", knobs["delta"])
-        run = RunConfig(method=method, loss=self.loss, rounds=self.rounds, rho=self._knobs()["rho"], **knobs)
-        result = simulate(run, rows, caveat=caveat)
-        coef, constant = self._decode(result.consensus)
-        return np.append(coef[0], constant[0]), result.privacy
+        run = RunConfig(method, loss=self.loss, rounds=self.rounds, rho=self._knobs()["rho"], **knobs)
+        return rows, run, {}, lambda result: np.append(*(x[0] for x in self._decode(result.consensus)))
 
     def predict(self, X: ArrayLike) -> Array:
         """The number of every row, shape (n_samples,), within the bounds."""
@@ -265,24 +239,22 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
 
 @with_knobs("relation", rho=0.0002, max_weight=None)
 class PrivateRegressor(ConsensusRegressor):
-    """A linear regression of a bounded number at one site, released once.
+    """:class:`ConsensusRegressor` at one site, which releases its model once.
 
     Parameters
     ----------
     y_bounds, loss, method, epsilon, delta, rounds, data_norm, fit_intercept, accounting, random_state
         As for :class:`ConsensusRegressor`.
     knobs : dict or None, default=None
-        The same but `sites_per_row` and `colluders`; `rho` is 0.0002.
+        `relation`, `max_weight` and `rho`, 0.0002.
 
     Examples
     --------
     >>> import numpy as np
     >>> from sottovoce import PrivateRegressor
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(4000, 2))
-    >>> y = 10.0 + 3.0 * X[:, 0] + rng.normal(size=4000)
-    >>> model = PrivateRegressor((0.0, 20.0), data_norm=3.0, random_state=0).fit(X, y)
-    >>> bool(model.score(X, y) > 0.8)
+    >>> x = np.linspace(-3, 3, 4000)
+    >>> model = PrivateRegressor((0.0, 20.0), data_norm=3.0, random_state=0).fit(x[:, None], 10.0 + 3.0 * x)
+    >>> bool(model.score(x[:, None], 10.0 + 3.0 * x) > 0.8)
     True
     """
 

@@ -1,8 +1,8 @@
-"""Survival in discrete time: hazards by public intervals, with all rows of a person protected together.
+"""Discrete-time survival: hazards by public intervals, with all of a person's rows protected together.
 
-A person becomes one row for every public interval that he enters: did the event come in it?  The rows are those of a
-logistic regression with a constant for every interval, and their weights are so small that together they count as one
-row at most.  So every price of a row is the price of a person (docs/privacy/survival.md).
+A person becomes one row for each interval entered: did the event come in it?  The rows are those of a logistic
+regression with a constant for each interval.  Their weights are so small that together they count as one row at most,
+so the price of a row is the price of a person (docs/privacy/survival.md).
 """
 
 from __future__ import annotations
@@ -29,34 +29,26 @@ from .base import SLACK, SitedTable
 from .parameters import with_knobs
 
 SHARE = 0.5
-"""Of a row's squared norm: what the interval's constant takes."""
+"""Share of a row's squared norm that the interval's constant takes."""
 METHODS = {trust: "prox_admm" if trust == "nobody" else under("prox_average", trust) for trust in TRUSTED}
-"""By trust: methods with noise on answers or sums, whose proofs see a person through one gradient and one Hessian."""
+"""Methods with noise on answers or sums: their proofs see a person through one gradient and one Hessian."""
 
 
 def person_weight(m: int, share: float = SHARE) -> float:
-    """What each of a person's m rows counts: ``1 / sqrt(m (m s^2 + t^2))``, with ``t^2 = share = 1 - s^2``.
+    """Weight of each of a person's m rows: ``1 / sqrt(m (m s^2 + t^2))``, with ``t^2 = share = 1 - s^2``.
 
-    Rows are ``a_j = (x, t e_j)`` with ``|x| <= s``, and slopes are in [-1, 1].  The person's gradient has norm at most
-    ``sqrt((m s)^2 + m t^2)`` before weights, attained by equal slopes, and the largest eigenvalue of the sum of
-    ``a_j a_j'`` is at most ``m s^2 + t^2 <= sqrt(m (m s^2 + t^2))``.  Both are at most 1 after weights, as for one row
-    in the unit ball.
+    Rows are ``a_j = (x, t e_j)`` with ``|x| <= s``, and slopes are in [-1, 1].  Unweighted, the person's gradient has
+    norm at most ``sqrt((m s)^2 + m t^2)``, attained by equal slopes, and the largest eigenvalue of the sum of ``a_j
+    a_j'`` is at most ``m s^2 + t^2 <= sqrt(m (m s^2 + t^2))``.  Weighted, both are at most 1, as for one row in the
+    unit ball.
     """
     return 1.0 / (math.sqrt(m * (m * (1.0 - share) + share)) * SLACK)
 
 
 def expand(X: Array, last: IntArray, event: BoolArray, m: int) -> tuple[Array, Array]:
-    """A person's m rows one after another, (n m, d + m), and labels: 1 event, -1 none, 0 for a row of zeros.
+    """Rows of all intervals, (n m, d + m), a person's m together, and labels: 1 event, -1 none, 0 for a row of zeros.
 
-    Parameters
-    ----------
-    X : array (n, d)
-        Rows of norm at most 1.
-    last : array of int (n,)
-        The last interval that a person is seen to end, or has the event in; -1 for none.
-    event : array of bool (n,)
-    m : int
-        Intervals.
+    Of rows X (n, d) of norm at most 1 and, per person, the `last` interval survived or with the `event`; -1 for none.
     """
     n, d = X.shape
     rows = np.zeros((n, m, d + m))
@@ -70,10 +62,9 @@ def expand(X: Array, last: IntArray, event: BoolArray, m: int) -> tuple[Array, A
 
 
 def intervals(time: Array, event: BoolArray, edges: Array) -> IntArray:
-    """The last interval that counts for each person: the event's, or the last one survived; -1 for none.
+    """The last interval ``(edges[j], edges[j + 1]]`` of each person, the event's or the last survived; -1 for none.
 
-    Intervals are ``(edges[j], edges[j + 1]]``.  A time that is not above the first edge, or no number, counts for none.
-    An event after the last edge is survival of all intervals.
+    A time that is no number, or not above the first edge, is in none.  An event after the last edge survives them all.
     """
     with np.errstate(invalid="ignore"):
         of_event = np.searchsorted(edges[1:], time, side="left")
@@ -87,28 +78,23 @@ def intervals(time: Array, event: BoolArray, edges: Array) -> IntArray:
 class ConsensusSurvival(SitedTable, BaseEstimator):
     """Discrete-time hazards trained across sites, with a person's rows of all intervals protected together.
 
-    The log-odds of the event in interval j, for who has reached it, are ``intercept_[j] + x . coef_``.
+    The log-odds of the event in interval j, for those who reach it, are ``intercept_[j] + x . coef_``.
 
     Parameters
     ----------
     edges : sequence of float
-        Public times at which intervals start and end, increasing; the first is the start, the last the end of what is
-        modelled.  m + 1 edges make m intervals; fewer cost less noise.
+        Public, increasing times between m intervals: m + 1 numbers.  Fewer intervals cost less noise.
     epsilon, delta : float
         Privacy budget of the whole fit, per person; ``inf`` fits without noise.
     trust : {"nobody", "sum", "curator"}, default="nobody"
-    n_sites : int, default=5
-        Number of sites if :meth:`fit` is given no groups.
     rounds : int, default=10
     data_norm : float, default=1.0
         Declared bound on the Euclidean norm of a person's columns; longer ones are shortened.
-    accounting : str or None, default=None
-        How releases add up, as for :class:`sottovoce.ConsensusClassifier`.
-    random_state : int, RandomState or Generator instance, or None, default=None
-        None draws noise from the operating system.
+    n_sites, accounting, random_state
+        As for :class:`sottovoce.ConsensusClassifier`.
     knobs : dict or None, default=None
-        By name, as for :class:`sottovoce.ConsensusClassifier`: `relation`, `colluders`, `rho` (0.0001, the weight of
-        ``||w||^2 / 2`` against the mean over people) and `max_grad_norm` (of a row's gradient before weights).
+        `relation`, `colluders`, `rho` (0.0001, the weight of ``||w||^2 / 2`` against the mean over people) and
+        `max_grad_norm` (of a row's gradient before weights).
 
     Attributes
     ----------
@@ -116,10 +102,8 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         Log hazard odds ratios, in the units of X.
     intercept_ : ndarray of shape (m,)
     edges_ : ndarray of shape (m + 1,)
-    n_features_in_ : int
-    privacy_spent_ : dict
-        ``"says"`` holds the statement in words.
-    sites_ : ndarray of shape (n_sites,)
+    n_features_in_, privacy_spent_, sites_
+        As for :class:`sottovoce.ConsensusClassifier`.
 
     Guarantee
     ---------
@@ -179,8 +163,8 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             One row a person.
         time : array-like of shape (n_samples,)
-            When the event came, or until when a person was seen without it.  A person without a time after the first
-            edge adds nothing, and still counts as a person.
+            When the event came, or until when the person was seen without it.  Without a time after the first edge a
+            person adds nothing, but still counts.
         event : array-like of shape (n_samples,)
             Whether the event came at that time.
         groups : array-like of shape (n_samples,), optional
@@ -193,8 +177,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         features = self._table(X, reset=True)
         n, m = len(features), len(edges) - 1
         times, events = self._column("time", time, n), self._column("event", event, n) > 0
-        seed = self._seed()
-        sites, parts = self._sites(groups, n, seed)
+        seed, sites, parts = self._deal(groups, n)
         last = intervals(times, events, edges)
         encoded = self._encode(features)
         tables = [expand(encoded[part], last[part], events[part], m) for part in parts]
@@ -228,12 +211,12 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         return np.asarray(column)
 
     def predict_hazard(self, X: ArrayLike) -> Array:
-        """Probabilities of the event in every interval, for who has reached it: shape (n_samples, m)."""
+        """Probabilities of the event in each interval, for those who reach it: (n_samples, m)."""
         check_is_fitted(self, "coef_")
         return np.asarray(expit((self._table(X, reset=False) @ self.coef_)[:, None] + self.intercept_))
 
     def predict_survival(self, X: ArrayLike) -> Array:
-        """Probabilities that the event has not come by the end of every interval: shape (n_samples, m)."""
+        """Probabilities of no event by the end of each interval: (n_samples, m)."""
         return np.asarray(np.cumprod(1.0 - self.predict_hazard(X), axis=1), dtype=np.float64)
 
 

@@ -7,7 +7,7 @@ s(t) = min_i D~(t)_ii and D_M = diag M_i^2, the theorem asks for constants L > 0
     (ii)  W(t+1)(D+A)  >  W(t+1)(D+A) D~(t)^-1 (W(t)(D-A) + (2/L) W(t+1)(D+A)) + L mu / (2 s(t) (mu-1)) D_M.
 
 The matrices are not symmetric; ``X > Y`` is read as ``x'(X - Y)x > 0`` for all ``x != 0``, as a proof by quadratic
-forms needs it.  What the paper does not say of them is in ``docs/methods/mr_admm.md``.
+forms needs it.  What the paper does not say of them is in ``docs/methods/index.md``.
 """
 
 from __future__ import annotations

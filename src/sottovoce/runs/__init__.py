@@ -1,1 +1,1 @@
-"""Runs, from configuration to result: they are checked, priced, chosen, tried on made-up rows, and carried out."""
+"""Runs, from configuration to result: checked, priced, chosen, rehearsed on synthetic rows, and carried out."""

@@ -1,8 +1,8 @@
-"""The choice behind ``method="auto"``: methods and their knobs are tried out on made-up rows of the same shape.
+"""The choice behind ``method="auto"``: methods and knobs are tried on synthetic rows of the same shape.
 
 Everything that :func:`choose` sees is public: sizes, graph, budget, what the schema lets one expect of rows, and how
-the sites are declared to differ.  It has no argument through which a private row could reach it, so a choice costs no
-privacy and may be told to anybody.
+the sites are declared to differ.  No argument could carry a private row to it, so a choice costs no privacy and may
+be told to anybody.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -29,35 +29,32 @@ from .prepare import Prepared, build, certified, check_size, default_penalty, pr
 
 KNOBS = ("rounds", "eta", "rho", "max_grad_norm")
 """What a choice may set beside the method, where the caller left it open."""
-CAPS = (math.inf, 0.3, 0.1)
-"""Caps on a row's gradient that are tried first, each with every penalty."""
-FACTORS = (0.4, 1.0, 2.5)
-"""Multiples of the default penalty that are tried first."""
+CAPS, FACTORS = (math.inf, 0.3, 0.1), (0.4, 1.0, 2.5)
+"""Caps on a row's gradient, and multiples of the default penalty, that are tried first, each with each."""
 WIDER = (0.15, 0.4, 1.0, 2.5, 6.0)
-"""The same of methods that take gradient steps, which are quick to try."""
+"""Multiples for methods that take gradient steps, which are quick to try."""
 ROUNDS = {"steps": (100, 200), "solves": (10, 20, 40)}
-"""Rounds of methods that take gradient steps, and of methods that solve local problems; the first are tried first."""
+"""Of methods that take gradient steps, and of methods that solve local problems; the first are tried first."""
 FINER = ((0.6, 1.6), (0.75, 1.35))
-"""Multiples of the best cap and of the best penalty that are tried last, and then around the best of those."""
+"""Multiples of the best cap and penalty that are tried last, and then around the best of those."""
 REGULARISERS = (0.1,)
-"""Multiples of the regulariser.  Less is tried only with many rows a weight, as made-up rows stand for all and do not
-overfit; more was tried and chosen too often (the penalty does the same and follows the noise)."""
+"""Multiples of the regulariser.  Less is tried only from `MANY_ROWS` rows a weight on, as synthetic rows do not
+overfit; more was chosen too often (the penalty does the same and follows the noise)."""
 MANY_ROWS = 300
 LIGHT = 0.01
-"""The regulariser of methods that take gradient steps, as a multiple of the one given.  Their penalty follows the
-noise, and few rounds do not overfit; the default weighs as much as gradients under a small cap, and holds back what
-many rows can tell."""
+"""Multiple of the regulariser for gradient steps.  Their penalty follows the noise, and few rounds do not overfit; the
+default weighs as much as gradients under a small cap, and holds back what many rows can tell."""
 PROXIMAL = ("prox_admm", "prox_average")
-"""Methods so alike that only one of them is looked into: the first where sites differ, else the second."""
+"""So alike that only one of them is looked into: the first where sites differ, else the second."""
 AHEAD = 1.1
-"""Errors count for so much more where a site solves local problems, or takes a single step: made-up rows stand for all
-that there may be, so what a solve makes of few rows looks too good, as seen on tables of others."""
+"""Factor on errors of local solves and of single steps: synthetic rows stand for all that there may be, so what a solve
+makes of few rows looks too good, as seen on other tables."""
 SURE = 1.0
 """A second method is looked into further if its least error is below this many times the first's."""
 USUAL = {"penalty": (0.7, 0.01), "cap": (0.08, 0.01)}
-"""Many gradient steps err about as much on made-up rows, and which of them comes out is chance.  So errors count for a
-little more the further a penalty (in multiples of the default) and a cap are from what errs least on average over
-tables of others: by this share, times the square of the number of doublings between them."""
+"""Gradient steps err about as much with many knobs, and which comes out is chance.  So errors count for more the
+further a penalty (over the default) and a cap are from what errs least on average over other tables: by this share,
+times the square of the number of doublings between them."""
 FINALISTS = 6
 
 
@@ -70,10 +67,9 @@ class Choice:
     config : RunConfig
         It names a concrete method, so running it does not choose again.
     table : tuple of dict
-        What was tried: the knobs, ``noise`` (standard deviation of a coordinate of the first release at the worst
-        site, as planned), ``error`` and ``spread`` (mean and standard deviation over made-up rows and noise),
-        ``seconds``, and the ``stage`` of the search: "method" for the grid, then "rounds", "finer" and "sibling" for
-        what was varied, and "check" for new rows.
+        What was tried: ``stage`` of the search ("method" for the grid, "rounds", "finer", "sibling", and "check" in new
+        worlds), knobs, ``noise`` (standard deviation of a coordinate of the first release at the worst site), ``error``
+        and ``spread`` (mean and standard deviation over worlds and noise), ``seconds``.
     says : str
         The choice in words.
     """
@@ -83,14 +79,12 @@ class Choice:
     says: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
         return {"chosen": _plain(self.config), "says": self.says, "table": [dict(row) for row in self.table]}
 
 
 def open_knobs(config: RunConfig) -> tuple[str, ...]:
-    """Those of `KNOBS` that have their default values, which are taken to be left open."""
-    default = {f.name: f.default for f in fields(RunConfig)}
-    return tuple(knob for knob in KNOBS if getattr(config, knob) == default[knob])
+    """Those of `KNOBS` that have their default values."""
+    return tuple(knob for knob in KNOBS if getattr(config, knob) == getattr(RunConfig, knob))
 
 
 def declared(partition: str, strength: float = 1.0) -> str:
@@ -99,15 +93,10 @@ def declared(partition: str, strength: float = 1.0) -> str:
 
 
 def choose(
-    config: RunConfig,
-    n: Sequence[int] | Array,
-    d: int,
-    *,
-    heterogeneity: str = "iid",
-    free: Sequence[str] | None = None,
-    expected: Expected | None = None,
-) -> Choice:
-    """Pick a method and its knobs from public facts.
+    config: RunConfig, n: Sequence[int] | Array, d: int, *, heterogeneity: str = "iid",
+    free: Sequence[str] | None = None, expected: Expected | None = None,
+) -> Choice:  # fmt: skip
+    """Pick a method and its knobs from public facts; always the same on the same machine and versions.
 
     Parameters
     ----------
@@ -120,14 +109,9 @@ def choose(
     heterogeneity : {"iid", "label"}
         Whether sites are alike or their labels differ.
     free : sequence of str, optional
-        Knobs of `KNOBS` that the caller left open; None for :func:`open_knobs`.
+        Knobs of `KNOBS` that the caller left open; None for those that have their default values.
     expected : Expected, optional
         What is publicly known of rows: a schema, or public rows.  None for rows of a few kinds.
-
-    Returns
-    -------
-    Choice
-        The same for the same public facts, on the same machine and versions.
 
     Raises
     ------
@@ -186,12 +170,11 @@ def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
 
 @dataclass
 class _Trial:
-    """One candidate and its expected errors, shape (worlds, replicates)."""
+    """A candidate and its expected errors, (worlds, replicates); `pull` is the share by which they count for more."""
 
     config: RunConfig
     errors: Array
     pull: float = 0.0
-    """Share by which the error counts for more, see `USUAL`."""
 
     @property
     def mean(self) -> float:
@@ -199,7 +182,6 @@ class _Trial:
 
     @property
     def score(self) -> float:
-        """What is compared."""
         steps = REGISTRY[self.config.method].gradient_steps and self.config.rounds > 1
         return self.mean * ((1.0 + self.pull) if steps else AHEAD)
 
@@ -214,15 +196,7 @@ class _Trial:
 
 @dataclass
 class _Search:
-    """Tries configurations on made-up rows and writes a table.
-
-    Attributes
-    ----------
-    alike : bool
-        Whether sites are declared to be alike.
-    tried : list of _Trial
-        On the rows of the search.
-    """
+    """A search in worlds of sites that are `alike` or not; `tried` are its candidates, `table` its record."""
 
     config: RunConfig
     ground: Ground
@@ -234,9 +208,9 @@ class _Search:
     _once: dict[tuple[str, float], Prepared] = field(default_factory=dict)
 
     def run(self, configs: Sequence[RunConfig], stage: str, *, check: bool = False) -> list[_Trial]:
-        """Run candidates in every world; those of one method and as many rounds together.
+        """Run candidates in every world, those of one method and number of rounds together.
 
-        Candidates that break a rule of their method, or whose solves fail, drop out; `refused` is the last such error.
+        Those that break a rule of their method, or whose solves fail, drop out; `refused` is the last such error.
         """
         ready: dict[Any, list[tuple[RunConfig, Prepared]]] = {}
         seen: list[RunConfig] = []
@@ -263,12 +237,10 @@ class _Search:
             seconds = (time.perf_counter() - started) / len(batch)
             for (config, prepared), found in zip(batch, errors, strict=True):
                 done.append(_Trial(config, found, self._pull(config)))
-                self.table.append(
-                    {"stage": stage} | _plain(config) | {
-                        "noise": float(np.max(prepared.plan(1).rows[0].spread())), "error": done[-1].mean,
-                        "spread": float(found.std(ddof=1)) if found.size > 1 else 0.0, "seconds": seconds,
-                    }
-                )  # fmt: skip
+                noise = float(np.max(prepared.plan(1).rows[0].spread()))
+                spread = float(found.std(ddof=1)) if found.size > 1 else 0.0
+                tried = {"noise": noise, "error": done[-1].mean, "spread": spread, "seconds": seconds}
+                self.table.append({"stage": stage} | _plain(config) | tried)
         if not check:
             self.tried += done
         return done
@@ -277,7 +249,7 @@ class _Search:
         """The plan of a candidate.
 
         Where noise is on statistics of bounded sensitivity, shifts over sigmas add up in squares under a delta, and
-        epsilons add up without: one calibration gives the noise for every number of rounds, cap and penalty.
+        epsilons without: one calibration gives the noise for every number of rounds, cap and penalty.
         """
         cls = REGISTRY[config.method]
         if not _capped(config.method):
@@ -297,12 +269,12 @@ class _Search:
         return replace(one, config=config, facts=facts, algorithm=build(config, facts, one.graph).with_noise(noise))
 
     def best(self, method: str | None = None) -> _Trial:
-        """The least mean error so far, of one method or of all."""
+        """The least score so far, of one method or of all."""
         mine = [one for one in self.tried if method in (None, one.config.method)]
         return min(mine, key=lambda one: one.score)
 
     def explore(self) -> None:
-        """The first guess, and every method at a grid of caps and penalties; then the knobs of methods that may win."""
+        """Every method at a grid of caps and penalties; then the knobs of methods that may win."""
         some = [self.config]
         for method in self.methods():
             first, factors = self._rounds(method)[0], WIDER if REGISTRY[method].gradient_steps else FACTORS
@@ -322,7 +294,7 @@ class _Search:
         self.run(list(_valid(self.config, self.siblings())), "sibling")
 
     def siblings(self) -> list[dict[str, Any]]:
-        """The other proximal method, with the knobs of the one that was looked into and as much curvature."""
+        """The other proximal method, with the knobs and the curvature of the one that was looked into."""
         found: list[dict[str, Any]] = []
         for method in PROXIMAL if self.config.trusts == "nobody" else ():
             mine = [one for one in self.tried if one.config.method == method]
@@ -336,7 +308,7 @@ class _Search:
         return found
 
     def climb(self, method: str, finer: Sequence[Sequence[float]]) -> None:
-        """More rounds around the best of this method so far; then caps, penalties and regularisers, ever finer."""
+        """More rounds around the method's best; then caps, penalties and regularisers, ever finer."""
         if not REGISTRY[method].single:
             self.walk(method, [{"rounds": T} for T in self._rounds(method)], "rounds")
         for factors in finer:
@@ -351,7 +323,7 @@ class _Search:
             self.walk(method, changes, "finer")
 
     def _caps(self, method: str, caps: Sequence[float]) -> Sequence[float]:
-        """Those of the caps that the method may be given; one that no gradient reaches is none."""
+        """The caps that the method may be given; one that no gradient reaches is none."""
         if "max_grad_norm" not in self.free:
             return (self.config.max_grad_norm,)
         steepest = make_loss(self.config.loss).derivative_bound
@@ -367,7 +339,7 @@ class _Search:
         return float(f"{self.config.rho * (LIGHT if light else 1.0):.4g}")
 
     def walk(self, method: str, changes: Sequence[dict[str, Any]], stage: str) -> None:
-        """Try these changes of the method's best; a penalty that is not among them stays as large in its own unit."""
+        """Try these changes of the method's best."""
         at = self.best(method).config
         self.run(list(_valid(at, [change | self._kept(at, change) for change in changes])), stage)
 
@@ -379,7 +351,7 @@ class _Search:
         return {"eta": float(f"{at.eta * usual[1] / usual[0]:.4g}")} if len(usual) == 2 else {}
 
     def methods(self) -> list[str]:
-        """Those that trust whom the configuration trusts, and can win somewhere."""
+        """Those of the configuration's trust that can win somewhere."""
         trust = self.config.trusts
         if trust == "sum":
             names = ["momentum"] + ["prox_average"] * self.alike
@@ -391,7 +363,6 @@ class _Search:
         return [under(name, trust) for name in names]
 
     def penalties(self, config: RunConfig, factors: Sequence[float]) -> list[dict[str, Any]]:
-        """Multiples of the configuration's penalty."""
         try:
             usual = config.eta if isinstance(config.eta, float) else self._usual(config)
         except SottovoceError:  # a first guess that breaks a rule
@@ -399,7 +370,7 @@ class _Search:
         return [{"eta": float(f"{usual * factor:.4g}")} for factor in factors]
 
     def _pull(self, config: RunConfig) -> float:
-        """Of the knobs that are open, for methods of gradient steps."""
+        """Of methods of gradient steps: see `USUAL`."""
         if not REGISTRY[config.method].gradient_steps:
             return 0.0
         far = {}
@@ -411,7 +382,6 @@ class _Search:
         return sum(USUAL[name][1] * math.log2(value / USUAL[name][0]) ** 2 for name, value in far.items())
 
     def _usual(self, config: RunConfig) -> float:
-        """The default penalty."""
         prepared = self._prepared(config)
         return default_penalty(config, prepared.facts, prepared.graph)
 
@@ -424,7 +394,6 @@ class _Search:
         return replace(check, errors=np.vstack([before[:, :few], check.errors[:, :few]]))
 
     def verdict(self) -> Choice:
-        """Try the best few again on new made-up rows; the least mean error wins."""
         tried = len(self.table)
         ranked = sorted(self.tried, key=lambda one: one.score)[:FINALISTS]
         first = next((one for one in self.tried if one.config == self.config), None)
@@ -467,7 +436,6 @@ def _plain(config: RunConfig) -> dict[str, Any]:
 
 
 def _named(config: RunConfig) -> str:
-    """A configuration in a few words."""
     words = f"{config.method}, {config.rounds} round{'' if config.rounds == 1 else 's'}, rho {config.rho:g}"
     words += "" if config.eta is None or not isinstance(config.eta, float) else f", eta {config.eta:g}"
     return words + ("" if config.max_grad_norm == math.inf else f", max_grad_norm {config.max_grad_norm:g}")

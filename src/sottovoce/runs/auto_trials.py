@@ -1,8 +1,8 @@
-"""Runs on made-up rows: they estimate the errors of configurations from sizes and plans, before there are any data.
+"""Rehearsals: expected errors of configurations, from runs on synthetic rows, before there are any data.
 
-Several worlds and several candidates run at once, as replicates of one run whose rows, caps and penalties differ.
-Solves are only as exact as a noisy answer needs, and all nodes draw from one noise stream per release.  That is fast,
-and must never be used for a real release.
+Worlds and candidates run together, as replicates of one run whose rows, caps and penalties differ.  Solves are only
+as exact as a noisy answer needs, and all nodes draw from one noise stream a release.  That is fast, and must never
+be used for a real release.
 """
 
 from __future__ import annotations
@@ -33,47 +33,28 @@ from .engine import Place
 from .prepare import Prepared
 
 WORLDS = 8
-REPLICATES = {True: 4, False: 2}
-"""Repetitions of the noise in every world, of sites that are alike and of sites that differ."""
-CHECKS = 8
-"""Worlds of the last comparison, which are others."""
-ROWS = 200
-"""Rows of a world, or fewer where there are many sites or features."""
+REPLICATES = {True: 4, False: 2}  # of the noise in every world, by whether sites are alike
+CHECKS = 8  # other worlds, of the last comparison
+ROWS = 200  # of a world, or fewer where there are many sites or features
 WIDEST = MANY
 """Features of a world: wider rows are narrowed (:func:`sottovoce.data.synthetic_tables.narrowed`)."""
 _ENTRIES = 160  # of a classifier of several classes in a world: memory grows like the square
 _FEWEST, _CELLS, _MOST = 60, 400_000, 120_000  # rows, and numbers that a search and a world may have
 FAR = 60.0
-"""Margins are cut here, where slopes have long reached their limits: smaller numbers are slow in single precision."""
+"""Where margins are cut, far beyond the slopes' limits: still smaller numbers are slow in single precision."""
 _SEED = 20_240_301  # of the noise: no user's seed enters a choice
 
 
 @dataclass(frozen=True)
 class Ground:
-    """Where candidates are tried: made-up worlds of sites of these sizes.
+    """Where candidates are tried: synthetic worlds of sites of these sizes."""
 
-    Parameters
-    ----------
-    n : tuple of int
-        True rows of every site.
-    d : int
-        True features.
-    outputs : int
-        Margins per row.
-    tilt : float
-        How much the labels of sites differ, see :func:`sottovoce.data.synthetic_tables.make_world`.
-    expected : Expected, optional
-        What is known of rows; None for rows of a few kinds.
-    pooled : bool
-        Whether one party holds the rows of all sites.
-    """
-
-    n: tuple[int, ...]
-    d: int
-    outputs: int
-    tilt: float
-    expected: Expected | None = None
-    pooled: bool = False
+    n: tuple[int, ...]  # true rows of every site
+    d: int  # true features
+    outputs: int  # margins per row
+    tilt: float  # how much labels of sites differ: see :func:`sottovoce.data.synthetic_tables.make_world`
+    expected: Expected | None = None  # what is known of rows; None for rows of a few kinds
+    pooled: bool = False  # whether one party holds the rows of all sites
 
     @staticmethod
     def too_large(sites: int, d: int, outputs: int) -> bool:
@@ -97,7 +78,7 @@ class Ground:
 
     @cached_property
     def final(self) -> Rehearsal:
-        """Of the last comparison."""
+        """Of the last comparison, in other worlds."""
         return self._draw(WORLDS, CHECKS)
 
     def _draw(self, start: int, many: int) -> Rehearsal:
@@ -115,7 +96,6 @@ class Ground:
 
     @property
     def says(self) -> str:
-        """The ground in words."""
         known = unknown(self.d) if self.expected is None else self.expected
         low, high = min(self.n), max(self.n)
         size = f"{low:,}" if low == high else f"{low:,} to {high:,}"
@@ -125,23 +105,12 @@ class Ground:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Made-up worlds of the same sites; every candidate is tried on the same rows and with the same noise.
+    """Synthetic worlds of the same sites; every candidate meets the same rows and the same noise.
 
     Prices and noise follow the true sizes, and objectives are means over rows, so the curvature and the noise of every
-    release are those of the real run.  Made-up rows count for every class with its probability, so that the sampling
-    error of rows is small.
-
-    Parameters
-    ----------
-    worlds : tuple of World
-    replicates : int
-        Repetitions of the noise in every world.
-    seed : int
-    outputs : int
-        Margins per row.
-    alike : bool
-        Whether all sites have the same objective.  Methods that average what sites send are then run as if by one site
-        with the noise of the average, so that only the errors of mixing are left out.
+    release are those of the real run.  Rows count for every class with its probability, so that their sampling error is
+    small.  With `alike` sites, all of one objective, methods that average what sites send run as if by one site with
+    the noise of the average: only the errors of mixing are left out.
     """
 
     worlds: tuple[World, ...]
@@ -153,12 +122,8 @@ class Rehearsal:
     def errors(self, candidates: Sequence[Prepared]) -> list[Array]:
         """Expected misclassified shares of the average classifier, (worlds, replicates) for every candidate.
 
-        Candidates must have the same method, rounds and graph; caps, penalties, regularisers and noise may differ.
-
-        Raises
-        ------
-        ValueError
-            If a method that carries noise has candidates whose noise grows and others whose does not.
+        Candidates have the same method, rounds and graph; caps, penalties, regularisers and noise may differ.  Where a
+        method carries noise, that of all grows or that of none (ValueError).
         """
         grows = {one.algorithm.noise is not None and not one.algorithm.noise.steady for one in candidates}
         if candidates[0].algorithm.recalls and len(grows) > 1:
@@ -204,10 +169,10 @@ class Rehearsal:
 
 
 def _as_one(candidate: Prepared, alike: bool) -> Prepared:
-    """The same with one site in place of all, if its method averages or sums what the sites send, round by round.
+    """The candidate with one site in place of all, if its method averages or sums what sites send, round by round.
 
-    The noise of the one site is that of the average, or of the sum.  Sites that differ are as one for methods of
-    gradient steps: the average of their gradients is that of their mean.
+    The one site's noise is that of the average, or of the sum.  For gradient steps sites may differ: the average of
+    their gradients is that of their mean.
     """
     cls, n = REGISTRY[candidate.config.method], candidate.facts.n
     averages = cls.gradient_steps or (alike and cls.curvature == "node" and not (cls.objective_noise or cls.single))
@@ -221,7 +186,7 @@ def _as_one(candidate: Prepared, alike: bool) -> Prepared:
 
 @dataclass(frozen=True)
 class _Stacked(Schedule):
-    """The schedules of several candidates, for a run of all of them."""
+    """The schedules of several candidates."""
 
     parts: tuple[Schedule, ...] = ()
     stacked: Any = None
@@ -240,7 +205,7 @@ class _Stacked(Schedule):
 
 @dataclass(frozen=True)
 class _Several(Facts):
-    """The facts of several candidates, whose gradients are changed and regularised by different amounts."""
+    """The facts of several candidates, whose gradients change and are regularised by different amounts."""
 
     changed: Any = None
     ridge: Any = None
@@ -259,13 +224,12 @@ class _Several(Facts):
 
 
 class _Rehearsed:
-    """A curator of made-up rows, which needs no ledger."""
+    """A curator of synthetic rows, without a ledger; a sum is that of one site with all rows."""
 
     def __init__(self, facts: Facts, vault: Vault) -> None:
         self.facts, self._vault, self._releases = facts, vault, 0
 
     def ask(self, query: Query | Sum, net: Net) -> Array:
-        """Answer; a sum as one site that holds all rows."""
         self._releases += 1
         answer = query.at_once if isinstance(query, Sum) else query.answer
         return answer(self._vault, self.facts, self._releases)
@@ -273,24 +237,13 @@ class _Rehearsed:
 
 @dataclass(frozen=True)
 class _Problems(Sweep):
-    """Every problem is a node: a candidate in a world, with one noise and at one site.  Vectors are (M, 1, width).
+    """A problem a node: a candidate in a world, with one noise and at one site.  Vectors are (M, 1, width)."""
 
-    Attributes
-    ----------
-    X : array (worlds, m, d), in single precision
-    world, group : array (M,) of int
-        The world of every problem, which never falls; and a number for its world and candidate.
-    shares : array (M, K, m)
-        How much a row counts for each class.
-    most : array (M, m)
-        The largest slope of a row under its cap.
-    """
-
-    X: Any = None
-    world: Any = None
-    group: Any = None
-    shares: Any = None
-    most: Any = None
+    X: Any = None  # (worlds, m, d), in single precision
+    world: Any = None  # (M,), which never falls
+    group: Any = None  # (M,), a number for world and candidate
+    shares: Any = None  # (M, K, m): how much a row counts for each class
+    most: Any = None  # (M, m): the largest slope of a row under its cap
 
     @property
     def nodes(self) -> int:
@@ -332,7 +285,7 @@ class _Problems(Sweep):
         return np.asarray(p * factor.sum(axis=1, keepdims=True) - factor)
 
     def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
-        """One Hessian for every group, from the mean over its problems, with a curvature that none of them lacks."""
+        """One Hessian for every group: the mean over its problems, with a curvature that none of them lacks."""
         d = self.X.shape[2]
         out = np.zeros((len(w), self.width, self.width))
         for X, mine in self._worlds():
@@ -348,7 +301,7 @@ class _Problems(Sweep):
 
 
 class _Solver(Solver):
-    """Solves all problems of a rehearsal; those of one candidate in one world share their preconditioner."""
+    """Solves all problems; those of one candidate in one world share their preconditioner."""
 
     def __init__(self, rehearsal: Rehearsal, facts: Facts, caps: Array) -> None:
         worlds, sites = rehearsal.worlds, len(facts.n)
@@ -388,10 +341,10 @@ class _Solver(Solver):
 
 
 class _Stream(KeyedNoise):
-    """One stream a release; of vectors of `d` entries only the first `width` are drawn, and all candidates get them.
+    """One noise stream a release for all candidates; of `d` entries only the first `width` are drawn.
 
-    Every second replicate has the noise of the one before with the other sign.  Where noise decides, what one errs too
-    much the other errs too little, so their mean is much nearer the expected error than that of two that are apart.
+    Every second replicate has the noise of the one before with the other sign.  Where one errs too much the other errs
+    too little, so their mean is much nearer the expected error than that of two independent ones.
     """
 
     def __init__(self, seed: int, drawn: tuple[int, ...], lead: tuple[int, ...], width: int, d: int) -> None:

@@ -1,8 +1,7 @@
 """How much noise a price needs: one search for every event, method and accountant.
 
-The search is over a *scale*, one number per node by which the noise's precision is multiplied: the larger the scale,
-the less noise and the higher the price.  Totals grow nearly as a power of the scale, so the search takes secant steps
-in logarithms.  Every third step halves the interval, so that the search always ends.
+Its unknown is a *scale* per node, by which the noise's precision is multiplied.  Prices grow nearly as a power of
+it, so the search takes secant steps in logarithms; every third halves the interval, so that it always ends.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from ..privacy.events import Event
 from ..util.typing import Any, Array, ArrayLike, BoolArray
 
 CLOSE = 1e-9
-"""Share of a target that may be left unspent where prices are sums in closed form."""
+"""Share of a target that may be left unspent, where prices have a closed form."""
 CLOSE_CONVOLVED = 1e-4
-"""The same where an evaluation of the price may convolve distributions."""
+"""The same where a price may convolve distributions."""
 
 _SPAN = 40.0  # of the logarithm of the scale
 _REACH = 4.0  # while nothing is known on one side
@@ -28,47 +27,24 @@ _STEPS = 200
 
 @dataclass(frozen=True)
 class Scale:
-    """What a search found, per node, arrays of shape (N,).
+    """What a search found, arrays of shape (N,)."""
 
-    Attributes
-    ----------
-    value : array
-        The scale, where the target was met.
-    spent : array
-        What it costs, never above the target there.
-    met : array of bool
-        Whether any scale costs no more than the target.
-    dear : array
-        The smallest scale tried that costs more.
-    """
-
-    value: Array
-    spent: Array
-    met: BoolArray
-    dear: Array
+    value: Array  # the scale, where the target was met
+    spent: Array  # what it costs, never above the target there
+    met: BoolArray  # whether any scale costs no more than the target
+    dear: Array  # the smallest scale tried that costs more
 
 
 def closeness(accountant: Accountant[Any]) -> float:
-    """Share of a target that a search with this accountant may leave unspent."""
+    """Share of a target that a search may leave unspent."""
     return CLOSE if accountant.name == "pure" else CLOSE_CONVOLVED
 
 
 def largest_scale(price: Callable[[Array], Array], target: ArrayLike, close: float) -> Scale:
     """The scale, per node, whose price is at most `target` and at least ``(1 - close) target``.
 
-    Parameters
-    ----------
-    price : callable
-        From scales (N,) to prices (N,), each growing with its node's scale.  ``-inf`` means that the noise would have
-        to be infinite, which counts as below every target; NaN means that nothing is known of a node at this scale.
-    target : array (N,)
-    close : float
-        Share of each target that may be left unspent.
-
-    Returns
-    -------
-    Scale
-        ``met`` is False for a node whose price is above the target at every scale.
+    `price` maps scales (N,) to prices (N,), each growing with its node's scale: ``-inf`` where the noise would have to
+    be infinite, below every target, and NaN where nothing is known of a node.
     """
     aims = np.asarray(target, dtype=float)
     low, high = np.full(aims.size, -_SPAN), np.full(aims.size, _SPAN)
@@ -90,16 +66,7 @@ def largest_scale(price: Callable[[Array], Array], target: ArrayLike, close: flo
 def scale_for(
     events: Callable[[Array], Sequence[Event]], target: ArrayLike, accountant: Accountant[Any], delta: float
 ) -> Scale:
-    """The scale at which all of ``events(scale)`` together cost each node at most its target, and not much less.
-
-    Parameters
-    ----------
-    events : callable
-        From scales (N,) to the events of N nodes.
-    target : array (N,)
-    accountant : Accountant
-    delta : float
-    """
+    """The scale at which ``events(scale)`` together cost each node at most its target, and not much less."""
     aims = np.asarray(target, dtype=float)
 
     def price(scale: Array) -> Array:
@@ -109,7 +76,7 @@ def scale_for(
 
 
 def _next(low: Array, high: Array, spent: Array, over: Array, aim: Array, halve: bool) -> Array:
-    """Where to look next, in logarithms of the scale."""
+    """The next guess, in logarithms of the scale."""
     middle = np.where(high >= _SPAN, np.minimum(low + _REACH, 0.5 * (low + high)), 0.5 * (low + high))
     middle = np.where((low <= -_SPAN) & (high < _SPAN), np.maximum(high - _REACH, 0.5 * (low + high)), middle)
     if halve:

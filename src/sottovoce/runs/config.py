@@ -1,4 +1,4 @@
-"""The configuration of a run, which is all that it depends on beside the rows; checked field by field."""
+"""The configuration of a run, checked field by field."""
 
 from __future__ import annotations
 
@@ -23,21 +23,19 @@ from ..util.typing import Any
 
 C = TypeVar("C")
 TRUSTED = tuple(TRUSTS)
-"""Whom the methods may trust."""
 MOST_ROUNDS, MOST_REPLICATES = 50_000, 1_000_000
 _SIZE = (1e-100, 1e100)
-_KINDS: dict[str, Any] = {  # of a field's type, as it is written: whether a value is of it
-    "str": lambda v: isinstance(v, str),
-    "bool": lambda v: isinstance(v, bool),
-    "int": lambda v: isinstance(v, Integral) and not isinstance(v, bool) and int(v).bit_length() < 512,
-    "float": lambda v: _real(v),
-    "tuple[float, ...]": lambda v: isinstance(v, tuple) and all(map(_real, v)),
-    "Schedule": lambda v: isinstance(v, Schedule),
-    "None": lambda v: v is None,
-}  # fmt: skip
-_NAMES = {
-    "str": "a text", "bool": "True or False", "int": "a whole number of less than 150 digits", "float": "a number",
-    "tuple[float, ...]": "a tuple of numbers, one a node", "Schedule": "a Schedule", "None": "None",
+_KINDS: dict[str, tuple[str, Any]] = {  # of a field's type, as it is written: in words, and whether a value is of it
+    "str": ("a text", lambda v: isinstance(v, str)),
+    "bool": ("True or False", lambda v: isinstance(v, bool)),
+    "int": (
+        "a whole number of less than 150 digits",
+        lambda v: isinstance(v, Integral) and not isinstance(v, bool) and int(v).bit_length() < 512,
+    ),
+    "float": ("a number", lambda v: _real(v)),
+    "tuple[float, ...]": ("a tuple of numbers, one a node", lambda v: isinstance(v, tuple) and all(map(_real, v))),
+    "Schedule": ("a Schedule", lambda v: isinstance(v, Schedule)),
+    "None": ("None", lambda v: v is None),
 }  # fmt: skip
 
 
@@ -52,23 +50,18 @@ def _real(value: object) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A number of NumPy's, such as a search over an array gives, as Python's: records and keys of runs are JSON."""
+    """NumPy's numbers as Python's: records and run keys are JSON."""
     if isinstance(value, tuple):
         return tuple(map(_plain, value))
     return value.item() if isinstance(value, np.generic) else value
 
 
 def check_types(config: Any) -> None:
-    """Refuse fields of a dataclass that are not of their type, and numbers so large that arithmetic overflows.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse a dataclass's fields that are not of their type, and numbers so large that arithmetic overflows."""
     for f in fields(config):
         kinds, value = str(f.type).split(" | "), getattr(config, f.name)
-        if set(kinds) <= set(_KINDS) and not any(_KINDS[kind](value) for kind in kinds):
-            rule = f"must be {' or '.join(_NAMES[kind] for kind in kinds)}"
+        if set(kinds) <= set(_KINDS) and not any(_KINDS[kind][1](value) for kind in kinds):
+            rule = f"must be {' or '.join(_KINDS[kind][0] for kind in kinds)}"
             raise InvalidInput(f.name, type(value) if value is None else value, rule, f"the default is {f.default!r}")
         if "float" in kinds and f.name != "delta" and isinstance(value, Real | tuple):
             size, least = np.abs(np.asarray(value, dtype=float)), 0.0 if f.name == "tol" else _SIZE[0]
@@ -78,7 +71,7 @@ def check_types(config: Any) -> None:
 
 
 def _with_knobs(cls: type[C]) -> type[C]:
-    """Every knob of every method becomes a field behind the class's own, and a paragraph of its docstring."""
+    """Make every knob of every method a field, and a paragraph of the docstring."""
     for one in KNOBS.values():
         cls.__annotations__[one.name] = one.kind
         setattr(cls, one.name, one.default)
@@ -89,30 +82,27 @@ def _with_knobs(cls: type[C]) -> type[C]:
 @dataclass(frozen=True)
 @_with_knobs
 class RunConfig:
-    """Everything that a run depends on beside the rows.  All of it is public.
+    """Everything that a run depends on besides the rows; all of it is public.
 
-    This is the low-level description of a run.  Its defaults say what a record means that leaves a field out, so they
-    never change.  They are not the best that there is: the command line and the estimators have defaults of their own
-    (:mod:`sottovoce.runs.defaults`).
+    Its defaults are what a record means that leaves a field out, so they never change.  The command line and the
+    estimators have defaults of their own (:mod:`sottovoce.runs.defaults`).
 
     Parameters
     ----------
     method : str
         A name that ``sottovoce methods`` lists.  Stored is the name of method and `trust` together: "sum_momentum" for
-        "momentum" under "sum", which may also be given.  "auto" leaves it to
-        :func:`sottovoce.runs.auto_search.choose`; here it is replaced by the first guess, which is `prox_admm` with a
-        delta, a cap on gradients or a loss without a proof for noise inside objectives, else `mr_admm`.
+        "momentum" under "sum", which may also be given.  "auto" leaves the choice to
+        :func:`sottovoce.runs.auto_search.choose`; stored is the first guess, `prox_admm` with a delta, a cap on
+        gradients or a loss without a proof for noise inside objectives, else `mr_admm`.
     epsilon : float or tuple of N floats
-        Total for the whole run, per row of one site: one value for all nodes, or one per node.  ``inf`` runs without
-        noise.
+        Total of the whole run, per row of one site: for all nodes, or for each.  ``inf`` runs without noise.
     delta : float, optional
         The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta``, for the whole run.  None for pure epsilon.
     rounds : int
         Exchanges with the neighbours.
-    graph : str
-        A specification of :func:`sottovoce.network.graphs.make_graph`.
+    graph, loss : str
+        See :func:`sottovoce.network.graphs.make_graph` and :func:`sottovoce.problem.losses.make_loss`.
     form : {"corrected", "printed", "listed"}
-    loss : str
     C, rho : float
         See :mod:`sottovoce.problem.facts`.
     eta : float, tuple of N floats or Schedule, optional
@@ -120,44 +110,43 @@ class RunConfig:
     eta_growth : float or tuple of N floats
         Factor of the penalty from one release to the next.
     noise : float, tuple of N floats or Schedule, optional
-        The method's own noise parameter alpha.  None calibrates it so that the run costs `epsilon`.  If it is given,
-        `epsilon` is a budget: the run stops before a release that would exceed it.
+        The method's own noise parameter alpha; `epsilon` is then a budget, and the run stops before a release that
+        would exceed it.  None calibrates alpha so that the run costs `epsilon`.
     noise_growth : float
         Factor of alpha from one release to the next.
     relation : {"replace-one", "zero-out"}
+        Whether epsilon compares a row with any other, or with an empty one, which promises less.
     accountant : {"pure", "zcdp", "rdp", "pld", "best"}, optional
         How releases add up.  None is "pure" without a delta, and "best", the least of all, with one.
     sites_per_row : int
-        Largest number of sites at which one person may have a row; the total is then that of as many sites together,
-        the worst ones.
+        Largest number of sites at which one person may have a row; the total is that of the worst such sites together.
     copies : int
         Number of runs like this one, on the same rows and each with its own noise, that share epsilon and delta.
     tol : float, optional
         Relative gradient norm to which local solves are certified.  None chooses it from public facts for each release
-        of a corrected form: so small that the solver's error adds at most a thousandth to the noise, but not below
-        1e-8, which is what solves without noise and printed forms get.
+        of a corrected form, so that the solver's error adds at most a thousandth to the noise, but not below 1e-8,
+        which is also that of solves without noise and of printed forms.
     backend : str
         Array library that multiplies rows: "numpy", or one of :data:`sottovoce.data.device.LIBRARIES`, with a device
-        where the library has several ("torch:cuda").  On all backends the noise is the same, and results agree to
-        within the certificate.
+        where it has several ("torch:cuda").  The noise is the same on all, and results agree to within the certificate.
     seed : int, optional
-        Source of the noise in a simulation, which whoever knows the seed can repeat.  None draws from the operating
+        Source of the noise in a simulation, which anybody who knows it can repeat.  None draws from the operating
         system.
     replicates : int
         Independent repetitions of the noise.
     auto : bool
-        Whether ``method="auto"`` was given; `method` then holds the first guess.
+        Whether ``method="auto"`` was given.
     start : str, optional
-        Digest of the public point from which the run starts (:class:`sottovoce.runs.start.Start`), which
-        :func:`sottovoce.runs.simulate.simulate` fills in; None for zero.
+        Digest of the public starting point (:class:`sottovoce.runs.start.Start`), filled in by
+        :func:`sottovoce.runs.simulate.simulate`; None for zero.
     trust : {"nobody", "sum", "curator"}, optional
-        Whom people trust with their rows: nobody; that only sums over all sites are seen; or a curator who holds them.
-        None for whom the method's name says, and nobody for "auto".  A name that says another trust is refused.
+        Whom people trust with their rows: nobody; nobody with more than sums over all sites; or a curator.  None for
+        whom the method's name says, and nobody for "auto".  A name that says another trust is refused.
     colluders : int
-        Of methods of sums: how many sites may tell others all they know.  With one colluder of N sites the noise has
-        N / (N - 1) of a curator's variance.
+        Under trust in sums: how many sites may tell others all they know.  With one of N the noise has N / (N - 1) of
+        a curator's variance.
     participants : int, optional
-        Of methods of sums: the least number of sites of a sum.  None for the least that the protocol allows:
+        Under trust in sums: the least number of sites of a sum.  None for the least that the protocol allows:
         ``max(colluders + 2, more than (N + colluders) / 2)``.
     <knobs>
     """
@@ -219,10 +208,8 @@ class RunConfig:
         cls = KNOWN[self.method]
         if self.trusts == "sum":
             if self.graph not in ("ring", "complete"):  # a ring is what is meant if nothing is said
-                rule = (
-                    f"{self.method} opens one sum over all sites; sums over neighbours hide nothing: those of a ring "
-                    "of five can be solved for every single vector"
-                )
+                # Sums over the neighbours of a ring of five can be solved for every single vector.
+                rule = f"{self.method} opens one sum over all sites; sums over neighbours hide nothing"
                 raise InvalidInput("graph", self.graph, rule, "leave it out")
             object.__setattr__(self, "graph", "complete")
             one_price = {"epsilon": self.epsilon, "eta": self.eta, "noise": self.noise}
@@ -255,9 +242,8 @@ class RunConfig:
                 raise InvalidInput(name, value, rule, f"use {name}={knob.default!r}")
             if idle and (name in own or knob.form == "printed"):  # of another method, so that methods can be compared
                 takes = [m for m, c in REGISTRY.items() if name in knobs_of(c) and knob.form in c.forms]
-                rule = f"the {self.form} {self.method} has " + (
-                    "none" if knob.form == "printed" else f"its own, {knob.default}"
-                )
+                has = "none" if knob.form == "printed" else f"its own, {knob.default}"
+                rule = f"the {self.form} {self.method} has {has}"
                 raise InvalidInput(name, value, rule, f"leave it out: it is of the {knob.form} {' or '.join(takes)}")
         if self.start is not None and not re.fullmatch("[0-9a-f]{32}", self.start):
             raise InvalidInput("start", None, "must be the digest of a starting point", "leave it out")
@@ -297,22 +283,19 @@ class RunConfig:
 
     @property
     def trusted(self) -> Trust:
-        """Whom people trust: whom the method's name says, or of a recipe whom `trust` names."""
+        """Whom the method's name trusts, or of a recipe whom `trust` names."""
         return TRUSTS[self.trust or "nobody"] if self.method in ANSWERS else REGISTRY[self.method].trust
 
     @property
     def trusts(self) -> str:
-        """The kind of :attr:`trusted`."""
         return self.trusted.kind
 
     @property
     def notion(self) -> str:
-        """The accountant's name."""
         return self.accountant or ("pure" if self.delta is None else "best")
 
     @property
     def budgeted(self) -> bool:
-        """Whether `epsilon` is finite."""
         return bool(np.all(np.isfinite(self.epsilon)))
 
     def to_dict(self) -> dict[str, Any]:
@@ -326,7 +309,6 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> RunConfig:
-        """Inverse of :meth:`to_dict`."""
         known = {f.name for f in fields(cls)}
         read: dict[type, Any] = {list: tuple, dict: Schedule.from_dict}
         values = {k: read[type(v)](v) if type(v) in read else v for k, v in plain.items() if k in known}
@@ -334,14 +316,9 @@ class RunConfig:
         return cls(**(values | {"epsilon": epsilon if isinstance(epsilon, tuple) else float(epsilon)}))
 
     def for_recipe(self, method: Recipe, **changes: Any) -> RunConfig:
-        """The configuration of a recipe that is asked under this one's budget, trust, relation and seed.
+        """The configuration of a recipe under this one's budget, trust, relation and seed.
 
-        Nothing else is kept: a recipe has steps of its own, and its own noise if that was calibrated before.
-
-        Raises
-        ------
-        InvalidInput
-            If nothing can be asked under it.
+        Nothing else is kept: a recipe has its own steps, and its own noise if that was calibrated before.
         """
         kept = {field: getattr(self, field) for field in _KEPT} | changes
         if self.form != "corrected":
@@ -358,7 +335,7 @@ _KEPT = ("epsilon", "delta", "relation", "accountant", "sites_per_row", "copies"
 
 
 def _first_guess(delta: float | None, loss: str, trust: str | None, cap: float) -> str:
-    """The method that "auto" starts from; docs/results.md has the measurements behind it."""
+    """The method that "auto" starts from (measured: docs/results.md)."""
     inside = make_loss(loss).unproved_inside is None and cap == math.inf
     if trust == "sum":
         return "momentum"

@@ -1,4 +1,4 @@
-"""The curator, through which alone algorithms reach the rows: it charges the ledger, then answers."""
+"""The curator, the only way to the rows for an algorithm: it charges the ledger, then answers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ..util.typing import Any, Array
 
 
 class Book(Protocol):
-    """What a curator needs of a ledger: a ledger in memory, or one run of a durable ledger."""
+    """The part of a ledger that a curator needs: one in memory, or one run of a durable one."""
 
     @property
     def rows(self) -> tuple[Event, ...]:
         """Events of this run so far."""
 
     def charge(self, event: Event) -> None:
-        """Write an event down, or refuse it."""
+        """Record an event, or refuse it."""
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
         """Charge, then draw; or return what an interrupted run has stored for the same event."""
@@ -36,7 +36,7 @@ class Book(Protocol):
         """Rows as plain data."""
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Take over the rows of a checkpoint and go on after them."""
+        """Go on after the rows of a checkpoint."""
 
 
 class Asked(Protocol):
@@ -45,11 +45,11 @@ class Asked(Protocol):
     facts: Facts
 
     def ask(self, query: Query | Sum, net: Net) -> Array:
-        """Charge, then release; of a sum, hand a sealed share to the net and return what is opened of all shares."""
+        """Charge, then release; of a sum, what the net opens of all sites' sealed shares."""
 
 
 def make_solver(rows: Rows, facts: Facts) -> Solver:
-    """The library's solver for the local problems of these rows."""
+    """The solver of the local problems."""
     return Solver(rows, facts.loss, facts.C)
 
 
@@ -57,14 +57,7 @@ def make_solver(rows: Rows, facts: Facts) -> Solver:
 class Curator:
     """Guards the rows of one node, or of all nodes of a simulation.
 
-    Parameters
-    ----------
-    rows : Rows
-    facts : Facts
-    noise : Noise
-    ledger : Ledger or Run
-    solver : callable ``(rows, facts)``, optional
-        Makes the solver of the local objectives.  Guarantees rely on the certificates of this solver.
+    `solver` makes the solver of the local objectives, on whose certificate the guarantees rely.
     """
 
     rows: Rows
@@ -78,24 +71,22 @@ class Curator:
         self._releases = 0
 
     def ask(self, query: Query | Sum, net: Net | None = None) -> Array:
-        """Write the query's event into the ledger, then answer it.
+        """Record the query's event in the ledger, then answer it.
 
-        Of a sum, the answer is that over all sites, which the net opens.  The ledger stores this site's share as it
-        leaves, sealed: after a crash the same bytes leave again, or none.
+        Of a sum, the answer is over all sites, as the net opens it.  The ledger stores this site's sealed share: after
+        a crash the same bytes leave again, or none.
 
         Raises
         ------
         BudgetExceeded
-            If the ledger refuses the event; no noise has been drawn then.
-        InvalidInput
-            If public vectors are so long that the answer might fail; nothing has been charged then.
-        LedgerError
-            If the query needs what earlier rounds left, and they were not gone through; nothing has been charged then.
+            If the ledger refuses the event; no noise has been drawn.
+        InvalidInput, LedgerError
+            If public vectors are so long that the answer might fail, or if the query needs earlier rounds that were not
+            gone through; nothing has been charged.
         LedgerMismatch
             If the stored answer was made at another public point than that of a query that stamps it.
         Refused
-            If the net's sites are none that the run allows, with nothing charged; or if the sum is none that honest
-            sites can have made.
+            If the run does not allow the net's sites, nothing charged; or if no honest sites can have made the sum.
         AttemptLost
             If another site's share of a sum does not come.  The attempt stays charged.
         """
@@ -149,7 +140,7 @@ class Curator:
         return query.opened(total, self.facts, among)
 
     def _words(self, query: Query | Sum, stored: bytes, stamp: bytes) -> bytes:
-        """A stored answer without its stamp, which is that of the query, or none in the ledger of an older version."""
+        """A stored answer without its stamp, which ledgers of older versions lack."""
         size = 8 * query.blank(self.facts).size
         found = stored[size:]
         if found != stamp and (found or not query.unstamped):
@@ -159,10 +150,9 @@ class Curator:
         return stored[:size]
 
     def state(self) -> dict[str, Array]:
-        """What a checkpoint needs beside the ledger: counters and public reference points, no rows.
+        """What a checkpoint needs besides the ledger: counters and public reference points, no rows.
 
-        In a simulation the state includes the secrets that queries and the solver keep.  At a site these are not
-        stored and are lost when the process ends.
+        A simulation's also holds the secrets of queries and solver; at a site these are lost with the process.
         """
         state = {"releases": np.array(self._releases)} | self._vault.solver.state()
         if self.noise.simulated:
@@ -171,7 +161,6 @@ class Curator:
         return state
 
     def restore(self, state: dict[str, Array]) -> None:
-        """Go on from :meth:`state`."""
         self._releases = int(state["releases"])
         self._vault.solver.restore(state)
         self._vault.restore({k.removeprefix("memory."): v for k, v in state.items() if k.startswith("memory.")})

@@ -1,7 +1,6 @@
-"""What somebody gets who names no method and no budget: the defaults of the command line and of the estimators.
+"""The defaults of the command line and of the estimators, which may change.
 
-:class:`sottovoce.runs.config.RunConfig` has defaults of its own, which stay as they are: saved runs, plans, studies and
-digests that leave a field out mean them.
+Those of :class:`sottovoce.runs.config.RunConfig` may not: saved runs, plans, studies and digests mean them.
 """
 
 from __future__ import annotations
@@ -23,17 +22,13 @@ DELTA = 1e-5
 
 
 def default_epsilon(method: str) -> float:
-    """`EPSILON`, or infinity where the method has no noise."""
+    """`EPSILON`, or infinity for methods without noise."""
     known = REGISTRY.get(method)
     return EPSILON if known is None or known.private else math.inf
 
 
 def default_delta(method: str, form: str, accountant: str | Ledger | DurableLedger | None) -> float | None:
-    """`DELTA`, or None where a delta has no use.
-
-    It has none where the method has no noise, where the total is one of pure epsilon (:func:`pure_total`), and in a
-    paper's own form whose claim is about a pure epsilon.
-    """
+    """`DELTA`, or None without noise, for totals of pure epsilon, and for printed forms that claim one."""
     known = REGISTRY.get(method)
     if known is not None and known.needs_delta:
         return DELTA
@@ -42,33 +37,25 @@ def default_delta(method: str, form: str, accountant: str | Ledger | DurableLedg
 
 
 def for_task(config: RunConfig, task: Task) -> RunConfig:
-    """The configuration for this kind of label: in place of the logistic loss, the default, the nearest one for it.
-
-    For several classes that is softmax, for a number Huber's loss of residuals.
-    """
+    """The configuration with the label's loss in place of the logistic one: softmax, or Huber's of residuals."""
     if isinstance(task, TwoClasses) or config.loss != "logistic":
         return config
     loss = f"softmax:{task.outputs}" if isinstance(task, ManyClasses) else HuberResidual().spec
     return replace(config, method=METHOD if config.auto else config.method, auto=False, loss=loss)
 
 
-ROUNDS_OF_NUMBERS = 100
-"""Of gradients with momentum, for losses of residuals."""
+ROUNDS_OF_NUMBERS = 100  # of momentum, for losses of residuals
 
 
 def method_of_numbers(trust: str, delta: float | None) -> str:
-    """What "auto" is for a loss of residuals: gradients with momentum under this trust, or "auto" without a delta."""
+    """What "auto" is for a loss of residuals: momentum under this trust, or "auto" without a delta."""
     return METHOD if delta is None else under("momentum", trust)
 
 
 def of_numbers(config: RunConfig, free: Collection[str]) -> RunConfig:
-    """The configuration for a loss of residuals if "auto" was asked: nothing is tried out for numbers.
+    """What "auto" is for a loss of residuals, for which nothing is tried out.
 
-    Parameters
-    ----------
-    config : RunConfig
-    free : collection of str
-        Knobs that were left open; rounds among them become `ROUNDS_OF_NUMBERS`.
+    `free` are the knobs that were left open; rounds among them become `ROUNDS_OF_NUMBERS`.
     """
     if config.delta is None or config.noise is not None:
         return config
@@ -77,5 +64,5 @@ def of_numbers(config: RunConfig, free: Collection[str]) -> RunConfig:
 
 
 def pure_total(accountant: str | Ledger | DurableLedger | None) -> bool:
-    """Whether totals are sums of pure epsilons, by the accountant's name or in this ledger."""
+    """Whether totals are sums of pure epsilons."""
     return (accountant if isinstance(accountant, str | None) else accountant.accountant.name) == "pure"

@@ -1,13 +1,9 @@
-"""One driver loop for every method, in simulation and at a site.
-
-A run can be resumed.  For this it needs the public state, the curator's counters and the ledger's rows, which
-:func:`save_checkpoint` writes in one step after a round.
-"""
+"""The driver loop of every method, in simulation and at a site, and its checkpoints."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,25 +19,22 @@ from ..util.typing import Any, Array
 from .curator import Asked, Curator
 
 Observer = Callable[[int, Any], None]
-"""Called with the round and the state after it.  In a simulation an observer may read rows; a site has no observers."""
+"""Called with the round and the state after it; in simulations only."""
 
 FINISHED, BUDGET, NEIGHBOUR, FEW = "finished", "budget spent", "a neighbour left", "too few sites are left"
 _VERSION = 2
 UNREADABLE = (SottovoceError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
-"""What reading a damaged or foreign file can raise."""
+"""Raised by damaged and foreign files."""
 
 
 @dataclass(frozen=True)
 class Place:
     """The :class:`sottovoce.algorithms.Node` of a run: a whole simulation (lead ``(R, N)``), one site, or a plan.
 
-    Parameters
-    ----------
-    start : array, optional
-        A public point whose shape broadcasts to ``(*lead, width)``.  The algorithm then runs on ``v = w - start``: its
-        zeros are that point, and its regulariser pulls to it.  Queries are asked about w
-        (:meth:`sottovoce.queries.Query.around`), so that what is released, charged and replayed is that of an ordinary
-        run with other public vectors.  States and messages hold v.
+    `start` is a public point whose shape broadcasts to ``(*lead, width)``.  The algorithm then runs on
+    ``v = w - start``: its zeros are that point, and its regulariser pulls to it.  States and messages hold v.  Queries
+    are asked about w (:meth:`sottovoce.queries.Query.around`), so releases, charges and replays are those of an
+    ordinary run with other public vectors.
     """
 
     facts: Facts
@@ -58,17 +51,17 @@ class Place:
         return answer if self.start is None else query.beside(answer, self.start)
 
     def classifier(self, model: Array) -> Array:
-        """The classifier w of a model that the algorithm counts from the start."""
+        """The classifier w of a model v."""
         return model if self.start is None else model + self.start
 
     def zeros(self) -> Array:
-        """Zeros of shape ``(*lead, width)``; in a plan the width is one."""
+        """Shape ``(*lead, width)``; in a plan the width is one."""
         return np.zeros((*self.lead, self.width))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The last complete state, the number of rounds behind it, and why the run ended."""
+    """The last complete state, the rounds behind it, and why the run ended."""
 
     state: Any
     rounds: int
@@ -76,30 +69,22 @@ class Outcome:
 
 
 def run(
-    algorithm: Algorithm[Any],
-    place: Place,
-    rounds: int,
-    *,
-    observers: Sequence[Observer] = (),
-    state: Any = None,
+    algorithm: Algorithm[Any], place: Place, rounds: int, *, observers: Sequence[Observer] = (), state: Any = None,
     done: int = 0,
     step: Callable[..., Any] | None = None,
-) -> Outcome:
-    """Run rounds ``done + 1 .. rounds``.
+) -> Outcome:  # fmt: skip
+    """Run rounds ``done + 1 .. rounds`` from `state`, both those of an interrupted run if it goes on.
 
-    The run stops before a release that would exceed the budget, and when a neighbour leaves.  Completed rounds are
+    The run stops before a release that would exceed the budget, and when a neighbour leaves; completed rounds are
     kept.  A round whose sum over sites is not opened leaves the state as it was, and ends a run that needs all rounds.
-    The net stays open: other runs may follow on it.
-
-    Parameters
-    ----------
-    state, done : optional
-        The state and the number of rounds of an interrupted run, from which to go on.
-    step : callable, optional
-        What makes a round, by default the algorithm's `round`.
+    `step` makes a round, by default the algorithm's `round`.  The net stays open for runs that follow.
     """
     step = step or algorithm.round
-    check_trust(algorithm, place.facts)
+    if not algorithm.any_trust and (algorithm.trust.kind == "sum") != place.facts.summed:  # prices are others
+        opens = "sums alone" if place.facts.summed else "no sums"
+        rule = f"{algorithm.name} trusts {algorithm.trust.kind}, and these facts are of a run that opens {opens}"
+        remedy = "prepare the run with the method's own trust"
+        raise InvalidInput("participants", place.facts.participants, rule, remedy)
     algorithm.check(place)
     state = algorithm.init(place) if state is None else state
     stopped = FINISHED
@@ -122,55 +107,26 @@ def run(
     return Outcome(state, done, stopped)
 
 
-def check_trust(algorithm: Algorithm[Any], facts: Facts) -> None:
-    """Refuse a method of one trust with the facts of another: its price is that of sums, or that of single sites.
-
-    Raises
-    ------
-    InvalidInput
-    """
-    if not algorithm.any_trust and (algorithm.trust.kind == "sum") != facts.summed:
-        rule = f"{algorithm.name} trusts {algorithm.trust.kind}, and these facts are of a run that opens " + (
-            "sums alone" if facts.summed else "no sums"
-        )
-        raise InvalidInput("participants", facts.participants, rule, "prepare the run with the method's own trust")
-
-
 def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) -> None:
-    """Write the run after round k, replacing the file in one step.
-
-    Raises
-    ------
-    NotWritten
-        If the file cannot be written; the file of an earlier round is then still there.
-    """
+    """Replace the checkpoint, in one step, by the run after round k; if that fails, the file is as it was."""
     arrays = {f"state.{name}": value for name, value in state._asdict().items()}
     arrays |= {f"curator.{name}": value for name, value in curator.state().items()}
     meta = {"version": _VERSION, "key": key, "round": k, "ledger": curator.ledger.to_list()}
     files.write("checkpoint", path, files.pack(meta=np.array(json.dumps(meta)), **arrays), mode=0o600)
 
 
-def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple[int, Any]:
+def load_checkpoint(path: Path, keys: Collection[str], blank: Any, curator: Curator) -> tuple[int, Any]:
     """Restore ledger and curator, and return (rounds done, state).
 
-    Parameters
-    ----------
-    key : str
-        Digest of the configuration: a checkpoint of another one is refused.
-    blank : NamedTuple
-        A state of the right type.
-
-    Raises
-    ------
-    CheckpointError
-        If the file is unreadable or belongs to another configuration.
+    `keys` are digests of the configuration, also those of older versions; `blank` is a state of the right type.  An
+    unreadable file, or one of another configuration, is a CheckpointError.
     """
     try:
         arrays = files.read_arrays(path)
         meta = dict(files.from_json(str(arrays.pop("meta")), infinite=True))
     except UNREADABLE as error:
         raise _foreign(path) from error
-    if meta.get("version") not in (1, _VERSION) or meta.get("key") != key:
+    if meta.get("version") not in (1, _VERSION) or meta.get("key") not in keys:
         rule = "belongs to another configuration; use the same arguments, or another file"
         raise CheckpointError(f"checkpoint={shown(path)}: {rule}")
     try:
@@ -188,7 +144,7 @@ def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple
 
 
 def _of_now(arrays: dict[str, Array], blank: Any, done: int) -> dict[str, Array]:
-    """A state of version 1, where methods of sums had states of their own, and no other method counted rounds."""
+    """A state of version 1, in which sums had states of their own, and other methods counted no rounds."""
     if "state.opened" not in arrays:
         return arrays | {"state.opened": np.full_like(blank.opened, done)}
     unused = {"step", "heard"} & set(blank._fields)  # in sums

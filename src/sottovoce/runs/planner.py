@@ -1,6 +1,6 @@
-"""Price a run before any row is read, and find the noise that meets a target.
+"""The price of a run before any row is read, and the noise that meets a target.
 
-A plan runs the algorithm itself against a curator without data, so the plan's price is the total of the run's ledger.
+A plan runs the algorithm itself against a curator without data, so its price is that of the run's ledger.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ A = TypeVar("A", bound=Algorithm[Any])
 
 @dataclass
 class Pricer:
-    """A curator without data: it charges and returns blanks, so that a run can be priced before any row is read."""
+    """A curator without data: it charges, and answers with blanks."""
 
     facts: Facts
     ledger: Ledger = field(default_factory=Ledger)
 
     def ask(self, query: Query | Sum, net: Net) -> Array:
-        """Charge the event; return a blank of the right shape."""
         self.ledger.charge(query.event(self.facts))
         return query.blank(self.facts)
 
@@ -61,42 +60,14 @@ class _Silent(Net):
 
 
 def plan(
-    algorithm: Algorithm[Any],
-    facts: Facts,
-    graph: Graph,
-    rounds: int,
-    accountant: Accountant[Any],
-    delta: float = 0.0,
-    sites_per_row: int = 1,
-    copies: int = 1,
-    *,
-    node: int | None = None,
-    budget: float = math.inf,
+    algorithm: Algorithm[Any], facts: Facts, graph: Graph, rounds: int, accountant: Accountant[Any], delta: float = 0.0,
+    sites_per_row: int = 1, copies: int = 1, *, node: int | None = None, budget: float = math.inf,
     after: Callable[[int, Ledger], None] | None = None,
-) -> Ledger:
-    """The ledger that `rounds` rounds of a run will leave behind, with all copies of the run.
+) -> Ledger:  # fmt: skip
+    """The ledger that a run, of all sites or of one `node`, will leave behind: every price comes from here.
 
-    Every price of a run comes from here: of the whole network, or of one site by itself.
-
-    Parameters
-    ----------
-    algorithm, facts, graph
-        Of the whole network.
-    sites_per_row : int
-        Sites at which one person may have rows.
-    copies : int
-        Runs like this one on the same rows; without a `budget` only.
-    node : int, optional
-        Plan only what this site will charge; None plans all sites at once.
-    budget : float
-        The plan ends before a release that would exceed it, as the run will.
-    after : callable ``(k, ledger)``, optional
-        Called after round k with the ledger so far.
-
-    Raises
-    ------
-    InvalidInput
-        If a precondition of the method fails.
+    `copies` are runs like this one on the same rows, without a `budget` only: the plan ends before a release that would
+    exceed it, as the run will.  `after` is called after each round.
     """
     ledger = Ledger(accountant, budget, delta, sites_per_row)
     lead: tuple[int, ...] = (graph.n_nodes,)
@@ -113,40 +84,15 @@ def plan(
 
 
 def calibrate(
-    algorithm: A,
-    facts: Facts,
-    graph: Graph,
-    rounds: int,
-    epsilon: ArrayLike,
-    accountant: Accountant[Any],
-    delta: float = 0.0,
-    *,
-    sites_per_row: int = 1,
-    copies: int = 1,
-    claimed: bool = False,
-) -> A:
+    algorithm: A, facts: Facts, graph: Graph, rounds: int, epsilon: ArrayLike, accountant: Accountant[Any],
+    delta: float = 0.0, *, sites_per_row: int = 1, copies: int = 1, claimed: bool = False,
+) -> A:  # fmt: skip
     """The same algorithm, with its noise scaled so that the run costs each node at most `epsilon`, and not much less.
 
-    A run that needs all of its rounds has one scale for all nodes.  Its facts and its events at one scale decide those
-    at all others, so scales that were found are remembered.
-
-    Parameters
-    ----------
-    algorithm : Algorithm
-        Its ``noise`` gives the shape over rounds.
-    epsilon : float or array (N,)
-        For all nodes, or for each.
-    sites_per_row : int
-        If more than one, all nodes share one scale, and the worst set of that many nodes together meets the target.
-    copies : int
-        Number of runs like this one, on the same rows, that share the target.
-    claimed : bool
-        Calibrate to the paper's own claim instead of the proved price (printed forms).
-
-    Raises
-    ------
-    InvalidInput
-        If no scale meets the target; the message names the smallest epsilon that can be met.
+    The algorithm's ``noise`` gives the shape over rounds.  With several `sites_per_row` all nodes share one scale, and
+    the worst set of that many nodes meets the target.  `copies` runs share the target.  `claimed` calibrates to the
+    paper's own claim instead of the proved price (printed forms).  If no scale meets the target, the refusal names the
+    smallest epsilon that can be met.
     """
     validate_target(epsilon, delta or None)
     shape = algorithm.noise
@@ -157,7 +103,7 @@ def calibrate(
     close = CLOSE if claimed else closeness(accountant)
 
     def price(scale: Array) -> Array:
-        """Totals per node at these scales; -inf where the noise would have to be infinite, NaN for nodes not priced."""
+        """Totals per node; -inf where the noise would have to be infinite, NaN for nodes not priced."""
         scaled = algorithm.with_noise(shape.scaled(_alike(scale)))
         try:
             ledger = plan(scaled, facts, graph, rounds, accountant, delta, sites_per_row, copies)
@@ -172,7 +118,7 @@ def calibrate(
         return np.broadcast_to(totals, (nodes,))
 
     key = ""
-    if algorithm.complete:
+    if algorithm.complete:  # one scale for all nodes, which facts and events at one scale decide
         events = plan(algorithm, facts, graph, rounds, accountant, delta, sites_per_row).to_list()
         asked = [algorithm.name, shape.to_dict(), facts.to_dict(), events]
         key = canonical([*asked, target.tolist(), accountant.name, delta, sites_per_row, copies])
@@ -181,9 +127,8 @@ def calibrate(
     found = largest_scale(price, target, close)
     if not np.all(found.met):
         least = price(found.dear)
-        least_text = f"{float(np.nanmax(np.where(np.isfinite(least), least, np.nan))):.4g}" if np.any(
-            np.isfinite(least)
-        ) else "more than this"  # fmt: skip
+        known = least[np.isfinite(least)]
+        least_text = f"{float(known.max()):.4g}" if known.size else "more than this"
         shown = float(target[0]) if np.all(target == target[0]) else target.tolist()
         raise InvalidInput(
             "epsilon", shown, f"{rounds} rounds cost at least {least_text} here, however much noise there is",
@@ -201,5 +146,4 @@ _REMEMBERED = 256
 
 
 def _alike(values: Array) -> Array:
-    """One number where all nodes have the same."""
     return values[0] if np.all(values == values[0]) else values

@@ -1,4 +1,4 @@
-"""From a configuration to a calibrated plan: checks and prices all that can be known before any row is read."""
+"""From a configuration to a calibrated plan: all that can be checked and priced before any row is read."""
 
 from __future__ import annotations
 
@@ -28,16 +28,13 @@ from ..util.typing import Any, Array
 from .config import RunConfig
 from .planner import calibrate, plan
 
-MOST_RELEASES = 20_000_000
-"""Largest number of rounds times nodes of a run."""
-MOST_ROWS = 10**12
-"""Largest number of rows of a site."""
-MOST_WEIGHTS = 10**8
-"""Largest number of entries of a classifier: features times the margins of the loss."""
+MOST_RELEASES = 20_000_000  # rounds times nodes of a run
+MOST_ROWS = 10**12  # of a site
+MOST_WEIGHTS = 10**8  # of a classifier: features times the margins of the loss
 
 
 def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
-    """The method with these hyperparameters, its noise not yet calibrated."""
+    """The method with the configuration's hyperparameters, its noise not yet calibrated."""
     cls = REGISTRY[config.method]
     eta = default_penalty(config, facts, graph) if config.eta is None else config.eta
     penalty = eta if isinstance(eta, Schedule) else Schedule(eta, config.eta_growth)
@@ -52,9 +49,9 @@ def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
 def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
     """A penalty from public facts: the method's own, or in proportion to the noise that the budget needs.
 
-    Noise with standard deviation s per coordinate (sum scale) moves an answer by up to s / K.  So the strong convexity
-    K is set in proportion to s, with a factor for each method (``noise_weight``) that was measured on Adult and is
-    used for all data.
+    Noise of standard deviation s per coordinate (sum scale) moves an answer by up to s / K.  So the strong convexity K
+    is in proportion to s, with a factor for each method (``noise_weight``) that was measured on Adult.  A method may
+    have a rule of its own: :meth:`sottovoce.algorithms.base.Algorithm.own_penalty`.
 
     Under pure accounting, for a release of rate ``beta``, the logistic log-determinant costs nothing if
     ``beta K >= 1`` (U1), that is, if ``K >= 2 T / epsilon`` for T equal releases under replace-one; ``K`` is
@@ -62,10 +59,8 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
     (``docs/privacy/tight.md``); with the Gaussian's ``beta = mu sqrt(d/T) / 2`` for a total of mu,
     ``K >= 5 sqrt(T) / mu`` keeps this quantity at a tenth.
 
-    The length of a gradient step is one over the penalty.  Losses of residuals have second derivatives up to ``1/h``,
-    so the step that was measured for classes may diverge; their step is one over the largest curvature.
-
-    A method may have a rule of its own: :meth:`sottovoce.algorithms.base.Algorithm.own_penalty`.
+    A gradient step has length one over the penalty.  Losses of residuals have second derivatives up to ``1/h``, so the
+    step measured for classes may diverge; theirs is one over the largest curvature.
     """
     cls = REGISTRY[config.method]
     releases = 1 if cls.single else config.rounds
@@ -85,7 +80,7 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
 
 
 def _spread(config: RunConfig, facts: Facts, releases: int) -> float:
-    """Standard deviation of a release's noise in a coordinate, in sum scale; about, where noise is spherical."""
+    """Standard deviation of a release's noise in a coordinate, in sum scale; about, where it is spherical."""
     epsilon = float(np.min(config.epsilon))
     if config.delta is not None and not facts.pure:
         return 2.0 * facts.loss.derivative_bound * math.sqrt(releases) / gaussian_mu(epsilon, config.delta)
@@ -94,27 +89,23 @@ def _spread(config: RunConfig, facts: Facts, releases: int) -> float:
 
 
 def certified(config: RunConfig, loss: Loss) -> float | None:
-    """The gradient norm to which solves are certified, over C: under a cap it is ``tol`` of the cap."""
+    """The gradient norm to which solves are certified, over C: under a cap, ``tol`` of the cap."""
     return None if config.tol is None else config.tol * min(1.0, loss.derivative_bound)
 
 
 def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
     """Least number of sites of a sum, and how many may collude; zeros where nothing is summed.
 
-    Raises
-    ------
-    InvalidInput
-        If the sites are too few for the protocol (docs/privacy/sums.md): a sum needs two honest sites, and any two sets
-        of its sites must have an honest one in common, so that there cannot be two histories.
+    A sum needs two honest sites, and any two sets of its sites an honest one in common, so that there cannot be two
+    histories (docs/privacy/sums.md).
     """
     if config.trusted.kind != "sum":
         return 0, 0
     t = config.colluders
     least = max(t + 2, (nodes + t) // 2 + 1)
     if least > nodes:
-        rule = f"of {nodes} sites, {t} colluding, too few are left for a sum to hide one" + (
-            ": each of two sites can subtract its own share" if nodes == 2 else ""
-        )
+        why = ": each of two sites can subtract its own share" if nodes == 2 else ""
+        rule = f"of {nodes} sites, {t} colluding, too few are left for a sum to hide one{why}"
         raise InvalidInput("colluders", t, rule, "use trust='nobody', which needs no other site, or more sites")
     wanted = least if config.participants is None else config.participants
     if not least <= wanted <= nodes:
@@ -124,13 +115,13 @@ def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
 
 
 def trust_of(config: RunConfig, nodes: int) -> Trust:
-    """Whom a run trusts: its method's trust, with the numbers of the run."""
+    """Whom a run trusts, with the numbers of the run."""
     least, t = quorum(config, nodes)
     return Trust.in_sum(least - t, t) if least else config.trusted
 
 
 def held(config: RunConfig, rows: Rows) -> Rows:
-    """The rows as the method's curators hold them, on the backend asked for: a trusted curator holds those of all."""
+    """The rows as the curators hold them, on the backend asked for: a trusted curator holds those of all sites."""
     if config.trusted.pools_rows:
         rows = rows.pooled()
     return rows if config.backend == "numpy" else rows.on(config.backend)
@@ -138,7 +129,7 @@ def held(config: RunConfig, rows: Rows) -> Rows:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that has been validated and priced; nothing has been spent yet."""
+    """A validated and priced run; nothing has been spent yet."""
 
     config: RunConfig
     facts: Facts
@@ -147,14 +138,10 @@ class Prepared:
     ledger: Ledger
 
     def plan(
-        self,
-        rounds: int | None = None,
-        *,
-        node: int | None = None,
-        budget: float = math.inf,
+        self, rounds: int | None = None, *, node: int | None = None, budget: float = math.inf,
         after: Callable[[int, Ledger], None] | None = None,
-    ) -> Ledger:
-        """The ledger that the run will leave behind, or its first `rounds`: see :func:`sottovoce.runs.planner.plan`."""
+    ) -> Ledger:  # fmt: skip
+        """The ledger that the run, or its first `rounds`, will leave: see :func:`sottovoce.runs.planner.plan`."""
         many, book = self.config.rounds if rounds is None else rounds, self.ledger
         return plan(
             self.algorithm, self.facts, self.graph, many, book.accountant, book.delta, node=node, budget=budget,
@@ -168,24 +155,13 @@ def prepare(
 ) -> Prepared:  # fmt: skip
     """Check everything that can be checked without rows, and calibrate the noise.
 
-    Parameters
-    ----------
-    n : array (N, 1)
-        Rows per node.
-    d : int
-        Features.
-    graph : Graph, optional
-        None for the one that the configuration describes.
-    method : Recipe, optional
-        To be run under this configuration's budget and trust (:meth:`sottovoce.RunConfig.for_recipe`), with noise that
-        was calibrated before if it has some.
-    loss : Loss, optional
-        None for the configuration's.
+    Nodes have `n` rows, (N, 1), of `d` features; `graph` and `loss` are by default the configuration's.  A recipe
+    `method` is run under this configuration's budget and trust (:meth:`sottovoce.RunConfig.for_recipe`).
 
     Raises
     ------
     InvalidInput
-        On any parameter that breaks a rule, a target that cannot be met, or a budget below the price of one round: of
+        On a parameter that breaks a rule, a target that cannot be met, or a budget below the price of one round; of
         all rounds, if only they together mean something.
     """
     config = asked_by(config, method)
@@ -221,18 +197,10 @@ def prepare(
     if algorithm.noise is not None and config.noise is None:
         claimed = config.form != "corrected"
         algorithm = calibrate(
-            algorithm,
-            facts,
-            graph,
-            config.rounds,
-            budget,
-            accountant,
-            delta,
-            sites_per_row=m,
-            copies=config.copies,
+            algorithm, facts, graph, config.rounds, budget, accountant, delta, sites_per_row=m, copies=config.copies,
             claimed=claimed,
-        )
-        # A printed form is asked for by its paper's claim; what can be proved for it may be more, and is reported.
+        )  # fmt: skip
+        # A printed form is asked for by its paper's claim; what is proved may be more, and is reported.
         budget = np.array(math.inf) if claimed else budget
     else:
         many = config.rounds if algorithm.complete else 1
@@ -245,17 +213,11 @@ def prepare(
 
 
 def asked_by(config: RunConfig, method: Recipe | None) -> RunConfig:
-    """The configuration of a run: of a recipe that is asked under another's budget, one of its own.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """The configuration of a run: of a recipe asked under another's budget, one of its own."""
     if method is None:
         if config.method in ANSWERS:
-            raise InvalidInput(
-                "method", config.method, "is a recipe, which is asked in place of a method", "use 'auto'"
-            )
+            rule = "is a recipe, which is asked in place of a method"
+            raise InvalidInput("method", config.method, rule, "use 'auto'")
         return config
     own = config.for_recipe(method)
     if config.noise is not None and config != own:
@@ -265,12 +227,7 @@ def asked_by(config: RunConfig, method: Recipe | None) -> RunConfig:
 
 
 def check_size(config: RunConfig, n: Array, d: int) -> None:
-    """Refuse sizes too large to compute with, and a number of weights that does not fit the loss.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse sizes too large to compute with, and a number of weights that does not fit the loss."""
     for field, value, most, remedy in (
         ("nodes", len(n), MOST_NODES, "use fewer sites"),
         ("n", float(np.max(n, initial=0)), MOST_ROWS, "use fewer rows a site"),
@@ -289,39 +246,25 @@ def check_size(config: RunConfig, n: Array, d: int) -> None:
 def privacy_statement(
     prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None
 ) -> Statement:
-    """The guarantee of a run, which its accountant derives from the ledger's rows.
+    """The guarantee of a run, which its accountant derives from the ledger's `rows`.
 
-    Parameters
-    ----------
-    prepared : Prepared
-    rows : iterable of Event
-        The ledger's rows.
-    simulated : bool
-        Whether the noise can be repeated.
-    caveat : str, or iterable of str or None, optional
-        What epsilon does not cover, e.g. :attr:`sottovoce.data.Schema.caveat`; several are joined.
+    `simulated` says whether the noise can be repeated; `caveat`, one or several, what epsilon does not cover, e.g.
+    :attr:`sottovoce.data.Schema.caveat`.
     """
     facts, config, book = prepared.facts, prepared.config, prepared.ledger
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
     for row in tuple(rows) * config.copies:
         ledger.charge(row)
     said = Statement.prove(
-        ledger,
-        trust_of(config, facts.n_nodes),
-        relation=facts.relation,
-        nodes=facts.n_nodes,
-        simulated=simulated,
-        unit=unit_of(config.sites_per_row),
-        form=config.form,
+        ledger, trust_of(config, facts.n_nodes), relation=facts.relation, nodes=facts.n_nodes, simulated=simulated,
+        unit=unit_of(config.sites_per_row), form=config.form, assumes=EXACT, caveat=caveat,
         printed_claim=None if config.form == "corrected" else ledger.claimed(),
-        assumes=EXACT,
-        caveat=caveat,
-    )
+    )  # fmt: skip
     return said.if_others_collude(against_all(ledger, facts.n_nodes)) if facts.participants else said
 
 
 def against_all(ledger: Ledger, nodes: int) -> float:
-    """What a ledger's releases cost a site's rows if all other of the `nodes` sites collude."""
+    """What a ledger's releases cost a site's rows if all other sites collude."""
     alone = Ledger(ledger.accountant, math.inf, ledger.delta, ledger.sites_per_row)
     for row in ledger.rows:
         alone.charge(row.against(nodes - 1) if isinstance(row, SummedGaussianMechanism) else row)
@@ -329,45 +272,26 @@ def against_all(ledger: Ledger, nodes: int) -> float:
 
 
 def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None, life: float | None = None) -> dict[str, Any]:
-    """What a run will cost and how much noise that means, computed without data; returned as plain data.
+    """What a run will cost and how much noise that means, computed without data; arguments as for :func:`prepare`.
 
-    Parameters
-    ----------
-    config, n, d
-        As for :func:`prepare`.
-    caveat : str, or iterable of str or None, optional
-        As for :func:`privacy_statement`.
-    life : float, optional
-        Lifetime budget of a ledger.
-
-    Returns
-    -------
-    dict
-        ``life`` says what the run takes of a ledger's lifetime budget.  ``privacy`` is the statement of the whole run,
-        and ``algorithm`` the method with its calibrated noise.
-        ``releases`` has one entry per release with values per node: epsilon of that release alone, and an upper bound
-        on the noise's standard deviation in each coordinate of what is released.
+    Plain data: the whole run's statement (``privacy``), the method with its calibrated noise (``algorithm``), what the
+    run takes of a ledger's lifetime budget `life`, and ``releases``, per release and node: its own epsilon, and an
+    upper bound on the noise's standard deviation in a coordinate.
     """
     prepared = prepare(config, n, d)
-    book = prepared.ledger
-    rows = prepared.plan().rows
-    simulated = config.seed is not None
-    nodes = prepared.facts.n_nodes
+    rows, book, nodes = prepared.plan().rows, prepared.ledger, prepared.facts.n_nodes
 
     def one(event: Event) -> dict[str, Any]:
         alone = np.broadcast_to(book.accountant.total([event], book.delta), (nodes,))
         return {"epsilon": alone.tolist(), "spread": np.broadcast_to(event.spread(), (nodes,)).tolist()}
 
-    known: dict[str, dict[str, Any]] = {}
-    releases = []
-    for event in rows:
-        text = repr(event.to_dict())
-        known[text] = known[text] if text in known else one(event)
-        releases.append({"event": type(event).__name__} | known[text])
+    known = {repr(event.to_dict()): event for event in rows}
+    priced = {text: {"event": type(event).__name__} | one(event) for text, event in known.items()}
+    releases = [dict(priced[repr(event.to_dict())]) for event in rows]
     return {
         "method": config.method, "graph": config.graph, "rounds": config.rounds, "n": n[:, 0].astype(int).tolist(),
         "features": d,
-        "privacy": privacy_statement(prepared, rows, simulated=simulated, caveat=caveat).to_dict(),
+        "privacy": privacy_statement(prepared, rows, simulated=config.seed is not None, caveat=caveat).to_dict(),
         "algorithm": prepared.algorithm.to_dict(), "releases": releases, "config": config.to_dict(),
         "life": share_of_life(rows, config.delta, life),
     }  # fmt: skip

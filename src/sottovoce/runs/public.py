@@ -1,8 +1,7 @@
-"""What is public before a run and how it helps: an earlier run's model, and rows that are public.
+"""What is public before a run and helps it: an earlier run's model, and public rows.
 
-Public rows are 003's public-private setting for every method: whoever holds them may look at them at will.  They give a
-starting point, typical norms, and worlds to try methods on.  Nothing that is computed from them costs privacy, and
-nothing protects them.
+Public rows, 003's public-private setting, give a starting point, typical norms, and worlds to try methods on.
+Nothing computed from them costs privacy, and nothing protects them.
 """
 
 from __future__ import annotations
@@ -28,31 +27,16 @@ from .simulate import Result, pooled_minimiser
 from .start import Start
 
 QUANTILES = (0.5, 0.9, 0.99)
-RIDGES = (1.0, 0.1, 0.01)
-"""Candidates for the ridge, in units of one over the number of rows; the first where there are too few to compare."""
+RIDGES = (1.0, 0.1, 0.01)  # candidates, over the number of rows; the first where these are too few to compare
 _FOLDS, _MOST = 4, 5000  # of the comparison; rows in it at most
-FEWEST = 30
-"""Public rows for a rehearsal: a third each for the start, the sites and the test."""
+FEWEST = 30  # public rows of worlds, a third each for the start, the sites and the test
 
 
 def start_of(result: Result, config: RunConfig, d: int, schema: Schema | None) -> Start:
-    """The model of an earlier run, averaged over its sites, as a starting point; of several replicates the first.
+    """The model of an earlier run (of several replicates the first), averaged over its sites, as a starting point.
 
-    Parameters
-    ----------
-    result : Result
-        Of the earlier run.
-    config : RunConfig
-        Of the run that will start there.
-    d : int
-        Entries of a classifier.
-    schema : Schema or None
-        By which the rows of that run are encoded.
-
-    Raises
-    ------
-    InvalidInput
-        If the two runs have other schemas, losses of other margins, or other numbers of weights.
+    Refused if the run that will start there, with `config`, `schema` and classifiers of `d` entries, has another
+    schema, another number of weights, or a loss of other margins.
     """
     saved = result.extra.get("schema")
     known = None if saved is None else Schema.from_dict(saved).fingerprint
@@ -76,29 +60,12 @@ def start_of(result: Result, config: RunConfig, d: int, schema: Schema | None) -
 
 @dataclass(frozen=True, eq=False)
 class Public:
-    """Public rows under the schema of a run.
+    """Public rows under the schema of a run."""
 
-    Parameters
-    ----------
-    X : array (n, features)
-        In the unit ball.
-    labels : int array (n,)
-        Classes 0 to K - 1.
-    config : RunConfig
-        Of the run, for its loss and its regulariser.
-    nodes : int
-        Sites of the run.
-
-    Raises
-    ------
-    InvalidInput
-        If there is no row, or the loss is for numbers.
-    """
-
-    X: Array
-    labels: IntArray
-    config: RunConfig
-    nodes: int = 1
+    X: Array  # (n, features), in the unit ball
+    labels: IntArray  # (n,), classes 0 to K - 1
+    config: RunConfig  # of the run, for its loss and its regulariser
+    nodes: int = 1  # sites of the run
 
     def __post_init__(self) -> None:
         if self.loss.offset_bound:
@@ -109,7 +76,7 @@ class Public:
 
     @classmethod
     def of(cls, dataset: Dataset, config: RunConfig, nodes: int) -> Self:
-        """All training rows of a data set; those without a declared label are left out."""
+        """The training rows of a data set that have a declared label."""
         known = dataset.task.known(dataset.y_train)
         y = dataset.y_train[known]
         labels = (y > 0).astype(np.intp) if isinstance(dataset.task, TwoClasses) else y.astype(np.intp)
@@ -117,12 +84,10 @@ class Public:
 
     @property
     def loss(self) -> Loss:
-        """Of the run."""
         return make_loss(self.config.loss)
 
     @cached_property
     def rows(self) -> Rows:
-        """As one site's."""
         if self.loss.outputs > 1:
             return Rows.of_classes([(self.X, self.labels)], self.loss.outputs)
         return Rows.build([(self.X, TwoClasses().encode(self.labels))])
@@ -134,10 +99,9 @@ class Public:
 
     @cached_property
     def ridge(self) -> float:
-        """Weight of ``||w||^2 / 2`` beside the mean loss: the one of `RIDGES` with the least held-out loss.
+        """Weight of ``||w||^2 / 2`` beside the mean loss: that of `RIDGES` with the least cross-validated loss.
 
-        Never less than the run's own.  With few rows that is too small.  Public rows may be looked at as often as one
-        likes, so cross-validation is free.
+        Never less than the run's own, which few rows make too small.
         """
         least, n = self.least, len(self.X)
         ridges = list(dict.fromkeys(max(least, factor / n) for factor in RIDGES))
@@ -162,18 +126,14 @@ class Public:
 
     @cached_property
     def start(self) -> Start:
-        """The minimiser over the public rows."""
         return Start(pooled_minimiser(self.rows, self.config, self.ridge), "public")
 
     def row_norms(self, quantiles: Sequence[float] = QUANTILES) -> Array:
-        """Quantiles of the rows' norms: far below one, a larger ``scale`` or tighter bounds in the schema pay."""
+        """Quantiles of the rows' norms: far below one, a larger ``scale`` or tighter bounds pay."""
         return np.quantile(np.linalg.norm(self.X, axis=1), quantiles)
 
     def gradient_norms(self, quantiles: Sequence[float] = QUANTILES) -> Array:
-        """Quantiles of the norms of single rows' gradients at the start.
-
-        They are what a cap on a row's gradient would cut: with a cap at the 0.9 quantile, a tenth of the rows.
-        """
+        """Quantiles of the norms of rows' gradients at the start: what a cap on gradients would cut."""
         slopes = self.loss.derivative(self._margins(self.start.vector))
         if self.loss.outputs > 1:
             p = slopes.reshape(self.loss.outputs, -1).T
@@ -181,27 +141,21 @@ class Public:
         return np.quantile(np.abs(slopes) * np.linalg.norm(self.X, axis=1), quantiles)
 
     def summary(self) -> dict[str, Any]:
-        """Plain data: the number of rows and the quantiles of norms."""
         norms = {"row_norms": self.row_norms(), "gradient_norms": self.gradient_norms()}
         return {"rows": len(self.X)} | {
             name: dict(zip(map(str, QUANTILES), values.tolist(), strict=True)) for name, values in norms.items()
         }
 
     def expected(self) -> Expected | None:
-        """Worlds made of these rows, for the choice behind ``method="auto"``; None if there are fewer than `FEWEST`."""
+        """Worlds of these rows, for ``method="auto"``; None if there are fewer than `FEWEST`."""
         return KnownRows(self) if len(self.X) >= FEWEST else None
 
 
 class KnownRows(Expected):
     """Worlds made of public rows.
 
-    Each splits them at random into three parts: one gives the start, one is what the sites hold, and one is the test,
-    in which each row has the label that it has.  So the sites know what the start does not, as in the run itself,
-    though all parts are a third as large.
-
-    Parameters
-    ----------
-    public : Public
+    Each splits them at random into three parts: one gives the start, one the sites' rows, one the test.  So the sites
+    know what the start does not, as in the run itself, though all parts are a third as large.
     """
 
     says = "worlds made of the public rows"
@@ -241,19 +195,12 @@ _SEED = 20_240_401  # of the splits: no user's seed enters them
 
 
 def set_aside(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
-    """A share of the training rows as a public data set, and the rest; for simulations only.
-
-    Raises
-    ------
-    InvalidInput
-        If the share leaves no row on one side.
-    """
+    """A share of the training rows as a public data set, and the rest; for simulations only."""
     n = len(dataset.y_train)
     many = round(share * n) if 0.0 < share < 1.0 else 0
     if not 0 < many < n:
-        raise InvalidInput(
-            "public_share", share, "must be above 0 and below 1, and leave rows on both sides", "use 0.02"
-        )
+        rule = "must be above 0 and below 1, and leave rows on both sides"
+        raise InvalidInput("public_share", share, rule, "use 0.02")
     order = np.random.default_rng([seed, many]).permutation(n)
     public, private = (_only(dataset, np.sort(part)) for part in (order[:many], order[many:]))
     return public, private

@@ -1,4 +1,4 @@
-"""All nodes and all replicates in one process: from a configuration and rows to a :class:`Result`."""
+"""All nodes and replicates in one process: from a configuration and rows to a :class:`Result`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ..util.typing import Any, Array
 from . import engine
 from .config import RunConfig
 from .curator import Curator
-from .engine import Observer, Outcome, Place
+from .engine import Observer, Place
 from .prepare import Prepared, asked_by, held, prepare, privacy_statement
 from .start import Start, named, place_of
 
@@ -59,23 +59,18 @@ class Result:
         The method with its schedules as they ran, noise calibrated.
     models : array (R, N, d)
         The classifier of every node, per replicate.
-    rounds : int
-        Rounds completed.
-    stopped : str
-        Why the run ended.
-    ledger : list of dict
-        Events, in order.
-    statement : Statement
-        What has been proved.
+    rounds, stopped : int, str
+        Rounds completed, and why the run ended.
+    ledger, statement : list of dict, Statement
+        Events in order, and what has been proved of them.
     seconds : float
-        How long the run took.  The time depends on the rows and no epsilon covers it, so only the rows' holder may see
-        it; it is not saved.
+        Duration, for the rows' holder only: it depends on the rows, and no epsilon covers it.  Not saved.
     extra : dict
-        What the caller wants to keep with the run (schema, data set, scores); it must fit in JSON.
+        What the caller keeps with the run (schema, data set, scores); it must fit in JSON.
     start : Start or None
-        The public point from which the run started; `config` holds its digest.
+        The public point from which the run started.
     outcome
-        Of a recipe that was asked to its end: what its script returned.  It is not saved.
+        What the script of a recipe that was asked to its end returned.  Not saved.
     """
 
     config: RunConfig
@@ -93,25 +88,19 @@ class Result:
 
     @property
     def privacy(self) -> dict[str, Any]:
-        """The statement as plain data, in numbers and words."""
+        """The statement as plain data."""
         return self.statement.to_dict()
 
     @property
     def consensus(self) -> Array:
-        """The average over nodes (002, section VIII), shape (R, d): post-processing of what was released.
-
-        Raises
-        ------
-        InvalidInput
-            If the run trained no model.
-        """
+        """The average over nodes (002, section VIII), (R, d): post-processing; InvalidInput for a recipe's run."""
         if self.config.method in ANSWERS:
             rule = "is of answers, whose run trained no model"
             raise InvalidInput("run", self.config.method, rule, "use the file that `train --save` wrote")
         return self.models.mean(axis=1)
 
     def packed(self) -> memoryview:
-        """Everything but the time that the run took, as the bytes of an ``.npz`` file without pickled objects."""
+        """Everything but the duration, as the bytes of an ``.npz`` file without pickled objects."""
         meta = {
             "config": self.config.to_dict(), "facts": self.facts.to_dict(), "algorithm": self.algorithm,
             "rounds": self.rounds, "stopped": self.stopped, "ledger": self.ledger, "privacy": self.privacy,
@@ -123,24 +112,12 @@ class Result:
         return files.pack(**arrays)
 
     def save(self, path: str | Path) -> None:
-        """Write :meth:`packed` to a file, in one step.
-
-        Raises
-        ------
-        NotWritten
-            If the file cannot be written, for example because the disk is full.  An older file of that name remains.
-        """
+        """Write :meth:`packed` to a file, in one step; NotWritten if that fails, and an older file remains."""
         files.write("save", path, self.packed())
 
     @classmethod
     def load(cls, path: str | Path) -> Result:
-        """Read what :meth:`save` wrote, which may come from anybody.
-
-        Raises
-        ------
-        CheckpointError
-            If the file is not a saved run.
-        """
+        """Read what :meth:`save` wrote, which may come from anybody; CheckpointError if it is no saved run."""
         try:
             arrays = files.read_arrays(path)
             meta, models = files.from_json(str(arrays["meta"]), infinite=True), arrays["models"]
@@ -165,21 +142,11 @@ class Result:
 
 
 def simulate(
-    config: RunConfig,
-    rows: Rows,
-    *,
-    observers: Sequence[Observer] = (),
-    checkpoint: str | Path | None = None,
-    label: str = "",
-    ledger: DurableLedger | Ledger | None = None,
-    run_name: str | None = None,
-    caveat: Caveat = None,
-    deal: bytes | None = None,
-    start: Start | None = None,
-    method: Recipe | None = None,
-    loss: Loss | None = None,
+    config: RunConfig, rows: Rows, *, observers: Sequence[Observer] = (), checkpoint: str | Path | None = None,
+    label: str = "", ledger: DurableLedger | Ledger | None = None, run_name: str | None = None, caveat: Caveat = None,
+    deal: bytes | None = None, start: Start | None = None, method: Recipe | None = None, loss: Loss | None = None,
     digest: bytes | None = None,
-) -> Result:
+) -> Result:  # fmt: skip
     """Run all nodes and replicates at once.
 
     Parameters
@@ -188,38 +155,38 @@ def simulate(
     rows : Rows
         Of N nodes.
     observers : sequence of callables ``(k, state)``
+        Called after every round; states are counted from the start.
     checkpoint : path, optional
-        A file that is written after every round.  If it exists and belongs to this configuration, the run goes on from
-        it, with the same bits as if it had never stopped.
+        A file written after every round.  If it exists and belongs to this configuration, the run goes on from it, bit
+        for bit as if it had never stopped.
     label : str
-        Names the data in the checkpoint's key.  It never holds a digest of rows: a run in a ledger is named by the key.
+        Names the data in the run's key.  Never a digest of rows: in a ledger the key is the run's name.
     ledger : DurableLedger or Ledger, optional
-        A budget that several runs share.  A ledger on disk reserves the run before the first round and stores every
-        release before it is used; the same call resumes or replays the run.  With a ledger in memory, the run is
-        refused before its first round if the budget does not cover all of it.
+        A budget that several runs share.  One on disk reserves the run before the first round and stores every release
+        before it is used; the same call resumes or replays the run.  One in memory refuses the run before its first
+        round if the budget does not cover all of it.
     run_name : str, optional
-        Name of the run in that ledger; None for a digest of the configuration.
+        Name of the run in that ledger; None for its key.
     caveat : str, or iterable of str or None, optional
         What epsilon does not cover, for the statement: see :func:`sottovoce.runs.prepare.privacy_statement`.
     deal : bytes, optional
-        Digest of which row is at which node, for a ledger in memory (:meth:`sottovoce.ledger.memory.Ledger.charge`).
-        None takes a digest of the rows at every node, which is right if rows stay at their nodes.  A caller that
-        deals the rows of a table to nodes gives a digest of the table and of the row numbers at each node.
+        Digest of which row is at which node, for a ledger in memory (:meth:`sottovoce.ledger.memory.Ledger.charge`):
+        of a table and of each node's row numbers in it.  None digests every node's rows, right if they stay there.
     start : Start, optional
-        The public point from which the run starts, and to which its regulariser pulls; None for zero.  Prices do not
-        depend on it.  What it was computed from is no part of the run's cost; the statement says so.  Observers see
-        states that are counted from it.
+        The public point from which the run starts, and to which its regulariser pulls; None for zero.  It changes no
+        price; the statement says what it was computed from.
     method : Recipe, optional
-        In place of the configuration's: what is asked under its budget, trust and seed.  The run's key holds its
-        identity, so that no answer is ever read as that of another recipe, model or threshold.
+        Asked in place of the configuration's method, under its budget, trust and seed.  The run's key holds its
+        identity, so that no answer is read as that of another recipe, model or threshold.
     loss : Loss, optional
         None for the configuration's.
     digest : bytes, optional
         Of the rows that a ledger on disk belongs to; None for `rows`.
 
-    Returns
-    -------
-    Result
+    Raises
+    ------
+    InvalidInput
+        On a parameter that breaks a rule; nothing has been spent.
     """
     started = time.perf_counter()
     asked, config = config, asked_by(config, method)
@@ -229,19 +196,18 @@ def simulate(
     if checkpoint is not None:
         files.check("checkpoint", checkpoint, make=True)
     dealt, rows = rows, held(config, rows)
-    facts, key = prepared.facts, _key(config, prepared.facts, label, prepared.algorithm.identity())
-    nodes = facts.n_nodes
-    lead = (config.replicates, nodes)
-    noise: Noise = (
-        SystemNoise(lead) if config.seed is None else KeyedNoise(config.seed, range(config.replicates), range(nodes))
-    )
+    facts, nodes = prepared.facts, prepared.facts.n_nodes
+    key, *before = _keys(config, facts, label, prepared.algorithm.identity())
+    if method is not None and label:
+        before.append(_key_before(asked, facts, label, method))
+    lead, keys = (config.replicates, nodes), (range(config.replicates), range(nodes))
+    noise: Noise = SystemNoise(lead) if config.seed is None else KeyedNoise(config.seed, *keys)
     book: Ledger | Joint | Run = prepared.ledger
     holding: Joint | nullcontext[None] = nullcontext()
     if isinstance(ledger, DurableLedger):
         if ledger.demonstration and not noise.simulated:
             raise InvalidInput("ledger", None, "was made for a demonstration", "use the ledger of these rows")
         ledger.bind(rows_digest(*rows.arrays()) if digest is None else digest)
-        before = () if method is None or not label else (_key_before(asked, facts, label, method),)
         name = run_name or next((known for known in before if known in ledger.runs), key)
         book = _reserve(prepared, ledger, name, key, *before)
     elif ledger is not None:
@@ -258,11 +224,9 @@ def simulate(
             path = Path(checkpoint)
             again = prepared.algorithm.recalls and not noise.simulated  # the ledger has what was said in all rounds
             if path.exists() and not again:
-                done, state = engine.load_checkpoint(path, key, prepared.algorithm.init(place), curator)
+                done, state = engine.load_checkpoint(path, (key, *before), prepared.algorithm.init(place), curator)
             watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, curator))
-        outcome: Outcome = engine.run(
-            prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done
-        )
+        outcome = engine.run(prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done)
     statement = privacy_statement(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
     statement = statement if start is None else statement.with_caveat(start.caveat)
     if isinstance(book, Run):
@@ -271,26 +235,19 @@ def simulate(
         name = book.name if isinstance(book, Run) else "in memory"
         budget: list[float] = np.atleast_1d(ledger.epsilon).tolist()
         statement = statement.in_ledger(name, ledger.total(), budget, ledger.delta)
+    models = place.classifier(prepared.algorithm.model(outcome.state))
     return Result(
-        config=config,
-        facts=facts,
-        algorithm=prepared.algorithm.to_dict(),
-        models=np.array(np.broadcast_to(place.classifier(prepared.algorithm.model(outcome.state)), (*lead, rows.d))),
-        rounds=outcome.rounds,
-        stopped=outcome.stopped,
-        ledger=book.to_list(),
-        statement=statement,
-        seconds=time.perf_counter() - started,
-        start=start,
+        config, facts, prepared.algorithm.to_dict(), np.array(np.broadcast_to(models, (*lead, rows.d))), outcome.rounds,
+        outcome.stopped, book.to_list(), statement, time.perf_counter() - started, start=start,
         outcome=prepared.algorithm.outcome(outcome.state, facts) if outcome.stopped == engine.FINISHED else None,
-    )
+    )  # fmt: skip
 
 
 def simulate_many(
     configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | None = None, caveat: Caveat = None,
     start: Start | None = None,
 ) -> list[Result]:  # fmt: skip
-    """Run several configurations on the same rows, distributed by joblib.
+    """Run several configurations on the same rows, distributed by joblib; each result is that of :func:`simulate`.
 
     Parameters
     ----------
@@ -298,24 +255,13 @@ def simulate_many(
     rows : Rows
         Sent once to each worker if joblib's backend can do so (memory-mapped, or scattered over a cluster).
     n_jobs : int, optional
-        As in joblib; None for one, or for what an enclosing ``joblib.parallel_config`` says.  Under
-        ``joblib.parallel_config("dask")`` or ``"ray"`` the workers are those of that cluster.
-    caveat : str, or iterable of str or None, optional
-        As for :func:`simulate`; it applies to all runs.
-    start : Start, optional
+        As in joblib; None for what an enclosing ``joblib.parallel_config`` says (say "dask" or "ray"), or for one.
+    caveat, start : optional
         As for :func:`simulate`, of all runs.
-
-    Returns
-    -------
-    list of Result
-        In the order of `configs`; each equals the result of :func:`simulate`.
     """
     said = caveat_text(caveat)
-    return list(
-        joblib.Parallel(n_jobs=n_jobs)(
-            joblib.delayed(simulate)(config, rows, caveat=said, start=start) for config in configs
-        )
-    )
+    one = joblib.delayed(simulate)
+    return list(joblib.Parallel(n_jobs=n_jobs)(one(config, rows, caveat=said, start=start) for config in configs))
 
 
 def _affordable(prepared: Prepared) -> tuple[Event, ...]:
@@ -334,12 +280,7 @@ def _affordable(prepared: Prepared) -> tuple[Event, ...]:
 
 
 def check_notion(config: RunConfig, facts: Facts, ledger: DurableLedger | Ledger) -> None:
-    """Refuse a ledger whose accountant cannot price the run's releases.
-
-    Raises
-    ------
-    InvalidInput
-    """
+    """Refuse a ledger whose accountant cannot price the run's releases."""
     if ledger.accountant.name == "pure" and not facts.pure:
         rule = "the ledger counts pure epsilon, and releases under a delta have no pure price"
         remedy = "use a pure epsilon (--pure, delta=None), or a ledger that has a delta"
@@ -347,7 +288,7 @@ def check_notion(config: RunConfig, facts: Facts, ledger: DurableLedger | Ledger
 
 
 def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
-    """The run's ledger, joined to a shared one in which the price of the whole run is held."""
+    """The run's ledger, joined to a shared one that holds the price of the whole run."""
     check_notion(prepared.config, prepared.facts, shared)
     m, counted = prepared.config.sites_per_row, shared.sites_per_row
     if counted < m:
@@ -368,7 +309,7 @@ def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
 
 
 def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str, *before: str) -> Run:
-    """Reserve the releases that the run's own budget allows, or resume the run if the ledger has it already."""
+    """Reserve the releases that the run's own budget allows, or resume the run."""
     check_notion(prepared.config, prepared.facts, ledger)
     if len(ledger.epsilon) != prepared.facts.n_nodes:
         rule = f"the ledger holds {len(ledger.epsilon)} nodes"
@@ -382,12 +323,17 @@ def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str, *be
     return ledger.reserve(name, key, allowed)
 
 
-def _key(config: RunConfig, facts: Facts, label: str, identity: dict[str, Any]) -> str:
-    return _digest([config.to_dict(), facts.to_dict(), label, *([identity] if identity else [])])
+def _keys(config: RunConfig, facts: Facts, label: str, identity: dict[str, Any]) -> list[str]:
+    """The run's key and, of a method with a trust, its former key: the configuration said the trust a second time."""
+    plain, more = config.to_dict(), [facts.to_dict(), label, *([identity] if identity else [])]
+    if config.method in ANSWERS or config.trusts == "nobody":
+        return [_digest([plain, *more])]
+    plain.pop("trust", None)  # "momentum" with trust="sum" is "sum_momentum"
+    return [_digest([said, *more]) for said in (plain, plain | {"trust": config.trusts})]
 
 
 def _key_before(config: RunConfig, facts: Facts, label: str, method: Recipe) -> str:
-    """By which version 0.1 knew a recipe on the rows of a table; it holds the names of what is asked, but no model."""
+    """The key of a recipe in version 0.1, which held the names of what is asked, but no model."""
     known = replace(facts, C=1.0, rho=1.0, tol=1e-8, max_degree=None)
     return _digest([config.to_dict(), known.to_dict(), label, [item.name for item in method.items]])
 
@@ -397,12 +343,9 @@ def _digest(parts: list[Any]) -> str:
 
 
 def pooled_minimiser(rows: Rows, config: RunConfig, l2: float | None = None) -> Array:
-    """The non-private minimiser over all rows of all nodes, shape (d,): a baseline that reads rows without noise.
+    """The minimiser over all rows of all nodes, shape (d,), without noise: a baseline.
 
-    Parameters
-    ----------
-    l2 : float, optional
-        Weight of ``||w||^2 / 2`` beside the mean loss; None for one over the number of rows.
+    `l2` is the weight of ``||w||^2 / 2`` beside the mean loss; None for one over the number of rows.
     """
     pooled = rows.pooled()
     q = np.array([[1.0 / pooled.n[0, 0] if l2 is None else l2]])

@@ -1,11 +1,8 @@
-"""A public point from which a run starts: an earlier run's model, the minimiser over public rows, or a vector given.
+"""A run's starting point, which is public: an earlier run's model, the minimiser over public rows, or a vector given.
 
-A run with a start is the same algorithm on ``v = w - start`` (:class:`sottovoce.runs.engine.Place`).  Its regulariser
-pulls to the start instead of to zero, so what few noisy rounds leave undecided stays as it was there.  Prices and noise
-are those of the same run without a start, because no event depends on a public vector.
-
-The guarantee is about this run's rows, whatever the start.  What the start itself was computed from is another matter,
-which :attr:`Start.caveat` puts into every statement.
+The run is the same algorithm on ``v = w - start`` (:class:`sottovoce.runs.engine.Place`), so its regulariser pulls to
+the start.  Prices and noise do not change, because no event depends on a public vector.  The guarantee is about this
+run's rows; :attr:`Start.caveat` tells in every statement what the start itself was computed from.
 """
 
 from __future__ import annotations
@@ -33,18 +30,12 @@ class Start:
     Parameters
     ----------
     vector : array (d,)
-        Public, as all of this.
     kind : {"given", "public", "run"}
-        Given as a vector that is public; the minimiser over public rows; or the model of an earlier run.
-    epsilon : float, optional
-        What the earlier run cost by its record, together with what its own start cost; None without a guarantee.
-    delta : float
+        A vector given as public, the minimiser over public rows, or the model of an earlier run.
+    epsilon, delta : float, optional
+        What the earlier run cost by its record, its own start included; an epsilon of None without a guarantee.
     simulated : bool
         Whether the earlier run's noise can be repeated, so that its model protects nothing.
-
-    Raises
-    ------
-    InvalidInput
     """
 
     vector: Array
@@ -66,7 +57,7 @@ class Start:
 
     @cached_property
     def digest(self) -> str:
-        """Of the vector and of what it was computed from: what a configuration names the start by."""
+        """Of the vector and of what it was computed from; configurations hold it."""
         vector = np.ascontiguousarray(self.vector, dtype="<f8").tobytes()
         return keyed_hash(b"start", canonical(self.record).encode(), vector).hex()[:32]
 
@@ -78,7 +69,7 @@ class Start:
 
     @property
     def protects(self) -> bool:
-        """Whether a release may start here: it is not the model of a run that protects nothing."""
+        """Whether a release may start here."""
         return self.kind != "run" or not (self.simulated or self.epsilon is None)
 
     @property
@@ -88,10 +79,9 @@ class Start:
             return "what the starting point was computed from, which was given as public"
         if self.kind == "public":
             return "the public rows, from which the starting point was computed"
-        if self.simulated:
-            return "the rows of the earlier run whose model is the starting point: its noise can be removed"
-        if self.epsilon is None:
-            return "the rows of the earlier run whose model is the starting point: it has no guarantee"
+        if self.simulated or self.epsilon is None:
+            why = "its noise can be removed" if self.simulated else "it has no guarantee"
+            return f"the rows of the earlier run whose model is the starting point: {why}"
         cost = f"epsilon = {ceil_text(self.epsilon)}" + (f", delta = {self.delta:g}" if self.delta else "")
         said = f"the cost of the earlier run whose model is the starting point, by its record {cost}"
         return f"{said}: where both runs read the same row, the two costs add up"
@@ -103,32 +93,17 @@ class Start:
 
     @classmethod
     def of(cls, vector: Array, record: Any) -> Self:
-        """From a vector and a :attr:`record`, which may come from anybody.
-
-        Raises
-        ------
-        InvalidInput
-        """
+        """From a vector and a :attr:`record`, which may come from anybody."""
         if not isinstance(record, dict) or record.keys() != {"kind", "epsilon", "delta", "simulated"}:
             raise InvalidInput("start", None, "is not the record of a starting point", "use Start(vector)")
         return cls(vector, **record)
 
 
 def named(config: RunConfig, start: Start | None, d: int) -> RunConfig:
-    """The configuration with the digest of its start, checked.
+    """The configuration with the digest of its start, for classifiers of `d` entries.
 
-    Parameters
-    ----------
-    config : RunConfig
-    start : Start or None
-    d : int
-        Entries of a classifier.
-
-    Raises
-    ------
-    InvalidInput
-        If the configuration names another start or one that was not given; if the vector has another length; or if
-        the run is a release and the start protects nothing.
+    Refused if it names another start or one that was not given, if the vector has another length, or if a release would
+    start from what protects nothing.
     """
     if start is None:
         if config.start is not None:

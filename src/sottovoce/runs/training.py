@@ -1,7 +1,7 @@
 """Training from files: load data, deal rows to nodes, train, and score on held-out rows.
 
-Scores read rows without noise: test rows are taken as public, and the non-private baselines read the training rows.
-So scores are only for whoever holds all data in one place, as in a simulation; separate sites cannot ask for them.
+Scores read rows without noise: test rows are taken as public, and baselines read training rows.  So they are for
+a holder of all data, as in a simulation; separate sites cannot ask for them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .start import named
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """A run and the data that it uses.
+    """A run and its data.
 
     Parameters
     ----------
@@ -46,20 +46,14 @@ class TrainConfig:
         Path of the TOML file that declares the public facts of a user's table.
     nodes : int, optional
         Number of sites; None for 5, or as many as a ``site:NAME`` partition finds.
-    partition : str
-        See :func:`sottovoce.data.partition`.
-    strength : float
-        How strongly the ``label`` partition makes sites differ.
-    sizes : tuple of float, optional
-        Relative sizes of the nodes.
+    partition, strength, sizes
+        See :func:`sottovoce.data.partition`: how rows are dealt, how unlike sites are, their relative sizes.
     test_share : float, optional
-        Share of a user's table that is held out as test rows.
-    start : str, optional
-        File of an earlier run, from whose model this run starts.
-    public : str, optional
-        A table of public rows under the schema of `data`; the run starts from their minimiser.
+        Share of a user's table that is held out.
+    start, public : str, optional
+        File of an earlier run from whose model this run starts, or table of public rows, from whose minimiser.
     public_share : float, optional
-        Share of the training rows that a simulation takes as public in place of a table.
+        Share of the training rows that a simulation takes as public instead.
     """
 
     run: RunConfig = field(default_factory=RunConfig)
@@ -91,25 +85,19 @@ class Report:
 
     Attributes
     ----------
-    test_errors : array (R,)
-        Error of the average model, per replicate (empty without test rows): see
-        :meth:`sottovoce.problem.task.Task.error`.
-    site_test_errors : array (R, N)
-        The same for every node's own model.
+    test_errors, site_test_errors : array (R,), array (R, N)
+        Errors per replicate of the average model and of every node's own (:meth:`sottovoce.problem.task.Task.error`);
+        empty without test rows.
     nonprivate_test_error : float or None
         Error of the minimiser over all rows without noise.
     baseline_test_errors : dict of str to float or None
-        Errors of models that use no columns, by name: see :meth:`sottovoce.problem.task.Task.baselines`.
+        Errors of models that use no columns: see :meth:`sottovoce.problem.task.Task.baselines`.
     site_labels : array (N,)
-        What :meth:`sottovoce.problem.task.Task.summary` says of the training labels of every node.  For the holder of
-        the data only.
-    choice : Choice or None
-        What ``method="auto"`` picked; `config` holds the configuration that was run.
-    public : Public or None
-        The public rows from which the run started.
+        :meth:`sottovoce.problem.task.Task.summary` of every node's training labels, for the data's holder only.
+    choice, public : Choice or None, Public or None
+        What ``method="auto"`` picked, and the public rows from which the run started.
     details : dict of str to Detail
-        More about the first replicate's average model on the test rows: see
-        :meth:`sottovoce.problem.task.Task.details`.
+        More of the first replicate's average model: see :meth:`sottovoce.problem.task.Task.details`.
     """
 
     config: TrainConfig
@@ -127,7 +115,6 @@ class Report:
 
     @property
     def task(self) -> Task:
-        """What the label is."""
         return self.dataset.task
 
     def to_dict(self) -> dict[str, Any]:
@@ -171,40 +158,29 @@ def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
 
 
 def train(
-    config: TrainConfig,
-    *,
-    observers: Sequence[Observer] = (),
-    checkpoint: str | Path | None = None,
-    ledger: DurableLedger | None = None,
-    run_name: str | None = None,
-    free: Sequence[str] | None = None,
+    config: TrainConfig, *, observers: Sequence[Observer] = (), checkpoint: str | Path | None = None,
+    ledger: DurableLedger | None = None, run_name: str | None = None, free: Sequence[str] | None = None,
     check: Callable[[data.Dataset, RunConfig, int], object] | None = None,
-) -> Report:
+) -> Report:  # fmt: skip
     """Load, deal, train and score.
 
-    With ``method="auto"`` the method and its open knobs are chosen first, from the sizes of the sites, the schema,
-    public rows and other public facts, by :func:`sottovoce.runs.auto_search.choose`.
+    With ``method="auto"``, :func:`sottovoce.runs.auto_search.choose` first picks the method and its open knobs from
+    public facts: sizes of the sites, schema, public rows.
 
     Parameters
     ----------
     config : TrainConfig
-    observers : sequence of callables ``(k, state)``
-        Called after every round.
-    checkpoint, ledger, run_name : optional
+    observers, checkpoint, ledger, run_name : optional
         See :func:`sottovoce.runs.simulate.simulate`.
     free : sequence of str, optional
         Knobs that "auto" may set; None for those that have their default values.
     check : callable ``(dataset, config, sites)``, optional
         Called before anything is chosen or spent; it may refuse the run.  A curator is one site.
 
-    Returns
-    -------
-    Report
-
     Raises
     ------
     InvalidInput
-        If anything breaks a rule; nothing has been spent then.
+        If anything breaks a rule; nothing has been spent.
     """
     if config.run.seed is None and config.partition.partition(":")[0] in ("label", "dirichlet", "column"):
         rule = "deals rows by what they hold, so that one row can move others to another site: no release covers that"
@@ -258,43 +234,35 @@ def train(
         notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))} (for the data's holder only)")
     notes += unfit(dataset.clipped)
     X, y, task = dataset.X_test, dataset.y_test, dataset.task
-    scored = len(y) > 0
-    baselines = task.baselines(dataset.y_train)
-    start_error = {}
+    scored, errors, nodes = len(y) > 0, task.model_errors, result.facts.n_nodes
+    constant = task.baselines(dataset.y_train)
+    baselines = {name: float(task.error(z, y)) if scored else None for name, z in constant.items()}
     if start is not None:
-        start_error["start"] = float(task.model_errors(X, y, start.vector)) if scored else None
+        baselines = {"start": float(errors(X, y, start.vector)) if scored else None} | baselines
     return Report(
-        config=config,
-        dataset=dataset,
-        result=result,
-        test_errors=task.model_errors(X, y, result.consensus) if scored else np.empty(0),
-        site_test_errors=task.model_errors(X, y, result.models) if scored else np.empty((0, result.facts.n_nodes)),
-        nonprivate_test_error=float(task.model_errors(X, y, pooled_minimiser(rows, config.run))) if scored else None,
-        baseline_test_errors=start_error
-        | {name: float(task.error(margins, y)) if scored else None for name, margins in baselines.items()},
+        config, dataset, result,
+        test_errors=errors(X, y, result.consensus) if scored else np.empty(0),
+        site_test_errors=errors(X, y, result.models) if scored else np.empty((0, nodes)),
+        nonprivate_test_error=float(errors(X, y, pooled_minimiser(rows, config.run))) if scored else None,
+        baseline_test_errors=baselines,
         site_labels=np.array([task.summary(dataset.y_train[part]) for part in parts]),
-        notes=tuple(notes),
-        choice=choice,
-        public=public,
+        notes=tuple(notes), choice=choice, public=public,
         details=task.details(task.vectors(result.consensus[0]) @ X.T, y) if scored else {},
-    )
+    )  # fmt: skip
 
 
 def _table_of(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:
-    """The table of public rows, encoded as the data are."""
     assert config.public is not None
     if dataset.schema is None:
         rule = "synthetic rows have no schema that a table of public rows could share"
         raise InvalidInput("public", config.public, rule, "use public_share, or data with a schema")
     if Path(config.public).exists() and Path(config.data).exists() and Path(config.public).samefile(config.data):
-        raise InvalidInput(
-            "public", config.public, "is the data itself", "give a table of other rows, which are public"
-        )
+        raise InvalidInput("public", config.public, "is the data itself", "give a table of other, public rows")
     return data.load(config.public, schema=dataset.schema, test_share=None)
 
 
 def _of_start(result: Result, public: Public | None) -> list[str]:
-    """What a reader must know of the starting point, and what public rows say of norms."""
+    """Notes on the starting point, and what public rows say of norms."""
     start = result.start
     notes: list[str] = []
     if start is None:

@@ -1,0 +1,47 @@
+"""The guides of docs/extend.md are complete: what they add is added to a copy, and the tests that they name pass."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GUIDES = ("add_a_method", "add_an_answer", "add_a_loss", "add_a_release", "add_a_trust", "deploy/transport")
+BLOCK = re.compile(r"^```\{code-block\} (python|diff)\n:caption: (\S+)\n\n(.*?)^```$", re.M | re.S)
+
+
+def side(change: str, marks: str) -> str:
+    """The lines of a change before (" -") or after (" +")."""
+    return "\n".join(line[1:] for line in change.splitlines() if not line or line[0] in marks)
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_a_guide_is_complete(guide: str, tmp_path: Path) -> None:
+    for name in ("src", "tests", "docs"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "_build"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    text = (ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
+    for kind, name, body in BLOCK.findall(text):
+        file = tmp_path / name
+        if kind == "python":
+            assert not file.exists()
+            file.write_text(body, encoding="utf-8")
+        else:
+            old, new = side(body, " -"), side(body, " +")
+            before = file.read_text(encoding="utf-8")
+            assert before.count(old) == 1, f"{name}: not found once: {old}"
+            file.write_text(before.replace(old, new), encoding="utf-8")
+    (tests,) = re.findall(r"^scripts/test (.*)$", text, re.M)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests.split()]
+    ran = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "src")},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
