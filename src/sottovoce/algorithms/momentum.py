@@ -16,7 +16,7 @@ from .prox import mixed, noise_of_mean, tail
 DRIFT = 4.0
 """Largest standard deviation of a coordinate of the network's average model under the default penalty."""
 LATE = 8.0
-"""Power of the round by which iterates count for the average: half of it is the last 8 per cent of the rounds."""
+"""Iterates are averaged with weights ``round ** LATE``: half of the weight is on the last 8% of the rounds."""
 
 
 class MomentumState(NamedTuple):

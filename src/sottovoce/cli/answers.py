@@ -115,7 +115,7 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
 
 
 def estimate_text(found: dict[str, Any], below: bool = False) -> str:
-    """A number with its interval beside or below, or that it was refused."""
+    """A number with its interval, or the word that it was refused."""
     if found["value"] is None:
         return "[dim]refused[/]"
     low, high = f"{found['low']:.3f}", f"{found['high']:.3f}"

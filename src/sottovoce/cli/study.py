@@ -26,7 +26,7 @@ _OPTIONS = [
 ]
 
 
-class Finished(NamedTuple):
+class FinishedStudy(NamedTuple):
     """A study that was run, its first panel and its claims."""
 
     done: StudyRun
@@ -84,7 +84,7 @@ def study(
         sys.exit(1)
 
 
-def _one(one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, console: Console) -> Finished:
+def _one(one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, console: Console) -> FinishedStudy:
     with progress(console, one.name, left=True) as bar:
         tell = bar and (lambda done, of: bar(completed=done, total=of))
         done = run(one, out, quick=quick, jobs=jobs, file=data, progress=tell)
@@ -98,7 +98,7 @@ def _one(one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, co
     claims = page.judged(done)
     write(done.folder / "verdicts.json", page.verdicts_json(done, claims))
     write(done.folder / "index.html", page.page(done, drawn, claims, typed()))
-    return Finished(done, next(iter(panels), None), claims)
+    return FinishedStudy(done, next(iter(panels), None), claims)
 
 
 def _list(as_json: bool) -> None:
@@ -119,7 +119,7 @@ def _list(as_json: bool) -> None:
     Console().print(table)
 
 
-def _plain(finished: list[Finished], skipped: list[str], failed: list[str], index: Path | None) -> dict[str, Any]:
+def _plain(finished: list[FinishedStudy], skipped: list[str], failed: list[str], index: Path | None) -> dict[str, Any]:
     def words(judged: page.Judged) -> dict[str, Any]:
         both = {"printed": judged.printed, "proved": judged.proved}
         return {"says": judged.claim.says} | {k: None if v is None else v.word for k, v in both.items()}
@@ -137,7 +137,7 @@ def _plain(finished: list[Finished], skipped: list[str], failed: list[str], inde
     }  # fmt: skip
 
 
-def _render(finished: list[Finished], skipped: list[str], failed: list[str], index: Path | None) -> None:
+def _render(finished: list[FinishedStudy], skipped: list[str], failed: list[str], index: Path | None) -> None:
     console = Console()
     for done, _, claims in finished:
         kept = f", {done.reused} of them kept from before" if done.reused else ""

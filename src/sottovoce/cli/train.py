@@ -164,7 +164,7 @@ def train(
 
 
 def _with_answers(trained: Report, found: Any) -> Result:
-    """The result with what its page shows beside: all of it was released."""
+    """The result with its page's further figures, all of them released."""
     more: dict[str, Any] = {"command": typed(), "versions": versions("numpy", "scipy")}
     if found is not None:
         released = found.to_dict()

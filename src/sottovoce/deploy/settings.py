@@ -317,7 +317,7 @@ class SiteSettings:
 
     @property
     def lock(self) -> Path:
-        """The lock file beside the ledger."""
+        """Lock file, in the ledger's folder."""
         return self.ledger.resolve().with_suffix(".lock")
 
     def results(self) -> dict[str, Any] | None:

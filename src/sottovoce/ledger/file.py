@@ -1,4 +1,4 @@
-"""The file of a log: one path, one user at a time, and no journal beside it between commits.
+"""The file of a log: one path, one user at a time, no SQLite journal between commits.
 
 SQLite finds its journal by the file's *path*, and trusts whatever journal lies there (``docs/ledger.md``).  So
 
@@ -191,7 +191,7 @@ class ChainFile(Chain[F]):
 
     @contextmanager
     def _turn(self) -> Iterator[bool]:
-        """Lock the file, and deal with a journal beside it; yields whether a write-ahead log lies there."""
+        """Lock the file and deal with a left-over journal; yields whether there is a write-ahead log."""
         with _held(self.real, self.name, self.timeout) as inode:
             if os.path.realpath(self.real) != str(self.real):  # a link stands there now: SQLite's journals do not move
                 raise LedgerError(f"{self.name}: was moved or replaced meanwhile; open it where it is")
@@ -267,7 +267,7 @@ def _connect(file: Path, timeout: float, how: str = "mode=rw") -> sqlite3.Connec
 
 @contextmanager
 def _alone(path: Path, name: str, blank: Callable[[bytes], F]) -> Iterator[Chain[F]]:
-    """The log without whatever lies beside its file."""
+    """The log alone, without SQLite's companion files."""
     with closing(_connect(path, 0.0, "mode=ro&immutable=1")) as db:
         chain = Chain(db, name, blank)
         with chain.translated():

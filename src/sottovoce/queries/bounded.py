@@ -65,7 +65,7 @@ class Bounded(ABC):
         return self.norm(facts) * float(np.sqrt(rows) if self.cone else rows)
 
     def rounding(self, facts: Facts, rows: Array) -> Array:
-        """How far a computed mean of `rows` rows may be from the exact one.
+        """Bound on the rounding error of a mean over `rows` rows.
 
         A sum of that many products of a few rounded factors, in any order, errs by at most ``(rows + d + 24) u`` times
         the sum of absolute values (Higham 2002, chapter 3), and so does the vector.

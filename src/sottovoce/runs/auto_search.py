@@ -28,7 +28,7 @@ from .defaults import of_numbers
 from .prepare import Prepared, build, certified, check_size, default_penalty, prepare
 
 KNOBS = ("rounds", "eta", "rho", "max_grad_norm")
-"""What a choice may set beside the method, where the caller left it open."""
+"""Knobs that a choice sets with the method, where the caller left them open."""
 CAPS, FACTORS = (math.inf, 0.3, 0.1), (0.4, 1.0, 2.5)
 """Caps on a row's gradient, and multiples of the default penalty, that are tried first, each with each."""
 WIDER = (0.15, 0.4, 1.0, 2.5, 6.0)

@@ -94,12 +94,12 @@ class Public:
 
     @property
     def least(self) -> float:
-        """The run's own regulariser beside a site's mean loss, ``rho / (N C)``."""
+        """The run's regulariser relative to a site's mean loss, ``rho / (N C)``."""
         return self.config.rho / (self.nodes * self.config.C)
 
     @cached_property
     def ridge(self) -> float:
-        """Weight of ``||w||^2 / 2`` beside the mean loss: that of `RIDGES` with the least cross-validated loss.
+        """Weight of ``||w||^2 / 2`` relative to the mean loss: that of `RIDGES` with the least cross-validated loss.
 
         Never less than the run's own, which few rows make too small.
         """
