@@ -12,7 +12,7 @@ from planting import planted
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.audit import attack, make_case
-from sottovoce.audit.game import Case, play, watch
+from sottovoce.audit.game import Case, Options, play, watch
 from sottovoce.audit.one_run import play_once
 from sottovoce.audit.sums import TWICE, cases
 from sottovoce.audit.sums import play as play_sums
@@ -48,26 +48,26 @@ def test_the_claims_stand_against_as_many_colluders_as_they_allow_and_are_tight(
 @pytest.mark.parametrize("name", METHODS)
 def test_one_colluder_more_refutes_the_claim(name: str) -> None:
     """Half of the noise is left: the epsilon of that many is above the claim, and the bound is below it."""
-    verdict = play_sums(replicates=RUNS, colluders=2, stands={name: cases()[name]})
+    verdict = play_sums(Options(replicates=RUNS, colluders=2), {name: cases()[name]})
     true = gaussian_epsilon(verdict.delta, np.sqrt(2) * gaussian_mu(1.0, verdict.delta))
     assert verdict.refuted and 1.3 < verdict.lower_bound < true == pytest.approx(1.84, abs=0.01)
 
 
 def test_without_a_colluder_less_is_seen() -> None:
     name = "sum_momentum"
-    bounds = [play_sums(replicates=RUNS, colluders=t, stands={name: cases()[name]}).lower_bound for t in (0, 1)]
+    bounds = [play_sums(Options(replicates=RUNS, colluders=t), {name: cases()[name]}).lower_bound for t in (0, 1)]
     assert bounds[0] < 0.9 * bounds[1]
 
 
 def test_a_person_at_two_sites_is_refuted_with_one_colluder_more() -> None:
     name = "sum_momentum" + TWICE
-    assert play_sums(replicates=RUNS, colluders=2, stands={name: cases()[name]}).refuted
+    assert play_sums(Options(replicates=RUNS, colluders=2), {name: cases()[name]}).refuted
 
 
 def test_more_colluders_than_other_sites_are_refused() -> None:
     for wrong in (-1, 3):
         with pytest.raises(InvalidInput, match=f"^colluders={wrong}: of 3 sites, 1 hold rows of the victim"):
-            play_sums(replicates=100, colluders=wrong, stands={"one": cases()["sum_prox"]})
+            play_sums(Options(replicates=100, colluders=wrong), {"one": cases()["sum_prox"]})
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -11,7 +11,7 @@ import pytest
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.audit import ADVERSARIES, attack, make_case, play, targets
-from sottovoce.audit.game import Case
+from sottovoce.audit.game import Case, Options
 from sottovoce.audit.worst_cases import Contrary
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
@@ -165,13 +165,13 @@ def test_adversaries_are_targets_and_get_what_was_asked(monkeypatch: pytest.Monk
     assert {(name, "corrected") for name in ADVERSARIES} <= set(targets()) and set(ADVERSARIES) & set(
         CORRECTED
     ) == set()
-    asked: list[dict[str, Any]] = []
-    fake = ADVERSARIES["labels"]._replace(play=lambda **options: asked.append(options))
+    asked: list[Options] = []
+    fake = ADVERSARIES["labels"]._replace(play=asked.append)
     monkeypatch.setitem(ADVERSARIES, "labels", fake)
     for options in ({}, {"quick": True}, {"replicates": 60}, {"replicates": 10**6, "quick": True}):
         attack("labels", epsilon=2.0, seed=3, **options)
-    assert [one["replicates"] for one in asked] == [fake.runs, fake.quick, 60, fake.quick]
-    assert all(one["epsilon"] == 2.0 and one["seed"] == 3 and one["confidence"] == 0.95 for one in asked)
+    assert [one.replicates for one in asked] == [fake.runs, fake.quick, 60, fake.quick]
+    assert all(one.epsilon == 2.0 and one.seed == 3 and one.confidence == 0.95 for one in asked)
 
 
 def test_bad_targets_are_refused_by_name() -> None:

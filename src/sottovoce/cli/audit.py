@@ -68,7 +68,7 @@ def audit(
       sottovoce audit sums --colluders 2       one too many: refuted
       sottovoce audit answers                  every release behind an answer
       sottovoce audit all                      every claim of the package
-      sottovoce audit all --report audit.html  the same as a page, and attacks on real rows
+      sottovoce audit all --report audit.html  a page, with attacks on real rows
       sottovoce audit dgd --one-run --delta 1e-5    one run with 1000 canaries
     """
     beside = {"--replicates": replicates, "--report": report, "--quick": quick or None, "--colluders": colluders}
