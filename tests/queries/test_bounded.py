@@ -208,7 +208,7 @@ def pair(
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("k", range(24))
+@pytest.mark.parametrize("k", range(len(statistics(np.zeros((1, 1, D))))))
 def test_no_row_moves_a_sum_further_than_it_says_and_some_row_moves_it_so_far(k: int, relation: str) -> None:
     """A search over signed rows of norm 1 (or longer), numbers and points; the best found must be near the bound."""
     rng, best = np.random.default_rng(k), 0.0

@@ -40,8 +40,8 @@ class Bounded(ABC):
     """
 
     at: Array
-    cone: ClassVar[bool] = True
-    """Whether no two rows' contributions have a negative inner product."""
+    cone: ClassVar[bool] = False
+    """Whether it is proved that no two rows' contributions have a negative inner product; a replaced row costs less."""
 
     @abstractmethod
     def width(self, facts: Facts) -> int:
@@ -90,8 +90,6 @@ class Bounded(ABC):
 class _Vector(Bounded):
     """Sums of vectors ``c_k a_k`` with factors of both signs."""
 
-    cone: ClassVar[bool] = False
-
     def width(self, facts: Facts) -> int:
         return facts.d
 
@@ -129,6 +127,8 @@ class _Gram(Bounded):
 
     ``<a a', b b'> = (a.b)^2 >= 0``, so contributions lie in a cone.
     """
+
+    cone: ClassVar[bool] = True
 
     def width(self, facts: Facts) -> int:
         return facts.d * (facts.d + 1) // 2
@@ -252,6 +252,7 @@ class Scores(Bounded):
         A row is in group k + 1 for the first k whose product with it is not zero, else in group 0.
     """
 
+    cone: ClassVar[bool] = True  # counts
     constant: Array | None = None
     edges: Array | None = None
     groups: Array | None = None
@@ -287,6 +288,7 @@ class Scores(Bounded):
 class Residuals(Bounded):
     """Shares of rows by the size of ``x.w - t``, over public cells; `constant` and `edges` as in :class:`Scores`."""
 
+    cone: ClassVar[bool] = True  # counts
     constant: Array | None = None
     edges: Array | None = None
 

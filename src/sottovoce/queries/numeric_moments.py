@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -37,7 +36,6 @@ class Misses(Bounded):
     """
 
     constant: Array | None = None
-    cone: ClassVar[bool] = False
 
     def width(self, facts: Facts) -> int:
         return len(SCALES)
