@@ -162,3 +162,21 @@ def test_two_spellings_of_a_method_are_one_run(
         assert len(book.runs) == 2
     ended = simulate(second, rows, checkpoint=path, observers=[lambda k, _: seen.append(k)])
     assert seen == [2, 3, 4] and ended.models.tobytes() == resumed.models.tobytes()
+
+
+def test_a_checkpoint_of_another_ledger_is_refused(tmp_path: Path) -> None:
+    """Both have paid for the same run, and drew other noise: a model is of the ledger that its statement names."""
+    rows, path = make_rows([12, 9, 15], 3, seed=3), tmp_path / "half.npz"
+    config = RunConfig("prox_admm", epsilon=2.0, delta=1e-5, rounds=4, accountant="zcdp", seed=None)
+    first, second = (
+        DurableLedger.create(tmp_path / name, epsilon=7.0, delta=1e-4, accountant="zcdp", n_nodes=3) for name in "ab"
+    )
+    with first, second:
+        with pytest.raises(Interrupted):
+            simulate(config, rows, ledger=first, checkpoint=path, observers=[stop])
+        own = simulate(config, rows, ledger=second)
+        with pytest.raises(LedgerMismatch, match="other answers than the run in this ledger; remove it to go on"):
+            simulate(config, rows, ledger=second, checkpoint=path)
+        assert len(second.rows) == 4 and len(first.rows) == 2
+        resumed = simulate(config, rows, ledger=first, checkpoint=path)
+        assert len(first.rows) == 4 and not np.array_equal(resumed.models, own.models)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from functools import lru_cache
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache, partial
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from scipy import integrate, optimize
 
 from sottovoce.errors import BudgetExceeded, InvalidInput, UnknownEvent
 from sottovoce.ledger.memory import Ledger
-from sottovoce.privacy import accountants, pld
+from sottovoce.privacy import accountants, pld, prices
 from sottovoce.privacy.accountants import BestAccountant, PLDAccountant, PureAccountant, RDPAccountant, ZCDPAccountant
 from sottovoce.privacy.events import (
     Event,
@@ -344,3 +346,11 @@ def test_composition_of_bills_needs_a_delta() -> None:
 def test_tiny_shifts_are_not_rounded_down() -> None:
     for mu in (1e-12, 1e-9, 1e-6):
         assert float(gaussian_delta(0.0, mu)) >= mu / math.sqrt(2 * math.pi) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("price", [prices.pure, partial(prices.renyi, orders=(2.0, 8.0))], ids=["pure", "rdp"])
+@pytest.mark.parametrize("size", [2, 3, 6])
+def test_an_objective_with_fields_of_unlike_sizes_has_no_price(price: Callable[[Event], object], size: int) -> None:
+    event = replace(objective(), **{k: np.full(5, v) for k, v in {"beta": 0.05, "K": 1e4, "beta_release": 0.0}.items()})
+    with pytest.raises(ValueError, match="broadcast"):
+        price(replace(event, error=np.full(size, 1e-6), sigma_release=np.zeros(5)))

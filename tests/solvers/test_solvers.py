@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from problems import make_rows
 from scipy.optimize import minimize
+from scipy.sparse import csr_array
 
 from sottovoce.data.design import Columns, Dense
 from sottovoce.data.rows import Rows
 from sottovoce.data.sweep import Sweep, batched
 from sottovoce.errors import SolverError
-from sottovoce.problem.losses import HuberSVM, Logistic, Loss
+from sottovoce.problem.clipped import cap
+from sottovoce.problem.losses import HuberSVM, Logistic, Loss, Softmax
 from sottovoce.solvers.local import Solver, certified_error, rounding_bound
 
 SIZES = [60, 7, 33]
@@ -241,3 +246,32 @@ def test_parts_are_weighed_by_the_number_of_rows_itself(C: float) -> None:
         for parts in {1, 2, max(1, n // 2), n}:
             one = solver.gradient(np.zeros((1, 1)), 0, parts)
             np.testing.assert_allclose(one, -C / max(n // parts, 1) * len(range(0, n, parts)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["weights", "classes", "a cap"])
+def test_sparse_sites_of_unlike_sizes_are_solved_as_dense_ones(kind: str) -> None:
+    """Sites of one batch are ready at different times: what is left of it is as long as its own longest site."""
+    rng, sizes, d = np.random.default_rng(0), (300, 301, 310), 4
+    parts, weights, labels = [], [rng.random(n) for n in sizes], [rng.integers(0, 3, n) for n in sizes]
+    for n in sizes:
+        X = rng.normal(size=(n, d))
+        X /= 1.0001 * np.linalg.norm(X, axis=1, keepdims=True)
+        parts.append((np.where(np.abs(X) > 0.2, X, 0.0), rng.choice([-1.0, 1.0], n)))
+
+    def made(table: Any) -> Rows:
+        if kind == "classes":
+            given = zip(parts, labels, strict=True)
+            return Rows.of_classes([(table(X), label) for (X, _), label in given], 3)
+        rows = Rows.build([(table(X), y) for X, y in parts])
+        return rows.with_weight(weights) if kind == "weights" else rows
+
+    loss = Softmax(3) if kind == "classes" else cap(Logistic(), 0.3 if kind == "a cap" else math.inf)
+    width = d * loss.outputs
+    linear, start = np.zeros((1, 3, width)), np.zeros((1, 3, width))
+    linear[:, :2], q, found = rng.normal(size=(1, 2, width)) / 5.0, np.full((3, 1), 0.1), []
+    for table in (np.asarray, csr_array):
+        solver = Solver(made(table), loss, 1.0)
+        start = start if not found else np.zeros_like(start)
+        start[:, 2] = solver.minimise(linear, q, np.zeros_like(start), 1e-10).w[:, 2]  # the longest is ready at once
+        found.append(solver.minimise(linear, q, start, 1e-9).w)
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)

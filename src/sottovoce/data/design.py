@@ -310,11 +310,16 @@ class Design:
         return type(self)(storage, weight, offset, labels, counts, norms, self.classes)
 
     def keep(self, nodes: Any) -> Self:
+        kept = self.storage.keep(
+            nodes
+        )  # sparse rows without the longest node have less padding, and so do their fields
 
         def pick(x: Any) -> Any:
-            return x[nodes] if isinstance(x, np.ndarray) else self.asarray(self.host(x)[nodes])
+            return (
+                x[nodes][:, : kept.n] if isinstance(x, np.ndarray) else self.asarray(self.host(x)[nodes][:, : kept.n])
+            )
 
-        return self.cut(self.storage.keep(nodes), pick)
+        return self.cut(kept, pick)
 
     def every(self, part: int, parts: int) -> Self:
         if self.counts is not None:

@@ -484,6 +484,12 @@ class Run(Readings):
         """Events of this run up to :attr:`release`."""
         return tuple(self._state().planned[: self._release])
 
+    @property
+    def answers(self) -> list[str]:
+        """Digests of the stored bytes up to :attr:`release`, by which a checkpoint knows its ledger; "" for none."""
+        stored = self._state().stored
+        return [stored[k][1] if k in stored else "" for k in range(1, self._release + 1)]
+
     def charge(self, event: Event, *, kept: bool = False) -> None:
         """Record the next release, durably, or find it recorded; see :meth:`DurableLedger.charge_release`."""
         if self._release >= len(self._state().planned):

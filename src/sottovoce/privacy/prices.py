@@ -182,9 +182,10 @@ def renyi(event: Event, orders: Orders) -> Array:
             exact = np.minimum(curve, pure_curve(float(_exact_objective(event)[i])))
             if (rate := float(event.beta_release[i])) > 0:
                 exact = exact + spherical.inexact_rdp(a, rate, error)
+        alone = float(_alone(event)[i])  # also where nothing is added to the answer: it refuses fields of unlike sizes
         if sigma > 0:
-            alone = a * 0.5 * (float(_alone(event)[i]) / float(sigma)) ** 2
-            exact = np.minimum(exact + gaussian.inexact_rdp(a, error, float(sigma)), alone)
+            by_answer = a * 0.5 * (alone / float(sigma)) ** 2
+            exact = np.minimum(exact + gaussian.inexact_rdp(a, error, float(sigma)), by_answer)
         return exact
 
     match event:

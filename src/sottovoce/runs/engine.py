@@ -10,7 +10,17 @@ from pathlib import Path
 import numpy as np
 
 from ..algorithms import Algorithm
-from ..errors import AttemptLost, BudgetExceeded, CheckpointError, InvalidInput, NetClosed, SottovoceError, shown
+from ..errors import (
+    AttemptLost,
+    BudgetExceeded,
+    CheckpointError,
+    InvalidInput,
+    LedgerMismatch,
+    NetClosed,
+    SottovoceError,
+    shown,
+)
+from ..ledger.durable import Run
 from ..network.net import Net
 from ..problem.facts import Facts
 from ..queries import Query, Sum
@@ -111,7 +121,9 @@ def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) 
     """Replace the checkpoint, in one step, by the run after round k; if that fails, the file is as it was."""
     arrays = {f"state.{name}": value for name, value in state._asdict().items()}
     arrays |= {f"curator.{name}": value for name, value in curator.state().items()}
-    meta = {"version": _VERSION, "key": key, "round": k, "ledger": curator.ledger.to_list()}
+    meta: dict[str, Any] = {"version": _VERSION, "key": key, "round": k, "ledger": curator.ledger.to_list()}
+    if isinstance(curator.ledger, Run):
+        meta["answers"] = curator.ledger.answers
     files.write("checkpoint", path, files.pack(meta=np.array(json.dumps(meta)), **arrays), mode=0o600)
 
 
@@ -119,7 +131,8 @@ def load_checkpoint(path: Path, keys: Collection[str], blank: Any, curator: Cura
     """Restore ledger and curator, and return (rounds done, state).
 
     `keys` are digests of the configuration, also those of older versions; `blank` is a state of the right type.  An
-    unreadable file, or one of another configuration, is a CheckpointError.
+    unreadable file, or one of another configuration, is a CheckpointError; one of a run in another ledger, whose
+    answers are others, a LedgerMismatch.
     """
     try:
         arrays = files.read_arrays(path)
@@ -134,10 +147,15 @@ def load_checkpoint(path: Path, keys: Collection[str], blank: Any, curator: Cura
         if type(done) is not int or done < 0:
             raise ValueError("no round")
         curator.ledger.restore(meta["ledger"])
+        if isinstance(curator.ledger, Run) and meta.get("answers", curator.ledger.answers) != curator.ledger.answers:
+            rule = "holds other answers than the run in this ledger; remove it to go on with those of the ledger"
+            raise LedgerMismatch(f"checkpoint={shown(path)}: {rule}")
         curator.restore({n.removeprefix("curator."): v for n, v in arrays.items() if n.startswith("curator.")})
         if meta["version"] == 1 and "opened" in blank._fields:
             arrays = _of_now(arrays, blank, done)
         state = type(blank)(*(_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields))
+    except LedgerMismatch:
+        raise
     except UNREADABLE as error:
         raise _foreign(path) from error
     return done, state

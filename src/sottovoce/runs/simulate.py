@@ -197,8 +197,8 @@ def simulate(
         files.check("checkpoint", checkpoint, make=True)
     dealt, rows = rows, held(config, rows)
     facts, nodes = prepared.facts, prepared.facts.n_nodes
-    key, *before = _keys(config, facts, label, prepared.algorithm.identity())
-    if method is not None and label:
+    key, *before = spelled = _keys(config, facts, label, prepared.algorithm.identity())
+    if method is not None and label:  # names no model: a key of ledgers alone, not of checkpoints
         before.append(_key_before(asked, facts, label, method))
     lead, keys = (config.replicates, nodes), (range(config.replicates), range(nodes))
     noise: Noise = SystemNoise(lead) if config.seed is None else KeyedNoise(config.seed, *keys)
@@ -224,7 +224,7 @@ def simulate(
             path = Path(checkpoint)
             again = prepared.algorithm.recalls and not noise.simulated  # the ledger has what was said in all rounds
             if path.exists() and not again:
-                done, state = engine.load_checkpoint(path, (key, *before), prepared.algorithm.init(place), curator)
+                done, state = engine.load_checkpoint(path, spelled, prepared.algorithm.init(place), curator)
             watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, curator))
         outcome = engine.run(prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done)
     statement = privacy_statement(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
