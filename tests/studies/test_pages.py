@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sottovoce.studies import figures, page
+from sottovoce.studies.drawn import panels
 from sottovoce.studies.run import StudyRun
 from sottovoce.studies.spec import Figure, PaperPoints, Reading, Sentence, Study
 from sottovoce.studies.verdicts import judged
@@ -92,6 +93,26 @@ def test_points_of_the_paper_are_drawn_hollow() -> None:
     first, second = (figures.draw(facets, ROWS, (replace(POINTS, series="", facet="a"),)) for _ in range(2))
     assert first[0].svg == second[0].svg and first[0].svg != figures.draw(facets, ROWS)[0].svg
     assert first[1].svg == figures.draw(facets, ROWS)[1].svg
+
+
+def test_panels_are_drawn_anew_only_if_something_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = figures.draw, []
+    monkeypatch.setattr(figures, "draw", lambda *a: calls.append(a) or real(*a))
+    study = Study("s", "A study", "training.run", figures=(LINE,), paper_points=(POINTS,))
+    done = StudyRun(study, tmp_path, ROWS, ["method", "x", "v", "replicate"])
+    (tmp_path / "table.csv").write_text("one")
+    first = panels(done)
+    assert panels(done) == first and len(calls) == 1 and (tmp_path / "figures" / "loss.png").is_file()
+    panels(done, page.MARK)
+    assert panels(done) == first and len(calls) == 3  # with the mark, and without it again
+    (tmp_path / "table.csv").write_text("another")
+    panels(done)
+    (tmp_path / "figures" / "loss.svg").unlink()
+    assert panels(done) == first and len(calls) == 5
+    (tmp_path / "figures" / "panels.json").write_text("[]")
+    panels(done)
+    panels(replace(done, study=replace(study, paper_points=())))
+    assert len(calls) == 7
 
 
 @pytest.mark.parametrize(

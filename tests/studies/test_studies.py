@@ -356,7 +356,9 @@ def test_the_command_writes_everything_and_sums_up(tmp_path):
     assert (verdicts["study"], verdicts["replicates"]) == ("own", 2)
     (claim,) = verdicts["claims"]
     assert claim["claim"] == "A larger total gives a lower loss." and claim["proved"]["verdict"] == UNSEEN
-    assert {path.name for path in (folder / "figures").iterdir()} == {"loss.svg", "loss.png", "error.svg", "error.png"}
+    assert {path.name for path in (folder / "figures").iterdir()} == {
+        "loss.svg", "loss.png", "error.svg", "error.png", "panels.json",
+    }  # fmt: skip
     assert "sottovoce study own.toml --quick --out o --replicates 2 --json" in (folder / "index.html").read_text()
     said = invoke(str(tmp_path / "own.toml"), "--quick", "--replicates", "2", "--out", str(tmp_path / "o"))
     assert "3 of them kept from before" in said.stdout and said.stderr == ""

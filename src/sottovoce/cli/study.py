@@ -10,6 +10,7 @@ import click
 
 from ..errors import SottovoceError
 from ..studies import figures, page, spec
+from ..studies.drawn import panels
 from ..studies.run import StudyRun, changed, run, write
 from ..studies.verdicts import Judged, judged
 from .options import as_json, say, takes, typed
@@ -91,17 +92,12 @@ def _one(one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, co
         done = run(one, out, quick=quick, jobs=jobs, file=data, progress=tell)
     for line in done.study.strangers(done.columns):
         console.print(f"[yellow]note[/] {escape(line)}", highlight=False, soft_wrap=True)
-    mark, points = page.MARK if quick else "", done.study.paper_points
-    drawn = [(figure, figures.draw(figure, done.rows, points, mark)) for figure in done.study.figures]
-    panels = [panel for _, those in drawn for panel in those]
-    for panel in panels:
-        write(done.folder / "figures" / f"{panel.name}.svg", panel.svg)
-        write(done.folder / "figures" / f"{panel.name}.png", panel.png)
+    drawn = panels(done, page.MARK if quick else "")
     claims = judged(done.study, done.rows)
     write(done.folder / "verdicts.json", page.verdicts_json(done, claims))
     write(done.folder / "privacy.txt", "\n\n".join(done.privacy) + "\n")
     write(done.folder / "index.html", page.page(done, drawn, claims, typed()))
-    return Finished(done, next(iter(panels), None), claims)
+    return Finished(done, next((panel for _, those in drawn for panel in those), None), claims)
 
 
 def _list(as_json: bool) -> None:
