@@ -52,7 +52,7 @@ def test_results_come_first_and_promises_are_short() -> None:
     )
     assert claims < numbers < promised < how
     assert how - promised < promised - claims
-    assert "dvp (corrected): epsilon 0.5 to 2" in text and "local, every site alone: epsilon inf" in text
+    assert "dvp (corrected): epsilon 0.5 to 2 at delta 1e-05" in text and "local, every site alone: epsilon inf" in text
     assert text.count("Protects one row of one site") == 1 and "privacy.txt" in text
 
 

@@ -22,7 +22,7 @@ _OPTIONS = [
     say("--jobs", "Cells at a time, as joblib's n_jobs.", type=int, default=1),
     say("--replicates", "Instead of the study's own.", type=click.IntRange(min=1)),
     say("--seed", "Instead of the study's own.", type=click.IntRange(min=0)),
-    say("--data", "Your own table, for a study that needs one.", type=click.Path()),
+    say("--data", "Your own table, for a study that takes one.", type=click.Path()),
     say("--list", "Name every study.", name="listed", is_flag=True),
     as_json(),
 ]

@@ -132,21 +132,24 @@ def _list(title: str, lines: Sequence[str]) -> str:
     return f"<h2>{title}</h2>{_items(lines)}" if lines else ""
 
 
-_EPSILON = re.compile(r"^(.*?): epsilon = ([0-9.]+|inf)")
+_EPSILON = re.compile(r"^(.*?): epsilon = ([0-9.]+|inf)(?:, delta = ([^ ,]+))?")
 
 
 def _privacy(done: StudyRun) -> str:
     """What is promised, a line a method; the statements in full are in a file of their own."""
-    totals: dict[str, list[float]] = {}
+    totals: dict[tuple[str, str], list[float]] = {}
     others, against = list[str](), list[str]()
     for said_ in done.privacy:
         lines = said_.split("\n")
         if found := _EPSILON.match(lines[0]):
-            totals.setdefault(found[1], []).append(float(found[2]))
+            at = f" at delta {found[3]}" if found[3] else ""
+            totals.setdefault((found[1], at), []).append(float(found[2]))
             against += [line.partition(":")[0] for line in lines[1:] if line.startswith("Protects")]
         else:
             others.append(lines[0])
-    told = [f"{name}: epsilon {_range(found)}" for name, found in totals.items()] + list(dict.fromkeys(others))
+    told = [f"{name}: epsilon {_range(found)}{at}" for (name, at), found in totals.items()] + list(
+        dict.fromkeys(others)
+    )
     if not told:
         return ""
     what = f"{' '.join(f'{text}.' for text in dict.fromkeys(against))} All of it is simulated: noise follows a seed."
