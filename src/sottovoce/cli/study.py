@@ -10,7 +10,9 @@ import click
 
 from ..errors import SottovoceError
 from ..studies import figures, page, spec
+from ..studies.drawn import panels
 from ..studies.run import StudyRun, changed, run, write
+from ..studies.verdicts import Judged, judged
 from .options import as_json, say, takes, typed
 from .screen import Console, escape, listing, print_json, progress
 
@@ -20,7 +22,7 @@ _OPTIONS = [
     say("--jobs", "Cells at a time, as joblib's n_jobs.", type=int, default=1),
     say("--replicates", "Instead of the study's own.", type=click.IntRange(min=1)),
     say("--seed", "Instead of the study's own.", type=click.IntRange(min=0)),
-    say("--data", "Your own table, for a study that needs one.", type=click.Path()),
+    say("--data", "Your own table, for a study that takes one.", type=click.Path()),
     say("--list", "Name every study.", name="listed", is_flag=True),
     as_json(),
 ]
@@ -31,7 +33,7 @@ class FinishedStudy(NamedTuple):
 
     done: StudyRun
     first: figures.Panel | None
-    claims: list[page.Judged]
+    claims: list[Judged]
 
 
 @click.command(name="study")
@@ -63,7 +65,7 @@ def study(
     console = Console(stderr=True)
     finished, skipped, failed = [], [], []
     for one in chosen:
-        if name == "all" and one.file is not None:
+        if name == "all" and one.file is not None and not one.file.optional:
             skipped.append(f"{one.name}: needs a table of yours; {one.file.how}")
             continue
         try:
@@ -90,15 +92,12 @@ def _one(one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, co
         done = run(one, out, quick=quick, jobs=jobs, file=data, progress=tell)
     for line in done.study.strangers(done.columns):
         console.print(f"[yellow]note[/] {escape(line)}", highlight=False, soft_wrap=True)
-    drawn = [(figure, figures.draw(figure, done.rows)) for figure in done.study.figures]
-    panels = [panel for _, those in drawn for panel in those]
-    for panel in panels:
-        write(done.folder / "figures" / f"{panel.name}.svg", panel.svg)
-        write(done.folder / "figures" / f"{panel.name}.png", panel.png)
-    claims = page.judged(done)
+    drawn = panels(done, page.MARK if quick else "")
+    claims = judged(done.study, done.rows)
     write(done.folder / "verdicts.json", page.verdicts_json(done, claims))
+    write(done.folder / "privacy.txt", "\n\n".join(done.privacy) + "\n")
     write(done.folder / "index.html", page.page(done, drawn, claims, typed()))
-    return FinishedStudy(done, next(iter(panels), None), claims)
+    return FinishedStudy(done, next((panel for _, those in drawn for panel in those), None), claims)
 
 
 def _list(as_json: bool) -> None:
@@ -120,9 +119,11 @@ def _list(as_json: bool) -> None:
 
 
 def _plain(finished: list[FinishedStudy], skipped: list[str], failed: list[str], index: Path | None) -> dict[str, Any]:
-    def words(judged: page.Judged) -> dict[str, Any]:
-        both = {"printed": judged.printed, "proved": judged.proved}
-        return {"says": judged.claim.says} | {k: None if v is None else v.word for k, v in both.items()}
+    def words(one: Judged) -> dict[str, Any]:
+        both = {"printed": one.printed, "proved": one.proved}
+        return {"says": one.claim.says, "reading": one.reading} | {
+            k: None if v is None else v.word for k, v in both.items()
+        }
 
     return {
         "studies": [
@@ -144,10 +145,10 @@ def _render(finished: list[FinishedStudy], skipped: list[str], failed: list[str]
         told = f"{done.cells} cells{kept}, {done.seconds:.0f} s"
         console.print(f"[bold]{escape(done.study.name)}[/]: {told}", highlight=False)
         for one in claims:
-            console.print(f"  {escape(one.claim.says)}", highlight=False)
+            console.print(f"  {escape(page.said_of(one))}", highlight=False)
             for basis, verdict in (("as printed", one.printed), ("at the proved epsilon", one.proved)):
                 if verdict is not None:
-                    console.print(f"    {basis}: [bold]{verdict.word}[/]", highlight=False)
+                    console.print(f"    {basis}: {escape(verdict.reason)}: [bold]{verdict.word}[/]", highlight=False)
         console.print(f"  {escape(str(done.folder / 'index.html'))}", highlight=False, soft_wrap=True)
     for line in skipped:
         console.print(f"[yellow]left out[/] {escape(line)}", highlight=False)

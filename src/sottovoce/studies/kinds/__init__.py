@@ -20,6 +20,8 @@ from ...util.typing import Any
 Row = dict[str, Any]
 LETTER = ", as printed"
 """Ends the names of what runs a paper's listing to the letter, where its namesake does what is proved."""
+NOISELESS = ("training.run", "graded.run")
+"""Kinds that, asked by ``also = "noiseless_error"``, tell where even a run without noise learns nothing."""
 Cell = Callable[[Mapping[str, Any]], list[Row]]
 
 
@@ -38,8 +40,11 @@ def find(kind: str) -> Cell:
 
 
 def check(p: Mapping[str, Any], known: set[str]) -> None:
-    """Refuse a parameter that a kind of cell does not know, as :class:`~sottovoce.errors.InvalidInput`."""
-    if unknown := set(p) - known:
+    """Refuse a parameter that a kind of cell does not know, as :class:`~sottovoce.errors.InvalidInput`.
+
+    Every kind knows `reading`, the name of a reading of the paper.
+    """
+    if unknown := set(p) - known - {"reading"}:
         name = min(unknown)
         raise InvalidInput(name, p[name], "is no parameter of this kind of cell", "remove or correct it")
 
