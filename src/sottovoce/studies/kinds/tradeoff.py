@@ -20,10 +20,11 @@ def run(p: Mapping[str, Any]) -> list[Row]:
 
     PVP as printed is taken before its last step.  Columns: ``what``; ``value``, C times the mean loss; ``mean_loss``,
     without C; ``share``, over the range of the measured means.  "measured": rows of :func:`.training.run`.  "L_acc",
-    "U_priv" and "J": curves over `alpha`.  "printed": L_acc with the constants of 001, one curve for each of
-    `constants` and `reading`, the unit of c4; c6 is as the paper says, from the risk at the largest alpha, the least
-    over rounds (its first constants) or the mean over the last four fifths of them (its second).  "c4" and "c5": fitted
-    to every replicate by itself, and with `constants` as printed.  "optimum": the solution of (28), with `at_limit` 1 if it is where a constraint holds.
+    "U_priv" and "J": curves over `alpha`.  "printed": L_acc with the papers' constants, a curve for each of `constants`
+    and `unit`, that of c4; c6 is as they say, from the risk at the largest alpha: the least over rounds (their first
+    constants), or the mean over the last four fifths of them (their second).  "c5": fitted to every replicate by
+    itself, and with `constants` as printed; "c4" likewise.  "optimum": the solution of (28), with `at_limit` 1 if a
+    constraint holds there.
     """
     alphas, at = sorted(float(a) for a in p["alphas"]), sorted(int(k) for k in p["at"])
     inner = {key: value for key, value in p.items() if key not in ("alphas", "at", "rounds")}
@@ -62,10 +63,10 @@ def _printed(alphas: Array, floors: tuple[float, float], C: float) -> list[Row]:
     rows: list[Row] = []
     for (c4, c5), c6 in zip(PRINTED, floors, strict=True):
         name = f"c4 = {c4:g}, c5 = {c5:g}"
-        rows.append({"what": "c5", "constants": name, "value": c5})
-        for reading, unit in ((RISK, 1.0), (LOSS, C)):
-            curve = AccuracyCurve(c4 * unit, c5, c6)
-            label = {"what": "printed", "constants": name, "reading": reading}
+        rows += [{"what": what, "constants": name, "value": c} for what, c in (("c4", c4), ("c5", c5))]
+        for unit, size in ((RISK, 1.0), (LOSS, C)):
+            curve = AccuracyCurve(c4 * size, c5, c6)
+            label = {"what": "printed", "constants": name, "unit": unit}
             grid = _grid(alphas)
             rows += [label | {"alpha": float(a), "value": float(curve.predict(a))} for a in grid]
     return rows
