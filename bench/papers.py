@@ -147,17 +147,19 @@ def rows(item: dict[str, Any], studies: Path) -> Iterator[tuple[str, str, str, s
         yield name, here, item.get("printed", ""), "not run", "", ""
         return
     here += f" ({said['replicates']} replicates)" if said["replicates"] > 1 else " (no noise, one run)"
-    wanted = item.get("claims", list(range(len(said["claims"]))))
-    if "printed" in item or not wanted:
+    wanted = item.get("claims")
+    chosen = [c for k, c in enumerate(said["claims"]) if wanted is None or c.get("place", k) in wanted]
+    if "printed" in item or not chosen:
         yield name, here, item.get("printed", ""), item.get("ours", ""), item.get("verdict", ""), item.get("proved", "")
         name, here = "", ""
-    for k in wanted:
-        claim = said["claims"][k]
+    for claim in chosen:
         both = [claim["printed"], claim["proved"]]
         ours = "; ".join(
             f"{word}: {_numbers(one)}" for word, one in zip(("printed", "proved"), both, strict=True) if one
         )
-        yield name, here, claim["claim"], ours, *map(_verdict, both)
+        says = claim["claim"] + (f" Read as: {claim['reading']}." if claim.get("reading") else "")
+        says += f" **The paper: {claim['paper']}.**" if claim.get("paper") else ""
+        yield name, here, says, ours, *map(_verdict, both)
         name, here = "", ""
 
 
