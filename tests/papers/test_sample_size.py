@@ -63,6 +63,8 @@ def test_the_table_has_every_theorem_and_tells_the_forms_apart() -> None:
     n = rows["004, Theorem 3.5"]["corrected"]  # as many as its own noise asks for
     sigma = 2 * math.sqrt(2 * math.log(1.25 / 1e-5)) / n
     assert pp_admm(**BASE, beta=0.01, sigma1=sigma, d=d).value == pytest.approx(n, rel=1e-6)
+    assert rows["000, Theorem 3"]["printed"] != rows["001, Theorem 10"]["printed"]
+    assert rows["000, Theorem 3"]["corrected"] == rows["001, Theorem 10"]["corrected"]
     for theorem, same in (("001, Theorem 10", False), ("002, Theorem 4", True), ("004, Theorem 3.4", False)):
         assert (rows[theorem]["printed"] == rows[theorem]["corrected"]) == same
     assert {row["constants"].split(":")[0] for row in rows.values()} == {"free", "known"}
@@ -99,6 +101,7 @@ def test_dvp_by_hand() -> None:
     noise = dvp(**given, accuracy=1.0, epsilon=0.01)
     assert noise.value == pytest.approx(3 * 2 * 5 * log / 0.01)
     assert dvp(**given, accuracy=1.0, epsilon=0.01, form="printed").value == pytest.approx(2 * 5 / 0.01)
+    assert dvp(**given, accuracy=1.0, epsilon=0.01, form="000").value == pytest.approx(2 * 5 * log / 0.01)
     bend = dvp(**given | {"c1": 100.0}, accuracy=1.0, epsilon=0.01)
     assert bend.value == pytest.approx(3 * 100 * 4 / 0.01)
     assert dvp(**given, accuracy=0.01, epsilon=100.0).value == pytest.approx(9 * 4 / 1e-4)
@@ -168,11 +171,22 @@ def test_units_of_the_loss_do_not_matter(scale: float) -> None:
         quiet = given | {"epsilon": 1e6}  # leaves the term that the printed forms have wrong alike
         moved = call(**quiet | to, form="printed").value / call(**quiet, form="printed").value
         assert moved == pytest.approx(1 / scale)
+    loud = OURS | {"epsilon": 0.01}  # 000's first term, whose form is its own
+    assert dvp(**loud | scaled, form="000").value == pytest.approx(dvp(**loud, form="000").value / scale)
     assert admm(**BASE | scaled).value == pytest.approx(admm(**BASE, C=3.0).value)
     # 002 measures accuracy in the loss itself: only C and the rate of the noise move.
     assert mr_admm(**NOISY | {"C": scale, "epsilon": 40000.0 / scale}).value == pytest.approx(
         mr_admm(**NOISY | {"epsilon": 40000.0}).value
     )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_difficult_problems_ask_for_more_rows_of_pvp(form: str) -> None:
+    """001, after Corollary 15: DVP is preferred where ``|f0|`` is large; so the orders, at one constant for both."""
+    ratios = [pvp(**PVP | {"reference_norm": f}, form=form).value / dvp(**OURS | {"reference_norm": f}, form=form).value
+              for f in (1.0, 10.0, 100.0, 1000.0)]  # fmt: skip
+    assert ratios == sorted(ratios)
+    assert ratios[-1] > 5 * ratios[-2] > 5 * ratios[0]
 
 
 @pytest.mark.parametrize(("bound", "epsilon"), bounds())

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import lambertw
 
 from sottovoce.errors import InvalidInput
-from sottovoce.papers.tradeoff import AccuracyCurve, PrivacyUtility, fit_accuracy, optimal_alpha
+from sottovoce.papers.tradeoff import PRINTED, AccuracyCurve, PrivacyUtility, fit_accuracy, optimal_alpha
 
 BUDGETS = np.array([0.01, 0.02, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5, 0.8, 1.0])
 DVP = AccuracyCurve(0.2, 25.0, 0.4)  # c4 and c5 of 001, for DVP
@@ -19,6 +19,7 @@ PVP = AccuracyCurve(20.0, 20.0, 0.4)
 def test_curve_and_utility_by_hand() -> None:
     assert DVP.predict(0.04) == pytest.approx(0.2 / math.e + 0.4)
     assert DVP.residual == 0.0
+    assert np.all(np.diff(DVP.predict(BUDGETS)) < 0)  # 001: "monotonically increasing"
     np.testing.assert_allclose(DVP.predict([0.04, 0.08]), [0.2 / math.e + 0.4, 0.2 / math.e**2 + 0.4])
     assert PrivacyUtility()(0.5) == pytest.approx(0.02 * math.log(6 / 4.75))
     assert PrivacyUtility(1, 10, 9, 1)(1.0) == pytest.approx(0.0, abs=1e-15)
@@ -150,6 +151,14 @@ def test_all_three_kinds_of_optimum() -> None:
         optimal_alpha(DVP, PrivacyUtility(omega1=1e-4), alpha_U=0.1, c3=0.5).where,
     ]
     assert where == ["stationary", "accuracy limit", "privacy limit"]
+
+
+@pytest.mark.parametrize("c6", [0.0, 0.35, 600.0])
+def test_the_printed_constants_have_an_inner_optimum(c6: float) -> None:
+    for (c4, c5), alpha in zip(PRINTED, (0.142, 0.453), strict=True):
+        found = optimal_alpha(AccuracyCurve(c4, c5, c6), PrivacyUtility(), alpha_U=1.0, c3=c6 + 0.9 * c4)
+        assert found.where == "stationary"
+        assert found.alpha == pytest.approx(alpha, abs=1e-3)
 
 
 def test_stationary_point_without_a_quadratic_term_is_lambert() -> None:

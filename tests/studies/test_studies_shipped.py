@@ -12,10 +12,11 @@ import pytest
 
 from sottovoce import data
 from sottovoce.errors import InvalidInput
+from sottovoce.papers.tradeoff import PRINTED
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.studies import kinds, spec, tables, verdicts
 from sottovoce.studies.figures import series_of
-from sottovoce.studies.kinds import classes, theorems, training
+from sottovoce.studies.kinds import classes, theorems, tradeoff, training
 from sottovoce.studies.run import digest, run
 
 CODES = {
@@ -69,7 +70,8 @@ def test_every_file_loads_and_its_first_quick_cell_has_the_columns(name, quick_d
     small = {"rounds": 2, "games": 200, "alphas": [0.1, 0.5, 1.0], "at": [2]}
     fixed = dict(quick.fixed) | {key: value for key, value in small.items() if key in quick.fixed}
     file = extract(tmp_path / "extract.csv") if study.file and not study.file.optional else None
-    done = run(replace(quick, grid=first, cells=quick.cells[:1], fixed=fixed), tmp_path, file=file)
+    own = tuple(one for one in quick.readings if one.name == quick.cells[0].get("reading"))
+    done = run(replace(quick, grid=first, cells=quick.cells[:1], readings=own, fixed=fixed), tmp_path, file=file)
     assert done.rows and {"replicate"} <= set(done.columns)
     assert study.strangers({*done.columns, *study.varied()}) == []
     for figure in study.figures:
@@ -224,13 +226,31 @@ def test_printed_knobs_reach_the_method_and_no_other():
 
 def test_the_tradeoff_fits_what_falls_and_says_when_it_cannot():
     alphas = np.array([0.01, 0.05, 0.1, 0.3, 1.0])
-    rows = training._fitted(alphas, 0.4 + 2 * np.exp(-9 * alphas), 5, {"method": "dvp", "form": "printed"})
+    rows = tradeoff._fitted(alphas, 0.4 + 2 * np.exp(-9 * alphas), 5, {"method": "dvp", "form": "printed"})
     assert {row["what"] for row in rows} == {"L_acc", "U_priv", "J", "optimum"}
     best = rows[-1]
     curve = [(row["value"], row["alpha"]) for row in rows if row["what"] == "J" and row["alpha"] >= 0.02]
     assert best["value"] <= min(curve)[0] + 1e-9 and "L_acc = 2 exp(-9 alpha) + 0.4" in best["_note"]
-    (none,) = training._fitted(alphas, np.full(5, 0.4), 5, {"method": "dvp", "form": "printed"})
+    (none,) = tradeoff._fitted(alphas, np.full(5, 0.4), 5, {"method": "dvp", "form": "printed"})
     assert none["what"] == "none" and "No fit" in none["_note"]
+
+
+def test_the_tradeoff_measures_every_budget_and_draws_the_printed_constants_in_both_units():
+    alphas, C = [1.0, 0.05, 0.3], 10.0
+    p = base(method="dvp", form="printed", C=C, alphas=alphas, at=[2, 5], replicates=2)
+    rows = tradeoff.run({key: value for key, value in p.items() if key not in ("rounds", "alpha", "noise")})
+    measured = [row for row in rows if row["what"] == "measured"]
+    assert {(row["round"], row["alpha"]) for row in measured} == {(k, a) for k in (2, 5) for a in alphas}
+    spans = [np.mean([row["share"] for row in measured if (row["round"], row["alpha"]) == (5, a)]) for a in alphas]
+    assert np.ptp(spans) == pytest.approx(1.0)
+    drawn = {
+        (row["constants"], row["unit"]): row["value"] / C
+        for row in rows
+        if row["what"] == "printed" and (row["round"], row["alpha"]) == (5, 0.05)
+    }
+    for (c4, c5), name in zip(PRINTED, ("c4 = 0.2, c5 = 25", "c4 = 20, c5 = 20"), strict=True):
+        gap = drawn[name, tradeoff.LOSS] - drawn[name, tradeoff.RISK]
+        assert gap == pytest.approx(c4 * np.exp(-c5 * 0.05) * (1 - 1 / C))
 
 
 def test_an_attack_refutes_what_is_false_and_nothing_else():

@@ -176,6 +176,7 @@ def _admm() -> list[Claim]:
     corrected = [_objective((alpha - DETERMINANT) / 2.0)] * ROUNDS
     dvp = [_objective(hat)] * ROUNDS
     release = 2.0 * hat + DETERMINANT  # attained by Huber rows that are opposite
+    text = hat * C / (2.0 * N_ROWS)  # rate of b where 2 eps f = (C / n) b f, as section 3.1 has it; (14) is eps C / 2n
     # 001, Algorithm 3: given all that was released, the sensitivity of f(t) is (2 C / (n rho)) (1 - r^t)
     ratio = 2.0 * ETA * NEIGHBOURS / CURVATURE
     loop = [_output(alpha * (1.0 - ratio**t)) for t in range(1, ROUNDS + 1)]
@@ -192,6 +193,12 @@ def _admm() -> list[Claim]:
                "dual-variable-perturbation", attained=release),
         _claim("DVP", "000 and 001, Algorithm 2 as listed", "alpha of one iteration", alpha, dvp[:1], EXACT,
                corrected, "dual-variable-perturbation", attained=release),
+        _claim("DVP", "000 and 001, Algorithm 2", "alpha of one iteration", alpha, [_objective(hat / 2.0)], EXACT,
+               corrected, "dual-variable-perturbation", attained=hat + DETERMINANT,
+               reading="zeta is half of alpha-hat, as in the proof"),
+        _claim("DVP", "000 and 001, Algorithm 2", "alpha of one iteration", alpha, [_objective(text)], EXACT,
+               corrected, "dual-variable-perturbation", attained=2.0 * text + DETERMINANT,
+               reading="mu is lambda plus noise, as in the text; (14) scales the noise by C / 2B"),
         _claim("PVP", "001, Algorithm 3, main loop, V sent", "the sum of all alphas", whole, loop,
                "own state is what was sent: U7", [_output(alpha)] * ROUNDS, "primal-variable-perturbation"),
         _claim("PVP", "001, Algorithm 3 as listed, f sent", "the sum of all alphas", whole,

@@ -1,4 +1,4 @@
-"""Sample sizes: the rows a node needs for a given accuracy, by the theorems of 001, 002, 003 and 004.
+"""Sample sizes: the rows a node needs for a given accuracy, by the theorems of 000 to 004.
 
 All but those of :class:`FeatureMethod` hold "for some constant" that no paper computes.  It is an argument, 1 by
 default, and :class:`SampleSize` names it: compare two bounds of one theorem.  The theorems want independent rows of one
@@ -51,7 +51,7 @@ def admm(
     *, accuracy: float, confidence: float, reference_norm: ArrayLike, C: float, beta: float = 1.0,
     form: str = "corrected",
 ) -> SampleSize:  # fmt: skip
-    """001, Theorem 9 (in the appendix 3): ADMM without noise.
+    """000, Theorem 2, and 001, Theorem 9 (in its appendix 3): ADMM without noise.
 
     ::
 
@@ -70,14 +70,15 @@ def dvp(
     *, accuracy: float, confidence: float, reference_norm: ArrayLike, epsilon: ArrayLike, d: int, C: float,
     c1: float = 0.25, beta: float = 1.0, form: str = "corrected",
 ) -> SampleSize:  # fmt: skip
-    """001, Theorem 10 (in the appendix 4): dual variable perturbation.
+    """000, Theorem 3, and 001, Theorem 10 (in its appendix 4): dual variable perturbation.
 
     ::
 
-        printed     B > beta max( max_t   |f0(t)| d ln(1/delta) / (alpha_acc alpha(t)),
+        "printed"   B > beta max( max_t   |f0(t)| d ln(1/delta) / (alpha_acc alpha(t)),       001
                                   max_t C c1 |f0(t)|^2          / (alpha_acc alpha(t)),
                                   max_t C   |f0(t)|^2 ln(1/delta) / alpha_acc^2 )
-        corrected   the first is  C |f0(t)| d ln(d/delta) / (alpha_acc alpha(t)), the third has C^2
+        "000"       the first is    |f0(t)| d ln(d/delta) / (alpha_acc alpha(t))              000
+        "corrected" the first is  C |f0(t)| d ln(d/delta) / (alpha_acc alpha(t)), the third has C^2
 
     Then ``C E[L(f*(t))] <= C E[L(f0(t))] + alpha_acc`` with probability at least ``1 - 2 delta``, where f*(t) is the
     limit if the noise of round t stayed for ever; Corollary 11 adds the distance Delta(t) of f(t) from it. c1 bounds
@@ -86,7 +87,8 @@ def dvp(
     alpha, delta, beta = _positive("accuracy", accuracy), _chance("confidence", confidence), _positive("beta", beta)
     f, a = _rounds(reference_norm=reference_norm, epsilon=epsilon)
     d, C, c1 = _count("d", d), _positive("C", C), _positive("c1", c1)
-    noise = d * math.log(1 / delta) if _printed(form) else C * d * math.log(d / delta)
+    form, log = ("printed", math.log(d / delta)) if form == "000" else (form, math.log(1 / delta))
+    noise = d * log if _printed(form) else C * d * math.log(d / delta)
     first, second = f * noise / (alpha * a), C * c1 * f**2 / (alpha * a)
     return _free(beta * max(np.max(first), np.max(second), _statistical(f, C, alpha, delta, form)), "beta_dual")
 
@@ -388,6 +390,7 @@ def table() -> list[dict[str, Any]]:
     span = partial(FeatureMethod, N=5, lambda1=1.0, lambda2=1.0, Lambda=0.01, reference_norm=2.0, loss_gap=0.01, d=100)
     exact = partial(pp_admm, **GOAL, beta=TOLERANCE)
     bounds: dict[str, Callable[[str], SampleSize]] = {
+        "000, Theorem 3": lambda form: dvp(**dual, form="000" if form == "printed" else form),
         "001, Theorem 9": lambda form: admm(**GOAL, C=SETTING["C"], form=form),
         "001, Theorem 10": lambda form: dvp(**dual, form=form),
         "001, Theorem 12": lambda form: pvp(**SETTING, sent=False, form=form),

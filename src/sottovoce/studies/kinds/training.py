@@ -1,4 +1,4 @@
-"""Cells that train: curves over rounds, final scores, and the trade-off of 001."""
+"""Cells that train: curves over rounds and final scores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 from ...data.rows import Rows
 from ...errors import InvalidInput
 from ...ledger.memory import Ledger
-from ...papers.tradeoff import PrivacyUtility, fit_accuracy, optimal_alpha
 from ...problem.losses import make_loss
 from ...runs.config import RunConfig
 from ...runs.prepare import Prepared, prepare
@@ -208,48 +207,3 @@ def _local(p: Mapping[str, Any]) -> list[Row]:
         }
         for r, e in enumerate(errors)
     ]  # fmt: skip
-
-
-def tradeoff(p: Mapping[str, Any]) -> list[Row]:
-    """001, section V-C: empirical risk over `alphas`, the fit of L_acc to its means, the utility of privacy, and (28).
-
-    PVP as printed is taken before its last step.  ``what``: "measured", rows of :func:`run` at the rounds `at`;
-    "L_acc", "U_priv" and "J", curves over `alpha` in the column `value`; "optimum", the solution of (28).
-    """
-    alphas, at = [float(a) for a in p["alphas"]], sorted(int(k) for k in p["at"])
-    inner = {key: value for key, value in p.items() if key not in ("alphas", "at", "rounds")}
-    late = int(p["method"] == "pvp" and p["form"] != "corrected")  # its last step comes after the round
-    rows: list[Row] = []
-    for k in at:
-        means = []
-        for alpha in alphas:
-            found = run({**inner, "noise": alpha, "rounds": k + late} | ({"every": k} if late else {}))
-            found = [row for row in found if row["round"] == k]
-            means.append(float(np.mean([row["kept_risk"] for row in found])))
-            rows += [row | {"what": "measured", "alpha": alpha, "value": row["kept_risk"]} for row in found]
-        rows += [{"round": k, "replicate": 0} | row for row in _fitted(np.array(alphas), np.array(means), k, p)]
-    return rows
-
-
-def _fitted(alphas: Array, means: Array, k: int, p: Mapping[str, Any]) -> list[Row]:
-    name = f"{p['method']} ({p['form']}), round {k}"
-    try:
-        curve = fit_accuracy(alphas, means)
-        top = float(alphas.max())
-        limit = curve.c6 + 0.9 * float(curve.predict(alphas.min()) - curve.c6)
-        best = optimal_alpha(curve, PrivacyUtility(), alpha_U=top, c3=limit)
-    except InvalidInput as error:
-        return [{"what": "none", "alpha": float(alphas[0]), "value": 0.0, "_note": f"No fit for {name}: {error}"}]
-    grid = np.geomspace(alphas.min(), top, 60)
-    utility, fit = PrivacyUtility()(grid), curve.predict(grid)
-    lines = {"L_acc": fit, "U_priv": utility, "J": fit - utility}
-    note = (
-        f"{name}: L_acc = {curve.c4:.3g} exp(-{curve.c5:.3g} alpha) + {curve.c6:.3g}, residual {curve.residual:.2g}; "
-        f"J is least at alpha = {best.alpha:.3g} ({best.where}), with c3 = {limit:.3g} and alpha_U = {top:g}."
-    )
-    rows: list[Row] = [
-        {"what": what, "alpha": float(a), "value": float(v)}
-        for what, values in lines.items()
-        for a, v in zip(grid, values, strict=True)
-    ]
-    return [*rows, {"what": "optimum", "alpha": float(best.alpha), "value": float(best.objective), "_note": note}]
