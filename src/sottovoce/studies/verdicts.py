@@ -359,5 +359,5 @@ def _never(claim: Sentence, rows: list[Row], many: int) -> _Found:
 
 _TESTS = {
     "least": _extreme, "greatest": _extreme, "falls": _along, "rises": _along, "less": _less, "steadier": _steadier,
-    "tighter": _tighter, "narrows": _narrows, "above": _above, "near": _near, "never": _never,
+    "tighter": _tighter, "narrows": _narrows, "above": _above, "below": _above, "near": _near, "never": _never,
 }  # fmt: skip
