@@ -142,6 +142,20 @@ def test_bipartite_graphs_never_satisfy_ii(spec: str, n: int, alike: bool) -> No
         np.testing.assert_allclose(found, np.sum(a * b) / np.sum(a), atol=1e-9)
 
 
+@pytest.mark.parametrize(("spec", "n"), BIPARTITE)
+def test_bipartite_graphs_fail_ii_by_eigenvalues_too(spec: str, n: int) -> None:
+    """Read of eigenvalues: x above is a left one's vector, for -L mu M^2 / (2 s (mu - 1)), if all M_i are M."""
+    graph, eta = make_graph(spec, n), np.random.default_rng(1).uniform(0.5, 1.5, n)
+    D, A, M, L, mu = np.diagflat(graph.degree), graph.adjacency, 0.7, 2.0, 3.0
+    colour = np.sign(np.linalg.eigh(D + A)[1][:, 0])
+    for gamma in (0.5, 1e6):
+        spread = 2 * eta * graph.degree[:, 0] + gamma
+        P, last = eta[:, None] * (D + A), L * mu / (2 * spread.min() * (mu - 1)) * M**2
+        ii = P - P / spread @ (eta[:, None] * (D - A) + 2 / L * P) - last * np.eye(n)
+        np.testing.assert_allclose((colour / eta) @ ii, -last * colour / eta, atol=1e-12)
+        assert np.linalg.eigvals(ii).real.min() < -last * (1 - 1e-6) < 0
+
+
 def test_one_node() -> None:
     assert sufficient_gamma(make_graph("path", 1), 1.0, 1.0) == math.inf
     assert not check_convergence(make_graph("path", 1), 1.0, 1.0, 1.0).holds
@@ -185,14 +199,14 @@ def test_theorem_1_is_refuted_for_penalties_that_differ_between_nodes() -> None:
 
 @pytest.mark.parametrize(("q", "limit"), [(1.2, 1.81674), (1.5, 1.246092)])
 def test_theorem_1_is_refuted_for_penalties_that_grow_for_ever(q: float, limit: float) -> None:
-    """Figure 1(c)'s schedule q^k: the conditions hold in every round for one L and mu, and the nodes stop on the way."""
+    """Figure 1(c)'s q^k: the conditions hold in every round for one L and mu, and the nodes stop on the way."""
     eta = np.repeat(q ** np.arange(1, 81)[:, None], 3, axis=1)
     gamma = sufficient_gamma(TRIANGLE, eta[:30], ONES)
     report = check_convergence(TRIANGLE, eta[:30], gamma, ONES)
     assert report.holds and report.optimal
     found = gaps(TRIANGLE, eta, gamma, ONES, report.L, report.mu)[:-1]
     assert found.min() > 0  # and in rounds 31 to 80 for the same L and mu
-    # (ii) over eta tends to this, which is positive, so that it holds for ever; (i) tends to (D + A) / (2 V) and more
+    # (ii) over eta tends to this, which is positive, so that it holds for ever; the right side of (i) vanishes
     assert found[-1, 1] / eta[-2, 0] == pytest.approx(q * (1 - 2 * q / report.L) / 4, rel=1e-3)
     for rounds in (70, 80):
         np.testing.assert_allclose(recurrence(TRIANGLE, eta, gamma, ONES, TARGETS, rounds), limit, atol=1e-5)

@@ -6,6 +6,7 @@ import gzip
 import importlib.util
 import json
 import os
+import re
 import tomllib
 from pathlib import Path
 
@@ -41,6 +42,15 @@ def test_every_study_of_a_paper_is_on_its_page() -> None:
     for name in spec.names():
         if spec.load(name).paper:
             assert name in spoken or f"study `{name}`" in spoken, name
+
+
+def test_the_tests_that_verdicts_name_are_there() -> None:
+    told = [str(one) for _, item in ITEMS for one in item.values()]
+    told += [claim.refuted for name in spec.names() for claim in spec.load(name).claims]
+    named = set(re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", " ".join(told)))
+    assert named
+    for place, test in named:
+        assert f"def {test}" in (BENCH.parent / place).read_text(encoding="utf-8"), (place, test)
 
 
 def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:

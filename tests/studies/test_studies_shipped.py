@@ -160,7 +160,10 @@ def test_a_graded_cell_has_the_error_on_the_training_rows():
     assert [{k: v for k, v in row.items() if k != "train_error"} for row in more] == plain
     dealt = tables.deal(p)
     found = simulate(RunConfig(method="dvp", epsilon=5.0, rounds=6, replicates=2, seed=0), dealt.rows)
-    for row, w in zip(more, found.models.mean(axis=1), strict=True):
+    for row, models in zip(more, found.models, strict=True):
+        own = [np.log1p(np.exp(-y * (X @ w))).mean() for (X, y), w in zip(dealt.parts, models, strict=True)]
+        assert row["loss"] == pytest.approx(np.mean(own))  # L(t) of 002, section VIII
+        w = models.mean(axis=0)
         wrong = np.mean([(y * (X @ w) <= 0).mean() for X, y in dealt.parts])
         assert row["train_error"] == pytest.approx(wrong)
 

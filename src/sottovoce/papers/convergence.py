@@ -45,7 +45,9 @@ class ConvergenceReport:
     gap_ii: float  # the same of (ii), in units of eta
     L: float  # as found, or the paper's 2 if one condition alone has none
     mu: float
-    optimal: bool  # penalties are alike across nodes; if not, the nodes agree away from the optimum (Theorem 1 is false)
+    optimal: (
+        bool  # penalties are alike across nodes; if not, the nodes agree away from the optimum (Theorem 1 is false)
+    )
     reason: str  # in a line
 
     def __str__(self) -> str:
