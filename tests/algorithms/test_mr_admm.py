@@ -1,4 +1,4 @@
-"""mr_admm: noise on answers (002, section VII-B)."""
+"""mr_admm: what even rounds need (002, Lemma 2), and noise on answers (section VII-B)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import CASES
+from parents import gradient
 from problems import make_rows
 from scipy.stats import kstest
 
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
+from sottovoce.network.graphs import make_graph
 from sottovoce.runs.simulate import RunConfig, simulate
+from sottovoce.util.typing import Array
 
 CASE = CASES["mr_admm"]
 
@@ -57,3 +60,32 @@ def test_several_classes_need_the_noise_on_the_answer() -> None:
     assert simulate(RunConfig(**config), rows).privacy["epsilon"] <= 5.0
     with pytest.raises(InvalidInput, match="loss"):
         simulate(RunConfig(**config | {"perturbation": "objective"}), rows)
+
+
+@pytest.mark.parametrize("noise", [None, (300.0, 100.0, 200.0)])
+def test_even_rounds_are_a_function_of_what_was_sent(noise: tuple[float, ...] | None) -> None:
+    """Lemma 2, with penalties and noise of each node's own: (15) and (19) again, from the sent vectors alone.
+
+    A gradient that is stored at an inexact minimiser is no such function: it differs by the solver's residual.
+    """
+    rows, net = make_rows([60, 45, 80], 4), make_graph("ring", 3)
+    eta, growth, gamma, rounds = (0.05, 0.08, 0.06), (1.1, 1.2, 1.0), 0.02, 6
+    sent: list[Array] = []
+    config = RunConfig(
+        method="mr_admm", epsilon=math.inf, noise=noise, eta=eta, eta_growth=growth, gamma=gamma, rounds=rounds,
+        tol=1e-2, seed=0,
+    )  # fmt: skip
+    simulate(config, rows, observers=[lambda k, state: sent.append(np.array(state.f).reshape(3, 4))])
+    V, A, facts = net.degree, net.adjacency, RunConfig()
+    f, lam, residuals = np.zeros((3, 4)), np.zeros((3, 4)), []
+    for k in range(1, rounds, 2):
+        e = (np.array(eta) * np.array(growth) ** ((k - 1) // 2))[:, None]  # eta_i(2k-1)
+        odd, even = sent[k - 1], sent[k]
+        public = -2 * lam - e * (2 * V * odd - V * f - A @ f)  # the KKT condition of (18)
+        stored = gradient(rows, facts.C, odd) + facts.rho / 3 * odd
+        lam = lam + e / 2 * (V * odd - A @ odd)  # (15)
+        step = [odd - (g + 2 * lam + e * (V * odd - A @ odd)) / (2 * e * V + gamma) for g in (public, stored)]
+        np.testing.assert_allclose(step[0], even, atol=1e-12)
+        residuals.append(np.abs(step[1] - even).max())
+        f = even
+    assert min(residuals) > 1e-6

@@ -10,7 +10,7 @@ import pytest
 from sottovoce.errors import InvalidInput
 from sottovoce.network.graphs import Graph, make_graph
 from sottovoce.papers.convergence import check_convergence, obstacle, smoothness, sufficient_gamma
-from sottovoce.util.typing import Array
+from sottovoce.util.typing import Array, ArrayLike
 
 BIPARTITE = [("ring", 6), ("path", 5), ("star", 5), ("grid", 9), ("ring", 2)]
 
@@ -30,10 +30,12 @@ def gaps(graph: Graph, eta: Array, gamma: float, M: Array, L: float, mu: float) 
     return np.array(rows)
 
 
-def recurrence(graph: Graph, eta: Array, gamma: float, a: Array, b: Array, rounds: int) -> Array:
+def recurrence(
+    graph: Graph, eta: Array, gamma: float, a: Array, b: Array, rounds: int, start: ArrayLike = 0.0
+) -> Array:
     """f(2k-1) of 002, (14)-(17) for O_i(f) = a_i (f - b_i)^2 / 2."""
     V, A = graph.degree[:, 0], graph.adjacency
-    f, lam, odd = np.zeros(len(a)), np.zeros(len(a)), np.zeros(len(a))
+    f, lam, odd = np.zeros(len(a)) + start, np.zeros(len(a)), np.zeros(len(a))
     for k in range(rounds):
         e = eta[min(k, len(eta) - 1)]
         odd = (a * b - 2 * lam + e * (V * f + A @ f)) / (a + 2 * e * V)  # (14)
@@ -140,6 +142,20 @@ def test_bipartite_graphs_never_satisfy_ii(spec: str, n: int, alike: bool) -> No
         np.testing.assert_allclose(found, np.sum(a * b) / np.sum(a), atol=1e-9)
 
 
+@pytest.mark.parametrize(("spec", "n"), BIPARTITE)
+def test_bipartite_graphs_fail_ii_by_eigenvalues_too(spec: str, n: int) -> None:
+    """Read of eigenvalues: x above is a left one's vector, for -L mu M^2 / (2 s (mu - 1)), if all M_i are M."""
+    graph, eta = make_graph(spec, n), np.random.default_rng(1).uniform(0.5, 1.5, n)
+    D, A, M, L, mu = np.diagflat(graph.degree), graph.adjacency, 0.7, 2.0, 3.0
+    colour = np.sign(np.linalg.eigh(D + A)[1][:, 0])
+    for gamma in (0.5, 1e6):
+        spread = 2 * eta * graph.degree[:, 0] + gamma
+        P, last = eta[:, None] * (D + A), L * mu / (2 * spread.min() * (mu - 1)) * M**2
+        ii = P - P / spread @ (eta[:, None] * (D - A) + 2 / L * P) - last * np.eye(n)
+        np.testing.assert_allclose((colour / eta) @ ii, -last * colour / eta, atol=1e-12)
+        assert np.linalg.eigvals(ii).real.min() < -last * (1 - 1e-6) < 0
+
+
 def test_one_node() -> None:
     assert sufficient_gamma(make_graph("path", 1), 1.0, 1.0) == math.inf
     assert not check_convergence(make_graph("path", 1), 1.0, 1.0, 1.0).holds
@@ -160,6 +176,59 @@ def test_penalties_that_differ_move_the_limit() -> None:
     found = recurrence(graph, eta[None], gamma, a, b, 3000)
     np.testing.assert_allclose(found, np.sum(a * b / eta) / np.sum(a / eta), atol=1e-10)
     assert abs(found[0] - np.sum(a * b) / np.sum(a)) > 1e-3
+
+
+TRIANGLE, ONES, TARGETS = make_graph("complete", 3), np.ones(3), np.array([0.0, 1.0, 5.0])  # the optimum is 2
+
+
+def test_theorem_1_is_refuted_for_penalties_that_differ_between_nodes() -> None:
+    """Every hypothesis of 002, Theorem 1 holds, and the limit is 19/13 where the optimum is 2."""
+    eta, gamma = np.array([[1.0, 1.5, 2.0]]), 5.0
+    report = check_convergence(TRIANGLE, eta, gamma, ONES)
+    assert report.holds and report.L > 0 and report.mu > 1 and not report.optimal
+    assert gaps(TRIANGLE, eta, gamma, ONES, report.L, report.mu).min() > 1e-3  # (i), (ii) as printed
+    limit = recurrence(TRIANGLE, eta, gamma, ONES, TARGETS, 3000)
+    np.testing.assert_allclose(limit, 19 / 13, atol=1e-12)
+    assert np.sum(limit - TARGETS) == pytest.approx(3 * (19 / 13 - 2))  # sum of gradients: not the optimum
+    assert np.sum((limit - TARGETS) / eta[0]) == pytest.approx(0, abs=1e-12)  # but that of sum O_i / eta_i
+    # The control: one penalty for all reaches it from the same gamma, also from a random f(0), as the listings have it.
+    for start in (0.0, np.random.default_rng(0).normal(size=3)):
+        same = recurrence(TRIANGLE, np.ones((1, 3)), gamma, ONES, TARGETS, 3000, start)
+        np.testing.assert_allclose(same, 2.0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("q", "limit"), [(1.2, 1.81674), (1.5, 1.246092)])
+def test_theorem_1_is_refuted_for_penalties_that_grow_for_ever(q: float, limit: float) -> None:
+    """Figure 1(c)'s q^k: the conditions hold in every round for one L and mu, and the nodes stop on the way."""
+    eta = np.repeat(q ** np.arange(1, 81)[:, None], 3, axis=1)
+    gamma = sufficient_gamma(TRIANGLE, eta[:30], ONES)
+    report = check_convergence(TRIANGLE, eta[:30], gamma, ONES)
+    assert report.holds and report.optimal
+    found = gaps(TRIANGLE, eta, gamma, ONES, report.L, report.mu)[:-1]
+    assert found.min() > 0  # and in rounds 31 to 80 for the same L and mu
+    # (ii) over eta tends to this, which is positive, so that it holds for ever; the right side of (i) vanishes
+    assert found[-1, 1] / eta[-2, 0] == pytest.approx(q * (1 - 2 * q / report.L) / 4, rel=1e-3)
+    for rounds in (70, 80):
+        np.testing.assert_allclose(recurrence(TRIANGLE, eta, gamma, ONES, TARGETS, rounds), limit, atol=1e-5)
+    # The other reading of "eta_i(t) < inf", a bound for all rounds: from the last penalty on it is reached.
+    bounded = eta[:10]
+    np.testing.assert_allclose(recurrence(TRIANGLE, bounded, gamma, ONES, TARGETS, 6000), 2.0, atol=1e-6)
+
+
+def test_8_and_12_to_the_letter_miss_the_optimum() -> None:
+    """(8) and (12) print 1/2 |f_i + f_j - f|^2 where (14), (22) and (29) have |(f_i + f_j) / 2 - f|^2."""
+    V, A = TRIANGLE.degree[:, 0], TRIANGLE.adjacency
+
+    def admm(eta: float, letter: bool) -> Array:
+        f, lam = np.zeros(3), np.zeros(3)
+        for _ in range(2000):
+            f = (TARGETS - 2 * lam + eta * (V * f + A @ f)) / (1 + (1 if letter else 2) * eta * V)
+            lam = lam + eta / 2 * (V * f - A @ f)  # (9)
+        return f
+
+    for eta in (0.1, 0.2, 0.3):
+        np.testing.assert_allclose(admm(eta, letter=False), 2.0, atol=1e-9)
+        np.testing.assert_allclose(admm(eta, letter=True), 6 / (3 - 6 * eta), atol=1e-9)  # sum (f - b_i) = eta V N f
 
 
 def test_penalties_that_differ_much() -> None:

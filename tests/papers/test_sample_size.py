@@ -131,6 +131,18 @@ def test_mr_admm_by_hand() -> None:
     assert mr_admm(**given, epsilon=100.0, d=3, C=C, a=0.5).value == pytest.approx(C * N / denominator)
 
 
+def test_theorem_4_of_002_is_what_the_proof_of_001_gives() -> None:
+    """One form: the excess at the printed B is tau, of the sum that 001's proof bounds, with its weight rho."""
+    tau, delta, f, C, N, d, a, alpha = 0.1, 0.05, 2.0, 3.0, 7, 20, 0.5, 2000.0
+    B = mr_admm(accuracy=tau, confidence=delta, reference_norm=f, epsilon=alpha, d=d, C=C, a=a).value
+    rho, b = N * C * tau / f**2, d * math.log(d / delta) / alpha
+    regulariser = rho / (2 * N * C) * f**2
+    noise = (1 + a) * N * b**2 / (rho * C)  # what a linear term b costs an objective of convexity rho / N, over C
+    sampling = N * C * math.log(1 / delta) / (rho * B)  # the rate of Sridharan et al., to a constant
+    assert regulariser + noise + sampling == pytest.approx(tau)
+    assert noise > 0.1 * tau  # so that another power of N, C, d or alpha would be seen
+
+
 def test_one_site_by_hand() -> None:
     given: dict[str, Any] = {"confidence": 1 / E, "reference_norm": 2.0, "d": 5, "c": 0.25}
     log = 1 + math.log(5)

@@ -87,6 +87,15 @@ PRINTED = [
     Printed("002-fig4", "Figure 4", "eta", (1.01, 1.02, 1.03, 1.04, 1.05), {"method": "mr_admm"}),
     Printed("002-fig4", "Figure 4", "eta_growth", (1.01, 1.02, 1.03, 1.04, 1.05), {"method": "mr_admm"}),
     Printed("002-fig4", "Figure 4", "alpha", (1.0, 2.0), {"method": "mr_admm"}),
+    *(
+        Printed("002-nodes", "Figure 1(b)", key, (values,), {"label": f"MR-ADMM, k = {k}"})
+        for k in (1, 4)
+        for key, values in (
+            ("eta", [a * b for a, b in zip(ETA_HAT, growing(k), strict=True)]), ("eta_growth", list(growing(k))),
+        )
+    ),
+    Printed("002-nodes", "section VIII-B", "rho", (0.22,)),
+    Printed("002-nodes", "Figure 2, caption", "C", (1750.0,)),
     Printed("002-fig5", "Figure 5", "eta", (1.0,), {"method": "r_admm"}),
     Printed("002-fig5", "Figure 5", "eta", (1.0,), {"method": "dvp"}),
     Printed("002-fig5", "Figure 5", "eta_growth", (1.04,), {"method": "mr_admm"}),

@@ -102,6 +102,24 @@ def test_matched_runs_cost_what_the_other_claims():
     assert first["epsilon_proved"] < first["epsilon_claimed"]
 
 
+def test_matched_nodes_spend_what_each_claims_with_a_noise_of_its_own():
+    other = {"method": "r_admm", "form": "printed", "eta": 1.0}
+    given = {"alpha": [5.0, 3.0, 4.0], "eta": 1.0, "match": other, "match_by": "claimed, each node"}
+    rows = tables.deal(base()).rows
+    n, K = rows.n[:, 0], 1e-3 / 3 + 4.0
+    each = 3 * 2 / n * (1.4 * 0.25 / K + np.array([5.0, 3.0, 4.0]))  # (32), C = 1, three odd rounds of six
+    assert training._matched(base(**given), rows) == pytest.approx(tuple(each))
+    (row, *_) = training.run(base(method="mr_admm", **given | {"eta": [1.0, 1.1, 1.2]}))
+    assert row["epsilon_proved"] == pytest.approx(max(each), rel=1e-6)
+    (row, *_) = training.run(base(method="dvp", form="printed", price="002", **given))
+    assert row["epsilon_claimed"] == pytest.approx(max(each), rel=1e-9)
+    config = RunConfig(method="dvp", form="printed", eta=1.0, rounds=6, epsilon=math.inf, seed=0)
+    rate = np.array(theorems.noise_002(config, rows, tuple(each))) - 2 * np.log1p(0.25 / (n * K))
+    np.testing.assert_allclose(6 * 2 / n * (1.4 * 0.25 / K + rate * n), each)
+    (row, *_) = training.run(base(method="r_admm", form="printed", eta=1.0, alpha=[5.0, 3.0, 4.0]))
+    assert row["epsilon_claimed"] == pytest.approx(max(each))
+
+
 def test_without_noise_the_optimum_is_reached():
     (row,) = training.run(base(method="admm", rounds=300, eta=0.02, rho=0.5, replicates=1))
     assert row["distance"] < 1e-3 and row["residual"] < 1e-3
@@ -144,7 +162,10 @@ def test_a_graded_cell_has_the_error_on_the_training_rows():
     assert [{k: v for k, v in row.items() if k != "train_error"} for row in more] == plain
     dealt = tables.deal(p)
     found = simulate(RunConfig(method="dvp", epsilon=5.0, rounds=6, replicates=2, seed=0), dealt.rows)
-    for row, w in zip(more, found.models.mean(axis=1), strict=True):
+    for row, models in zip(more, found.models, strict=True):
+        own = [np.log1p(np.exp(-y * (X @ w))).mean() for (X, y), w in zip(dealt.parts, models, strict=True)]
+        assert row["loss"] == pytest.approx(np.mean(own))  # L(t) of 002, section VIII
+        w = models.mean(axis=0)
         wrong = np.mean([(y * (X @ w) <= 0).mean() for X, y in dealt.parts])
         assert row["train_error"] == pytest.approx(wrong)
 

@@ -51,6 +51,7 @@ CLOSE = rows_of(a=[1.0, 2.0, 3.0], b=[1.1, 2.1, 3.1])
         ({"x": "x"}, {"test": "rises"}, {"test": "falls"}),
         ({"test": "near", "of": {"g": "a"}, "than": {"g": "b"}}, {"within": 1.5}, {"within": 0.5}),
         ({"test": "above"}, {"level": 0.5}, {"level": 3.5}),
+        ({"test": "below"}, {"level": 3.5}, {"level": 0.5}),
     ],
 )
 def test_checks_come_out_both_ways(claim, yes, no):

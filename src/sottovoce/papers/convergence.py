@@ -7,7 +7,17 @@ s(t) = min_i D~(t)_ii and D_M = diag M_i^2, the theorem asks for constants L > 0
     (ii)  W(t+1)(D+A)  >  W(t+1)(D+A) D~(t)^-1 (W(t)(D-A) + (2/L) W(t+1)(D+A)) + L mu / (2 s(t) (mu-1)) D_M.
 
 The matrices are not symmetric; ``X > Y`` is read as ``x'(X - Y)x > 0`` for all ``x != 0``, as a proof by quadratic
-forms needs it.  What the paper does not say of them is in ``docs/methods/index.md``.
+forms needs it.
+
+The theorem concludes that odd rounds converge to the minimiser of ``sum_i O_i``.  It is *refuted*, with both conditions
+met and in both ways in which penalties may vary; ``docs/methods/index.md`` has the proofs:
+
+* Unequal between nodes, constant over rounds.  (27) conserves ``sum_i lambda_i / eta_i = 0``, so that the limit
+  minimises ``sum_i O_i / eta_i``: 19/13 and not 2 on a triangle with eta = 1, 3/2, 2 and O_i(f) = (f - b_i)^2 / 2, b =
+  0, 1, 5.
+* Equal, and growing as q^k for ever (q > 1).  A round moves the nodes' average by O(1 / eta), and the sum of 1 / eta is
+  finite: they stop on the way.  Penalties that stay bounded (the theorem's ``eta_i(t) < inf`` says it of each) reach
+  the minimiser.
 """
 
 from __future__ import annotations
@@ -35,7 +45,9 @@ class ConvergenceReport:
     gap_ii: float  # the same of (ii), in units of eta
     L: float  # as found, or the paper's 2 if one condition alone has none
     mu: float
-    optimal: bool  # penalties are alike across nodes; if not, the nodes agree away from the optimum
+    optimal: (
+        bool  # penalties are alike across nodes; if not, the nodes agree away from the optimum (Theorem 1 is false)
+    )
     reason: str  # in a line
 
     def __str__(self) -> str:

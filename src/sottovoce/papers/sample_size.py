@@ -147,7 +147,8 @@ def mr_admm(
                                                      - (1 + a) N d^2 ln(d/delta)^2 / (C alpha(k)^2) )
 
     Then ``E[L(f(2k-1))] <= E[L(f_ref)] + tau`` with probability at least ``1 - delta`` and ``1 - 2 delta``.  ``inf`` if
-    the denominator is not positive: nothing is promised, however many rows there are.
+    the denominator is not positive: nothing is promised, however many rows there are.  There is one form: 001's proof
+    gives what is printed.  But as alpha grows Theorem 4 tends to twice Theorem 3, where 002 says "the same".
 
     Parameters
     ----------

@@ -48,7 +48,7 @@
     [[claims]]
     says = "The paper's claim, in a sentence."
     test = "least"                     # least, greatest, falls, rises, less, steadier, tighter, narrows, near,
-                                       # above, never
+                                       # above, below, never
     value = "loss"
     of = { method = "r_admm" }         # least, greatest: these rows against the others; else against `than`;
     than = { method = "admm" }         # steadier: a replicate's rows spread less; tighter: replicates spread less;
@@ -60,7 +60,7 @@
     printed = { basis = "printed" }    # filters of the claim as printed ...
     proved = { basis = "proved" }      # ... and at the proved epsilon; either may be absent
     within = 0.01                      # near: the largest difference that counts as near
-    level = 0.0                        # above: the mean is above it (never: the value is 0 in every row)
+    level = 0.0                        # above, below: the mean is (never: the value is 0 in every row)
     noise = 0.0                        # standard error of a value that replicates do not show; one is then enough
     paper = "0.23 at beta 10^-3.5 (section 5)"  # the paper's own numbers, as printed, with their place
     refuted = "Theorem 1 of docs/proofs.md; tests/papers/test_x.py::test_y"  # false by a proof of ours: where, and
@@ -116,7 +116,7 @@ _KINDS: dict[str, tuple[str, Any]] = {  # of a field's type, as it is written: i
 _NEEDS = {
     "least": ("of", "among"), "greatest": ("of", "among"), "falls": ("x",), "rises": ("x",),
     "less": ("of", "than"), "steadier": ("of", "than"), "tighter": ("of", "than"),
-    "narrows": ("of", "than", "x"), "near": ("of", "than"), "above": (), "never": (),
+    "narrows": ("of", "than", "x"), "near": ("of", "than"), "above": (), "below": (), "never": (),
 }  # fmt: skip
 TESTS = tuple(_NEEDS)
 

@@ -336,8 +336,9 @@ def _narrows(claim: Sentence, rows: list[Row], many: int) -> _Found:
 def _above(claim: Sentence, rows: list[Row], many: int) -> _Found:
     if not rows:
         return None
-    mean = _mean(rows, claim)
-    return _marked(_sign(_Mean(claim.level), mean, many), str(mean))
+    level, mean = _Mean(claim.level), _mean(rows, claim)
+    pair = (level, mean) if claim.test == "above" else (mean, level)
+    return _marked(_sign(*pair, many), str(mean))
 
 
 def _near(claim: Sentence, rows: list[Row], many: int) -> _Found:
@@ -358,5 +359,5 @@ def _never(claim: Sentence, rows: list[Row], many: int) -> _Found:
 
 _TESTS = {
     "least": _extreme, "greatest": _extreme, "falls": _along, "rises": _along, "less": _less, "steadier": _steadier,
-    "tighter": _tighter, "narrows": _narrows, "above": _above, "near": _near, "never": _never,
+    "tighter": _tighter, "narrows": _narrows, "above": _above, "below": _above, "near": _near, "never": _never,
 }  # fmt: skip

@@ -48,16 +48,18 @@ def _price_002(ready: Prepared) -> tuple[Array, Array, Array]:
     return 2.0 * facts.C / facts.n, np.asarray(1.4 * c1 / (facts.mu + extra)), np.asarray(bend)
 
 
-def noise_002(config: RunConfig, rows: Rows, total: float) -> Array:
+def noise_002(config: RunConfig, rows: Rows, total: float | tuple[float, ...]) -> Array:
     """000's alpha, one a node, of private ADMM as 002's Figure 5 prices it: DVP with the noise of 002's (18).
 
     Every round releases, so (32) is summed over all of them; the noise's rate is the largest alpha, the same for all
-    nodes, at which this sum is `total`.  InvalidInput if the curvature terms of (32) alone cost more.
+    nodes, at which this sum is `total`, or each node's own with a total a node.  InvalidInput if the curvature terms
+    of (32) alone cost more.
     """
     ready = prepare(config, rows.n, rows.d)
     facts, (scale, fixed, bend) = ready.facts, _price_002(ready)
-    rate = float(np.min(total / (scale * config.rounds) - fixed))
-    if rate <= 0:
+    each = np.reshape(total, (-1, 1)) / (scale * config.rounds) - fixed
+    rate = each if isinstance(total, tuple) else np.min(each, keepdims=True)
+    if np.min(rate) <= 0:
         raise InvalidInput("alpha", total, "does not pay for the curvature terms of (32)", "raise alpha")
     return np.asarray(rate * facts.C / facts.n + bend)[:, 0]
 

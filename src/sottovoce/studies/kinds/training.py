@@ -30,11 +30,11 @@ def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
     """The run that a cell's parameters describe: those of RunConfig and of :func:`..tables.deal`, and two more.
 
     `alpha` is the papers' noise.  `match` is another run (with noise `alpha`) whose total this run spends, as its paper
-    claims, or as proved with `match_by` = "proved".  With `price` = "002" the noise is that of 002's (32) over all
-    rounds.
+    claims, or as proved with `match_by` = "proved"; with "claimed, each node" every node spends its own claim.  With
+    `price` = "002" the noise is that of 002's (32) over all rounds.
     """
     check(p, _KNOBS | _DATA | _CELL | LABELS)
-    knobs: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in p.items() if key in _KNOBS}
+    knobs = _knobs(p)
     if p.get("phi") == "000":
         knobs["phi"] = _curvature_000(p, rows)
     if p.get("rho") in ("004", "004, Algorithm 1"):
@@ -47,16 +47,23 @@ def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
     elif p.get("match"):
         knobs["epsilon"] = _matched(p, rows)
     elif "alpha" in p:
-        knobs["noise"] = p["alpha"]
+        knobs |= _knobs({"noise": p["alpha"]})
     return RunConfig(**knobs)
 
 
-def _matched(p: Mapping[str, Any], rows: Rows) -> float:
-    """What the run `match` costs: by its paper's claim, or as proved."""
-    other = {"noise": p["alpha"]} | dict(p["match"])
+def _knobs(p: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in p.items() if key in _KNOBS}
+
+
+def _matched(p: Mapping[str, Any], rows: Rows) -> float | tuple[float, ...]:
+    """What the run `match` costs: by its paper's claim, in all or at each node, or as proved."""
+    other = _knobs({"noise": p["alpha"]} | dict(p["match"]))
     shared = {key: p[key] for key in ("rounds", "C", "rho", "graph", "seed", "delta") if key in p}
     ready = prepare(RunConfig(**({"epsilon": math.inf} | shared | other)), rows.n, rows.d)
     book = ready.plan()
+    each = book.claims() if p.get("match_by") == "claimed, each node" else None
+    if each is not None:
+        return tuple(np.broadcast_to(np.ravel(each), len(rows.n)).tolist())
     claim = book.claimed() if p.get("match_by", "claimed") == "claimed" else None
     return book.total() if claim is None else claim
 
