@@ -25,7 +25,6 @@ from ...util.typing import Any, Array
 from ..tables import deal
 
 MNIST_35, MNIST_TRAIN = "mnist35", 60_000
-STANDS_IN = "stand in"  # words of a note: the rows are not 003's
 SHARE = 0.9  # of the covariance's trace that the kept components hold (003, Appendix A)
 _INSIDE = 1.0 - 1e-12  # on projected rows: their rounding cannot carry them out of the ball
 
@@ -34,8 +33,8 @@ _INSIDE = 1.0 - 1e-12  # on projected rows: their rounding cannot carry them out
 class HeldOut:
     """Training rows, and held-out rows: a public half to learn components from, and a half to score on.
 
-    `caveat` is what statements must say of the encoding and the components; `untestable`, why nothing that is measured on
-    these rows says anything of 003: others stand in for its own.
+    `caveat` is what statements must say of the encoding and the components; `untestable`, why nothing that is
+    measured on these rows says anything of 003: others stand in for its own.
     """
 
     X: Array
@@ -77,7 +76,7 @@ class HeldOut:
         return [(self.X[part], self.y[part]) for part in parts]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=6)
 def load(name: str, pca: str = "none") -> HeldOut:
     """A data set by name; `pca` is "none", "public" or "thesis"."""
     if pca != "none":
@@ -92,8 +91,7 @@ def load(name: str, pca: str = "none") -> HeldOut:
     given = deal({"data": name, "nodes": 1})
     (X, y), half = given.parts[0], len(given.y_test) // 2
     test = given.X_test[:half], given.X_test[half:], given.y_test[half:]
-    why = given.note if STANDS_IN in given.note else ""
-    return HeldOut(X, y, *test, given.note, given.caveat, given.task, why)
+    return HeldOut(X, y, *test, given.note, given.caveat, given.task)
 
 
 def digits(low: int, high: int) -> HeldOut:
@@ -107,14 +105,12 @@ def digits(low: int, high: int) -> HeldOut:
     except OSError:
         why = (
             f"The digits {low} and {high} could not be fetched (fetch_openml: no network, and no mnist_784 in "
-            f"scikit-learn's cache): 3 and 7 {STANDS_IN}."
+            "scikit-learn's cache): 3 and 7 stand in."
         )
         return replace(load("mnist37"), note=why, untestable=why)
     label = np.asarray(found.target).astype(int)
     X = np.asarray(found.data, dtype=float)
-    train, test = (
-        part[np.isin(label[part], (low, high))] for part in np.split(np.arange(len(label)), [MNIST_TRAIN])
-    )
+    train, test = (part[np.isin(label[part], (low, high))] for part in np.split(np.arange(len(label)), [MNIST_TRAIN]))
     first, last = np.array_split(test, 2)
     unit = [_INSIDE * X[part] / np.linalg.norm(X[part], axis=1, keepdims=True) for part in (train, first, last)]
     y = [np.where(label[part] == high, 1.0, -1.0) for part in (train, last)]

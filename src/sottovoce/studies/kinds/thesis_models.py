@@ -19,6 +19,7 @@ from ...queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from ...runs.curator import Curator
 from ...runs.simulate import RunConfig, simulate
 from ...util.typing import Any, Array
+from ..tables import SOURCED, stands_in
 from . import LETTER, Row, check
 from .thesis_data import HeldOut, derived, load, splits
 
@@ -199,13 +200,19 @@ def _split(p: Mapping[str, Any], held: HeldOut, seed: int, replicates: int) -> I
         counted = [fit.sites] if setting == "public-private" else list(says.values())
         plain, claims = name.removesuffix(LETTER), math.isfinite(terms.epsilon) and name != OURS
         method = ("local" if plain.startswith("site ") else plain) + name[len(plain) :]
-        row: Row = {"method": method, "model": name, "target": terms.epsilon, "case": f"{p['data']}, {setting}"}
+        row: Row = {"method": method, "model": name, "target": terms.epsilon, "case": f"{case_of(p)}, {setting}"}
         row |= {"epsilon": max(said.epsilon for said in counted), "claimed": terms.epsilon if claims else None}
         row |= {f"epsilon_{who}": said.epsilon for who, said in says.items()}
         if "first_epsilon" in p:
             row["epsilon_first"] = first.sites.epsilon
         row |= {"_privacy": held.told(_promises(row["method"], says))} | held.notes
         yield row, held.errors(fit.models)
+
+
+def case_of(p: Mapping[str, Any]) -> str:
+    """The rows of a cell in a word, without where they come from: panels of rows that stand in must say so."""
+    name = next((one for one in SOURCED if p["data"].startswith(f"{one}:")), p["data"])
+    return f"stand-in, {name}" if stands_in(p) else str(name)
 
 
 def _first(alone: Fit, own: Fit) -> Fit:

@@ -73,7 +73,8 @@ def proved(facts: Facts, total: float, rate: float) -> float:
     one, K = np.ones(1), max(float(facts.n.flat[0]) * total, 1e-300)
     c, logistic = facts.loss.curvature_bound, facts.loss.logistic_identity
     event = SphericalObjectivePerturbation(
-        "003, Algorithm 2 (printed)", facts.relation, rate * one, K * one, c, logistic, facts.d, 0 * one, 0 * one, 0 * one
+        "003, Algorithm 2 (printed)", facts.relation, rate * one, K * one, c, logistic, facts.d,
+        0 * one, 0 * one, 0 * one,
     )  # fmt: skip
     return float(accountants.make_accountant("pure").total([event]).max())
 
