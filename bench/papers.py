@@ -139,6 +139,8 @@ def rows(item: dict[str, Any], studies: Path) -> Iterator[tuple[str, str, str, s
             item["ours"] = fitted(studies / "000-fig4", item["fit"])
         if "moved" in item:
             item["ours"] = moved(studies / "003-fig5.31", item["moved"])
+        test = item.get("test", "tests/papers/test_claims.py" if "claim" in item else "")
+        here = "; ".join(filter(None, [here, f"`{test}`" if test else ""]))
         yield name, here, item.get("printed", ""), item.get("ours", ""), word, item.get("proved", "")
         return
     said = judged(studies / item["study"])
@@ -147,18 +149,31 @@ def rows(item: dict[str, Any], studies: Path) -> Iterator[tuple[str, str, str, s
         yield name, here, item.get("printed", ""), "not run", "", ""
         return
     here += f" ({said['replicates']} replicates)" if said["replicates"] > 1 else " (no noise, one run)"
-    wanted = item.get("claims", list(range(len(said["claims"]))))
-    if "printed" in item or not wanted:
+    wanted = item.get("claims")
+    if "printed" in item or wanted == []:
         yield name, here, item.get("printed", ""), item.get("ours", ""), item.get("verdict", ""), item.get("proved", "")
         name, here = "", ""
-    for k in wanted:
-        claim = said["claims"][k]
+    for k, claim in enumerate(said["claims"]):
+        if wanted is not None and claim.get("place", k) not in wanted:
+            continue
         both = [claim["printed"], claim["proved"]]
         ours = "; ".join(
             f"{word}: {_numbers(one)}" for word, one in zip(("printed", "proved"), both, strict=True) if one
         )
-        yield name, here, claim["claim"], ours, *map(_verdict, both)
+        yield name, here, _said(claim), ours, *map(_verdict, both)
         name, here = "", ""
+
+
+def _said(claim: dict[str, Any]) -> str:
+    """A claim, what the paper prints of it, the reading, and the test that judges it."""
+    parts = [claim["claim"]]
+    if claim.get("paper"):
+        parts.append(f"Printed: {claim['paper']}.")
+    if claim.get("reading"):
+        parts.append(f"Reading: {claim['reading']}.")
+    if "settings" in claim:
+        parts.append(f"Test: {claim['settings']['test']}.")
+    return " ".join(parts)
 
 
 def _priced(claim: claims.Claim) -> str:
@@ -186,6 +201,7 @@ def _numbers(one: dict[str, Any]) -> str:
         verdicts.HOLDS,
         verdicts.HIDDEN,
         verdicts.SAME,
+        verdicts.UNTESTABLE,
     )  # what decides a verdict comes first
     for setting in sorted(settings, key=lambda setting: order.index(setting["word"]))[:SHOWN]:
         at = ", ".join(f"{key} {verdicts.said(value)}" for key, value in setting["at"].items() if value != "")

@@ -6,6 +6,7 @@ import gzip
 import importlib.util
 import json
 import os
+import re
 import tomllib
 from pathlib import Path
 
@@ -41,6 +42,65 @@ def test_every_study_of_a_paper_is_on_its_page() -> None:
     for name in spec.names():
         if spec.load(name).paper:
             assert name in spoken or f"study `{name}`" in spoken, name
+
+
+FIGURES_003 = {2: 2, 3: 7, 4: 7, 5: 41, 6: 1}
+NUMBERED_003 = (
+    *(f"Figure {chapter}.{k + 1}" for chapter, many in FIGURES_003.items() for k in range(many)),
+    *(f"Algorithm {k}" for k in range(1, 6)), *(f"Theorem 3.{k}" for k in range(1, 7)),
+    "Proposition 4.1", *(f"Theorem 4.{k}" for k in (12, 14, 16)), *(f"Lemma 4.{k}" for k in (*range(4, 12), 13, 15)),
+    *(f"Assumption 4.3.{k}" for k in range(1, 6)), "Definition 2.1", "Definition 4.2", "Definition 4.3",
+    *(f"Definition B.{k}" for k in range(1, 7)), "Table 6.1",
+)  # fmt: skip
+"""What 003 numbers."""
+WORDS = "Figure|Algorithm|Theorem|Lemma|Definition|Table|Assumption|Proposition"
+
+
+def spoken(item: str) -> set[str]:
+    """The numbered things that the name of an item stands for: "Lemmas 4.4 to 4.6; Theorem 3.1" for four."""
+    found: set[str] = set()
+    for word, first, last in re.findall(rf"({WORDS})s? ([\dB.]*\d)(?: (?:to|and) ([\dB.]*\d))?", item):
+        head, dot, low = first.rpartition(".")
+        high = (last or first).rpartition(".")[2]
+        found |= {f"{word} {head}{dot}{k}" for k in range(int(low), int(high) + 1)}
+    return found
+
+
+def test_everything_that_003_numbers_is_on_its_page() -> None:
+    named = set[str]().union(*(spoken(str(item["item"])) for number, item in ITEMS if number == "003"))
+    assert spoken("Lemmas 4.9 to 4.11; Theorem 3.1") == {"Lemma 4.9", "Lemma 4.10", "Lemma 4.11", "Theorem 3.1"}
+    assert set(NUMBERED_003) - named == set()
+
+
+@pytest.mark.parametrize("item", [item for number, item in ITEMS if number == "003"], ids=lambda item: item["item"])
+def test_no_verdict_on_003_without_a_test_that_could_have_failed(item: dict[str, object]) -> None:
+    """Studies judge by their claims, prices by tests/papers/test_claims.py; a verdict in words names its test."""
+    if "verdict" in item and "claim" not in item and item["verdict"] != "nothing to reproduce":
+        file, _, name = str(item.get("test", "")).partition("::")
+        text = (BENCH.parent / file).read_text(encoding="utf-8") if file else ""
+        assert f"def {name}(" in text if name else "def test_" in text, item
+    if "study" in item:
+        claimed = spec.load(str(item["study"])).claims
+        picked = item.get("claims", range(len(claimed)))
+        assert isinstance(picked, list | range) and len(picked)
+        assert all(claimed[k].paper or "Ours" in claimed[k].says for k in picked)
+
+
+def test_claims_are_picked_by_their_place_and_say_paper_reading_and_test(tmp_path: Path) -> None:
+    """A study with readings has a claim once a reading; an untestable setting tells its reason."""
+    one = {
+        "verdict": "untestable here",
+        "of": {},
+        "settings": [{"at": {}, "word": "untestable here", "numbers": "Gone."}],
+    }
+    told = {"paper": "0.3 (Table 9)", "settings": {"test": "falls"}, "printed": one, "proved": None}
+    claimed = [{"claim": f"C{p}.", "place": p, "reading": r} | told for p in (0, 1) for r in ("a", "b")]
+    said = {"study": "000-fig3", "paper": "001", "cells": 3, "seconds": 1.0, "replicates": 7, "claims": claimed}
+    (tmp_path / "000-fig3").mkdir()
+    (tmp_path / "000-fig3" / "verdicts.json").write_text(json.dumps(said))
+    lines = papers.page("000", "P", [{"item": "F", "study": "000-fig3", "claims": [1]}], tmp_path).splitlines()[-2:]
+    assert "C1. Printed: 0.3 (Table 9). Reading: a. Test: falls." in lines[0] and "Reading: b." in lines[1]
+    assert "Gone." in lines[0] and "| untestable here |" in lines[0]
 
 
 def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:

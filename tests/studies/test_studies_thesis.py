@@ -71,7 +71,7 @@ def test_the_gaussian_generalised_form_is_priced_as_the_claims_say() -> None:
 def test_a_wrong_scale_of_the_gaussian_generalised_noise_is_noticed(factor: float, passes: bool) -> None:
     rows = make_rows([80], 4)
     w = thesis_models.kifer(rows, Terms(0.5, Lambda=0.1, replicates=300), "Gaussian")[0][:, 0]
-    a, K = rows.signed[0], 80 * max(0.1, 2 * 0.25 / (0.5 * 80))
+    a, K = rows.signed[0], 80 * (0.1 + 2 * 0.25 / (0.5 * 80))
     noise = ((1.0 / (1.0 + np.exp(w @ a.T))) @ a - K * w) * factor
     sigma = math.sqrt(8 * math.log(2 / thesis_models.DELTA) + 4 * 0.5) / 0.5
     assert (kstest(noise.ravel() / sigma, "norm").pvalue > 1e-3) == passes
