@@ -130,9 +130,9 @@ def listed(epsilon: float, facts: Facts, letter: bool = False) -> tuple[Array, A
     The rate is ``epsilon' / 2``.
 
     003 prints ``Delta = c / (n (e^(c / (2 Lambda)) - 1)) - Lambda``.  Its source (Chaudhuri, Monteleoni and Sarwate
-    2011, Algorithm 2) has ``e^(epsilon / 4)``, at which the determinant costs the other half of epsilon.  That is what
+    2011, Algorithm 2) has ``e^(epsilon / 4)``, at which the determinant costs at most the other half.  That is what
     003 means, since its Theorem 3.3 cites that proof, and what runs here.  With `letter`, what it prints: the
-    determinant then costs ``c / Lambda``.
+    determinant then costs ``c / (2 Lambda)``.
     """
     c = facts.loss.curvature_bound
     power = min(c / (2.0 * facts.mu) if letter else epsilon / 4.0, 700.0)

@@ -105,6 +105,24 @@ def test_the_noise_of_a_model_is_found_again() -> None:
     assert np.linalg.norm(b[0] - b[1]) > 1.0
 
 
+@pytest.mark.parametrize("letter", [False, True])
+def test_the_printed_delta_attains_far_more_than_its_claim(letter: bool) -> None:
+    """One row of one feature: the density of the answer with the row 1 over that with the row 0, in closed form."""
+    epsilon, loss = 0.1, make_loss("huber:0.5")
+    facts = Terms(epsilon, Lambda=0.01, loss=loss.spec).facts(np.array([[1.0]]), 1)
+    K, beta, first = ridge_of(epsilon, facts, letter)
+    assert not first
+    f = np.linspace(-3.0, 3.0, 601)
+
+    def log_density(a: float) -> Any:
+        noise = -(loss.derivative(a * f) * a + K * f)
+        return -beta * np.abs(noise) + np.log(loss.curvature(a * f) * a**2 + K)
+
+    apart = float(np.abs(log_density(1.0) - log_density(0.0)).max())
+    assert apart <= proved(facts, K, beta) * (1 + 1e-9)
+    assert (apart > 49.0) if letter else (apart <= epsilon)
+
+
 def test_the_letter_claims_less_than_it_costs_and_the_source_does_not() -> None:
     p = SITE | {"epsilon": 0.1, "sites": 2, "splits": 2}
     for reading, above in ((SOURCE, 0), (LETTER, 1)):
