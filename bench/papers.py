@@ -112,17 +112,6 @@ def fitted(folder: Path, method: str) -> str:
     return "; ".join(told) or "not run"
 
 
-def moved(folder: Path, methods: list[str]) -> str:
-    """How far errors of methods move over a study's values of epsilon, in percent of the rows."""
-    told, found = [], table(folder)
-    for method in methods if found else ():
-        own = [row for row in found if row["method"] == method and row["setting"] == "private"]
-        ends = [f(row["target"] for row in own) for f in (min, max)]
-        first, last = (100.0 * float(np.mean([row["error"] for row in own if row["target"] == end])) for end in ends)
-        told.append(f"{method}: {first:.1f} at {ends[0]:g}, {last:.1f} at {ends[1]:g}, {first - last:.1f} points")
-    return "; ".join(told) or "not run"
-
-
 Line = tuple[str, str, str, str, str, str, str]
 """Item, where it is here, what is claimed, the paper's number, ours, verdicts as printed and proved."""
 COMMANDS = {"claim": "sottovoce claims", "rows": "sottovoce claims --rows"}
@@ -143,8 +132,6 @@ def rows(item: dict[str, Any], studies: Path) -> Iterator[Line]:
         word, ours = _sizes(item["rows"])
     elif "fit" in item:
         ours = fitted(studies / "000-fig4", item["fit"])
-    elif "moved" in item:
-        ours = moved(studies / "003-fig5.31", item["moved"])
     commands = [f"`{command}`" for key, command in COMMANDS.items() if key in item]
     commands += [f"`pytest {item['test']}`"] if "test" in item else []
     here = "; ".join(filter(None, [item.get("here", ""), *commands]))

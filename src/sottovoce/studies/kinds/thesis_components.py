@@ -70,7 +70,7 @@ def components(p: Mapping[str, Any]) -> list[Row]:
             projected = rows if moments is None else Rows.build(seen.deal([m] * N, seed))
             noise = KeyedNoise(derived(own, 1), range(R), range(N))
             models = Curator(projected, facts, noise, ledger).ask(_model(sigma, facts, R)).mean(axis=1)
-            row = _row(pca, ledger, terms, kept) | {"_note": held.note}
+            row = _row(pca, ledger, terms, kept) | held.notes
             row["_privacy"] = held.told(row["_privacy"])
             errors = seen.errors(models)
             out += [row | {"replicate": first + k + j, "error": float(error)} for j, error in enumerate(errors)]

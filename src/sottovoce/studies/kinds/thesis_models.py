@@ -19,6 +19,7 @@ from ...queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from ...runs.curator import Curator
 from ...runs.simulate import RunConfig, simulate
 from ...util.typing import Any, Array
+from ..tables import SOURCED, stands_in
 from . import LETTER, Row, check
 from .thesis_data import HeldOut, derived, load, splits
 
@@ -40,6 +41,9 @@ ONE_SITE: dict[str, dict[str, Any]] = {
 OURS = "aggregator's rows alone"
 """A baseline that 003 lacks: what an aggregator with public rows learns without any site."""
 
+ADDED, LARGER = "Lambda and Delta add up", "the larger of Lambda and Delta"
+"""Readings of Algorithm 3: what the experiments' Lambda is in it."""
+
 _ROUGH = 1e-5
 """Certificate if no noise has to cover the solver's error; with large features there is almost no regulariser."""
 
@@ -51,7 +55,8 @@ _PARTIES = _SHARED | {"setting", "sites", "rows", "aggregator_rows", "first_epsi
 def one_site(p: Mapping[str, Any]) -> list[Row]:
     """Figures 3.1 to 3.6: one party of `rows` rows, and every method of :data:`ONE_SITE` (or those in `methods`).
 
-    Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon`, `rows`, `splits` (noise is drawn anew in every replicate).
+    Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon`, `rows`, `splits` (noise is drawn anew in every replicate);
+    `reading` of Algorithm 3.
     """
     check(p, _ONE_SITE)
     held, out = load(p["data"], p["pca"]), []
@@ -64,9 +69,9 @@ def one_site(p: Mapping[str, Any]) -> list[Row]:
                 result = simulate(one_site_run(ONE_SITE[name], terms, rows), rows)
                 models, said = result.models, result.statement
             else:
-                models, said = kifer(rows, terms, name)
+                models, said = kifer(rows, terms, name, p.get("reading", ADDED))
             row: Row = {"method": name, "target": terms.epsilon, "epsilon": said.epsilon, "delta": said.delta}
-            row |= {"claimed": said.printed_claim, "_note": held.note, "_privacy": held.told(_words(name, said))}
+            row |= {"claimed": said.printed_claim, "_privacy": held.told(_words(name, said))} | held.notes
             errors = held.errors(models[:, 0])
             out += [row | {"replicate": first + k, "error": float(error)} for k, error in enumerate(errors)]
     return out
@@ -93,17 +98,20 @@ def bend_of_3_8(c: float, d: int) -> float:
     return math.sqrt((d * d - d) * c**2 + d * (c + 1.0) ** 2)
 
 
-def kifer(rows: Rows, terms: Terms, name: str) -> tuple[Array, Statement]:
+def kifer(rows: Rows, terms: Terms, name: str, reading: str = ADDED) -> tuple[Array, Statement]:
     """003, Algorithm 3, as printed, with zeta = 1: models (R, N, d), and what is claimed and proved.
 
-    Delta is the smallest that the listing allows, or ``Lambda`` if that is larger.  The `name` says whether its lambda
-    is that of (3.8) or the least true bound, and whether the noise is Gaussian.
+    Delta is the smallest that the listing allows.  The experiments' Lambda is its r, ``n Lambda / 2 ||f||^2``, and adds
+    to Delta; by the other `reading` r is 0, and Delta is ``n Lambda`` if that is larger.  The `name` says whether
+    lambda is that of (3.8) or the least true bound, and whether the noise is Gaussian.
     """
     facts = terms.facts(rows.n, rows.d)
     bound = facts.loss.curvature_bound
     if "thesis" in name:
         bound = bend_of_3_8(bound, rows.d)
-    ridge = np.maximum(0.0, 2.0 * bound / (terms.epsilon * facts.n) - facts.mu)
+    ridge = 2.0 * bound / (terms.epsilon * facts.n)
+    if reading == LARGER:
+        ridge = np.maximum(0.0, ridge - facts.mu)
     models, ledger = algorithm_3(rows, terms, ridge, "Gaussian" in name)
     said = Statement.prove(
         ledger, Trust("nobody", sees="the model"), relation=facts.relation, nodes=len(rows.n), simulated=True,
@@ -161,7 +169,7 @@ def _split(p: Mapping[str, Any], held: HeldOut, seed: int, replicates: int) -> I
     rough = replace(terms, tol=_ROUGH)
     sites, aggregator = Rows.build(dealt[:N]), Rows.build(dealt[N:])
     alone = local(sites, terms)
-    letter = local(sites, rough, "printed")  # 003's Algorithm 2 to the letter; the same noise, at another rate
+    letter = local(sites, rough, "printed")  # 003's Algorithm 2 as it is meant; the same noise, at another rate
     if "first_epsilon" in p:
         own_terms = replace(terms, epsilon=float(p["first_epsilon"]), seed=derived(seed, 1))
         first = local(sites.node(0), own_terms)
@@ -192,13 +200,19 @@ def _split(p: Mapping[str, Any], held: HeldOut, seed: int, replicates: int) -> I
         counted = [fit.sites] if setting == "public-private" else list(says.values())
         plain, claims = name.removesuffix(LETTER), math.isfinite(terms.epsilon) and name != OURS
         method = ("local" if plain.startswith("site ") else plain) + name[len(plain) :]
-        row: Row = {"method": method, "model": name, "target": terms.epsilon, "case": f"{p['data']}, {setting}"}
+        row: Row = {"method": method, "model": name, "target": terms.epsilon, "case": f"{case_of(p)}, {setting}"}
         row |= {"epsilon": max(said.epsilon for said in counted), "claimed": terms.epsilon if claims else None}
         row |= {f"epsilon_{who}": said.epsilon for who, said in says.items()}
         if "first_epsilon" in p:
             row["epsilon_first"] = first.sites.epsilon
-        row |= {"_note": held.note, "_privacy": held.told(_promises(row["method"], says))}
+        row |= {"_privacy": held.told(_promises(row["method"], says))} | held.notes
         yield row, held.errors(fit.models)
+
+
+def case_of(p: Mapping[str, Any]) -> str:
+    """The rows of a cell in a word, without where they come from: panels of rows that stand in must say so."""
+    name = next((one for one in SOURCED if p["data"].startswith(f"{one}:")), p["data"])
+    return f"stand-in, {name}" if stands_in(p) else str(name)
 
 
 def _first(alone: Fit, own: Fit) -> Fit:

@@ -68,7 +68,7 @@ def utility(p: Mapping[str, Any]) -> list[Row]:
     error = float(lost.std(ddof=1)) / math.sqrt(lost.size) if lost.size > 1 else 0.0
     row: Row = {"bound": says.bound, "best_bound": says.best, "order": says.order, "Delta": says.Delta}
     row |= {"above": int(lost.mean() - 2.0 * error > says.bound), "allowed": int(says.Delta >= least)}
-    row |= {"target": epsilon, "epsilon_proved": ledger.total(), "_note": held.note}
+    row |= {"target": epsilon, "epsilon_proved": ledger.total()} | held.notes
     return [row | {"replicate": k, "excess": float(x), "ratio": float(x) / says.order} for k, x in enumerate(lost)]
 
 
@@ -94,7 +94,7 @@ def improved(p: Mapping[str, Any]) -> list[Row]:
             "boosting": replace(alone, models=np.stack([boost(M, public) for M in alone.models])),
         }  # fmt: skip
         for name, fit in fits.items():
-            row: Row = {"method": name, "target": terms.epsilon, "epsilon": alone.sites.epsilon, "_note": held.note}
+            row: Row = {"method": name, "target": terms.epsilon, "epsilon": alone.sites.epsilon} | held.notes
             row["_privacy"] = held.told(f"{name}: protects {alone.sites.protects}; the aggregator's rows are public")
             out += [row | {"replicate": first + k, "error": float(e)} for k, e in enumerate(held.errors(fit.models))]
     return out

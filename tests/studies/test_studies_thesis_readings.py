@@ -1,0 +1,243 @@
+"""003's ambiguous lines in each reading, its solver beside ours, and what it prints that a proof refutes."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn.datasets
+from problems import make_rows
+from scipy.optimize import approx_fprime, minimize
+
+from sottovoce.aggregation import Terms, listed, local
+from sottovoce.errors import InvalidInput
+from sottovoce.problem.losses import make_loss
+from sottovoce.studies import tables
+from sottovoce.studies.kinds import thesis, thesis_data, thesis_solvers
+from sottovoce.studies.kinds.thesis_models import ADDED, LARGER, bend_of_3_8, case_of, kifer
+from sottovoce.studies.kinds.thesis_solvers import LETTER, SOURCE, flat, noise_of, objective, proved, ridge_of, simplex
+from sottovoce.studies.kinds.thesis_table import agrees
+
+SITE: dict[str, Any] = {
+    "data": "synthetic:n=1200,d=6,seed=1", "pca": "none", "loss": "huber:0.5", "Lambda": 0.01, "replicates": 3,
+    "seed": 3, "rows": 60,
+}  # fmt: skip
+
+
+# What a proof says
+
+
+def test_the_bound_of_3_8_is_true_and_not_tight() -> None:
+    loss, rng = make_loss("huber:0.5"), np.random.default_rng(0)
+    x = rng.standard_normal((40, 77))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    assert bend_of_3_8(loss.curvature_bound, 77) == pytest.approx(78.49, abs=0.01)
+    for one, z in zip(x, rng.uniform(-1, 2, 40), strict=True):
+        largest = float(np.linalg.eigvalsh(float(loss.curvature(np.array(z))) * np.outer(one, one))[-1])
+        assert largest <= 1.0 + 1e-12
+    inside = float(np.linalg.eigvalsh(float(loss.curvature(np.array(1.0))) * np.outer(x[0], x[0]))[-1])
+    assert inside == pytest.approx(1.0)  # the least true bound
+
+
+def test_the_comparisons_of_bounds_are_above_one() -> None:
+    """003, the ends of sections 3.4 and 3.5; the first for epsilon_g and c below 1, as it says."""
+    for d in (2, 77):
+        for delta in (0.5, 1e-5):
+            assert math.log(d / delta) * d / math.sqrt(0.99 * 0.99) > 1.0
+    assert math.sqrt(77 / math.log(1e5)) * math.log(77) == pytest.approx(11.2, abs=0.1)
+    assert math.sqrt(2 / math.log(1e5)) * math.log(2) < 1.0  # "usually": not with two features
+
+
+def test_the_covariance_step_of_4_20_is_false() -> None:
+    """Cov(X, Y) <= E(X) E(Y) for nonnegative X and Y: X = Y, 1 with chance 1/10."""
+    x, chance = np.array([0.0, 1.0]), np.array([0.9, 0.1])
+    mean = float(chance @ x)
+    covariance = float(chance @ x**2) - mean**2
+    assert covariance == pytest.approx(0.09) and mean * mean == pytest.approx(0.01)
+
+
+# Algorithm 2
+
+
+@pytest.mark.parametrize(("Lambda", "epsilon", "loss"), [(0.01, 0.1, "huber:0.5"), (0.2, 0.01, "logistic")])
+def test_both_readings_of_delta(Lambda: float, epsilon: float, loss: str) -> None:
+    facts = Terms(epsilon, Lambda=Lambda, loss=loss).facts(np.array([[60.0]]), 4)
+    c = facts.loss.curvature_bound
+    for letter, power in ((False, epsilon / 4), (True, c / (2 * Lambda))):
+        total, rate, first = ridge_of(epsilon, facts, letter)
+        ridge, _ = listed(epsilon, facts, letter)
+        assert not first and rate == epsilon / 4
+        assert total == pytest.approx(c / (60 * math.expm1(power)), rel=1e-9)
+        assert float(ridge[0, 0]) == pytest.approx(total - Lambda, abs=1e-12)
+        assert (proved(facts, total, rate) <= epsilon) == (not letter)
+    assert ridge_of(50.0, facts) == (facts.mu, listed(50.0, facts)[1].item(), True)
+
+
+def test_without_a_ridge_the_direction_is_the_limit_of_ever_smaller_ones() -> None:
+    rows, loss = make_rows([50], 3), make_loss("huber:0.5")
+    a, b = rows.node(0).signed[0], np.array([20.0, -35.0, 15.0])
+    limit, apart = flat(a, b, 1e-20, loss), []
+    for total in (1e-2, 1e-4, 1e-6):
+        w = minimize(
+            lambda w, total=total: (
+                objective(w, a, b, total, loss),
+                (loss.derivative(a @ w) @ a + b) / 50 + total * w,
+            ),
+            -b, jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 5000},
+        ).x  # fmt: skip
+        apart.append(float(np.linalg.norm(w / np.linalg.norm(w) - limit)))
+    assert apart[0] > apart[1] > apart[2] and apart[2] < 1e-3
+    assert np.linalg.norm(limit + b / np.linalg.norm(b)) > 1e-3  # the rows count too
+
+
+def test_the_noise_of_a_model_is_found_again() -> None:
+    rows, terms = make_rows([80, 80], 4), Terms(0.5, Lambda=0.1, loss="logistic", replicates=2, tol=1e-10)
+    facts, models = terms.facts(rows.n, rows.d), local(rows, terms, "printed").models
+    total = ridge_of(0.5, facts)[0]
+    b = noise_of(models, rows, facts, total)
+    for k, i in np.ndindex(2, 2):
+        a, at = rows.node(i).signed[0], (models[k, i], b[k, i])
+        slope = approx_fprime(at[0], lambda w, a=a, at=at: objective(w, a, at[1], total, facts.loss), 1e-7)
+        assert np.abs(slope).max() < 1e-5
+    assert np.linalg.norm(b[0] - b[1]) > 1.0
+
+
+@pytest.mark.parametrize("letter", [False, True])
+def test_the_printed_delta_attains_far_more_than_its_claim(letter: bool) -> None:
+    """One row of one feature: the density of the answer with the row 1 over that with the row 0, in closed form."""
+    epsilon, loss = 0.1, make_loss("huber:0.5")
+    facts = Terms(epsilon, Lambda=0.01, loss=loss.spec).facts(np.array([[1.0]]), 1)
+    K, beta, first = ridge_of(epsilon, facts, letter)
+    assert not first
+    f = np.linspace(-3.0, 3.0, 601)
+
+    def log_density(a: float) -> Any:
+        noise = -(loss.derivative(a * f) * a + K * f)
+        return -beta * np.abs(noise) + np.log(loss.curvature(a * f) * a**2 + K)
+
+    apart = float(np.abs(log_density(1.0) - log_density(0.0)).max())
+    assert apart <= proved(facts, K, beta) * (1 + 1e-9)
+    assert (apart > 49.0) if letter else (apart <= epsilon)
+
+
+def test_the_letter_claims_less_than_it_costs_and_the_source_does_not() -> None:
+    p = SITE | {"epsilon": 0.1, "sites": 2, "splits": 2}
+    for reading, above in ((SOURCE, 0), (LETTER, 1)):
+        rows = thesis.algorithm_2(p | {"reading": reading})
+        assert {row["above"] for row in rows} == {above} and {row["branch"] for row in rows} == {2}
+        assert [row["replicate"] for row in rows if row["method"] == "average"] == [0, 1, 2]
+    late = thesis.algorithm_2(p | {"epsilon": 30.0, "reading": LETTER})
+    assert {(row["above"], row["branch"]) for row in late} == {(0, 1)}
+
+
+# Algorithm 3
+
+
+def test_lambda_and_delta_add_up_or_the_larger_counts() -> None:
+    rows, terms = make_rows([80], 4), Terms(0.5, Lambda=0.1, loss="huber:0.5", replicates=2, tol=1e-10)
+    both, larger = kifer(rows, terms, "", ADDED), kifer(rows, terms, "", LARGER)
+    assert np.linalg.norm(both[0]) < np.linalg.norm(larger[0]) and both[1].epsilon < larger[1].epsilon
+    weak = Terms(50.0, Lambda=0.1, loss="huber:0.5", replicates=2, tol=1e-10)  # Delta is below n Lambda
+    assert kifer(rows, weak, "", LARGER)[1].epsilon > kifer(rows, weak, "", ADDED)[1].epsilon
+
+
+# Section 2.5 and the choice of Lambda
+
+
+def test_nelder_and_mead_near_the_minimum_in_few_dimensions_and_far_in_many() -> None:
+    for d, near in ((2, True), (40, False)):
+        rows, loss = make_rows([100], d), make_loss("huber:0.5")
+        exact = local(rows, Terms(math.inf, Lambda=0.01, loss="huber:0.5")).models[0, 0]
+        a, none = rows.node(0).signed[0], np.zeros(d)
+        w, value, full = simplex(a, none, 0.01, loss)
+        excess = value - objective(exact, a, none, 0.01, loss)
+        assert w.shape == (d,) and excess >= 0.0 and (excess < 1e-4) == near and full != near
+
+
+def test_both_solvers_have_every_method() -> None:
+    p = SITE | {"sites": 2, "aggregator_rows": 60, "splits": 3, "replicates": 3}
+    for epsilon in (math.inf, 1.0):
+        rows = thesis.nelder_mead(p | {"epsilon": epsilon})
+        kept = {(row["solver"], row["method"]) for row in rows}
+        assert len(kept) == 6 and len(rows) == 18
+        assert all(row["excess"] >= 0.0 for row in rows if row["method"] == "local")
+        errors = {key: [r["error"] for r in rows if (r["solver"], r["method"]) == key] for key in kept}
+        assert np.mean(errors["Newton", "feature"]) < 0.5
+
+
+def test_folds_score_only_rows_that_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    real = thesis_solvers.pooled_minimiser
+    monkeypatch.setattr(
+        thesis_solvers, "pooled_minimiser", lambda rows, *more: seen.append(int(rows.n[0, 0])) or real(rows, *more)
+    )
+    rows = thesis.folds(SITE | {"rows": 61})
+    assert [row["replicate"] for row in rows] == [0, 1, 2] and seen == [48, 49, 49, 49, 49] * 3
+    assert 0.0 < rows[0]["error"] < 0.5 and len({row["error"] for row in rows}) > 1
+    blind = thesis.folds(SITE | {"Lambda": 1e9})  # a model of zeros: ties are errors
+    assert blind[0]["error"] > rows[0]["error"]
+
+
+# Table 6.1 and section 5.3
+
+
+def test_an_entry_has_a_verdict_on_its_order_and_one_on_its_arrows() -> None:
+    noise = np.random.default_rng(0).normal(0.0, 0.002, (2, 6, 10))
+    falls, low = np.linspace(0.4, 0.2, 6)[:, None] + noise[0], np.full((6, 1), 0.1) + noise[1]
+    rises = np.linspace(0.1, 0.18, 6)[:, None] + noise[1]
+
+    def words(theirs: str, a: Any, f: Any) -> tuple[Any, Any]:
+        found = agrees(theirs, a, f)
+        return found["order"], found["trend"]
+
+    assert words("A falls > F stable", falls, low) == ("agrees", "agrees")
+    assert words("A falls > F stable", falls, rises) == ("agrees", "differs")  # stable is not rising
+    assert words("A falls < F stable", falls, low) == ("differs", "agrees")
+    assert words("A > F", falls, low) == ("agrees", "none printed") and "trend_wrong" not in agrees("A > F", falls, low)
+    crossing = np.linspace(0.02, 0.18, 6)[:, None] + noise[0]
+    assert words("A < F, then A > F", crossing, low) == ("agrees", "none printed")
+    assert words("A > F, then A < F", crossing, low) == ("differs", "none printed")
+    assert words("A > F", falls[:1], low[:1]) == ("agrees", "none printed")
+
+
+def test_changes_are_of_the_same_replicate_and_beside_the_printed_ones() -> None:
+    p = SITE | {"sites": 2, "aggregator_rows": 60, "splits": 3, "values": [0.5, 50.0]}
+    rows = thesis.changes(p)
+    here = {(row["method"], row["replicate"]): row["change"] for row in rows if row["source"] == "here"}
+    printed = {row["method"]: row["change"] for row in rows if row["source"] == "003"}
+    assert printed == {"local": 0.36, "local, as printed": 0.36, "global": 0.02, "global, as printed": 0.02}
+    assert len([key for key in here if key[0] == "local"]) == 3 and np.mean([here["local", k] for k in range(3)]) > 0.0
+
+
+# Rows that stand in
+
+
+def test_panels_of_rows_that_stand_in_say_so() -> None:
+    assert case_of({"data": "covertype-12"}) == "stand-in, covertype-12" and tables.stands_in({"data": "covertype-12"})
+    assert case_of({"data": "covertype-12:/a/b.data"}) == "covertype-12"
+    assert case_of({"data": "mnist37"}) == "mnist37" and case_of({"data": SITE["data"]}) == SITE["data"]
+
+
+def test_digits_are_fetched_or_three_and_seven_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    label = rng.choice(["3", "5", "7"], 90)
+    images = SimpleNamespace(data=rng.uniform(1, 255, (90, 4)), target=label)
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", lambda *a, **how: images)
+    monkeypatch.setattr(thesis_data, "MNIST_TRAIN", 60)
+    held = thesis_data.digits(3, 5)
+    kept = np.isin(label, ["3", "5"])
+    assert len(held.y) == kept[:60].sum() and len(held.X_public) + len(held.X_test) == kept[60:].sum()
+    assert np.array_equal(held.y > 0, label[:60][kept[:60]] == "5") and held.notes == {"_note": held.note}
+    assert np.linalg.norm(held.X, axis=1) == pytest.approx(1.0) and np.linalg.norm(held.X, axis=1).max() <= 1.0
+
+    def offline(*a: Any, **how: Any) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", offline)
+    gone = thesis_data.digits(3, 5)
+    assert "stand in" in gone.notes["untestable"] and len(gone.y) == 12_396
+    with pytest.raises(InvalidInput):
+        thesis_data.load("mnist35", "secret")
