@@ -80,15 +80,11 @@ def judged(folder: Path) -> dict[str, Any] | None:
     if not found and (folder / "cells").is_dir() and folder.name in spec.names():
         return None  # cells of other settings
     if found:
-
-        def one(claim: spec.Sentence, basis: Any) -> verdicts.Judgement | None:
-            return None if basis is None else verdicts.judge(claim, found, basis)
-
         study, (_, many, seconds) = spec.load(folder.name), finished(folder, folder.name)
         of = len(study.points())
         said |= {"replicates": study.replicates, "seconds": seconds, "paper": study.paper}
         said["cells"] = many if many == of else f"{many} of {of}"
-        said["claims"] = [verdicts.plain(c, one(c, c.printed), one(c, c.proved)) for c in study.claims]
+        said["claims"] = [one.plain() for one in verdicts.judged(study, found)]
     return said
 
 

@@ -11,6 +11,7 @@ import click
 from ..errors import SottovoceError
 from ..studies import figures, page, spec
 from ..studies.run import StudyRun, changed, run, write
+from ..studies.verdicts import Judged, judged
 from .options import as_json, say, takes, typed
 from .screen import Console, escape, listing, print_json, progress
 
@@ -31,7 +32,7 @@ class Finished(NamedTuple):
 
     done: StudyRun
     first: figures.Panel | None
-    claims: list[page.Judged]
+    claims: list[Judged]
 
 
 @click.command(name="study")
@@ -63,7 +64,7 @@ def study(
     console = Console(stderr=True)
     finished, skipped, failed = [], [], []
     for one in chosen:
-        if name == "all" and one.file is not None:
+        if name == "all" and one.file is not None and not one.file.optional:
             skipped.append(f"{one.name}: needs a table of yours; {one.file.how}")
             continue
         try:
@@ -95,7 +96,7 @@ def _one(one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, co
     for panel in panels:
         write(done.folder / "figures" / f"{panel.name}.svg", panel.svg)
         write(done.folder / "figures" / f"{panel.name}.png", panel.png)
-    claims = page.judged(done)
+    claims = judged(done.study, done.rows)
     write(done.folder / "verdicts.json", page.verdicts_json(done, claims))
     write(done.folder / "index.html", page.page(done, drawn, claims, typed()))
     return Finished(done, next(iter(panels), None), claims)
@@ -120,9 +121,11 @@ def _list(as_json: bool) -> None:
 
 
 def _plain(finished: list[Finished], skipped: list[str], failed: list[str], index: Path | None) -> dict[str, Any]:
-    def words(judged: page.Judged) -> dict[str, Any]:
-        both = {"printed": judged.printed, "proved": judged.proved}
-        return {"says": judged.claim.says} | {k: None if v is None else v.word for k, v in both.items()}
+    def words(one: Judged) -> dict[str, Any]:
+        both = {"printed": one.printed, "proved": one.proved}
+        return {"says": one.claim.says, "reading": one.reading} | {
+            k: None if v is None else v.word for k, v in both.items()
+        }
 
     return {
         "studies": [

@@ -6,7 +6,6 @@ import base64
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 
 import numpy as np
@@ -18,8 +17,8 @@ from . import verdicts
 from .figures import SPREADS, Panel
 from .kinds import Row
 from .run import StudyRun
-from .spec import Figure, Sentence, matches
-from .verdicts import Judgement, judge, said
+from .spec import Figure, matches
+from .verdicts import Judged, Judgement, said
 
 STYLE = """
 .panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));gap:.8rem}
@@ -36,31 +35,13 @@ _CSS = {verdicts.REPRODUCED: "yes", verdicts.NOT: "no"}
 _MOST = 400  # rows of a page's table
 
 
-@dataclass(frozen=True)
-class Judged:
-    """A claim with its verdicts."""
-
-    claim: Sentence
-    printed: Judgement | None
-    proved: Judgement | None
-
-
-def judged(done: StudyRun) -> list[Judged]:
-    """The verdicts on every claim of a study."""
-
-    def one(claim: Sentence, basis: Any) -> Judgement | None:
-        return None if basis is None else judge(claim, done.rows, basis)
-
-    return [Judged(c, one(c, c.printed), one(c, c.proved)) for c in done.study.claims]
-
-
 def verdicts_json(done: StudyRun, claims: Sequence[Judged]) -> str:
     """The verdicts of a study, and how it was run, as JSON."""
     study = done.study
     content = {
         "study": study.name, "paper": study.paper, "replicates": study.replicates, "seed": study.seed,
         "cells": done.cells, "seconds": round(done.seconds, 1), "differs": list(study.differs),
-        "claims": [verdicts.plain(one.claim, one.printed, one.proved) for one in claims],
+        "claims": [one.plain() for one in claims],
     }  # fmt: skip
     return json.dumps(jsonable(content), indent=1) + "\n"
 

@@ -145,7 +145,7 @@ def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
 
 
 def _user_file(study: Study, file: str | Path | None) -> dict[str, Any]:
-    if study.file is None and file is None:
+    if file is None and (study.file is None or study.file.optional):
         return {}
     if study.file is None:
         raise InvalidInput("data", str(file), f"{study.name} brings its own data", "leave --data out")

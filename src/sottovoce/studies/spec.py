@@ -12,7 +12,8 @@
     table = ["method"]                 # columns that label the rows of the page's table; else what cells differ in
     table_filter = { basis = "proved" }  # rows that the page's table is made of
     columns = { loss = "mean loss (nats)" }  # what columns mean, in words and with units
-    file = { loader = "census-us", how = "where from" }  # only if each user brings rows: --data FILE
+    file = { loader = "census-us", how = "where from" }  # only if each user brings rows: --data FILE; with
+                                                         # optional = true synthetic rows stand in without it
 
     [fixed]                            # the same in every cell
     rounds = 100
@@ -20,6 +21,7 @@
     method = ["admm", "r_admm"]
     [[cells]]                          # optional: the grid is repeated for each of these tables,
     alpha = 1.0                        # without the axes that the table names in `without`
+    reading = "per row"                # which of the readings below, if there are any
     [quick]                            # overrides under --quick: replicates, fixed, grid, cells
     replicates = 3
     fixed = { rounds = 20 }
@@ -60,6 +62,22 @@
     within = 0.01                      # near: the largest difference that counts as near
     level = 0.0                        # above: the mean is above it (never: the value is 0 in every row)
     noise = 0.0                        # standard error of a value that replicates do not show; one is then enough
+    paper = "0.23 at beta 10^-3.5 (section 5)"  # the paper's own numbers, as printed, with their place
+    refuted = "Theorem 1 of docs/proofs.md; tests/papers/test_x.py::test_y"  # false by a proof of ours: where, and
+                                       # the test of it; the verdict is then "refuted (by proof)"
+
+    [[readings]]                       # of a line of the paper that can be read in several ways: each is run, in cells
+    name = "per row"                   # with `reading` = this name, and every claim is judged once a reading; cells
+    line = "Lemma 4.2, proof"          # without `reading` take part in all
+    says = "C_loss is divided by the number of rows."
+
+    [[paper_points]]                   # points that the paper prints, drawn hollow, and listed in the table
+    figure = "loss"                    # which of our figures; `facet` = the panel's value, if it has several
+    series = "R-ADMM"                  # as our legend writes it; "" where the figure has one series
+    x = [0.1, 1.0]
+    y = [0.52, 0.48]
+    source = "Table II"                # where they stand
+    error = 0.0                        # of reading a plot; 0 if from text
 """
 
 from __future__ import annotations
@@ -85,6 +103,11 @@ _KINDS: dict[str, tuple[str, Any]] = {  # of a field's type, as it is written: i
     "float": ("a number", lambda v: isinstance(v, int | float) and not isinstance(v, bool)),
     "tuple[str, ...]": ("a list of texts", lambda v: _all(v, str)),
     "tuple[Mapping[str, Any], ...]": ("a list of tables", lambda v: _all(v, Mapping)),
+    "tuple[float, ...]": (
+        "a list of numbers",
+        lambda v: isinstance(v, list | tuple) and all(_KINDS["float"][1](one) for one in v),
+    ),
+    "tuple[Any, ...]": ("a list", lambda v: isinstance(v, list | tuple)),
     "Mapping[str, Any]": ("a table", lambda v: isinstance(v, Mapping)),
     "Mapping[str, str]": ("a table of texts", lambda v: isinstance(v, Mapping) and _all(tuple(v.values()), str)),
     "Mapping[str, tuple[Any, ...]]": ("a table of lists", lambda v: isinstance(v, Mapping)),
@@ -161,6 +184,8 @@ class Sentence:
     within: float = 0.01
     level: float = 0.0
     noise: float | None = None
+    paper: str = ""
+    refuted: str = ""
 
     def __post_init__(self) -> None:
         _one_of("claims.test", self.test, TESTS)
@@ -178,10 +203,41 @@ class Sentence:
 
 @dataclass(frozen=True)
 class UserFile:
-    """A table that the user provides: the loader that reads it, and how to get it, in one line."""
+    """A table that the user provides: the loader that reads it, how to get it, and whether other rows can stand in."""
 
     loader: str
     how: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to read an ambiguous line of a paper; see the module."""
+
+    name: str
+    line: str
+    says: str
+
+
+@dataclass(frozen=True)
+class PaperPoints:
+    """Points that a paper prints; see the module."""
+
+    figure: str
+    x: tuple[Any, ...]
+    y: tuple[float, ...]
+    source: str
+    series: str = ""
+    facet: Any = None
+    error: float = 0.0
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.y) or not self.x:
+            raise InvalidInput("paper_points.y", list(self.y), "must be as many as x, and at least one", "correct it")
+        if not all(math.isfinite(value) for value in (*self.y, self.error)) or self.error < 0:
+            raise InvalidInput("paper_points.error", self.error, "and y must be finite, error at least 0", "correct it")
+        if not self.source.strip():
+            raise InvalidInput("paper_points.source", self.source, "must name the place in the paper", "give it")
 
 
 @dataclass(frozen=True)
@@ -203,6 +259,8 @@ class Study:
     claims: tuple[Sentence, ...] = ()
     differs: tuple[str, ...] = ()
     file: UserFile | None = None
+    readings: tuple[Reading, ...] = ()
+    paper_points: tuple[PaperPoints, ...] = ()
     table: tuple[str, ...] = ()
     table_filter: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -219,6 +277,11 @@ class Study:
             raise InvalidInput("cells", [], "must hold a table", "leave it out")
         if len({figure.name for figure in self.figures}) != len(self.figures):
             raise InvalidInput("figures", None, "every figure must have its own name", "rename one")
+        known = {figure.name for figure in self.figures}
+        for points in self.paper_points:
+            if points.figure not in known:
+                raise InvalidInput("paper_points.figure", points.figure, "is no figure of the study", "name one")
+        self._check_readings()
         for key in sorted(set(self.quick) - {"replicates", "fixed", "grid", "cells"}):
             _unknown("quick", key, ("replicates", "fixed", "grid", "cells"))
         for key in ("fixed", "grid"):
@@ -234,6 +297,14 @@ class Study:
             raise InvalidInput("grid", None, rule, "vary less at a time")
         if self.quick:
             self.quickly()
+
+    def _check_readings(self) -> None:
+        found, known = {p["reading"] for p in self.points() if "reading" in p}, [one.name for one in self.readings]
+        if len(set(known)) != len(known):
+            raise InvalidInput("readings.name", None, "every reading must have its own name", "rename one")
+        if found != set(known):
+            rule = f"must be those of cells, {', '.join(sorted(map(str, found))) or 'and there are none'}"
+            raise InvalidInput("readings.name", ", ".join(known), rule, "give each a cell with reading = its name")
 
     def _axes(self, cell: Mapping[str, Any]) -> list[list[tuple[str, Any]]]:
         free = [key for key in self.grid if key not in cell.get("without", ())]
@@ -301,7 +372,9 @@ def parse(text: str, name: str) -> Study:
         raise InvalidInput("study", name, f"is not TOML: {error}", "correct it") from None
     if "name" in given:
         raise InvalidInput("name", given["name"], "is the file's", "leave it out")
-    parts: dict[str, Any] = {"figures": Figure, "claims": Sentence}
+    parts: dict[str, Any] = {
+        "figures": Figure, "claims": Sentence, "readings": Reading, "paper_points": PaperPoints,
+    }  # fmt: skip
     for key, cls in parts.items():
         given[key] = [_build(cls, each, key) for each in _tables(given, key)]
     _tables(given, "cells")

@@ -13,10 +13,13 @@ from scipy import stats
 
 from ..util.typing import Any
 from .kinds import Row
-from .spec import Sentence, matches, select
+from .spec import Sentence, Study, matches, select
 
 REPRODUCED, PART, NOT, NOISE = "reproduced", "reproduced in part", "not reproduced", "within the noise"
 SAME, UNSEEN = "no difference", "no rows to test it on"  # what is compared is the same in every replicate
+REFUTED, UNTESTABLE = "refuted (by proof)", "untestable here"
+ERRORS = ("test_error", "accuracy", "site_test_error", "train_error", "error")
+"""Columns that say nothing where even the run without noise is no better than always the commoner class."""
 HOLDS, SOME, FAILS, HIDDEN = "holds", "holds in part", "fails", "within the noise"
 """Of one setting.  A trend holds in part if its ends show it and a step on the way goes against it."""
 SURE = 2.0  # standard errors of a difference that are beyond the noise, with many replicates
@@ -34,11 +37,12 @@ def sure(free: float, many: int = 1) -> float:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict in a word; of each setting a text, and its values of `by`, word and numbers as plain data."""
+    """A verdict in a word and its reason; of each setting a text, and its values of `by`, word and numbers as data."""
 
     word: str
     details: tuple[str, ...]
     settings: tuple[dict[str, Any], ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,17 @@ def _over(values: Mapping[Any, float], noise: float) -> _Mean:
     return _Mean(float(own.mean()), math.hypot(error, noise), values, noise)
 
 
+def untestable(rows: list[Row], value: str) -> str:
+    """Why a claim on `value` cannot be tested on these rows; empty if it can.
+
+    A row of the column `untestable` is reason enough for every claim; `untestable_error` only for claims on errors, and
+    if all rows have it: where one of the methods compared can learn, a difference says something.
+    """
+    whole = [str(row["untestable"]) for row in rows if row.get("untestable")]
+    errors = [str(row["untestable_error"]) for row in rows if row.get("untestable_error")]
+    return whole[0] if whole else errors[0] if errors and value in ERRORS and len(errors) == len(rows) else ""
+
+
 def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgement:
     """The verdict over the rows that `basis` selects.
 
@@ -84,51 +99,95 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
     replicates; it fails by as much the other way round, and by more where it is tested in many settings: see
     :func:`sure`. "reproduced": it holds in every setting; "reproduced in part": in most, or in some beyond chance; else
     "not reproduced" if it fails in some, "within the noise" if in none, or "no difference" if there is none at all.
+    Settings that cannot be tested (:func:`untestable`) are left out; "untestable here" if none is left.  "refuted (by
+    proof)" if the claim says so, whatever was measured.
     """
+    found = _measured(claim, rows, basis)
+    return replace(found, word=REFUTED, reason=claim.refuted) if claim.refuted else found
+
+
+def _measured(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgement:
     kept = [row for row in rows if matches(row, basis) and _number(row.get(claim.value))]
-    noisy = claim.test != "never" and claim.noise is None
-    if kept and noisy and all(row.get("replicate") == 0 for row in kept):
-        return Judgement(NOISE, ("one replicate says nothing of the noise",))
     settings: dict[tuple[Any, ...], list[Row]] = {}
     for row in kept:
         settings.setdefault(tuple(row.get(key) for key in claim.by), []).append(row)
-    chosen = {setting: select(those, claim.filter) for setting, those in settings.items()}
-    many = max(1, sum(map(bool, chosen.values())))
-    words, details, each, clear = [], [], [], False
+    chosen = {setting: those for setting, all_ in settings.items() if (those := select(all_, claim.filter))}
+    barred = {setting: why for setting, those in chosen.items() if (why := untestable(those, claim.value))}
+    noisy = claim.test != "never" and claim.noise is None
+    if kept and noisy and len(barred) < len(chosen) and all(row.get("replicate") == 0 for row in kept):
+        told = "one replicate says nothing of the noise"
+        return Judgement(NOISE, (told,), reason=told)
+    many = max(1, len(chosen) - len(barred))
+    details, each, clear = [], [], False
     for setting, those in chosen.items():
-        found = _TESTS[claim.test](claim, those, many)
+        found = (UNTESTABLE, barred[setting], False) if setting in barred else _TESTS[claim.test](claim, those, many)
         if found is not None:
             word, numbers, beyond = found
             clear = clear or beyond
             name = ", ".join(f"{key} {said(value)}" for key, value in zip(claim.by, setting, strict=True))
-            words.append(word)
             details.append((f"{name}: " if name else "") + f"{numbers}: {word}")
             at = {key: value for key, value in zip(claim.by, setting, strict=True) if value is not None}
             each.append({"at": at, "word": word, "numbers": numbers})
-    if not words:
-        return Judgement(UNSEEN, ())
+    words = [one["word"] for one in each if one["word"] != UNTESTABLE]
+    if not each:
+        return Judgement(UNSEEN, (), reason="the table has no such rows")
     none = SAME if set(words) == {SAME} else NOT if FAILS in words else NOISE
     partly = PART if clear or 2 * words.count(HOLDS) > len(words) else none
-    return Judgement(REPRODUCED if set(words) == {HOLDS} else partly, tuple(details), tuple(each))
+    word = REPRODUCED if set(words) == {HOLDS} else partly if words else UNTESTABLE
+    reason = counted(each) if len(each) > 1 else str(each[0]["numbers"])
+    if not words:
+        reason = "; ".join(dict.fromkeys(barred.values()))
+    return Judgement(word, tuple(details), tuple(each), reason)
 
 
-def plain(claim: Sentence, printed: Judgement | None, proved: Judgement | None) -> dict[str, Any]:
-    """A claim and its verdicts as plain data: what ``verdicts.json`` holds."""
+@dataclass(frozen=True)
+class Judged:
+    """A claim with its verdicts, under one reading of the paper if the study has several; `place` counts claims."""
 
-    def one(found: Judgement | None, basis: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        if found is None:
-            return None
-        return {"verdict": found.word, "of": dict(basis or {}), "settings": list(found.settings)}
+    claim: Sentence
+    printed: Judgement | None
+    proved: Judgement | None
+    reading: str = ""
+    place: int = 0
 
-    tested = {"test": claim.test, "value": claim.value, "by": list(claim.by), "filter": dict(claim.filter)}
-    found = {"printed": one(printed, claim.printed), "proved": one(proved, claim.proved)}
-    return {"claim": claim.says, "settings": tested} | found
+    def plain(self) -> dict[str, Any]:
+        """As plain data: what ``verdicts.json`` holds."""
+
+        def one(found: Judgement | None, basis: Mapping[str, Any] | None) -> dict[str, Any] | None:
+            if found is None:
+                return None
+            told = {"verdict": found.word, "reason": found.reason, "of": dict(basis or {})}
+            return told | {"settings": list(found.settings)}
+
+        claim = self.claim
+        tested = {"test": claim.test, "value": claim.value, "by": list(claim.by), "filter": dict(claim.filter)}
+        told = {"place": self.place, "paper": claim.paper, "reading": self.reading, "settings": tested}
+        return {"claim": claim.says, **told, "printed": one(self.printed, claim.printed)} | {
+            "proved": one(self.proved, claim.proved)
+        }
+
+
+def judged(study: Study, rows: list[Row]) -> list[Judged]:
+    """The verdicts on every claim of a study, once a reading where its claim speaks of none.
+
+    `refuted` is about the paper: our forms, at the proved epsilon, are judged by their numbers if there are both.
+    """
+    found = []
+    for place, claim in enumerate(study.claims):
+        ours = replace(claim, refuted="") if claim.printed is not None else claim
+        names = [one.name for one in study.readings] if "reading" not in claim.columns() else []
+        for name in names or [""]:
+            those = [row for row in rows if not name or row.get("reading") in (name, None, "")]
+            printed = None if claim.printed is None else judge(claim, those, claim.printed)
+            proved = None if claim.proved is None else judge(ours, those, claim.proved)
+            found.append(Judged(claim, printed, proved, name, place))
+    return found
 
 
 def counted(settings: Sequence[Mapping[str, Any]]) -> str:
     """In how many of the settings a claim holds, and fails, in words."""
     words = [setting["word"] for setting in settings]
-    ways = (("holds", HOLDS), ("in part", SOME), ("fails", FAILS))
+    ways = (("holds", HOLDS), ("in part", SOME), ("fails", FAILS), ("untestable", UNTESTABLE))
     told = [f"{verb} in {words.count(word)}" for verb, word in ways if word in words]
     return f"{', '.join(told) or 'holds in 0'} of {len(words)}"
 

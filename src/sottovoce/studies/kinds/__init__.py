@@ -38,8 +38,11 @@ def find(kind: str) -> Cell:
 
 
 def check(p: Mapping[str, Any], known: set[str]) -> None:
-    """Refuse a parameter that a kind of cell does not know, as :class:`~sottovoce.errors.InvalidInput`."""
-    if unknown := set(p) - known:
+    """Refuse a parameter that a kind of cell does not know, as :class:`~sottovoce.errors.InvalidInput`.
+
+    Every kind knows `reading`, the name of a reading of the paper.
+    """
+    if unknown := set(p) - known - {"reading"}:
         name = min(unknown)
         raise InvalidInput(name, p[name], "is no parameter of this kind of cell", "remove or correct it")
 

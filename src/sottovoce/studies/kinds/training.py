@@ -106,7 +106,7 @@ class _Scores:
         columns = {
             "loss": own.mean(axis=0), "risk": self.ready.config.C * own.mean(axis=0),
             "test_error": wrong, task.wording.quality: task.quality(wrong),
-            "site_test_error": alone, "residual": apart, "relative_error": far,
+            "site_test_error": alone, "residual": apart, "distance": far,
         }  # fmt: skip
         return [
             {"replicate": r} | {name: float(values[r]) for name, values in columns.items()} for r in range(len(centre))
@@ -132,9 +132,9 @@ def run(p: Mapping[str, Any]) -> list[Row]:
 
     Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `risk` (C times that),
     `test_error` and the task's quality of the average model, `site_test_error` (mean over sites' models), `residual`
-    (root mean square distance of sites' models from their average), `relative_error` (distance to the pooled minimiser
-    of the same objective over its norm), `epsilon_claimed` and `epsilon_proved`, in total up to that round.
-    `kept_loss` and `kept_risk` are of the model that a node holds: with PVP as printed its exact minimiser, which it
+    (root mean square distance of sites' models from their average), `distance` (of the average model to the
+    pooled minimiser of the same objective, over its norm), `epsilon_claimed` and `epsilon_proved`, in total up to that
+    round. `kept_loss` and `kept_risk` are of the model that a node holds: with PVP as printed its exact minimiser, which it
     does not send.
     """
     if p["method"] == "local":
