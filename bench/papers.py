@@ -23,7 +23,7 @@ import numpy as np
 from sottovoce.errors import InvalidInput
 from sottovoce.papers import claims
 from sottovoce.papers.tradeoff import fit_accuracy
-from sottovoce.studies import spec, verdicts
+from sottovoce.studies import spec, tables, verdicts
 
 PAPERS = ("000", "001", "002", "003", "004")
 SHOWN = 2
@@ -46,11 +46,11 @@ def finished(folder: Path, name: str) -> tuple[list[dict[str, Any]], int, float]
         (folder / "cells").glob("*.json.gz"), key=lambda place: place.stat().st_mtime
     ):  # the newest wins
         cell = json.loads(gzip.decompress(place.read_bytes()))
-        kept[json.dumps(cell["parameters"], sort_keys=True)] = cell
+        kept[_known(cell["parameters"])] = cell
     study, found, seconds, many = spec.load(name), [], 0.0, 0
     for point in study.points():
         p = {**study.fixed, **point, "seed": study.seed, "replicates": study.replicates}
-        cell = kept.get(json.dumps(p, sort_keys=True))
+        cell = kept.get(_known(p))
         if cell is None:
             continue
         many, seconds = many + 1, seconds + cell["seconds"]
@@ -58,6 +58,13 @@ def finished(folder: Path, name: str) -> tuple[list[dict[str, Any]], int, float]
             own = {key: one for key, one in row.items() if not key.startswith("_")}
             found.append({key: _plain(one) for key, one in point.items()} | own)
     return found, many, seconds
+
+
+def _known(p: dict[str, Any]) -> str:
+    """A cell's parameters as its study's file gives them, without what a run adds: where data came from."""
+    plain = {key: value for key, value in p.items() if key not in ("also", "file", "digest")}
+    kind = str(p.get("data", "")).partition(":")[0]
+    return json.dumps(plain | ({"data": kind} if kind in tables.SOURCED else {}), sort_keys=True)
 
 
 def table(folder: Path) -> list[dict[str, Any]]:

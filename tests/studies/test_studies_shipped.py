@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,10 +13,10 @@ import pytest
 from sottovoce import data
 from sottovoce.errors import InvalidInput
 from sottovoce.runs.simulate import RunConfig, simulate
-from sottovoce.studies import kinds, spec, tables
+from sottovoce.studies import kinds, spec, tables, verdicts
 from sottovoce.studies.figures import _key
 from sottovoce.studies.kinds import classes, theorems, training
-from sottovoce.studies.run import run
+from sottovoce.studies.run import digest, run
 
 CODES = {
     "AGE": (0, 99), "SEX": (1, 2), "MARST": (1, 4), "EDATTAIN": (1, 4), "DISABLED": (1, 2), "NATIVITY": (1, 2),
@@ -40,7 +41,7 @@ def extract(path, n=800, top=60_000):
 def quick_data(monkeypatch):
     """Data that load in no time, of the same shape."""
     real = data.load
-    monkeypatch.setattr(tables, "covertype", lambda few=False: (None, "no network"))
+    monkeypatch.setattr(tables, "cached", lambda: False)
     monkeypatch.setattr(tables, "STAND_IN_ROWS", 400)
     monkeypatch.setattr(
         tables.data, "load", lambda name: real("synthetic:n=15000,d=4" if name.startswith("adult") else name)
@@ -67,7 +68,7 @@ def test_every_file_loads_and_its_first_quick_cell_has_the_columns(name, quick_d
     first = {key: values[:1] for key, values in quick.grid.items()}
     small = {"rounds": 2, "games": 200, "alphas": [0.1, 0.5, 1.0], "at": [2]}
     fixed = dict(quick.fixed) | {key: value for key, value in small.items() if key in quick.fixed}
-    file = extract(tmp_path / "extract.csv") if study.file else None
+    file = extract(tmp_path / "extract.csv") if study.file and not study.file.optional else None
     done = run(replace(quick, grid=first, cells=quick.cells[:1], fixed=fixed), tmp_path, file=file)
     assert done.rows and {"replicate"} <= set(done.columns)
     assert study.strangers({*done.columns, *study.varied()}) == []
@@ -273,30 +274,123 @@ def test_a_census_without_income_or_file_is_refused(tmp_path):
         run(spec.load("002-fig2").quickly(), tmp_path, file=path)
 
 
-class Fetched:
-    def __init__(self, n=60):
-        rng = np.random.default_rng(0)
-        names = [block.name for block in data.builtin_schema("covertype").blocks[:10]]
-        names += [f"Wilderness_Area_{k}" for k in range(4)] + [f"Soil_Type_{k}" for k in range(40)]
-        self.feature_names = names
-        numbers = rng.uniform(0, 250, (n, 10)) + np.array([2500] + 9 * [0])
-        one_hot = [np.eye(width)[rng.integers(0, width, n)] for width in (4, 40)]
-        self.data, self.target = np.hstack([numbers, *one_hot]), rng.integers(1, 8, n)
+def types(n=60):
+    """(columns, types) of Covertype's shape."""
+    rng = np.random.default_rng(0)
+    numbers = rng.uniform(0, 250, (n, 10)) + np.array([2500] + 9 * [0])
+    one_hot = [np.eye(width)[rng.integers(0, width, n)] for width in (4, 40)]
+    return np.hstack([numbers, *one_hot]), rng.integers(1, 8, n)
 
 
-def test_covertype_fetched_or_stood_in(monkeypatch):
+def test_covertype_of_a_file_of_the_cache_or_stood_in(monkeypatch, tmp_path):
+    """The source is part of a cell's parameters, so that finished cells of stand-ins are not taken for real ones."""
+    values, kinds = types()
+    path = tmp_path / "covtype.data.gz"
+    np.savetxt(path, np.hstack([values, kinds[:, None]]), delimiter=",", fmt="%.12g")
+    monkeypatch.setattr(tables, "_cached", lambda: (values, kinds))
+    for source in ("scikit-learn", str(path)):
+        table = tables.covertype(source)
+        rows = data.builtin_schema("covertype").encode(table)
+        assert rows.X.shape == (60, 55) and np.linalg.norm(rows.X, axis=1).max() <= 1.0
+        assert np.array_equal(rows.y > 0, kinds == 2)
+        assert tables.covertype(source, few=True).n_rows == (kinds <= 2).sum()
+    p = {"data": "covertype-12", "nodes": 2}
+    monkeypatch.setattr(tables, "cached", lambda: True)
+    assert tables.sourced(p)["data"] == "covertype-12:scikit-learn"
+    own = tables.sourced(p, path)
+    assert own["data"] == f"covertype-12:{path}" and not tables.stands_in(own)
+    assert len(tables.deal(own).rows.n) == 2 and "covtype.data.gz" in tables.deal(own).note
+    before = digest("training.run", own)
+    moved = path.rename(tmp_path / "moved.gz")
+    assert digest("training.run", tables.sourced(p, moved)) == before  # by its content
+    monkeypatch.setattr(tables, "cached", lambda: False)
+    assert tables.sourced(p) == p and "synthetic rows" in tables.stands_in(p)
+    assert digest("training.run", p) != before
+    assert tables.sourced({"data": "adult"}, moved) == {"data": "adult"} and not tables.stands_in({"data": "adult"})
+    assert "d=54" in tables.STAND_IN and tables.STAND_IN_ROWS == 464_809  # 581,012 rows, a fifth of them test rows
+    np.savetxt(path, values, delimiter=",")
+    with pytest.raises(InvalidInput, match="must have 55 columns"):
+        tables.covertype(str(path))
+
+
+def test_only_what_is_in_the_cache_is_read(monkeypatch):
     import sklearn.datasets
 
-    monkeypatch.setattr(sklearn.datasets, "fetch_covtype", lambda **how: Fetched())
-    table, note = tables.covertype()
-    rows = data.builtin_schema("covertype").encode(table)
-    assert rows.X.shape == (60, 55) and np.linalg.norm(rows.X, axis=1).max() <= 1.0 and "scikit-learn" in note
-    assert np.array_equal(rows.y > 0, Fetched().target == 2)
+    asked = []
 
     def offline(**how):
-        raise OSError("no network")
+        asked.append(how)
+        raise OSError("not there")
 
     monkeypatch.setattr(sklearn.datasets, "fetch_covtype", offline)
-    table, note = tables.covertype()
-    assert table is None and "synthetic rows" in note
-    assert "d=54" in tables.STAND_IN and tables.STAND_IN_ROWS == 464_809  # 581,012 rows, a fifth of them test rows
+    tables.cached.cache_clear()
+    assert not tables.cached() and asked == [{"download_if_missing": False}]
+    tables.cached.cache_clear()
+
+
+TEXT = """
+title = "Forests"
+kind = "training.run"
+replicates = 2
+file = { loader = "covertype", how = "UCI", optional = true }
+fixed = { nodes = 2, rounds = 2, method = "dvp", delta = 1e-5, limit = 40 }
+grid = { data = ["covertype", "adult-like"], epsilon = [0.1, 100.0] }
+
+[[claims]]
+says = "It falls."
+test = "falls"
+value = "test_error"
+x = "epsilon"
+by = ["data"]
+noise = 0.0
+proved = {}
+"""
+
+
+def test_claims_on_stand_ins_are_untestable_and_a_file_gives_verdicts(quick_data, monkeypatch, tmp_path):
+    values, kinds = types(400)
+    path = tmp_path / "covtype.data"
+    np.savetxt(path, np.hstack([values, kinds[:, None]]), delimiter=",", fmt="%.12g")
+    study = spec.parse(TEXT.replace("adult-like", "synthetic:n=300,d=4"), "forests")
+    without = run(study, tmp_path)
+    (found,) = verdicts.judged(study, without.rows)
+    words = {one["at"]["data"]: one["word"] for one in found.proved.settings}
+    assert words.pop("covertype") == verdicts.UNTESTABLE and verdicts.UNTESTABLE not in words.values()
+    assert all(("untestable" in row) == (row["data"] == "covertype") for row in without.rows)
+    having = run(study, tmp_path, file=path)
+    assert not any("untestable" in row for row in having.rows) and having.reused == 2  # those of the other data
+    assert {row["data"] for row in having.rows} == {row["data"] for row in without.rows}
+    errors = {row["epsilon"]: (row["majority_error"], row["noiseless_error"]) for row in having.rows}
+    assert len(set(errors.values())) <= 2 and all(0 < common <= 0.5 for common, _ in errors.values())
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        run(study, tmp_path, file=tmp_path / "nowhere")
+    with pytest.raises(InvalidInput, match="only Covertype"):
+        spec.parse(TEXT.replace('"covertype", how', '"census-us", how'), "forests")
+
+
+def test_where_even_no_noise_learns_nothing_errors_are_untestable(quick_data, tmp_path):
+    def learns(free, common=0.24, rows=10_000):
+        dealt = SimpleNamespace(commoner=common, without_noise=lambda config: free, y_test=np.ones(rows))
+        return "untestable_error" in training._learns(dealt, RunConfig(method="dvp"))
+
+    assert learns(0.2401) and learns(0.235) and not learns(0.23)  # two standard errors are 0.0085
+    assert learns(0.23, rows=1000)
+    dealt = SimpleNamespace(commoner=None)
+    assert training._learns(dealt, RunConfig(method="dvp")) == {}  # the label is a number
+    text = TEXT.replace('"covertype", "adult-like"', '"synthetic:n=3000,d=4"').replace("limit = 40", "eta = 0.01")
+    found = run(spec.parse(text, "forests"), tmp_path).rows
+    assert not any("untestable_error" in row for row in found)
+    assert all(row["noiseless_error"] < row["majority_error"] for row in found)
+    loss = spec.parse(text.replace('value = "test_error"', 'value = "loss"'), "forests")
+    assert not any("noiseless_error" in row for row in run(loss, tmp_path).rows)  # nobody asked
+
+
+@pytest.mark.parametrize("name", ["004-fig1", "004-fig5", "002-fig5", "frontier"])
+def test_every_method_has_a_run_without_noise(name, quick_data):
+    """Of printed forms and of every accountant too; a method's errors are judged against its own."""
+    study = spec.load(name).quickly()
+    cells = [{**study.fixed, **point, "seed": 0, "replicates": 1, "rounds": 2} for point in study.points()]
+    for p in {p["method"]: p for p in cells if p["method"] != "local"}.values():
+        dealt = tables.deal(p)
+        config = training._config(p, dealt.rows)
+        assert 0.0 <= dealt.without_noise(config) <= 1.0

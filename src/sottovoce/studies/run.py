@@ -30,6 +30,7 @@ from ..util.typing import Any
 from . import kinds, tables
 from .kinds import Row
 from .spec import Study
+from .verdicts import ERRORS
 
 Progress = Callable[[int, int], None]  # called with the number of finished cells and of all
 
@@ -63,11 +64,11 @@ def run(
     """
     study = study.quickly() if quick else study
     cell = kinds.find(study.kind)
-    given = _user_file(study, file)
+    given, asked = _user_file(study, file), also(study)
     folder, points = Path(out) / study.name, study.points()
     files.check("out", folder / "cells" / "file", make=True)
     shared = {"seed": study.seed, "replicates": study.replicates}
-    cells = [{**study.fixed, **point, **given, **shared} for point in points]
+    cells = [tables.sourced({**study.fixed, **point, **given, **asked, **shared}, file) for point in points]
     todo = [(p, folder / "cells" / f"{digest(study.kind, p)}.json.gz") for p in cells]
     missing = list({path: (p, path) for p, path in todo if not path.exists()}.values())  # each once
     tell = progress or (lambda done, of: None)
@@ -132,6 +133,8 @@ def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
     started = time.process_time()  # of processors: a machine may do other work at the same time
     try:
         rows = cell(_Parameters(p))
+        if why := tables.stands_in(p):
+            rows = [row | {"untestable": why} for row in rows]
     except InvalidInput:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
@@ -145,7 +148,11 @@ def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
 
 
 def _user_file(study: Study, file: str | Path | None) -> dict[str, Any]:
-    if file is None and (study.file is None or study.file.optional):
+    if study.file is not None and study.file.optional:
+        if file is not None:
+            tables.digest(file)  # it can be read
+        return {}
+    if study.file is None and file is None:
         return {}
     if study.file is None:
         raise InvalidInput("data", str(file), f"{study.name} brings its own data", "leave --data out")
@@ -154,9 +161,24 @@ def _user_file(study: Study, file: str | Path | None) -> dict[str, Any]:
     return {"data": study.file.loader, "file": str(file), "digest": tables.digest(file)}
 
 
+def also(study: Study) -> dict[str, Any]:
+    """``also``, for a kind that can tell where errors say nothing, in a study with a claim on them; else nothing."""
+    wanted = any(claim.value in ERRORS for claim in study.claims)
+    return {"also": "noiseless_error"} if wanted and study.kind in kinds.NOISELESS else {}
+
+
+def plain(p: Mapping[str, Any]) -> dict[str, Any]:
+    """A cell's parameters with the content of a user's file in the place of its path."""
+    kind, _, source = str(p.get("data", "")).partition(":")
+    known = {key: value for key, value in p.items() if key != "file"}
+    if kind in tables.SOURCED and source not in ("", tables.CACHED):
+        known["data"] = f"{kind}:{tables.digest(source)}"
+    return known
+
+
 def digest(kind: str, p: Mapping[str, Any]) -> str:
     """Digest of a cell: its parameters (of a user's file the content, not the path), its kind and the code."""
-    known = {key: value for key, value in p.items() if key != "file"}
+    known = plain(p)
     text = json.dumps([kind, known, code(kind)], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -12,8 +12,8 @@
     table = ["method"]                 # columns that label the rows of the page's table; else what cells differ in
     table_filter = { basis = "proved" }  # rows that the page's table is made of
     columns = { loss = "mean loss (nats)" }  # what columns mean, in words and with units
-    file = { loader = "census-us", how = "where from" }  # only if each user brings rows: --data FILE; with
-                                                         # optional = true synthetic rows stand in without it
+    file = { loader = "census-us", how = "where from" }  # only if each user brings rows: --data FILE; of
+                                                         # Covertype optional = true, since others stand in
 
     [fixed]                            # the same in every cell
     rounds = 100
@@ -208,6 +208,10 @@ class UserFile:
     loader: str
     how: str
     optional: bool = False
+
+    def __post_init__(self) -> None:
+        if self.optional and self.loader != "covertype":
+            raise InvalidInput("file.optional", True, "only Covertype has rows that stand in", "leave it out")
 
 
 @dataclass(frozen=True)

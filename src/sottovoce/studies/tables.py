@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,11 +17,23 @@ from ..data.table import as_numbers
 from ..errors import InvalidInput
 from ..problem.task import Task, TwoClasses
 from ..runs.config import RunConfig
-from ..runs.simulate import pooled_minimiser
+from ..runs.simulate import pooled_minimiser, simulate
 from ..util.typing import Any, Array
 
 COVERTYPE, COVERTYPE_12 = "covertype", "covertype-12"
 """All types, and types 1 and 2 (003, Figure 5.29), with a twentieth held out: its Figure 5.17 trains on 470,382."""
+COLUMNS = (
+    "Elevation", "Aspect", "Slope", "Horizontal_Distance_To_Hydrology", "Vertical_Distance_To_Hydrology",
+    "Horizontal_Distance_To_Roadways", "Hillshade_9am", "Hillshade_Noon", "Hillshade_3pm",
+    "Horizontal_Distance_To_Fire_Points", *(f"Wilderness_Area_{k}" for k in range(4)),
+    *(f"Soil_Type_{k}" for k in range(40)),
+)  # fmt: skip
+CACHED = "scikit-learn"
+ABSENT = (
+    "Covertype is not on this machine: synthetic rows of a logistic model stand in, with as many rows and columns. "
+    "Give UCI's file with --data FILE, or fetch it once with scikit-learn's fetch_covtype()."
+)
+SOURCED = (COVERTYPE, COVERTYPE_12)
 STAND_IN, STAND_IN_ROWS, STAND_IN_12 = "synthetic:n={n},d=54,seed=7", 464_809, 470_384
 """As many columns as Covertype has, and training rows as it and its types 1 and 2 have."""
 
@@ -41,6 +53,7 @@ class Dealt:
     caveat: str | None = None  # what privacy statements must say about it
     task: Task = field(default_factory=TwoClasses)
     optima: dict[tuple[str, float], Array] = field(default_factory=dict)
+    free: dict[RunConfig, float] = field(default_factory=dict)  # test errors of runs without noise
 
     def errors(self, models: Array) -> Array:
         """Of models, shape (..., d), on the test rows."""
@@ -51,6 +64,45 @@ class Dealt:
         if (loss, l2) not in self.optima:
             self.optima[loss, l2] = pooled_minimiser(self.rows, RunConfig(loss=loss), l2)
         return self.optima[loss, l2]
+
+    def without_noise(self, config: RunConfig) -> float:
+        """The test error of a run's average model with all noise left out, after its last round, cached."""
+        plain = {name: getattr(RunConfig(), name) for name in _OF_PRIVACY}
+        free = replace(config, **plain | {"epsilon": math.inf, "replicates": 1, "seed": 0})
+        if free not in self.free:
+            self.free[free] = float(self.errors(simulate(free, self.rows).consensus)[0])
+        return self.free[free]
+
+    @property
+    def commoner(self) -> float | None:
+        """The test error of always the commoner class of the test rows; None if the label is a number."""
+        margins = self.task.baselines(self.y_test).get("majority")
+        if margins is None or margins.shape != (1,):
+            return None
+        return float(self.task.error(np.broadcast_to(margins, self.y_test.shape), self.y_test))
+
+
+_OF_PRIVACY = (
+    "delta", "noise", "noise_growth", "form", "relation", "accountant", "sites_per_row", "copies", "phi", "law",
+    "max_grad_norm", "split", "tolerance", "delta1", "positives", "threshold", "clip",
+)  # fmt: skip
+"""Fields of a run that say nothing about one without noise."""
+
+
+def sourced(p: Mapping[str, Any], file: str | Path | None = None) -> dict[str, Any]:
+    """A cell's parameters, with the source of Covertype in `data`: the user's file, else scikit-learn's cache.
+
+    ``covertype:PATH`` or ``covertype:scikit-learn``; unchanged where synthetic rows stand in, and of other data.
+    """
+    if p.get("data") not in SOURCED:
+        return dict(p)
+    source = str(file) if file is not None else CACHED if cached() else ""
+    return {**p, "data": f"{p['data']}:{source}" if source else p["data"]}
+
+
+def stands_in(p: Mapping[str, Any]) -> str:
+    """Why rows of a cell are not those of its paper; empty if they are."""
+    return ABSENT if p.get("data") in SOURCED else ""
 
 
 def deal(p: Mapping[str, Any]) -> Dealt:
@@ -87,15 +139,15 @@ _Loaded = tuple[Array, Array, Array, Array, Mapping[str, Any], str, str | None, 
 @lru_cache(maxsize=2)
 def _load(name: str, file: str | None, limit: int | None) -> _Loaded:
     note = ""
-    if name in (COVERTYPE, COVERTYPE_12):
-        few = name == COVERTYPE_12
-        table, note = covertype(few)
-        if table is None:
-            most = STAND_IN_12 if few else STAND_IN_ROWS
-            found = data.load(STAND_IN.format(n=most if limit is None else min(limit, most)))
-        else:
-            schema = data.builtin_schema(COVERTYPE)
-            return *_split(table, schema, 20 if few else 5), {}, note, None, schema.task
+    kind, _, source = name.partition(":")
+    if kind in SOURCED:
+        few = kind == COVERTYPE_12
+        if source:
+            schema, which = data.builtin_schema(COVERTYPE), "Types 1 and 2 of Covertype" if few else "Covertype"
+            note = f"{which} from {Path(source).name}; the label is lodgepole pine."
+            return *_split(covertype(source, few), schema, 20 if few else 5), {}, note, None, schema.task
+        most, note = STAND_IN_12 if few else STAND_IN_ROWS, ABSENT
+        found = data.load(STAND_IN.format(n=most if limit is None else min(limit, most)))
     elif name in INCOME:
         if file is None:
             raise InvalidInput("data", name, "is your own IPUMS extract", "give its CSV file with --data FILE")
@@ -138,27 +190,46 @@ def census(path: str | Path, name: str) -> data.Table:
     return data.Table(kept.name, {**kept.columns, "income": word})
 
 
-def covertype(few: bool = False) -> tuple[data.Table | None, str]:
-    """Covertype (with `few` its types 1 and 2, spruce and lodgepole pine) and a note; None where it cannot be had."""
+@lru_cache
+def cached() -> bool:
+    """Whether scikit-learn's cache holds Covertype; nothing is fetched."""
+    try:
+        _cached()
+    except OSError:
+        return False
+    return True
+
+
+def _cached() -> tuple[Array, Array]:
     from sklearn.datasets import fetch_covtype
 
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Retry downloading")
-            found = fetch_covtype(n_retries=1, delay=0.1)
-    except OSError:
-        return None, (
-            "Covertype could not be fetched (no network, and nothing in scikit-learn's cache): synthetic rows of a "
-            "logistic model stand in, with as many rows and columns."
-        )
-    kept = found.target <= 2 if few else np.ones(len(found.target), dtype=bool)
-    columns: dict[str, Any] = {name: found.data[kept, k] for k, name in enumerate(found.feature_names)}
-    columns["cover"] = np.where(found.target[kept] == 2, "pine", "other").astype(object)  # 2: lodgepole pine
-    which = "types 1 and 2 of Covertype" if few else "Covertype"
-    note = f"{which} as scikit-learn fetches it; the label is lodgepole pine."
-    return data.Table(COVERTYPE, columns), note[0].upper() + note[1:]
+    found = fetch_covtype(download_if_missing=False)
+    return found.data, found.target
 
 
+def covertype(source: str, few: bool = False) -> data.Table:
+    """Covertype (with `few` its types 1 and 2) from ``"scikit-learn"``, its cache, or from a path of UCI's file.
+
+    The label is lodgepole pine.  :class:`~sottovoce.errors.InvalidInput` if the file has not its 55 columns of numbers.
+    """
+    if source == CACHED:
+        values, kinds = _cached()
+    else:
+        try:
+            whole = np.loadtxt(source, delimiter=",", dtype=np.float64, ndmin=2)
+        except (OSError, ValueError) as error:
+            raise InvalidInput("data", source, f"cannot be read: {error}", "give UCI's covtype.data") from None
+        if whole.shape[1] != 55 or not set(np.unique(whole[:, 54])) <= set(range(1, 8)):
+            rule = "must have 55 columns, the last of them the type from 1 to 7"
+            raise InvalidInput("data", source, rule, "give UCI's covtype.data or covtype.data.gz")
+        values, kinds = whole[:, :54], whole[:, 54]
+    kept = kinds <= 2 if few else np.ones(len(kinds), dtype=bool)
+    columns: dict[str, Any] = {column: values[kept, k] for k, column in enumerate(COLUMNS)}
+    columns["cover"] = np.where(kinds[kept] == 2, "pine", "other").astype(object)  # 2: lodgepole pine
+    return data.Table(COVERTYPE, columns)
+
+
+@lru_cache
 def digest(path: str | Path) -> str:
     """Digest of a file's bytes: cells of another file are not reused."""
     try:

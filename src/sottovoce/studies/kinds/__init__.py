@@ -20,6 +20,8 @@ from ...util.typing import Any
 Row = dict[str, Any]
 LETTER = ", as printed"
 """Ends the names of what runs a paper's listing to the letter, where its namesake does what is proved."""
+NOISELESS = ("training.run", "graded.run")
+"""Kinds that, asked by ``also = "noiseless_error"``, tell where even a run without noise learns nothing."""
 Cell = Callable[[Mapping[str, Any]], list[Row]]
 
 

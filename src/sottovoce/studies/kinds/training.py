@@ -23,7 +23,7 @@ from .secrets import simulate_watched
 
 _KNOBS = {f.name for f in fields(RunConfig)}
 _DATA = {"data", "file", "digest", "limit", "partition", "strength", "nodes"}
-_CELL = {"every", "alpha", "match", "match_by", "price"}
+_CELL = {"every", "alpha", "match", "match_by", "price", "also"}
 LABELS = {"basis", "label", "panel"}  # free texts that tell cells apart
 
 
@@ -134,8 +134,8 @@ def run(p: Mapping[str, Any]) -> list[Row]:
     `test_error` and the task's quality of the average model, `site_test_error` (mean over sites' models), `residual`
     (root mean square distance of sites' models from their average), `distance` (of the average model to the
     pooled minimiser of the same objective, over its norm), `epsilon_claimed` and `epsilon_proved`, in total up to that
-    round. `kept_loss` and `kept_risk` are of the model that a node holds: with PVP as printed its exact minimiser, which it
-    does not send.
+    round. `kept_loss` and `kept_risk` are of the model that a node holds: with PVP as printed its exact minimiser,
+    which it does not send.  With `also` = "noiseless_error" the columns of :func:`_learns` too.
     """
     if p["method"] == "local":
         return _local(p)
@@ -167,7 +167,25 @@ def run(p: Mapping[str, Any]) -> list[Row]:
         claimed, proved = prices[k]
         price = {"round": k, "epsilon_claimed": claimed, "epsilon_proved": proved}
         rows += [price | row | notes for row in scores.rows[k]]
-    return rows
+    return [row | _learns(dealt, config) for row in rows] if p.get("also") else rows
+
+
+def _learns(dealt: Dealt, config: RunConfig) -> Row:
+    """Whether these settings say anything about errors.
+
+    Columns: `majority_error`, of always the commoner class of the test rows; `noiseless_error`, of the same run without
+    noise; `untestable_error`, the reason, where the second is not less than the first by two standard errors.
+    """
+    common = dealt.commoner
+    if common is None:
+        return {}
+    free = dealt.without_noise(config)
+    row: Row = {"majority_error": common, "noiseless_error": free}
+    if free + 2.0 * math.sqrt(free * (1.0 - free) / len(dealt.y_test)) >= common:
+        row["untestable_error"] = (
+            f"without noise the test error is {free:.4f}, and {common:.4f} of always the commoner class"
+        )
+    return row
 
 
 def _local(p: Mapping[str, Any]) -> list[Row]:
