@@ -349,7 +349,9 @@ def test_the_command_writes_everything_and_sums_up(tmp_path):
     ]
     folder = tmp_path / "o" / "own"
     names = {path.name for path in folder.iterdir()}
-    assert names == {"cells", "figures", "index.html", "table.csv", "table.parquet", "verdicts.json"}
+    assert names == {
+        "cells", "figures", "index.html", "privacy.txt", "table.csv", "table.parquet", "verdicts.json",
+    }  # fmt: skip
     verdicts = json.loads((folder / "verdicts.json").read_text())
     assert (verdicts["study"], verdicts["replicates"]) == ("own", 2)
     (claim,) = verdicts["claims"]

@@ -14,7 +14,7 @@ from sottovoce import data
 from sottovoce.errors import InvalidInput
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.studies import kinds, spec, tables, verdicts
-from sottovoce.studies.figures import _key
+from sottovoce.studies.figures import series_of
 from sottovoce.studies.kinds import classes, theorems, training
 from sottovoce.studies.run import digest, run
 
@@ -78,7 +78,7 @@ def test_every_file_loads_and_its_first_quick_cell_has_the_columns(name, quick_d
 
 def test_a_series_is_named_by_what_it_has():
     figure = spec.Figure("f", "F", "line", "x", "y", series=("label", "gamma"), names={"none": "no privacy"})
-    assert _key({"label": "none"}, figure) == "no privacy" and _key({"gamma": 0.5}, figure) == "gamma 0.5"
+    assert series_of({"label": "none"}, figure) == "no privacy" and series_of({"gamma": 0.5}, figure) == "gamma 0.5"
 
 
 # --- what cells compute

@@ -91,13 +91,15 @@ def _one(one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, co
         done = run(one, out, quick=quick, jobs=jobs, file=data, progress=tell)
     for line in done.study.strangers(done.columns):
         console.print(f"[yellow]note[/] {escape(line)}", highlight=False, soft_wrap=True)
-    drawn = [(figure, figures.draw(figure, done.rows)) for figure in done.study.figures]
+    mark, points = page.MARK if quick else "", done.study.paper_points
+    drawn = [(figure, figures.draw(figure, done.rows, points, mark)) for figure in done.study.figures]
     panels = [panel for _, those in drawn for panel in those]
     for panel in panels:
         write(done.folder / "figures" / f"{panel.name}.svg", panel.svg)
         write(done.folder / "figures" / f"{panel.name}.png", panel.png)
     claims = judged(done.study, done.rows)
     write(done.folder / "verdicts.json", page.verdicts_json(done, claims))
+    write(done.folder / "privacy.txt", "\n\n".join(done.privacy) + "\n")
     write(done.folder / "index.html", page.page(done, drawn, claims, typed()))
     return Finished(done, next(iter(panels), None), claims)
 
@@ -147,10 +149,10 @@ def _render(finished: list[Finished], skipped: list[str], failed: list[str], ind
         told = f"{done.cells} cells{kept}, {done.seconds:.0f} s"
         console.print(f"[bold]{escape(done.study.name)}[/]: {told}", highlight=False)
         for one in claims:
-            console.print(f"  {escape(one.claim.says)}", highlight=False)
+            console.print(f"  {escape(page.said_of(one))}", highlight=False)
             for basis, verdict in (("as printed", one.printed), ("at the proved epsilon", one.proved)):
                 if verdict is not None:
-                    console.print(f"    {basis}: [bold]{verdict.word}[/]", highlight=False)
+                    console.print(f"    {basis}: {escape(verdict.reason)}: [bold]{verdict.word}[/]", highlight=False)
         console.print(f"  {escape(str(done.folder / 'index.html'))}", highlight=False, soft_wrap=True)
     for line in skipped:
         console.print(f"[yellow]left out[/] {escape(line)}", highlight=False)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy import stats
 from ..errors import InvalidInput
 from ..util.typing import Any, Array
 from .kinds import LETTER, Row
-from .spec import Figure, select
+from .spec import Figure, PaperPoints, select
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F", "#8C510A")
 BLACK, EXACT = "#000000", ("admm", "without noise")
@@ -33,6 +34,7 @@ STYLE: Any = {  # of matplotlib
 WIDTH, HEIGHT = 5.2, 3.3
 Look = dict[str, Any]  # colour, marker and line of a series
 _LETTER = 0.022  # width of a letter of a tick's label, in widths of the axes
+_FLAT = 0.02  # share of the axis below which a whole curve cannot be told from zero
 _DENSE = 12  # points of a curve above which its spread is a band and only some points are marked
 SPREADS = {
     "ci": "mean and 95% interval of the mean over replicates",
@@ -60,30 +62,34 @@ def require() -> None:
         raise InvalidInput("figures", None, "need matplotlib", "pip install 'sottovoce[studies]'") from None
 
 
-def draw(figure: Figure, rows: list[Row]) -> list[Panel]:
+def draw(figure: Figure, rows: list[Row], points: Sequence[PaperPoints] = (), mark: str = "") -> list[Panel]:
     """The panels of a figure; none if no row passes its filter.
 
-    `rows` is the whole table of the study: a method has one colour in all figures of it.
+    `rows` is the whole table of the study: a method has one colour in all figures of it.  `points` of the paper are
+    drawn hollow; `mark` stands behind the title of every panel.
     """
     kept = [row for row in select(rows, figure.filter) if not figure.y or _number(row.get(figure.y))]
     if not kept:
         return []
     facets = [value for value in _values(kept, figure.facet) if value is not None] if figure.facet else []
     facets = facets or [None]
-    order = _looks(figure, {_key(row, figure): row for row in kept}, rows)
+    figure = _scaled(figure, kept)
+    order = _looks(figure, {series_of(row, figure): row for row in kept}, rows)
     limits = _limits(figure, kept) if figure.share_y and len(facets) > 1 else None
     panels = []
     for k, facet in enumerate(facets, 1):
         those = [row for row in kept if facet is None or row.get(figure.facet) in (facet, None)]
         name = figure.name if len(facets) == 1 else f"{figure.name}-{k}"
         about = f"{figure.names.get(figure.facet, figure.facet)} {_said(figure, facet)}".strip()
-        panels.append(_panel(figure, those, order, name, "" if facet is None else about, limits))
+        own = [one for one in points if one.figure == figure.name and one.facet in (None, facet)]
+        panels.append(_panel(figure, those, order, name, "" if facet is None else about, limits, own, mark))
     return panels
 
 
 def _panel(
-    figure: Figure, rows: list[Row], order: dict[str, Look], name: str, title: str, limits: tuple[float, float] | None
-) -> Panel:
+    figure: Figure, rows: list[Row], order: dict[str, Look], name: str, title: str, limits: tuple[float, float] | None,
+    points: Sequence[PaperPoints], mark: str,
+) -> Panel:  # fmt: skip
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
@@ -94,8 +100,12 @@ def _panel(
         FigureCanvasAgg(canvas)
         axes = canvas.add_subplot()
         for axis in figure.log:
-            getattr(axes, f"set_{axis}scale")("log")
+            least = _least(figure, rows, axis)
+            how: dict[str, Any] = {"value": "log"} if least is None else {"value": "symlog", "linthresh": least}
+            getattr(axes, f"set_{axis}scale")(**how)
         _DRAW[figure.kind](axes, figure, rows, order)
+        for one in points:
+            _paper(axes, figure, rows, order, one)
         for line in figure.references:
             look: dict[str, Any] = {"color": "#444", "lw": 1.2, "ls": (0, (2, 2)), "label": line.get("label")}
             if "diagonal" in line:  # y = x over the width of the axes
@@ -116,8 +126,8 @@ def _panel(
                 low, high = (axes.get_xlim if axis == "x" else axes.get_ylim)()
                 which.set_minor_formatter(plain if low > 0 and high / low < 12 else NullFormatter())
         _few_ticks(axes, figure, rows)
-        if title:
-            axes.set_title(title, loc="left")
+        if title or mark:
+            axes.set_title(" – ".join(filter(None, [title, mark])), loc="left")
         handles, labels = axes.get_legend_handles_labels()
         found = dict(zip(labels, handles, strict=True))
         if found and (len(found) > 1 or figure.references):
@@ -133,6 +143,42 @@ def _panel(
             canvas.savefig(sink, format=kind, bbox_inches="tight", pad_inches=0.08, **more)
             images.append(sink.getvalue())
     return Panel(name, title, *images)
+
+
+def _paper(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look], one: PaperPoints) -> None:
+    """Hollow markers at the paper's points, in the colour of their series, with the error of their reading."""
+    if figure.kind == "hist":
+        return
+    places = _values(rows, figure.x)
+    xs = [places.index(x) for x in one.x if x in places] if figure.kind == "bar" else list(one.x)
+    ys = [y for x, y in zip(one.x, one.y, strict=True) if figure.kind != "bar" or x in places]
+    look = order.get(one.series, {"color": BLACK, "marker": "o"})
+    error = one.error or None
+    axes.errorbar(
+        xs, ys, error, fmt=look["marker"], color=look["color"], mfc="none", mew=1.6, ms=9.0, capsize=3, label="paper",
+        zorder=5,
+    )  # fmt: skip
+
+
+def _scaled(figure: Figure, rows: list[Row]) -> Figure:
+    """With a logarithmic y axis where a series of positive values would lie on zero on a linear one."""
+    if figure.kind != "line" or "y" in figure.log:
+        return figure
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        found.setdefault(series_of(row, figure), []).append(abs(float(row[figure.y])))
+    tops = [max(values) for values in found.values()]
+    flat = len(tops) > 1 and 0.0 < min(tops) < _FLAT * max(tops)
+    return replace(figure, log=(*figure.log, "y")) if flat else figure
+
+
+def _least(figure: Figure, rows: list[Row], axis: str) -> float | None:
+    """The least positive value of a logarithmic axis on which some values are not positive; None if all are."""
+    values = _column(rows, figure.x if axis == "x" else figure.y)
+    levels = [float(line[axis]) for line in figure.references if axis in line]
+    every = np.concatenate([values, levels])
+    positive = np.abs(every[every != 0.0])
+    return float(positive.min()) if every.size and every.min() <= 0.0 and positive.size else None
 
 
 def _tick(value: float, place: int | None = None) -> str:
@@ -176,7 +222,7 @@ def _said(figure: Figure, value: Any) -> str:
     return figure.names.get(text, text)
 
 
-def _key(row: Row, figure: Figure) -> str:
+def series_of(row: Row, figure: Figure) -> str:
     """The name of a row's series: its values, numbers behind the name of their column."""
     columns = (figure.series,) if isinstance(figure.series, str) else figure.series
     parts = []
@@ -229,7 +275,7 @@ def summary(values: Array, spread: str) -> tuple[float, float, float]:
 def _groups(figure: Figure, rows: list[Row], order: dict[str, Look]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {name: [] for name in order}
     for row in rows:
-        found[_key(row, figure)].append(row)
+        found[series_of(row, figure)].append(row)
     return {name: those for name, those in found.items() if those}
 
 
@@ -309,7 +355,7 @@ def _limits(figure: Figure, rows: list[Row]) -> tuple[float, float] | None:
         return None
     groups: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
-        key = row.get(figure.facet), _key(row, figure), row.get(figure.x)
+        key = row.get(figure.facet), series_of(row, figure), row.get(figure.x)
         groups.setdefault(key, []).append(float(row[figure.y]))
     found = np.array([summary(np.array(values), figure.spread) for values in groups.values()])
     low, high = float((found[:, 0] - found[:, 1]).min()), float((found[:, 0] + found[:, 2]).max())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -14,10 +15,10 @@ from ..util.pages import frame, table, versions
 from ..util.plain import jsonable
 from ..util.typing import Any
 from . import verdicts
-from .figures import SPREADS, Panel
+from .figures import SPREADS, Panel, series_of
 from .kinds import Row
 from .run import StudyRun
-from .spec import Figure, matches
+from .spec import Figure, Reading, Study, matches, select
 from .verdicts import Judged, Judgement, said
 
 STYLE = """
@@ -31,7 +32,8 @@ details{margin:.4rem 0}summary{cursor:pointer;color:var(--blue)}
 .card{border:1px solid var(--line);border-radius:.4rem;padding:.7rem;color:inherit;text-decoration:none;display:block}
 .card img{width:100%;height:11rem;object-fit:contain;background:#fff;border-radius:.3rem}.card h3{margin:.4rem 0 .1rem}
 """
-_CSS = {verdicts.REPRODUCED: "yes", verdicts.NOT: "no"}
+_CSS = {verdicts.REPRODUCED: "yes", verdicts.NOT: "no", verdicts.REFUTED: "no"}
+MARK = "quick run"
 _MOST = 400  # rows of a page's table
 
 
@@ -51,9 +53,9 @@ def page(done: StudyRun, drawn: Sequence[tuple[Figure, list[Panel]]], claims: Se
     study = done.study
     paper = f'<p class="soft">After {escape(study.paper)}.</p>' if study.paper else ""
     body = [
-        f"<h1>{escape(study.title)}</h1>", paper,
+        f"<h1>{escape(study.title)}{f' ({MARK})' if done.quick else ''}</h1>", paper,
         f'<p class="lead">{escape(study.about)}</p>' if study.about else "",
-        _claims(claims), *(_figure(*pair) for pair in drawn), _summary(done),
+        _claims(claims), _readings(study.readings), *(_figure(*pair) for pair in drawn), _summary(done),
         _list("What differs from the paper" if study.paper else "Choices", study.differs),
         _privacy(done), _list("Notes", done.notes), _made(
             command,
@@ -86,26 +88,38 @@ def _sentence(basis: str, verdict: Judgement | None) -> str:
     if verdict is None:
         return ""
     css = _CSS.get(verdict.word, "hm")
-    head = f'{basis}: <span class="word {css}">{verdict.word}</span>'
+    head = f'<p>{basis}: {escape(verdict.reason)}: <span class="word {css}">{verdict.word}</span>.</p>'
+    if verdict.word == verdicts.REFUTED:
+        return f"{head}<details><summary>what was measured</summary>{_items(verdict.details)}</details>"
     if len(verdict.details) < 2:
-        return f"<p>{head}{f' ({escape(verdict.details[0])})' if verdict.details else ''}.</p>"
-    count = f"{verdicts.counted(verdict.settings)} settings"
-    return f"<p>{head}.</p><details><summary>{count}</summary>{_items(verdict.details)}</details>"
+        return head
+    return f"{head}<details><summary>every setting</summary>{_items(verdict.details)}</details>"
+
+
+def said_of(one: Judged) -> str:
+    """The sentence of a claim, with the paper's numbers and the reading under which it is judged."""
+    paper = f" The paper: {one.claim.paper}." if one.claim.paper else ""
+    return one.claim.says + paper + (f" Reading: {one.reading}." if one.reading else "")
+
+
+def _readings(readings: Sequence[Reading]) -> str:
+    lines = [f"{one.name} ({one.line}): {one.says}" for one in readings]
+    return _list("Lines of the paper that can be read in several ways", lines)
 
 
 def _claims(claims: Sequence[Judged]) -> str:
     if not claims:
         return ""
     parts = [
-        f'<div class="claim"><p>{escape(one.claim.says)}</p>{_sentence("As printed", one.printed)}'
+        f'<div class="claim"><p>{escape(said_of(one))}</p>{_sentence("As printed", one.printed)}'
         f"{_sentence('At the proved epsilon', one.proved)}</div>"
         for one in claims
     ]
     how = (
         "Tested over the table below, replicate by replicate: a claim holds in a setting by more than two standard "
         "errors of the difference (more with few replicates), and fails by as much the other way round, or more where "
-        "it is tested in many settings. Reproduced: it holds in every setting; in part: in most, or in "
-        "some beyond chance; not reproduced: it fails in some instead. ± is two standard errors."
+        "it is tested in many settings. Reproduced: it holds in every setting that can be tested; in part: in most, or "
+        "in some beyond chance; not reproduced: it fails in some instead. ± is two standard errors."
     )
     return f'<h2>What is claimed, and what came out</h2>{"".join(parts)}<p class="soft">{how}</p>'
 
@@ -118,10 +132,34 @@ def _list(title: str, lines: Sequence[str]) -> str:
     return f"<h2>{title}</h2>{_items(lines)}" if lines else ""
 
 
+_EPSILON = re.compile(r"^(.*?): epsilon = ([0-9.]+|inf)")
+
+
 def _privacy(done: StudyRun) -> str:
-    rest = _items(done.privacy[6:])
-    more = f"<details><summary>{len(done.privacy) - 6} more</summary>{rest}</details>" if done.privacy[6:] else ""
-    return _list("What is promised", done.privacy[:6]) + more
+    """What is promised, a line a method; the statements in full are in a file of their own."""
+    totals: dict[str, list[float]] = {}
+    others, against = list[str](), list[str]()
+    for said_ in done.privacy:
+        lines = said_.split("\n")
+        if found := _EPSILON.match(lines[0]):
+            totals.setdefault(found[1], []).append(float(found[2]))
+            against += [line.partition(":")[0] for line in lines[1:] if line.startswith("Protects")]
+        else:
+            others.append(lines[0])
+    told = [f"{name}: epsilon {_range(found)}" for name, found in totals.items()] + list(dict.fromkeys(others))
+    if not told:
+        return ""
+    what = f"{' '.join(f'{text}.' for text in dict.fromkeys(against))} All of it is simulated: noise follows a seed."
+    inner = _items(told)
+    if len(told) > 12:
+        inner = f"<details><summary>{len(told)} methods</summary>{inner}</details>"
+    full = '<p class="soft">In full: <a href="privacy.txt">privacy.txt</a>.</p>'
+    return f"<h2>What is promised</h2><p>{escape(what.strip())}</p>{inner}{full}"
+
+
+def _range(found: list[float]) -> str:
+    low, high = min(found), max(found)
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
 
 
 def _made(command: str, *said: str) -> str:
@@ -149,6 +187,7 @@ def _summary(done: StudyRun) -> str:
     names = {text: word for figure in study.figures for text, word in figure.names.items()}
     units = {figure.y or figure.x: figure.ylabel if figure.y else figure.xlabel for figure in reversed(study.figures)}
     units |= {figure.facet or figure.x: names.get(figure.facet, "") for figure in study.figures} | dict(study.columns)
+    printed = _printed(study, groups, keys)
     lines = []
     for key, those in list(groups.items())[:_MOST]:
         cells = "".join(f'<td class="w">{escape(names.get(said(value), said(value)))}</td>' for value in key)
@@ -156,17 +195,38 @@ def _summary(done: StudyRun) -> str:
         for name in values:
             found = [float(row[name]) for row in last if isinstance(row.get(name), int | float)]
             cells += f'<td class="n">{_mean(found)}</td>'
+        if printed:
+            cells += f'<td class="w">{escape(printed.get(key, ""))}</td>'
         lines.append(f"<tr>{cells}</tr>")
     if not lines or not values:
         return ""
     head = [(escape(units.get(key) or key), "") for key in keys]
     head += [(escape(units.get(name) or name), "n") for name in values]
+    head += [("paper", "")] if printed else []
     count = "" if len(groups) <= _MOST else f" The first {_MOST} of {len(groups)} settings."
     note = f'<p class="soft">Mean ± standard deviation over replicates, of curves after the last round.{count}</p>'
     inner = table(head, lines) + note
     if len(lines) > 24:
         inner = f"<details><summary>{len(lines)} settings</summary>{inner}</details>"
     return f"<h2>In numbers</h2>{inner}"
+
+
+def _printed(study: Study, groups: Mapping[tuple[Any, ...], list[Row]], keys: list[str]) -> dict[tuple[Any, ...], str]:
+    """The paper's numbers, by the setting of the table that they belong to."""
+    found: dict[tuple[Any, ...], list[str]] = {}
+    for points in study.paper_points:
+        figure = next(figure for figure in study.figures if figure.name == points.figure)
+        for x, y in zip(points.x, points.y, strict=True):
+            error = f" ± {points.error:g}" if points.error else ""
+            at = "" if figure.x in keys else f" at {figure.x} {said(x)}"
+            told = f"{figure.y} {y:g}{error}{at} ({points.source})"
+            for key, rows in groups.items():
+                those = select(rows, {**figure.filter, figure.x: x})
+                if points.facet is not None:
+                    those = [row for row in those if row.get(figure.facet) == points.facet]
+                if any(not points.series or series_of(row, figure) == points.series for row in those):
+                    found.setdefault(key, []).append(told)
+    return {key: "; ".join(dict.fromkeys(texts)) for key, texts in found.items()}
 
 
 def _mean(values: list[float]) -> str:

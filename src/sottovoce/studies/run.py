@@ -51,6 +51,7 @@ class StudyRun:
     seconds: float = 0.0  # of processors, cells that ran earlier included
     cells: int = 0
     reused: int = 0  # cells that were there already
+    quick: bool = False
 
 
 def run(
@@ -98,7 +99,7 @@ def run(
         write(folder / "table.parquet", _parquet(rows, columns))
     privacy, notes = (list(dict.fromkeys(pair[k] for pair in said if pair[k])) for k in (0, 1))
     notes += study.strangers(columns)
-    return StudyRun(study, folder, rows, columns, privacy, notes, seconds, len(todo), len(todo) - len(missing))
+    return StudyRun(study, folder, rows, columns, privacy, notes, seconds, len(todo), len(todo) - len(missing), quick)
 
 
 def _kept(path: Path) -> dict[str, Any]:

@@ -1,0 +1,112 @@
+"""What a page shows: results before promises, the paper's numbers beside ours, readings, quick runs, and axes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sottovoce.studies import figures, page
+from sottovoce.studies.run import StudyRun
+from sottovoce.studies.spec import Figure, PaperPoints, Reading, Sentence, Study
+from sottovoce.studies.verdicts import judged
+
+LINE = Figure("loss", "Loss", "line", "x", "v", series="method", names={"a": "The first"})
+ROWS = [
+    {"method": m, "x": float(x), "v": base * 10.0**-x, "replicate": r}
+    for m, base in (("a", 1.0), ("b", 2.0))
+    for x in (1, 2, 3)
+    for r in (0, 1)
+]
+POINTS = PaperPoints("loss", (1.0, 2.0), (0.2, 0.05), "Table II", series="The first", error=0.01)
+CLAIM = Sentence("A is less.", "less", "v", {"method": "a"}, {"method": "b"}, by=("x",), printed={}, paper="0.2 (III)")
+
+
+def made(quick: bool = False, **changes: object) -> str:
+    study = Study(
+        "s", "A study", "training.run", grid={"method": ("a", "b"), "x": (1.0, 2.0, 3.0)}, figures=(LINE,),
+        claims=(CLAIM,), paper_points=(POINTS,), table=("method", "x"),
+    )  # fmt: skip
+    study = replace(study, **changes)
+    privacy = [
+        f"dvp (corrected): epsilon = {e}, delta = 1e-05, proved.\nProtects one row of one site: whatever.\nMore."
+        for e in ("0.500", "1.000", "2.000")
+    ]
+    privacy += ["local, every site alone: epsilon = inf, not private.\nNothing."]
+    done = StudyRun(study, Path(), ROWS, ["method", "x", "v", "replicate"], privacy, quick=quick)
+    drawn = [(one, figures.draw(one, ROWS, study.paper_points, page.MARK if quick else "")) for one in study.figures]
+    return page.page(done, drawn, judged(study, ROWS), "sottovoce study s")
+
+
+def plain(html: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html[html.index("<h1") :]))
+
+
+def test_results_come_first_and_promises_are_short() -> None:
+    text = plain(made())
+    claims, numbers, promised, how = (
+        text.index(x) for x in ("What is claimed", "In numbers", "What is prom", "How it")
+    )
+    assert claims < numbers < promised < how
+    assert how - promised < promised - claims
+    assert "dvp (corrected): epsilon 0.5 to 2" in text and "local, every site alone: epsilon inf" in text
+    assert text.count("Protects one row of one site") == 1 and "privacy.txt" in text
+
+
+def test_reasons_come_before_words_and_the_papers_numbers_beside_ours() -> None:
+    text = plain(made())
+    assert "A is less. The paper: 0.2 (III)." in text
+    assert "As printed: holds in 3 of 3: reproduced" in text
+    table = text[text.index("In numbers") :]
+    assert table.count("(Table II)") == 2 and "v 0.2 ± 0.01 (Table II)" in table
+    assert "paper" not in plain(made(paper_points=())).split("In numbers")[1].split("What is promised")[0]
+
+
+def test_a_refuted_claim_names_its_proof_first() -> None:
+    text = plain(made(claims=(replace(CLAIM, refuted="Theorem 9; tests/a.py::b"),)))
+    assert "As printed: Theorem 9; tests/a.py::b: refuted (by proof) . what was measured" in text
+
+
+def test_readings_are_listed_and_judged() -> None:
+    readings = (Reading("r1", "line 3", "It is small."), Reading("r2", "line 3", "It is large."))
+    text = plain(made(readings=readings, cells=({"reading": "r1"}, {"reading": "r2"})))
+    assert "Reading: r1." in text and "Reading: r2." in text and "r2 (line 3): It is large." in text
+
+
+def test_a_quick_run_says_so() -> None:
+    assert "A study (quick run)" in made(quick=True) and "quick run" not in made()
+    marked, unmarked = (figures.draw(LINE, ROWS, (), mark)[0].svg for mark in (page.MARK, ""))
+    assert marked != unmarked
+
+
+def test_points_of_the_paper_are_drawn_hollow() -> None:
+    without, with_points = (figures.draw(LINE, ROWS, points)[0].svg for points in ((), (POINTS,)))
+    assert without != with_points and b"fill: none" in with_points
+    other = replace(POINTS, figure="another")
+    assert figures.draw(LINE, ROWS, (other,))[0].svg == without
+    bars = replace(LINE, kind="bar")
+    assert figures.draw(bars, ROWS, (POINTS,))[0].svg != figures.draw(bars, ROWS)[0].svg
+    facets = replace(LINE, series="", facet="method")
+    first, second = (figures.draw(facets, ROWS, (replace(POINTS, series="", facet="a"),)) for _ in range(2))
+    assert first[0].svg == second[0].svg and first[0].svg != figures.draw(facets, ROWS)[0].svg
+    assert first[1].svg == figures.draw(facets, ROWS)[1].svg
+
+
+@pytest.mark.parametrize(
+    ("low", "scale"), [(1.0, ()), (0.001, ("y",)), (0.0, ())], ids=["comparable", "on zero", "is zero"]
+)
+def test_curves_that_would_lie_on_zero_get_a_logarithmic_axis(low: float, scale: tuple[str, ...]) -> None:
+    rows = [row | ({"v": low * row["v"]} if row["method"] == "a" else {}) for row in ROWS]
+    assert figures._scaled(LINE, rows).log == scale
+    assert figures.draw(LINE, rows)[0].svg
+
+
+def test_a_logarithmic_axis_with_zeros_is_linear_near_zero() -> None:
+    rows = [*ROWS, {"method": "a", "x": 4.0, "v": 0.0, "replicate": 0}]
+    logged = replace(LINE, log=("y",))
+    assert figures._least(logged, rows, "y") == pytest.approx(0.001) and figures._least(logged, ROWS, "y") is None
+    assert figures.draw(logged, rows)[0].svg
+    signed = replace(LINE, log=("y",), references=({"y": 0.0, "label": "none"},))
+    assert figures._least(signed, ROWS, "y") == pytest.approx(0.001) and figures.draw(signed, ROWS)[0].svg
