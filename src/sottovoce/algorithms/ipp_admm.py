@@ -24,7 +24,7 @@ class IPPADMM(PPADMM):
     Corrected: U5 for all tests together and U7 for ``positives`` releases, charged whether they are used or not.
     Printed (threshold redrawn, private minimiser in the query): each round's test is priced by itself, and releases are
     those of the printed plausible ADMM; the claim is that of Theorem 4.1.  With `test_sensitivity` "divided" the tests
-    have the noise that Lemma 4.2 asks for when its proof keeps the 1 / |D_i|; what is proved is then far above the claim.
+    have the noise of Lemma 4.2 with the 1 / |D_i| that its proof loses, at a proved price far above the claim.
 
     Parameters
     ----------
