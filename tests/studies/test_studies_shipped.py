@@ -69,7 +69,9 @@ def test_every_file_loads_and_its_first_quick_cell_has_the_columns(name, quick_d
     small = {"rounds": 2, "games": 200, "alphas": [0.1, 0.5, 1.0], "at": [2]}
     fixed = dict(quick.fixed) | {key: value for key, value in small.items() if key in quick.fixed}
     file = extract(tmp_path / "extract.csv") if study.file and not study.file.optional else None
-    done = run(replace(quick, grid=first, cells=quick.cells[:1], fixed=fixed, readings=()), tmp_path, file=file)
+    cells = quick.cells[:1]
+    readings = tuple(one for one in study.readings if one.name == cells[0].get("reading"))
+    done = run(replace(quick, grid=first, cells=cells, fixed=fixed, readings=readings), tmp_path, file=file)
     assert done.rows and {"replicate"} <= set(done.columns)
     assert study.strangers({*done.columns, *study.varied()}) == []
     for figure in study.figures:

@@ -251,7 +251,8 @@ def _plausible() -> list[Claim]:
         *(
             _claim("IPP-ADMM", "004, Theorem 4.1, tests at 0.5", "(epsilon, 1e-5), 15 releases",
                    zcdp(0.5**2 / 2.0 + rho_sent), [*tests, *sent],
-                   "AboveThreshold drawn once on a public query, then U7", [*vector, *step], "improved-plausible-admm", at_delta=True, reading=reading)
+                   "AboveThreshold drawn once on a public query, then U7", [*vector, *step],
+                   "improved-plausible-admm", at_delta=True, reading=reading)
             for tests, reading in (
                 (redrawn, "tests' noise for 2 C_loss, as Lemma 4.2 has it"),
                 (divided, "tests' noise for 2 C_loss / |D_i|, as its proof has it with the mean's factor"),
