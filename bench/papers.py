@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce.errors import InvalidInput
-from sottovoce.papers import claims
+from sottovoce.papers import claims, sample_size
 from sottovoce.papers.tradeoff import fit_accuracy
 from sottovoce.studies import spec, tables, verdicts
 
@@ -30,9 +30,10 @@ SHOWN = 2
 """Settings of a claim whose numbers are shown; the others are counted."""
 HEAD = """# {title}
 
-Every item of paper {number} ([which one](../papers.md)): where it is here, what the paper prints, and what
-came out. *As printed* is the paper's algorithm to the letter at its own claim, *proved* is our form at the epsilon that
-is proved. Numbers after ± are two standard errors. Made by `python bench/papers.py` from the tables of the studies;
+Every item of paper {number} ([which one](../papers.md)): where it is here and the command that checks it, what is
+claimed, the paper's own number where it prints one, ours, and what came out. *As printed* is the paper's algorithm to
+the letter at its own claim, *proved* is our form at the epsilon that is proved. Numbers after ± are two standard
+errors. Made by `python bench/papers.py` from the tables of the studies;
 what differs from a paper's setting stands on each study's page.
 
 """
@@ -122,43 +123,71 @@ def moved(folder: Path, methods: list[str]) -> str:
     return "; ".join(told) or "not run"
 
 
-def rows(item: dict[str, Any], studies: Path) -> Iterator[tuple[str, str, str, str, str, str]]:
-    """(item, where, printed, ours, as printed, proved) of an item; of a figure one row a claim of its study."""
-    name, here = item["item"], item.get("here", "")
-    if "study" not in item:
-        word = item.get("verdict", "")
-        if "claim" in item:
-            found = [
-                c
-                for c in claims.table()
-                if c.method == item["claim"] and item.get("part", "") in f"{c.paper} {c.reading}"
-            ]
-            word = "; ".join(c.verdict for c in found)
-            item.setdefault("ours", "; ".join(map(_priced, found)))
-        if "fit" in item:
-            item["ours"] = fitted(studies / "000-fig4", item["fit"])
-        if "moved" in item:
-            item["ours"] = moved(studies / "003-fig5.31", item["moved"])
-        yield name, here, item.get("printed", ""), item.get("ours", ""), word, item.get("proved", "")
+Line = tuple[str, str, str, str, str, str, str]
+"""Item, where it is here, what is claimed, the paper's number, ours, verdicts as printed and proved."""
+COMMANDS = {"claim": "sottovoce claims", "rows": "sottovoce claims --rows"}
+
+
+def rows(item: dict[str, Any], studies: Path) -> Iterator[Line]:
+    """The lines of an item; of a figure one for each claim of its study, and reading."""
+    if "study" in item:
+        yield from _figure(item, studies)
         return
+    word, ours = item.get("verdict", ""), item.get("ours", item.get("nothing", ""))
+    if "claim" in item:
+        found = [
+            c for c in claims.table() if c.method == item["claim"] and item.get("part", "") in f"{c.paper} {c.reading}"
+        ]
+        word, ours = "; ".join(c.verdict for c in found), "; ".join(map(_priced, found))
+    elif "rows" in item:
+        word, ours = _sizes(item["rows"])
+    elif "fit" in item:
+        ours = fitted(studies / "000-fig4", item["fit"])
+    elif "moved" in item:
+        ours = moved(studies / "003-fig5.31", item["moved"])
+    commands = [f"`{command}`" for key, command in COMMANDS.items() if key in item]
+    commands += [f"`pytest {item['test']}`"] if "test" in item else []
+    here = "; ".join(filter(None, [item.get("here", ""), *commands]))
+    yield item["item"], here, item.get("printed", ""), item.get("paper", ""), ours, word, item.get("proved", "")
+
+
+def _sizes(names: list[str]) -> tuple[str, str]:
+    """Verdict and numbers of the first of these theorems that ``sottovoce claims --rows`` has."""
+    known = {row["theorem"]: row for row in sample_size.table()}
+    found = next(row for name in names for theorem, row in known.items() if theorem.startswith(name))
+    printed, corrected = float(found["printed"]), float(found["corrected"])
+    word = "the printed constants hold" if printed == corrected else "printed and corrected forms differ"
+    free = found["constants"].removeprefix("free: only order can be read from it: ")
+    return word, f"rows as printed {_number(printed)}, corrected {_number(corrected)} (with 1 for {free})"
+
+
+def _figure(item: dict[str, Any], studies: Path) -> Iterator[Line]:
+    name, study = item["item"], spec.load(item["study"])
+    here = "; ".join(filter(None, [f"study `{item['study']}`", item.get("here", "")]))
+    printed, paper = item.get("printed", ""), item.get("paper", "")
     said = judged(studies / item["study"])
-    here = f"study `{item['study']}`" + (f"; {here}" if here else "")
     if said is None:
-        yield name, here, item.get("printed", ""), "not run", "", ""
+        own = study.file is not None and not study.file.optional
+        why, word = (f"needs {study.file.how}", verdicts.UNTESTABLE) if own and study.file else ("not run", "")
+        yield name, here, printed or study.title, paper, why, word, ""
         return
     here += f" ({said['replicates']} replicates)" if said["replicates"] > 1 else " (no noise, one run)"
-    wanted = item.get("claims", list(range(len(said["claims"]))))
-    if "printed" in item or not wanted:
-        yield name, here, item.get("printed", ""), item.get("ours", ""), item.get("verdict", ""), item.get("proved", "")
-        name, here = "", ""
-    for k in wanted:
-        claim = said["claims"][k]
+    for claim in (one for one in said["claims"] if item.get("says", "") in one["claim"]):
         both = [claim["printed"], claim["proved"]]
         ours = "; ".join(
             f"{word}: {_numbers(one)}" for word, one in zip(("printed", "proved"), both, strict=True) if one
         )
-        yield name, here, claim["claim"], ours, *map(_verdict, both)
-        name, here = "", ""
+        reading = f" Reading: {claim['reading']}." if claim.get("reading") else ""
+        yield name, here, claim["claim"] + reading, claim.get("paper") or paper, ours, *map(_verdict, both)
+        name, here, paper = "", "", ""
+
+
+def listed(number: str) -> tuple[str, list[dict[str, Any]]]:
+    """Title and items of a paper: those of papers.toml, and every study after it that these do not name."""
+    paper = tomllib.loads((Path(__file__).parent / "papers.toml").read_text(encoding="utf-8"))[f"p{number}"]
+    named = {item.get("study") for item in paper["items"]}
+    more = [name for name in spec.names() if number in spec.load(name).paper and name not in named]
+    return paper["title"], paper["items"] + [{"item": spec.load(name).paper, "study": name} for name in more]
 
 
 def _priced(claim: claims.Claim) -> str:
@@ -174,18 +203,21 @@ def _number(value: float) -> str:
 def _verdict(one: dict[str, Any] | None) -> str:
     if one is None:
         return ""
-    in_part = one["verdict"] == verdicts.PART and len(one["settings"]) > 1
-    return one["verdict"] + (f": {verdicts.counted(one['settings'])}" if in_part else "")
+    reasoned = (verdicts.PART, verdicts.REFUTED, verdicts.UNTESTABLE)
+    return f"{one['reason']}: {one['verdict']}" if one["verdict"] in reasoned and one.get("reason") else one["verdict"]
 
 
 def _numbers(one: dict[str, Any]) -> str:
     told, settings = [], one["settings"]
+    if one["verdict"] == verdicts.UNTESTABLE:
+        return "–"
     order = (
         verdicts.FAILS,
         verdicts.SOME,
         verdicts.HOLDS,
         verdicts.HIDDEN,
         verdicts.SAME,
+        verdicts.UNTESTABLE,
     )  # what decides a verdict comes first
     for setting in sorted(settings, key=lambda setting: order.index(setting["word"]))[:SHOWN]:
         at = ", ".join(f"{key} {verdicts.said(value)}" for key, value in setting["at"].items() if value != "")
@@ -199,7 +231,7 @@ def _numbers(one: dict[str, Any]) -> str:
 def page(number: str, title: str, items: list[dict[str, Any]], studies: Path) -> str:
     """The page of a paper."""
     text = HEAD.format(number=number, title=title)
-    text += "| item | here | the paper | ours | as printed | proved |\n|---|---|---|---|---|---|\n"
+    text += "| item | here | what is claimed | the paper | ours | as printed | proved |\n" + "|---" * 7 + "|\n"
     for item in items:
         for row in rows(item, studies):
             text += "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |\n"
@@ -238,11 +270,9 @@ def main() -> None:
     parser.add_argument("--studies", type=Path, default=Path("studies"), help="where `sottovoce study` wrote")
     parser.add_argument("--out", type=Path, default=Path("docs/papers"))
     arguments = parser.parse_args()
-    listed = tomllib.loads((Path(__file__).parent / "papers.toml").read_text(encoding="utf-8"))
     arguments.out.mkdir(parents=True, exist_ok=True)
     for number in PAPERS:
-        paper = listed[f"p{number}"]
-        text = page(number, paper["title"], paper["items"], arguments.studies)
+        text = page(number, *listed(number), arguments.studies)
         (arguments.out / f"{number}.md").write_text(text, encoding="utf-8")
     (arguments.out / "times.md").write_text(times(arguments.studies), encoding="utf-8")
 

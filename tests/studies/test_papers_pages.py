@@ -6,41 +6,112 @@ import gzip
 import importlib.util
 import json
 import os
-import tomllib
+import re
 from pathlib import Path
 
 import pytest
 
 from sottovoce.papers import claims
-from sottovoce.studies import spec
+from sottovoce.studies import spec, verdicts
 
-BENCH = Path(__file__).parents[2] / "bench"
-LISTED = tomllib.loads((BENCH / "papers.toml").read_text(encoding="utf-8"))
+ROOT = Path(__file__).parents[2]
+BENCH = ROOT / "bench"
 _spec = importlib.util.spec_from_file_location("papers_pages", BENCH / "papers.py")
 assert _spec is not None and _spec.loader is not None
 papers = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(papers)
-ITEMS = [(number, item) for number in papers.PAPERS for item in LISTED[f"p{number}"]["items"]]
+ITEMS = [(number, item) for number in papers.PAPERS for item in papers.listed(number)[1]]
+FOUND = {  # what the texts number: a list a paper, of names only
+    "000": "Algorithms 1 and 2; Theorems 1 to 3; Corollary 3.1; Assumptions 1 to 6; Figures 1 to 3",
+    "001": "Algorithms 1 to 3; Theorems 5, 6, 9, 10, 12 and 13; Corollaries 11, 14 and 15; Lemmas 17 to 20; "
+    "Assumptions 1 to 3, 7, 8 and 16; Definition 4; Tables I to III; Figures 1 to 5",
+    "002": "Algorithms 1 to 3; Theorems 1 to 4; Lemmas 1 and 2; Assumptions 1 to 5; Definition 1; Figures 1 to 5",
+    "003": "Algorithms 1 to 5; Theorems 3.1 to 3.6, 4.12, 4.14 and 4.16; Proposition 4.1; Lemmas 4.4 to 4.11, 4.13 "
+    "and 4.15; Assumptions 4.3.1 to 4.3.5; Definitions 2.1, 4.2, 4.3, B.1 to B.6; Table 6.1; Figures 2.1, 2.2, "
+    "3.1 to 3.7, 4.1 to 4.7, 5.1 to 5.41 and 6.1",
+    "004": "Algorithms 1 and 2; Theorems 3.1, 3.3, 3.4, 3.5 and 4.1; Lemmas 2.5 to 2.8, 3.2, 4.2 and 4.3; "
+    "Definitions 2.1 to 2.4; Remarks 1 and 2; Figures 1 to 7",
+}
+ROMAN = ["I", "II", "III", "IV", "V"]
+KINDS = "algorithm assumption corollar definition figure lemma proposition remark table theorem".split()  # noqa: SIM905
+WORDS = ("holds", verdicts.REPRODUCED, verdicts.NOT, verdicts.REFUTED, verdicts.UNTESTABLE)
+
+
+def numbered(text: str) -> set[str]:
+    """ "Figures 3.1 to 3.3" as figure 3.1, figure 3.2, figure 3.3."""
+    number = r"(?:[A-Z]\.)?\d+(?:\.\d+)*|[IVX]+\b"
+    found = set()
+    for kind, numbers in re.findall(rf"\b([A-Z][a-z]+?)(?:s|y|ies)? ((?:(?:{number})(?:, | and | to )?)+)", text):
+        kind = kind.lower()
+        if kind not in KINDS:
+            continue
+        for first, last in re.findall(rf"({number})(?: to ({number}))?", numbers):
+            stem, _, low = first.rpartition(".")
+            if not last:
+                found.add(f"{kind} {first}")
+            elif first in ROMAN:
+                found |= {f"{kind} {one}" for one in ROMAN[ROMAN.index(first) : ROMAN.index(last) + 1]}
+            else:
+                some = range(int(low), int(last.rpartition(".")[2]) + 1)
+                found |= {f"{kind} {stem}.{k}" if stem else f"{kind} {k}" for k in some}
+    return found
+
+
+def test_names_are_read_as_they_are_meant() -> None:
+    assert numbered("Figures 3.1 to 3.3, Corollary 4") == {"figure 3.1", "figure 3.2", "figure 3.3", "corollar 4"}
+    assert numbered("Tables I to III; Corollaries 1 and 2") == {
+        "table I", "table II", "table III", "corollar 1", "corollar 2",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("number", papers.PAPERS)
+def test_no_numbered_item_of_a_paper_is_missing(number: str) -> None:
+    items = papers.listed(number)[1]
+    listed = set().union(*(numbered(item["item"]) for item in items))
+    missing = numbered(FOUND[number]) - listed
+    assert not missing, sorted(missing)
+
+
+def exists(test: str) -> bool:
+    file, _, name = test.partition("::")
+    path = ROOT / file
+    return path.is_file() and f"def {name}(" in path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("number", "item"), ITEMS, ids=lambda x: x if isinstance(x, str) else x["item"])
-def test_every_item_has_a_place_or_a_reason(number: str, item: dict[str, object]) -> None:
-    assert item.get("study") or item.get("claim") or item.get("verdict")
+def test_every_verdict_has_a_test_that_could_have_failed(number: str, item: dict[str, object]) -> None:
+    """A verdict is that of a study's claim or of a row of the claims, or names a test; else the line says why none."""
+    sources = [key for key in ("study", "claim", "rows", "fit", "moved", "verdict", "nothing") if key in item]
+    assert len(sources) == 1, sources
+    if "test" in item:
+        assert exists(str(item["test"])), item["test"]
+    if "verdict" in item:
+        assert "test" in item and item["verdict"] in WORDS
+    if "rows" in item:
+        assert "test" in item and papers._sizes(item["rows"])[0]
     if "claim" in item:
-        known = [c for c in claims.table() if c.method == item["claim"] and str(item.get("part", "")) in c.paper]
-        assert known or any(c.reading for c in claims.table() if c.method == item["claim"])
+        part = str(item.get("part", ""))
+        assert any(c.method == item["claim"] and part in f"{c.paper} {c.reading}" for c in claims.table())
     if "study" in item:
         study = spec.load(str(item["study"]))
         assert number in study.paper or (number, study.paper[:3]) in (("000", "001"), ("001", "000"))
-        picked = item.get("claims", [])
-        assert isinstance(picked, list) and all(k < len(study.claims) for k in picked)
+        assert any(str(item.get("says", "")) in claim.says for claim in study.claims)
+
+
+def test_what_is_refuted_names_its_test() -> None:
+    for name in spec.names():
+        for claim in spec.load(name).claims:
+            if claim.refuted:
+                tests = re.findall(r"tests/\S+?\.py::\w+", claim.refuted)
+                assert tests and all(map(exists, tests)), (name, claim.refuted)
 
 
 def test_every_study_of_a_paper_is_on_its_page() -> None:
-    spoken = {str(item.get("study", "")) for _, item in ITEMS} | {str(item.get("here", "")) for _, item in ITEMS}
-    for name in spec.names():
-        if spec.load(name).paper:
-            assert name in spoken or f"study `{name}`" in spoken, name
+    spoken = {str(item.get("study", "")) for _, item in ITEMS}
+    assert {name for name in spec.names() if spec.load(name).paper} <= spoken
+
+
+UNTESTABLE = {"verdict": "untestable here", "reason": "made-up rows", "of": {}, "settings": []}
 
 
 def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
@@ -52,18 +123,28 @@ def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
         "cells": 3,
         "seconds": 12.3,
         "replicates": 7,
-        "claims": [{"claim": "A | B.", "printed": one, "proved": None}],
+        "claims": [
+            {"claim": "A | B.", "paper": "3 (Table II)", "reading": "low", "printed": one, "proved": None},
+            {"claim": "C.", "printed": UNTESTABLE, "proved": None},
+        ],
     }
     (tmp_path / "000-fig3").mkdir()
     (tmp_path / "000-fig3" / "verdicts.json").write_text(json.dumps(said))
     items = [{"item": "Figure 2", "study": "000-fig3"}, {"item": "Figure 9", "study": "002-fig1"}]
     items.append({"item": "Theorem 1", "claim": "DVP", "part": "as listed"})
+    items.append({"item": "Theorem 9", "rows": ["001, Theorem 9"], "test": "tests/a.py::b", "printed": "rows"})
+    items.append({"item": "Figure 7", "study": "004-fig7-us"})
     lines = papers.page("000", "A paper", items, tmp_path).splitlines()
-    first, second, third = lines[-3:]
+    first, other, second, third, fourth, fifth = lines[-6:]
     assert "A \\| B." in first and "(7 replicates)" in first and "| reproduced |" in first
     assert "alpha 0.1: 1 ± 0.1 against 2 ± 0.1" in first and "holds in 5 of 5" in first
     listed = papers.times(tmp_path).splitlines()[-3]
-    assert listed == "| `000-fig3` | 001 | 3 | 7 | 12 | 1 reproduced |  |"
+    assert listed == "| `000-fig3` | 001 | 3 | 7 | 12 | 1 reproduced, 1 untestable here |  |"
+    assert "Reading: low." in first and "| 3 (Table II) |" in first
+    assert "printed: – | made-up rows: untestable here |" in other
+    assert "`sottovoce claims`" in third and "`sottovoce claims --rows`; `pytest tests/a.py::b`" in fourth
+    assert "printed and corrected forms differ" in fourth and "rows as printed" in fourth
+    assert "| untestable here |" in fifth and "ipums" in fifth
     assert "not run" in second and "| false |" in third and "claimed 0.1" in third
 
 
