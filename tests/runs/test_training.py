@@ -127,7 +127,9 @@ def test_run_config_survives_json(config: RunConfig) -> None:
 
     plain = config.to_dict()
     later = {"auto", "start", "trust", "colluders", "participants", "clip", "max_grad_norm", "momentum", "delta1"}
-    later |= {"perturbation", "correlation"} | ({"split", "tolerance"} if config.split == RunConfig.split else set())
+    later |= {"perturbation", "correlation", "test_sensitivity"} | (
+        {"split", "tolerance"} if config.split == RunConfig.split else set()
+    )
     assert set(plain) == {one.name for one in fields(RunConfig)} - later  # keys of ledgers stay as they were
     back = RunConfig.from_dict(json.loads(json.dumps(plain), parse_constant=refuse))
     assert back == config and back.to_dict() == plain

@@ -16,7 +16,7 @@ from sottovoce.papers.tradeoff import PRINTED
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.studies import kinds, spec, tables, verdicts
 from sottovoce.studies.figures import series_of
-from sottovoce.studies.kinds import classes, theorems, tradeoff, training
+from sottovoce.studies.kinds import classes, graded, theorems, tradeoff, training
 from sottovoce.studies.run import digest, run
 
 CODES = {
@@ -159,7 +159,8 @@ def test_a_graded_cell_has_the_error_on_the_training_rows():
     """Rows of training.run, and the average model's error on what it was trained on, which 004 plots."""
     p = base(method="dvp", epsilon=5.0)
     plain, more = kinds.find("training.run")(p), kinds.find("graded.run")(p)
-    assert [{k: v for k, v in row.items() if k != "train_error"} for row in more] == plain
+    assert [{k: v for k, v in row.items() if k not in ("train_error", "broadcasts")} for row in more] == plain
+    assert all(row["broadcasts"] == 6.0 for row in more)
     dealt = tables.deal(p)
     found = simulate(RunConfig(method="dvp", epsilon=5.0, rounds=6, replicates=2, seed=0), dealt.rows)
     for row, models in zip(more, found.models, strict=True):
@@ -168,6 +169,38 @@ def test_a_graded_cell_has_the_error_on_the_training_rows():
         w = models.mean(axis=0)
         wrong = np.mean([(y * (X @ w) <= 0).mean() for X, y in dealt.parts])
         assert row["train_error"] == pytest.approx(wrong)
+
+
+def test_a_gated_run_counts_what_it_sends():
+    printed = {"form": "printed", "delta": 1e-4, "positives": 2, "epsilon": 1.0, "accountant": "best"}
+    rows = graded.run(base(method="ipp_admm", every=1, **printed))
+    sent = {(row["round"], row["replicate"]): row["broadcasts"] for row in rows}
+    assert all(0.0 <= many <= min(k, 2) for (k, _), many in sent.items())
+    assert all(sent[k, r] <= sent[k + 1, r] for k in range(1, 6) for r in range(2)) and sent[6, 0] > 0
+
+
+def test_the_cost_of_an_error_is_read_between_the_totals():
+    """By hand, in the logarithm of the total; beyond the ends it is the end; errors that rise do not count."""
+    errors, at = np.array([[0.3, 0.3], [0.2, 0.2], [0.25, 0.25], [0.1, 0.1]]), np.log([1.0, 2.0, 4.0, 8.0])
+    assert graded.jackknifed(errors, at, 0.25) == pytest.approx([2**0.5] * 2)
+    assert graded.jackknifed(errors, at, 0.15) == pytest.approx([32**0.5] * 2)  # the running least is 0.2 at 4
+    assert graded.jackknifed(errors, at, 0.05) == pytest.approx([8.0] * 2)
+    assert graded.jackknifed(errors, at, 0.4) == pytest.approx([1.0] * 2)
+    rng, line, spread = np.random.default_rng(0), np.array([[0.4], [0.2]]), 0.02
+    found = np.array(graded.jackknifed(line + spread * rng.normal(size=(2, 400)), np.log([1.0, 4.0]), 0.3))
+    assert found.mean() == pytest.approx(2.0, abs=0.05)  # d cost / d error = 2 ln(4) / 0.2, from both ends by halves
+    assert found.std() == pytest.approx(2.0 * np.log(4.0) / 0.2 * spread / 2**0.5, rel=0.1)
+
+
+def test_a_cell_of_costs_has_the_rows_of_its_totals_and_the_costs():
+    p = base(method="dvp", epsilons=[1.0, 50.0], errors=[0.9, 0.0])
+    rows = graded.cost(p)
+    measured = [{k: v for k, v in row.items() if k != "epsilon"} for row in rows if row.get("epsilon") == 50.0]
+    assert measured == graded.run(base(method="dvp", epsilon=50.0))
+    costs = {(row["target_error"], row["replicate"]): row["cost"] for row in rows if "cost" in row}
+    assert len(costs) == 4 and costs[0.9, 0] == 1.0 and costs[0.0, 1] == pytest.approx(50.0)
+    quiet = graded.cost(base(method="admm", epsilons=[1.0], errors=[0.5]))
+    assert all("cost" not in row and "epsilon" not in row for row in quiet)
 
 
 def test_admm_priced_by_002_claims_the_total_of_r_admm():
@@ -426,7 +459,7 @@ def test_where_even_no_noise_learns_nothing_errors_are_untestable(quick_data, tm
     assert not any("noiseless_error" in row for row in run(loss, tmp_path).rows)  # nobody asked
 
 
-@pytest.mark.parametrize("name", ["004-fig1", "004-fig5", "002-fig5", "frontier"])
+@pytest.mark.parametrize("name", ["004-fig1", "004-fig6", "002-fig5", "frontier"])
 def test_every_method_has_a_run_without_noise(name, quick_data):
     """Of printed forms and of every accountant too; a method's errors are judged against its own."""
     study = spec.load(name).quickly()

@@ -23,7 +23,8 @@ class IPPADMM(PPADMM):
     ---------
     Corrected: U5 for all tests together and U7 for ``positives`` releases, charged whether they are used or not.
     Printed (threshold redrawn, private minimiser in the query): each round's test is priced by itself, and releases are
-    those of the printed plausible ADMM; the claim is that of Theorem 4.1.
+    those of the printed plausible ADMM; the claim is that of Theorem 4.1.  With `test_sensitivity` "divided" the tests
+    have the noise of Lemma 4.2 with the 1 / |D_i| that its proof loses, at a proved price far above the claim.
 
     Parameters
     ----------
@@ -42,6 +43,13 @@ class IPPADMM(PPADMM):
     test_share: float = 0.5
     clip: float = knob(
         1.0, "C_loss of the listing.", "must be a number above 0 and below 1e+09", lambda v: 0 < v < 1e9, "printed"
+    )
+    test_sensitivity: str = knob(
+        "listed",
+        "Sensitivity of the listing's tests: listed, 2 C_loss (Lemma 4.2), or divided, 2 C_loss / |D_i|.",
+        "must be 'listed' or 'divided'",
+        lambda v: v in ("listed", "divided"),
+        "printed",
     )
 
     name: ClassVar[str] = "ipp_admm"
@@ -67,7 +75,7 @@ class IPPADMM(PPADMM):
             law = self.printed(alpha, terms.curvature, node)
             return RedrawnGate(
                 *terms, f, law, "004, Algorithm 2 (printed)", self.tolerance, self.clip, self.threshold, e1, e2,
-                self.positives, k,
+                self.positives, k, node.facts.n if self.test_sensitivity == "divided" else 1.0,
             )  # fmt: skip
         source = "004, Algorithm 2 (corrected)"
         return GatedMinimiser(f, alpha, source, None, *terms, self.threshold, e1, e2, self.positives, k)

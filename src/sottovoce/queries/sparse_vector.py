@@ -19,7 +19,7 @@ import numpy as np
 
 from ..privacy.events import Event, GatedRelease, GaussianObjectivePerturbation, RedrawnGateRelease
 from ..problem.facts import Facts
-from ..util.typing import Array
+from ..util.typing import Array, ArrayLike
 from .audit_hooks import Canaries, Leaning, Supposed, refusal_of_secret
 from .base import Query
 from .objective import GaussianLaw, PerturbedObjective
@@ -165,6 +165,12 @@ class RedrawnGate(PerturbedObjective):
     [-B, B], at most c times.  The sparse vector's theorem does not apply: each test by itself is
     ``min(e1 / c, e2 / 2c)``-DP, which :class:`sottovoce.privacy.events.RedrawnGateRelease` charges every round.  (The
     listing clips losses only; here the regulariser's difference is clipped too, or nothing could be proved.)
+
+    Parameters
+    ----------
+    divisor : array (..., 1)
+        Divides both noises: 1 as listed, ``|D_i|`` for the sensitivity that the proof of Lemma 4.2 loses.  It
+        multiplies each test's epsilon, because the minimiser is private: only the clipping bounds what a row changes.
     """
 
     around = Query.around  # refused: its quality is that of the problem around zero
@@ -175,12 +181,13 @@ class RedrawnGate(PerturbedObjective):
     epsilon_queries: Array = None  # type: ignore[assignment]
     positives: int = 1
     index: int = 1
+    divisor: ArrayLike = 1.0
 
     def event(self, facts: Facts) -> Event:
         inner = super().event(facts)
         assert isinstance(inner, GaussianObjectivePerturbation)
         test = np.minimum(self.epsilon_threshold / self.positives, self.epsilon_queries / (2.0 * self.positives))
-        test = test * (1.0 + _FINE)  # the grid's rounding
+        test = test * self.divisor * (1.0 + _FINE)  # the grid's rounding
         share = inner.claimed_rho if self.index <= self.positives else np.zeros(facts.n.size)
         whole = np.broadcast_to(self.epsilon_threshold + self.epsilon_queries, facts.n.shape).ravel()
         claimed = whole**2 / 2.0 * (1.0 if self.index == 1 else 0.0)
@@ -201,7 +208,7 @@ class RedrawnGate(PerturbedObjective):
 
         quality = np.clip(f(self.start) - f(w), -self.clip, self.clip)
         fine = np.full_like(quality, _FINE * self.clip)
-        rate = 1.0 / (2.0 * self.positives * self.clip)
+        rate = np.asarray(self.divisor) / (2.0 * self.positives * self.clip)
         bar = np.full_like(quality, self.threshold)
         bar = vault.noise.add_pure(bar, fine * 0.0 + self.epsilon_threshold * rate, fine, release, use=2)
         noisy = vault.noise.add_pure(quality, fine * 0.0 + self.epsilon_queries * rate / 2.0, fine, release, use=3)

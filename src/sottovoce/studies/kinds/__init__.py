@@ -20,7 +20,7 @@ from ...util.typing import Any
 Row = dict[str, Any]
 LETTER = ", as printed"
 """Ends the names of what runs a paper's listing to the letter, where its namesake does what is proved."""
-NOISELESS = ("training.run", "graded.run")
+NOISELESS = ("training.run", "graded.run", "graded.cost")
 """Kinds that, asked by ``also = "noiseless_error"``, tell where even a run without noise learns nothing."""
 Cell = Callable[[Mapping[str, Any]], list[Row]]
 

@@ -13,6 +13,7 @@ from ...errors import InvalidInput
 from ...ledger.memory import Ledger
 from ...problem.losses import make_loss
 from ...runs.config import RunConfig
+from ...runs.engine import Observer
 from ...runs.prepare import Prepared, prepare
 from ...runs.simulate import simulate
 from ...util.typing import Any, Array
@@ -133,7 +134,7 @@ def _prices(ready: Prepared, wanted: frozenset[int]) -> dict[int, tuple[float, f
     return found
 
 
-def run(p: Mapping[str, Any]) -> list[Row]:
+def run(p: Mapping[str, Any], *observers: Observer) -> list[Row]:
     """One configuration: scores per replicate after the last round, or after the first and every `every` rounds.
 
     Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `risk` (C times that),
@@ -160,7 +161,7 @@ def run(p: Mapping[str, Any]) -> list[Row]:
     if config.method == "pvp" and config.form != "corrected":
         privacy = simulate_watched(config, dealt.rows, scores, dealt.caveat)
     else:
-        privacy = simulate(config, dealt.rows, observers=[scores], caveat=dealt.caveat).privacy["says"]
+        privacy = simulate(config, dealt.rows, observers=[scores, *observers], caveat=dealt.caveat).privacy["says"]
     noisy = ready.algorithm.noise is not None
     prices = _prices(ready, wanted) if noisy else dict.fromkeys(wanted, (math.inf, math.inf))
     if p.get("price") == "002":
