@@ -46,7 +46,7 @@ class IPPADMM(PPADMM):
     )
     test_sensitivity: str = knob(
         "listed",
-        "Sensitivity of the listing's tests: listed, 2 C_loss (Lemma 4.2), or divided, 2 C_loss / |D_i|.",
+        "Sensitivity of the listing's tests: listed, 2 C_loss (Lemma 4.2), or divided, 2 C_loss / n_i.",
         "must be 'listed' or 'divided'",
         lambda v: v in ("listed", "divided"),
         "printed",
