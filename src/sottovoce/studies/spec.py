@@ -285,7 +285,6 @@ class Study:
         for points in self.paper_points:
             if points.figure not in known:
                 raise InvalidInput("paper_points.figure", points.figure, "is no figure of the study", "name one")
-        self._check_readings()
         for key in sorted(set(self.quick) - {"replicates", "fixed", "grid", "cells"}):
             _unknown("quick", key, ("replicates", "fixed", "grid", "cells"))
         for key in ("fixed", "grid"):
@@ -299,6 +298,7 @@ class Study:
         if (many := sum(math.prod(map(len, self._axes(cell))) for cell in self.cells)) > MOST_CELLS:
             rule = f"makes {many:,} cells, and at most {MOST_CELLS:,} are allowed"
             raise InvalidInput("grid", None, rule, "vary less at a time")
+        self._check_readings()
         if self.quick:
             self.quickly()
 
