@@ -121,15 +121,23 @@ DESIGNS = {
 
 
 @dataclass(frozen=True)
-class Cell:
+class Setting:
     design: str
     n: int
     epsilon: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.design}, n = {self.n:,}, epsilon {self.epsilon:g}"
+
+
+@dataclass(frozen=True)
+class Cell(Setting):
     trust: str = "sum"
 
     @property
     def name(self) -> str:
-        return f"{self.design}, n = {self.n:,}, epsilon {self.epsilon:g}, {self.trust}"
+        return f"{super().name}, {self.trust}"
 
 
 CELLS = (

@@ -10,13 +10,13 @@ residuals to have the same spread, with the same noise in them.  ``--out`` goes 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import coverage
 import numpy as np
-from coverage import EFFECTS, SHARES, split
+from coverage import EFFECTS, SHARES, Setting, split
 
 from sottovoce.answers import least_squares
 from sottovoce.answers.inference import Estimates
@@ -86,18 +86,7 @@ DESIGNS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Cell:
-    design: str
-    n: int
-    epsilon: float
-
-    @property
-    def name(self) -> str:
-        return f"{self.design}, n = {self.n:,}, epsilon {self.epsilon:g}"
-
-
-CELLS = tuple(Cell(design, n, e) for design in DESIGNS for n in (2_000, 8_000, 40_000) for e in (1.0, 3.0))
+CELLS = tuple(Setting(design, n, e) for design in DESIGNS for n in (2_000, 8_000, 40_000) for e in (1.0, 3.0))
 
 
 def robust_errors(found: Drawn, t: np.ndarray) -> np.ndarray:
@@ -117,7 +106,7 @@ def equal(found: Estimates) -> Estimates:
     return replace(found, covariance=(J[-1, -1] / S[-1, -1] * found.inverse[0] + found.noise[0])[None])
 
 
-def one(cell: Cell, seed: int) -> dict[str, Any]:
+def one(cell: Setting, seed: int) -> dict[str, Any]:
     rng = np.random.default_rng([seed, cell.n, round(100 * cell.epsilon)])
     found = DESIGNS[cell.design](cell.n, rng)
     y, parts = np.clip(found.y, TASK.low, TASK.high), split(cell.n)

@@ -14,13 +14,12 @@ import math
 import sys
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import coverage
 import numpy as np
-from coverage import SITES
+from coverage import SITES, Setting
 from scipy import stats
 from scipy.special import expit
 
@@ -82,19 +81,8 @@ JOINT = np.array([[0.45, 0.1, 0.05], [0.05, 0.15, 0.05], [0.02, 0.03, 0.1]])
 CLASSES = {"three classes": JOINT, "five classes": np.full((5, 5), 0.01) + 0.15 * np.eye(5)}
 
 
-@dataclass(frozen=True)
-class Cell:
-    design: str
-    n: int
-    epsilon: float
-
-    @property
-    def name(self) -> str:
-        return f"{self.design}, n = {self.n:,}, epsilon {self.epsilon:g}"
-
-
 SIZES = ((2_000, 1.0), (8_000, 0.5), (8_000, math.inf), (40_000, 1.0))
-CELLS = tuple(Cell(design, n, e) for design in (*DESIGNS, *CLASSES) for n, e in SIZES)
+CELLS = tuple(Setting(design, n, e) for design in (*DESIGNS, *CLASSES) for n, e in SIZES)
 
 
 @lru_cache
@@ -111,7 +99,7 @@ def truth(name: str) -> dict[str, float]:
     return {"accuracy": float(right.mean()), "auc": area, "brier": float(squares.mean())}
 
 
-def released(cell: Cell, rng: np.random.Generator) -> dict[str, Estimate]:
+def released(cell: Setting, rng: np.random.Generator) -> dict[str, Estimate]:
     config = RunConfig(method="auto", trust="sum", epsilon=cell.epsilon, delta=1e-5, seed=int(rng.integers(2**31)))
     if cell.design in CLASSES:
         joint = CLASSES[cell.design]
@@ -127,13 +115,13 @@ def released(cell: Cell, rng: np.random.Generator) -> dict[str, Estimate]:
     return {"accuracy": found.rates["accuracy"], "auc": found.auc, "brier": found.brier}
 
 
-def one(cell: Cell, seed: int) -> dict[str, Any]:
+def one(cell: Setting, seed: int) -> dict[str, Any]:
     """Of each interval low end, number and high end; None if it is refused."""
     found = released(cell, np.random.default_rng([seed, zlib.crc32(cell.name.encode())]))
     return {name: None if x.low is None else [x.low, x.value, x.high] for name, x in found.items()}
 
 
-def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(cell: Setting, sets: list[dict[str, Any]]) -> dict[str, Any]:
     """Coverage, median width, and root mean square error of the number, for each interval."""
     row: dict[str, Any] = {"cell": cell.name, "sets": len(sets)}
     for name, true in truth(cell.design).items():

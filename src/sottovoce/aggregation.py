@@ -170,7 +170,7 @@ def _promise(
     ledger: Ledger, terms: Terms, trust: Trust, *, unit: str = "one row of one party", nodes: int = 1,
     form: str = "corrected", **more: Any,
 ) -> Statement:  # fmt: skip
-    """The guarantee that a ledger proves for a simulation; a noisy printed form's with the paper's claim beside."""
+    """Privacy statement of a simulation, from its ledger; a noisy printed form's also has the paper's claim."""
     said = Statement.prove(
         ledger, trust, relation=terms.relation, nodes=nodes, simulated=True, unit=unit, public=SIZES,
         form="corrected" if math.isinf(terms.epsilon) else form, **more,

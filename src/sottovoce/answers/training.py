@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,7 +38,7 @@ WEIGHED = "intervals are for rows that count alike: with weights the errors of a
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableFit:
+class TableFit(ABC):
     """A model whose coefficients have names, trained on a table by a recipe and scored on test rows."""
 
     config: TrainConfig
@@ -54,9 +55,9 @@ class TableFit:
 
     kind: ClassVar[str]
 
+    @abstractmethod
     def found(self) -> dict[str, Any]:
         """What this kind of fit has of its own in :meth:`to_dict`."""
-        raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
         """One JSON object; an infinite number is the text ``inf``."""

@@ -145,7 +145,7 @@ def plan(
 def asked(
     inference: bool, site_constants: bool, evaluation: float | None, holdout: float, cut: float, by: str | None
 ) -> Asks | None:
-    """What options ask for besides training; None for nothing."""
+    """Answers that the options ask for in addition to training; None without any."""
     if not inference and evaluation is None:
         return None
     share = 0.0 if evaluation is None else holdout

@@ -87,7 +87,7 @@ def _quality(report: Report, bar: int) -> Table:
 
 
 def details_table(details: dict[str, Detail]) -> Table:
-    """What the holder of test rows may see besides the first quality."""
+    """Exact metrics after the first, for the holder of the test rows."""
     table = listing("<on test rows, without noise", ">")
     for name, detail in details.items():
         table.add_row(escape(name), escape(detail.text))

@@ -486,7 +486,7 @@ class Run(Readings):
 
     @property
     def answers(self) -> list[str]:
-        """Digests of the stored bytes up to :attr:`release`, by which a checkpoint knows its ledger; "" for none."""
+        """Digests of stored answers up to :attr:`release` ("" for none); they match a checkpoint to its ledger."""
         stored = self._state().stored
         return [stored[k][1] if k in stored else "" for k in range(1, self._release + 1)]
 

@@ -102,7 +102,7 @@ class Facts:
 
     @property
     def alike(self) -> Facts:
-        """Facts by which all sites refuse and certify alike: as if each had all rows, with the largest rounding."""
+        """Facts of the pooled rows, equal at all sites: refusals and certificates with the largest rounding."""
         assert self.rows is not None
         return replace(self, n=np.full_like(self.n, self.rows))
 

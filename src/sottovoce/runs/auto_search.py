@@ -170,7 +170,7 @@ def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
 
 @dataclass
 class _Trial:
-    """A candidate and its expected errors, (worlds, replicates); `pull` is the share by which they count for more."""
+    """Candidate with its expected errors, (worlds, replicates), enlarged by the share `pull` in comparisons."""
 
     config: RunConfig
     errors: Array

@@ -82,7 +82,7 @@ def _with_knobs(cls: type[C]) -> type[C]:
 @dataclass(frozen=True)
 @_with_knobs
 class RunConfig:
-    """Everything that a run depends on besides the rows; all of it is public.
+    """Configuration of a run: all that it depends on except the rows, and public.
 
     Its defaults are what a record means that leaves a field out, so they never change.  The command line and the
     estimators have defaults of their own (:mod:`sottovoce.runs.defaults`).

@@ -150,7 +150,7 @@ class Curator:
         return stored[:size]
 
     def state(self) -> dict[str, Array]:
-        """What a checkpoint needs besides the ledger: counters and public reference points, no rows.
+        """State for a checkpoint, in addition to the ledger: counters and public reference points, no rows.
 
         A simulation's also holds the secrets of queries and solver; at a site these are lost with the process.
         """
