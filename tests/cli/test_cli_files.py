@@ -139,7 +139,7 @@ def test_a_ledger_is_made_and_exported_whole_or_not_at_all(ok: Call, tmp_path: P
 
 def test_studies_and_reports_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    done = limited(1000, "study", "003-fig3.1", "--quick", "--out", "o", cwd=tmp_path)
+    done = limited(1000, "study", "003-fig3.1", "--quick", "--jobs", "1", "--out", "o", cwd=tmp_path)
     assert done.returncode == 2 and "cannot be written: File too large" in one_line(done.stderr)
     done = limited(1000, "audit", "output", "--quick", "--report", "r.html", cwd=tmp_path)
     assert done.returncode == 2 and "report='r.html': cannot be written" in one_line(done.stderr)

@@ -19,7 +19,7 @@ from .screen import Console, escape, listing, print_json, progress
 _OPTIONS = [
     say("--quick", "Smaller grids, fewer rounds and replicates: seconds instead of minutes.", is_flag=True),
     say("--out", "Folder that gets a folder a study.", default="studies", type=click.Path(file_okay=False)),
-    say("--jobs", "Cells at a time, as joblib's n_jobs.", type=int, default=1),
+    say("--jobs", "Cells at a time, as joblib's n_jobs; -1 is every processor.", type=int, default=-1),
     say("--replicates", "Instead of the study's own.", type=click.IntRange(min=1)),
     say("--seed", "Instead of the study's own.", type=click.IntRange(min=0)),
     say("--data", "Your own table, for a study that takes one.", type=click.Path()),
@@ -53,7 +53,7 @@ def study(
       sottovoce study --list              what there is
       sottovoce study 002-fig5 --quick    a first look
       sottovoce study all --quick         every study, and an index page
-      sottovoce study my.toml --jobs 4    your own
+      sottovoce study my.toml --jobs 4    your own, four cells at a time
     """
     if listed:
         _list(as_json)

@@ -74,7 +74,7 @@ def run(
     missing = list({path: (p, path) for p, path in todo if not path.exists()}.values())  # each once
     tell = progress or (lambda done, of: None)
     tell(len(todo) - len(missing), len(todo))
-    pool = _Pool(n_jobs=jobs)
+    pool = _Pool(n_jobs=jobs if len(missing) > 1 else 1)  # one cell needs no processes beside this one
     pool.tell = lambda done: tell(len(todo) - len(missing) + done, len(todo))
     with warnings.catch_warnings():
         # joblib's workers make room for a fresh one when they have grown, and nothing is lost
