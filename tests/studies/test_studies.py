@@ -244,7 +244,7 @@ def test_killed_half_way_it_goes_on_where_it_stood(tmp_path):
     text = text[: text.index("[[figures]]")]  # a figure for each of twelve totals takes longer than all cells
     (tmp_path / "mine.toml").write_text(text)
     out, undisturbed = tmp_path / "out", tmp_path / "undisturbed"
-    words = [sys.executable, "-m", "sottovoce", "study", str(tmp_path / "mine.toml"), "--json", "--out"]
+    words = [sys.executable, "-m", "sottovoce", "study", str(tmp_path / "mine.toml"), "--jobs", "1", "--json", "--out"]
     cells = out / "mine" / "cells"
     process = subprocess.Popen([*words, str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
