@@ -55,7 +55,7 @@ STATED = {
 SAME_FORM, OTHER_FORM = "the printed form holds", "printed and corrected forms differ"
 FORMS = {
     SAME_FORM: "the paper's proof, or the one that it follows, gives the printed formula",
-    OTHER_FORM: "it gives another one, which is the corrected",
+    OTHER_FORM: "the proof gives another formula, the corrected one",
 }
 
 
@@ -248,8 +248,9 @@ def _verdict(one: dict[str, Any] | None) -> str:
     if one is None:
         return ""
     why = one.get("reason", "") if one["verdict"] in (verdicts.REFUTED, verdicts.UNTESTABLE) else ""
-    if not why and len(one["settings"]) > 1:
-        why = verdicts.counted(one["settings"])
+    if not why and (many := len(one["settings"])) > 1:
+        alike = {setting["word"] for setting in one["settings"]} == {one["verdict"]}
+        why = f"{many} of {many}" if alike else verdicts.counted(one["settings"])
     return f"{why}: {one['verdict']}" if why else str(one["verdict"])
 
 

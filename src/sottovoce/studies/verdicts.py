@@ -404,6 +404,7 @@ def _near(claim: Sentence, rows: list[Row], many: int) -> _Found:
         return None
     apart, free = pair[0] - pair[1]
     gap, error = abs(apart.mean), apart.error
+    gap = gap if gap > 1e-12 * abs(pair[0].mean) else 0.0  # rounding
     near = [gap + sure(free, among) * error <= claim.within for among in (1, many)]
     near_is = f" (ours: near is {claim.within:g})" if claim.within else ""
     mark = -1 if gap - sure(free, many) * error > claim.within else sum(near)
