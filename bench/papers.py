@@ -297,7 +297,11 @@ def legend(number: str, lines: list[tuple[str, Line]]) -> str:
     paragraphs = {
         "study": ("Rows with a study", verdicts.RULE, verdicts.MEANINGS),
         "verdict": ("Rows with a test and no command", "The test fails where the verdict is wrong.", STATED),
-        "claim": ("Rows with `sottovoce claims`", f"At one setting: {claims.SETTING}.", claims.MEANINGS),
+        "claim": (
+            "Rows with `sottovoce claims`",
+            f"At one setting, unless the row says another: {claims.SETTING}.",
+            claims.MEANINGS,
+        ),
         "rows": ("Rows with `sottovoce claims --rows`", f"Rows of a site at one setting: {_setting()}. {FREE}", FORMS),
     }
     text = ""

@@ -41,17 +41,6 @@ K = N_ROWS / C * CURVATURE
 KAPPA = BEND / K
 DETERMINANT = math.log1p(KAPPA)
 LAMBDA = 0.01  # regulariser of the one-shot methods (003)
-SETTING = (
-    f"{SITES} sites on a ring, {N_ROWS:,} rows a site, {FEATURES} features, {ROUNDS} rounds, the Huber loss of "
-    f"half-width 1/2, C = {C:g}, rho = {RHO:g}, eta = {ETA:g}, a row is replaced, delta {DELTA:g}"
-)
-MEANINGS = {
-    "holds": "what is proved for the printed noise is at most the claim, and nine tenths of it or more",
-    "holds, loose": "what is proved for the printed noise is less than nine tenths of the claim",
-    "false": "two data sets that differ in one row need more than the claim: *attained* is what they need",
-    "unproved": "what is proved is more than the claim, and no data sets are known that need more",
-}
-"""What the verdicts mean; "ambiguous: " stands before that of one reading of several."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +84,19 @@ class Claim:
 
     def to_dict(self) -> dict[str, Any]:
         return {**{k: v for k, v in vars(self).items() if k != "at_delta"}, "verdict": self.verdict}
+
+
+SETTING = (
+    f"{SITES} sites on a ring, {N_ROWS:,} rows a site, {FEATURES} features, {ROUNDS} rounds, the Huber loss of "
+    f"half-width 1/2, C = {C:g}, rho = {RHO:g}, eta = {ETA:g}, a row is replaced, delta {DELTA:g}"
+)
+MEANINGS = {
+    "holds": "what is proved for the printed noise is at most the claim, and nine tenths of it or more",
+    "holds, loose": "what is proved for the printed noise is less than nine tenths of the claim",
+    "false": "two data sets that differ in one row need more than the claim: *attained* is what they need",
+    "unproved": "what is proved is more than the claim, and no data sets are known that need more",
+}
+"""What the verdicts mean; "ambiguous: " stands before that of one reading of several."""
 
 
 def _v(value: float) -> Array:
