@@ -237,7 +237,7 @@ def test_zcdp_alone_proves_ten_times_the_claim_where_beta_is_small() -> None:
     )  # fmt: skip
     book = prepare(config, np.full((NODES, 1), float(ROWS)), 41).plan()
     assert book.total() == pytest.approx(0.703, rel=0.01)
-    assert float(np.max(ZCDPAccountant().total(list(book.rows), DELTA))) == pytest.approx(10.4, abs=0.05)
+    assert float(np.max(ZCDPAccountant().total(list(book.rows), DELTA))) == pytest.approx(10.4, abs=0.1)
 
 
 def test_theorem_3_1_charges_the_solvers_error_once() -> None:
