@@ -42,6 +42,8 @@ class Bounded(ABC):
     at: Array
     cone: ClassVar[bool] = False
     """Whether it is proved that no two rows' contributions have a negative inner product; a replaced row costs less."""
+    degree: ClassVar[int] = 1
+    """How often a contribution has the row as a factor."""
 
     @abstractmethod
     def width(self, facts: Facts) -> int:
@@ -68,9 +70,13 @@ class Bounded(ABC):
         """Bound on the rounding error of a mean over `rows` rows.
 
         A sum of that many products of a few rounded factors, in any order, errs by at most ``(rows + d + 24) u`` times
-        the sum of absolute values (Higham 2002, chapter 3), and so does the vector.
+        the sum of absolute values (Higham 2002, chapter 3), and so does the vector.  Sums over moved rows
+        (:mod:`sottovoce.data.move`) err by at most ``(rows + 2 d + 48) u`` times their stretch for every such factor, and its square for losses that depend on norms.
         """
-        return np.asarray((rows + facts.d + 24.0) * _UNIT * self.norm(facts))
+        if facts.stretch == 1.0:
+            return np.asarray((rows + facts.d + 24.0) * _UNIT * self.norm(facts))
+        more = facts.stretch ** (self.degree * (2 if facts.loss.by_norm else 1))
+        return np.asarray((rows + 2.0 * facts.d + 48.0) * _UNIT * self.norm(facts) * more)
 
     def moved(self, facts: Facts, rows: Array) -> Array:
         """Largest Euclidean change of a computed mean of `rows` rows."""
@@ -129,6 +135,7 @@ class _Gram(Bounded):
     """
 
     cone: ClassVar[bool] = True
+    degree: ClassVar[int] = 2
 
     def width(self, facts: Facts) -> int:
         return facts.d * (facts.d + 1) // 2
