@@ -55,10 +55,11 @@ class Move:
 
     def __post_init__(self) -> None:
         mean = np.array(self.mean, dtype=float)
-        fine = mean.ndim in (1, 2) and np.all(np.isfinite(mean)) and np.all(np.sum(mean**2, axis=-1) <= 1.0 + 1e-9)
-        fine = fine and len(set(self.constants)) == len(self.constants) > 0 and 0.0 < self.k <= 1.0 <= self.gain
-        fine = fine and 0 <= min(self.constants) <= max(self.constants) < mean.shape[-1] and math.isfinite(self.gain)
-        if not fine or np.any(mean[..., list(self.constants)] != 0.0):
+        columns = self.constants
+        fine = len(set(columns)) == len(columns) > 0 and 0.0 < self.k <= 1.0 <= self.gain < math.inf
+        fine = fine and mean.ndim in (1, 2) and 0 <= min(columns) <= max(columns) < mean.shape[-1]
+        short = bool(np.all(np.sum(mean**2, axis=-1) <= 1.0 + 1e-9))  # not where anything is NaN
+        if not (fine and short) or np.any(mean[..., list(columns)] != 0.0):
             rule = "must be a finite vector of norm at most 1, with a constant of rows that is not 0"
             raise InvalidInput("centre", None, rule, "use what a run's record holds")
         mean.setflags(write=False)

@@ -71,7 +71,8 @@ class Bounded(ABC):
 
         A sum of that many products of a few rounded factors, in any order, errs by at most ``(rows + d + 24) u`` times
         the sum of absolute values (Higham 2002, chapter 3), and so does the vector.  Sums over moved rows
-        (:mod:`sottovoce.data.move`) err by at most ``(rows + 2 d + 48) u`` times their stretch for every such factor, and its square for losses that depend on norms.
+        (:mod:`sottovoce.data.move`) err by at most ``(rows + 2 d + 48) u`` times their stretch for every factor that is
+        a row, or its square for losses that depend on norms.
         """
         if facts.stretch == 1.0:
             return np.asarray((rows + facts.d + 24.0) * _UNIT * self.norm(facts))
@@ -218,6 +219,34 @@ class Products(_Vector):
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
         t = -np.asarray(block.host(block.margins(np.zeros_like(at))))
         return np.asarray(block.combine(block.asarray(weights(loss, t) * t)))
+
+
+@dataclass(frozen=True)
+class RowMean(Bounded):
+    """``(1/n) sum_k x_k`` of the rows' columns but those of their `constants`, whose entries are 0: norm at most 1.
+
+    x_k is without the label's sign, which the constant's sign tells, and without weight or class.  A row without a
+    constant, as one of zeros, adds nothing; of a row longer than 1 only the direction counts.
+    """
+
+    constants: tuple[int, ...] = ()
+
+    def width(self, facts: Facts) -> int:
+        return facts.d // facts.loss.outputs
+
+    def norm(self, facts: Facts) -> float:
+        return 1.0
+
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        columns, rows = list(self.constants), block.storage
+        constant = np.zeros((len(at), 1, at.shape[-1] // block.classes))
+        constant[..., columns] = 1.0
+        sign = np.sign(np.asarray(block.host(rows.margins(constant))))
+        if loss.any_norm:
+            sign = sign / np.maximum(np.asarray(block.host(block.norms())), 1.0)[:, None, :]
+        total = np.array(rows.combine(block.asarray(sign)))
+        total[..., columns] = 0.0
+        return np.broadcast_to(total, (*at.shape[:2], total.shape[-1]))
 
 
 @dataclass(frozen=True)

@@ -278,7 +278,9 @@ class Solver:
     def _must_show(self, w: Array, c: Array, q: Array, goal: Array) -> None:
         """Refuse a certificate at `w` that rounding alone could spoil."""
         size, pull = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, c))
-        hidden = rounding_bound(self._C, self._n[:, :, None], self._loss, w.shape[-1], size, pull, q, stretch=self._stretch)
+        hidden = rounding_bound(
+            self._C, self._n[:, :, None], self._loss, w.shape[-1], size, pull, q, stretch=self._stretch
+        )
         if not np.all(hidden <= goal):
             rule = "double precision cannot certify a gradient norm this small here; use a larger tol"
             raise SolverError(f"tol={float(np.min(goal)) / self._C:g}: {rule}")
