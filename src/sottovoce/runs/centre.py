@@ -41,6 +41,8 @@ FEWEST = 3
 ROUNDED = 0.01
 """How much larger the rounding of moved rows may make a sensitivity; more rows are left as they are."""
 
+DISCLOSED = "the means of all columns, with noise and within epsilon, by which every row was moved"
+
 
 class Frame(NamedTuple):
     """What an encoding says of its rows: the constants' columns, k, g, and columns whose means are alike."""
@@ -130,9 +132,9 @@ class Centring:
 
     @property
     def says(self) -> str:
-        """What it costs and discloses, in words."""
-        cost = f"{100.0 * self.share:.2g}% of the budget's square"
-        return f"noisy means of all columns were released first, within epsilon ({cost}), and taken away from every row"
+        """What it costs, in words."""
+        cost = f"{100.0 * self.share:.2g}% of the squared shift over sigma"
+        return f"noisy means of all columns were released first, within epsilon ({cost}), and taken away from all rows"
 
     def map(self, mean: Array) -> Move:
         """The public map of a mean, (p,) or (R, p)."""
@@ -188,6 +190,10 @@ class Decision(NamedTuple):
 
     centring: Centring | None
     says: str
+
+    def to_dict(self) -> dict[str, Any]:
+        known = {} if self.centring is None else self.centring.to_dict()
+        return {"centred": self.centring is not None, "says": self.says} | known
 
 
 def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision:

@@ -25,7 +25,7 @@ from ..problem.losses import Loss, make_loss
 from ..problem.schedules import Schedule
 from ..problem.trust import Trust
 from ..util.typing import Any, Array
-from .centre import Centring, centred
+from .centre import DISCLOSED, Centring, centred
 from .config import RunConfig
 from .planner import calibrate, plan
 
@@ -275,6 +275,8 @@ def privacy_statement(
         unit=unit_of(config.sites_per_row), form=config.form, assumes=EXACT, caveat=caveat,
         printed_claim=None if config.form == "corrected" else ledger.claimed(),
     )  # fmt: skip
+    if prepared.centring is not None:
+        said = said.disclosing(DISCLOSED)
     return said.if_others_collude(against_all(ledger, facts.n_nodes)) if facts.participants else said
 
 
@@ -311,5 +313,5 @@ def outline(
         "features": d,
         "privacy": privacy_statement(prepared, rows, simulated=config.seed is not None, caveat=caveat).to_dict(),
         "algorithm": prepared.algorithm.to_dict(), "releases": releases, "config": prepared.config.to_dict(),
-        "life": share_of_life(rows, config.delta, life), "centre": None if centre is None else centre.to_dict(),
+        "life": share_of_life(rows, config.delta, life),
     }  # fmt: skip

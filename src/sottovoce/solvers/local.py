@@ -151,6 +151,7 @@ class Solver:
 
     _parts: tuple[tuple[int, bool], list[Part]] | None = None
     _inverse: tuple[Array, Array] | None = None
+    _stretch = 1.0  # of moved rows
     _last: tuple[Array, Array] | None = None  # the last solve's answers (N, R, d), and the data term's gradients there
 
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
