@@ -9,7 +9,7 @@ The recipe of centring was chosen on other deals of the sixteen: they are marked
 Five sites, rows dealt at random, delta 1e-5, replace-one, three budgets, nobody trusted or sums.  `auto` chooses once
 for each table, budget, trust and arm, from public facts, with a seed of its own; then every deal is run with noise that
 no choice saw.  An error bar of a table is that of the mean of its deals' differences; of the mean over tables, that of
-the tables.  Cells are kept in the output file, and an interrupted run goes on where it was.  About 25 minutes on 2 cores.
+the tables.  Cells are kept in the output file: an interrupted run goes on where it was.  About 25 minutes on 2 cores.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def show(names: list[str], cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
                 }  # fmt: skip
     for key, one in summary.items():
         console.print(
-            f"{key}: mean {one['mean']:+.2f} ± {one['se']:.2f}, median {one['median']:+.2f} over {one['tables']} tables; "
+            f"{key}: mean {one['mean']:+.2f} ± {one['se']:.2f}, median {one['median']:+.2f}, {one['tables']} tables; "
             f"worst {one['worst']} {one['by']:+.2f}",
             highlight=False,
         )
