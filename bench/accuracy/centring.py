@@ -71,7 +71,8 @@ def measure(folder: Path, job: Job) -> dict[str, Any]:
             )  # fmt: skip
             report = train(config)
             errors.append((100.0 * report.test_errors).tolist())
-            says, run = report.centring, replace(report.config.run, auto=False, centre=None)
+            says = "" if report.decision is None else report.decision.says
+            run = replace(report.config.run, auto=False, centre=None)
         arms[arm], chose[arm] = np.round(errors, 3).tolist(), run.method
     return {"arms": arms, "says": says, "chose": chose, "seconds": round(time.perf_counter() - started, 1)}
 
