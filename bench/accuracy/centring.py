@@ -9,8 +9,8 @@ alone, and once what tables.py declares: typical ranges and a scale, which take 
 
 Five sites, rows dealt at random, delta 1e-5, replace-one, three budgets, nobody trusted or sums.  `auto` chooses once
 for each cell and arm, from public facts; then every deal is run with noise that no choice saw.  An error bar of a table
-is that of the mean of its deals' differences; of the mean over tables, that of the tables.  Cells are kept in the output
-file: an interrupted run goes on where it was.  About 25 minutes on 2 cores.
+is that of the mean of its deals' differences; of the mean over tables, that of the tables.  Cells are kept in a file:
+an interrupted run goes on where it was.  About 25 minutes on 2 cores.
 """
 
 from __future__ import annotations
