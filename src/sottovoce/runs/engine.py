@@ -134,7 +134,7 @@ def centred(place: Place, curator: Curator, facts: Facts) -> tuple[Place, str]:
     """
     assert curator.centring is not None
     recipe = curator.centring.recipe
-    asked = run(recipe, place, len(recipe.items))
+    asked = run(recipe, replace(place, start=None), len(recipe.items))  # no mean is counted from a model
     if asked.stopped != FINISHED:
         return place, asked.stopped
     mean = curator.centring.shrunk(recipe.outcome(asked.state, facts))
