@@ -90,6 +90,19 @@ class Claim:
         return {**{k: v for k, v in vars(self).items() if k != "at_delta"}, "verdict": self.verdict}
 
 
+SETTING = (
+    f"{SITES} sites on a ring, {N_ROWS:,} rows a site, {FEATURES} features, {ROUNDS} rounds, the Huber loss of "
+    f"half-width 1/2, C = {C:g}, rho = {RHO:g}, eta = {ETA:g}, a row is replaced, delta {DELTA:g}"
+)
+MEANINGS = {
+    "holds": "what is proved for the printed noise is at most the claim, and nine tenths of it or more",
+    "holds, loose": "what is proved for the printed noise is less than nine tenths of the claim",
+    "false": "two data sets that differ in one row need more than the claim: *attained* is what they need",
+    "unproved": "what is proved is more than the claim, and no data sets are known that need more",
+}
+"""What the verdicts mean; "ambiguous: " stands before that of one reading of several."""
+
+
 def _v(value: float) -> Array:
     return np.array([value])
 
