@@ -48,7 +48,7 @@ STATED = {
     "holds": "what is printed is true, or what runs here is what is printed",
     verdicts.REPRODUCED: "our number is the paper's",
     verdicts.PART: "one of our numbers is not the paper's, and the row says which",
-    verdicts.NOT: "our number is not the paper's",
+    verdicts.NOT: "here it is not so, or our number is another",
     verdicts.REFUTED: "a proof, whose numbers the test computes, shows that what is printed is false",
     verdicts.UNTESTABLE: "the row says what is missing",
 }

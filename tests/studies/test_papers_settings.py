@@ -114,7 +114,8 @@ PRINTED = [
     Printed("003-fig3.6", "Figure 3.6", "rows", (8678,)),
     Printed("003-fig3.6", "Figure 3.6", "Lambda", (0.01,)),
     Printed("003-fig3.6", "Figure 3.6", "epsilon", QUINTILES),
-    Printed("003-2.5", "Figures 5.6 and 5.16", "rows", (789,)),
+    Printed("003-2.5", "Figures 5.6 and 5.16", "rows", (789,), {"varies": "epsilon"}),
+    Printed("003-2.5", "Figure 5.14", "rows", (170,), {"varies": "sites"}),
     Printed("003-alg2", "Figure 5.16", "rows", (789,), {"varies": "epsilon"}),
     Printed("003-fig3.4", "Figure 3.4", "rows", (1735, 3470, 5205, 6940, 8677), {"varies": "rows"}),
     Printed("003-fig3.4", "Figure 3.5", "Lambda", tuple(10.0**-k for k in range(-2, 14)), {"varies": "Lambda"}),
@@ -139,7 +140,10 @@ PRINTED = [
     Printed("003-fig5.11", "5.23", "rows", (9223,), {"varies": "5.23"}),
     Printed("003-fig5.11", "5.23", "Lambda", (1e-7,), {"varies": "5.23"}),
     Printed("003-fig5.31", "Figures 5.31 to 5.40", "epsilon", TENTHS, {"setting": "private"}),
-    Printed("003-table6.1", "captions", "Lambda", (0.01,)),
+    Printed(
+        "003-fig5.10", "Figure 5.16", "epsilon", tuple(0.025 * k for k in range(1, 11)),
+        {"setting": "public-private", "varies": "epsilon"},
+    ),
     # 004, section 5
     *(
         Printed(f"004-fig{k}", "Parameter settings", key, values)
