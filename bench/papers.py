@@ -48,7 +48,7 @@ STATED = {
     "holds": "what is printed is true, or what runs here is what is printed",
     verdicts.REPRODUCED: "our number is the paper's",
     verdicts.PART: "one of our numbers is not the paper's, and the row says which",
-    verdicts.NOT: "our number is not the paper's",
+    verdicts.NOT: "here it is not so, or our number is another",
     verdicts.REFUTED: "a proof, whose numbers the test computes, shows that what is printed is false",
     verdicts.UNTESTABLE: "the row says what is missing",
 }
@@ -297,7 +297,11 @@ def legend(number: str, lines: list[tuple[str, Line]]) -> str:
     paragraphs = {
         "study": ("Rows with a study", verdicts.RULE, verdicts.MEANINGS),
         "verdict": ("Rows with a test and no command", "The test fails where the verdict is wrong.", STATED),
-        "claim": ("Rows with `sottovoce claims`", f"At one setting: {claims.SETTING}.", claims.MEANINGS),
+        "claim": (
+            "Rows with `sottovoce claims`",
+            f"At one setting, unless the row says another: {claims.SETTING}.",
+            claims.MEANINGS,
+        ),
         "rows": ("Rows with `sottovoce claims --rows`", f"Rows of a site at one setting: {_setting()}. {FREE}", FORMS),
     }
     text = ""

@@ -28,6 +28,7 @@ from ..problem.clipped import NOT_CALIBRATED
 from ..problem.task import TwoClasses, of_classes
 from ..runs import defaults
 from ..runs.auto_search import KNOBS, Choice, choose
+from ..runs.centre import Centring, Decision, decide
 from ..runs.simulate import Result, RunConfig, Start, simulate
 from ..util.typing import Any, Array, ArrayLike
 from .base import Sited
@@ -51,7 +52,7 @@ def _has_probabilities(estimator: Any) -> bool:
 
 @with_knobs(
     *("relation", "sites_per_row", "colluders", "graph", "C", "rho", "eta", "eta_growth", "noise_growth", "form"),
-    *OFFERED, tol=None, max_weight=None,
+    *OFFERED, tol=None, max_weight=None, centre=True,
 )  # fmt: skip
 class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     """A linear classifier trained across sites that exchange noisy vectors instead of rows.
@@ -117,6 +118,10 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         :meth:`sottovoce.problem.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
     max_weight : float or None, default=None
         Public cap on the `sample_weight` of :meth:`fit`; a release with weights needs it.
+    centre : bool, default=True
+        Release the means of all columns first, within epsilon, and take them away from every row, where sizes and
+        budget say that it pays (:func:`sottovoce.runs.centre.decide`).  Rows are then shortened again, so a row that is
+        farther than `data_norm` from the mean counts as one at that distance.  Never with `inference`.
     form : {"corrected", "printed"}, default="corrected"
         A printed form needs a method's name, and ``delta=None`` where the paper claims a pure epsilon.
     tol : float or None, default=None
@@ -147,6 +152,8 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         Rounds completed, and why the fit ended.
     choice_ : Choice or None
         What ``method="auto"`` picked, and why.
+    centring_ : Decision or None
+        Whether rows were centred, and what it cost; None if that was not asked.
 
     Notes
     -----
@@ -295,13 +302,22 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         counts, of_weights = self._weights(sample_weight, parts, classes, label)
         caveats = (_READ if fixed is None else None, of_weights)
         self.choice_: Choice | None = None
+        self.centring_: Decision | None = None
         if self.inference:
             self._infer(len(classes), features, label, parts, sites, knobs, seed, groups is not None, caveats[0])
         else:
-            run = partial(self._run, ledger=ledger, deal=deal, caveat=caveats, counts=counts, starts=starts)
+            run = partial(
+                self._run,
+                ledger=ledger,
+                deal=deal,
+                caveat=caveats,
+                counts=counts,
+                starts=starts,
+                differ=groups is not None,
+            )
             fit = self._fit_softmax if self.loss == "softmax" else self._fit_each
             tables = [(encoded[part], label[part]) for part in parts]
-            last = fit(len(classes), tables, seed, knobs, groups is not None, run)
+            last = fit(len(classes), tables, seed, knobs, run)
             self.privacy_spent_, self.n_iter_, self.stopped_ = last.privacy, last.rounds, last.stopped
             self.max_grad_norm_ = last.config.max_grad_norm
         self._tell_norm(features)
@@ -332,11 +348,14 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
 
     def _run(
         self, run: RunConfig, rows: Rows, label: str, model: int, *, ledger: Ledger | DurableLedger | None,
-        deal: bytes | None, caveat: Caveat, starts: list[Start | None], counts: list[Array] | None,
+        deal: bytes | None, caveat: Caveat, starts: list[Start | None], counts: list[Array] | None, differ: bool,
     ) -> Result:  # fmt: skip
-        rows = rows if counts is None else rows.with_weight(counts)
+        rows, centre = rows if counts is None else rows.with_weight(counts), self._centring(run, rows)
+        run = self._chosen(run, rows, differ, centre)
         try:
-            return simulate(run, rows, ledger=ledger, deal=deal, label=label, caveat=caveat, start=starts[model])
+            return simulate(
+                run, rows, ledger=ledger, deal=deal, label=label, caveat=caveat, start=starts[model], centre=centre
+            )
         except LedgerMismatch as error:
             if not self._cloned:
                 raise
@@ -344,16 +363,15 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         raise LedgerMismatch(said)
 
     def _fit_each(
-        self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], differ: bool,
-        simulated: Callable[..., Result],
-    ) -> Result:  # fmt: skip
+        self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], simulated: Callable[..., Result]
+    ) -> Result:
         """One run for two classes, else one for each class against the rest."""
         contrasts = of_classes(K).contrasts
         results = []
         for model, c in enumerate(contrasts):
             rows = Rows.build([(X, TwoClasses().encode(label, c)) for X, label in parts])
             run = RunConfig(seed=self._of_class(seed, c), copies=len(contrasts), **knobs)
-            results.append(simulated(self._chosen(run, rows, differ), rows, f"class {c} of {K}", model))
+            results.append(simulated(run, rows, f"class {c} of {K}", model))
         self.coef_, self.intercept_ = self._decode(np.concatenate([result.consensus for result in results]))
         self.site_coef_, self.site_intercept_ = self._decode(results[0].models[0])
         if len(results) > 1:
@@ -362,11 +380,10 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         return results[-1]
 
     def _fit_softmax(
-        self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], differ: bool,
-        simulated: Callable[..., Result],
-    ) -> Result:  # fmt: skip
+        self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], simulated: Callable[..., Result]
+    ) -> Result:
         rows = Rows.of_classes(parts, K)
-        run = self._chosen(RunConfig(seed=seed, **(knobs | {"loss": f"softmax:{K}"})), rows, differ)
+        run = RunConfig(seed=seed, **(knobs | {"loss": f"softmax:{K}"}))
         result = simulated(run, rows, f"{K} classes", 0)
         task = of_classes(K)
         blocks = np.concatenate([result.consensus, result.models[0]]).reshape(-1, K, rows.d // K)
@@ -377,7 +394,15 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         self.site_coef_, self.site_intercept_ = (x[1:, 0] if task.outputs == 1 else x[1:] for x in (coef, intercept))
         return result
 
-    def _chosen(self, run: RunConfig, rows: Rows, differ: bool) -> RunConfig:
+    def _centring(self, run: RunConfig, rows: Rows) -> Centring | None:
+        """How a run centres its rows; None for not at all."""
+        if not self._knobs()["centre"]:
+            return None
+        width = rows.d // rows.outputs
+        self.centring_ = decide(run, rows.n, width, self._frame(width))
+        return self.centring_.centring
+
+    def _chosen(self, run: RunConfig, rows: Rows, differ: bool, centre: Centring | None) -> RunConfig:
         """What "auto" picks, once a fit; other configurations unchanged."""
         if not run.auto:
             return run
@@ -385,8 +410,9 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
             default = self.own_knobs | {"rounds": _DEFAULT.rounds}
             given = self._knobs() | self.get_params(deep=False)
             free = [knob for knob in KNOBS if knob in given and given[knob] == default[knob]]
-            self.choice_ = choose(run, rows.n[:, 0], rows.d, heterogeneity="label" if differ else "iid", free=free)
-        return replace(self.choice_.config, seed=run.seed)
+            asked = run if centre is None else centre.rest(run)
+            self.choice_ = choose(asked, rows.n[:, 0], rows.d, heterogeneity="label" if differ else "iid", free=free)
+        return replace(self.choice_.config, seed=run.seed, epsilon=run.epsilon)
 
     def _of_class(self, seed: int | None, c: int) -> int | None:
         """Noise of its own for each class; two classes keep the seed."""
@@ -415,7 +441,8 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     def decision_function(self, X: ArrayLike) -> Array:
         """``X @ coef_.T + intercept_``, shape (n_samples,), or (n_samples, n_classes) for more than two classes.
 
-        Linear in X, also for rows longer than `data_norm`.
+        Linear in X, also for rows that training shortened: longer ones than `data_norm`, or ones as far from a released
+        mean.
         """
         check_is_fitted(self, "coef_")
         features = self._table(X, reset=False)
@@ -460,7 +487,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
             warnings.warn(NOT_CALIBRATED, NotCalibrated, stacklevel=3)
 
 
-@with_knobs("relation", "C", "eta", "form", *OFFERED, rho=0.0002, tol=None, max_weight=None)
+@with_knobs("relation", "C", "eta", "form", *OFFERED, rho=0.0002, tol=None, max_weight=None, centre=True)
 class PrivateClassifier(ConsensusClassifier):
     """A linear classifier trained at one site and released once, privately (003, chapter 3).
 

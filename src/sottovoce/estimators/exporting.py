@@ -14,6 +14,7 @@ import numpy as np
 
 from ..answers.saved import SavedModel
 from ..data.columns import Bins, Block, Category, Number, Vector
+from ..data.move import Move
 from ..data.schema import Schema
 from ..data.table import MISSING
 from ..errors import InvalidInput
@@ -37,6 +38,7 @@ class Linear:
     constant: float
     task: Task
     probabilities: bool
+    move: Move | None = None  # by which the run moved rows, so that some were shortened
 
     @classmethod
     def of(cls, saved: SavedModel) -> Linear:
@@ -46,7 +48,8 @@ class Linear:
             raise InvalidInput("run", None, "was trained without a schema, so it knows no columns", "train on a table")
         task, known = schema.task, saved.trained_by == "logistic" or saved.trained_by.startswith("softmax")
         if naming is None:
-            return cls(schema, False, np.atleast_2d(task.vectors(saved.model)), 0.0, task, bool(task.names) and known)
+            weights = np.atleast_2d(task.vectors(saved.model))
+            return cls(schema, False, weights, 0.0, task, bool(task.names) and known, saved.move)
         assert naming.schema is not None
         weights, constant = saved.model, 0.0
         if naming.sites:  # the last encoded column holds the constant of all; a row of no site has none
@@ -116,6 +119,8 @@ def to_onnx(model: Linear) -> Any:
     margins = graph.add("MatMul", row, graph.put(model.weights.T))
     if model.constant:
         margins = graph.add("Add", margins, graph.put(model.constant))
+    if model.move is not None:
+        margins = graph.add("Div", margins, _moved_length(graph, row, model.move))
     outputs = _answers(graph, margins, model)
     made = onnx.helper.make_graph(graph.nodes, "sottovoce", graph.inputs, outputs, graph.constants)
     opsets = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
@@ -175,6 +180,17 @@ def _in_ball(graph: _Graph, row: str, schema: Schema, whole: bool) -> str:
         return graph.add("Mul", row, graph.put(1.0 / (divisor * slack)))
     longest = graph.add("Max", graph.norms(row), graph.put(divisor))
     return graph.add("Div", row, graph.add("Mul", longest, graph.put(slack)))
+
+
+def _moved_length(graph: _Graph, row: str, move: Move) -> str:
+    """What rows were divided by once they were moved: their length, or 1 (:class:`sottovoce.data.move.Move`)."""
+    constant = np.zeros(move.width)
+    constant[list(move.constants)] = 1.0
+    of_constants = graph.add("Mul", row, graph.put(constant))
+    x = graph.add("ReduceSum", of_constants, graph.put(np.array([1])), keepdims=1)
+    kept = graph.add("Mul", row, graph.put(np.where(constant > 0.0, 1.0, move.gain)))
+    taken = graph.add("Mul", x, graph.put(move.gain / move.k * move.mean))
+    return graph.add("Max", graph.norms(graph.add("Sub", kept, taken)), graph.put(1.0))
 
 
 def _answers(graph: _Graph, margins: str, model: Linear) -> list[Any]:
