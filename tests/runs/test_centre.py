@@ -492,6 +492,8 @@ class TestShrinking:
         wanted += rest * (1 - (7 - 1 - 1 - 2) * s2 / (rest @ rest))
         np.testing.assert_allclose(self.shrunk([mean], 0.05)[:6], wanted, rtol=1e-12)
         assert np.all(self.shrunk([mean], 5.0) == 0.0)
+        two = Centring((2,), 0.4, 1.0, 0.1, 0.05).shrunk(Answer(np.array([[0.3, 0.4, 1.0]]), Among(9.0, 1), 0.25))
+        np.testing.assert_allclose(two[0], [0.3 * 0.75, 0.4 * 0.75, 0.0])
         long = self.shrunk([mean * 9], 0.0)
         assert 1.0 - 1e-9 < np.linalg.norm(long) <= 1.0
 

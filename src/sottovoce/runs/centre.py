@@ -144,7 +144,7 @@ class Centring:
         """The released mean less what noise explains, (R, p), of norm at most 1.
 
         Along a group's common direction by ``(1 - s^2 / a^2)+``, with a the mean's part along it and s the noise's
-        standard deviation; the rest as James and Stein do.  No choice of it costs privacy.
+        standard deviation; the rest as James and Stein do, and one or two columns like one direction.
         """
         mean, noise = np.array(answer.value, dtype=float), answer.spread**2
         mean[:, list(self.constants)] = 0.0
@@ -155,9 +155,9 @@ class Centring:
             kept = along * np.maximum(1.0 - noise / np.maximum(along**2, 1e-300), 0.0)
             mean[:, columns] -= along / math.sqrt(len(columns))
             common[:, columns] = kept / math.sqrt(len(columns))
-        left = mean.shape[1] - len(self.constants) - len(self.groups) - 2
+        left = max(1, mean.shape[1] - len(self.constants) - len(self.groups) - 2)
         square = np.sum(mean**2, axis=1, keepdims=True)
-        found = common + mean * np.maximum(1.0 - max(left, 0) * noise / np.maximum(square, 1e-300), 0.0)
+        found = common + mean * np.maximum(1.0 - left * noise / np.maximum(square, 1e-300), 0.0)
         return np.asarray(found / np.maximum(1.0, np.linalg.norm(found, axis=1, keepdims=True) * (1.0 + 1e-12)))
 
     def rest(self, config: RunConfig) -> RunConfig:
@@ -216,7 +216,7 @@ def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision
     sizes, free = np.asarray(n, dtype=float).ravel(), d - len(frame.constants)
     rows, sites = float(sizes.sum()), len(sizes)
     summed, pooled = config.trusts == "sum", config.trusted.pools_rows
-    more = 1.0 if pooled else math.sqrt(sites / (sites - config.colluders) if summed else sites)
+    more = 1.0 if pooled else math.sqrt(sites / max(1, sites - config.colluders) if summed else sites)
     people = config.copies * config.sites_per_row ** (2 if summed else 1)
     mu = gaussian_mu(float(np.min(config.epsilon)), config.delta) / math.sqrt(people)
     noise = math.sqrt(free) * RELATIONS[config.relation] * more / (rows * mu)  # its length, at a share of one
@@ -242,6 +242,8 @@ def _cannot(config: RunConfig, frame: Frame | None) -> str:
         return "a printed form runs as its paper says"
     if not config.budgeted or (known is not None and not known.private):
         return "without a budget there is no noise to save"
+    if config.relation not in RELATIONS:
+        return "their relation is unknown"
     if config.noise is not None:
         return "noise is given, and no share of it can be taken for a mean"
     if config.delta is None or config.notion == "pure":
