@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..data.columns import Bins, Block, Category, Number
+from ..data.dates import Date
 from ..data.expected import MANY, long_share, weighted_sketch
 from ..data.rows import Rows
 from ..data.schema import Schema
@@ -160,9 +161,14 @@ def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
             per = (1.0 if block.to == "[0,1]" else 2.0) / (b - a) * scale
             shift[first] = -a * per - (0.0 if block.to == "[0,1]" else scale)
             unit = None if block.transform is None else f"{block.transform}({block.name})"
+            if isinstance(block, Date):
+                unit = f"{block.name}, in {block.unit} since {block.epoch}"
             steps = 1.0 if block.typical is None else b - a
             terms.append(Term(block.name, unit=unit, typical=block.typical, steps=steps))
             entries.append(per)
+            if block.indicator:
+                terms.append(Term(block.name, "missing", f"as {block.missing:g}"))
+                entries.append(scale * block.mark)
             continue
         levels, reference = _levels(block)
         terms += [Term(block.name, level, reference) for level in levels]
