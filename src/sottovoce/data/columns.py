@@ -237,13 +237,24 @@ class Category(_OneColumn):
     def names(self) -> list[str]:
         return [f"{self.name}={group}" for group in self._groups if group != self.base]
 
+    def codes(self, na: frozenset[str]) -> dict[str, int]:
+        """The number of the group of every text: one beyond the last for what is not listed, two for what is missing.
+
+        Truth values are one whether a file spells them "True" or a frame holds them.
+        """
+        found = {value: k for k, (_, group) in enumerate(self.values) for value in group}
+        for name in ("true", "false"):
+            spelled = [one for one in (name, name.capitalize(), name.upper()) if one in found]
+            if len(spelled) == 1:
+                found |= dict.fromkeys((name, name.capitalize(), name.upper()), found[spelled[0]])
+        if self.missing is not None or self.indicator:
+            stands = len(self.values) + 1 if self.missing is None else found[self.missing]
+            found |= dict.fromkeys(sorted(na | MISSING), stands)
+        return found
+
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         levels, which = distinct(_one(self.source, columns))
-        rest = len(self.values)  # the number of what is not listed, and the next one that of what is missing
-        codes = {value: k for k, (_, group) in enumerate(self.values) for value in group}
-        if self.missing is not None or self.indicator:
-            stands = rest + 1 if self.missing is None else codes[self.missing]
-            codes |= dict.fromkeys(sorted(na | MISSING), stands)
+        rest, codes = len(self.values), self.codes(na)
         group = np.array([codes.get(level, rest) for level in levels.tolist()], dtype=np.int64)[which]
         names = [name for name, _ in self.values] + ["other"] * self.other + ["missing"]
         outside = np.zeros(len(which), dtype=bool) if self.other else group == rest

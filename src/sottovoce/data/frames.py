@@ -31,7 +31,7 @@ def names_of(X: Any, columns: Sequence[str] | None = None) -> list[str] | None:
     return [str(name) for name in names]
 
 
-def table_of(X: Any, columns: Sequence[str] | None = None, name: str = "X") -> Table:
+def read_frame(X: Any, columns: Sequence[str] | None = None, name: str = "X") -> Table:
     """The columns of a frame as a :class:`Table`.
 
     Parameters

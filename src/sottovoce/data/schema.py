@@ -24,7 +24,7 @@ from ..util.files import from_toml, read_text
 from ..util.typing import Array
 from . import dates  # noqa: F401  # adds a kind of column
 from .columns import Block, block_from_dict, block_to_dict, check_features, plain_text, row_norms, unit_rows
-from .frames import table_of
+from .frames import read_frame
 from .labels import AnyLabel, label_entries, label_from
 from .table import Column, Table, as_table, fits
 from .weights import CaseWeight, class_shares
@@ -241,7 +241,7 @@ class Schema:
         SchemaError
             If columns or values do not fit the declarations.  No data value is shown.
         """
-        table = as_table(table) if isinstance(table, Table | Mapping) else table_of(table)
+        table = as_table(table) if isinstance(table, Table | Mapping) else read_frame(table)
         if errors := self.column_errors(table.columns, labels):
             raise errors[0]
         fits(table.name, 8.0 * table.n_rows * self.n_features)

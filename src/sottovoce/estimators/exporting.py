@@ -15,7 +15,6 @@ import numpy as np
 from ..answers.saved import SavedModel
 from ..data.columns import Bins, Block, Category, Number, Vector
 from ..data.schema import Schema
-from ..data.table import MISSING
 from ..errors import InvalidInput
 from ..problem.task import BoundedNumber, ManyClasses, Task
 from ..util.later import Later
@@ -162,10 +161,7 @@ def _block(graph: _Graph, block: Block, schema: Schema) -> str:
             kept.append(m + 1.0)
         return graph.doubles(graph.add("Equal", number, graph.put(np.array([kept]))))
     rest = len(block.values)
-    codes = {value: k for k, (_, group) in enumerate(block.values) for value in group}
-    if block.missing is not None or block.indicator:
-        stands = rest + 1 if block.missing is None else codes[block.missing]
-        codes |= dict.fromkeys([*MISSING, *schema.na], stands)
+    codes = block.codes(frozenset(schema.na))
     names = [name for name, _ in block.values] + ["other"] * block.other
     number = graph.add(
         "LabelEncoder", graph.take(source, True), domain="ai.onnx.ml",
