@@ -55,7 +55,11 @@ class Foretelling:
     def _tell_one_class(self, X: Any, features: Any) -> None:
         """Warn if the model answers all rows alike: the holder of a simulation, and everybody of made-up rows."""
         if self.random_state is not None:
-            margins = self.decision_function(X if self.schema_ is not None else features)
+            if self.schema_ is not None:
+                margins = self.decision_function(X)
+            else:
+                margins = np.asarray(features @ self.coef_.T + self.intercept_)
+                margins = margins[:, 0] if len(self.coef_) == 1 else margins
             if not _differ(margins):
                 what = "the model gives one class for every row"
                 warnings.warn(f"{what} (a simulation, for the data's holder only)", HolderNote, stacklevel=3)

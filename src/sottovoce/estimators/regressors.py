@@ -201,7 +201,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         if not self.inference:
             self.coefficients_ = as_columns(self)
         self._tell_norm(features)
-        self._tell_one_number(X if self.schema_ is not None else features)
+        self._tell_one_number(self.predict(X) if self.schema_ is not None else self._numbers(features))
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -302,7 +302,9 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         check_is_fitted(self, "coef_")
         if self.schema_ is not None and self._answered is not None:
             return BoundedNumber(*self.y_bounds_).decode(self._answered.margins(read_frame(X, self.columns)))
-        features = self._table(X, reset=False)
+        return self._numbers(self._table(X, reset=False))
+
+    def _numbers(self, features: Array) -> Array:
         return np.clip(features @ self.coef_ + self.intercept_, *self.y_bounds_)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -318,11 +320,11 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
         return float(r2_score(numbers[known], self.predict(table)[known], sample_weight=weight))
 
-    def _tell_one_number(self, X: Any) -> None:
+    def _tell_one_number(self, answers: Array) -> None:
         """Tell the holder of a simulation if the model answers all rows alike."""
         if self.random_state is None or not math.isfinite(self.epsilon):
             return
-        if np.ptp(self.predict(X)) < ALIKE * (self.y_bounds_[1] - self.y_bounds_[0]):
+        if np.ptp(answers) < ALIKE * (self.y_bounds_[1] - self.y_bounds_[0]):
             what = "the model gives about one number for every row"
             warnings.warn(f"{what} (a simulation, for the data's holder only)", HolderNote, stacklevel=3)
 
