@@ -31,6 +31,7 @@ from ..problem.clipped import NOT_CALIBRATED
 from ..problem.task import TwoClasses, of_classes
 from ..runs import defaults
 from ..runs.auto_search import KNOBS, Choice, choose
+from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, RunConfig, Start, simulate
 from ..util.progress import Teller, told
 from ..util.typing import Any, Array, ArrayLike
@@ -319,9 +320,10 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
                 fit = self._fit_softmax if self.loss_ == "softmax" else self._fit_each
                 tables = [(encoded[part], label[part]) for part in parts]
                 choose_of = partial(self._chosen, differ=groups is not None, teller=teller)
-                last = fit(labelled, tables, seed, knobs, choose_of, run)
+                last = with_other_relation(fit(labelled, tables, seed, knobs, choose_of, run))
                 self.privacy_spent_, self.n_iter_, self.stopped_ = last.privacy, last.rounds, last.stopped
                 self.max_grad_norm_ = last.config.max_grad_norm
+                self._result = last if self._result is not None else None
         self.privacy_spent_ = caveats.told(self.privacy_spent_)
         self._tell_norm(features)
         self.classes_, self.sites_ = labelled.names[labelled.order], sites

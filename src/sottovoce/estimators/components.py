@@ -22,6 +22,7 @@ from ..queries import SecondMoments
 from ..queries.moments import square
 from ..runs import defaults
 from ..runs.config import RunConfig
+from ..runs.relations import with_other_relation
 from ..runs.simulate import simulate
 from ..util.progress import told
 from ..util.typing import Any, Array
@@ -152,7 +153,9 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         said = (caveats.void, None if self.schema_ is None else self.schema_.caveat)
         with told(self.verbose) as teller:
             teller.phase("second moments")
-            result = simulate(run, rows, method=Components(), loss=Weighted(Logistic()), caveat=said)
+            result = with_other_relation(
+                simulate(run, rows, method=Components(), loss=Weighted(Logistic()), caveat=said)
+            )
         S, s = square(result.outcome.value[0], d + 1), result.outcome.spread
         scale, value = float(naming.into_units[0, 0]), naming.value
         count = min(max(float(S[-1, -1]) / value**2, 5.0 * s / value**2), 1.0)  # the mean weight of a row

@@ -24,6 +24,7 @@ from ..problem.weighted_loss import Weighted
 from ..reports.coefficients import html_table, remark
 from ..runs.config import RunConfig
 from ..runs.engine import FINISHED
+from ..runs.relations import with_other_relation
 from ..runs.simulate import simulate
 from ..util.typing import Any, Array, IntArray
 from .declared import Labelled, positive_of, with_classes
@@ -134,7 +135,8 @@ class Inferring(Shown):
             naming, tables = of_schema(schema, own), [table.take(part) for part in parts]
         y = [TwoClasses().encode(label[part]) for part in parts]
         rows = naming.rows(list(zip(tables, y, strict=True)))
-        result = simulate(run, rows, method=newton_of(naming), loss=Weighted(Logistic()), caveat=caveat)
+        found_in = simulate(run, rows, method=newton_of(naming), loss=Weighted(Logistic()), caveat=caveat)
+        result = with_other_relation(found_in)
         found: Estimates = result.outcome
         beta, k = naming.into_units @ model_of(found)[0], int(np.sum(naming.constant == 0))
         shares = np.array([len(part) for part in parts]) / len(label)

@@ -29,6 +29,7 @@ from ..problem.task import BoundedNumber
 from ..problem.weighted_loss import Weighted
 from ..runs import defaults
 from ..runs.config import RunConfig
+from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, simulate
 from ..util.progress import told
 from ..util.typing import Any, Array, ArrayLike, IntArray
@@ -189,7 +190,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         said = (caveats.void, None if self.schema_ is None else self.schema_.caveat, caveat, of_weights)
         with told(self.verbose) as teller:
             teller.phase(f"{self.loss} loss", run.rounds if not recipe else None)
-            result = simulate(run, rows, caveat=said, observers=[teller], **recipe)
+            result = with_other_relation(simulate(run, rows, caveat=said, observers=[teller], **recipe))
         coef, constant = keep(result)
         half = 0.5 * (task.high - task.low)
         self.coef_ = half * coef

@@ -26,6 +26,7 @@ from ..data.validation import checked
 from ..errors import HolderNote, InvalidInput
 from ..runs import defaults
 from ..runs.config import TRUSTED, RunConfig
+from ..runs.relations import with_other_relation
 from ..runs.simulate import simulate
 from ..util.progress import told
 from ..util.typing import Any, Array, ArrayLike, BoolArray, IntArray
@@ -211,7 +212,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         said = (caveats.void, None if self.schema_ is None else self.schema_.caveat)
         with told(self.verbose) as teller:
             teller.phase("hazards", run.rounds)
-            result = simulate(run, rows, caveat=said, observers=[teller])
+            result = with_other_relation(simulate(run, rows, caveat=said, observers=[teller]))
         w = result.consensus[0] / SLACK
         d = features.shape[1]
         self._vector = w[:d] * math.sqrt(1.0 - SHARE)

@@ -60,6 +60,8 @@ class Facts:
         Sites at which one person may have a row; only sums need it to know their price.
     sizes : array of shape (N, 1), optional
         Rows of every node, in the view of one of them; None in the view of all, where `n` has them.
+    solved_for : str, optional
+        The relation for which solves were certified, if releases are priced under another than that of their run.
     """
 
     loss: Loss
@@ -77,6 +79,7 @@ class Facts:
     colluders: int = 0
     sites_per_row: int = 1
     sizes: Array | None = None
+    solved_for: str | None = None
 
     def __post_init__(self) -> None:
         n = np.asarray(self.n, dtype=float)
@@ -115,6 +118,11 @@ class Facts:
     def gradients_changed(self) -> float:
         """Delta, the change of a node's sum of gradients by one row: 2 or (zero-out) 1 derivative bounds."""
         return RELATIONS[self.relation] * self.loss.derivative_bound
+
+    @property
+    def change_certified(self) -> float:
+        """Delta under the relation for which solves are certified: what their errors are measured by."""
+        return RELATIONS[self.solved_for or self.relation] * self.loss.derivative_bound
 
     @property
     def exact_tol(self) -> float:

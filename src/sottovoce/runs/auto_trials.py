@@ -225,6 +225,10 @@ class _Several(Facts):
         return self.changed
 
     @property
+    def change_certified(self) -> Any:
+        return self.changed
+
+    @property
     def mu(self) -> Any:
         return self.ridge
 

@@ -71,6 +71,8 @@ class Result:
         The public point from which the run started.
     outcome
         What the script of a recipe that was asked to its end returned.  Not saved.
+    prepared : Prepared or None
+        The run as it was priced.  Not saved.
     """
 
     config: RunConfig
@@ -85,6 +87,7 @@ class Result:
     extra: dict[str, Any] = field(default_factory=dict)
     start: Start | None = None
     outcome: Any = None
+    prepared: Prepared | None = None
 
     @property
     def privacy(self) -> dict[str, Any]:
@@ -240,6 +243,7 @@ def simulate(
         config, facts, prepared.algorithm.to_dict(), np.array(np.broadcast_to(models, (*lead, rows.d))), outcome.rounds,
         outcome.stopped, book.to_list(), statement, time.perf_counter() - started, start=start,
         outcome=prepared.algorithm.outcome(outcome.state, facts) if outcome.stopped == engine.FINISHED else None,
+        prepared=prepared,
     )  # fmt: skip
 
 
