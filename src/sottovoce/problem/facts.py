@@ -63,6 +63,8 @@ class Facts:
     stretch : float
         How much more products round because rows are moved (:func:`sottovoce.data.move.stretch_of`); 1 for rows as
         they are.
+    solved_for : str, optional
+        The relation for which solves were certified, if releases are priced under another than that of their run.
     """
 
     loss: Loss
@@ -81,6 +83,7 @@ class Facts:
     sites_per_row: int = 1
     sizes: Array | None = None
     stretch: float = 1.0
+    solved_for: str | None = None
 
     def __post_init__(self) -> None:
         n = np.asarray(self.n, dtype=float)
@@ -119,6 +122,11 @@ class Facts:
     def gradients_changed(self) -> float:
         """Delta, the change of a node's sum of gradients by one row: 2 or (zero-out) 1 derivative bounds."""
         return RELATIONS[self.relation] * self.loss.derivative_bound
+
+    @property
+    def change_certified(self) -> float:
+        """Delta under the relation for which solves are certified: what their errors are measured by."""
+        return RELATIONS[self.solved_for or self.relation] * self.loss.derivative_bound
 
     @property
     def exact_tol(self) -> float:

@@ -92,7 +92,8 @@ class CarriedGradient(NoisyGradient):
         whole = facts.gradients_changed * facts.C / facts.n
         rounding = gradient_sensitivity(facts, facts.n) - whole
         sums = 2.0 * (self.rounds + 4.0) * _U * facts.C * facts.loss.derivative_bound
-        return np.asarray(whole + math.sqrt(2.0) * (1.5 * rounding + sums + _AGAIN * whole))
+        again = _AGAIN * facts.change_certified * facts.C / facts.n
+        return np.asarray(whole + math.sqrt(2.0) * (1.5 * rounding + sums + again))
 
     def event(self, facts: Facts) -> Event:
         assert self.alpha is not None

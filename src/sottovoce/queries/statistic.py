@@ -191,7 +191,7 @@ class NoisyMinimiser(NoisyValue):
     def _tol(self, facts: Facts) -> Array:
         if self.alpha is None:
             return np.array(facts.exact_tol)
-        tol = matched(facts, INFLATION * facts.gradients_changed / (4.0 * facts.n))
+        tol = matched(facts, INFLATION * facts.change_certified / (4.0 * facts.n))
         return certificate(facts, tol, self._q(facts))
 
     def exact_sensitivity(self, facts: Facts) -> Array:

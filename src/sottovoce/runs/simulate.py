@@ -75,6 +75,8 @@ class Result:
         How rows were centred, and the map by their released mean; models are of rows as they were.
     outcome
         What the script of a recipe that was asked to its end returned.  Not saved.
+    prepared : Prepared or None
+        The run as it was priced.  Not saved.
     """
 
     config: RunConfig
@@ -91,6 +93,7 @@ class Result:
     centring: Centring | None = None
     move: Move | None = None
     outcome: Any = None
+    prepared: Prepared | None = None
 
     @property
     def privacy(self) -> dict[str, Any]:
@@ -275,6 +278,7 @@ def simulate(
         outcome.stopped, book.to_list(), statement, time.perf_counter() - started, start=start, centring=centre,
         move=curator.move,
         outcome=prepared.algorithm.outcome(outcome.state, facts) if outcome.stopped == engine.FINISHED else None,
+        prepared=prepared,
     )  # fmt: skip
 
 
