@@ -142,7 +142,7 @@ def test_smooth_losses_come_as_close_as_you_like() -> None:
 
 
 def log_ratio_of_rounds(zeta: float, rounds: int, *, angle: float = 1e-2, depth: float = 4000.0) -> float:
-    """Of the joint density of what a node of two logistic rows' worth of difference sends in all rounds.
+    """Of the joint density of what a node sends in all rounds, whose data sets differ in one logistic row.
 
     By (29) of 001 in sum scale, one neighbour counted ``claims.NEIGHBOURS`` times; what the neighbour sends is chosen.
     """
