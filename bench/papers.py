@@ -165,7 +165,7 @@ def rows(item: dict[str, Any], studies: Path) -> Iterator[Line]:
     if "claim" in item:
         yield from _promises(item, line)
     else:
-        yield line._replace(words=frozenset(filter(None, [word])))
+        yield line._replace(words=frozenset(filter(None, [word.removeprefix(AMBIGUOUS)])))
 
 
 def promised(item: dict[str, Any]) -> list[claims.Claim]:
@@ -192,9 +192,10 @@ def _sizes(names: list[str]) -> tuple[str, str]:
     printed, corrected = float(found["printed"]), float(found["corrected"])
     free = found["constants"].removeprefix(f"{sample_size.FREE}: ")
     unprinted = f"with 1 for {free}, which the paper does not print" if free != found["constants"] else free
-    if printed == corrected:
+    if not found["differs"]:  # equal numbers of one setting say nothing of forms whose largest term is another
         return SAME_FORM, f"{_number(printed)} rows ({unprinted})"
-    return OTHER_FORM, f"{_number(printed)} rows as printed, {_number(corrected)} corrected ({unprinted})"
+    told = f"{_number(printed)} rows as printed, {_number(corrected)} corrected ({unprinted})"
+    return OTHER_FORM, f"{told}; the corrected form has {found['differs']}"
 
 
 def _figure(item: dict[str, Any], studies: Path) -> Iterator[Line]:

@@ -90,6 +90,17 @@ def test_a_claim_that_holds_in_some_settings_is_reproduced_in_part():
     assert counted(found.settings) == "holds in 1 (clearly in 1), fails in 1 of 2"
 
 
+def test_a_claim_about_most_settings_wants_more_than_half_of_them():
+    """001, V-C: "for most values of alpha", "a large range of values"."""
+    rows = [row | {"s": s, "v": row["v"] * (1 if s < 3 else -1)} for row in APART for s in (1, 2, 3)]
+    assert verdict(rows, test="rises", x="x", by=("s",), most=True) == REPRODUCED
+    assert verdict(rows, test="rises", x="x", by=("s",)) == PART
+    assert verdict(rows, test="falls", x="x", by=("s",), most=True) != REPRODUCED
+    half = [{"word": HOLDS}, {"word": FAILS}]
+    assert overall(half, most=True) == NOT and overall([*half, {"word": HOLDS}], most=True) == REPRODUCED
+    assert overall([*half, {"word": UNTESTABLE}, {"word": HOLDS}], most=True) == REPRODUCED
+
+
 def test_equal_counts_have_equal_verdicts():
     """What a page prints beside a verdict decides it: all sets of up to four settings."""
     ways = [

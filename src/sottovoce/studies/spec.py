@@ -56,6 +56,7 @@
     among = "method"                   # least, greatest: the column that tells them apart
     x = "alpha"                        # falls, rises, narrows: along this column
     by = ["alpha"]                     # the test must hold at every value of these
+    most = false                       # or in more than half of them, where the paper says "most" or "a large range"
     filter = { round = "last" }        # as of figures, in each group
     printed = { basis = "printed" }    # filters of the claim as printed ...
     proved = { basis = "proved" }      # ... and at the proved epsilon; either may be absent
@@ -178,6 +179,7 @@ class Sentence:
     among: str = ""
     x: str = ""
     by: tuple[str, ...] = ()
+    most: bool = False
     filter: Mapping[str, Any] = field(default_factory=dict)
     printed: Mapping[str, Any] | None = None
     proved: Mapping[str, Any] | None = None

@@ -38,7 +38,7 @@ RULE = (
 _MOST = "in more than half of the settings, or clearly in one (if only in part), and not in all"
 _FEW = "in half of the settings at most, clearly in none"
 MEANINGS = {
-    REPRODUCED: "the paper's claim holds in every setting",
+    REPRODUCED: "the paper's claim holds in every setting, or in more than half where it is about most of them",
     PART: f"the paper's claim holds {_MOST}",
     NOT: f"the paper's claim holds {_FEW}, and it fails in one or more",
     NOISE: f"a claim holds {_FEW}, and it fails in none",
@@ -169,7 +169,7 @@ def _measured(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Jud
             each.append({"at": at, "word": word, "numbers": numbers} | ({"clear": True} if beyond else {}))
     if not each:
         return Judgement(UNSEEN, (), reason="the table has no such rows")
-    word = overall(each)
+    word = overall(each, most=claim.most)
     reason = counted(each) if len(each) > 1 else str(each[0]["numbers"])
     if word == UNTESTABLE:
         reason = "; ".join([*dict.fromkeys(barred.values()), *([f"measured: {'; '.join(seen)}"] if seen else [])])
@@ -220,12 +220,15 @@ def judged(study: Study, rows: list[Row]) -> list[Judged]:
     return found
 
 
-def overall(settings: Sequence[Mapping[str, Any]]) -> str:
-    """The verdict over all settings, of what :func:`counted` tells: equal counts have equal verdicts."""
+def overall(settings: Sequence[Mapping[str, Any]], *, most: bool = False) -> str:
+    """The verdict over all settings, of what :func:`counted` tells: equal counts have equal verdicts.
+
+    `most`: the claim is about more than half of them.
+    """
     words = [setting["word"] for setting in settings if setting["word"] != UNTESTABLE]
     if not words:
         return UNTESTABLE
-    if set(words) == {HOLDS}:
+    if set(words) == {HOLDS} or (most and 2 * words.count(HOLDS) > len(words)):
         return REPRODUCED
     if any(setting.get("clear") for setting in settings) or 2 * words.count(HOLDS) > len(words):
         return PART
