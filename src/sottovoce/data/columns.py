@@ -8,7 +8,7 @@ than 1; the schema then shortens the row.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol
@@ -28,7 +28,7 @@ MOST_FEATURES = 1_000_000  # largest number of features of a schema, or of synth
 
 
 class Block(Protocol):
-    """A column block: `Bins`, `Category`, `Number` or `Vector`."""
+    """A column block: `Bins`, `Category`, `Number`, `Vector`, or one of :mod:`sottovoce.data.curved`."""
 
     kind: ClassVar[str]
 
@@ -38,6 +38,10 @@ class Block(Protocol):
     def weight(self) -> float: ...
     @property
     def reach(self) -> float: ...
+    @property
+    def span(self) -> float:
+        """Largest norm of the features of numbers within their typical ranges; 1 for a block of one column."""
+
     @property
     def names(self) -> list[str]: ...
     def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
@@ -76,10 +80,11 @@ def check_features(field: str, n: int) -> None:
         raise SchemaError(field, n, f"must be at most {MOST_FEATURES:,} features", "declare fewer")
 
 
-class _OneColumn:
+class OneColumn:
     """What the kinds share that read a single raw column, called `column` or else `name`."""
 
     reach: ClassVar[float] = 1.0
+    span: ClassVar[float] = 1.0
     name: str
     column: str | None
 
@@ -90,19 +95,24 @@ class _OneColumn:
     def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
         return (self.source,)
 
+    def numbers(self, columns: Mapping[str, Column], na: frozenset[str], missing: float | None) -> Array:
+        """The column as numbers, with `missing` for the missing ones."""
+        return _numbers(self.source, _one(self.source, columns), na, missing)
+
 
 def _check_bounds(field: str, lo: float, hi: float) -> None:
     if not -LIMIT <= lo < hi <= LIMIT:
         raise SchemaError(f"{field}.lo, hi", (lo, hi), f"must be finite with lo < hi, within {LIMIT:g}", "declare both")
 
 
-def _check_missing(field: str, missing: float | None) -> None:
+def check_missing(field: str, missing: float | None) -> None:
+    """Refuse what is no finite number to stand for a missing value."""
     if missing is not None and not np.isfinite(missing):
         raise SchemaError(f"{field}.missing", missing, "must be a finite number", "declare a number")
 
 
 @dataclass(frozen=True)
-class Bins(_OneColumn):
+class Bins(OneColumn):
     """One-hot of the interval that holds the value.
 
     Parameters
@@ -135,7 +145,7 @@ class Bins(_OneColumn):
             raise SchemaError(f"{self.name}.base", self.base, f"must be from 0 to {len(edges) - 2}", "name a bin")
         if len(self.names) == 0:
             raise SchemaError(f"{self.name}.base", self.base, "leaves no feature", "declare more edges or no base")
-        _check_missing(self.name, self.missing)
+        check_missing(self.name, self.missing)
 
     @cached_property
     def names(self) -> list[str]:
@@ -144,7 +154,7 @@ class Bins(_OneColumn):
         return [pair for k, pair in enumerate(pairs) if k != self.base]
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        x = _numbers(self.source, _one(self.source, columns), na, self.missing)
+        x = self.numbers(columns, na, self.missing)
         edges = np.asarray(self.edges)
         bins = np.searchsorted(edges[1:-1], x, side="right")
         return _one_hot(bins, len(edges) - 1, self.base), (x < edges[0]) | (x > edges[-1])
@@ -156,7 +166,7 @@ class Bins(_OneColumn):
 
 
 @dataclass(frozen=True)
-class Category(_OneColumn):
+class Category(OneColumn):
     """One-hot of a listed value or of a group of listed values.
 
     Parameters
@@ -222,7 +232,7 @@ class Category(_OneColumn):
 
 
 @dataclass(frozen=True)
-class Number(_OneColumn):
+class Number(OneColumn):
     """One feature: the value clipped to public bounds and scaled linearly.
 
     Parameters
@@ -254,7 +264,7 @@ class Number(_OneColumn):
 
     def __post_init__(self) -> None:
         _check_bounds(self.name, self.lo, self.hi)
-        _check_missing(self.name, self.missing)
+        check_missing(self.name, self.missing)
         if self.to not in ("[-1,1]", "[0,1]"):
             raise SchemaError(f"{self.name}.to", self.to, "must be '[-1,1]' or '[0,1]'", "correct it")
         if self.transform not in (None, "log1p"):
@@ -300,7 +310,7 @@ class Number(_OneColumn):
         return [self.name]
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        raw = _numbers(self.source, _one(self.source, columns), na, self.missing)
+        raw = self.numbers(columns, na, self.missing)
         x, (a, b, lo, hi) = np.clip(raw, self.lo, self.hi), self._ends
         if self.transform == "log1p":
             x = np.log1p(x)
@@ -339,6 +349,7 @@ class Vector:
 
     kind: ClassVar[str] = "vector"
     reach: ClassVar[float] = 1.0
+    span: ClassVar[float] = 1.0
     name: str
     lo: float
     hi: float
@@ -351,7 +362,7 @@ class Vector:
 
     def __post_init__(self) -> None:
         _check_bounds(self.name, self.lo, self.hi)
-        _check_missing(self.name, self.missing)
+        check_missing(self.name, self.missing)
         if isinstance(self.norm, str) and self.norm != "unit":
             raise SchemaError(f"{self.name}.norm", self.norm, "must be 'unit' or a number", "correct it")
         if not isinstance(self.norm, str) and not 1 / LIMIT <= self.norm <= LIMIT:
@@ -427,21 +438,22 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
     if not isinstance(kind, str) or kind not in KINDS:
         raise SchemaError(f"{name}.kind", kind, f"must be one of {', '.join(KINDS)}", "declare the kind of the column")
     cls = KINDS[kind]
-    known = [field for field in cls.__dataclass_fields__ if field not in ("name", "kind")]
+    known = {field.name: field for field in fields(cls) if field.name != "name"}
     for key in entries:
         if key not in known:
             raise SchemaError(f"{name}.{key}", None, f"is unknown; {kind} knows {', '.join(known)}", "remove it")
     texts = {"values": _value_groups, "base": plain_text, "missing": plain_text} if kind == "category" else {}
     try:
         for key, value in entries.items():
-            if value is not None or cls.__dataclass_fields__[key].default is not None:
+            if value is not None or known[key].default is not None:
                 entries[key] = (_CONVERT | texts)[key](value)
         block: Block = cls(name=name, **entries)
     except SchemaError:
         raise
     except (TypeError, ValueError, OverflowError):
-        required = {"bins": "edges", "category": "values", "number": "lo and hi", "vector": "lo, hi and size"}[kind]
-        rule = f"kind {kind!r} needs {required}, and every entry of its right type"
+        required = {"bins": "edges", "category": "values", "number": "lo and hi", "vector": "lo, hi and size"}
+        required |= {"spline": "knots", "fourier": "of, features and bandwidth"}
+        rule = f"kind {kind!r} needs {required.get(kind, 'of')}, and every entry of its right type"
         raise SchemaError(f"[columns.{name}]", None, rule, "correct the declaration") from None
     return block
 
@@ -449,17 +461,17 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
 def block_to_dict(block: Block) -> dict[str, Any]:
     """The inverse of `block_from_dict`, of JSON types only, without entries at their default."""
     entries: dict[str, Any] = {"kind": block.kind}
-    for key, field in type(block).__dataclass_fields__.items():  # type: ignore[attr-defined]
-        value = getattr(block, key)
-        if key != "name" and value != field.default:
-            entries[key] = value
+    for field in fields(block):  # type: ignore[arg-type]
+        value = getattr(block, field.name)
+        if field.name != "name" and value != field.default:
+            entries[field.name] = value
     if isinstance(block, Bins):
         entries["edges"] = [edge if np.isfinite(edge) else str(edge) for edge in block.edges]
     if isinstance(block, Category):
         entries["values"] = {name: list(members) for name, members in block.values}
-    for key in ("columns", "typical"):
+    for key in ("columns", "knots", "of", "typical"):
         if key in entries:
-            entries[key] = list(entries[key])
+            entries[key] = [getattr(value, "name", value) for value in entries[key]]
     return entries
 
 
@@ -497,4 +509,6 @@ _CONVERT: dict[str, Any] = {
     "norm": lambda value: value if isinstance(value, str) else _number(value),
     "other": _truth, "prefix": _text, "size": _whole, "to": _text, "transform": _text,
     "typical": lambda values: tuple(map(_number, _listed(values))), "weight": _number,
+    "knots": lambda values: tuple(map(_number, _listed(values))), "of": lambda values: tuple(_listed(values)),
+    "bandwidth": _number, "degree": _whole, "features": _whole, "seed": _whole,
 }  # fmt: skip
