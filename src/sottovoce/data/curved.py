@@ -20,7 +20,18 @@ import numpy as np
 from ..errors import SchemaError
 from ..util.later import Later
 from ..util.typing import Array
-from .columns import KINDS, LIMIT, Block, Mask, Number, OneColumn, block_from_dict, check_features, check_missing
+from .columns import (
+    KINDS,
+    LIMIT,
+    Block,
+    Mask,
+    Number,
+    OneColumn,
+    Vector,
+    block_from_dict,
+    check_features,
+    check_missing,
+)
 from .table import Column
 
 special = Later("scipy.special")
@@ -73,7 +84,7 @@ class Derived(ABC):
             rule = f"must name at least {self.least} declared column{'s' * (self.least > 1)}, each once"
             raise SchemaError(field, None, rule, f'for example: of = ["age", "dose"], or ["{ALL}"] for every number')
         for one, name in zip(self.of, names, strict=True):
-            if isinstance(one, Derived | str) or (self.numbers and not isinstance(one, Number)):
+            if not isinstance(one, Number if self.numbers else OneColumn | Vector):
                 rule = "must be a declared " + ("number" if self.numbers else "column that no others are made into")
                 raise SchemaError(field, name, rule, f"declare [columns.{name}] so, or leave it out of {self.name}")
 
