@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import InvalidInput
 from .columns import Block, Category, Vector
+from .curved import Derived
 from .schema import BEYOND, HEAVY, LABEL, ROW, Schema
 from .table import MISSING, Column, Table, as_table, distinct
 
@@ -79,7 +80,7 @@ def review(schema: Schema, table: Table | Mapping[str, Any]) -> Review:
     refused = [str(error) for error in schema.column_errors(table.columns)]
     na, clipped, absent = frozenset(schema.na), dict[str, int](), dict[str, Finding]()
     for block in schema.blocks:
-        if not set(block.sources(table.columns)) <= set(table.columns):
+        if isinstance(block, Derived) or not set(block.sources(table.columns)) <= set(table.columns):
             continue
         try:
             clipped[block.name] = int(block.encode(table.columns, na)[1].sum())

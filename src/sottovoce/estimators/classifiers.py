@@ -30,7 +30,6 @@ from ..problem.clipped import NOT_CALIBRATED
 from ..problem.task import TwoClasses, of_classes
 from ..runs import defaults
 from ..runs.auto_search import KNOBS, Choice, choose
-from ..runs.centre import Decision
 from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, RunConfig, Start, simulate
 from ..util.progress import Teller, told
