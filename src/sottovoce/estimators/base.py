@@ -15,7 +15,7 @@ from ..data import partition
 from ..data.validation import checked, misfit, sites_in
 from ..data.weights import check_cap, class_shares, shares
 from ..errors import HolderNote, InvalidInput
-from ..runs.centre import Frame
+from ..runs.centre import GAIN, Frame
 from ..util.typing import Any, Array, ArrayLike, IntArray
 from .parameters import Knobbed
 
@@ -123,7 +123,7 @@ class Sited(Knobbed):
 
     def _frame(self, width: int) -> Frame | None:
         """What :meth:`_encode` says of its rows; None without a constant."""
-        return Frame((width - 1,), 1.0 / (math.sqrt(2.0) * SLACK)) if self.fit_intercept else None
+        return Frame((width - 1,), 1.0 / (math.sqrt(2.0) * SLACK), GAIN) if self.fit_intercept else None
 
     def _decode(self, W: Array) -> tuple[Array, Array]:
         """Coefficients and intercepts in the units of X."""
