@@ -46,7 +46,7 @@
     bins = 30                          # of a histogram
 
     [[claims]]
-    says = "The paper's claim, in a sentence."
+    says = "The paper's claim, in a sentence."  # "Ours, ..." if the paper does not make it: it "holds" or "fails"
     test = "least"                     # least, greatest, falls, rises, less, steadier, tighter, narrows, near,
                                        # above, below, never
     value = "loss"
@@ -194,6 +194,11 @@ class Sentence:
                 raise InvalidInput(f"claims.{name}", None, f"is needed by the test {self.test!r}", "give it")
         if self.printed is None and self.proved is None:
             raise InvalidInput("claims", self.says, "needs the filter `printed` or `proved`", "give one, if only {}")
+
+    @property
+    def ours(self) -> bool:
+        """Whether the paper does not make this claim."""
+        return self.says.startswith("Ours")
 
     def columns(self) -> set[str]:
         """Those of the table that it speaks of."""
