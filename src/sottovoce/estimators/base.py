@@ -17,7 +17,7 @@ from ..data.rows import Rows
 from ..data.validation import checked, misfit, sites_in
 from ..data.weights import check_cap, class_shares, shares
 from ..errors import HolderNote, InvalidInput, PublicNote
-from ..runs.centre import Centring, Decision, Frame, decide, frame_of
+from ..runs.centre import GAIN, Centring, Decision, Frame, decide, frame_of
 from ..runs.config import RunConfig
 from ..util.typing import Any, Array, ArrayLike, IntArray
 from .declared import Declares, from_units, in_units, note
@@ -167,7 +167,7 @@ class Sited(Kept, Declares, Knobbed):
         """What :meth:`_encode` says of its rows; None without a constant."""
         if self.schema_ is not None:
             return frame_of(self.schema_)
-        return Frame((width - 1,), 1.0 / (math.sqrt(2.0) * SLACK)) if self.fit_intercept else None
+        return Frame((width - 1,), 1.0 / (math.sqrt(2.0) * SLACK), GAIN) if self.fit_intercept else None
 
     def _columns_of(self, features: Any) -> int:
         """How many columns have coefficients."""
