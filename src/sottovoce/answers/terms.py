@@ -233,7 +233,8 @@ def _levels(block: Block) -> tuple[list[str], str]:
     assert isinstance(block, Bins)
     every = dataclasses.replace(block, base=None).names
     assert block.base is not None
-    return [name.removeprefix(block.name) for name in block.names], every[block.base].removeprefix(block.name)
+    levels = [name.removeprefix(block.name).removeprefix("=") for name in block.names]  # "=missing" is one
+    return levels, every[block.base].removeprefix(block.name)
 
 
 def reference_of(block: Bins | Category) -> str:

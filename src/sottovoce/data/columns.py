@@ -519,7 +519,7 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
             raise SchemaError(f"{name}.{key}", None, f"is unknown; {kind} knows {', '.join(known)}", "remove it")
     texts = {"values": value_groups, "base": plain_text, "missing": plain_text} if kind == "category" else {}
     try:
-        entries = cls.units(entries) if hasattr(cls, "units") else entries
+        entries = cls.units(name, entries) if hasattr(cls, "units") else entries
         for key, value in entries.items():
             if value is not None or known[key].default is not None:
                 entries[key] = (CONVERT | texts)[key](value)

@@ -60,6 +60,17 @@ def _point(text: str, na: frozenset[str]) -> Any:
         raise ValueError("not a date") from None
 
 
+def _check(name: str, epoch: object, unit: object) -> datetime:
+    """The epoch, if it and the unit are such."""
+    if unit not in UNITS:
+        raise SchemaError(f"{name}.unit", None, f"must be one of {', '.join(UNITS)}", "use 'days'")
+    try:
+        return day_of(epoch)
+    except (ValueError, TypeError):
+        rule = "must be a public day from which time is counted"
+        raise SchemaError(f"{name}.epoch", None, rule, "declare epoch = 2020-01-01") from None
+
+
 @dataclass(frozen=True)
 class Date(Number):
     """A day or a point in time, as a number: units since a public day.
@@ -78,22 +89,14 @@ class Date(Number):
     unit: str = "days"
 
     def __post_init__(self) -> None:
-        if self.unit not in UNITS:
-            raise SchemaError(f"{self.name}.unit", self.unit, f"must be one of {', '.join(UNITS)}", "use 'days'")
-        try:
-            day_of(self.epoch)
-        except ValueError:
-            rule = "must be a public day from which time is counted"
-            raise SchemaError(f"{self.name}.epoch", self.epoch, rule, "declare epoch = 2020-01-01") from None
+        _check(self.name, self.epoch, self.unit)
         super().__post_init__()
 
     @classmethod
-    def units(cls, entries: dict[str, Any]) -> dict[str, Any]:
+    def units(cls, name: str, entries: dict[str, Any]) -> dict[str, Any]:
         """Entries of a declaration, with those that are days as units since its epoch."""
         unit = entries.get("unit", "days")
-        if "epoch" not in entries or unit not in UNITS:  # refused elsewhere
-            return entries
-        epoch = day_of(entries["epoch"]).isoformat().removesuffix("T00:00:00")
+        epoch = _check(name, entries.get("epoch", ""), unit).isoformat().removesuffix("T00:00:00")
 
         def number(value: object) -> object:
             return since(value, epoch, unit) if isinstance(value, str | date) else value

@@ -127,7 +127,7 @@ def _of_frame(X: Any, name: str) -> Table:
     if len(set(names)) != len(names):
         raise InvalidInput(name, None, "must name every column once", "rename one")
     fits(name, 8.0 * len(frame) * len(names))
-    return Table(name, {called: _column(called, frame[key]) for called, key in zip(names, frame.columns, strict=True)})
+    return Table(name, {called: _column(called, one) for called, one in zip(names, frame.iter_columns(), strict=True)})
 
 
 def _of_series(name: str, values: Any) -> Column:

@@ -51,6 +51,8 @@ class Shown:
         head = [f"{type(me).__name__}: {kind}, {len(me.sites_)} sites, {me.n_features_in_} columns".replace(": ,", ":")]
         if (positive := positive_of(self)) is not None:
             head.append(f"Coefficients are for the class {printable(positive)}.")
+        if getattr(me, "max_grad_norm_", math.inf) < math.inf:
+            head.append("Gradients were capped: sizes are not calibrated.  inference=True asks for those, with errors.")
         table = self._found()
         parts = ["\n".join(head), str(table) if table is not None else self._plain_table(), self._promise(said)]
         return "\n\n".join(part for part in parts if part)
