@@ -1,8 +1,8 @@
 """Digests of every method on fixed seeds: written before a change that must change no result, compared after it.
 
 ``python bench/digests.py --write FILE`` and later ``python bench/digests.py --against FILE`` (exit code 1 on a
-difference).  Digests hold for one machine and one set of versions: the last bits of products are a library's choice.  Rows are not
-centred, as they were not when digests began.
+difference).  Digests hold for one machine and one set of versions: the last bits of products are a library's choice.
+Rows are not centred, as they were not when digests began.
 """
 
 from __future__ import annotations
