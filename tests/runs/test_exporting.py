@@ -18,6 +18,7 @@ from sottovoce.data import Schema
 from sottovoce.data.labels import rows_of
 from sottovoce.errors import InvalidInput
 from sottovoce.estimators.exporting import Linear, to_onnx
+from sottovoce.runs.centre import Centring, frame_of
 from sottovoce.runs.defaults import for_task
 from sottovoce.runs.simulate import Result, RunConfig, simulate
 
@@ -73,26 +74,39 @@ def ran(graph: Any, raw: dict[str, Any]) -> dict[str, Any]:
     return dict(zip(names, session.run(None, {k: v for k, v in fed(raw).items() if k in wanted}), strict=True))
 
 
-def trained(kind: str, **more: Any) -> tuple[Schema, Result]:
+def trained(kind: str, centre: bool = False, **more: Any) -> tuple[Schema, Result]:
     given = {"label": LABELS[kind], "columns": COLUMNS, "intercept": True, "ignore": ["*"]} | more
     schema = Schema.from_dict(given)
     raw, rng = table(300, 1), np.random.default_rng(2)
     y = rng.uniform(0, 60, 300) if kind == "number" else rng.choice(NAMES[kind], 300)
     rows = schema.encode(raw | {"y": y})
     config = RunConfig(method="prox_admm", epsilon=20.0, delta=1e-5, rounds=2, rho=0.05)
-    result = simulate(for_task(config, schema.task), rows_of(schema.task, [(rows.X, rows.y)]))
+    frame = frame_of(schema)
+    assert frame is not None or not centre
+    made = None
+    if centre and frame is not None:
+        made = Centring(frame.constants, frame.k, 2.0, 2.0, 0.05, frame.groups)
+    result = simulate(for_task(config, schema.task), rows_of(schema.task, [(rows.X, rows.y)]), centre=made)
     result.extra["schema"] = schema.to_dict()
     return schema, result
 
 
-@pytest.mark.parametrize("more", [{}, {"scale": 1.2}, {"unit": True}], ids=["plain", "scale", "unit"])
+@pytest.mark.parametrize(
+    "more", [{}, {"scale": 1.2}, {"unit": True}, {"centre": True}, {"centre": True, "scale": 1.2}],
+    ids=["plain", "scale", "unit", "centred", "centred and scaled"],
+)  # fmt: skip
 @pytest.mark.parametrize("kind", LABELS)
 def test_a_graph_answers_as_the_run_does(kind: str, more: dict[str, Any]) -> None:
     pytest.importorskip("onnx")
     schema, result = trained(kind, **more)
     raw = table()
     found = ran(to_onnx(Linear.of(SavedModel.of_result(result))), raw)
-    margins = schema.task.vectors(result.consensus[0]) @ schema.encode(raw, labels=False).X.T
+    X = schema.encode(raw, labels=False).X
+    margins = schema.task.vectors(result.consensus[0]) @ X.T
+    if result.move is not None:
+        short = result.move.lengths(X)[0]
+        assert short.min() < 0.95  # some rows were shortened once they were moved
+        margins = margins * short
     if kind == "number":
         np.testing.assert_allclose(found["prediction"][:, 0], schema.task.decode(margins), rtol=1e-9)
         return
