@@ -36,6 +36,7 @@ def test_without_a_penalty_the_capped_minimiser_is_too_sure(k: float, share: flo
     assert said == pytest.approx(1.0 - k * (1.0 - share) / share, abs=1e-9) and said > share
 
 
+@pytest.mark.filterwarnings("ignore:the model gives")
 def test_with_a_penalty_it_may_be_too_timid() -> None:
     """All rows are positive, and yet the cap keeps ||w|| below c over the penalty's weight."""
     X, y = np.tile([[1.0, 0.0]], (40, 1)), np.arange(40) % 20 == 0

@@ -13,6 +13,7 @@ from sottovoce import ConsensusClassifier, PrivateClassifier
 from sottovoce.data.validation import misfit
 from sottovoce.errors import HolderNote
 
+pytestmark = pytest.mark.filterwarnings("ignore:the model gives")  # labels are random
 KNOBS = {"n_sites": 2, "rounds": 2, "classes": [0, 1]}
 
 

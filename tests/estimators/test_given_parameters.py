@@ -18,6 +18,7 @@ from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
 
 
+@pytest.mark.filterwarnings("ignore:the model gives")
 def test_numbers_of_numpy_are_numbers() -> None:
     """As a search over an array of values gives them: a run's key is JSON."""
     numbers = {"epsilon": np.float32(1.0), "sites_per_row": np.int64(2), "rounds": np.int32(3), "seed": np.uint8(1)}

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sottovoce import ConsensusClassifier, ConsensusRegressor, PrivateClassifier, PrivateRegressor
 from sottovoce.errors import HolderNote, InvalidInput
 
+pytestmark = pytest.mark.filterwarnings("ignore:the model gives")  # weights make one class commoner
 RHO = {"rho": 1e-3}
 FREE: dict[str, Any] = {"method": "admm", "epsilon": np.inf, "n_sites": 1, "rounds": 1, "data_norm": 3.0}
 

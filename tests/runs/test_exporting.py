@@ -16,6 +16,7 @@ from sottovoce.answers.terms import of_schema
 from sottovoce.cli import cli, main
 from sottovoce.data import Schema
 from sottovoce.data.labels import rows_of
+from sottovoce.errors import InvalidInput
 from sottovoce.estimators.exporting import Linear, to_onnx
 from sottovoce.runs.defaults import for_task
 from sottovoce.runs.simulate import Result, RunConfig, simulate
@@ -26,6 +27,13 @@ COLUMNS: dict[str, Any] = {
     "dose": {"kind": "number", "lo": 0, "hi": 10, "typical": [0.5, 4], "transform": "log1p", "missing": 1.0},
     "share": {"kind": "number", "lo": -1, "hi": 3, "to": "[0,1]", "weight": 0.5},
     "pixel": {"kind": "vector", "size": 3, "lo": 0, "hi": 9, "norm": 5.0},
+}
+CURVED: dict[str, Any] = {
+    "both": {"kind": "pairs", "of": ["dose", "ward", "age", "pixel"]},
+    "turns": {"kind": "squares", "of": ["*"], "weight": 0.7},
+    "waves": {"kind": "fourier", "of": ["dose", "share"], "features": 12, "bandwidth": 0.8},
+    "curve": {"kind": "spline", "column": "dose", "knots": [0.5, 3, 4, 9], "missing": 2},
+    "line": {"kind": "spline", "column": "age", "knots": [18, 40, 75], "degree": 1, "missing": 30},
 }
 LABELS = {
     "two": {"column": "y", "positive": "sick", "negative": "well"},
@@ -92,6 +100,26 @@ def test_a_graph_answers_as_the_run_does(kind: str, more: dict[str, Any]) -> Non
     chances = softmax(margins, axis=0).T if kind == "many" else np.stack([expit(-margins), expit(margins)], axis=1)
     np.testing.assert_allclose(found["probabilities"], chances, rtol=1e-9)
     assert len(set(found["label"][:, 0])) > 1
+
+
+@pytest.mark.parametrize("more", [{}, {"scale": 1.2}, {"unit": True}], ids=["plain", "scale", "unit"])
+def test_a_graph_bends_as_the_run_does(more: dict[str, Any]) -> None:
+    pytest.importorskip("onnx")
+    schema, result = trained("two", columns=COLUMNS | CURVED, **more)
+    raw, whole = table(), to_onnx(Linear.of(SavedModel.of_result(result)))
+    margins = result.consensus[0] @ schema.encode(raw, labels=False).X.T
+    found = ran(whole, raw)
+    np.testing.assert_allclose(found["probabilities"][:, 1], expit(margins), rtol=1e-9)
+    assert found["label"][:, 0].tolist() == schema.task.answers(margins)
+    assert [one.name for one in whole.graph.input].count("dose") == 1  # the number and the curve read one input
+
+
+def test_a_column_that_is_both_text_and_number_is_refused() -> None:
+    pytest.importorskip("onnx")
+    columns = {"x": COLUMNS["share"], "level": {"kind": "category", "column": "x", "values": ["1", "2"]}}
+    schema = Schema.from_dict({"label": LABELS["two"], "columns": columns})
+    with pytest.raises(InvalidInput, match="x: is declared as a category and as a number"):
+        to_onnx(Linear(schema, False, np.ones((1, 3)), 0.0, schema.task, False))
 
 
 @pytest.mark.parametrize("sites", [(), ("a", "b")])

@@ -256,7 +256,10 @@ def test_rows_that_stand_in_are_untestable_and_the_others_are_judged():
 def test_errors_no_better_than_the_commoner_class_are_untestable():
     flat = [row | {"test_error": row["v"], "untestable_error": "flat"} for row in APART]
     error = Sentence("It is so.", value="test_error", printed={}, **LESS)
-    assert judge(error, flat, {}).word == UNTESTABLE
+    found = judge(error, flat, {})
+    assert found.word == UNTESTABLE and found.reason.startswith(
+        "flat; measured: 1.05 ± "
+    )  # what came out is not hidden
     assert judge(Sentence("It is so.", value="v", printed={}, **LESS), flat, {}).word == REPRODUCED
     learns = [row | ({"untestable_error": None} if row["g"] == "a" else {}) for row in flat]
     assert judge(error, learns, {}).word == REPRODUCED  # one of the compared learns

@@ -281,7 +281,9 @@ def evaluate_report(report: Report, held: Held) -> Any:
     check_held(held, dataset, run)
     judge, w = judge_of(dataset.task, held, dataset.schema), result.consensus[0]
     X, y = dataset.all_held_out(dataset.X_test)
-    scored = Scored(judge.margins(w, X), digest_of(w), y, X)
+    move = None if result.move is None else result.move.at(0)
+    model = digest_of(w) if move is None else digest_of(w, move.digest)
+    scored = Scored(judge.margins(w, X if move is None else move.shortened(X)), model, y, X)
     return judge.ask(scored, run, result.facts.n_nodes, caveat=dataset.caveat)
 
 

@@ -120,6 +120,7 @@ def _show(found: Fill) -> None:
     table.add_row("norm of a typical row", median + spread)
     if not schema.unit:
         table.add_row("shortened to norm 1", f"{found.shortened:.0%} of the rows")
+    table.add_row("common to all rows", f"{found.offset:.0%} of a typical row's norm, the constant aside")
     console.print(table)
     if found.wasted >= 0.005:
         needed = "" if found.median == 0 else f", which has {1 / found.median:.2g} times the noise that it needs"
@@ -130,6 +131,8 @@ def _show(found: Fill) -> None:
         console.print("[bold green]Fine[/]: typical rows fill the ball, and there is nothing to change.")
     for change in found.changes:
         console.print(f"[bold]change[/] {escape(change)}")
+    if found.common:
+        console.print(f"[bold yellow]Note[/]: {escape(found.says_common)}.")
     console.print(
         "[dim]From the schema alone, no row was read: numbers are taken to be uniform in their typical range or "
         "bounds, bins and categories equally likely.[/]"

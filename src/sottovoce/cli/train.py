@@ -41,6 +41,12 @@ _OPTIONS = [
     say("--start", "Start from the model of this earlier run, a file of `train --save`.", type=FILE),
     say("--public", "Start from public rows: a table under the schema of the data.", type=FILE),
     say("--public-share", "Take this share of the training rows as public instead: a simulation.", type=float),
+    say(
+        "--centre/--no-centre",
+        "Whether to release the means of all columns first, within epsilon, and take them away "
+        "from every row, where public facts say that it pays.",
+        default=_DEFAULT_ROWS.centre,
+    ),
     *knob_options(),
     say("--seed", "Keys noise, partition and random graphs: a simulation.", type=int, default=_RUN.seed),
     say("--system-noise", "Draw noise from the operating system: a release.  The rest is keyed by 0.", is_flag=True),
@@ -63,7 +69,7 @@ _OPTIONS = [
 @takes(_OPTIONS)
 def train(
     data: str, schema: str | None, nodes: int | None, partition: str, strength: float, sizes: Any, test_share: float,
-    start: Path | None, public: Path | None, public_share: float | None,
+    start: Path | None, public: Path | None, public_share: float | None, centre: bool,
     seed: int, system_noise: bool, save: Path | None, report: Path | None, checkpoint: Path | None, ledger: Path | None,
     run_name: str | None, inference: bool, site_constants: bool | None, evaluation: float | None, cut: float,
     by: str | None, as_json: bool, **knobs: Any,
@@ -91,7 +97,7 @@ def train(
         settings = run_config(knobs, seed=None if system_noise else seed, ledger=book)
         config = TrainConfig(
             settings, data, schema, nodes, partition, strength, relative, test_share,
-            None if start is None else str(start), None if public is None else str(public), public_share,
+            None if start is None else str(start), None if public is None else str(public), public_share, centre,
         )  # fmt: skip
         squared |= isinstance(task, BoundedNumber) and settings.auto and settings.loss == _RUN.loss and not inference
         held: Any = None

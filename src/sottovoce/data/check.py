@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import InvalidInput
 from .columns import Block, Category, Vector
+from .curved import Derived
 from .schema import BEYOND, HEAVY, LABEL, ROW, Schema
 from .table import MISSING, Column, Table, as_table, distinct
 
@@ -79,7 +80,7 @@ def review(schema: Schema, table: Table | Mapping[str, Any]) -> Review:
     refused = [str(error) for error in schema.column_errors(table.columns)]
     na, clipped, absent = frozenset(schema.na), dict[str, int](), dict[str, Finding]()
     for block in schema.blocks:
-        if not set(block.sources(table.columns)) <= set(table.columns):
+        if isinstance(block, Derived) or not set(block.sources(table.columns)) <= set(table.columns):
             continue
         try:
             clipped[block.name] = int(block.encode(table.columns, na)[1].sum())
@@ -109,13 +110,15 @@ def _outside(block: Block) -> str:
 
 def _absent(block: Block, columns: Mapping[str, Column], na: frozenset[str]) -> dict[str, Finding]:
     """Rows with a missing value that the block replaces."""
-    if isinstance(block, Category) and block.other and block.missing is None:
+    value, marked = getattr(block, "missing", None), getattr(block, "indicator", False)
+    if value is not None:
+        stands = (value if isinstance(value, str) else f"{value:g}") + ", and is marked" * marked
+    elif marked:
+        stands = "a level of its own"
+    elif isinstance(block, Category) and block.other:
         stands = "other"
     else:
-        value = getattr(block, "missing", None)
-        if value is None:
-            return {}
-        stands = value if isinstance(value, str) else f"{value:g}"
+        return {}
     lost: Any = False
     for source in block.sources(columns):
         values = columns[source]

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,11 @@ from ..errors import InvalidInput, SchemaError, shown
 from ..problem.task import Classification, Task, TwoClasses
 from ..util.files import from_toml, read_text
 from ..util.typing import Array
-from .columns import Block, block_from_dict, block_to_dict, check_features, plain_text, row_norms, unit_rows
+from . import dates  # noqa: F401  # adds a kind of column
+from .columns import Block, block_to_dict, check_features, row_norms, unit_rows
+from .curved import Derived, blocks_of
+from .entries import plain_text
+from .frames import read_frame
 from .labels import AnyLabel, label_entries, label_from
 from .table import Column, Table, as_table, fits
 from .weights import CaseWeight, class_shares
@@ -99,7 +103,7 @@ class Schema:
     name : str
         For messages and records.
     blocks : tuple of Block
-        `Bins`, `Category`, `Number`, `Vector`; features come in this order.
+        `Bins`, `Category`, `Number`, `Vector`, and what :mod:`sottovoce.data.curved` adds; features come in this order.
     label : Label, ClassLabel or NumberLabel, optional
         Needed to encode labels only: two classes, several, or a bounded number.
     intercept : float
@@ -160,6 +164,9 @@ class Schema:
         for block in self.blocks:
             if not 1e-6 <= block.weight <= 1e6:
                 raise SchemaError(f"{block.name}.weight", block.weight, "must be from 1e-6 to 1e6", "correct it")
+            for one in block.of if isinstance(block, Derived) else ():
+                if one not in self.blocks:
+                    raise SchemaError(f"{block.name}.of", one.name, "must be a block of this schema", "add it")
         if self.intercept != 0 and not 1e-6 <= self.intercept <= 1e6:
             raise SchemaError("intercept", self.intercept, "must be 0 or from 1e-6 to 1e6", "use true or false")
         if self.scale is not None and not 1e-6 <= self.scale <= self.bound:
@@ -202,7 +209,12 @@ class Schema:
         """What rows are divided by, unless they are longer or `unit` is set: `scale`, or that of the class."""
         if self.scale is not None:
             return self.scale
-        return math.sqrt(self.intercept**2 + sum(block.weight**2 for block in self.blocks))
+        return math.sqrt(self.intercept**2 + sum((block.weight * block.span) ** 2 for block in self.blocks))
+
+    @property
+    def shortens(self) -> bool:
+        """Whether a row may be longer than the divisor, and then is shortened; always with unit rows."""
+        return self.unit or self.scale is not None or any(block.reach > block.span for block in self.blocks)
 
     @property
     def feature_names(self) -> list[str]:
@@ -221,13 +233,13 @@ class Schema:
         facts["features"] = self.feature_names
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
-    def encode(self, table: Table | Mapping[str, Any], *, labels: bool = True, whole: bool = False) -> Encoded:
+    def encode(self, table: Any, *, labels: bool = True, whole: bool = False) -> Encoded:
         """Map raw rows into the unit ball.
 
         Parameters
         ----------
-        table : Table or mapping of str to array
-            The raw columns.
+        table : Table, mapping of str to array, or frame of pandas, polars or pyarrow
+            The raw columns.  In a frame a NaN is a missing value.
         labels : bool
             With False (for prediction) the label and site columns may be absent and are not read.
         whole : bool
@@ -239,20 +251,19 @@ class Schema:
         SchemaError
             If columns or values do not fit the declarations.  No data value is shown.
         """
-        table = as_table(table)
+        table = as_table(table) if isinstance(table, Table | Mapping) else read_frame(table)
         if errors := self.column_errors(table.columns, labels):
             raise errors[0]
         fits(table.name, 8.0 * table.n_rows * self.n_features)
-        na = frozenset(self.na)
-        X = np.empty((table.n_rows, self.n_features))
-        start, clipped = 0, {}
-        for block in self.blocks:
+        na, clipped = frozenset(self.na), dict[str, int]()
+
+        def features_of(block: Block) -> Array:
             features, outside = block.encode(table.columns, na)
-            X[:, start : start + features.shape[1]] = block.weight * features
-            start += features.shape[1]
             if outside.any():
                 clipped[block.name] = int(outside.sum())
-        X[:, start:] = self.intercept
+            return features
+
+        X = self.weighted(table.n_rows, features_of)
         X, beyond = (X / (self.divisor * self.slack), 0) if whole else self.into_ball(X)
         if beyond:
             clipped[ROW] = beyond
@@ -272,6 +283,27 @@ class Schema:
             clipped[HEAVY] = heavy
         return Encoded(X, y, clipped, weight)
 
+    def weighted(self, n: int, features_of: Callable[[Block], Array]) -> Array:
+        """Rows before the division (n, d), from the features of blocks that are not derived from others."""
+        X, features, start = np.empty((n, self.n_features)), dict[str, Array](), 0
+        bases = {one.name for block in self.blocks if isinstance(block, Derived) for one in block.of}
+        for block in self.blocks:
+            end = start + len(block.names)
+            if not isinstance(block, Derived):
+                found = features_of(block)
+                X[:, start:end] = block.weight * found
+                if block.name in bases:
+                    features[block.name] = found
+            start = end
+        X[:, start:] = self.intercept
+        start = 0
+        for block in self.blocks:
+            end = start + len(block.names)
+            if isinstance(block, Derived):
+                X[:, start:end] = block.weight * block.made([features[one.name] for one in block.of])
+            start = end
+        return X
+
     @property
     def slack(self) -> float:
         """Covers the rounding of norms, divisions and sums over d entries: no test for norm <= 1 can fail."""
@@ -284,7 +316,7 @@ class Schema:
             X = unit_rows(X)
             X /= slack
             return X, 0
-        if self.scale is None and all(block.reach <= 1.0 for block in self.blocks):
+        if not self.shortens:
             X /= self.divisor * slack
             return X, 0
         norms, divisor = row_norms(X), self.divisor
@@ -375,8 +407,7 @@ class Schema:
             entries["intercept"] = float(entries.get("intercept", 0.0))
         except OverflowError:
             raise SchemaError("intercept", None, "must be 0 or from 1e-6 to 1e6", "use true or false") from None
-        blocks = tuple(block_from_dict(str(name), block) for name, block in columns.items())
-        return cls(**({"name": "schema"} | entries), blocks=blocks, label=label_from(label))
+        return cls(**({"name": "schema"} | entries), blocks=blocks_of(columns), label=label_from(label))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data of JSON and TOML types; `from_dict` is the inverse."""

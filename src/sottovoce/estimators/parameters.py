@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import wraps
+from inspect import signature
 from textwrap import fill, indent
 from typing import ClassVar, Self, TypeVar
 
@@ -52,7 +53,8 @@ class Knobbed:
         except (AttributeError, InvalidInput) as error:
             said = getattr(error, "rule", "must be the name of a rule, or None")
             raise InvalidInput("accounting", rule, said, "use accounting='best', or ledger= for a ledger") from None
-        found = {f.name: given[f.name] for f in fields(RunConfig) if f.name in given} | {"accountant": rule}
+        known = [f.name for f in fields(RunConfig) if f.name != "centre"]  # a run's is a digest
+        found = {name: given[name] for name in known if name in given} | {"accountant": rule}
         return found | ({"delta": None} if defaults.pure_total(rule if ledger is None else ledger) else {})
 
     def set_params(self, **params: Any) -> Self:
@@ -68,6 +70,9 @@ class Knobbed:
             known = self.own_knobs
             told = {name: value for name, value in state.items() if name not in known or value != known[name]}
             state = {"knobs": None} | _renamed(type(self), told, None, category=None)
+        kind: Any = type(self)
+        later = {one.name: one.default for one in signature(kind.__init__).parameters.values() if one.name not in state}
+        state = {name: later[name] for name in kind._get_param_names() if name in later} | state
         super().__setstate__(state)  # type: ignore[misc]
 
 

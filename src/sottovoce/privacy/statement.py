@@ -136,6 +136,10 @@ class Statement:
         Of sums: epsilon of the same releases if all other sites collude with whoever sees the messages.
     others : int
         Further releases of a node, which read other rows and cost these no more; see :meth:`either`.
+    discloses : str, optional
+        What was released besides the model, within epsilon.
+    other_epsilon : float, optional
+        Epsilon of the same releases under the other relation, at the same delta.
     """
 
     epsilon: float
@@ -159,6 +163,8 @@ class Statement:
     ledger: Shared | None = None
     alone: float | None = None
     others: int = 0
+    discloses: str | None = None
+    other_epsilon: float | None = None
 
     # How one is made
 
@@ -253,12 +259,20 @@ class Statement:
             dearer, delta=max(self.delta, other.delta), per_node=tuple(max(pair) for pair in nodes),
             others=self.planned + other.planned - dearer.releases, public=f"{self.public}, which rows are held out",
             alone=None if None in alone else max(price for price in alone if price is not None),
-            caveat=caveat_text((self.caveat, other.caveat)),
+            caveat=caveat_text((self.caveat, other.caveat)), discloses=self.discloses or other.discloses,
         )  # fmt: skip
+
+    def under_other(self, epsilon: float) -> Self:
+        """The statement with epsilon of the same releases under the other relation."""
+        return replace(self, other_epsilon=epsilon)
 
     def if_others_collude(self, epsilon: float) -> Self:
         """The statement with the epsilon that is left if all other sites collude."""
         return replace(self, alone=epsilon)
+
+    def disclosing(self, what: str) -> Self:
+        """The statement with what was released besides the model, within epsilon."""
+        return replace(self, discloses=what)
 
     def beside(self, printed_claim: float, assumes: str | None = None) -> Self:
         """The statement with the epsilon that a paper claims."""
@@ -308,9 +322,13 @@ class Statement:
             by = f"{_NAMES.get(self.accountant, self.accountant)}, {self.releases} releases a site{more}"
             proved = f", {stated}, proved; by {by}{compared and f' (by {compared})'}."
             words = [(f"epsilon = {ceil_text(self.epsilon)}", proved), ("", f"{self._protects()}: {self._sentence()}.")]
+        if self.other_epsilon is not None and math.isfinite(self.other_epsilon):
+            words.append(("", f"{self._other} epsilon = {ceil_text(self.other_epsilon)}."))
         if self.alone is not None and math.isfinite(self.epsilon):
             left = "nothing is proved" if math.isinf(self.alone) else f"epsilon = {ceil_text(self.alone)}"
             words.append(("If all other sites collude", f": {left}."))
+        if self.discloses is not None:
+            words.append(("Released too", f": {self.discloses}."))
         if self.early is not None:
             words.append(("Ended early", f": {self.early}."))
         if self.caveat is not None:
@@ -332,6 +350,13 @@ class Statement:
     @property
     def text(self) -> str:
         return "\n".join(head + rest for head, rest in self.words)
+
+    @property
+    def _other(self) -> str:
+        """The other relation, in words."""
+        if self.relation == "replace-one":
+            return "Against an empty row in its place (zero-out, the row added or removed), as most others state it:"
+        return "Against any other row in its place (replace-one):"
 
     def _protects(self) -> str:
         but = f", but not against {self.trust.excepted}" if self.trust.excepted else ""
@@ -393,7 +418,7 @@ class Statement:
             "unprotected": self.unprotected, "says": self.text, "site": self.site, "made": self.made,
             "early": self.early, "demonstration": DEMONSTRATION if self.demonstration else None,
             "ledger": self.ledger and asdict(self.ledger) | {"budget": list(self.ledger.budget)}, "alone": self.alone,
-            "others": self.others or None,
+            "others": self.others or None, "discloses": self.discloses, "other_epsilon": self.other_epsilon,
         }  # fmt: skip
         return plain | {key: value for key, value in more.items() if value is not None}
 
@@ -494,5 +519,5 @@ _REQUIRED: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 _OPTIONAL: dict[str, Callable[[Any], Any]] = {
     "printed_claim": _number, "assumes": _text, "caveat": _text, "unprotected": _text, "site": _text, "made": _count,
-    "ledger": _shared, "alone": _number, "others": _count,
+    "ledger": _shared, "alone": _number, "others": _count, "discloses": _text, "other_epsilon": _number,
 }  # fmt: skip

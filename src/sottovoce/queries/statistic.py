@@ -41,7 +41,10 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     row depends on which others repeat, which this bound does not cover; that of solves does.
     """
     none = np.zeros_like(rows)
-    rounding = rounding_bound(facts.C, rows + 1.0, facts.loss, facts.d, none, none, none, margins=False)
+    stretch = facts.stretch
+    rounding = rounding_bound(
+        facts.C, rows + 1.0, facts.loss, facts.d, none, none, none, margins=False, stretch=stretch
+    )
     return np.asarray(facts.gradients_changed * facts.C / rows + 2.0 * rounding)
 
 
@@ -188,7 +191,7 @@ class NoisyMinimiser(NoisyValue):
     def _tol(self, facts: Facts) -> Array:
         if self.alpha is None:
             return np.array(facts.exact_tol)
-        tol = matched(facts, INFLATION * facts.gradients_changed / (4.0 * facts.n))
+        tol = matched(facts, INFLATION * facts.change_certified / (4.0 * facts.n))
         return certificate(facts, tol, self._q(facts))
 
     def exact_sensitivity(self, facts: Facts) -> Array:

@@ -55,7 +55,7 @@ MEANINGS = {
 NAMES = {
     "admm": "ADMM", "dvp": "DVP", "ADMM (DVP)": "DVP", "pvp": "PVP", "m_admm": "M-ADMM", "r_admm": "R-ADMM",
     "mr_admm": "MR-ADMM", "pp_admm": "PP-ADMM", "ipp_admm": "IPP-ADMM",
-    "eta_growth": "q", "tolerance": "beta", "clip": "C_loss", "positives": "c",
+    "eta_growth": "q", "tolerance": "beta", "clip": "C_loss", "positives": "c", "threshold": "alpha", "split": "splits",
 }  # fmt: skip
 """Methods and columns as the papers name them."""
 _TEXTS = ("label", "panel", "method", "reading", "basis")  # columns whose values say what they are
@@ -133,8 +133,8 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
     A test holds in a setting by two standard errors of each difference, replicate by replicate, and by more with few
     replicates; it fails by as much the other way round, and by more where it is tested in many settings: see
     :func:`sure`.  :data:`MEANINGS` says what the words mean.  Settings that cannot be tested (:func:`untestable`) are
-    left out.  "refuted (by proof)" if the claim says so, whatever was measured; of a claim that the paper does not
-    make :data:`OURS`.
+    left out; what was measured of errors there stands in the reason.  "refuted (by proof)" if the claim says so,
+    whatever was measured; of a claim that the paper does not make :data:`OURS`.
     """
     found = _measured(claim, rows, basis)
     if claim.refuted:
@@ -154,13 +154,17 @@ def _measured(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Jud
         told = "one replicate says nothing of the noise"
         return Judgement(NOISE, (told,), reason=told)
     many = max(1, len(chosen) - len(barred))
-    details, each = [], []
+    details, each, seen = [], [], []
     for setting, those in chosen.items():
-        found = (UNTESTABLE, barred[setting], False) if setting in barred else _TESTS[claim.test](claim, those, many)
+        at = {key: value for key, value in zip(claim.by, setting, strict=True) if value is not None}
+        name = placed(at)
+        found = _TESTS[claim.test](claim, those, many)
+        if setting in barred:
+            if found is not None and not any(row.get("untestable") for row in those):
+                seen.append(f"{name}: {found[1]}" if name else found[1])
+            found = UNTESTABLE, barred[setting], False
         if found is not None:
             word, numbers, beyond = found
-            at = {key: value for key, value in zip(claim.by, setting, strict=True) if value is not None}
-            name = placed(at)
             details.append((f"{name}: " if name else "") + f"{numbers}: {word}")
             each.append({"at": at, "word": word, "numbers": numbers} | ({"clear": True} if beyond else {}))
     if not each:
@@ -168,7 +172,7 @@ def _measured(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Jud
     word = overall(each, most=claim.most)
     reason = counted(each) if len(each) > 1 else str(each[0]["numbers"])
     if word == UNTESTABLE:
-        reason = "; ".join(dict.fromkeys(barred.values()))
+        reason = "; ".join([*dict.fromkeys(barred.values()), *([f"measured: {'; '.join(seen)}"] if seen else [])])
     return Judgement(word, tuple(details), tuple(each), reason)
 
 

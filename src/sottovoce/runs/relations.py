@@ -1,0 +1,101 @@
+"""The same releases under the other neighbouring relation: another epsilon for the same noise.
+
+Both relations are proved from the same queries.  Noise, solves and certificates are those that ran, so only what one
+row can move changes: a plan under the other relation states it, and here it is put beside the noise of the run.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from ..errors import SottovoceError
+from ..ledger.memory import Ledger
+from ..privacy import events
+from ..privacy.events import Event
+from ..problem.trust import RELATIONS
+from ..util.plain import canonical
+from .planner import plan
+from .prepare import Prepared
+from .simulate import Result
+
+
+def other_of(relation: str) -> str:
+    """The other relation."""
+    return next(name for name in RELATIONS if name != relation)
+
+
+def with_other_relation(result: Result) -> Result:
+    """The result with a statement that also says epsilon under the other relation, if that is proved."""
+    said, prepared = result.statement, result.prepared
+    if prepared is None or not math.isfinite(said.epsilon) or said.form != "corrected":
+        return result
+    try:
+        epsilon = epsilon_under_other(prepared, [canonical(event) for event in result.ledger])
+    except SottovoceError:  # nothing is proved of these releases
+        return result
+    return result if epsilon is None else replace(result, statement=said.under_other(epsilon))
+
+
+def epsilon_under_other(prepared: Prepared, released: list[str]) -> float | None:
+    """Epsilon of releases, as canonical texts of a run's events, under the other relation; None if not proved."""
+    facts, book, config = prepared.facts, prepared.ledger, prepared.config
+    relation = other_of(facts.relation)
+    there = replace(facts, relation=relation, solved_for=facts.relation)
+    rounds, many = config.rounds, (book.accountant, book.delta)
+    ours = plan(prepared.algorithm, facts, prepared.graph, rounds, *many).rows
+    theirs = plan(prepared.algorithm, there, prepared.graph, rounds, *many).rows
+    known = {canonical(a.to_dict()): under(a, b) for a, b in zip(ours, theirs, strict=True)}
+    ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
+    for text in released * config.copies:
+        event = known.get(text)
+        if event is None:
+            return None
+        ledger.charge(event)
+    return ledger.total()
+
+
+def under(own: Event, planned: Event) -> Event | None:
+    """What prices a release under the other relation; `planned` is the event of a plan under it.  None if unproved.
+
+    Where only one of them knows what a row moves: neighbours of which one has an empty row are neighbours under
+    replace-one, too, so that its parameters hold for them.
+    """
+    if isinstance(own, events.Unprotected):
+        return own
+    relation: str = planned.relation  # type: ignore[attr-defined]
+    match own:
+        case events.SphericalObjectivePerturbation() | events.GaussianObjectivePerturbation():
+            return replace(own, relation=relation)
+        case events.SecretStartPerturbation():
+            return replace(own, relation=relation, shift=planned.shift)  # type: ignore[attr-defined]
+        case events.GaussianMechanism() | events.CarriedGaussianMechanism() | events.ExactSphericalMechanism():
+            return replace(own, relation=relation, sensitivity=_moved(own, planned, relation))
+        case events.SummedGaussianMechanism():
+            return replace(own, relation=relation, alpha=_alpha(own, planned, relation))
+        case _:
+            return replace(own, relation=relation) if relation == "zero-out" else None  # type: ignore[call-arg]
+
+
+def _moved(own: Event, planned: Event, relation: str) -> np.ndarray:
+    there = planned.sensitivity  # type: ignore[attr-defined]
+    return np.minimum(there, own.sensitivity) if relation == "zero-out" else there  # type: ignore[attr-defined]
+
+
+def _alpha(own: events.SummedGaussianMechanism, planned: Event, relation: str) -> np.ndarray:
+    """Shift over sigma of a sum whose noise was sized for the relation of the run.
+
+    With ``x`` steps that a row moves, rounded in d coordinates, and h honest shares, noise is sized for
+    ``sqrt((x + root d)^2 / h + d h / 4)``; if a row moves r x, the ratio is at most ``r + root d (1 + h / 2) / x``, and
+    ``x >= alpha root h 2^bits``.  The ratio r is largest if all sites take part, as is in the events.
+    """
+    ratio = _moved(own, planned, relation) / own.sensitivity
+    honest = np.array([max(1, own.participants - own.colluders), max(1, own.sites - own.colluders)], dtype=float)
+    grid = math.sqrt(own.dimension) * float(np.max((1.0 + honest / 2.0) / np.sqrt(honest))) * 2.0**-own.bits
+    alpha = own.alpha * ratio + grid
+    return np.minimum(alpha, own.alpha) if relation == "zero-out" else alpha
+
+
+__all__ = ["epsilon_under_other", "other_of", "with_other_relation"]
