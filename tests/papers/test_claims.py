@@ -40,7 +40,7 @@ def test_nothing_is_attained_that_is_proved_impossible() -> None:
 @pytest.mark.parametrize(
     ("method", "part", "verdict"),
     [
-        ("DVP", "as listed, logistic", "false"), ("DVP", "as listed, Huber", "false"),
+        ("DVP", "Algorithm 2 as listed", "false"), ("DVP", "Huber loss, as listed", "false"),
         ("DVP", "after the definition", "false"), ("DVP", "of their proof", "holds, loose"),
         ("DVP", "Appendix D", "ambiguous: holds, loose"), ("DVP", "as in the text", "ambiguous: holds, loose"),
         ("DVP", "of the proof, and mu", "ambiguous: holds, loose"),
@@ -124,7 +124,7 @@ def test_smooth_losses_come_as_close_as_you_like() -> None:
     z = np.linspace(-4.0, 4.0, 80001)
     for claim, beta, K in (
         (find("generalised objective perturbation", "pure"), 0.5, 2.0 * claims.BEND),
-        (find("DVP", "as listed, Huber"), 0.1 - 2.0 * claims.DETERMINANT, claims.K),
+        (find("DVP", "Huber loss, as listed"), 0.1 - 2.0 * claims.DETERMINANT, claims.K),
     ):
         assert claim.attained is not None and claim.verdict == "false"
         assert loss_of_opposite_rows(beta, K) == pytest.approx(claim.attained, rel=1e-3)
@@ -173,7 +173,7 @@ def test_two_logistic_rows_attain_what_the_listing_and_many_rounds_are_said_to()
     """000 and 001's own loss, in two features: so no "false" of Algorithm 2 rests on a loss outside Assumption 1."""
     hat = 0.1 - 2.0 * math.log1p(0.25 / claims.K)
     for part, zeta, rounds in (
-        ("as listed, logistic", hat, 1),
+        ("Algorithm 2 as listed", hat, 1),
         ("of their proof", hat / 2.0, 1),
         ("after the definition", hat / 2.0, claims.ROUNDS),
     ):
@@ -197,12 +197,12 @@ def test_the_methods_own_code_prices_as_the_table_does() -> None:
     knobs = {"rounds": claims.ROUNDS, "rho": claims.RHO, "eta": claims.ETA, "form": "printed", "loss": "huber:0.5"}
     n = np.full((claims.SITES, 1), float(claims.N_ROWS))
     dvp = outline(RunConfig(method="dvp", noise=0.1, epsilon=math.inf, **knobs), n, claims.FEATURES)  # type: ignore[arg-type]
-    claim = find("DVP", "as listed, Huber")
+    claim = find("DVP", "Huber loss, as listed")
     assert dvp["privacy"]["epsilon"] == pytest.approx(claims.ROUNDS * claim.proved)
     assert dvp["privacy"]["printed_claim"] == pytest.approx(claim.claimed * claims.ROUNDS)
     smooth = knobs | {"loss": "logistic"}
     dvp = outline(RunConfig(method="dvp", noise=0.1, epsilon=math.inf, **smooth), n, claims.FEATURES)  # type: ignore[arg-type]
-    assert dvp["privacy"]["epsilon"] == pytest.approx(claims.ROUNDS * find("DVP", "as listed, logistic").proved)
+    assert dvp["privacy"]["epsilon"] == pytest.approx(claims.ROUNDS * find("DVP", "Algorithm 2 as listed").proved)
     claim = find("R-ADMM, MR-ADMM", "")
     alpha = (0.1 - 2.8 * claims.KAPPA) / 2.0 * claims.N_ROWS / claims.C
     recycled = outline(RunConfig(method="r_admm", noise=alpha, epsilon=math.inf, **knobs), n, claims.FEATURES)  # type: ignore[arg-type]

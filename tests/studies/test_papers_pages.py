@@ -131,7 +131,7 @@ def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
     (tmp_path / "000-fig3").mkdir()
     (tmp_path / "000-fig3" / "verdicts.json").write_text(json.dumps(said))
     items = [{"item": "Figure 2", "study": "000-fig3"}, {"item": "Figure 9", "study": "002-fig1"}]
-    items.append({"item": "Theorem 1", "claim": "DVP", "part": "as listed, logistic"})
+    items.append({"item": "Theorem 1", "claim": "DVP", "part": "Algorithm 2 as listed"})
     items.append({"item": "Theorem 9", "rows": ["001, Theorem 9"], "test": "tests/a.py::b", "printed": "rows"})
     items.append({"item": "Figure 7", "study": "004-fig7-us"})
     lines = papers.page("000", "A paper", items, tmp_path).splitlines()

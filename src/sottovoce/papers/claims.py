@@ -205,10 +205,10 @@ def _dual() -> list[Claim]:
 
     names = "000 and 001, Algorithm 2"
     return [
-        one(f"{names} as listed, logistic loss", hat),
-        _claim("DVP", f"{names} as listed, Huber loss", "alpha of one iteration; this loss has no second derivative at "
-               "two points, and smooth ones come as near as you like", alpha, [_objective(huber)], EXACT,
-               [_objective((alpha - DETERMINANT) / 2.0)], "dual-variable-perturbation",
+        one(f"{names} as listed", hat),
+        _claim("DVP", f"{names}, Huber loss, as listed", "alpha of one iteration; a loss without second "
+               "derivative at two points, to which smooth ones come as near as you like", alpha, [_objective(huber)],
+               EXACT, [_objective((alpha - DETERMINANT) / 2.0)], "dual-variable-perturbation",
                attained=2.0 * huber + DETERMINANT),
         one("000, Theorem 1, and 001, Theorem 5: zeta of their proof, half of alpha-hat", hat / 2.0),
         one(f"{names}, else read", 0.25 * alpha, "zeta is alpha / 4, as in 001, Appendix D"),
