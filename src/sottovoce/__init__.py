@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .estimators.components import ConsensusPCA
     from .estimators.regressors import ConsensusRegressor, PrivateRegressor
     from .estimators.survival import ConsensusSurvival
+    from .estimators.transformer import SchemaTransformer
     from .ledger.durable import DurableLedger
     from .ledger.memory import Ledger
     from .runs.config import RunConfig
@@ -29,6 +30,7 @@ __all__ = [
     "Report",
     "Result",
     "RunConfig",
+    "SchemaTransformer",
     "SottovoceError",
     "TrainConfig",
     "__version__",
@@ -48,6 +50,7 @@ _HOMES = {
     "Report": "runs.training",
     "Result": "runs.simulate",
     "RunConfig": "runs.config",
+    "SchemaTransformer": "estimators.transformer",
     "SottovoceError": "errors",
     "TrainConfig": "runs.training",
     "train": "runs.training",

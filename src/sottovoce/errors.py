@@ -25,7 +25,8 @@
         └── TransportClosed              the run ended at the hub
 
 A message is one line of bounded length without control characters.  It never holds a data value, only fields, declared
-parameters, counts of sites and rules.  What only the holder of the rows should know is a warning, :class:`HolderNote`.
+parameters, counts of sites and rules.  What only the holder of the rows should know is a warning, :class:`HolderNote`;
+what follows from public facts alone is another, :class:`PublicNote`.
 """
 
 from __future__ import annotations
@@ -206,6 +207,10 @@ class Busy(SottovoceError):
 
 class HolderNote(UserWarning):
     """A note for the holder of private rows, computed from them without noise: keep it private."""
+
+
+class PublicNote(UserWarning):
+    """A note from public facts alone, such as declarations and made-up rows: it may be told to anybody."""
 
 
 class NotCalibrated(UserWarning):

@@ -13,6 +13,7 @@ as an error E of H moves the estimate by ``H^-1 E d``.  b is the second-order bi
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -281,8 +282,8 @@ def _exp(x: float) -> float:
 
 
 @dataclass(frozen=True)
-class Coefficients:
-    """A table of coefficients."""
+class Coefficients(Sequence[dict[str, Any]]):
+    """A table of coefficients: a sequence of lines as dicts, which ``pandas.DataFrame`` takes as it is."""
 
     lines: tuple[Coefficient, ...]
     strain: float  # q of the table
@@ -295,6 +296,12 @@ class Coefficients:
         """Plain data; without odds ratios unless coefficients are log-odds."""
         lines = [line.to_dict() for line in self.lines]
         return [{k: v for k, v in line.items() if self.odds or not k.startswith("odds_ratio")} for line in lines]
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __getitem__(self, k: Any) -> Any:
+        return self.to_dict()[k]
 
     def __str__(self) -> str:
         lines = self.to_dict()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..data.columns import Bins, Block, Category, Number
+from ..data.dates import Date
 from ..data.expected import MANY, long_share, weighted_sketch
 from ..data.rows import Rows
 from ..data.schema import Schema
@@ -148,30 +149,49 @@ def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
     based = dataclasses.replace(schema, blocks=tuple(map(_based, schema.blocks)), intercept=1.0, scale=None)
     if schema.scale is not None:
         based = based.with_scale(min(schema.scale, based.bound))
-    norm = based.divisor * based.slack
-    value, terms, entries = 1.0 / norm, list[Term](), list[float]()
-    shift = np.zeros(based.n_features)
-    shift[-1] = value
-    for at, block in enumerate(based.blocks):
-        first = sum(len(one.names) for one in based.blocks[:at])
-        scale = block.weight / norm
+    value, terms = 1.0 / (based.divisor * based.slack), list[Term]()
+    for block in based.blocks:
         if isinstance(block, Number):
             a, b = block.range
-            per = (1.0 if block.to == "[0,1]" else 2.0) / (b - a) * scale
-            shift[first] = -a * per - (0.0 if block.to == "[0,1]" else scale)
             unit = None if block.transform is None else f"{block.transform}({block.name})"
+            if isinstance(block, Date):
+                unit = f"{block.name}, in {block.unit} since {block.epoch}"
             steps = 1.0 if block.typical is None else b - a
             terms.append(Term(block.name, unit=unit, typical=block.typical, steps=steps))
-            entries.append(per)
+            if block.indicator:
+                terms.append(Term(block.name, "missing", f"known to be {block.missing:g}"))
             continue
         levels, reference = _levels(block)
         terms += [Term(block.name, level, reference) for level in levels]
-        entries += [scale] * len(levels)
-    M = np.diag([*entries, 0.0])
-    M[-1] = shift
+    M = into_units(based)
     long = based.bound > based.divisor * (1.0 + 1e-9)
     naming = Naming((*terms, Term(CONSTANT)), M, np.eye(based.n_features)[-1], value, long, based)
     return _spread(naming, sites)
+
+
+def into_units(schema: Schema) -> Array:
+    """From a model of encoded rows to coefficients per unit of each column and a constant, (features + 1, d).
+
+    A level's coefficient is for a row of that level, a number's for one more of its unit (after any transform), and an
+    indicator's for a missing value.  Rows of norm 1 have no such units: theirs are coefficients of the encoded row.
+    """
+    norm = 1.0 if schema.unit else schema.divisor * schema.slack
+    entries, shift = list[float](), np.zeros(schema.n_features)
+    for block in schema.blocks:
+        scale = block.weight / norm
+        if not isinstance(block, Number) or schema.unit:
+            entries += [scale] * len(block.names)
+            continue
+        a, b = block.range
+        per = (1.0 if block.to == "[0,1]" else 2.0) / (b - a) * scale
+        shift[len(entries)] = -a * per - (0.0 if block.to == "[0,1]" else scale)
+        entries += [per] + [scale * block.mark] * block.indicator
+    found = np.zeros((len(entries) + 1, schema.n_features))
+    np.fill_diagonal(found[:-1], entries)
+    if schema.intercept:
+        shift[-1] = schema.intercept / norm
+    found[-1] = shift
+    return found
 
 
 def naming_of(schema: Schema | None, columns: Sequence[str], data_norm: float, sites: Sequence[str]) -> Naming:

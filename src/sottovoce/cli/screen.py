@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import click
 import rich.console
@@ -18,6 +17,7 @@ from rich.text import Text
 
 from ..errors import printable
 from ..util.plain import jsonable
+from ..util.progress import bar
 from ..util.typing import Any
 
 
@@ -47,12 +47,8 @@ def progress(
     if quiet or not console.is_terminal:
         yield None
         return
-    from rich import progress as parts  # which few commands need
-
-    clock = parts.TimeRemainingColumn() if left else parts.TimeElapsedColumn()
-    columns = parts.TextColumn("{task.description}"), parts.BarColumn(), parts.MofNCompleteColumn(), clock
-    with parts.Progress(*columns, console=console, transient=True) as bar:
-        yield partial(bar.update, bar.add_task(escape(text), total=total))
+    with bar(console, escape(text), total, left=left) as update:
+        yield update
 
 
 def print_json(plain: Any, indent: int | None = None) -> None:

@@ -109,13 +109,15 @@ def _outside(block: Block) -> str:
 
 def _absent(block: Block, columns: Mapping[str, Column], na: frozenset[str]) -> dict[str, Finding]:
     """Rows with a missing value that the block replaces."""
-    if isinstance(block, Category) and block.other and block.missing is None:
+    value, marked = getattr(block, "missing", None), getattr(block, "indicator", False)
+    if value is not None:
+        stands = (value if isinstance(value, str) else f"{value:g}") + ", and is marked" * marked
+    elif marked:
+        stands = "a level of its own"
+    elif isinstance(block, Category) and block.other:
         stands = "other"
     else:
-        value = getattr(block, "missing", None)
-        if value is None:
-            return {}
-        stands = value if isinstance(value, str) else f"{value:g}"
+        return {}
     lost: Any = False
     for source in block.sources(columns):
         values = columns[source]

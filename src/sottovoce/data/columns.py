@@ -7,6 +7,7 @@ than 1; the schema then shortens the row.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,12 +24,13 @@ from .table import MISSING, Column, as_numbers, distinct, text_of
 Mask = NDArray[np.bool_]
 LIMIT = 1e100  # bounds beyond it would overflow when squared
 NARROWEST = 1e-6  # smallest width of a typical range, as a share of the width of the bounds
+_LEAST_MARK = 0.25  # smallest entry of an indicator
 _COARSE = 1e-290  # norms below it have lost digits to underflow
 MOST_FEATURES = 1_000_000  # largest number of features of a schema, or of synthetic rows
 
 
 class Block(Protocol):
-    """A column block: `Bins`, `Category`, `Number` or `Vector`."""
+    """A column block: `Bins`, `Category`, `Number`, `Date` or `Vector`."""
 
     kind: ClassVar[str]
 
@@ -51,23 +53,44 @@ class Block(Protocol):
 
 
 def _numbers(field: str, values: Column, na: frozenset[str], missing: float | None) -> Array:
+    return _filled(field, *_read(field, values, na), missing)
+
+
+def _read(field: str, values: Column, na: frozenset[str]) -> tuple[Array, Mask]:
+    """Numbers, and which are missing."""
+    remedy = "repair the rows, or list the marks of missing values in na"
+    if values.dtype.kind == "M":
+        remedy = 'declare it with kind = "date"'
     try:
-        numbers, absent = as_numbers(values, na)
+        return as_numbers(values, na)
     except ValueError as error:
         rule = f"every value must be a finite number, and some are {error}"
-        raise SchemaError(field, None, rule, "repair the rows, or list the marks of missing values in na") from None
-    if absent.any():
-        if missing is None:
-            rule = "has missing values and the schema does not say what stands for them"
-            raise SchemaError(field, None, rule, f"declare missing = VALUE under [columns.{field}]")
-        numbers = np.where(absent, missing, numbers)
-    return numbers
+        raise SchemaError(field, None, rule, remedy) from None
+
+
+def _filled(field: str, numbers: Array, absent: Mask, missing: float | None) -> Array:
+    if not absent.any():
+        return numbers
+    if missing is None:
+        rule = "has missing values and the schema does not say what stands for them"
+        raise SchemaError(field, None, rule, f"declare missing = VALUE under [columns.{field}]")
+    return np.where(absent, missing, numbers)
 
 
 def _one(name: str, columns: Mapping[str, Column]) -> Column:
     if columns[name].ndim != 1:
         raise SchemaError(name, None, "must hold one value a row", 'declare it with kind = "vector"')
     return columns[name]
+
+
+def _gone(name: str) -> str:
+    return f"{name}=missing"
+
+
+def _check_level(field: str, indicator: bool, missing: object) -> None:
+    if indicator and missing is not None:
+        rule = "makes a missing value a level of its own, so that nothing else can stand for it"
+        raise SchemaError(f"{field}.indicator", True, rule, "leave out indicator or missing")
 
 
 def check_features(field: str, n: int) -> None:
@@ -114,6 +137,8 @@ class Bins(_OneColumn):
         The reference level: a bin without a feature of its own (a block of zeros).
     missing : float, optional
         Replaces a missing value.
+    indicator : bool
+        Instead, a missing value is a level of its own.
     """
 
     kind: ClassVar[str] = "bins"
@@ -123,6 +148,7 @@ class Bins(_OneColumn):
     base: int | None = None
     missing: float | None = None
     weight: float = 1.0
+    indicator: bool = False
 
     def __post_init__(self) -> None:
         check_features(f"{self.name}.edges", len(self.edges) - 1)
@@ -136,23 +162,28 @@ class Bins(_OneColumn):
         if len(self.names) == 0:
             raise SchemaError(f"{self.name}.base", self.base, "leaves no feature", "declare more edges or no base")
         _check_missing(self.name, self.missing)
+        _check_level(self.name, self.indicator, self.missing)
 
     @cached_property
     def names(self) -> list[str]:
         pairs = [f"{self.name}[{a},{b})" for a, b in pairwise(map(text_of, self.edges))]
         pairs[-1] = pairs[-1][:-1] + "]"
-        return [pair for k, pair in enumerate(pairs) if k != self.base]
+        return [pair for k, pair in enumerate(pairs) if k != self.base] + [_gone(self.name)] * self.indicator
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        x = _numbers(self.source, _one(self.source, columns), na, self.missing)
-        edges = np.asarray(self.edges)
+        x, absent = _read(self.source, _one(self.source, columns), na)
+        edges, m = np.asarray(self.edges), len(self.edges) - 1
+        x = _filled(self.source, x, absent, self.edges[0] if self.indicator else self.missing)
+        outside = (x < edges[0]) | (x > edges[-1])
         bins = np.searchsorted(edges[1:-1], x, side="right")
-        return _one_hot(bins, len(edges) - 1, self.base), (x < edges[0]) | (x > edges[-1])
+        if not self.indicator:
+            return _one_hot(bins, m, self.base), outside
+        return _one_hot(np.where(absent, m, bins), m + 1, self.base), outside & ~absent
 
     def sketch(self, n: int, rng: np.random.Generator) -> Array:
         """Bins are equally likely."""
         m = len(self.edges) - 1
-        return _one_hot(rng.integers(m, size=n), m, self.base)
+        return _one_hot(rng.integers(m, size=n), m + self.indicator, self.base)
 
 
 @dataclass(frozen=True)
@@ -171,6 +202,8 @@ class Category(_OneColumn):
         The reference level: a group without a feature of its own (a block of zeros).
     missing : str, optional
         The listed value that replaces a missing one.
+    indicator : bool
+        Instead, a missing value is a level of its own, called "missing".
     """
 
     kind: ClassVar[str] = "category"
@@ -181,9 +214,11 @@ class Category(_OneColumn):
     base: str | None = None
     missing: str | None = None
     weight: float = 1.0
+    indicator: bool = False
 
     def __post_init__(self) -> None:
         check_features(f"{self.name}.values", len(self.values))
+        _check_level(self.name, self.indicator, self.missing)
         members, groups = [value for _, group in self.values for value in group], self._groups
         if not members or len(set(members)) != len(members) or len(set(groups)) != len(groups):
             rule = "must list at least one value, each value and each group once"
@@ -196,29 +231,41 @@ class Category(_OneColumn):
 
     @property
     def _groups(self) -> list[str]:
-        return [name for name, _ in self.values] + ["other"] * self.other
+        return [name for name, _ in self.values] + ["other"] * self.other + ["missing"] * self.indicator
 
     @cached_property
     def names(self) -> list[str]:
         return [f"{self.name}={group}" for group in self._groups if group != self.base]
 
+    def codes(self, na: frozenset[str]) -> dict[str, int]:
+        """The number of the group of every text: one beyond the last for what is not listed, two for what is missing.
+
+        Truth values are one whether a file spells them "True" or a frame holds them.
+        """
+        found = {value: k for k, (_, group) in enumerate(self.values) for value in group}
+        for name in ("true", "false"):
+            spelled = [one for one in (name, name.capitalize(), name.upper()) if one in found]
+            if len(spelled) == 1:
+                found |= dict.fromkeys((name, name.capitalize(), name.upper()), found[spelled[0]])
+        if self.missing is not None or self.indicator:
+            stands = len(self.values) + 1 if self.missing is None else found[self.missing]
+            found |= dict.fromkeys(sorted(na | MISSING), stands)
+        return found
+
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         levels, which = distinct(_one(self.source, columns))
-        if self.missing is not None:
-            levels = np.where(np.isin(levels, sorted(na | MISSING)), self.missing, levels)
-        codes = {value: k for k, (_, group) in enumerate(self.values) for value in group}
-        rest = len(self.values)
+        rest, codes = len(self.values), self.codes(na)
         group = np.array([codes.get(level, rest) for level in levels.tolist()], dtype=np.int64)[which]
-        names = [name for name, _ in self.values] + ["other"]
-        features = _one_hot(group, rest + 1, None if self.base is None else names.index(self.base))
-        if self.other:
-            return features, np.zeros(len(which), dtype=bool)
-        return features[:, :-1], group == rest
+        names = [name for name, _ in self.values] + ["other"] * self.other + ["missing"]
+        outside = np.zeros(len(which), dtype=bool) if self.other else group == rest
+        kept = np.where(group > rest, len(names) - 1, np.where(outside, len(names), group))
+        features = _one_hot(kept, len(names) + 1, None)
+        return features[:, [k for k, name in enumerate(names) if name in self._groups and name != self.base]], outside
 
     def sketch(self, n: int, rng: np.random.Generator) -> Array:
-        """Groups, ``other`` included, are equally likely."""
+        """Groups, ``other`` included, are equally likely; nothing is missing."""
         m, base = len(self._groups), None if self.base is None else self._groups.index(self.base)
-        return _one_hot(rng.integers(m, size=n), m, base)
+        return _one_hot(rng.integers(m - self.indicator, size=n), m, base)
 
 
 @dataclass(frozen=True)
@@ -239,6 +286,9 @@ class Number(_OneColumn):
         A public range that holds most values (nine in ten, say), known from the field and never computed from the rows.
         Values beyond it are mapped by the same line to numbers beyond `to`; the schema shortens rows that become too
         long.
+    indicator : bool
+        Adds a feature beside it, 0 except where the value is missing.  There it is as large as the value that stands
+        for it leaves room in the ball: 1 for the middle of the range.
     """
 
     kind: ClassVar[str] = "number"
@@ -251,10 +301,14 @@ class Number(_OneColumn):
     missing: float | None = None
     weight: float = 1.0
     typical: tuple[float, float] | None = None
+    indicator: bool = False
 
     def __post_init__(self) -> None:
         _check_bounds(self.name, self.lo, self.hi)
         _check_missing(self.name, self.missing)
+        if self.indicator and self.missing is None:
+            rule = "marks missing values, and nothing says what stands for them"
+            raise SchemaError(f"{self.name}.indicator", True, rule, "declare missing = VALUE beside it")
         if self.to not in ("[-1,1]", "[0,1]"):
             raise SchemaError(f"{self.name}.to", self.to, "must be '[-1,1]' or '[0,1]'", "correct it")
         if self.transform not in (None, "log1p"):
@@ -262,6 +316,9 @@ class Number(_OneColumn):
         if self.transform == "log1p" and not (self.lo > -1 and np.log1p(self.lo) < np.log1p(self.hi)):
             raise SchemaError(f"{self.name}.lo", self.lo, "log1p needs lo > -1 and bounds apart", "raise lo")
         self._check_typical()
+        if self.indicator and not self.mark >= _LEAST_MARK:
+            rule = "stands at an end of the range, which leaves an indicator no room in the ball"
+            raise SchemaError(f"{self.name}.missing", self.missing, rule, "use a value nearer the middle")
 
     def _check_typical(self) -> None:
         if self.typical is None:
@@ -295,22 +352,39 @@ class Number(_OneColumn):
         low, high = (lo - a) / (b - a), (hi - a) / (b - a)
         return max(-low, high) if self.to == "[0,1]" else max(1 - 2 * low, 2 * high - 1)
 
-    @property
-    def names(self) -> list[str]:
-        return [self.name]
+    @cached_property
+    def mark(self) -> float:
+        """The indicator's entry where the value is missing: both features together are not longer than 1."""
+        stands = float(self._scaled(np.array(self.missing, dtype=float)))
+        return math.sqrt(max(0.0, 1.0 - stands**2))
 
-    def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        raw = _numbers(self.source, _one(self.source, columns), na, self.missing)
+    @cached_property
+    def names(self) -> list[str]:
+        return [self.name] + [_gone(self.name)] * self.indicator
+
+    def _scaled(self, raw: Array) -> Array:
+        """The feature of numbers in the column's unit."""
         x, (a, b, lo, hi) = np.clip(raw, self.lo, self.hi), self._ends
         if self.transform == "log1p":
             x = np.log1p(x)
         x = np.clip((x - a) / (b - a), (lo - a) / (b - a), (hi - a) / (b - a))
-        return (x if self.to == "[0,1]" else 2 * x - 1)[:, None], (raw < self.lo) | (raw > self.hi)
+        return x if self.to == "[0,1]" else 2 * x - 1
+
+    def _values(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
+        """Numbers in the column's unit, and which are missing."""
+        return _read(self.source, column, na)
+
+    def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
+        numbers, absent = self._values(_one(self.source, columns), na)
+        raw = _filled(self.source, numbers, absent, self.missing)
+        x, outside = self._scaled(raw)[:, None], (raw < self.lo) | (raw > self.hi)
+        return (np.column_stack([x, self.mark * absent]) if self.indicator else x), outside
 
     def sketch(self, n: int, rng: np.random.Generator) -> Array:
-        """Uniform in the typical range or the bounds, after any transform."""
+        """Uniform in the typical range or the bounds, after any transform; nothing is missing."""
         x = rng.random((n, 1))
-        return x if self.to == "[0,1]" else 2 * x - 1
+        x = x if self.to == "[0,1]" else 2 * x - 1
+        return np.hstack([x, np.zeros((n, 1))]) if self.indicator else x
 
 
 @dataclass(frozen=True)
@@ -433,6 +507,7 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
             raise SchemaError(f"{name}.{key}", None, f"is unknown; {kind} knows {', '.join(known)}", "remove it")
     texts = {"values": _value_groups, "base": plain_text, "missing": plain_text} if kind == "category" else {}
     try:
+        entries = cls.units(entries) if hasattr(cls, "units") else entries
         for key, value in entries.items():
             if value is not None or cls.__dataclass_fields__[key].default is not None:
                 entries[key] = (_CONVERT | texts)[key](value)
@@ -440,8 +515,9 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
     except SchemaError:
         raise
     except (TypeError, ValueError, OverflowError):
-        required = {"bins": "edges", "category": "values", "number": "lo and hi", "vector": "lo, hi and size"}[kind]
-        rule = f"kind {kind!r} needs {required}, and every entry of its right type"
+        required = {"bins": "edges", "category": "values", "number": "lo and hi", "vector": "lo, hi and size"}
+        required |= {"date": "epoch, lo and hi"}
+        rule = f"kind {kind!r} needs {required[kind]}, and every entry of its right type"
         raise SchemaError(f"[columns.{name}]", None, rule, "correct the declaration") from None
     return block
 
@@ -493,8 +569,8 @@ KINDS: dict[str, Any] = {cls.kind: cls for cls in (Bins, Category, Number, Vecto
 _CONVERT: dict[str, Any] = {
     "base": _whole, "column": _text, "columns": lambda values: tuple(map(plain_text, _listed(values))),
     "edges": lambda values: tuple(float(v) if v in ("inf", "-inf") else _number(v) for v in _listed(values)),
-    "hi": _number, "lo": _number, "missing": _number,
+    "epoch": _text, "hi": _number, "indicator": _truth, "lo": _number, "missing": _number,
     "norm": lambda value: value if isinstance(value, str) else _number(value),
     "other": _truth, "prefix": _text, "size": _whole, "to": _text, "transform": _text,
-    "typical": lambda values: tuple(map(_number, _listed(values))), "weight": _number,
+    "typical": lambda values: tuple(map(_number, _listed(values))), "unit": _text, "weight": _number,
 }  # fmt: skip

@@ -110,10 +110,10 @@ class NumberLabel:
 
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
         """Labels as `task` encodes them: NaN where a value is missing or no number."""
-        return self.task.encode(_numbers(column, na))
+        return self.task.encode(numbers_in(column, na))
 
     def outside(self, column: Column, na: tuple[str, ...]) -> BoolArray:
-        number = _numbers(column, na)
+        number = numbers_in(column, na)
         return np.asarray((number < self.lo) | (number > self.hi))
 
 
@@ -126,7 +126,7 @@ def _all_text(*given: object) -> None:
         raise SchemaError("label", None, "names and values of a label must be texts", _WRITE)
 
 
-def _numbers(column: Column, na: tuple[str, ...]) -> Array:
+def numbers_in(column: Column, na: tuple[str, ...]) -> Array:
     """Each value parsed by itself, NaN where it is no number: a stray text must not change how other rows are read."""
     if column.dtype.kind in "biuf":
         return column.astype(np.float64)

@@ -22,7 +22,9 @@ from ..errors import InvalidInput, SchemaError, shown
 from ..problem.task import Classification, Task, TwoClasses
 from ..util.files import from_toml, read_text
 from ..util.typing import Array
+from . import dates  # noqa: F401  # adds a kind of column
 from .columns import Block, block_from_dict, block_to_dict, check_features, plain_text, row_norms, unit_rows
+from .frames import read_frame
 from .labels import AnyLabel, label_entries, label_from
 from .table import Column, Table, as_table, fits
 from .weights import CaseWeight, class_shares
@@ -221,13 +223,13 @@ class Schema:
         facts["features"] = self.feature_names
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
-    def encode(self, table: Table | Mapping[str, Any], *, labels: bool = True, whole: bool = False) -> Encoded:
+    def encode(self, table: Any, *, labels: bool = True, whole: bool = False) -> Encoded:
         """Map raw rows into the unit ball.
 
         Parameters
         ----------
-        table : Table or mapping of str to array
-            The raw columns.
+        table : Table, mapping of str to array, or frame of pandas, polars or pyarrow
+            The raw columns.  In a frame a NaN is a missing value.
         labels : bool
             With False (for prediction) the label and site columns may be absent and are not read.
         whole : bool
@@ -239,7 +241,7 @@ class Schema:
         SchemaError
             If columns or values do not fit the declarations.  No data value is shown.
         """
-        table = as_table(table)
+        table = as_table(table) if isinstance(table, Table | Mapping) else read_frame(table)
         if errors := self.column_errors(table.columns, labels):
             raise errors[0]
         fits(table.name, 8.0 * table.n_rows * self.n_features)

@@ -35,6 +35,7 @@ REPEATED = 1000
 """The same for a Parquet file, at eight bytes per value; 256 MiB are always allowed."""
 _ALWAYS = {"csv": 64 * 2**20, "parquet": 256 * 2**20}
 _WORDS = {str, bytes, type(None)}
+_NUMBERS = {bool, int, float, type(None)}
 _VALUE = 64.0  # bytes that a value of a CSV file takes in memory, about
 _ROWS = 8192  # read at a time
 
@@ -78,6 +79,10 @@ def as_text(values: Column) -> Column:
         return np.char.strip(values)
     if values.dtype.kind in "iu":
         return values.astype(np.str_)
+    if values.dtype.kind == "M":  # each by itself: one row must not change how others are read
+        day = values.astype("datetime64[D]")
+        texts = np.where(day == values, np.datetime_as_string(day), np.datetime_as_string(values, unit="us"))
+        return np.where(np.isnat(values), "", texts)
     levels, which = distinct(values)
     _fits(len(which), levels.dtype.itemsize)
     return levels[which]
@@ -88,7 +93,7 @@ def distinct(values: Column) -> tuple[Column, IntArray]:
 
     Texts may repeat, as for ``"a"`` and ``"a "``, or for columns of numbers, which are not searched for duplicates.
     """
-    if values.dtype.kind in "Uiu":
+    if values.dtype.kind in "UiuM":
         return as_text(values), np.arange(len(values))
     given = values.tolist()
     if values.dtype.kind != "O" or not set(map(type, given)) <= _WORDS:  # 1 and True are one key, and two texts
@@ -128,6 +133,12 @@ def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, NDA
     """
     if values.dtype.kind in "biuf":
         numbers, missing = values.astype(np.float64), np.zeros(values.shape, dtype=bool)
+    elif na <= MISSING and values.dtype == object and set(map(type, values.flat)) <= _NUMBERS:  # of a frame with gaps
+        missing = np.array([value is None for value in values.flat], dtype=bool).reshape(values.shape)
+        try:
+            numbers = np.where(missing, 0.0, values).astype(np.float64)
+        except OverflowError:
+            raise ValueError("not finite") from None
     else:
         levels, which = distinct(values.ravel())
         absent = np.isin(levels, sorted(na | MISSING))

@@ -9,6 +9,7 @@ _HOMES = {
     "ConsensusSurvival": "survival",
     "PrivateClassifier": "classifiers",
     "PrivateRegressor": "regressors",
+    "SchemaTransformer": "transformer",
 }
 
 

@@ -14,8 +14,10 @@ from sklearn.utils.validation import validate_data
 from ..data import partition
 from ..data.validation import checked, misfit, sites_in
 from ..data.weights import check_cap, class_shares, shares
-from ..errors import HolderNote, InvalidInput
+from ..errors import HolderNote, InvalidInput, PublicNote
 from ..util.typing import Any, Array, ArrayLike, IntArray
+from .declared import Declares, from_units, in_units, note
+from .keeping import Kept
 from .parameters import Knobbed
 
 SLACK = 1.0 + 1e-12
@@ -23,20 +25,24 @@ SLACK = 1.0 + 1e-12
 HEAVIEST_READ = "the largest weight was read off the rows, and epsilon does not cover that"
 
 
-class Sited(Knobbed):
+class Sited(Kept, Declares, Knobbed):
     """For estimators with `random_state`, `n_sites`, `data_norm`, `epsilon` and `fit_intercept`."""
 
     random_state: Any
     n_sites: int
-    data_norm: float
+    data_norm: float | None
     epsilon: Any
     fit_intercept: bool
     class_weight: Any = None
 
     def _weights(
-        self, given: ArrayLike | None, parts: list[IntArray], classes: Array | None = None, label: Any = None
-    ) -> tuple[list[Array] | None, str | None]:
-        """Weights in [0, 1] of each site's rows, and a caveat; two Nones if all rows count alike."""
+        self, given: ArrayLike | None, parts: list[IntArray], classes: Array | None = None, label: Any = None,
+        declared: tuple[Array, int] | None = None,
+    ) -> tuple[list[Array] | None, str | None]:  # fmt: skip
+        """Weights in [0, 1] of each site's rows, and a caveat; two Nones if all rows count alike.
+
+        `declared` are those of a schema, and how many of them were capped.
+        """
         n, weight, caveat, cap = sum(map(len, parts)), None, None, self._knobs()["max_weight"]
         if given is not None:
             own = np.asarray(checked("sample_weight", lambda: np.asarray(given, dtype=np.float64)))
@@ -53,28 +59,59 @@ class Sited(Knobbed):
                     raise InvalidInput("sample_weight", None, rule, "declare the knob max_weight, or leave weights out")
                 cap = float(np.max(own)) if 0 < np.max(own) < np.inf else 1.0  # others are refused below
                 caveat = HEAVIEST_READ if not np.all(own == own[0]) else None
-            weight, heavy = shares("sample_weight", own, cap)
+            declared = shares("sample_weight", own, cap)
+        elif cap is not None:
+            check_cap("max_weight", cap)
+        if declared is not None:
+            weight, heavy = declared
             if heavy:
                 what = f"{heavy} of {n} rows have a weight above max_weight and count as much as that"
                 warnings.warn(f"{what} (for the data's holder only)", HolderNote, stacklevel=3)
-        elif cap is not None:
-            check_cap("max_weight", cap)
-        if self.class_weight is not None:
-            assert classes is not None
-            of_class = class_shares("class_weight", self.class_weight, classes.tolist())[np.maximum(label, 0)]
+        of_classes = self.class_weight
+        if of_classes is None and self.schema_ is not None and self.schema_.class_weight:
+            of_classes = dict(self.schema_.class_weight)
+        if of_classes is not None and classes is not None:
+            of_class = class_shares("class_weight", of_classes, classes.tolist())[np.maximum(label, 0)]
             weight = of_class if weight is None else weight * of_class
         return None if weight is None else [weight[part] for part in parts], caveat
 
+    @property
+    def _norm(self) -> float:
+        """The bound on norms: 1 unless one is declared, and under a schema, whose rows are in the unit ball."""
+        return 1.0 if self.data_norm is None else self.data_norm
+
     def _check_norm(self) -> None:
-        if not (math.isfinite(self.data_norm) and self.data_norm > 0):
+        if self.schema_ is not None:
+            if self.data_norm is not None:
+                rule = "is for columns without a schema, which has bounds of its own"
+                raise InvalidInput("data_norm", self.data_norm, rule, "leave it out")
+            if "fit_intercept" in vars(self) and not self.fit_intercept:
+                raise InvalidInput("fit_intercept", False, "is the schema's to say", "use intercept = false in it")
+            return
+        if not (math.isfinite(self._norm) and self._norm > 0):
             rule = "must be finite and > 0, because rows are divided by it"
             raise InvalidInput("data_norm", self.data_norm, rule, "declare a public bound on the norm of a row")
+        if self.data_norm is None and self.random_state is None:
+            what = (
+                "data_norm is not declared: rows longer than 1 are shortened to norm 1, which makes unscaled rows alike"
+            )
+            remedy = "declare data_norm, a public bound on the norm of most rows, or a schema"
+            warnings.warn(f"{what}; {remedy}", PublicNote, stacklevel=3)
 
     def _tell_norm(self, X: Any) -> None:
         """Warn the rows' holder, in a simulation, of a `data_norm` that suits no row."""
         noisy = not np.all(np.isinf(self.epsilon))
-        if self.random_state is not None and (ill := misfit(X, self.data_norm, noisy=noisy)):
+        if self.random_state is None or self.schema_ is not None:
+            return
+        if ill := misfit(X, self._norm, noisy=noisy):
             warnings.warn(f"{ill} (a simulation, for the data's holder only)", HolderNote, stacklevel=3)
+
+    def _by_rows(self, table: Any) -> Array:
+        """Encoded rows of a table under the schema; its holder is told what did not fit."""
+        assert self.schema_ is not None
+        found = self.schema_.encode(table, labels=False)
+        note(found.clipped, stacklevel=4)
+        return found.X
 
     def _seed(self) -> int | None:
         state = self.random_state
@@ -103,16 +140,18 @@ class Sited(Knobbed):
             raise InvalidInput("y", None, rule, f"give the {what} of every row")
 
     def _encode(self, X: Any) -> Any:
-        """Rows in the unit ball: ``(x / R, 1) / sqrt 2``, with longer x shortened to norm R."""
+        """Rows in the unit ball: ``(x / R, 1) / sqrt 2``, with longer x shortened to norm R; a schema's are there."""
+        if self.schema_ is not None:
+            return X
         if issparse(X):
             return self._encode_sparse(csr_array(X))
-        peak = np.maximum(np.abs(X).max(axis=1, keepdims=True), self.data_norm)  # no square can overflow below it
+        peak = np.maximum(np.abs(X).max(axis=1, keepdims=True), self._norm)  # no square can overflow below it
         unit = X / peak
         unit /= np.maximum(1.0, np.linalg.norm(unit, axis=1, keepdims=True)) * SLACK
         return np.hstack([unit, np.ones((len(X), 1))]) / (math.sqrt(2.0) * SLACK) if self.fit_intercept else unit
 
     def _encode_sparse(self, X: csr_array) -> csr_array:
-        peak = np.maximum(np.asarray(abs(X).max(axis=1).todense()).reshape(-1, 1), self.data_norm)
+        peak = np.maximum(np.asarray(abs(X).max(axis=1).todense()).reshape(-1, 1), self._norm)
         unit = csr_array(X.multiply(1.0 / peak))
         norms = np.sqrt(np.asarray(unit.power(2).sum(axis=1))).reshape(-1, 1)
         unit = csr_array(unit.multiply(1.0 / (np.maximum(1.0, norms) * SLACK)))
@@ -122,14 +161,18 @@ class Sited(Knobbed):
 
     def _decode(self, W: Array) -> tuple[Array, Array]:
         """Coefficients and intercepts in the units of X."""
+        if self.schema_ is not None:
+            return in_units(self.schema_, W)
         if not self.fit_intercept:
-            return W / (self.data_norm * SLACK), np.zeros(len(W))
+            return W / (self._norm * SLACK), np.zeros(len(W))
         W = W / (math.sqrt(2.0) * SLACK)
-        return W[:, :-1] / (self.data_norm * SLACK), W[:, -1]
+        return W[:, :-1] / (self._norm * SLACK), W[:, -1]
 
     def _recode(self, coef: Array, intercept: Array) -> Array:
         """Inverse of :meth:`_decode`."""
-        W = coef * (self.data_norm * SLACK)
+        if self.schema_ is not None:
+            return from_units(self.schema_, coef, intercept)
+        W = coef * (self._norm * SLACK)
         return np.hstack([W, intercept[:, None]]) * (math.sqrt(2.0) * SLACK) if self.fit_intercept else W
 
 
@@ -137,6 +180,8 @@ class SitedTable(Sited):
     """For estimators of dense rows."""
 
     def _table(self, X: ArrayLike, *, reset: bool) -> Array:
+        if self.schema_ is not None:
+            return self._by_rows(X)
         if issparse(X):
             raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
         return np.asarray(checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64)))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Self
 
@@ -17,7 +16,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..algorithms import REGISTRY
+from ..answers.saved import SavedModel
 from ..answers.training import WEIGHED
+from ..data.expected import expected_rows
+from ..data.frames import read_frame
 from ..data.rows import Rows
 from ..data.validation import checked, classes_in, declared, index_of, init_in
 from ..errors import HolderNote, InvalidInput, LedgerMismatch, NotCalibrated
@@ -29,31 +32,31 @@ from ..problem.task import TwoClasses, of_classes
 from ..runs import defaults
 from ..runs.auto_search import KNOBS, Choice, choose
 from ..runs.simulate import Result, RunConfig, Start, simulate
+from ..util.progress import Teller, told
 from ..util.typing import Any, Array, ArrayLike
 from .base import Sited
+from .caveats import Caveats, tell_values
+from .declared import Labelled, as_columns, labels_of, one_label_each, with_classes
+from .guessing import Foretelling
 from .inference import Inferring, deal_digest
+from .ledgers import Ledgered
 from .parameters import OFFERED, with_knobs
 
 _DEFAULT = RunConfig()
+AUTO = "auto"
+"""The loss that depends on the number of classes: logistic for two, softmax for more where the method has it."""
 _READ = "the classes were read off the rows, and epsilon does not cover that"
 
 
-@dataclass(frozen=True)
-class _LeftBehind:
-    """Stands for the ledger in a pickled estimator."""
-
-    kind: str
-
-
 def _has_probabilities(estimator: Any) -> bool:
-    return str(estimator.loss) in ("logistic", "softmax")
+    return str(estimator.loss) in (AUTO, "logistic", "softmax")
 
 
 @with_knobs(
     *("relation", "sites_per_row", "colluders", "graph", "C", "rho", "eta", "eta_growth", "noise_growth", "form"),
     *OFFERED, tol=None, max_weight=None,
 )  # fmt: skip
-class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
+class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMixin, BaseEstimator):
     """A linear classifier trained across sites that exchange noisy vectors instead of rows.
 
     Parameters
@@ -67,23 +70,31 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     delta : float or None, default=1e-5
         The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta`` of the whole fit; None for pure epsilon, which
         ``accounting="pure"`` and a ledger of pure epsilon imply.
-    data_norm : float, default=1.0
+    data_norm : float or None, default=None
         Declared bound on the Euclidean norm of a row: public, never computed from the data.  Longer rows are shortened
-        to it, then all are divided by it.  A simulation warns (:class:`sottovoce.errors.HolderNote`) if it shortens
-        every row, or if no row reaches half of it.
+        to it, then all are divided by it.  None is 1, and a release warns of it.  A simulation warns
+        (:class:`sottovoce.errors.HolderNote`) if it shortens every row, or if no row reaches half of it.
+    schema : path, dict, Schema or None, default=None
+        Public facts about named columns (``docs/data.md``), in place of `data_norm`.  X is then a frame of pandas,
+        polars or pyarrow, a dict of columns, or an array with names; text, gaps, categories and dates are encoded as
+        declared.  The columns of the label, the site and the weight may be in the frame.
+    columns : sequence of str or None, default=None
+        Under a schema, names for the columns of an array that has none.
     classes : sequence of labels or None, default=None
         The declared labels, two or more in any order: all text, all numbers or all booleans.  A release needs them,
         because which labels occur is private.  Rows with another label, or none, count as rows of zeros.  None reads
-        the labels off y, in a simulation only, and the statement says so.
+        those of the schema; without one, the labels are read off y, in a simulation only, and the statement says so.
     trust : {"nobody", "sum", "curator"} or None, default=None
         Whom people trust with their rows: nobody; nobody with more than the sum over all sites
         (``docs/methods/sums.md``), nearly as accurate as a curator; or a curator who holds all rows.  None for nobody,
         or whom the method's name says.
-    loss : str, default="logistic"
+    loss : str, default="auto"
         One of
         <losses>
         or ``"softmax"``: multinomial logistic regression, one run for all classes, for methods with noise on answers or
-        gradients (`prox_admm`, `prox_average`, `pvp`, `output`, `ipp_admm`, `dgd`).
+        gradients (`prox_admm`, `prox_average`, `pvp`, `output`, `ipp_admm`, `dgd`).  "auto" is logistic for two
+        classes, and softmax for more unless a method is named that does not have it; "logistic" trains each of more
+        classes against the rest.
     inference : bool, default=False
         Spend the whole budget on coefficients with intervals (:mod:`sottovoce.answers.inference`), for two classes.
         Rows longer than `data_norm` are then weighed down and not shortened: unless the model is right, coefficients
@@ -106,6 +117,8 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     random_state : int, RandomState or Generator instance, or None, default=None
         None draws noise, and the deal of rows to sites, from the operating system.  Anything else makes the fit a
         simulation, not a release: whoever knows it can repeat the fit.
+    verbose : bool or None, default=None
+        True says what is being done, False nothing; None shows a bar on a terminal once a fit is long.
     knobs : dict or None, default=None
         Any of the other parameters by name, such as ``{"sites_per_row": 2, "rho": 0.01}``.
         ``set_params(knobs__rho=...)`` and a search over ``knobs__rho`` set one.
@@ -125,8 +138,9 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
 
     Attributes
     ----------
-    coefficients_ : sottovoce.answers.inference.Coefficients
-        With `inference`: estimates, standard errors, intervals and what was refused.
+    coefficients_ : dict, or sottovoce.answers.inference.Coefficients
+        A table that ``pandas.DataFrame`` takes: names, coefficients, and odds ratios of the logistic loss for two
+        classes.  With `inference`: estimates, standard errors, intervals and what was refused.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Average over sites, in the units of X.  With more than two classes, each class against the rest: one run a
         class, with its own noise, all within epsilon and delta; or one run, with the softmax loss.
@@ -136,7 +150,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     n_features_in_ : int
     privacy_spent_ : dict
         Epsilon, delta, relation, accountant, what every accountant gives, what each site spent, and what these
-        numbers mean; ``"says"`` holds the statement in words.
+        numbers mean; ``"says"`` holds the statement in words, ``"caveats"`` what it does not cover or rests on.
     sites_ : ndarray of shape (n_sites,)
         Site identifiers, taken as public.
     site_coef_ : ndarray of shape (n_sites, n_features) or (n_sites, n_classes, n_features)
@@ -147,6 +161,12 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         Rounds completed, and why the fit ended.
     choice_ : Choice or None
         What ``method="auto"`` picked, and why.
+    forecast_ : Forecast or None
+        Errors expected on made-up rows, before anything was spent.  A fit that is expected to be near guessing warns
+        (:class:`sottovoce.errors.PublicNote`) and says what would help.
+    schema_ : Schema or None
+    loss_ : str
+        The loss that was trained.
 
     Notes
     -----
@@ -178,18 +198,18 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     (True, True)
     """
 
-    _cloned = False  # whether scikit-learn may be fitting it on part of a table
-
     def __init__(
         self,
         method: str = defaults.METHOD,
         *,
         epsilon: float | tuple[float, ...] = defaults.EPSILON,
         delta: float | None = defaults.DELTA,
-        data_norm: float = 1.0,
+        data_norm: float | None = None,
+        schema: Any = None,
+        columns: Sequence[str] | None = None,
         classes: Sequence[Any] | None = None,
         trust: str | None = None,
-        loss: str = _DEFAULT.loss,
+        loss: str = AUTO,
         inference: bool = False,
         class_weight: dict[Any, float] | None = None,
         n_sites: int = 5,
@@ -198,12 +218,15 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         accounting: str | None = None,
         ledger: Ledger | DurableLedger | None = None,
         random_state: Any = None,
+        verbose: bool | int | None = None,
         knobs: Mapping[str, Any] | None = None,
     ) -> None:
         self.method = method
         self.epsilon = epsilon
         self.delta = delta
         self.data_norm = data_norm
+        self.schema = schema
+        self.columns = columns
         self.classes = classes
         self.trust = trust
         self.loss = loss
@@ -215,28 +238,8 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         self.accounting = accounting
         self.ledger = ledger
         self.random_state = random_state
+        self.verbose = verbose
         self.knobs = knobs
-
-    def __sklearn_clone__(self) -> Self:
-        twin: Self = super().__sklearn_clone__()
-        twin._cloned = True
-        return twin
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        twin = copy.copy(self)
-        twin.__dict__ = copy.deepcopy(self.__dict__, memo)
-        return twin
-
-    def __copy__(self) -> Self:
-        twin = type(self).__new__(type(self))
-        twin.__dict__ = dict(self.__dict__)
-        return twin
-
-    def __getstate__(self) -> Any:
-        """The state without the ledger: what a copy elsewhere is charged would be lost."""
-        state = super().__getstate__()
-        kind = type(state.get("ledger"))
-        return state | {"ledger": _LeftBehind(kind.__name__)} if issubclass(kind, Ledger | DurableLedger) else state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -244,19 +247,20 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         return tags
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None, coef_init: ArrayLike | None = None,
+        self, X: Any, y: Any = None, groups: Any = None, coef_init: ArrayLike | None = None,
         intercept_init: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
     ) -> Self:  # fmt: skip
         """Train across sites.
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features), or a frame under a schema
             Sparse rows (SciPy CSR) are never made dense.
-        y : array-like of shape (n_samples,)
-            Labels.
+        y : array-like of shape (n_samples,), optional
+            Labels; None for the column that the schema declares.
         groups : array-like of shape (n_samples,), optional
-            The site of every row; its distinct values are the sites, and `n_sites` is not used.
+            The site of every row; its distinct values are the sites, and `n_sites` is not used.  None for the site
+            column of the schema, if it has one.
         coef_init, intercept_init : array-like of the shapes of `coef_` and `intercept_`, optional
             A public model to start from, to which the regulariser then pulls; None for zeros.  It changes no price, and
             no epsilon of this fit covers what it was computed from.  With an earlier private fit's model on the same
@@ -269,74 +273,99 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         -------
         ConsensusClassifier
         """
+        caveats = Caveats.of(self, schema=self.schema is not None, cloned=self._cloned, stacklevel=2)
+        X = self._opened(X)
         fixed = None if self.classes is None else declared(self.classes)
-        if fixed is None and self.random_state is None:
+        if fixed is None and self.random_state is None and (self.schema_ is None or self.schema_.label is None):
             rule = "a release needs its labels declared: which of them occur is private"
             raise InvalidInput("classes", None, rule, "give classes=[...], or a random_state for a simulation")
         self._check_ledger()
         features = self._table(X, reset=True)
         n = features.shape[0]
-        self._check_y(y, "label")
-        classes, label = classes_in(y, n) if fixed is None else (fixed, index_of(y, fixed, n))
+        labelled, read = self._labels(X, y, fixed, n)
+        classes, label = labelled.names, labelled.number
         self._check_norm()
+        groups = self._site_column(X) if groups is None and self.n_sites != 1 else groups
         if isinstance(self.ledger, DurableLedger) and groups is None and self.n_sites != 1:
             rule = "a ledger on disk belongs to sites that stay the same"
             raise InvalidInput("groups", None, rule, "give the site of every row to fit")
         seed, sites, parts = self._deal(groups, n)
-        starts = self._starts(coef_init, intercept_init, len(classes), features.shape[1])
+        self.loss_ = self._loss(len(classes))
+        starts = self._starts(coef_init, intercept_init, labelled, self._columns_of(features))
         encoded = self._encode(features)
-        knobs, ledger = {"rounds": 1} | self._run_fields(), self.ledger
-        if ledger is not None and len(of_classes(len(classes)).contrasts) > 1 and self.loss != "softmax":
+        knobs, ledger = {"rounds": 1} | self._run_fields() | {"loss": self.loss_}, self.ledger
+        if ledger is not None and len(of_classes(len(classes)).contrasts) > 1 and self.loss_ != "softmax":
             rule = "a shared ledger cannot reserve the runs of more than two classes at once"
             raise InvalidInput("ledger", type(ledger).__name__, rule, "leave it out, or use loss='softmax'")
         deal = deal_digest(features, label, parts) if isinstance(ledger, Ledger) else None
-        if self.inference and not (sample_weight is None and self.class_weight is None):
+        own_weights = self._declared_weights(X)
+        if self.inference and any(one is not None for one in (sample_weight, own_weights, self.class_weight)):
             raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
-        counts, of_weights = self._weights(sample_weight, parts, classes, label)
-        caveats = (_READ if fixed is None else None, of_weights)
+        counts, of_weights = self._weights(sample_weight, parts, classes, label, own_weights)
+        said = (caveats.void, None if self.schema_ is None else self.schema_.caveat, read, of_weights)
+        if self.schema_ is None:
+            tell_values(features, stacklevel=2)
         self.choice_: Choice | None = None
-        if self.inference:
-            self._infer(len(classes), features, label, parts, sites, knobs, seed, groups is not None, caveats[0])
-        else:
-            run = partial(self._run, ledger=ledger, deal=deal, caveat=caveats, counts=counts, starts=starts)
-            fit = self._fit_softmax if self.loss == "softmax" else self._fit_each
-            tables = [(encoded[part], label[part]) for part in parts]
-            last = fit(len(classes), tables, seed, knobs, groups is not None, run)
-            self.privacy_spent_, self.n_iter_, self.stopped_ = last.privacy, last.rounds, last.stopped
-            self.max_grad_norm_ = last.config.max_grad_norm
+        self.__dict__.pop("forecast_", None)
+        self._answered = None
+        self._result: Result | None = None
+        with told(self.verbose) as teller:
+            if self.inference:
+                self._infer(labelled, X, features, parts, sites, knobs, seed, groups is not None, said)
+            else:
+                run = partial(
+                    self._run, ledger=ledger, deal=deal, caveat=said, counts=counts, starts=starts, teller=teller
+                )  # fmt: skip
+                fit = self._fit_softmax if self.loss_ == "softmax" else self._fit_each
+                tables = [(encoded[part], label[part]) for part in parts]
+                choose_of = partial(self._chosen, differ=groups is not None, teller=teller)
+                last = fit(labelled, tables, seed, knobs, choose_of, run)
+                self.privacy_spent_, self.n_iter_, self.stopped_ = last.privacy, last.rounds, last.stopped
+                self.max_grad_norm_ = last.config.max_grad_norm
+        self.privacy_spent_ = caveats.told(self.privacy_spent_)
         self._tell_norm(features)
-        self.classes_, self.sites_ = classes, sites
+        self.classes_, self.sites_ = labelled.names[labelled.order], sites
+        if not self.inference:
+            self.coefficients_: Any = as_columns(self)
         if strange := int(np.sum(label < 0)):
             what = f"{strange} of {n} rows have a label that is none of the declared classes"
             warnings.warn(f"{what}: they were rows of zeros (for the data's holder only)", HolderNote, stacklevel=2)
+        self._tell_one_class(X, features)
         return self
 
-    def _check_ledger(self) -> None:
-        """Refuse a ledger left in another process, and one on disk that might meet a part of its table."""
-        if self.ledger is None:
-            return
-        if isinstance(self.ledger, _LeftBehind):
-            rule = "a ledger stays in its process, and this estimator came to another one or from a file"
-            remedy = "use n_jobs=1 or threads, and set_params(ledger=...) after loading"
-            raise InvalidInput("ledger", self.ledger.kind, rule, remedy)
-        if not isinstance(self.ledger, Ledger | DurableLedger):
-            remedy = "use Ledger(...) or DurableLedger.open(path), or accounting= for a rule's name"
-            raise InvalidInput("ledger", type(self.ledger).__name__, "must be a Ledger or a DurableLedger", remedy)
-        if self.accounting is not None:
-            rule = "a ledger has a rule of its own"
-            raise InvalidInput("accounting", self.accounting, rule, "leave it out, or leave the ledger out")
-        if self._cloned and isinstance(self.ledger, DurableLedger) and not self.ledger.bound:
-            rule = "a ledger on disk belongs to one table, and a clone may be given a part: cross-validation fits parts"
-            remedy = "fit the estimator on the whole table first, or give a Ledger in memory, which counts every fit"
-            raise InvalidInput("ledger", "DurableLedger", rule, remedy)
+    def _columns_of(self, features: Any) -> int:
+        """How many columns have coefficients."""
+        return int(features.shape[1]) - (self.schema_ is not None and self.schema_.intercept > 0)
+
+    def _labels(self, X: Any, y: Any, fixed: Array | None, n: int) -> tuple[Labelled, str | None]:
+        """Labels, and a caveat."""
+        column = self._label_column(X, y)
+        self._check_y(column, "label")
+        if fixed is not None:
+            return Labelled.of(fixed, index_of(column, fixed, n)), None
+        if self.schema_ is not None and self.schema_.label is not None:
+            return labels_of(self.schema_, one_label_each(column, n)), None
+        return Labelled.of(*classes_in(column, n)), _READ
+
+    def _loss(self, K: int) -> str:
+        """The loss's name, for so many classes."""
+        if self.loss != AUTO:
+            return self.loss
+        known = REGISTRY.get(self.method)
+        several = K > 2 and not (known is not None and known.objective_noise)
+        return "softmax" if several and not self.inference else _DEFAULT.loss
 
     def _run(
         self, run: RunConfig, rows: Rows, label: str, model: int, *, ledger: Ledger | DurableLedger | None,
-        deal: bytes | None, caveat: Caveat, starts: list[Start | None], counts: list[Array] | None,
+        deal: bytes | None, caveat: Caveat, starts: list[Start | None], counts: list[Array] | None, teller: Teller,
     ) -> Result:  # fmt: skip
         rows = rows if counts is None else rows.with_weight(counts)
+        teller.phase(f"{run.method}, {label}", run.rounds)
         try:
-            return simulate(run, rows, ledger=ledger, deal=deal, label=label, caveat=caveat, start=starts[model])
+            return simulate(
+                run, rows, ledger=ledger, deal=deal, label=label, caveat=caveat, start=starts[model],
+                observers=[teller],
+            )  # fmt: skip
         except LedgerMismatch as error:
             if not self._cloned:
                 raise
@@ -344,49 +373,65 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         raise LedgerMismatch(said)
 
     def _fit_each(
-        self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], differ: bool,
-        simulated: Callable[..., Result],
+        self, labelled: Labelled, parts: Any, seed: int | None, knobs: dict[str, Any],
+        chosen: Callable[[RunConfig, Rows], RunConfig], simulated: Callable[..., Result],
     ) -> Result:  # fmt: skip
         """One run for two classes, else one for each class against the rest."""
+        K = len(labelled.names)
         contrasts = of_classes(K).contrasts
         results = []
         for model, c in enumerate(contrasts):
             rows = Rows.build([(X, TwoClasses().encode(label, c)) for X, label in parts])
             run = RunConfig(seed=self._of_class(seed, c), copies=len(contrasts), **knobs)
-            results.append(simulated(self._chosen(run, rows, differ), rows, f"class {c} of {K}", model))
-        self.coef_, self.intercept_ = self._decode(np.concatenate([result.consensus for result in results]))
-        self.site_coef_, self.site_intercept_ = self._decode(results[0].models[0])
-        if len(results) > 1:
-            by_site = [self._decode(result.models[0]) for result in results]
-            self.site_coef_, self.site_intercept_ = (np.stack(x, axis=1) for x in zip(*by_site, strict=True))
+            results.append(simulated(chosen(run, rows), rows, f"class {c} of {K}", model))
+        vectors = np.concatenate([result.consensus for result in results])
+        self._keep(labelled, vectors, np.stack([result.models[0] for result in results], axis=1), results)
         return results[-1]
 
     def _fit_softmax(
-        self, K: int, parts: Any, seed: int | None, knobs: dict[str, Any], differ: bool,
-        simulated: Callable[..., Result],
+        self, labelled: Labelled, parts: Any, seed: int | None, knobs: dict[str, Any],
+        chosen: Callable[[RunConfig, Rows], RunConfig], simulated: Callable[..., Result],
     ) -> Result:  # fmt: skip
+        K = len(labelled.names)
         rows = Rows.of_classes(parts, K)
-        run = self._chosen(RunConfig(seed=seed, **(knobs | {"loss": f"softmax:{K}"})), rows, differ)
+        run = chosen(RunConfig(seed=seed, **(knobs | {"loss": f"softmax:{K}"})), rows)
         result = simulated(run, rows, f"{K} classes", 0)
-        task = of_classes(K)
         blocks = np.concatenate([result.consensus, result.models[0]]).reshape(-1, K, rows.d // K)
-        blocks = task.from_softmax(blocks)
-        coef, intercept = self._decode(blocks.reshape(-1, rows.d // K))
-        coef, intercept = coef.reshape(*blocks.shape[:2], -1), intercept.reshape(blocks.shape[:2])
-        self.coef_, self.intercept_ = coef[0], intercept[0]
-        self.site_coef_, self.site_intercept_ = (x[1:, 0] if task.outputs == 1 else x[1:] for x in (coef, intercept))
+        blocks = of_classes(K).from_softmax(blocks)
+        self._keep(labelled, blocks[0], blocks[1:], [result])
         return result
 
-    def _chosen(self, run: RunConfig, rows: Rows, differ: bool) -> RunConfig:
+    def _keep(self, labelled: Labelled, vectors: Array, by_site: Array, results: list[Result]) -> None:
+        """Coefficients by the sorted classes, from models of encoded rows, (models, d) and (sites, models, d)."""
+        coef, intercept = self._decode(np.concatenate([vectors[None], by_site]).reshape(-1, vectors.shape[-1]))
+        shape = (1 + len(by_site), len(vectors))
+        coef, intercept = (labelled.sorted(x.reshape(*shape, *x.shape[1:]), axis=1) for x in (coef, intercept))
+        self.coef_, self.intercept_ = coef[0], intercept[0]
+        self.site_coef_, self.site_intercept_ = (x[1:, 0] if len(vectors) == 1 else x[1:] for x in (coef, intercept))
+        self._result = results[0] if len(results) == 1 else None
+        if self.schema_ is not None:
+            capped = results[0].config.max_grad_norm < math.inf
+            ours = self.schema_.label is not None and self.classes is None
+            schema = self.schema_ if ours else with_classes(self.schema_, labelled.names)
+            self._answered = SavedModel(
+                None, vectors.ravel(), np.ones(1), schema=schema, loss=results[0].config.loss, capped=capped
+            )
+            self._order = labelled.order
+
+    def _chosen(self, run: RunConfig, rows: Rows, differ: bool, teller: Teller) -> RunConfig:
         """What "auto" picks, once a fit; other configurations unchanged."""
-        if not run.auto:
-            return run
-        if self.choice_ is None:
-            default = self.own_knobs | {"rounds": _DEFAULT.rounds}
-            given = self._knobs() | self.get_params(deep=False)
-            free = [knob for knob in KNOBS if knob in given and given[knob] == default[knob]]
-            self.choice_ = choose(run, rows.n[:, 0], rows.d, heterogeneity="label" if differ else "iid", free=free)
-        return replace(self.choice_.config, seed=run.seed)
+        likely = None if self.schema_ is None else expected_rows(self.schema_)
+        where: Any = {"heterogeneity": "label" if differ else "iid", "expected": likely}
+        if run.auto:
+            if self.choice_ is None:
+                teller.phase("choosing a method")
+                default = self.own_knobs | {"rounds": _DEFAULT.rounds}
+                given = self._knobs() | self.get_params(deep=False)
+                free = [knob for knob in KNOBS if knob in given and given[knob] == default[knob]]
+                self.choice_ = choose(run, rows.n[:, 0], rows.d, free=free, **where)
+            run = replace(self.choice_.config, seed=run.seed)
+        self._foretell(run, rows, where)
+        return run
 
     def _of_class(self, seed: int | None, c: int) -> int | None:
         """Noise of its own for each class; two classes keep the seed."""
@@ -395,37 +440,64 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         return int.from_bytes(hashlib.blake2b(f"{seed} class {c}".encode(), digest_size=7).digest(), "big")
 
     def _table(self, X: ArrayLike, *, reset: bool) -> Any:
-        """X as scikit-learn validates it, dense or CSR."""
+        """X as scikit-learn validates it, dense or CSR; under a schema, encoded rows."""
+        if self.schema_ is not None:
+            return self._by_rows(X)
         return checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64, accept_sparse="csr"))
 
-    def _starts(self, coef: ArrayLike | None, intercept: ArrayLike | None, K: int, features: int) -> list[Start | None]:
+    def _starts(
+        self, coef: ArrayLike | None, intercept: ArrayLike | None, labelled: Labelled, features: int
+    ) -> list[Start | None]:
         """Where each run starts, in the units of :meth:`_encode`."""
-        models = len(of_classes(K).contrasts)
+        models = len(of_classes(len(labelled.names)).contrasts)
         given = init_in(coef, intercept, models, features)
         if given is None:
             return [None] * models
+        given = labelled.unsorted(given[0]), labelled.unsorted(given[1])
         if intercept is not None and not self.fit_intercept:
             rule = "there is no intercept with fit_intercept=False"
             raise InvalidInput("intercept_init", None, rule, "leave it out")
         W = self._recode(*given)
-        if self.loss == "softmax":
+        if self.loss_ == "softmax":
             W = (np.concatenate([-W, W]) / 2.0 if models == 1 else W).reshape(1, -1)
         return [Start(w) for w in W]
 
-    def decision_function(self, X: ArrayLike) -> Array:
+    def decision_function(self, X: Any) -> Array:
         """``X @ coef_.T + intercept_``, shape (n_samples,), or (n_samples, n_classes) for more than two classes.
 
         Linear in X, also for rows longer than `data_norm`.
         """
         check_is_fitted(self, "coef_")
-        features = self._table(X, reset=False)
-        margins = np.asarray(features @ self.coef_.T + self.intercept_)
+        if self.schema_ is not None and self._answered is not None:
+            margins = self._answered.margins(read_frame(X, self.columns)).T
+            if len(self._order) == 2:
+                return margins if self._order[0] == 0 else -margins
+            return np.asarray(margins[:, self._order])
+        margins = np.asarray(self._table(X, reset=False) @ self.coef_.T + self.intercept_)
         return margins[:, 0] if len(self.coef_) == 1 else margins
 
-    def predict(self, X: ArrayLike) -> Any:
+    def predict(self, X: Any) -> Any:
         """The class of every row, shape (n_samples,)."""
         margins = self.decision_function(X)
         return self.classes_[of_classes(len(self.classes_)).decode(margins.T)]
+
+    def score(self, X: ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
+        """Accuracy on rows of a test set, without noise: for the holder of the rows.
+
+        Under a schema that declares labels, y may be left out, and rows with another label or none are left out.
+        """
+        if self.schema_ is None or self.schema_.label is None or self.classes is not None:
+            return float(super().score(X, self._label_column(X, y), sample_weight))
+        table = read_frame(X, self.columns)
+        answers = self.predict(table)
+        labelled = labels_of(self.schema_, one_label_each(self._label_column(table, y), len(answers)))
+        known = labelled.number >= 0
+        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return float(np.average(answers[known] == labelled.names[labelled.number[known]], weights=weight))
+
+    @property
+    def _fitted_loss(self) -> str:
+        return str(getattr(self, "loss_", self.loss))  # version 0.1 had no other
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -439,7 +511,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
         self._warn_if_capped()
         if margin.ndim == 1:
             return np.column_stack([expit(-margin), expit(margin)])
-        if self.loss == "softmax":
+        if self._fitted_loss == "softmax":
             return np.asarray(np.exp(log_softmax(margin, axis=1)))
         each = np.maximum(expit(margin), np.finfo(float).tiny)
         return np.asarray(each / each.sum(axis=1, keepdims=True))
@@ -448,7 +520,7 @@ class ConsensusClassifier(Sited, Inferring, ClassifierMixin, BaseEstimator):
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithms of :meth:`predict_proba`, with the same warning."""
         margin = self.decision_function(X)
-        if margin.ndim > 1 and self.loss != "softmax":
+        if margin.ndim > 1 and self._fitted_loss != "softmax":
             return np.asarray(np.log(self.predict_proba(X)))
         self._warn_if_capped()
         if margin.ndim > 1:
@@ -470,7 +542,9 @@ class PrivateClassifier(ConsensusClassifier):
         Objective perturbation, output perturbation, or Kifer's generalised objective perturbation.  "auto" picks one of
         them, or another method of one noisy step, and the knobs `eta`, `rho` and `max_grad_norm` where they have their
         defaults, from public facts.  Any other name that ``sottovoce methods`` lists runs on the one site.
-    epsilon, delta, data_norm, classes, loss, class_weight, fit_intercept, accounting, ledger, random_state
+    epsilon, delta, data_norm, schema, columns, classes, loss, class_weight, fit_intercept, accounting, ledger
+        As for :class:`ConsensusClassifier`.
+    random_state, verbose
         As for :class:`ConsensusClassifier`.
     knobs : dict or None, default=None
         As for :class:`ConsensusClassifier`, without those of several sites and rounds.  `rho` is 0.0002, the weight of
@@ -502,18 +576,21 @@ class PrivateClassifier(ConsensusClassifier):
         *,
         epsilon: float = defaults.EPSILON,
         delta: float | None = defaults.DELTA,
-        data_norm: float = 1.0,
+        data_norm: float | None = None,
+        schema: Any = None,
+        columns: Sequence[str] | None = None,
         classes: Sequence[Any] | None = None,
-        loss: str = _DEFAULT.loss,
+        loss: str = AUTO,
         class_weight: dict[Any, float] | None = None,
         fit_intercept: bool = True,
         accounting: str | None = None,
         ledger: Ledger | DurableLedger | None = None,
         random_state: Any = None,
+        verbose: bool | int | None = None,
         knobs: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(
             method, epsilon=epsilon, delta=delta, data_norm=data_norm, classes=classes, loss=loss, n_sites=1,
             class_weight=class_weight, fit_intercept=fit_intercept, accounting=accounting, ledger=ledger,
-            random_state=random_state, knobs=knobs,
+            random_state=random_state, knobs=knobs, schema=schema, columns=columns, verbose=verbose,
         )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..algorithms.items import Item
 from ..algorithms.once import Once
 from ..answers.terms import of_columns
+from ..data.frames import read_frame
 from ..errors import InvalidInput
 from ..problem.losses import Logistic
 from ..problem.weighted_loss import Weighted
@@ -22,8 +23,10 @@ from ..queries.moments import square
 from ..runs import defaults
 from ..runs.config import RunConfig
 from ..runs.simulate import simulate
-from ..util.typing import Any, Array, ArrayLike
+from ..util.progress import told
+from ..util.typing import Any, Array
 from .base import SitedTable
+from .caveats import Caveats, tell_values
 from .parameters import with_knobs
 
 
@@ -51,10 +54,10 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
     n_components : int, default=2
     epsilon, delta : float
         Privacy budget; ``inf`` computes without noise.
-    data_norm : float, default=1.0
-        Declared bound on the Euclidean norm of a row.  Longer rows are weighed down and not shortened
-        (:mod:`sottovoce.problem.weighted_loss`), so components are those of weighted rows.
-    trust, n_sites, random_state
+    data_norm : float or None, default=None
+        Declared bound on the Euclidean norm of a row; None is 1, and a release warns of it.  Longer rows are weighed
+        down and not shortened (:mod:`sottovoce.problem.weighted_loss`), so components are those of weighted rows.
+    schema, columns, trust, n_sites, random_state, verbose
         As for :class:`sottovoce.ConsensusClassifier`.
     knobs : dict or None, default=None
         `relation` and `colluders`, as for :class:`sottovoce.ConsensusClassifier`.
@@ -100,8 +103,11 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         delta: float = defaults.DELTA,
         trust: str = "nobody",
         n_sites: int = 5,
-        data_norm: float = 1.0,
+        data_norm: float | None = None,
+        schema: Any = None,
+        columns: Sequence[str] | None = None,
         random_state: Any = None,
+        verbose: bool | int | None = None,
         knobs: Mapping[str, Any] | None = None,
     ) -> None:
         self.n_components = n_components
@@ -110,19 +116,25 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         self.trust = trust
         self.n_sites = n_sites
         self.data_norm = data_norm
+        self.schema = schema
+        self.columns = columns
         self.random_state = random_state
+        self.verbose = verbose
         self.knobs = knobs
 
-    def fit(self, X: ArrayLike, y: Any = None, groups: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Ask for second moments across sites.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features), or a frame under a schema
         y : ignored
         groups : array-like of shape (n_samples,), optional
             The site of every row.
         """
+        caveats = Caveats.of(self, schema=self.schema is not None, cloned=False, stacklevel=2)
+        X = self._opened(X)
+        self._check_norm()
         features = self._table(X, reset=True)
         d = features.shape[1]
         if len(features) < 2:
@@ -130,11 +142,17 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         if not (isinstance(self.n_components, int | np.integer) and 1 <= self.n_components <= d):
             rule = f"must be a whole number from 1 to the number of columns, {d}"
             raise InvalidInput("n_components", self.n_components, rule, "use fewer")
+        if self.schema_ is None:
+            tell_values(features, stacklevel=2)
+        groups = self._site_column(X) if groups is None and self.n_sites != 1 else groups
         seed, sites, parts = self._deal(groups, len(features))
-        naming = of_columns([f"x{j}" for j in range(d)], self.data_norm)
+        naming = of_columns([f"x{j}" for j in range(d)], self._norm)
         rows = naming.rows([(features[part], np.ones(len(part))) for part in parts])
         run = RunConfig("auto", seed=seed, **self._run_fields())
-        result = simulate(run, rows, method=Components(), loss=Weighted(Logistic()))
+        said = (caveats.void, None if self.schema_ is None else self.schema_.caveat)
+        with told(self.verbose) as teller:
+            teller.phase("second moments")
+            result = simulate(run, rows, method=Components(), loss=Weighted(Logistic()), caveat=said)
         S, s = square(result.outcome.value[0], d + 1), result.outcome.spread
         scale, value = float(naming.into_units[0, 0]), naming.value
         count = min(max(float(S[-1, -1]) / value**2, 5.0 * s / value**2), 1.0)  # the mean weight of a row
@@ -148,13 +166,26 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         self.clear_ = np.asarray(np.minimum(gaps[:-1], gaps[1:])[:k] > 2.0 * self.noise_)
         self.components_, self.explained_variance_, self.mean_ = vectors[:k], values[:k], mean / scale
         self.explained_variance_ratio_ = values[:k] / total if total > 0.0 else np.zeros(k)
-        self.sites_, self.privacy_spent_ = sites, result.privacy
+        self.sites_, self.privacy_spent_ = sites, caveats.told(result.privacy)
+        self._result = result
         return self
 
-    def transform(self, X: ArrayLike) -> Array:
+    def _table(self, X: Any, *, reset: bool) -> Array:
+        """Numbers of X; under a schema, encoded rows without the constant."""
+        if self.schema_ is None:
+            return super()._table(X, reset=reset)
+        columns = sum(len(block.names) for block in self.schema_.blocks)
+        return self._by_rows(read_frame(X, self.columns))[:, :columns]
+
+    def transform(self, X: Any) -> Array:
         """Rows in the components' coordinates, (n_samples, n_components)."""
         check_is_fitted(self, "components_")
         return np.asarray((self._table(X, reset=False) - self.mean_) @ self.components_.T)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Names of the components, as scikit-learn makes them."""
+        check_is_fitted(self, "components_")
+        return np.array([f"consensuspca{k}" for k in range(self.n_components)], dtype=np.object_)
 
 
 __all__ = ["ConsensusPCA"]

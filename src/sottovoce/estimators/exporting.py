@@ -3,7 +3,7 @@
 It computes in double precision what ``sottovoce predict`` does.  scikit-learn has no steps for declared bounds,
 logarithms and shortened rows, and its converters have none either, so it is built node by node.  Inputs are the
 schema's columns, each (rows, 1), texts for categories and else numbers; a vector is one input.  A missing number is
-NaN, allowed where the column declares `missing`.
+NaN, allowed where the column declares `missing` or `indicator`.  A date is a number of its units since its epoch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 from ..answers.saved import SavedModel
 from ..data.columns import Bins, Block, Category, Number, Vector
 from ..data.schema import Schema
-from ..data.table import MISSING
 from ..errors import InvalidInput
 from ..problem.task import BoundedNumber, ManyClasses, Task
 from ..util.later import Later
@@ -137,31 +136,40 @@ def _block(graph: _Graph, block: Block, schema: Schema) -> str:
     assert isinstance(block, Bins | Category | Number)
     source = block.column or block.name
     if isinstance(block, Number):
-        x = graph.clip(graph.filled(graph.take(source, False), block.missing), block.lo, block.hi)
+        raw = graph.take(source, False)
+        x = graph.clip(graph.filled(raw, block.missing), block.lo, block.hi)
         if block.transform == "log1p":
             x = graph.add("Log", graph.add("Add", x, graph.put(1.0)))
         a, b = block.range
         slope = (1.0 if block.to == "[0,1]" else 2.0) / (b - a)
         shift = -a * slope - (0.0 if block.to == "[0,1]" else 1.0)
-        return graph.add("Add", graph.add("Mul", x, graph.put(slope)), graph.put(shift))
+        x = graph.add("Add", graph.add("Mul", x, graph.put(slope)), graph.put(shift))
+        if not block.indicator:
+            return x
+        mark = graph.add("Mul", graph.doubles(graph.add("IsNaN", raw)), graph.put(block.mark))
+        return graph.add("Concat", x, mark, axis=1)
     if isinstance(block, Bins):
-        x = graph.filled(graph.take(source, False), block.missing)
+        raw = graph.take(source, False)
+        x = graph.filled(raw, block.missing)
         edges, m = np.asarray(block.edges, dtype=float), len(block.edges) - 1
         above = np.append(-np.inf, edges[1:-1])  # a row is in bin k if its value is above k of these, counted from 0
         index = graph.doubles(graph.add("GreaterOrEqual", x, graph.put(above[None])))
         number = graph.add("ReduceSum", index, graph.put(np.array([1])), keepdims=1)
         kept = [k + 1.0 for k in range(m) if k != block.base]
+        if block.indicator:  # a level of its own
+            number = graph.add("Where", graph.add("IsNaN", raw), graph.put(m + 1.0), number)
+            kept.append(m + 1.0)
         return graph.doubles(graph.add("Equal", number, graph.put(np.array([kept]))))
     rest = len(block.values)
-    codes = {value: k for k, (_, group) in enumerate(block.values) for value in group}
-    if block.missing is not None:
-        codes |= dict.fromkeys([*MISSING, *schema.na], codes[block.missing])
+    codes = block.codes(frozenset(schema.na))
     names = [name for name, _ in block.values] + ["other"] * block.other
     number = graph.add(
         "LabelEncoder", graph.take(source, True), domain="ai.onnx.ml",
         keys_strings=list(codes), values_int64s=list(codes.values()), default_int64=rest,
     )  # fmt: skip
     kept_groups = [k for k, name in enumerate(names) if name != block.base]
+    if block.indicator and block.base != "missing":
+        kept_groups.append(rest + 1)
     return graph.doubles(graph.add("Equal", number, graph.put(np.array([kept_groups], dtype=np.int64))))
 
 

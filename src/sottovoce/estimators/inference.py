@@ -10,11 +10,14 @@ from scipy.sparse import issparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from ..answers.inference import Coefficients, Estimates, model_of, newton_of, table
-from ..answers.terms import of_columns
+from ..answers.inference import Coefficients, Estimates, model_of, newton_of
+from ..answers.inference import table as coefficients
+from ..answers.saved import SavedModel
+from ..answers.terms import of_columns, of_schema
 from ..answers.training import check
-from ..errors import InvalidInput
+from ..errors import InvalidInput, printable
 from ..ledger.durable import rows_digest
+from ..privacy.statement import Caveat
 from ..problem.losses import Logistic
 from ..problem.task import TwoClasses
 from ..problem.weighted_loss import Weighted
@@ -23,6 +26,10 @@ from ..runs.config import RunConfig
 from ..runs.engine import FINISHED
 from ..runs.simulate import simulate
 from ..util.typing import Any, Array, IntArray
+from .declared import Labelled, positive_of, with_classes
+
+MOST_LINES = 60
+"""Coefficients that a summary shows."""
 
 
 def deal_digest(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
@@ -34,11 +41,45 @@ def deal_digest(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
 class Shown:
     """Mixin: a fitted model shows its privacy statement, and its table of coefficients if it has one."""
 
+    def summary(self) -> str:
+        """The model in words: what was trained, its coefficients, and what is promised, with all caveats."""
+        me: Any = self
+        check_is_fitted(me, "privacy_spent_")
+        said = me.privacy_spent_
+        kind = str(getattr(me, "loss_", getattr(me, "loss", "")))
+        head = [f"{type(me).__name__}: {kind}, {len(me.sites_)} sites, {me.n_features_in_} columns".replace(": ,", ":")]
+        if (positive := positive_of(self)) is not None:
+            head.append(f"Coefficients are for the class {printable(positive)}.")
+        table = self._found()
+        parts = ["\n".join(head), str(table) if table is not None else self._plain_table(), self._promise(said)]
+        return "\n\n".join(part for part in parts if part)
+
+    def _plain_table(self) -> str:
+        """Coefficients by name, in aligned columns; of many columns the first ones."""
+        table = getattr(self, "coefficients_", None)
+        if not isinstance(table, dict):
+            return ""
+        heads = [printable(str(head)) for head in table]
+        lines = list(zip(*table.values(), strict=True))
+        shown = lines if len(lines) <= MOST_LINES else [*lines[: MOST_LINES - 1], lines[-1]]
+        cells = [[printable(str(x)) if isinstance(x, str) else f"{x:.4g}" for x in line] for line in shown]
+        wide = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+        text = ["  ".join([line[0].ljust(wide[0]), *map(str.rjust, line[1:], wide[1:])]) for line in (heads, *cells)]
+        left = [f"... and {len(lines) - len(shown)} more"] if len(shown) < len(lines) else []
+        return "\n".join([*(line.rstrip() for line in text), *left])
+
+    @staticmethod
+    def _promise(said: dict[str, Any]) -> str:
+        """The statement, and what it rests on."""
+        known = said.get("caveat") or ""
+        rests = [one for one in said.get("caveats", []) if one != known]
+        return "\n".join([str(said["says"]), *(f"Rests on: {one}." for one in rests)])
+
     def page(self) -> str:
         """HTML with the privacy statement and, after inference, the table of coefficients."""
         me: Any = self
         check_is_fitted(me, "coef_")
-        words = escape(str(me.privacy_spent_["says"])).replace("\n", "<br>")
+        words = escape(self._promise(me.privacy_spent_)).replace("\n", "<br>")
         shown = ""
         if (found := self._found()) is not None:
             lines = found.to_dict()
@@ -50,11 +91,12 @@ class Shown:
         if not hasattr(me, "privacy_spent_"):
             return repr(me)
         found = self._found()
-        parts = [repr(me), str(me.privacy_spent_["says"]), *([] if found is None else [str(found)])]
+        parts = [repr(me), self._promise(me.privacy_spent_), *([] if found is None else [str(found)])]
         return "\n\n".join(parts)
 
     def _found(self) -> Coefficients | None:
-        return getattr(self, "coefficients_", None)
+        found = getattr(self, "coefficients_", None)
+        return found if isinstance(found, Coefficients) else None
 
     def _repr_html_inner(self) -> str:
         whole: str = super()._repr_html_inner()  # type: ignore[misc]
@@ -71,11 +113,12 @@ class Inferring(Shown):
     """Mixin: ``inference=True`` and :meth:`to_sklearn`."""
 
     def _infer(
-        self, K: int, X: Any, label: IntArray, parts: list[IntArray], sites: Array, knobs: dict[str, Any],
-        seed: int | None, apart: bool, caveat: str | None,
+        self, labelled: Labelled, table: Any, X: Any, parts: list[IntArray], sites: Array, knobs: dict[str, Any],
+        seed: int | None, apart: bool, caveat: Caveat,
     ) -> None:  # fmt: skip
         me: Any = self
-        if K != 2:
+        schema, label = me.schema_, labelled.number
+        if len(labelled.names) != 2:
             raise InvalidInput("inference", True, "is for two classes", "leave it out")
         if issparse(X) or not me.fit_intercept:
             raise InvalidInput("inference", True, "needs dense rows and an intercept", "leave it out")
@@ -83,19 +126,27 @@ class Inferring(Shown):
             raise InvalidInput("ledger", None, "inference takes no ledger", "leave it out")
         run = RunConfig(seed=seed, **knobs)
         check(run)
-        names = list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])]))
         own = [str(site) for site in sites] if apart and len(parts) > 1 else []
-        naming = of_columns(names, float(me.data_norm), own)
-        rows = naming.rows([(X[part], TwoClasses().encode(label[part])) for part in parts])
+        if schema is None:
+            names = list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])]))
+            naming, tables = of_columns(names, float(me._norm), own), [X[part] for part in parts]
+        else:
+            naming, tables = of_schema(schema, own), [table.take(part) for part in parts]
+        y = [TwoClasses().encode(label[part]) for part in parts]
+        rows = naming.rows(list(zip(tables, y, strict=True)))
         result = simulate(run, rows, method=newton_of(naming), loss=Weighted(Logistic()), caveat=caveat)
         found: Estimates = result.outcome
-        beta, k = naming.into_units @ model_of(found)[0], X.shape[1]
+        beta, k = naming.into_units @ model_of(found)[0], int(np.sum(naming.constant == 0))
         shares = np.array([len(part) for part in parts]) / len(label)
-        me.coefficients_ = table(found, naming, delta=run.delta)
-        me.coef_ = beta[None, :k]
-        me.intercept_ = np.atleast_1d(beta[k:] @ shares if own else beta[k])
+        me.coefficients_ = coefficients(found, naming, delta=run.delta)
+        me.coef_ = labelled.sorted(beta[None, :k])
+        me.intercept_ = labelled.sorted(np.atleast_1d(beta[k:] @ shares if own else beta[k]))
         me.site_coef_ = np.repeat(me.coef_, len(parts), axis=0)
-        me.site_intercept_ = beta[k:] if own else np.repeat(me.intercept_, len(parts))
+        me.site_intercept_ = labelled.sorted(beta[k:]) if own else np.repeat(me.intercept_, len(parts))
+        named = schema if schema is None or schema.label else with_classes(schema, labelled.names)
+        me._answered = SavedModel(naming, model_of(found)[0], shares if own else np.ones(1), schema=named)
+        me._order = labelled.order
+        me._result = result
         me.privacy_spent_, me.n_iter_, me.stopped_ = result.privacy, 1, FINISHED
         me.max_grad_norm_ = math.inf
 
@@ -109,10 +160,10 @@ class Inferring(Shown):
         """
         me: Any = self
         check_is_fitted(me, "coef_")
-        softmax = str(me.loss) == "softmax"
-        if not (str(me.loss) == "logistic" and len(me.coef_) == 1) and not softmax:
+        loss = str(getattr(me, "loss_", me.loss))
+        if not (loss == "logistic" and len(me.coef_) == 1) and loss != "softmax":
             rule = "scikit-learn's LogisticRegression has the logistic loss, or softmax for several classes"
-            raise InvalidInput("loss", str(me.loss), rule, "use loss='softmax' for several classes")
+            raise InvalidInput("loss", loss, rule, "use loss='softmax' for several classes")
         plain = LogisticRegression()
         plain.coef_, plain.intercept_, plain.classes_ = me.coef_.copy(), me.intercept_.copy(), me.classes_.copy()
         plain.n_features_in_, plain.n_iter_ = me.n_features_in_, np.array([me.n_iter_])

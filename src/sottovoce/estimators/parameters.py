@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import wraps
+from inspect import signature
 from textwrap import fill, indent
 from typing import ClassVar, Self, TypeVar
 
@@ -68,6 +69,9 @@ class Knobbed:
             known = self.own_knobs
             told = {name: value for name, value in state.items() if name not in known or value != known[name]}
             state = {"knobs": None} | _renamed(type(self), told, None, category=None)
+        kind: Any = type(self)
+        later = {one.name: one.default for one in signature(kind.__init__).parameters.values() if one.name not in state}
+        state = {name: later[name] for name in kind._get_param_names() if name in later} | state
         super().__setstate__(state)  # type: ignore[misc]
 
 

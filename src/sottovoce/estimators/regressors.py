@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
 from ..algorithms.recipe import Recipe
 from ..answers.inference import model_of
 from ..answers.least_squares import slopes_of, table_of
 from ..answers.regression import SQUARED, LeastSquares
-from ..answers.terms import of_columns
+from ..answers.saved import SavedModel
+from ..answers.terms import of_columns, of_schema
 from ..answers.training import WEIGHED
+from ..data.frames import read_frame
+from ..data.labels import NumberLabel, numbers_in
 from ..data.rows import Rows
 from ..data.validation import checked
-from ..errors import InvalidInput
+from ..errors import HolderNote, InvalidInput
 from ..problem.losses import HuberResidual, loss_texts
 from ..problem.task import BoundedNumber
 from ..problem.weighted_loss import Weighted
 from ..runs import defaults
 from ..runs.config import RunConfig
 from ..runs.simulate import Result, simulate
+from ..util.progress import told
 from ..util.typing import Any, Array, ArrayLike, IntArray
 from .base import SitedTable
+from .caveats import Caveats, tell_values
+from .declared import as_columns, with_number
 from .inference import Shown
 from .parameters import with_knobs
 
-_Asked = tuple[Rows, RunConfig, dict[str, Any], Callable[[Result], Array]]  # and what `simulate` takes besides; a model
+_Asked = tuple[Rows, RunConfig, dict[str, Any], Callable[[Result], tuple[Array, float]]]
+"""Rows, their run, what `simulate` takes besides, and slopes and a constant from its result."""
+ALIKE = 1e-3
+"""Share of the target's range in which the answers to all rows lie if they are about one number."""
 _READ = "the target's bounds were read off the rows, and epsilon does not cover that"
 
 
@@ -41,8 +52,8 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     y_bounds : (float, float) or None, default=None
-        Public bounds of the target; targets beyond them are clipped.  A release needs them.  None reads them off y, in
-        a simulation only, and the statement says so.
+        Public bounds of the target; targets beyond them are clipped.  A release needs them.  None takes those of the
+        schema's label; without one it reads them off y, in a simulation only, and the statement says so.
     loss : str, default="squared"
         "squared" releases second moments once, and gradients of Huber's loss at public points
         (:mod:`sottovoce.answers.regression`).  "huber-residual:H", "log-cosh:H" and "quantile:Q" train by `method`.
@@ -50,14 +61,14 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         For the losses that train: a name that ``sottovoce methods`` lists.  "auto" is ``momentum``, or ``prox_admm``
         without a delta.
     rounds : int, default=100
-    data_norm : float, default=1.0
-        Declared bound on the Euclidean norm of a row.  The squared loss weighs longer rows down instead of shortening
-        them (:mod:`sottovoce.problem.weighted_loss`): unless the model is right, coefficients are those of weighted
-        rows.
+    data_norm : float or None, default=None
+        Declared bound on the Euclidean norm of a row; None is 1, and a release warns of it.  The squared loss weighs
+        longer rows down instead of shortening them (:mod:`sottovoce.problem.weighted_loss`): unless the model is right,
+        coefficients are those of weighted rows.
     inference : bool, default=False
         Spend the whole budget on coefficients with intervals (:mod:`sottovoce.answers.least_squares`); squared loss
         only. They are not shrunk, so with much noise they predict worse.
-    epsilon, delta, trust, n_sites, fit_intercept, accounting, random_state
+    epsilon, delta, schema, columns, trust, n_sites, fit_intercept, accounting, random_state, verbose
         As for :class:`sottovoce.ConsensusClassifier`.
     knobs : dict or None, default=None
         `relation`, `sites_per_row`, `colluders`, `max_weight`, and `rho`, which the squared loss does not read.
@@ -67,8 +78,9 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
     coef_ : ndarray of shape (n_features,)
         In the units of X and y.
     intercept_ : float
-    coefficients_ : sottovoce.answers.inference.Coefficients
-        With `inference`: estimates, standard errors, intervals and what was refused.
+    coefficients_ : dict, or sottovoce.answers.inference.Coefficients
+        A table that ``pandas.DataFrame`` takes; with `inference`: estimates, standard errors, intervals and what was
+        refused.
     y_bounds_ : (float, float)
     n_features_in_, privacy_spent_, sites_
         As for :class:`sottovoce.ConsensusClassifier`.
@@ -105,10 +117,13 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         trust: str | None = None,
         n_sites: int = 5,
         rounds: int = defaults.ROUNDS_OF_NUMBERS,
-        data_norm: float = 1.0,
+        data_norm: float | None = None,
+        schema: Any = None,
+        columns: Sequence[str] | None = None,
         fit_intercept: bool = True,
         accounting: str | None = None,
         random_state: Any = None,
+        verbose: bool | int | None = None,
         inference: bool = False,
         knobs: Mapping[str, Any] | None = None,
     ) -> None:
@@ -121,52 +136,72 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         self.n_sites = n_sites
         self.rounds = rounds
         self.data_norm = data_norm
+        self.schema = schema
+        self.columns = columns
         self.fit_intercept = fit_intercept
         self.accounting = accounting
         self.random_state = random_state
+        self.verbose = verbose
         self.inference = inference
         self.knobs = knobs
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Train across sites.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            Numbers.
+        X : array-like of shape (n_samples, n_features), or a frame under a schema
+        y : array-like of shape (n_samples,), optional
+            Numbers; None for the column that the schema declares.
         groups, sample_weight : array-like of shape (n_samples,), optional
             As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
-        if self.y_bounds is None and self.random_state is None:
+        caveats = Caveats.of(self, schema=self.schema is not None, cloned=False, stacklevel=2)
+        X = self._opened(X)
+        bounds = self._bounds()
+        if bounds is None and self.random_state is None:
             rule = "a release needs the target's bounds declared: the rows' own are private"
             raise InvalidInput("y_bounds", None, rule, "give y_bounds=(lo, hi), or a random_state for a simulation")
         self._check_norm()
-        self._check_inference(sample_weight)
+        own_weights = self._declared_weights(X)
+        self._check_inference(sample_weight if own_weights is None else own_weights[0])
         features = self._table(X, reset=True)
         if len(features) < 2:
             raise InvalidInput("X", None, "n_samples=1 is too few for a regression", "give more rows")
-        target = self._target(y, len(features))
-        task, caveat = self._task(target)
+        target = self._target(self._label_column(X, y), len(features), gaps=y is None)
+        task, caveat = self._task(target, bounds)
+        groups = self._site_column(X) if groups is None and self.n_sites != 1 else groups
         seed, sites, parts = self._deal(groups, len(features))
         knobs = self._run_fields()
         knobs = {name: knobs[name] for name in knobs.keys() - {"method", "loss", "rounds", "rho"}} | {"seed": seed}
         offsets = task.encode(target)
-        counts, of_weights = self._weights(sample_weight, parts)
-        self.__dict__.pop("coefficients_", None)
+        known = task.known(offsets).astype(float)
+        counts, of_weights = self._weights(sample_weight, parts, declared=own_weights)
+        self.coefficients_: Any = None
+        self._answered = None
+        if self.schema_ is None:
+            tell_values(features, stacklevel=2)
         asks = self._squared if self.loss == SQUARED else self._by_rounds
-        rows, run, recipe, model_of_result = asks(features, task, parts, knobs)
-        rows = rows.with_offset([offsets[part] for part in parts])
+        tables = [X.take(part) if self.schema_ is not None else features[part] for part in parts]
+        rows, run, recipe, keep = asks(features, tables, [known[part] for part in parts], task, parts, knobs)
+        rows = rows.with_offset([np.nan_to_num(offsets[part]) for part in parts])
         rows = rows if counts is None else rows.with_weight(counts)
-        result = simulate(run, rows, caveat=(caveat, of_weights), **recipe)
-        model = model_of_result(result)
+        said = (caveats.void, None if self.schema_ is None else self.schema_.caveat, caveat, of_weights)
+        with told(self.verbose) as teller:
+            teller.phase(f"{self.loss} loss", run.rounds if not recipe else None)
+            result = simulate(run, rows, caveat=said, observers=[teller], **recipe)
+        coef, constant = keep(result)
         half = 0.5 * (task.high - task.low)
-        self.coef_ = half * model[:-1]
-        self.intercept_ = float(task.low + half + half * model[-1]) if self.fit_intercept else task.low + half
-        self.y_bounds_, self.sites_, self.privacy_spent_ = (task.low, task.high), sites, result.privacy
+        self.coef_ = half * coef
+        has = self.fit_intercept if self.schema_ is None else bool(self.schema_.intercept or self.loss == SQUARED)
+        self.intercept_ = float(task.low + half + half * constant) if has else task.low + half
+        self.y_bounds_, self.sites_ = (task.low, task.high), sites
+        self.privacy_spent_ = caveats.told(result.privacy)
+        self._result = result
+        if not self.inference:
+            self.coefficients_ = as_columns(self)
         self._tell_norm(features)
+        self._tell_one_number(X if self.schema_ is not None else features)
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -174,8 +209,19 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         tags.regressor_tags.poor_score = math.isfinite(self.epsilon)  # few rows, and noise
         return tags
 
-    def _target(self, y: ArrayLike, n: int) -> Array:
+    def _bounds(self) -> tuple[float, float] | None:
+        """The declared bounds of the target."""
+        label = None if self.schema_ is None else self.schema_.label
+        if self.y_bounds is None and isinstance(label, NumberLabel):
+            return label.lo, label.hi
+        return self.y_bounds
+
+    def _target(self, y: Any, n: int, *, gaps: bool) -> Array:
+        """Numbers, in the target's unit; with `gaps`, from a column that a schema reads, NaN where there is none."""
         self._check_y(y, "number")
+        if gaps:
+            assert self.schema_ is not None
+            return numbers_in(y, self.schema_.na)
 
         def read() -> Array:
             found = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
@@ -184,15 +230,16 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
 
         return np.asarray(checked("y", read))
 
-    def _task(self, y: Array) -> tuple[BoundedNumber, str | None]:
-        if self.y_bounds is not None:
+    def _task(self, y: Array, bounds: tuple[float, float] | None) -> tuple[BoundedNumber, str | None]:
+        if bounds is not None:
             try:
-                low, high = self.y_bounds
+                low, high = bounds
             except (TypeError, ValueError):
                 rule = "must be two numbers, the lower first"
                 raise InvalidInput("y_bounds", None, rule, "use y_bounds=(0, 60)") from None
             return BoundedNumber(low, high), None
-        low, high = float(y.min()), float(y.max())
+        known = y[np.isfinite(y)]
+        low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
         return BoundedNumber(low, high if high > low else low + 1.0), _READ
 
     def _check_inference(self, sample_weight: ArrayLike | None) -> None:
@@ -203,38 +250,81 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         if sample_weight is not None:
             raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
 
-    def _squared(self, X: Array, task: BoundedNumber, parts: list[IntArray], knobs: dict[str, Any]) -> _Asked:
-        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])
-        naming = of_columns([str(name) for name in names], self.data_norm)
-        rows = naming.rows([(X[part], np.ones(len(part))) for part in parts])
+    def _squared(
+        self, X: Array, tables: list[Any], known: list[Array], task: BoundedNumber, parts: list[IntArray],
+        knobs: dict[str, Any],
+    ) -> _Asked:  # fmt: skip
+        if self.schema_ is None:
+            names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])
+            naming = of_columns([str(name) for name in names], self._norm)
+        else:
+            naming = of_schema(self.schema_)
+        rows = naming.rows(list(zip(tables, known, strict=True)))
         constant, run = naming.constant, RunConfig("auto", **knobs)
         free = np.ones(naming.d) if self.fit_intercept else 1.0 - constant
         method: Recipe = slopes_of(naming) if self.inference else LeastSquares(constant=constant, free=free)
 
-        def model(result: Result) -> Array:
-            if not self.inference:
-                return naming.into_units @ result.outcome[0]
-            self.coefficients_ = table_of(result.outcome, naming, task, run.delta)
-            return naming.into_units @ model_of(result.outcome)[0]
+        def keep(result: Result) -> tuple[Array, float]:
+            model = model_of(result.outcome)[0] if self.inference else result.outcome[0]
+            if self.inference:
+                self.coefficients_ = table_of(result.outcome, naming, task, run.delta)
+            named = None if self.schema_ is None else with_number(self.schema_, task)
+            self._answered = SavedModel(naming, model, np.ones(1), schema=named)
+            found = naming.into_units @ model
+            return found[:-1], float(found[-1])
 
-        return rows, run, {"method": method, "loss": Weighted(HuberResidual(1.0))}, model
+        return rows, run, {"method": method, "loss": Weighted(HuberResidual(1.0))}, keep
 
-    def _by_rounds(self, X: Array, task: BoundedNumber, parts: list[IntArray], knobs: dict[str, Any]) -> _Asked:
+    def _by_rounds(
+        self, X: Array, tables: list[Any], known: list[Array], task: BoundedNumber, parts: list[IntArray],
+        knobs: dict[str, Any],
+    ) -> _Asked:  # fmt: skip
         if str(self.loss).partition(":")[0] not in {text.partition(":")[0] for text in loss_texts(numbers=True)}:
             rule = f"must be 'squared', {', '.join(loss_texts(numbers=True))}"
             raise InvalidInput("loss", self.loss, rule, "use loss='squared'")
         encoded, method = self._encode(X), self.method
-        rows = Rows.build([(encoded[part], np.ones(len(part))) for part in parts])
+        rows = Rows.build([(encoded[part], one) for part, one in zip(parts, known, strict=True)])
         if method == defaults.METHOD:
             method = defaults.method_of_numbers(self.trust or "nobody", knobs["delta"])
         run = RunConfig(method, loss=self.loss, rounds=self.rounds, rho=self._knobs()["rho"], **knobs)
-        return rows, run, {}, lambda result: np.append(*(x[0] for x in self._decode(result.consensus)))
 
-    def predict(self, X: ArrayLike) -> Array:
+        def keep(result: Result) -> tuple[Array, float]:
+            if self.schema_ is not None:
+                named = with_number(self.schema_, task)
+                self._answered = SavedModel(None, result.consensus[0], np.ones(1), schema=named, loss=self.loss)
+            coef, constant = self._decode(result.consensus)
+            return coef[0], float(constant[0])
+
+        return rows, run, {}, keep
+
+    def predict(self, X: Any) -> Array:
         """The number of every row, shape (n_samples,), within the bounds."""
         check_is_fitted(self, "coef_")
+        if self.schema_ is not None and self._answered is not None:
+            return BoundedNumber(*self.y_bounds_).decode(self._answered.margins(read_frame(X, self.columns)))
         features = self._table(X, reset=False)
         return np.clip(features @ self.coef_ + self.intercept_, *self.y_bounds_)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """R2 on rows of a test set, without noise: for the holder of the rows.
+
+        Under a schema that declares the number, y may be left out, and rows without one are left out.
+        """
+        if y is not None or self.schema_ is None:
+            return float(super().score(X, y, sample_weight))
+        table = read_frame(X, self.columns)
+        numbers = numbers_in(self._label_column(table, None), self.schema_.na)
+        known = np.isfinite(numbers)
+        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return float(r2_score(numbers[known], self.predict(table)[known], sample_weight=weight))
+
+    def _tell_one_number(self, X: Any) -> None:
+        """Tell the holder of a simulation if the model answers all rows alike."""
+        if self.random_state is None or not math.isfinite(self.epsilon):
+            return
+        if np.ptp(self.predict(X)) < ALIKE * (self.y_bounds_[1] - self.y_bounds_[0]):
+            what = "the model gives about one number for every row"
+            warnings.warn(f"{what} (a simulation, for the data's holder only)", HolderNote, stacklevel=3)
 
 
 @with_knobs("relation", rho=0.0002, max_weight=None)
@@ -243,7 +333,9 @@ class PrivateRegressor(ConsensusRegressor):
 
     Parameters
     ----------
-    y_bounds, loss, method, epsilon, delta, rounds, data_norm, fit_intercept, accounting, random_state
+    y_bounds, loss, method, epsilon, delta, rounds, data_norm, schema, columns, fit_intercept, accounting
+        As for :class:`ConsensusRegressor`.
+    random_state, verbose
         As for :class:`ConsensusRegressor`.
     knobs : dict or None, default=None
         `relation`, `max_weight` and `rho`, 0.0002.
@@ -269,15 +361,19 @@ class PrivateRegressor(ConsensusRegressor):
         epsilon: float = defaults.EPSILON,
         delta: float | None = defaults.DELTA,
         rounds: int = defaults.ROUNDS_OF_NUMBERS,
-        data_norm: float = 1.0,
+        data_norm: float | None = None,
+        schema: Any = None,
+        columns: Sequence[str] | None = None,
         fit_intercept: bool = True,
         accounting: str | None = None,
         random_state: Any = None,
+        verbose: bool | int | None = None,
         knobs: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(
             y_bounds, loss=loss, method=method, epsilon=epsilon, delta=delta, n_sites=1, rounds=rounds, knobs=knobs,
             data_norm=data_norm, fit_intercept=fit_intercept, accounting=accounting, random_state=random_state,
+            schema=schema, columns=columns, verbose=verbose,
         )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -18,14 +19,19 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms import under
+from ..data.frames import read_frame
 from ..data.rows import Rows
+from ..data.table import Column, Table
 from ..data.validation import checked
 from ..errors import HolderNote, InvalidInput
 from ..runs import defaults
 from ..runs.config import TRUSTED, RunConfig
 from ..runs.simulate import simulate
+from ..util.progress import told
 from ..util.typing import Any, Array, ArrayLike, BoolArray, IntArray
 from .base import SLACK, SitedTable
+from .caveats import Caveats, tell_values
+from .declared import in_units
 from .parameters import with_knobs
 
 SHARE = 0.5
@@ -74,6 +80,13 @@ def intervals(time: Array, event: BoolArray, edges: Array) -> IntArray:
         return np.where(time > edges[0], last, -1).astype(np.intp)
 
 
+def _numbers(column: Column) -> Array:
+    """A column as numbers, NaN for a gap."""
+    if column.dtype.kind != "O":
+        return checked("column", lambda: column.astype(np.float64))
+    return checked("column", lambda: np.array([np.nan if one is None else float(one) for one in column]))
+
+
 @with_knobs("relation", "colluders", "max_grad_norm", rho=1e-4)
 class ConsensusSurvival(SitedTable, BaseEstimator):
     """Discrete-time hazards trained across sites, with a person's rows of all intervals protected together.
@@ -88,9 +101,10 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         Privacy budget of the whole fit, per person; ``inf`` fits without noise.
     trust : {"nobody", "sum", "curator"}, default="nobody"
     rounds : int, default=10
-    data_norm : float, default=1.0
-        Declared bound on the Euclidean norm of a person's columns; longer ones are shortened.
-    n_sites, accounting, random_state
+    data_norm : float or None, default=None
+        Declared bound on the Euclidean norm of a person's columns; longer ones are shortened.  None is 1, and a release
+        warns of it.
+    schema, columns, n_sites, accounting, random_state, verbose
         As for :class:`sottovoce.ConsensusClassifier`.
     knobs : dict or None, default=None
         `relation`, `colluders`, `rho` (0.0001, the weight of ``||w||^2 / 2`` against the mean over people) and
@@ -139,9 +153,12 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         trust: str = "nobody",
         n_sites: int = 5,
         rounds: int = 10,
-        data_norm: float = 1.0,
+        data_norm: float | None = None,
+        schema: Any = None,
+        columns: Sequence[str] | None = None,
         accounting: str | None = None,
         random_state: Any = None,
+        verbose: bool | int | None = None,
         knobs: Mapping[str, Any] | None = None,
     ) -> None:
         self.edges = edges
@@ -151,25 +168,30 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         self.n_sites = n_sites
         self.rounds = rounds
         self.data_norm = data_norm
+        self.schema = schema
+        self.columns = columns
         self.accounting = accounting
         self.random_state = random_state
+        self.verbose = verbose
         self.knobs = knobs
 
-    def fit(self, X: ArrayLike, time: ArrayLike, event: ArrayLike, groups: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, time: Any, event: Any, groups: Any = None) -> Self:
         """Train across sites.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features), or a frame under a schema
             One row a person.
-        time : array-like of shape (n_samples,)
+        time : array-like of shape (n_samples,), or under a schema the name of a column
             When the event came, or until when the person was seen without it.  Without a time after the first edge a
             person adds nothing, but still counts.
-        event : array-like of shape (n_samples,)
+        event : array-like of shape (n_samples,), or under a schema the name of a column
             Whether the event came at that time.
         groups : array-like of shape (n_samples,), optional
             The site of every person.
         """
+        caveats = Caveats.of(self, schema=self.schema is not None, cloned=False, stacklevel=2)
+        X, time, event = self._split(X, time, event)
         edges = self._edges()
         if self.trust not in METHODS:
             raise InvalidInput("trust", self.trust, f"must be one of {', '.join(METHODS)}", "use 'nobody'")
@@ -177,24 +199,48 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         features = self._table(X, reset=True)
         n, m = len(features), len(edges) - 1
         times, events = self._column("time", time, n), self._column("event", event, n) > 0
+        if self.schema_ is None:
+            tell_values(features, stacklevel=2)
+        groups = self._site_column(X) if groups is None and self.n_sites != 1 else groups
         seed, sites, parts = self._deal(groups, n)
         last = intervals(times, events, edges)
         encoded = self._encode(features)
         tables = [expand(encoded[part], last[part], events[part], m) for part in parts]
         rows = Rows.build(tables).with_weight([np.full(len(y), person_weight(m)) for _, y in tables])
         run = RunConfig(METHODS[self.trust], C=float(m), seed=seed, tol=None, **self._run_fields())
-        result = simulate(run, rows)
+        said = (caveats.void, None if self.schema_ is None else self.schema_.caveat)
+        with told(self.verbose) as teller:
+            teller.phase("hazards", run.rounds)
+            result = simulate(run, rows, caveat=said, observers=[teller])
         w = result.consensus[0] / SLACK
         d = features.shape[1]
-        self.coef_ = w[:d] * math.sqrt(1.0 - SHARE) / (self.data_norm * SLACK)
+        self._vector = w[:d] * math.sqrt(1.0 - SHARE)
         self.intercept_ = w[d:] * math.sqrt(SHARE)
+        if self.schema_ is None:
+            self.coef_ = self._vector / (self._norm * SLACK)
+        else:
+            self.coef_, constant = in_units(self.schema_, self._vector)
+            self.intercept_ = self.intercept_ + constant
         self.edges_, self.sites_ = edges, sites
-        self.privacy_spent_ = result.statement.of_people(m).to_dict()
+        self._result = replace(result, statement=result.statement.of_people(m))
+        self.privacy_spent_ = caveats.told(self._result.privacy)
         self._tell_norm(features)
         if strange := int(np.sum(~(times > edges[0]))):
             what = f"{strange} of {n} people have no time after the first edge"
             warnings.warn(f"{what}: they add nothing (for the data's holder only)", HolderNote, stacklevel=2)
         return self
+
+    def _split(self, X: Any, time: Any, event: Any) -> tuple[Any, Any, Any]:
+        """X, which is a table under a schema, without the columns that hold the time and the event."""
+        if self.schema is None:
+            return self._opened(X), time, event
+        table = read_frame(X, self.columns)
+        named = [name for name in (time, event) if isinstance(name, str)]
+        if lost := [name for name in named if name not in table.columns]:
+            raise InvalidInput(lost[0], None, "is no column of the frame", "name the columns of time and event")
+        columns = dict(table.columns)
+        time, event = (_numbers(columns[one]) if isinstance(one, str) else one for one in (time, event))
+        return self._opened(Table(table.name, {k: v for k, v in columns.items() if k not in named})), time, event
 
     def _edges(self) -> Array:
         edges = checked("edges", lambda: np.asarray(self.edges, dtype=np.float64))
@@ -210,12 +256,18 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
             raise InvalidInput(name, None, rule, "give one value a row of X")
         return np.asarray(column)
 
-    def predict_hazard(self, X: ArrayLike) -> Array:
+    def predict_hazard(self, X: Any) -> Array:
         """Probabilities of the event in each interval, for those who reach it: (n_samples, m)."""
         check_is_fitted(self, "coef_")
-        return np.asarray(expit((self._table(X, reset=False) @ self.coef_)[:, None] + self.intercept_))
+        if self.schema_ is None:
+            return np.asarray(expit((self._table(X, reset=False) @ self.coef_)[:, None] + self.intercept_))
+        given = read_frame(X, self.columns)
+        known = {source for block in self.schema_.blocks for source in block.sources(given.columns)}
+        X = self.schema_.encode({k: v for k, v in given.columns.items() if k in known}, labels=False).X
+        constant = in_units(self.schema_, self._vector)[1]
+        return np.asarray(expit((X @ self._vector)[:, None] + self.intercept_ - constant))
 
-    def predict_survival(self, X: ArrayLike) -> Array:
+    def predict_survival(self, X: Any) -> Array:
         """Probabilities of no event by the end of each interval: (n_samples, m)."""
         return np.asarray(np.cumprod(1.0 - self.predict_hazard(X), axis=1), dtype=np.float64)
 

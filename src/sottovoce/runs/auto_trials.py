@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from ..algorithms import REGISTRY
+from ..algorithms import REGISTRY, Algorithm
 from ..data.sweep import Sweep
 from ..data.synthetic_tables import MANY, Expected, World, unknown
 from ..network.graphs import make_graph
@@ -168,6 +168,12 @@ class Rehearsal:
         return np.repeat(np.stack(starts), candidates * self.replicates, axis=0)[:, None] if starts else None
 
 
+def averaging(method: type[Algorithm[Any]]) -> bool:
+    """Whether alike sites rehearse as one: the method averages what they send, round by round."""
+    alone = method.objective_noise or method.single
+    return method.gradient_steps or (method.curvature == "node" and not alone)
+
+
 def _as_one(candidate: Prepared, alike: bool) -> Prepared:
     """The candidate with one site in place of all, if its method averages or sums what sites send, round by round.
 
@@ -175,7 +181,7 @@ def _as_one(candidate: Prepared, alike: bool) -> Prepared:
     their gradients is that of their mean.
     """
     cls, n = REGISTRY[candidate.config.method], candidate.facts.n
-    averages = cls.gradient_steps or (alike and cls.curvature == "node" and not (cls.objective_noise or cls.single))
+    averages = cls.gradient_steps or (alike and averaging(cls))
     schedules = (candidate.algorithm.penalty, candidate.algorithm.noise)
     if len(n) == 1 or not averages or any(one is not None and not one.constant for one in schedules):
         return candidate

@@ -1,0 +1,114 @@
+"""Dates as numbers: units of time since a public day."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import ClassVar
+
+import numpy as np
+
+from ..errors import SchemaError
+from ..util.typing import Any, Array
+from .columns import KINDS, Mask, Number
+from .table import MISSING, Column, distinct
+
+UNITS = {"minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 7 * 86400.0, "years": 365.25 * 86400.0}
+"""Seconds of a unit of time; a year is the mean one of the Julian calendar."""
+_MICRO = 1e6
+
+
+def day_of(value: object) -> datetime:
+    """A declared day or point in time, without a zone; a ValueError, or a TypeError, if it is none."""
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value.strip())
+    if isinstance(value, datetime):
+        return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day)
+    raise TypeError("a date is needed")
+
+
+def since(value: object, epoch: str, unit: str) -> float:
+    """Units from `epoch` to a declared day."""
+    return (day_of(value) - day_of(epoch)).total_seconds() / UNITS[unit]
+
+
+def as_units(values: Column, na: frozenset[str], epoch: str, unit: str) -> tuple[Array, Mask]:
+    """Units since `epoch`, and a mask of the missing ones (set to 0).
+
+    Texts are read as ISO 8601 ("2024-01-31", or with a time of day), those with a zone as of UTC.  A ValueError, which
+    shows no value, if any other value is no date.
+    """
+    if values.dtype.kind == "M":
+        points = values.astype("datetime64[us]")
+    else:
+        levels, which = distinct(values)
+        points = np.array([_point(text, na) for text in levels.tolist()], dtype="datetime64[us]")[which]
+    missing = np.isnat(points)
+    start = np.datetime64(day_of(epoch), "us")
+    micros = np.where(missing, start, points) - start
+    return micros.astype(np.int64) / (_MICRO * UNITS[unit]), missing
+
+
+def _point(text: str, na: frozenset[str]) -> Any:
+    if text in na or text in MISSING:
+        return None
+    try:
+        return day_of(text)
+    except (ValueError, OverflowError):
+        raise ValueError("not a date") from None
+
+
+@dataclass(frozen=True)
+class Date(Number):
+    """A day or a point in time, as a number: units since a public day.
+
+    Parameters
+    ----------
+    lo, hi, typical, missing
+        As for :class:`Number`, in units since `epoch`; a schema may give them as dates, too.
+    epoch : str
+        A public day, "2020-01-01" say.
+    unit : {"days", "minutes", "hours", "weeks", "years"}
+    """
+
+    kind: ClassVar[str] = "date"
+    epoch: str = ""
+    unit: str = "days"
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise SchemaError(f"{self.name}.unit", self.unit, f"must be one of {', '.join(UNITS)}", "use 'days'")
+        try:
+            day_of(self.epoch)
+        except ValueError:
+            rule = "must be a public day from which time is counted"
+            raise SchemaError(f"{self.name}.epoch", self.epoch, rule, "declare epoch = 2020-01-01") from None
+        super().__post_init__()
+
+    @classmethod
+    def units(cls, entries: dict[str, Any]) -> dict[str, Any]:
+        """Entries of a declaration, with those that are days as units since its epoch."""
+        unit = entries.get("unit", "days")
+        if "epoch" not in entries or unit not in UNITS:  # refused elsewhere
+            return entries
+        epoch = day_of(entries["epoch"]).isoformat().removesuffix("T00:00:00")
+
+        def number(value: object) -> object:
+            return since(value, epoch, unit) if isinstance(value, str | date) else value
+
+        found: dict[str, object] = {key: number(entries[key]) for key in ("lo", "hi", "missing") if key in entries}
+        if isinstance(entries.get("typical"), list | tuple):
+            found["typical"] = [number(value) for value in entries["typical"]]
+        return entries | found | {"epoch": epoch}
+
+    def _values(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
+        try:
+            return as_units(column, na, self.epoch, self.unit)
+        except ValueError as error:
+            rule = f"every value must be a date, and some are {error}"
+            raise SchemaError(self.source, None, rule, "write days as 2024-01-31, or repair them") from None
+
+
+KINDS[Date.kind] = Date

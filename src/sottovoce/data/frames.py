@@ -1,0 +1,167 @@
+"""Tables from what people have in memory: frames of pandas, polars or pyarrow, and NumPy arrays with names.
+
+A gap (NaN, None, NaT, NA or null) becomes a missing value, categories become texts, truth values stay what they are,
+and points in time become UTC.  Frames are read through narwhals, which newer versions of scikit-learn bring along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidInput, InvalidKind
+from ..util.later import Later
+from ..util.typing import Any
+from .table import Column, Table, fits
+
+nw = Later("narwhals")
+_READ = "a frame of pandas, polars or pyarrow, a dict of columns, or an array with names"
+
+
+def names_of(X: Any, columns: Sequence[str] | None = None) -> list[str] | None:
+    """Names of columns, without reading any; None if `X` has none."""
+    if isinstance(X, Table | Mapping):
+        return list(X.columns if isinstance(X, Table) else X)
+    if not hasattr(type(X), "columns"):
+        own = getattr(getattr(X, "dtype", None), "names", None)
+        return list(own) if own else None if columns is None else [str(name) for name in columns]
+    names = X.column_names if hasattr(type(X), "column_names") else X.columns  # of pyarrow, or of the others
+    return [str(name) for name in names]
+
+
+def read_frame(X: Any, columns: Sequence[str] | None = None, name: str = "X") -> Table:
+    """The columns of a frame as a :class:`Table`.
+
+    Parameters
+    ----------
+    X : frame, mapping, structured array, array of shape (n, k), or Table
+    columns : sequence of str, optional
+        Names for an array of shape (n, k), which has none of its own.
+    name : str
+        For messages.
+
+    Raises
+    ------
+    InvalidInput
+        For anything else; no data value is shown.
+    """
+    if isinstance(X, Table):
+        return X
+    if isinstance(X, np.ndarray):
+        return _of_array(X, columns, name)
+    if isinstance(X, Mapping):
+        return Table(name, {str(key): _plain(key, values) for key, values in X.items()})
+    if not hasattr(type(X), "columns"):
+        if columns is not None and isinstance(X, Sequence):
+            return _of_array(np.array(X, dtype=object), columns, name)
+        rule = f"must be {_READ}, because a schema goes by names"
+        raise InvalidKind(name, type(X), rule, "give a frame, or an array and columns=[...]")
+    return _of_frame(X, name)
+
+
+def _of_array(X: NDArray[Any], columns: Sequence[str] | None, name: str) -> Table:
+    if X.dtype.names:
+        return Table(name, {key: _plain(key, X[key]) for key in X.dtype.names})
+    if columns is None:
+        rule = "is an array without names, and a schema goes by names"
+        raise InvalidKind(name, type(X), rule, "give a frame, a structured array, or columns=[...]")
+    if X.ndim != 2 or X.shape[1] != len(columns):
+        rule = f"must have shape (n, {len(columns)}), one column for each of columns=[...], and has shape {X.shape}"
+        raise InvalidInput(name, None, rule, "give the names of all its columns, in their order")
+    return Table(name, {str(key): _plain(key, X[:, k]) for k, key in enumerate(columns)})
+
+
+def _plain(name: object, values: Any) -> Column:
+    """One column of an array, or of a mapping: gaps become None."""
+    if not isinstance(values, np.ndarray):
+        if hasattr(values, "dtype") or hasattr(values, "type"):  # a series of a frame's library
+            return _of_series(str(name), values)
+        values = np.array(values, dtype=object) if isinstance(values, list | tuple) else np.asarray(values)
+    kind = values.dtype.kind
+    if kind == "f":
+        return _without(values, np.isnan(values))
+    if kind == "M":
+        return _points(values)
+    if kind == "O":
+        gone = np.frompyfunc(_is_gap, 1, 1)(values).astype(bool)
+        return _without(values, gone)
+    return values
+
+
+def _is_gap(value: object) -> bool:
+    """Whether a value stands for none: None, NaN, NaT, or pandas' NA, which no comparison answers."""
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):
+        return True
+
+
+def _without(values: NDArray[Any], gone: NDArray[np.bool_]) -> Column:
+    """The values as they are, or if some are gone, as objects with None."""
+    if not gone.any():
+        return values
+    kept = values.astype(object)
+    kept[gone] = None
+    return kept
+
+
+def _points(values: NDArray[Any]) -> Column:
+    """Points in time, in microseconds."""
+    return values.astype("datetime64[us]")
+
+
+def _of_frame(X: Any, name: str) -> Table:
+    try:
+        frame = nw.from_native(X, eager_only=True)
+    except ImportError:
+        rule = "frames are read through narwhals, which is not installed"
+        raise InvalidInput(name, type(X), rule, "run: pip install 'sottovoce[frames]'") from None
+    except Exception:  # of narwhals, whose messages may show the frame
+        frame = None
+    if frame is None:
+        rule = f"must be {_READ}, and in memory"
+        raise InvalidKind(name, type(X), rule, "call its collect() or to_arrow() first")
+    names = [str(key) for key in frame.columns]
+    if len(set(names)) != len(names):
+        raise InvalidInput(name, None, "must name every column once", "rename one")
+    fits(name, 8.0 * len(frame) * len(names))
+    return Table(name, {called: _column(called, frame[key]) for called, key in zip(names, frame.columns, strict=True)})
+
+
+def _of_series(name: str, values: Any) -> Column:
+    try:
+        series = nw.from_native(values, series_only=True)
+    except Exception:  # an array of another kind
+        series = None
+    return _plain(name, np.asarray(values)) if series is None else _column(name, series)
+
+
+def _column(name: str, series: Any) -> Column:
+    """A column of a frame as NumPy holds it."""
+    kind = series.dtype
+    try:
+        if kind == nw.Datetime:
+            if kind.time_zone is not None:
+                series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+            return _points(np.asarray(series.to_numpy()))
+        if kind == nw.Date:
+            return _points(np.asarray(series.to_numpy(), dtype="datetime64[D]"))
+        if kind.is_nested():  # lists of equal length are one block, such as an image
+            return np.array(series.to_list(), dtype=np.float64)
+        gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
+        if kind == nw.Boolean or (kind.is_numeric() and not kind.is_decimal()):
+            if not gone.any():
+                return _plain(name, np.asarray(series.to_numpy()))
+            if kind.is_float():
+                return _without(np.asarray(series.to_numpy(), dtype=np.float64), gone)
+        values = np.empty(len(gone), dtype=object)
+        values[:] = series.to_list()
+        values[gone] = None
+        return _plain(name, values)
+    except (InvalidInput, MemoryError):
+        raise
+    except Exception:
+        refusal = InvalidInput(name, None, "is a column that cannot be read", "convert it to numbers, texts or dates")
+    raise refusal  # here, where nothing is being handled: a traceback would show values

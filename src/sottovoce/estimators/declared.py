@@ -1,0 +1,229 @@
+"""Rows by a schema: frames in, encoded rows and names out."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import NamedTuple, Self
+
+import numpy as np
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+
+from ..answers.saved import SavedModel
+from ..answers.terms import CONSTANT, into_units
+from ..data.frames import read_frame
+from ..data.labels import ClassLabel, NumberLabel
+from ..data.schema import Schema, unfit
+from ..data.table import Column, as_text, text_of
+from ..data.validation import checked
+from ..errors import HolderNote, InvalidInput, SchemaError
+from ..problem.task import BoundedNumber, Classification
+from ..util.typing import Any, Array, IntArray
+
+
+def schema_of(given: Any) -> Schema | None:
+    """A schema from what users give: a path, the entries of a schema file, or a Schema; None for none."""
+    if given is None or isinstance(given, Schema):
+        return given
+    if isinstance(given, Mapping):
+        return Schema.from_dict(given)
+    if isinstance(given, str | PathLike):
+        return Schema.from_toml(given)  # type: ignore[arg-type]
+    raise InvalidInput("schema", type(given), "must be a path, a dict or a Schema", "give the path of a TOML file")
+
+
+def note(clipped: Mapping[str, int], stacklevel: int) -> None:
+    """Tell the holder of the rows what did not fit, in one warning."""
+    if notes := unfit(clipped):
+        warnings.warn("; ".join(notes), HolderNote, stacklevel=stacklevel + 1)
+
+
+def one_label_each(y: Any, n: int) -> Column:
+    """Labels as a column of n values; InvalidInput if they are none."""
+    column = checked("y", lambda: read_frame({"y": y}).columns["y"])
+    column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
+    if column.shape != (n,):
+        rule = f"must name a label for each of the {n} rows, and has shape {column.shape}"
+        raise InvalidInput("y", None, rule, "give one value a row")
+    return column
+
+
+class Labelled(NamedTuple):
+    """Labels of rows: the number of each among the `names`, -1 for none.
+
+    `order` sorts the names, as scikit-learn wants classes.
+    """
+
+    names: Array
+    number: IntArray
+    order: IntArray
+
+    @classmethod
+    def of(cls, names: Array, number: IntArray) -> Self:
+        """Of names that are sorted."""
+        return cls(names, number, np.arange(len(names)))
+
+    def sorted(self, coefficients: Array, axis: int = 0) -> Array:
+        """What belongs to models of the names, by the sorted ones: of two, the second is the positive one."""
+        if len(self.order) == 2:
+            return coefficients if self.order[0] == 0 else -coefficients
+        return np.take(coefficients, self.order, axis=axis)
+
+    def unsorted(self, coefficients: Array) -> Array:
+        """Inverse of :meth:`sorted`."""
+        return self.sorted(coefficients) if len(self.order) == 2 else coefficients[np.argsort(self.order)]
+
+
+def labels_of(schema: Schema, column: Any) -> Labelled:
+    """Labels in a column that the schema declares."""
+    label = schema.label
+    if label is None or not isinstance(label.task, Classification):
+        raise SchemaError(
+            "label", None, "must declare classes for a classifier", "add positive = ..., or values = [...]"
+        )
+    names = np.array(label.task.names)
+    return Labelled(names, label.task.number(label.encode(column, schema.na)), np.argsort(names))
+
+
+class Declares:
+    """Mixin of estimators with `schema` and `columns`: see :class:`sottovoce.ConsensusClassifier`."""
+
+    schema: Any = None
+    columns: Sequence[str] | None = None
+    schema_: Schema | None = None
+    _answered: SavedModel | None = None  # the model of encoded rows
+
+    def _opened(self, X: Any) -> Any:
+        """A table, if there is a schema; else X.  Sets `schema_`."""
+        self.__dict__.pop("schema_", None)
+        if (schema := schema_of(self.schema)) is None:
+            if self.columns is not None:
+                rule = "names columns for a schema, and there is none"
+                raise InvalidInput("columns", None, rule, "give schema=, or leave columns out")
+            return X
+        self.schema_ = schema
+        table = read_frame(X, self.columns)
+        me: Any = self
+        sources = dict.fromkeys(source for block in self.schema_.blocks for source in block.sources(table.columns))
+        if errors := self.schema_.column_errors(table.columns, labels=False):
+            raise errors[0]
+        me.feature_names_in_ = np.array(list(sources), dtype=object)
+        me.n_features_in_ = len(sources)
+        return table
+
+    def _site_column(self, table: Any) -> Any:
+        """The sites that a table's column names; None without one."""
+        schema = self.schema_
+        if schema is None or schema.site is None or schema.site not in table.columns:
+            return None
+        names = as_text(table.columns[schema.site])
+        if np.any(names == ""):
+            raise SchemaError(schema.site, None, "has rows without a site", "name the site of every row")
+        return names
+
+    def _label_column(self, table: Any, y: Any) -> Any:
+        """The labels: `y`, or the column that the schema declares."""
+        schema = self.schema_
+        if y is not None:
+            return y
+        if schema is None or schema.label is None:
+            return None
+        if schema.label.column not in table.columns:
+            rule = "is the label that the schema declares, and the frame does not have it"
+            raise SchemaError(schema.label.column, None, rule, "add the column, or give y")
+        return table.columns[schema.label.column]
+
+    def _declared_weights(self, table: Any) -> tuple[Array, int] | None:
+        """Weights in [0, 1] of the column that the schema declares, and how many are capped; None without one."""
+        schema = self.schema_
+        if schema is None or schema.weight is None:
+            return None
+        if schema.weight.column not in table.columns:
+            rule = "is the weight that the schema declares, and the frame does not have it"
+            raise SchemaError(schema.weight.column, None, rule, "add the column")
+        found: tuple[Array, int] = schema.weight.encode(table.columns[schema.weight.column], frozenset(schema.na))
+        return found
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Names of the columns that coefficients belong to.
+
+        Parameters
+        ----------
+        input_features : ignored under a schema; else names of the columns of X, if it had none
+
+        Returns
+        -------
+        ndarray of str objects
+            Those of `coef_`: of encoded columns under a schema, such as "ward=icu"; else those of X.
+        """
+        me: Any = self
+        check_is_fitted(me, "n_features_in_")
+        if (schema := self.schema_) is None:
+            return np.asarray(_check_feature_names_in(me, input_features))
+        if self._answered is not None and self._answered.naming is not None:
+            schema = self._answered.naming.schema or schema
+        names = [name for block in schema.blocks for name in block.names]
+        return np.array(names, dtype=np.object_)
+
+
+def in_units(schema: Schema, vectors: Array) -> tuple[Array, Array]:
+    """Coefficients per unit of each column, (..., features), and constants, (...), from models of encoded rows."""
+    found = vectors @ into_units(schema).T
+    return found[..., :-1], found[..., -1]
+
+
+def from_units(schema: Schema, coef: Array, intercept: Array) -> Array:
+    """Inverse of :func:`in_units`; InvalidInput for a schema without a constant."""
+    if not schema.intercept:
+        rule = "the schema has no constant to start from"
+        raise InvalidInput("intercept_init", None, rule, "add intercept = true to the schema")
+    return np.linalg.solve(into_units(schema), np.concatenate([coef, intercept[..., None]], axis=-1).T).T
+
+
+def with_classes(schema: Schema, names: Array) -> Schema:
+    """The schema, with a label that names the classes of a model whose labels came beside the frame."""
+    return replace(schema, label=ClassLabel(_free_name(schema), tuple(text_of(name) for name in names.tolist())))
+
+
+def with_number(schema: Schema, task: BoundedNumber) -> Schema:
+    """The schema, with a label that has the bounds of a model whose target came beside the frame."""
+    if isinstance(schema.label, NumberLabel) and (schema.label.lo, schema.label.hi) == (task.low, task.high):
+        return schema
+    return replace(schema, label=NumberLabel(_free_name(schema), task.low, task.high))
+
+
+def _free_name(schema: Schema) -> str:
+    """A name for a label: that of the schema's own, or one that no column has."""
+    taken = {source for block in schema.blocks for source in block.sources({})}
+    own = [] if schema.label is None else [schema.label.column]
+    return next(name for name in (*own, "label", "y", "(label)") if name not in taken)
+
+
+def positive_of(model: Any) -> str | None:
+    """Of two classes, the one that a table of coefficients is for: the schema's positive one, or the second."""
+    classes, answered = getattr(model, "classes_", None), getattr(model, "_answered", None)
+    if classes is None or len(classes) != 2:
+        return None
+    named = None if answered is None else answered.schema
+    return str(classes[1]) if named is None else str(named.task.names[1])
+
+
+def as_columns(model: Any) -> dict[str, list[Any]]:
+    """Coefficients by name, as columns that ``pandas.DataFrame`` takes; the last line is the constant.
+
+    Of two classes they are for :func:`positive_of`; odds ratios only where probabilities are calibrated.
+    """
+    names = [*map(str, model.get_feature_names_out()), CONSTANT]
+    values = np.column_stack([np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)])
+    classes, positive = getattr(model, "classes_", None), positive_of(model)
+    if positive is None and classes is not None:
+        return {"name": names} | {str(name): line.tolist() for name, line in zip(classes, values, strict=True)}
+    values = -values[0] if classes is not None and positive != str(classes[1]) else values[0]
+    found = {"name": names, "coefficient": values.tolist()}
+    if positive is not None and model.loss_ == "logistic" and math.isinf(model.max_grad_norm_):
+        with np.errstate(over="ignore"):
+            found["odds_ratio"] = np.exp(values).tolist()
+    return found

@@ -1,0 +1,168 @@
+"""Fitted estimators in files: in the formats of ``sottovoce train --save``, with what scikit-learn adds."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ..algorithms import ANSWERS
+from ..answers.saved import SavedModel, is_text, record_of
+from ..data.schema import Schema
+from ..errors import CheckpointError, InvalidInput, shown
+from ..privacy.statement import Statement
+from ..runs.engine import UNREADABLE
+from ..runs.simulate import Result
+from ..util.typing import Any
+
+FITTED = (
+    "coef_", "intercept_", "classes_", "sites_", "site_coef_", "site_intercept_", "y_bounds_", "edges_", "loss_",
+    "n_iter_", "stopped_", "max_grad_norm_", "n_features_in_", "feature_names_in_", "coefficients_", "components_",
+    "explained_variance_", "explained_variance_ratio_", "mean_", "noise_", "clear_", "_order", "_vector",
+)  # fmt: skip
+"""What a fitted estimator knows beside its run."""
+_KINDS = "fiubU"  # of arrays
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON holds it; numbers and arrays keep all digits.  A TypeError for what is no plain data."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return {"number": value.hex()}
+    if isinstance(value, np.ndarray):
+        if value.dtype == np.object_:
+            return {"texts": [str(one) for one in value]}
+        if value.dtype.kind in _KINDS:
+            data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode("ascii")
+            return {"array": data, "dtype": value.dtype.str, "shape": list(value.shape)}
+    if isinstance(value, tuple):
+        return {"tuple": [plain(one) for one in value]}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {"dict": [[plain(key), plain(one)] for key, one in value.items()]}
+    raise TypeError(type(value).__name__)
+
+
+def read(value: Any) -> Any:
+    """Inverse of :func:`plain`; a ValueError, TypeError or KeyError for what it did not write."""
+    if isinstance(value, list):
+        return [read(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if "number" in value:
+        return float.fromhex(value["number"])
+    if "texts" in value:
+        return np.array([str(one) for one in value["texts"]], dtype=np.object_)
+    if "tuple" in value:
+        return tuple(read(one) for one in value["tuple"])
+    if "dict" in value:
+        return {read(key): read(one) for key, one in value["dict"]}
+    kind = np.dtype(value["dtype"])
+    if kind.kind not in _KINDS:
+        raise ValueError("an array of another kind")
+    array = np.frombuffer(base64.b64decode(value["array"]), dtype=kind)
+    return array.reshape([int(n) for n in value["shape"]]).copy()
+
+
+class Kept:
+    """Mixin: :meth:`save` and :meth:`load`."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a file, in one step.
+
+        The file is one of ``sottovoce train --save``, which ``sottovoce report`` and, under a schema, ``sottovoce
+        predict`` and ``export`` read too; :meth:`load` reads it back.
+
+        Raises
+        ------
+        InvalidInput
+            For one model of each class against the rest, which are several runs.
+        NotWritten
+        """
+        me: Any = self
+        check_is_fitted(me, "privacy_spent_")
+        result, answered = getattr(me, "_result", None), getattr(me, "_answered", None)
+        record = {"estimator": self._record()}
+        schema = None if answered is None or answered.schema is None else answered.schema.to_dict()
+        if result is not None:
+            result = replace(result, extra={"data": "a frame", "schema": schema} | record)
+        if answered is not None and answered.naming is not None:
+            told = answered.record if result is None else record_of(result) | {"coefficients": _lines(me.coefficients_)}
+            replace(answered, record=told | record).save(path)
+            return
+        if result is None:
+            rule = "classes that were trained against the rest are several runs, and a file holds one"
+            raise InvalidInput("loss", getattr(me, "loss_", None), rule, "use loss='softmax', or pickle the model")
+        result.save(path)
+
+    def _record(self) -> dict[str, Any]:
+        me: Any = self
+        parameters = me.get_params(deep=False) | {"ledger": None, "random_state": None}
+        parameters["schema"] = None if me.schema_ is None else me.schema_.to_dict()
+        kept = {name: value for name, value in parameters.items() if name in me._get_param_names()}
+        fitted = {name: getattr(me, name) for name in FITTED if name in vars(me)}
+        if "coefficients_" in fitted and not isinstance(fitted["coefficients_"], dict):
+            fitted["coefficients_"] = list(fitted["coefficients_"])
+        return {
+            "class": type(me).__name__, "parameters": plain(kept), "fitted": plain(fitted),
+            "caveats": list(me.privacy_spent_.get("caveats", [])),
+        }  # fmt: skip
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what :meth:`save` wrote, which may come from anybody.
+
+        The ledger and the `random_state` are not in the file: a fit of the loaded estimator is a release.
+
+        Raises
+        ------
+        CheckpointError
+            If it is no saved estimator of this class.
+        """
+        kind: Any = cls
+        place = Path(path)
+        answered: SavedModel | None
+        result: Result | None
+        try:
+            if is_text(place):
+                named = SavedModel.load(place)
+                answered, record, result = named, named.record, None
+                statement = Statement.from_dict(record["privacy"])
+            else:
+                result = Result.load(place)
+                record, statement = result.extra, result.statement
+                of_model = record.get("schema") is not None and result.config.method not in ANSWERS
+                answered = SavedModel.of_result(result) if of_model else None
+            told = record["estimator"]
+            parameters, fitted = read(told["parameters"]), read(told["fitted"])
+            if told["class"] != cls.__name__ or not set(parameters) <= set(kind._get_param_names()):
+                raise ValueError("another estimator")
+            model: Any = kind(**parameters)
+            if not set(fitted) <= set(FITTED):
+                raise ValueError("another attribute")
+            vars(model).update(fitted)
+            if parameters["schema"] is not None:
+                model.schema_ = Schema.from_dict(parameters["schema"])
+        except UNREADABLE as error:
+            rule = "not a saved estimator of this class; use a file that its save() wrote"
+            raise CheckpointError(f"run={shown(place)}: {rule}") from error
+        model._answered, model._result = answered, result
+        model.privacy_spent_ = statement.to_dict() | {"caveats": [str(one) for one in told["caveats"]]}
+        return model
+
+
+def _lines(table: Any) -> list[dict[str, Any]]:
+    """Lines of a table of coefficients, as reports read them."""
+    if not isinstance(table, dict):
+        return list(table)
+    known = {"level": None, "reference": None}
+    pairs = zip(table["name"], table["coefficient"], strict=True)
+    return [{"name": name} | known | {"estimate": value} for name, value in pairs]

@@ -1,0 +1,90 @@
+"""A schema as a transformer of scikit-learn: it learns nothing from rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from ..data.frames import read_frame
+from ..data.schema import Schema, unfit
+from ..errors import HolderNote, InvalidInput
+from ..util.typing import Any, Array
+from .declared import schema_of
+
+
+class SchemaTransformer(TransformerMixin, BaseEstimator):
+    """Frames into encoded rows of norm at most 1, by a schema of public facts.
+
+    Parameters
+    ----------
+    schema : path, dict or Schema
+        As for :class:`sottovoce.ConsensusClassifier`.
+    columns : sequence of str or None, default=None
+        Names for the columns of an array that has none.
+
+    Attributes
+    ----------
+    schema_ : Schema
+    feature_names_in_ : ndarray of str
+        Columns that the schema reads.
+    n_features_in_ : int
+
+    Notes
+    -----
+    *Guarantee*: A row of the output depends on its own row of the input and on the schema, on no other row, so that a
+    model behind it has the guarantee that it states.
+
+    Examples
+    --------
+    >>> from sottovoce import SchemaTransformer
+    >>> encode = SchemaTransformer({"columns": {"age": {"kind": "number", "lo": 0, "hi": 120, "missing": 60}}})
+    >>> encode.fit_transform({"age": [30, None, 120]}).round(6).tolist()
+    [[-0.5], [0.0], [1.0]]
+    """
+
+    def __init__(self, schema: Any = None, columns: Sequence[str] | None = None) -> None:
+        self.schema = schema
+        self.columns = columns
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.no_validation = True
+        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
+        return tags
+
+    def _read(self) -> Schema:
+        if (schema := schema_of(self.schema)) is None:
+            rule = "must say what the columns are"
+            raise InvalidInput("schema", None, rule, "give the path of a TOML file, a dict or a Schema")
+        return schema
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Read the schema and look whether X has its columns; no value is read."""
+        schema, table = self._read(), read_frame(X, self.columns)
+        if errors := schema.column_errors(table.columns, labels=False):
+            raise errors[0]
+        sources = dict.fromkeys(source for block in schema.blocks for source in block.sources(table.columns))
+        self.schema_, self.feature_names_in_ = schema, np.array(list(sources), dtype=np.object_)
+        self.n_features_in_ = len(sources)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Encoded rows, shape (n_samples, n_features_out); a :class:`HolderNote` says what did not fit."""
+        schema = getattr(self, "schema_", None) or self._read()
+        found = schema.encode(read_frame(X, self.columns), labels=False)
+        if notes := unfit(found.clipped):
+            warnings.warn("; ".join(notes), HolderNote, stacklevel=2)
+        return found.X
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Names of the columns of the output; `input_features` is ignored."""
+        schema = getattr(self, "schema_", None) or self._read()
+        return np.array(schema.feature_names, dtype=np.object_)
+
+
+__all__ = ["SchemaTransformer"]

@@ -1,0 +1,148 @@
+"""What a run can be expected to learn, before anything is spent: from public facts and made-up rows.
+
+Nothing here reads a private row, so what it says may be told to anybody.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from ..algorithms import REGISTRY, trusts_of
+from ..data.synthetic_tables import Expected
+from ..errors import InvalidInput, SottovoceError
+from ..problem.losses import make_loss
+from ..util.typing import Any, Array
+from .auto_search import PROXIMAL
+from .auto_trials import WIDEST, Ground, averaging
+from .config import RunConfig
+from .prepare import check_size, prepare
+
+LEAST = 0.25
+"""Share of what a perfect model gains on always answering the commonest class; below it, a run is near guessing."""
+_ENTRIES = 512  # of the classifiers of all worlds, from which on there are fewer worlds
+MORE = 10.0  # factor on epsilon, and on rows, of what is proposed
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Expected errors on made-up rows: of the run, of the commonest class, and of a model that knows all chances."""
+
+    error: float
+    guess: float
+    best: float
+    helps: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def gained(self) -> float:
+        """How much of the way from guessing to a perfect model the run is expected to go."""
+        return (self.guess - self.error) / max(self.guess - self.best, 1e-12)
+
+    @property
+    def guessing(self) -> bool:
+        """Whether the run is expected to be near guessing."""
+        return self.gained < LEAST
+
+    @property
+    def says(self) -> str:
+        """A warning in one sentence; empty if there is none."""
+        if not self.guessing:
+            return ""
+        text = (
+            f"expected to be near guessing: on made-up rows, right for {1.0 - self.error:.0%}, and the commonest class "
+            f"alone would be for {1.0 - self.guess:.0%}"
+        )
+        would = ", ".join(f"{1.0 - error:.0%} with {what}" for what, error in self.helps)
+        return f"{text}; it would be {would}" if would else text
+
+
+def forecast(
+    config: RunConfig, n: Sequence[int] | Array, d: int, *, heterogeneity: str = "iid", expected: Expected | None = None
+) -> Forecast | None:
+    """Rehearse a run; None where that cannot be done (numbers to predict, no budget, too many sites).
+
+    Parameters
+    ----------
+    config : RunConfig
+        Of a named method.
+    n : sequence of int
+        Rows of every site.
+    d : int
+        Entries of a classifier.
+    heterogeneity, expected
+        As for :func:`sottovoce.runs.auto_search.choose`.
+    """
+    sizes = tuple(int(rows) for rows in np.asarray(n, dtype=float).ravel())
+    if config.method in PROXIMAL and heterogeneity == "iid" and config.trusts == "nobody":
+        config = replace(config, method=PROXIMAL[-1])  # as good where sites are alike, and quicker to try
+    method, loss = REGISTRY[config.method], make_loss(config.loss)
+    together = config.trusts != "nobody" or (heterogeneity == "iid" and averaging(method))
+    held = 1 if together else len(sizes)
+    if config.noise is not None or not config.budgeted or config.form != "corrected" or loss.offset_bound:
+        return None
+    if not method.private or Ground.too_large(held, d // loss.outputs, loss.outputs):
+        return None
+    check_size(config, np.array(sizes, dtype=float)[:, None], d)
+    asked = replace(config, seed=0, replicates=1, auto=False, backend="numpy")
+    return _forecast(asked, sizes, d, heterogeneity, expected)
+
+
+@lru_cache(maxsize=256)
+def _forecast(
+    config: RunConfig, n: tuple[int, ...], d: int, heterogeneity: str, expected: Expected | None
+) -> Forecast | None:
+    found = _rehearsed(config, n, d, heterogeneity, expected)
+    if found is None or not found.guessing:
+        return found
+    helps = []
+    for what, changed, rows in _changes(config, n):
+        other = _rehearsed(changed, rows, d, heterogeneity, expected)
+        if other is not None and not other.guessing and other.error < found.error:
+            helps.append((what, other.error))
+    return replace(found, helps=tuple(helps))
+
+
+def _rehearsed(
+    config: RunConfig, n: tuple[int, ...], d: int, heterogeneity: str, expected: Expected | None
+) -> Forecast | None:
+    outputs, pooled = make_loss(config.loss).outputs, config.trusts != "nobody"
+    tilt = 0.0 if heterogeneity == "iid" or pooled else 1.0
+    ground = Ground(n, d // outputs, outputs, tilt, expected, pooled)
+    many = int(np.clip(_ENTRIES // (outputs * min(d // outputs, WIDEST)), 2, len(ground.first.worlds)))
+    rehearsal = replace(ground.first, worlds=ground.first.worlds[:many])
+    try:
+        error = float(rehearsal.errors([prepare(config, ground.sizes, ground.weights)])[0].mean())
+    except SottovoceError:  # the run itself will say what is wrong
+        return None
+    worlds = rehearsal.worlds
+    guess = float(np.mean([1.0 - world.chances.mean(axis=0).max() for world in worlds]))
+    best = float(np.mean([1.0 - world.chances.max(axis=1).mean() for world in worlds]))
+    return Forecast(error, guess, best)
+
+
+def _changes(config: RunConfig, n: tuple[int, ...]) -> list[tuple[str, RunConfig, tuple[int, ...]]]:
+    """What would help, if it does: other runs, and on other numbers of rows."""
+    found: list[tuple[str, RunConfig, tuple[int, ...]]] = []
+
+    def add(what: str, rows: tuple[int, ...], **change: Any) -> None:
+        try:
+            found.append((what, replace(config, **change), rows))
+        except InvalidInput:
+            return
+
+    if isinstance(config.epsilon, float | int) and math.isfinite(config.epsilon):
+        add(f"epsilon={MORE * config.epsilon:g}", n, epsilon=MORE * config.epsilon)
+    add(f"{MORE:.0f} times the rows", tuple(int(MORE * rows) for rows in n))
+    if config.trusts == "nobody" and len(n) > 2 and config.delta is not None:
+        plain = REGISTRY[config.method].name
+        name = plain if plain in REGISTRY and "sum" in trusts_of(plain) else "momentum"
+        add('trust="sum"', n, method=name, trust="sum", rounds=max(config.rounds, 100) if name == "momentum" else
+            config.rounds, eta=None)  # fmt: skip
+    return found
+
+
+__all__ = ["Forecast", "forecast"]

@@ -1,0 +1,82 @@
+"""How far long work is: a bar on a terminal, or lines."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from .typing import Any
+
+AFTER = 3.0
+"""Seconds after which work that nobody asked about shows a bar."""
+
+
+@contextmanager
+def bar(
+    console: Any, text: str, total: int | None = None, *, left: bool = False, after: float = 0.0
+) -> Iterator[Callable[..., None]]:
+    """A bar of rich on a `console`, as the function that updates it, with the time that has passed or that is `left`.
+
+    It is drawn `after` so many seconds, and taken away at the end.
+    """
+    from rich import progress as parts  # which few need
+
+    clock = parts.TimeRemainingColumn() if left else parts.TimeElapsedColumn()
+    columns = parts.TextColumn("{task.description}"), parts.BarColumn(), parts.MofNCompleteColumn(), clock
+    drawn = parts.Progress(*columns, console=console, transient=True)
+    task, timer = drawn.add_task(text, total=total), threading.Timer(after, drawn.start)
+    timer.daemon = True
+    timer.start()
+    if not after:
+        timer.join()
+    try:
+        yield partial(drawn.update, task)
+    finally:
+        timer.cancel()
+        timer.join()
+        if drawn.live.is_started:
+            drawn.stop()
+
+
+class Teller:
+    """Tells how far a fit is: ``told.phase("choosing a method")``, then ``told(k)`` after each round of a phase."""
+
+    def __init__(self, update: Callable[..., None] | None, lines: bool) -> None:
+        self._update, self._lines, self._text, self._total = update, lines, "", 0
+
+    def phase(self, text: str, total: int | None = None) -> None:
+        """Begin another part of the work, of `total` rounds."""
+        self._text, self._total = text, total or 0
+        if self._update is not None:
+            self._update(description=text, total=total, completed=0)
+        elif self._lines:
+            print(text, file=sys.stderr)
+
+    def __call__(self, k: int, state: object = None) -> None:
+        """Round k is done."""
+        if self._update is not None:
+            self._update(completed=k)
+        elif self._lines and k % max(1, self._total // 10) == 0:
+            print(f"{self._text}: {k} of {self._total}", file=sys.stderr)
+
+
+@contextmanager
+def told(verbose: bool | int | None) -> Iterator[Teller]:
+    """A teller: None for a bar on a terminal once work is long, True for a bar at once or lines, False for nothing."""
+    here = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
+    asked = verbose is not None and bool(verbose)
+    if (verbose is None and not here) or (verbose is not None and not asked):
+        yield Teller(None, False)
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True, emoji=False)
+    if not (console.is_interactive and here):
+        yield Teller(None, asked)
+        return
+    with bar(console, "", after=0.0 if asked else AFTER) as update:
+        yield Teller(update, asked)
