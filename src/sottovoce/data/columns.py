@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ..errors import SchemaError
 from ..util.typing import Array
+from .meant import meant
 from .table import MISSING, Column, as_numbers, distinct, text_of
 
 Mask = NDArray[np.bool_]
@@ -251,6 +252,14 @@ class Category(_OneColumn):
             stands = len(self.values) + 1 if self.missing is None else found[self.missing]
             found |= dict.fromkeys(sorted(na | MISSING), stands)
         return found
+
+    def unlisted(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Mask, Mask]:
+        """Which values are none of the listed, and which are missing, whatever stands for them."""
+        levels, which = distinct(_one(self.source, columns))
+        listed = replace(self, base=None, missing=None, indicator=False).codes(frozenset())
+        strange = np.array([level not in listed for level in levels.tolist()], dtype=bool)
+        gone = np.isin(levels, sorted(na | MISSING))
+        return (strange & ~gone)[which], (strange & gone)[which]
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         levels, which = distinct(_one(self.source, columns))
@@ -504,13 +513,13 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
     known = [field for field in cls.__dataclass_fields__ if field not in ("name", "kind")]
     for key in entries:
         if key not in known:
-            raise SchemaError(f"{name}.{key}", None, f"is unknown; {kind} knows {', '.join(known)}", "remove it")
-    texts = {"values": _value_groups, "base": plain_text, "missing": plain_text} if kind == "category" else {}
+            rule = f"is unknown; {kind} knows {', '.join(known)}"
+            raise SchemaError(f"{name}.{key}", None, rule, meant(key, known) or "remove it")
     try:
         entries = cls.units(entries) if hasattr(cls, "units") else entries
         for key, value in entries.items():
             if value is not None or cls.__dataclass_fields__[key].default is not None:
-                entries[key] = (_CONVERT | texts)[key](value)
+                entries[key] = entry_from(kind, key, value)
         block: Block = cls(name=name, **entries)
     except SchemaError:
         raise
@@ -520,6 +529,12 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
         rule = f"kind {kind!r} needs {required[kind]}, and every entry of its right type"
         raise SchemaError(f"[columns.{name}]", None, rule, "correct the declaration") from None
     return block
+
+
+def entry_from(kind: str, key: str, value: object) -> Any:
+    """An entry of a block, read by itself; a TypeError, ValueError or OverflowError if it is of another type."""
+    texts = {"values": _value_groups, "base": plain_text, "missing": plain_text} if kind == "category" else {}
+    return (_CONVERT | texts)[key](value)
 
 
 def block_to_dict(block: Block) -> dict[str, Any]:
