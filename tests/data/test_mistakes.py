@@ -237,3 +237,16 @@ def test_parquet_types_are_read_as_what_they_are(tmp_path: Path) -> None:
         rtol=1e-6,
         atol=1e-12,
     )
+
+
+def test_columns_made_from_others_are_checked_after_these():
+    number = {"kind": "number", "lo": 0, "hi": 1}
+    both = {"kind": "pairs", "of": ["a", "b"]}
+    assert check({"columns": {"ab": both, "a": number, "b": number}}).schema is not None
+    told = check({"columns": {"ab": both, "a": {"kind": "number", "lo": 0}, "b": number}}).mistakes
+    assert len(told) == 1 and told[0].startswith("a.hi")  # one mistake, told once
+    (told_of,) = check({"columns": {"ab": {"kind": "pairs", "of": ["a", "z"]}, "a": number}}).mistakes
+    assert told_of.startswith("ab.of='z'")
+    twice = {"a": number, "s": {"kind": "squares", "of": ["a"]}, "q": {"kind": "squares", "of": ["s"]}}
+    (told_of,) = check({"columns": twice}).mistakes
+    assert told_of.startswith("q.of='s'")

@@ -58,16 +58,17 @@ def check(given: Mapping[str, Any]) -> Checked:
     found, fine, entries = list[SchemaError](), dict[str, Any](), dict(given)
     columns = given.get("columns", {})
     declared = {str(name): block for name, block in columns.items()} if isinstance(columns, Mapping) else {}
+    first = [name for name, block in declared.items() if not (isinstance(block, Mapping) and is_derived(block))]
     plain = dict[str, Block]()
     for name, block in sorted(declared.items(), key=lambda one: isinstance(one[1], Mapping) and is_derived(one[1])):
         if not isinstance(block, Mapping):
             found.append(_no_table(name))
             continue
-        wrong = _of_block(name, block, declared, plain)
+        wrong = _of_block(name, block, first, plain)
         found += wrong
-        fine |= {} if wrong else {name: block}
         if not wrong and not is_derived(block):
             plain[name] = block_from_dict(name, block)
+        fine |= {} if wrong or _waits(block, first, plain) else {name: block}
     for key, value in given.items():
         if value == OPEN or key not in KEYS:
             found.append(_open(key) if key in KEYS else _unknown(key, "a schema", key, KEYS))
@@ -101,7 +102,7 @@ def _of_block(
 ) -> list[SchemaError]:
     """Mistakes of one block: unknown, missing and unreadable entries, then what they say together.
 
-    `columns` names all, and `plain` has the blocks without mistakes from which others can be made.
+    `columns` names those that are not made from others, and `plain` has the blocks of these without mistakes.
     """
     kind = given.get("kind")
     if kind == OPEN or kind is None:
@@ -138,13 +139,19 @@ def _of_block(
         found.append(SchemaError(f"{name}.weight", left.pop("weight"), "must be from 1e-6 to 1e6", "correct it"))
     if any(key not in left for key in needed):
         return found
-    if is_derived(given) and set(map(str, given["of"])) & (set(columns) - set(plain)):
-        return found  # of a column that has mistakes of its own
+    if _waits(given, columns, plain):
+        return found
 
     def read(some: Mapping[str, Any]) -> Block:
         return block_from_dict(name, dict(some) | (named(name, some, plain) if is_derived(given) else {}))
 
     return found + _one_by_one(read, left, f"{name}.", needed)
+
+
+def _waits(given: Mapping[str, Any], columns: Collection[str], plain: Mapping[str, Block]) -> bool:
+    """Whether a block is made from a column that has mistakes of its own."""
+    of = given.get("of")
+    return is_derived(given) and isinstance(of, list | tuple) and bool(set(map(str, of)) & (set(columns) - set(plain)))
 
 
 def _unknown(field: str, what: str, key: str, known: Collection[str]) -> SchemaError:
