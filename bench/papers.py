@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import re
 import tomllib
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,9 @@ from sottovoce.papers.tradeoff import fit_accuracy
 from sottovoce.studies import spec, tables, verdicts
 
 PAPERS = ("000", "001", "002", "003", "004")
-SHOWN = 2
-"""Settings of a claim whose numbers are shown; the others are counted."""
+ALIKE, SHOWN = 2, 4
+"""Settings whose numbers are shown: of those that all came out alike, and with one word of those that did not."""
+DECIDE = (verdicts.FAILS, verdicts.SOME, verdicts.HOLDS)
 HEAD = """# {title}
 
 Every item of paper {number} ([which one](../papers.md)): where it is here and the command that checks it, what is
@@ -36,7 +38,25 @@ the letter at its own claim, *proved* is our form at the epsilon that is proved.
 errors. Made by `python bench/papers.py` from the tables of the studies;
 what differs from a paper's setting stands on each study's page.
 
+## How to read it
+
 """
+KINDS = ("study", "verdict", "claim", "rows")
+"""Where the verdict of an item comes from: each kind has words of its own, and a paragraph on the page."""
+FREE = "With a free constant, which no paper prints, only the order in which a bound grows can be read from it."
+STATED = {
+    "holds": "what is printed is true, or what runs here is what is printed",
+    verdicts.REPRODUCED: "our number is the paper's",
+    verdicts.PART: "one of our numbers is not the paper's, and the row says which",
+    verdicts.NOT: "here it is not so, or our number is another",
+    verdicts.REFUTED: "a proof, whose numbers the test computes, shows that what is printed is false",
+    verdicts.UNTESTABLE: "the row says what is missing",
+}
+SAME_FORM, OTHER_FORM = "the printed form holds", "printed and corrected forms differ"
+FORMS = {
+    SAME_FORM: "the paper's proof, or the one that it follows, gives the printed formula",
+    OTHER_FORM: "the proof gives another formula, the corrected one",
+}
 
 
 @lru_cache
@@ -112,30 +132,57 @@ def fitted(folder: Path, method: str) -> str:
     return "; ".join(told) or "not run"
 
 
-Line = tuple[str, str, str, str, str, str, str]
-"""Item, where it is here, what is claimed, the paper's number, ours, verdicts as printed and proved."""
+class Line(NamedTuple):
+    """A line of the table, and the words of its verdicts."""
+
+    item: str
+    here: str
+    claimed: str
+    paper: str
+    ours: str
+    printed: str = ""
+    proved: str = ""
+    words: frozenset[str] = frozenset()
+
+
 COMMANDS = {"claim": "sottovoce claims", "rows": "sottovoce claims --rows"}
 
 
 def rows(item: dict[str, Any], studies: Path) -> Iterator[Line]:
-    """The lines of an item; of a figure one for each claim of its study, and reading."""
+    """The lines of an item; of a figure one for each claim of its study, and reading; of a promise one a claim."""
     if "study" in item:
         yield from _figure(item, studies)
         return
     word, ours = item.get("verdict", ""), item.get("ours", item.get("nothing", ""))
-    if "claim" in item:
-        found = [
-            c for c in claims.table() if c.method == item["claim"] and item.get("part", "") in f"{c.paper} {c.reading}"
-        ]
-        word, ours = "; ".join(c.verdict for c in found), "; ".join(map(_priced, found))
-    elif "rows" in item:
+    if "rows" in item:
         word, ours = _sizes(item["rows"])
     elif "fit" in item:
         ours = fitted(studies / "000-fig4", item["fit"])
     commands = [f"`{command}`" for key, command in COMMANDS.items() if key in item]
     commands += [f"`pytest {item['test']}`"] if "test" in item else []
     here = "; ".join(filter(None, [item.get("here", ""), *commands]))
-    yield item["item"], here, item.get("printed", ""), item.get("paper", ""), ours, word, item.get("proved", "")
+    line = Line(item["item"], here, item.get("printed", ""), item.get("paper", ""), ours, word, item.get("proved", ""))
+    if "claim" in item:
+        yield from _promises(item, line)
+    else:
+        yield line._replace(words=frozenset(filter(None, [word.removeprefix(AMBIGUOUS)])))
+
+
+def promised(item: dict[str, Any]) -> list[claims.Claim]:
+    """The rows of ``sottovoce claims`` of an item."""
+    return [c for c in claims.table() if c.method == item["claim"] and item.get("part", "") in f"{c.paper} {c.reading}"]
+
+
+def _promises(item: dict[str, Any], line: Line) -> Iterator[Line]:
+    for c in promised(item):
+        at = f"{c.paper}: {c.says}" + (f"; reading: {c.reading}" if c.reading else "")
+        told = f"{line.claimed} ({at})" if line.claimed else at
+        words = frozenset([c.verdict.removeprefix(AMBIGUOUS)])
+        yield line._replace(claimed=told, ours=_priced(c), printed=c.verdict, words=words)
+        line = Line("", "", "", "", "")
+
+
+AMBIGUOUS = "ambiguous: "
 
 
 def _sizes(names: list[str]) -> tuple[str, str]:
@@ -143,9 +190,12 @@ def _sizes(names: list[str]) -> tuple[str, str]:
     known = {row["theorem"]: row for row in sample_size.table()}
     found = next(row for name in names for theorem, row in known.items() if theorem.startswith(name))
     printed, corrected = float(found["printed"]), float(found["corrected"])
-    word = "the printed constants hold" if printed == corrected else "printed and corrected forms differ"
-    free = found["constants"].removeprefix("free: only order can be read from it: ")
-    return word, f"rows as printed {_number(printed)}, corrected {_number(corrected)} (with 1 for {free})"
+    free = found["constants"].removeprefix(f"{sample_size.FREE}: ")
+    unprinted = f"with 1 for {free}, which the paper does not print" if free != found["constants"] else free
+    if not found["differs"]:  # equal numbers of one setting say nothing of forms whose largest term is another
+        return SAME_FORM, f"{_number(printed)} rows ({unprinted})"
+    told = f"{_number(printed)} rows as printed, {_number(corrected)} corrected ({unprinted})"
+    return OTHER_FORM, f"{told}; the corrected form has {found['differs']}"
 
 
 def _figure(item: dict[str, Any], studies: Path) -> Iterator[Line]:
@@ -156,7 +206,7 @@ def _figure(item: dict[str, Any], studies: Path) -> Iterator[Line]:
     if said is None:
         own = study.file is not None and not study.file.optional
         why, word = (f"needs {study.file.how}", verdicts.UNTESTABLE) if own and study.file else ("not run", "")
-        yield name, here, printed or study.title, paper, why, word, ""
+        yield Line(name, here, printed or study.title, paper, why, word, words=frozenset(filter(None, [word])))
         return
     here += f" ({said['replicates']} replicates)" if said["replicates"] > 1 else " (no noise, one run)"
     for claim in (one for one in said["claims"] if item.get("says", "") in one["claim"]):
@@ -165,13 +215,20 @@ def _figure(item: dict[str, Any], studies: Path) -> Iterator[Line]:
             f"{word}: {_numbers(one)}" for word, one in zip(("printed", "proved"), both, strict=True) if one
         )
         reading = f" Reading: {claim['reading']}." if claim.get("reading") else ""
-        yield name, here, claim["claim"] + reading, claim.get("paper") or paper, ours, *map(_verdict, both)
+        words = frozenset(one["verdict"] for one in both if one)
+        told = claim.get("paper") or paper
+        yield Line(name, here, claim["claim"] + reading, told, ours, _verdict(both[0]), _verdict(both[1]), words)
         name, here, paper = "", "", ""
+
+
+@lru_cache
+def _listed() -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / "papers.toml").read_text(encoding="utf-8"))
 
 
 def listed(number: str) -> tuple[str, list[dict[str, Any]]]:
     """Title and items of a paper: those of papers.toml, and every study after it that these do not name."""
-    paper = tomllib.loads((Path(__file__).parent / "papers.toml").read_text(encoding="utf-8"))[f"p{number}"]
+    paper = _listed()[f"p{number}"]
     named = {item.get("study") for item in paper["items"]}
     more = [name for name in spec.names() if number in spec.load(name).paper and name not in named]
     return paper["title"], paper["items"] + [{"item": spec.load(name).paper, "study": name} for name in more]
@@ -180,49 +237,96 @@ def listed(number: str) -> tuple[str, list[dict[str, Any]]]:
 def _priced(claim: claims.Claim) -> str:
     known = claim.proved_at_delta if claim.at_delta else claim.proved
     attained = "" if claim.attained is None else f", attained {_number(claim.attained)}"
-    return f"claimed {_number(claim.claimed)}, proved {_number(known)}{attained}"
+    return f"epsilon claimed {_number(claim.claimed)}, proved {_number(known)}{attained}"
 
 
 def _number(value: float) -> str:
-    return "∞" if value == float("inf") else f"{value:.3g}"
+    return "∞" if value == float("inf") else f"{float(f'{value:.3g}'):g}"
 
 
 def _verdict(one: dict[str, Any] | None) -> str:
+    """A verdict behind its reason, which of several settings is in how many a claim holds and fails."""
     if one is None:
         return ""
-    reasoned = (verdicts.PART, verdicts.REFUTED, verdicts.UNTESTABLE)
-    return f"{one['reason']}: {one['verdict']}" if one["verdict"] in reasoned and one.get("reason") else one["verdict"]
+    why = one.get("reason", "") if one["verdict"] in (verdicts.REFUTED, verdicts.UNTESTABLE) else ""
+    if not why and (many := len(one["settings"])) > 1:
+        alike = {setting["word"] for setting in one["settings"]} == {one["verdict"]}
+        why = f"{many} of {many}" if alike else verdicts.counted(one["settings"])
+    return f"{why}: {one['verdict']}" if why else str(one["verdict"])
 
 
 def _numbers(one: dict[str, Any]) -> str:
-    told, settings = [], one["settings"]
+    """The settings that decide a verdict, what failed first and each with its place; all are counted beside it."""
     if one["verdict"] == verdicts.UNTESTABLE:
         return "–"
-    order = (
-        verdicts.FAILS,
-        verdicts.SOME,
-        verdicts.HOLDS,
-        verdicts.HIDDEN,
-        verdicts.SAME,
-        verdicts.UNTESTABLE,
-    )  # what decides a verdict comes first
-    for setting in sorted(settings, key=lambda setting: order.index(setting["word"]))[:SHOWN]:
-        at = ", ".join(f"{key} {verdicts.said(value)}" for key, value in setting["at"].items() if value != "")
-        word = "" if len({each["word"] for each in settings}) == 1 else f" ({setting['word']})"
-        told.append((f"{at}: " if at else "") + setting["numbers"] + word)
-    return "; ".join(told) + (
-        f"; {'… ' if len(settings) > SHOWN else ''}{verdicts.counted(settings)}" if len(settings) > 1 else ""
-    )
+    found: dict[str, list[dict[str, Any]]] = {}
+    for setting in sorted(one["settings"], key=lambda setting: not setting.get("clear")):
+        found.setdefault(setting["word"], []).append(setting)
+    if len(found) == 1:
+        (those,) = found.values()
+        more = [f"and {len(those) - ALIKE} alike"] * (len(those) > ALIKE)
+        return "; ".join([*map(_at, those[:ALIKE]), *more])
+    told = []
+    for word in DECIDE:
+        for those in (found[word],) if word in found else ():
+            more = ", ".join(f"({verdicts.placed(setting['at'])})" for setting in those[SHOWN:])
+            told.append(f"{word} at {'; '.join([*map(_at, those[:SHOWN]), *([f'and {more}'] if more else [])])}")
+    if one["verdict"] == verdicts.REFUTED:  # whose verdict has the proof before it, and not the count
+        told.append(verdicts.counted(one["settings"]))
+    return "; ".join(told)
+
+
+def _at(setting: dict[str, Any]) -> str:
+    at = verdicts.placed(setting["at"])
+    return f"{at}: {setting['numbers']}" if at else str(setting["numbers"])
 
 
 def page(number: str, title: str, items: list[dict[str, Any]], studies: Path) -> str:
     """The page of a paper."""
-    text = HEAD.format(number=number, title=title)
+    kinds = [
+        (next((kind for kind in KINDS if kind in item), ""), line) for item in items for line in rows(item, studies)
+    ]
+    text = HEAD.format(number=number, title=title) + legend(number, kinds) + "\n## Items\n\n"
     text += "| item | here | what is claimed | the paper | ours | as printed | proved |\n" + "|---" * 7 + "|\n"
-    for item in items:
-        for row in rows(item, studies):
-            text += "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |\n"
+    for _, line in kinds:
+        text += "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line[:7]) + " |\n"
     return text
+
+
+def legend(number: str, lines: list[tuple[str, Line]]) -> str:
+    """Every word of a verdict, every method and every symbol that these lines use, and the settings behind them."""
+    paragraphs = {
+        "study": ("Rows with a study", verdicts.RULE, verdicts.MEANINGS),
+        "verdict": ("Rows with a test and no command", "The test fails where the verdict is wrong.", STATED),
+        "claim": (
+            "Rows with `sottovoce claims`",
+            f"At one setting, unless the row says another: {claims.SETTING}.",
+            claims.MEANINGS,
+        ),
+        "rows": ("Rows with `sottovoce claims --rows`", f"Rows of a site at one setting: {_setting()}. {FREE}", FORMS),
+    }
+    text = ""
+    for kind, (head, how, meanings) in paragraphs.items():
+        own = [line for kind_of, line in lines if kind_of == kind]
+        used = frozenset[str]().union(*(line.words for line in own))
+        told = [f"  - *{word}*: {meaning}\n" for word, meaning in meanings.items() if word in used]
+        told += [f"  - *{AMBIGUOUS[:-2]}*: of one reading of several\n"] * any(
+            AMBIGUOUS in line.printed for line in own
+        )
+        text += "".join([f"- **{head}.** {how}\n", *told]) if told else ""
+    text += "- **An empty verdict.** Nothing to judge, for the reason that stands under *ours*.\n"
+    whole = " ".join(cell for _, line in lines for cell in line[:7])
+    names = [f"  - {name}: {meaning}\n" for name, meaning in _listed()["names"].items() if _speaks(whole, name)]
+    text += "".join(["- **Names.**\n", *names]) if names else ""
+    return text + "".join(f"- {note}\n" for note in _listed()[f"p{number}"].get("notes", []))
+
+
+def _speaks(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) is not None
+
+
+def _setting() -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in sample_size.SETTING.items())
 
 
 def times(studies: Path) -> str:

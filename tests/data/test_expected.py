@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scipy.stats import binom
 
+from sottovoce.cli import cli
 from sottovoce.data import Schema, builtin_schema, fill, sketch, typical_norms
 from sottovoce.data.expected import FULL, typical_sizes
 from sottovoce.errors import InvalidInput
@@ -141,3 +145,32 @@ def test_rows_are_not_read_and_a_caveat_is_repeated() -> None:
     found = fill(schema({"a": TYPICAL}, data_dependent=True))
     assert "computed from the rows" in str(found.to_dict()["caveat"])
     assert fill(found.schema).to_dict() == found.to_dict()
+
+
+def test_what_rows_have_in_common_is_the_mean_over_the_typical_norm() -> None:
+    """Of k numbers uniform in [0, 1] the mean is 1/2 and the mean square 1/3; levels of m have the mean 1/m."""
+    low = {f"x{k}": TYPICAL | {"to": "[0,1]"} for k in range(4)}
+    found = fill(schema(low, intercept=True))
+    assert found.offset == pytest.approx(math.sqrt(3) / 2, abs=0.01)  # the constant is left out
+    assert found.common == tuple(low) and "mostly a common offset" in found.says_common
+    assert 'to = "[-1,1]"' in found.says_common and "base" not in found.says_common
+    middle = {f"x{k}": TYPICAL for k in range(4)}
+    assert fill(schema(middle, intercept=True)).offset < 0.05
+    mixed = fill(schema(middle | low | {"y": TYPICAL | {"to": "[0,1]", "weight": 5}}, scale=1.0))
+    assert mixed.common == ("y",)  # the others are a small part of the mean
+    levels = {"kind": "category", "values": ["a", "b", "c", "d"]}
+    assert fill(schema({"c": levels, "d": levels})).offset == pytest.approx(0.5, abs=0.02)
+    one = fill(schema({"c": levels | {"values": ["a"]}}))
+    assert one.offset == pytest.approx(1.0) and one.common == ("c",) and "base" in one.says_common
+
+
+def test_the_offset_is_told_to_people_and_programs(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    for to, mostly in (("[0,1]", True), ("[-1,1]", False)):
+        path.write_text(f'[columns.a]\nkind = "number"\nlo = 0\nhi = 1\nto = "{to}"\n')
+        told = CliRunner().invoke(cli, ["data", "--schema", str(path)], catch_exceptions=False).stdout
+        plain = CliRunner().invoke(cli, ["data", "--schema", str(path), "--json"], catch_exceptions=False).stdout
+        offset = json.loads(plain)["offset"]
+        assert ("mostly a common offset" in " ".join(told.split())) == mostly == offset["mostly"]
+        assert offset["from"] == ["a"] * mostly and (offset["says"] != "") == mostly
+        assert f"{offset['share']:.0%} of a typical row's norm" in told

@@ -127,7 +127,7 @@ def test_clones_copies_and_pickles_keep_knobs(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("knobs", "message"),
     [
-        ({"gama": 1}, "^knobs='gama': ConsensusClassifier has no such knob; it has batches, C, colluders, "),
+        ({"gama": 1}, "^knobs='gama': ConsensusClassifier has no such knob; it has batches, C, centre, colluders, "),
         ({"epsilon": 2.0}, "^knobs='epsilon': ConsensusClassifier has no such knob"),
         ({"seed": 0}, "^knobs='seed'"), ({"noise": 0.0}, "^knobs='noise'"), ({"trust": "curator"}, "^knobs='trust'"),
         ({"participants": 2}, "^knobs='participants'"), ({3: 4}, "^knobs=3: "), (5, "^knobs=5: must be a dict"),

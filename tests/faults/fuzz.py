@@ -70,6 +70,10 @@ SCHEMA: dict[str, Any] = {
         "age": {"kind": "bins", "edges": [0, 3000, 6000, 9000], "missing": 1},
         "dose": {"kind": "number", "lo": 0, "hi": 10000, "to": "[0,1]"},
         "ward": {"kind": "category", "values": ["icu", "surgery"], "other": True},
+        "both": {"kind": "pairs", "of": ["dose", "ward"]},
+        "turn": {"kind": "squares", "of": ["dose"]},
+        "waves": {"kind": "fourier", "of": ["*"], "features": 2, "bandwidth": 1.0},
+        "curve": {"kind": "spline", "column": "dose", "knots": [0, 5000, 10000], "degree": 1},
     },
 }  # fmt: skip
 NAMED = ("--method", "mr_admm")  # else every input would cost the search for a method

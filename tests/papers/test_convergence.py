@@ -34,6 +34,13 @@ def recurrence(
     graph: Graph, eta: Array, gamma: float, a: Array, b: Array, rounds: int, start: ArrayLike = 0.0
 ) -> Array:
     """f(2k-1) of 002, (14)-(17) for O_i(f) = a_i (f - b_i)^2 / 2."""
+    return pair(graph, eta, gamma, a, b, rounds, start)[0]
+
+
+def pair(
+    graph: Graph, eta: Array, gamma: float, a: Array, b: Array, rounds: int, start: ArrayLike = 0.0
+) -> tuple[Array, Array]:
+    """The same with Lambda(2k-1): Theorem 1's pair."""
     V, A = graph.degree[:, 0], graph.adjacency
     f, lam, odd = np.zeros(len(a)) + start, np.zeros(len(a)), np.zeros(len(a))
     for k in range(rounds):
@@ -41,7 +48,7 @@ def recurrence(
         odd = (a * b - 2 * lam + e * (V * f + A @ f)) / (a + 2 * e * V)  # (14)
         lam = lam + e / 2 * (V * odd - A @ odd)  # (15)
         f = odd - (a * (odd - b) + 2 * lam + e * (V * odd - A @ odd)) / (2 * e * V + gamma)  # (16)
-    return odd
+    return odd, lam
 
 
 def test_smoothness() -> None:
@@ -181,14 +188,34 @@ def test_penalties_that_differ_move_the_limit() -> None:
 TRIANGLE, ONES, TARGETS = make_graph("complete", 3), np.ones(3), np.array([0.0, 1.0, 5.0])  # the optimum is 2
 
 
-def test_theorem_1_is_refuted_for_penalties_that_differ_between_nodes() -> None:
-    """Every hypothesis of 002, Theorem 1 holds, and the limit is 19/13 where the optimum is 2."""
+def unmet(f: Array, lam: Array) -> tuple[float, float, float]:
+    """How far a pair on the triangle is from (30), from (31), and from Lemma 1's 2 Lambda = (D - A) X."""
+    laplacian = np.diagflat(TRIANGLE.degree) - TRIANGLE.adjacency
+    beside = 2 * lam - laplacian @ (np.linalg.pinv(laplacian) @ (2 * lam))
+    return tuple(float(np.abs(x).max()) for x in (f - TARGETS + 2 * lam, laplacian @ f, beside))  # type: ignore[return-value]
+
+
+def test_lemma_1_and_that_a_pair_with_30_and_31_alone_is_no_optimum() -> None:
+    """With 2 Lambda = (D - A) X it is the optimum; the sentence after drops that, and any consensus will do."""
+    for consensus in (2.0, 19 / 13, -7.0):
+        f = np.full(3, consensus)
+        lam = (TARGETS - f) / 2  # the only one with (30)
+        met = unmet(f, lam)
+        assert max(met[:2]) < 1e-12
+        assert (met[2] < 1e-12) == (consensus == 2.0)
+    assert unmet(np.array([2.0, 2.0, 2.1]), np.zeros(3))[1] > 0.09  # (31) is consensus
+
+
+def test_penalties_that_differ_between_nodes_end_at_a_pair_that_is_no_optimum() -> None:
+    """Every hypothesis of 002, Theorem 1 holds: the limit is a pair with (30), (31), 19/13 where the optimum is 2."""
     eta, gamma = np.array([[1.0, 1.5, 2.0]]), 5.0
     report = check_convergence(TRIANGLE, eta, gamma, ONES)
     assert report.holds and report.L > 0 and report.mu > 1 and not report.optimal
     assert gaps(TRIANGLE, eta, gamma, ONES, report.L, report.mu).min() > 1e-3  # (i), (ii) as printed
-    limit = recurrence(TRIANGLE, eta, gamma, ONES, TARGETS, 3000)
+    limit, lam = pair(TRIANGLE, eta, gamma, ONES, TARGETS, 3000)
     np.testing.assert_allclose(limit, 19 / 13, atol=1e-12)
+    met = unmet(limit, lam)
+    assert max(met[:2]) < 1e-11 and met[2] > 0.1
     assert np.sum(limit - TARGETS) == pytest.approx(3 * (19 / 13 - 2))  # sum of gradients: not the optimum
     assert np.sum((limit - TARGETS) / eta[0]) == pytest.approx(0, abs=1e-12)  # but that of sum O_i / eta_i
     # The control: one penalty for all reaches it from the same gamma, also from a random f(0), as the listings have it.
@@ -209,10 +236,64 @@ def test_theorem_1_is_refuted_for_penalties_that_grow_for_ever(q: float, limit: 
     # (ii) over eta tends to this, which is positive, so that it holds for ever; the right side of (i) vanishes
     assert found[-1, 1] / eta[-2, 0] == pytest.approx(q * (1 - 2 * q / report.L) / 4, rel=1e-3)
     for rounds in (70, 80):
-        np.testing.assert_allclose(recurrence(TRIANGLE, eta, gamma, ONES, TARGETS, rounds), limit, atol=1e-5)
+        f, lam = pair(TRIANGLE, eta, gamma, ONES, TARGETS, rounds)
+        np.testing.assert_allclose(f, limit, atol=1e-5)
+        # (27) keeps the sum of lambda at 0, and that of gradients is not: the limit misses (30), not only the optimum
+        assert np.sum(lam) == pytest.approx(0, abs=1e-9) and unmet(f, lam)[0] > (2 - limit) / 2
     # The other reading of "eta_i(t) < inf", a bound for all rounds: from the last penalty on it is reached.
     bounded = eta[:10]
     np.testing.assert_allclose(recurrence(TRIANGLE, bounded, gamma, ONES, TARGETS, 6000), 2.0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("spec", "n"), BIPARTITE)
+def test_bipartite_graphs_never_satisfy_iv(spec: str, n: int) -> None:
+    """002: "for a sufficiently large gamma (iii)(iv) can be easily satisfied"; in both readings of X > Y it is not."""
+    graph, M, eta = make_graph(spec, n), 0.7, 1.3
+    D, A = np.diagflat(graph.degree), graph.adjacency
+    assert sufficient_gamma(graph, eta, M, reduced=True) == math.inf
+    colour = np.sign(np.linalg.eigh(D + A)[1][:, 0])
+    for gamma in (0.0, 0.5, 1e3, 1e6):
+        assert "(iv)" in dict(check_convergence(graph, eta, gamma, M, reduced=True).fails)
+        spread = 2 * eta * graph.degree[:, 0] + gamma
+        last = 2 / spread.min() * M**2
+        iv = eta * (D + A) - 2 * eta * (D + A) / spread @ (eta * D) - last * np.eye(n)
+        np.testing.assert_allclose(colour @ iv, -last * colour, atol=1e-12)  # an eigenvalue below 0,
+        assert colour @ iv @ colour < 0  # and so a quadratic form
+
+
+def test_the_gamma_that_theorem_1_asks_for_in_the_experiments() -> None:
+    """C = 1750, rho = 0.22, 002-fig1's graph with a triangle: 1,560 for (i) and (ii), 3.8e5 for (iii) and (iv)."""
+    graph, M = make_graph("erdos-renyi:p=0.6", 5, 0), smoothness(1750.0, 0.25, 0.22, 5)
+    gamma = sufficient_gamma(graph, 1.0, M)
+    assert gamma == pytest.approx(1560, rel=1e-3)
+    assert sufficient_gamma(graph, 1.0, M, reduced=True) == pytest.approx(3.829e5, rel=1e-3)
+    report = check_convergence(graph, 1.0, gamma, M)
+    assert gaps(graph, np.ones((1, 5)), gamma, np.full(5, M), report.L, report.mu).min() > 0
+    assert not check_convergence(graph, 1.0, 0.5, M).holds  # the papers' gamma
+
+
+def test_a_larger_penalty_shrinks_the_penalty_term_and_not_every_update() -> None:
+    """002, III-B3: argmin O + eta P has a smaller P with a larger eta; but P pulls to midpoints, not to f_i(2k-2)."""
+    rng, graph = np.random.default_rng(0), make_graph("ring", 5)
+    V, A, etas = graph.degree[:, 0], graph.adjacency, np.geomspace(1e-3, 1e3, 40)
+
+    def update(eta: float, f: Array, a: Array, b: Array, lam: Array) -> Array:
+        return (a * b - 2 * lam + eta * (V * f + A @ f)) / (a + 2 * eta * V)  # (14)
+
+    def penalty(new: Array, f: Array) -> Array:
+        return (A * ((f[:, None] + f[None, :]) / 2 - new[:, None]) ** 2).sum(axis=1)
+
+    for _ in range(20):
+        f, a, b, lam = rng.normal(size=5), rng.uniform(0.5, 2.0, 5), rng.normal(size=5), rng.normal(size=5)
+        terms = np.array([penalty(update(eta, f, a, b, lam), f) for eta in etas])
+        assert np.all(np.diff(terms, axis=0) < 0)
+        agree = np.full(5, f[0])
+        moved = np.array([np.abs(update(eta, agree, a, b, lam) - agree) for eta in etas])
+        assert np.all(np.diff(moved, axis=0) < 0)  # where the nodes agree, every update shrinks too
+    f = np.array([0.0, 2.0, 2.0, 2.0, 2.0])  # node 0 is at its own minimum, and its neighbours are not
+    moved = np.array([abs(update(eta, f, np.ones(5), np.zeros(5), np.zeros(5))[0]) for eta in etas])
+    np.testing.assert_allclose(moved, 4 * etas / (1 + 4 * etas))
+    assert np.all(np.diff(moved) > 0)
 
 
 def test_8_and_12_to_the_letter_miss_the_optimum() -> None:

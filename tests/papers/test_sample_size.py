@@ -11,6 +11,7 @@ from scipy.stats import chi2
 
 from sottovoce.errors import InvalidInput
 from sottovoce.papers.sample_size import (
+    DIFFERS,
     FREE,
     KNOWN,
     SETTING,
@@ -68,6 +69,27 @@ def test_the_table_has_every_theorem_and_tells_the_forms_apart() -> None:
     for theorem, same in (("001, Theorem 10", False), ("002, Theorem 4", True), ("004, Theorem 3.4", False)):
         assert (rows[theorem]["printed"] == rows[theorem]["corrected"]) == same
     assert {row["constants"].split(":")[0] for row in rows.values()} == {"free", "known"}
+    for theorem, row in rows.items():
+        assert row["differs"] or row["printed"] == row["corrected"], theorem
+
+
+def test_forms_that_differ_do_so_somewhere_and_the_others_nowhere() -> None:
+    """Not at one setting, whose largest term may be one that both forms share."""
+    settings = [SETTING | {"epsilon": e, "eta": eta} for e in (1e-3, 1.0, 1e6) for eta in (1e-9, 0.1)]
+    one = [{k: v for k, v in given.items() if k not in ("C", "eta", "degree")} for given in settings]
+    goal = [{k: v for k, v in given.items() if k not in ("epsilon", "d", "eta", "degree")} for given in settings]
+    dual = [{k: v for k, v in given.items() if k not in ("eta", "degree")} for given in settings]
+    calls: dict[str, tuple[Callable[..., SampleSize], list[dict[str, Any]]]] = {
+        "001, Theorem 9": (admm, goal),
+        "001, Theorem 10": (dvp, dual),
+        "001, Theorem 12": (lambda **k: pvp(**k, sent=False), settings),
+        "001, Theorem 13": (pvp, settings),
+        "003, Theorem 3.2": (output_perturbation, one + [k | {"reference_norm": 1e-3} for k in one]),
+    }
+    for theorem, (call, all_) in calls.items():
+        assert any(call(**k, form="printed") != call(**k, form="corrected") for k in all_), theorem
+        assert DIFFERS[theorem]
+    assert pvp(**SETTING, sent=False, form="printed") == pvp(**SETTING, sent=False)  # at the setting of the table
 
 
 def test_what_is_free_is_named() -> None:
@@ -199,6 +221,24 @@ def test_difficult_problems_ask_for_more_rows_of_pvp(form: str) -> None:
               for f in (1.0, 10.0, 100.0, 1000.0)]  # fmt: skip
     assert ratios == sorted(ratios)
     assert ratios[-1] > 5 * ratios[-2] > 5 * ratios[0]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("name", "factor"), [("reference_norm", 10.0), ("accuracy", 0.1)])
+def test_neither_accuracy_nor_f0_weighs_more_for_dvp(name: str, factor: float, form: str) -> None:
+    """001, after Corollary 15, says that both have more influence on the rows for DVP than for PVP.
+
+    It speaks of large ``|f0|``; where that is small, 001's third term may decide for PVP.
+    """
+    for epsilon in (0.01, 1.0, 100.0):
+        for at in (1.0, 10.0, 100.0):
+            start = {"epsilon": epsilon, name: 2.0 * at if name == "reference_norm" else 0.1 / at}
+            growth = [
+                call(**given | start | {name: start[name] * factor}, form=form).value
+                / call(**given | start, form=form).value
+                for call, given in ((dvp, OURS), (pvp, PVP))
+            ]
+            assert growth[0] <= growth[1] * (1 + 1e-12), (start, growth)
 
 
 @pytest.mark.parametrize(("bound", "epsilon"), bounds())

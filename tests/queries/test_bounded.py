@@ -18,7 +18,7 @@ from sottovoce.network.net import DenseNet
 from sottovoce.privacy.events import RELATIONS, GaussianMechanism, SummedGaussianMechanism
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.facts import Facts
-from sottovoce.problem.losses import HuberResidual, Logistic, Loss
+from sottovoce.problem.losses import HuberResidual, Logistic, Loss, Softmax
 from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import (
     Bounded,
@@ -30,6 +30,7 @@ from sottovoce.queries import (
     Products,
     ResidualMoments,
     Residuals,
+    RowMean,
     Scores,
     SecondMoments,
     SlopeMoments,
@@ -128,6 +129,26 @@ class TestValues:
         J = square(exact(ResidualMoments(at(W, 1), 0.3), rows, of)[0, 0], D)
         np.testing.assert_allclose(J, (X.T * np.clip((X @ W - t) / 0.3, -1, 1) ** 2) @ X / 40, rtol=1e-12)
 
+    def test_the_mean_of_rows_knows_no_label_weight_or_class(self) -> None:
+        X, y = table(40)
+        y[4], X[4] = 0.0, 0.0
+        wanted = np.append(X[:, :-1].mean(axis=0), 0.0)
+        labels = np.where(y == 0.0, -1, np.arange(40) % 3)
+        weights = [np.linspace(0.0, 1.0, 40)]
+        for rows, loss in (
+            (Rows.build([(X, y)]), Logistic()), (Rows.build([(X, y)]).with_weight(weights), Logistic()),
+            (Rows.build([(X, np.abs(y))], [y * 0.3]), HuberResidual(0.5)),
+            (Rows.of_classes([(X, labels)], 3), Softmax(3)),
+        ):  # fmt: skip
+            of = replace(facts([40], loss), d=rows.d)
+            found = exact(RowMean(np.zeros((1, 1, rows.d)), (D - 1,)), rows, of)[0, 0]
+            np.testing.assert_allclose(found, wanted, atol=1e-15)
+        long = X * np.linspace(0.5, 3.0, 40)[:, None]
+        loss = Weighted(Logistic())
+        found = exact(RowMean(at(W, 1), (D - 1,)), Rows.of_any_norm([(long, y)]), facts([40], loss))[0, 0]
+        short = long / np.maximum(1.0, np.linalg.norm(long, axis=1, keepdims=True))
+        np.testing.assert_allclose(found, np.append(short[:, :-1].mean(axis=0), 0.0), atol=1e-8)
+
     def test_long_rows_count_for_less_and_keep_their_margin(self) -> None:
         X, y = table(50)
         X[:10] *= 3.0
@@ -164,6 +185,7 @@ def statistics(w: np.ndarray) -> list[tuple[Bounded, Loss]]:
         (Residuals(w, LAST, EDGES[1:]), Weighted(huber)),
         (Gradient(w), huber), (Products(w), huber), (Residuals(w, LAST, EDGES[1:]), huber), (SecondMoments(w), huber),
         (ResidualMoments(w, 0.3), huber), (ResidualMoments(w, 0.3), Weighted(huber)),
+        (RowMean(w, (D - 1,)), logistic), (RowMean(w, (D - 1,)), Weighted(logistic)), (RowMean(w, (D - 1,)), huber),
     ]  # fmt: skip
 
 
@@ -221,6 +243,8 @@ def test_no_row_moves_a_sum_further_than_it_says_and_some_row_moves_it_so_far(k:
             rows[1] = -rows[0]
         if trial % 4 == 0:  # both at a margin of zero, where the bend is largest
             rows -= np.outer(rows @ w, w) / (w @ w)
+        if trial % 18 == 3:  # opposite but for a small constant, whose sign is the label's
+            rows[:, -1] = 1e-3
         if trial % 6 == 0:  # opposite rows, both on the steep side
             rows -= 0.1 * w / np.linalg.norm(w)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True) * (1.0 + 1e-12)
@@ -258,7 +282,7 @@ def test_rounding_is_covered_where_every_row_rounds() -> None:
     assert np.linalg.norm(found - want) <= float(what.rounding(of, np.array([3000.0]))[0])
 
 
-@pytest.mark.parametrize("k", range(23))
+@pytest.mark.parametrize("k", range(len(statistics(np.zeros((1, 1, D))))))
 def test_a_plan_prices_at_points_of_one_entry(k: int) -> None:
     """Neither the answer's width nor the rounding in its sensitivity is read off the point."""
     what, loss = statistics(at(W, 2))[k]
@@ -274,7 +298,7 @@ RUNS = 400
 
 
 @pytest.mark.parametrize("way", ["nobody", "sum"])
-@pytest.mark.parametrize("k", [0, 1, 3, 6])
+@pytest.mark.parametrize("k", [0, 1, 3, 6, 24])
 def test_noise_has_the_stated_scale(way: str, k: int) -> None:
     """A chi-squared test at one in 10^4 for the right scale, which two thirds and three halves of it fail."""
     sizes = [30, 40, 50]

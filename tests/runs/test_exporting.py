@@ -16,7 +16,9 @@ from sottovoce.answers.terms import of_schema
 from sottovoce.cli import cli, main
 from sottovoce.data import Schema
 from sottovoce.data.labels import rows_of
+from sottovoce.errors import InvalidInput
 from sottovoce.estimators.exporting import Linear, to_onnx
+from sottovoce.runs.centre import Centring, frame_of
 from sottovoce.runs.defaults import for_task
 from sottovoce.runs.simulate import Result, RunConfig, simulate
 
@@ -26,6 +28,13 @@ COLUMNS: dict[str, Any] = {
     "dose": {"kind": "number", "lo": 0, "hi": 10, "typical": [0.5, 4], "transform": "log1p", "missing": 1.0},
     "share": {"kind": "number", "lo": -1, "hi": 3, "to": "[0,1]", "weight": 0.5},
     "pixel": {"kind": "vector", "size": 3, "lo": 0, "hi": 9, "norm": 5.0},
+}
+CURVED: dict[str, Any] = {
+    "both": {"kind": "pairs", "of": ["dose", "ward", "age", "pixel"]},
+    "turns": {"kind": "squares", "of": ["*"], "weight": 0.7},
+    "waves": {"kind": "fourier", "of": ["dose", "share"], "features": 12, "bandwidth": 0.8},
+    "curve": {"kind": "spline", "column": "dose", "knots": [0.5, 3, 4, 9], "missing": 2},
+    "line": {"kind": "spline", "column": "age", "knots": [18, 40, 75], "degree": 1, "missing": 30},
 }
 LABELS = {
     "two": {"column": "y", "positive": "sick", "negative": "well"},
@@ -65,26 +74,39 @@ def ran(graph: Any, raw: dict[str, Any]) -> dict[str, Any]:
     return dict(zip(names, session.run(None, {k: v for k, v in fed(raw).items() if k in wanted}), strict=True))
 
 
-def trained(kind: str, **more: Any) -> tuple[Schema, Result]:
+def trained(kind: str, centre: bool = False, **more: Any) -> tuple[Schema, Result]:
     given = {"label": LABELS[kind], "columns": COLUMNS, "intercept": True, "ignore": ["*"]} | more
     schema = Schema.from_dict(given)
     raw, rng = table(300, 1), np.random.default_rng(2)
     y = rng.uniform(0, 60, 300) if kind == "number" else rng.choice(NAMES[kind], 300)
     rows = schema.encode(raw | {"y": y})
     config = RunConfig(method="prox_admm", epsilon=20.0, delta=1e-5, rounds=2, rho=0.05)
-    result = simulate(for_task(config, schema.task), rows_of(schema.task, [(rows.X, rows.y)]))
+    frame = frame_of(schema)
+    assert frame is not None or not centre
+    made = None
+    if centre and frame is not None:
+        made = Centring(frame.constants, frame.k, 2.0, 2.0, 0.05, frame.groups)
+    result = simulate(for_task(config, schema.task), rows_of(schema.task, [(rows.X, rows.y)]), centre=made)
     result.extra["schema"] = schema.to_dict()
     return schema, result
 
 
-@pytest.mark.parametrize("more", [{}, {"scale": 1.2}, {"unit": True}], ids=["plain", "scale", "unit"])
+@pytest.mark.parametrize(
+    "more", [{}, {"scale": 1.2}, {"unit": True}, {"centre": True}, {"centre": True, "scale": 1.2}],
+    ids=["plain", "scale", "unit", "centred", "centred and scaled"],
+)  # fmt: skip
 @pytest.mark.parametrize("kind", LABELS)
 def test_a_graph_answers_as_the_run_does(kind: str, more: dict[str, Any]) -> None:
     pytest.importorskip("onnx")
     schema, result = trained(kind, **more)
     raw = table()
     found = ran(to_onnx(Linear.of(SavedModel.of_result(result))), raw)
-    margins = schema.task.vectors(result.consensus[0]) @ schema.encode(raw, labels=False).X.T
+    X = schema.encode(raw, labels=False).X
+    margins = schema.task.vectors(result.consensus[0]) @ X.T
+    if result.move is not None:
+        short = result.move.lengths(X)[0]
+        assert short.min() < 0.95  # some rows were shortened once they were moved
+        margins = margins * short
     if kind == "number":
         np.testing.assert_allclose(found["prediction"][:, 0], schema.task.decode(margins), rtol=1e-9)
         return
@@ -92,6 +114,26 @@ def test_a_graph_answers_as_the_run_does(kind: str, more: dict[str, Any]) -> Non
     chances = softmax(margins, axis=0).T if kind == "many" else np.stack([expit(-margins), expit(margins)], axis=1)
     np.testing.assert_allclose(found["probabilities"], chances, rtol=1e-9)
     assert len(set(found["label"][:, 0])) > 1
+
+
+@pytest.mark.parametrize("more", [{}, {"scale": 1.2}, {"unit": True}], ids=["plain", "scale", "unit"])
+def test_a_graph_bends_as_the_run_does(more: dict[str, Any]) -> None:
+    pytest.importorskip("onnx")
+    schema, result = trained("two", columns=COLUMNS | CURVED, **more)
+    raw, whole = table(), to_onnx(Linear.of(SavedModel.of_result(result)))
+    margins = result.consensus[0] @ schema.encode(raw, labels=False).X.T
+    found = ran(whole, raw)
+    np.testing.assert_allclose(found["probabilities"][:, 1], expit(margins), rtol=1e-9)
+    assert found["label"][:, 0].tolist() == schema.task.answers(margins)
+    assert [one.name for one in whole.graph.input].count("dose") == 1  # the number and the curve read one input
+
+
+def test_a_column_that_is_both_text_and_number_is_refused() -> None:
+    pytest.importorskip("onnx")
+    columns = {"x": COLUMNS["share"], "level": {"kind": "category", "column": "x", "values": ["1", "2"]}}
+    schema = Schema.from_dict({"label": LABELS["two"], "columns": columns})
+    with pytest.raises(InvalidInput, match="x: is declared as a category and as a number"):
+        to_onnx(Linear(schema, False, np.ones((1, 3)), 0.0, schema.task, False))
 
 
 @pytest.mark.parametrize("sites", [(), ("a", "b")])

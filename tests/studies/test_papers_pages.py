@@ -34,7 +34,7 @@ FOUND = {  # what the texts number: a list a paper, of names only
 }
 ROMAN = ["I", "II", "III", "IV", "V"]
 KINDS = "algorithm assumption corollar definition figure lemma proposition remark table theorem".split()  # noqa: SIM905
-WORDS = ("holds", verdicts.REPRODUCED, verdicts.NOT, verdicts.REFUTED, verdicts.UNTESTABLE)
+WORDS = tuple(papers.STATED)
 
 
 def numbered(text: str) -> set[str]:
@@ -86,7 +86,7 @@ def test_every_verdict_has_a_test_that_could_have_failed(number: str, item: dict
     if "test" in item:
         assert exists(str(item["test"])), item["test"]
     if "verdict" in item:
-        assert "test" in item and item["verdict"] in WORDS
+        assert "test" in item and str(item["verdict"]).removeprefix(papers.AMBIGUOUS) in WORDS
     if "rows" in item:
         assert "test" in item and papers._sizes(item["rows"])[0]
     if "claim" in item:
@@ -131,21 +131,108 @@ def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
     (tmp_path / "000-fig3").mkdir()
     (tmp_path / "000-fig3" / "verdicts.json").write_text(json.dumps(said))
     items = [{"item": "Figure 2", "study": "000-fig3"}, {"item": "Figure 9", "study": "002-fig1"}]
-    items.append({"item": "Theorem 1", "claim": "DVP", "part": "as listed"})
+    items.append({"item": "Theorem 1", "claim": "DVP", "part": "Algorithm 2 as listed"})
     items.append({"item": "Theorem 9", "rows": ["001, Theorem 9"], "test": "tests/a.py::b", "printed": "rows"})
     items.append({"item": "Figure 7", "study": "004-fig7-us"})
     lines = papers.page("000", "A paper", items, tmp_path).splitlines()
     first, other, second, third, fourth, fifth = lines[-6:]
-    assert "A \\| B." in first and "(7 replicates)" in first and "| reproduced |" in first
-    assert "alpha 0.1: 1 ± 0.1 against 2 ± 0.1" in first and "holds in 5 of 5" in first
+    assert "A \\| B." in first and "(7 replicates)" in first and "| holds in 5 of 5: reproduced |" in first
+    assert "alpha 0.1: 1 ± 0.1 against 2 ± 0.1" in first and "and 3 alike" in first
     listed = papers.times(tmp_path).splitlines()[-3]
     assert listed == "| `000-fig3` | 001 | 3 | 7 | 12 | 1 reproduced, 1 untestable here |  |"
     assert "Reading: low." in first and "| 3 (Table II) |" in first
     assert "printed: – | made-up rows: untestable here |" in other
     assert "`sottovoce claims`" in third and "`sottovoce claims --rows`; `pytest tests/a.py::b`" in fourth
     assert "printed and corrected forms differ" in fourth and "rows as printed" in fourth
+    assert "the corrected form has C^2 |f0|^2".replace("|", "\\|") in fourth
     assert "| untestable here |" in fifth and "ipums" in fifth
     assert "not run" in second and "| false |" in third and "claimed 0.1" in third
+
+
+def settings_of(**many: int) -> list[dict[str, object]]:
+    words = [word.replace("_", " ") for word, n in many.items() for _ in range(n)]
+    return [{"at": {"alpha": k}, "word": word, "numbers": f"{k}.5"} for k, word in enumerate(words)]
+
+
+def test_what_decides_a_verdict_comes_first_and_is_never_hidden() -> None:
+    """What failed and what held is named, each of it; what noise hides is counted beside the verdict."""
+    settings = settings_of(within_the_noise=6, holds=7, fails=8)
+    settings[9]["clear"] = True
+    told = papers._numbers({"verdict": "reproduced in part", "settings": settings})
+    assert told.startswith("fails at alpha 13: 13.5; ") and told.index("fails at") < told.index("holds at alpha 9: 9.5")
+    for k in range(21):
+        assert bool(re.search(rf"\balpha {k}\b", told)) == (k >= 6), k
+    one = {"verdict": "reproduced in part", "settings": settings}
+    count = "holds in 7 (clearly in 1), fails in 8, within the noise in 6 of 21"
+    assert papers._verdict(one) == f"{count}: reproduced in part"
+    alike = {"verdict": verdicts.NOISE, "settings": settings[:6]}
+    assert papers._verdict(alike) == "6 of 6: within the noise" and papers._numbers(alike).endswith("and 4 alike")
+    refuted = {"verdict": verdicts.REFUTED, "reason": "a proof", "settings": settings}
+    assert papers._verdict(refuted) == f"a proof: {verdicts.REFUTED}" and papers._numbers(refuted).endswith(count)
+
+
+def rendered(number: str, folder: Path) -> tuple[str, list[list[str]]]:
+    """The text above a page's table, and the table's cells, where every study has come out in every way."""
+    title, items = papers.listed(number)
+    for name in spec.names():
+        words = list(verdicts.MEANINGS)
+        each = [{"verdict": word, "reason": "why", "settings": settings_of(fails=2)} for word in words]
+        said = {"study": name, "cells": 1, "seconds": 1.0, "replicates": 2, "paper": number}
+        said["claims"] = [{"claim": "It is so.", "printed": one, "proved": one} for one in each]
+        (folder / name).mkdir(parents=True)
+        (folder / name / "verdicts.json").write_text(json.dumps(said))
+    items = [{key: value for key, value in item.items() if key != "says"} for item in items]
+    above, _, table = papers.page(number, title, items, folder).partition("\n## Items\n")
+    return above, [re.split(r"(?<!\\) \| ", line[2:-2]) for line in table.splitlines()[4:]]
+
+
+@pytest.mark.parametrize("number", papers.PAPERS)
+def test_every_word_of_a_verdict_and_every_name_is_explained_above_the_table(number: str, tmp_path: Path) -> None:
+    above, lines = rendered(number, tmp_path)
+    explained = set(re.findall(r"^  - \*(.*?)\*: ", above, re.M))
+    found = {cells[5].rpartition(": ")[2] for cells in lines} - {"", "not run"}
+    assert found and found <= explained, found - explained
+    assert verdicts.RULE in above and set(verdicts.MEANINGS) <= explained
+    names = re.findall(r"^  - ([\w-]+): ", above, re.M)
+    text = " ".join(cell for cells in lines for cell in cells)
+    assert set(re.findall(r"\bU\d\b|\bkappa\b|\b(?:R|MR|M|PP|IPP)-ADMM\b|\b[DP]VP\b", text)) <= set(names)
+    assert all(f"`{item['claim']}`" not in above for item in papers.listed(number)[1] if "claim" in item)
+    if any("claim" in item for item in papers.listed(number)[1]):
+        assert claims.SETTING in above
+
+
+def test_claims_speak_of_methods_by_one_name() -> None:
+    """A claim has the papers' names, and the numbers beside it do: no knob's name, and no second name."""
+    for study in filter(lambda study: study.paper, map(spec.load, spec.names())):
+        for claim in study.claims:
+            assert not re.search(r"\b\w+_admm\b|\b[dp]vp\b|ADMM \((?:DVP|PVP)\)", claim.says), (study.name, claim.says)
+
+
+def test_the_documentation_says_what_the_words_mean() -> None:
+    table = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+    for word, meaning in verdicts.MEANINGS.items():
+        assert f"| {word} | {meaning} |" in table, word
+    assert verdicts.RULE in table.replace("\n", " ")
+
+
+def test_every_promise_has_a_line_of_its_own(tmp_path: Path) -> None:
+    """Several rows of ``sottovoce claims`` are never one cell of unlabelled numbers."""
+    item = {"item": "Algorithm 1", "claim": "PP-ADMM", "printed": "a total", "proved": "U7"}
+    lines = list(papers.rows(item, tmp_path))
+    assert [line.printed for line in lines] == [c.verdict for c in claims.table() if c.method == "PP-ADMM"]
+    assert len({line.claimed for line in lines}) == len(lines) > 1 and all(
+        "beta" in x.claimed or "split" in x.claimed for x in lines
+    )
+    assert lines[0].item and not lines[1].item and lines[0].claimed.startswith("a total (")
+
+
+def test_a_form_whose_constant_is_not_printed_says_so() -> None:
+    word, told = papers._sizes(["002, Theorem 3"])
+    assert word == papers.SAME_FORM and "with 1 for w, which the paper does not print" in told and "e+" not in told
+    word, told = papers._sizes(["001, Theorem 9"])
+    assert word == papers.OTHER_FORM and "as printed" in told and "corrected" in told
+    word, told = papers._sizes(["001, Theorem 12"])  # its forms ask for as many rows at the setting, and differ
+    assert word == papers.OTHER_FORM and "C^2 |f0|^2" in told
 
 
 def test_pages_judge_finished_cells_by_the_claims_of_this_checkout(tmp_path: Path) -> None:

@@ -6,9 +6,14 @@ import math
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
+from sottovoce.privacy.prices import zcdp
+from sottovoce.runs.prepare import prepare
 from sottovoce.studies import spec
+from sottovoce.studies.kinds import training
+from sottovoce.studies.tables import deal
 
 
 class Printed(NamedTuple):
@@ -109,7 +114,8 @@ PRINTED = [
     Printed("003-fig3.6", "Figure 3.6", "rows", (8678,)),
     Printed("003-fig3.6", "Figure 3.6", "Lambda", (0.01,)),
     Printed("003-fig3.6", "Figure 3.6", "epsilon", QUINTILES),
-    Printed("003-2.5", "Figures 5.6 and 5.16", "rows", (789,)),
+    Printed("003-2.5", "Figures 5.6 and 5.16", "rows", (789,), {"varies": "epsilon"}),
+    Printed("003-2.5", "Figure 5.14", "rows", (170,), {"varies": "sites"}),
     Printed("003-alg2", "Figure 5.16", "rows", (789,), {"varies": "epsilon"}),
     Printed("003-fig3.4", "Figure 3.4", "rows", (1735, 3470, 5205, 6940, 8677), {"varies": "rows"}),
     Printed("003-fig3.4", "Figure 3.5", "Lambda", tuple(10.0**-k for k in range(-2, 14)), {"varies": "Lambda"}),
@@ -134,13 +140,20 @@ PRINTED = [
     Printed("003-fig5.11", "5.23", "rows", (9223,), {"varies": "5.23"}),
     Printed("003-fig5.11", "5.23", "Lambda", (1e-7,), {"varies": "5.23"}),
     Printed("003-fig5.31", "Figures 5.31 to 5.40", "epsilon", TENTHS, {"setting": "private"}),
-    Printed("003-table6.1", "captions", "Lambda", (0.01,)),
+    Printed(
+        "003-fig5.10", "Figure 5.16", "epsilon", tuple(0.025 * k for k in range(1, 11)),
+        {"setting": "public-private", "varies": "epsilon"},
+    ),
     # 004, section 5
     *(
         Printed(f"004-fig{k}", "Parameter settings", key, values)
         for k in (1, 2, 3, 4)
-        for key, values in (("nodes", (5,)), ("rounds", (30,)), ("delta", (1e-4,)))
+        for key, values in (
+            ("nodes", (5,)), ("rounds", (30,)), ("delta", (1e-4,)), ("limit", (35_000,)), ("price", ("004",)),
+            ("rho", ("004",)),
+        )
     ),
+    *(Printed(f"004-fig{k}", "no total printed", "epsilon", (), differs="totals of 1 and 10") for k in (1, 2, 3, 4)),
     *(Printed(f"004-fig{k}", "Parameter settings", "eta", (0.5,), differs="eta = 0.05 too") for k in (1, 2, 3, 4)),
     *(Printed(f"004-fig{k}", "section 5", "delta1", (1e-4,)) for k in (1, 2, 3, 4)),
     Printed("004-fig1", "Figure 1", "tolerance", (1e-6,)),
@@ -154,8 +167,13 @@ PRINTED = [
         for m in ("pp_admm", "ipp_admm")
         for key, values in (
             ("split", (0.001,)), ("delta1", (1e-4,)), ("tolerance", (1e-6, 10**-3.5)), ("rounds", (30,)),
-            ("rho", ("004",)),
+            ("rho", ("004",)), ("price", ("004",)), ("limit", (35_000,)),
         )
+    ),
+    *(
+        Printed(s, "section 5, the same totals", "price", ("004",), {"method": m, "basis": "printed"})
+        for s in ("004-fig5", "004-fig6", "004-fig7-us", "004-fig7-brazil")
+        for m in ("dvp", "m_admm", "r_admm")
     ),
     *(
         Printed(s, "line 3 of the listings", "rho", ("004, Algorithm 1",), {"method": m, "basis": "printed"})
@@ -173,17 +191,38 @@ PRINTED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("quick", [False, True])
-def test_figure_1_of_004_has_the_regulariser_that_each_split_asks_for(quick: bool) -> None:
-    """004, section 5: rho_1 = rho_total / T (1 - splits), epsilon_i1 of it, epsilon_i3 = 0.99 epsilon_i1; line 3."""
-    study = load("004-fig1").quickly() if quick else load("004-fig1")
-    delta, T = study.fixed["delta1"], study.fixed["rounds"]
-    n = (10_000 if quick else 40_000) / study.fixed["nodes"]
-    for cell in study.points():
-        rho_1 = study.fixed["epsilon"] ** 2 / (4 * math.log(1 / study.fixed["delta"])) / T * (1 - cell["split"])
-        epsilon_1 = rho_1 + 2 * math.sqrt(rho_1 * math.log(1 / delta))
-        assert cell["rho"] == pytest.approx(2.8 * 5 * 0.25 / ((1 - 0.99) * epsilon_1 * n), rel=1e-5)
-        assert "limit" in study.fixed if quick else "limit" not in study.fixed
+ROWS_004, NODES_004, ROUNDS_004, DELTA_004 = 7_000, 5, 30, 1e-4  # 004, section 5
+RHO_004 = 1.0 / (4.0 * math.log(1.0 / DELTA_004))  # of a total of 1
+
+
+@pytest.mark.parametrize("split", [0.001, 0.1, 0.6])
+def test_line_3_of_004_is_that_of_each_split(split: float) -> None:
+    """Section 5: rho_1 = rho_total / T (1 - splits), epsilon_i1 of it, epsilon_i3 = 0.99 epsilon_i1; line 3."""
+    points = [{**load("004-fig1").fixed, **point} for point in load("004-fig1").points()]
+    (p,) = [p for p in points if (p["eta"], p["epsilon"], p["split"]) == (0.5, 1.0, split)]
+    rows = deal(p).rows
+    assert rows.n.ravel().tolist() == [ROWS_004] * NODES_004
+    rho_1 = RHO_004 / ROUNDS_004 * (1.0 - split)
+    epsilon_1 = rho_1 + 2.0 * math.sqrt(rho_1 * math.log(1.0 / DELTA_004))
+    line_3 = 2.8 * NODES_004 * 0.25 / ((1.0 - 0.99) * epsilon_1 * ROWS_004)
+    assert training._config(p, rows).rho == pytest.approx(line_3, rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["pp_admm", "ipp_admm", "dvp", "m_admm", "r_admm"])
+def test_methods_of_004_have_the_zcdp_of_its_totals(method: str) -> None:
+    """Section 5: rho_total = epsilon^2 / (4 ln(1/delta)), of the baselines by what zCDP charges them."""
+    points = [{**load("004-fig6").fixed, **point} for point in load("004-fig6").points()]
+    mine = [p for p in points if p["method"] == method and p["basis"] == "printed" and p["eta"] == 0.5]
+    for p in mine:
+        rows = deal(p).rows
+        ready = prepare(training._config({k: v for k, v in p.items() if k != "reading"}, rows), rows.n, rows.d)
+        events = ready.plan().rows
+        if method in ("pp_admm", "ipp_admm"):
+            spent = np.sum([event.claimed_rho for event in events], axis=0)
+        else:
+            spent = np.sum([zcdp(event) for event in events], axis=0)
+        assert np.max(spent) == pytest.approx(RHO_004 * p["epsilon"] ** 2, rel=1e-3)
+    assert {p["epsilon"] for p in mine} == {1.0, 2.0, 10.0}
 
 
 def found(row: Printed) -> list[Any]:

@@ -174,7 +174,7 @@ def test_a_kind_is_its_file_and_those_that_it_imports():
         kinds.files("training.run") == {"training.py", "theorems.py", "secrets.py"}
         and kinds.files("nowhere.run") == set()
     )
-    parts = {f"thesis{part}.py" for part in ("", "_components", "_data", "_models", "_more", "_solvers", "_table")}
+    parts = {f"thesis{part}.py" for part in ("", "_components", "_data", "_models", "_more", "_solvers")}
     assert kinds.files("thesis.parties") == parts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from dataclasses import replace
 
@@ -12,17 +13,24 @@ from sottovoce.errors import InvalidInput
 from sottovoce.studies import spec
 from sottovoce.studies.spec import Reading, Sentence, Study, parse
 from sottovoce.studies.verdicts import (
+    FAILS,
+    HIDDEN,
+    HOLDS,
+    MEANINGS,
     NOISE,
     NOT,
     PART,
     REFUTED,
     REPRODUCED,
     SAME,
+    SOME,
     UNSEEN,
     UNTESTABLE,
     counted,
     judge,
     judged,
+    overall,
+    placed,
     sure,
 )  # fmt: skip
 
@@ -79,7 +87,62 @@ def test_a_claim_that_holds_in_some_settings_is_reproduced_in_part():
     last = verdict(rows, test="falls", x="x", by=("s",), filter={"s": "last"})
     assert last == PART  # the last of each setting
     found = judge(Sentence("It is so.", value="v", printed={}, test="rises", x="x", by=("s",)), rows, {})
-    assert counted(found.settings) == "holds in 1, fails in 1 of 2"
+    assert counted(found.settings) == "holds in 1 (clearly in 1), fails in 1 of 2"
+
+
+def test_a_claim_about_most_settings_wants_more_than_half_of_them():
+    """001, V-C: "for most values of alpha", "a large range of values"."""
+    rows = [row | {"s": s, "v": row["v"] * (1 if s < 3 else -1)} for row in APART for s in (1, 2, 3)]
+    assert verdict(rows, test="rises", x="x", by=("s",), most=True) == REPRODUCED
+    assert verdict(rows, test="rises", x="x", by=("s",)) == PART
+    assert verdict(rows, test="falls", x="x", by=("s",), most=True) != REPRODUCED
+    half = [{"word": HOLDS, "clear": True}, {"word": FAILS}]
+    assert overall(half, most=True) == NOT and overall([*half, {"word": HOLDS}], most=True) == REPRODUCED
+    assert overall([*half, {"word": UNTESTABLE}, {"word": HOLDS}], most=True) == REPRODUCED
+
+
+def test_equal_counts_have_equal_verdicts():
+    """What a page prints beside a verdict decides it: all sets of up to four settings."""
+    ways = [
+        (w, c)
+        for w in (HOLDS, SOME, FAILS, HIDDEN, SAME, UNTESTABLE)
+        for c in (False, True)[: 1 + (w in (HOLDS, SOME))]
+    ]
+    found: dict[str, set[str]] = {}
+    for many in (2, 3, 4):
+        for those in itertools.combinations_with_replacement(ways, many):
+            settings = [{"word": word} | ({"clear": True} if clear else {}) for word, clear in those]
+            found.setdefault(counted(settings), set()).add(overall(settings))
+    assert all(len(words) == 1 for words in found.values())
+    assert found["holds in 1, within the noise in 1 of 2"] == {NOISE}
+    assert found["holds in 1 (clearly in 1), within the noise in 1 of 2"] == {PART}
+    assert found["holds in 2, fails in 1 of 3"] == {PART} and found["holds in 1, fails in 2 of 3"] == {NOT}
+    assert {word for words in found.values() for word in words} <= set(MEANINGS)
+
+
+def test_a_claim_of_ours_holds_or_fails_where_a_papers_is_reproduced():
+    def words(says):
+        claim = Sentence(says, value="v", printed={}, test="rises", x="x")
+        return [judge(replace(claim, **to), APART, {}).word for to in ({}, {"test": "falls"}, {"refuted": "a; b"})]
+
+    assert words("It rises.") == [REPRODUCED, NOT, REFUTED]
+    assert words("Ours: it rises.") == [HOLDS, FAILS, REFUTED]
+
+
+def test_settings_have_the_papers_names():
+    assert placed({"method": "r_admm", "eta_growth": 1.05, "label": "k = 1", "empty": ""}) == "R-ADMM, q 1.05, k = 1"
+    rows = [row | {"method": name} for row, name in zip(APART, ("dvp", "dvp", "m_admm") * 2, strict=True)]
+    found = judge(Sentence("", "least", "v", {"method": "dvp"}, among="method", printed={}), rows, {})
+    assert "(M-ADMM, the best of the others)" in found.details[0]
+
+
+def test_a_threshold_is_marked_as_ours():
+    near = Sentence("", "near", "v", {"g": "a"}, {"g": "b"}, printed={}, within=1.5)
+    assert "(ours: near is 1.5)" in judge(near, APART, {}).details[0]
+    assert "ours" not in judge(replace(near, within=0.0), APART, {}).details[0]
+    below = Sentence("", "below", "v", level=3.5, printed={})
+    assert "(ours: below 3.5)" in judge(below, APART, {}).details[0]
+    assert "ours" not in judge(replace(below, level=0.0), APART, {}).details[0]
 
 
 def test_what_is_the_same_in_every_replicate_is_no_matter_of_noise():
@@ -193,7 +256,10 @@ def test_rows_that_stand_in_are_untestable_and_the_others_are_judged():
 def test_errors_no_better_than_the_commoner_class_are_untestable():
     flat = [row | {"test_error": row["v"], "untestable_error": "flat"} for row in APART]
     error = Sentence("It is so.", value="test_error", printed={}, **LESS)
-    assert judge(error, flat, {}).word == UNTESTABLE
+    found = judge(error, flat, {})
+    assert found.word == UNTESTABLE and found.reason.startswith(
+        "flat; measured: 1.05 ± "
+    )  # what came out is not hidden
     assert judge(Sentence("It is so.", value="v", printed={}, **LESS), flat, {}).word == REPRODUCED
     learns = [row | ({"untestable_error": None} if row["g"] == "a" else {}) for row in flat]
     assert judge(error, learns, {}).word == REPRODUCED  # one of the compared learns

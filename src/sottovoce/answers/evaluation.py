@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy import stats
 from scipy.special import expit, logit
 
 from ..algorithms.items import Item, Script
@@ -230,7 +229,8 @@ def exact(scores: Array, y: Array, threshold: float = 0.5) -> dict[str, float]:
     """Metrics without noise of log-odds (n,) and labels -1, 1, or 0 for rows to leave out: for the rows' holder."""
     s, label = scores[y != 0], y[y != 0] > 0
     P, N = int(label.sum()), int((~label).sum())
-    ranks = stats.rankdata(s)
+    _, place, many = np.unique(s, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(many) - (many - 1) / 2.0)[place]  # equal scores share their mean rank
     area = (float(ranks[label].sum()) - P * (P + 1) / 2.0) / (P * N) if P and N else math.nan
     p = expit(s)
     return {

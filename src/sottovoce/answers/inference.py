@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr, ndtri
 
 from ..algorithms.items import Item, Script
 from ..algorithms.recipe import Recipe
@@ -331,8 +331,8 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
             lines.append(Coefficient(term, None, None, None, None, None, None, refused=why))
             continue
         error = math.sqrt(total[k])
-        z = float(stats.norm.isf((1.0 - LEVEL) / 2.0))
-        p = float(2.0 * stats.norm.sf(abs(center[k]) / error)) if error > 0 else 0.0
+        z = float(-ndtri((1.0 - LEVEL) / 2.0))
+        p = float(2.0 * ndtr(-abs(center[k]) / error)) if error > 0 else 0.0
         share = float(noise[k] / total[k]) if total[k] > 0 else 0.0
         mid, half = float(center[k]), z * error
         lines.append(Coefficient(term, mid, error, share, mid - half, mid + half, p, unsure=q > SURE))

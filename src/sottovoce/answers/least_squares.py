@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr
 
 from ..algorithms.items import Item, Script
 from ..algorithms.recipe import Recipe
@@ -140,7 +140,7 @@ def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float
             return line
         start = task.low + half if line.term.name == CONSTANT else 0.0
         mid, error = start + half * line.estimate, half * line.standard_error
-        p = float(2.0 * stats.norm.sf(abs(mid) / error)) if error > 0 else 0.0
+        p = float(2.0 * ndtr(-abs(mid) / error)) if error > 0 else 0.0
         low, high = start + half * line.low, start + half * line.high
         return replace(line, estimate=mid, standard_error=error, p=p, low=low, high=high)
 

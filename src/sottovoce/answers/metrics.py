@@ -12,8 +12,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtri
 
 from ..util.typing import Array
 
@@ -26,7 +25,7 @@ CLEAR = 5.0
 """Least number of rows of a cell, in noise deviations, for it to be shown in the calibration."""
 TAIL = 2.0
 """Mean distance from the last edge, in logits, of rows in the two open cells."""
-_Z = float(stats.norm.isf(0.025))
+_Z = float(-ndtri(0.025))
 
 
 @dataclass(frozen=True)

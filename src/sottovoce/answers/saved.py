@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..data.move import Move
 from ..data.schema import Schema
 from ..errors import CheckpointError, InvalidInput, shown
 from ..problem.task import TwoClasses
@@ -34,7 +35,7 @@ def to_keep(plain: dict[str, Any], notes: Sequence[str]) -> dict[str, Any]:
     return kept
 
 
-KEPT = ("evaluation", "versions", "command")
+KEPT = ("evaluation", "versions", "command", "threshold")
 """What ``train`` keeps with a run by rounds, for its page."""
 
 
@@ -69,6 +70,8 @@ class SavedModel:
         None for that of a model whose coefficients have names.
     capped : bool
         Whether gradients were capped, so that probabilities are not calibrated.
+    move : Move, optional
+        The map by which the run moved rows: some were shortened after it, and their margins are shorter too.
     """
 
     naming: Naming | None
@@ -78,6 +81,7 @@ class SavedModel:
     schema: Schema | None = None
     loss: str | None = None
     capped: bool = False
+    move: Move | None = None
 
     @property
     def coefficients(self) -> list[dict[str, Any]]:
@@ -92,10 +96,19 @@ class SavedModel:
         return "logistic" if self.schema is None or isinstance(self.schema.task, TwoClasses) else "squared"
 
     @property
+    def threshold(self) -> float | None:
+        """The probability from which on the run called a row positive; None if it did not say."""
+        said = self.record.get("threshold")
+        if said is None and isinstance(judged := self.record.get("evaluation"), dict):
+            said = judged.get("threshold")
+        return float(said) if isinstance(said, float | int) and 0.0 < said < 1.0 else None
+
+    @property
     def digest(self) -> bytes:
         """Digest of all on which margins depend but the rows: the identity of an evaluated model."""
         if self.naming is None:
-            return digest_of(self.model, None if self.schema is None else self.schema.to_dict())
+            moved = () if self.move is None else (self.move.digest,)
+            return digest_of(self.model, None if self.schema is None else self.schema.to_dict(), *moved)
         return digest_of({key: value for key, value in self.to_dict().items() if key != "record"})
 
     def encoding(self, run: Path) -> Schema:
@@ -113,6 +126,7 @@ class SavedModel:
         if self.naming is None:
             assert self.schema is not None
             X = self.schema.encode(table, labels=False).X if X is None else X
+            X = X if self.move is None else self.move.shortened(X)
             return np.asarray(self.schema.task.vectors(self.model) @ X.T)
         margins = self.naming.encoded(table) @ self.model
         if self.naming.sites:
@@ -162,8 +176,9 @@ class SavedModel:
                 raise InvalidInput("run", None, rule, "use a file written by `train --save`")
         mean = result.consensus[replicate]  # refuses a run of answers, which has no site's model either
         model = mean if site is None else result.models[replicate, site]
-        config = result.config
-        return cls(None, model, np.ones(1), record_of(result), schema, config.loss, config.max_grad_norm < math.inf)
+        config, move = result.config, None if result.move is None else result.move.at(replicate)
+        capped = config.max_grad_norm < math.inf
+        return cls(None, model, np.ones(1), record_of(result), schema, config.loss, capped, move)
 
     @classmethod
     def load(cls, path: str | Path, replicate: int = 0, site: int | None = None) -> SavedModel:

@@ -141,7 +141,7 @@ def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
     Raises
     ------
     InvalidInput
-        For unit rows and vectors, which have no coefficients in the user's units.
+        For unit rows, vectors and curved features, which have no coefficients in the user's units.
     """
     if schema.unit:
         rule = "rows of unit norm have no coefficients in the columns' units"
@@ -221,8 +221,9 @@ def _based(block: Block) -> Block:
         return dataclasses.replace(block, base=block.values[0][0] if block.base is None else block.base)
     if isinstance(block, Number):
         return block
-    rule = "entries of a vector have no coefficients of their own"
-    raise InvalidInput(block.name, None, rule, "declare the columns one by one, or train without inference")
+    rule = f"features of kind {block.kind!r} have no coefficients in the columns' units"
+    remedy = "train without inference; for a number, name a loss such as huber-residual:0.25"
+    raise InvalidInput(block.name, None, rule, remedy)
 
 
 def _levels(block: Block) -> tuple[list[str], str]:

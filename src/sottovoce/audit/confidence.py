@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from ..errors import InvalidInput
 from ..util.typing import Array, ArrayLike
@@ -20,14 +20,14 @@ def least_probability(hits: ArrayLike, trials: ArrayLike, error: float) -> Array
     """Lower confidence limit of a probability, false with probability `error` (Clopper and Pearson)."""
     hits, trials = np.asarray(hits, dtype=float), np.asarray(trials, dtype=float)
     with np.errstate(invalid="ignore"):
-        return np.where(hits > 0, beta.ppf(error, hits, trials - hits + 1.0), 0.0)
+        return np.where(hits > 0, betaincinv(hits, trials - hits + 1.0, error), 0.0)
 
 
 def most_probability(hits: ArrayLike, trials: ArrayLike, error: float) -> Array:
     """Upper confidence limit of a probability, false with probability `error`."""
     hits, trials = np.asarray(hits, dtype=float), np.asarray(trials, dtype=float)
     with np.errstate(invalid="ignore"):
-        return np.where(hits < trials, beta.ppf(1.0 - error, hits + 1.0, trials - hits), 1.0)
+        return np.where(hits < trials, betaincinv(hits + 1.0, trials - hits, 1.0 - error), 1.0)
 
 
 def epsilon_bound(

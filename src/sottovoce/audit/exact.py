@@ -10,15 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import logsumexp
 
 from ..errors import InvalidInput
 from ..queries import Query
+from ..util.later import Later
 from ..util.typing import Array
 from .game import Case, Transcripts, candidates, watch
 from .likelihood import honest_sums, of_node
 
+optimize = Later("scipy.optimize")
 _POINTS, _SPAN = {1: 40_001, 2: 601}, {1: 30.0, 2: 12.0}  # grid points an axis, and its half-width in deviations
 _SEEN = 400
 
@@ -52,7 +53,7 @@ class Exact:
             return self.epsilon
         if self.delta(0.0) <= delta:
             return 0.0
-        return float(brentq(lambda e: self.delta(e) - delta, 0.0, self.epsilon, xtol=1e-10))
+        return float(optimize.brentq(lambda e: self.delta(e) - delta, 0.0, self.epsilon, xtol=1e-10))
 
 
 def densities(case: Case, seed: int = 0) -> Exact:

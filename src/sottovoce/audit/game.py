@@ -14,8 +14,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial import cKDTree
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from ..algorithms import Algorithm, Recipe
 from ..data.rows import Rows
@@ -35,10 +33,12 @@ from ..runs.engine import Place
 from ..runs.prepare import held, prepare
 from ..runs.start import named
 from ..solvers.local import Solver
+from ..util.later import Later
 from ..util.typing import Any, Array, IntArray
 from .confidence import Test, choose_test
 from .likelihood import Candidate, OpenedSum, Solvers, score, score_sums
 
+spatial = Later("scipy.spatial")
 Scores = tuple[Array, Array]
 NoiseOf = Callable[[int, range, range], Noise]
 BookOf = Callable[[Ledger], Book]
@@ -296,6 +296,15 @@ def likelihood(case: Case, seen: tuple[Transcripts, Transcripts]) -> Attack:
     return Attack("likelihood ratio", (ratio(seen[0]), ratio(seen[1])), 0)
 
 
+def discriminant(known: Sequence[Array]) -> Array:
+    """Fisher's linear discriminant of two samples (m, d): their mean difference over their covariance within, (d,)."""
+    within = np.mean([np.cov(x, rowvar=False, bias=True).reshape(x.shape[1], -1) for x in known], axis=0)
+    ridge = 1e-9 * (1e-6 + float(np.trace(within)) / len(within))  # entries may be copies of each other, or constant
+    return np.asarray(
+        np.linalg.solve(within + ridge * np.eye(len(within)), known[1].mean(axis=0) - known[0].mean(axis=0))
+    )
+
+
 def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
     """All attacks; a score that is learned is learned on the first quarter of the replicates."""
     quarter = len(seen[0].messages) // 4
@@ -305,12 +314,9 @@ def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
     kept = spread > 0
     if kept.any():
         x = [m[:, kept] / spread[kept] for m in messages]
-        line = LinearDiscriminantAnalysis(solver="eigen", shrinkage=1e-9)
-        line.fit(np.concatenate([m[:quarter] for m in x]), np.repeat([0, 1], quarter))
-        found.append(
-            Attack("linear discriminant", (line.decision_function(x[0]), line.decision_function(x[1])), quarter)
-        )
-        trees = [cKDTree(m[:quarter]) for m in x]
+        line = discriminant([m[:quarter] for m in x])
+        found.append(Attack("linear discriminant", (x[0] @ line, x[1] @ line), quarter))
+        trees = [spatial.cKDTree(m[:quarter]) for m in x]
 
         def nearer(m: Array) -> Array:
             far = [np.log(tree.query(m)[0] + 1e-12) for tree in trees]

@@ -11,17 +11,19 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from ..errors import HolderNote, InvalidInput
-from ..estimators.classifiers import ConsensusClassifier, PrivateClassifier
 from ..ledger.memory import Ledger
 from ..privacy.noise import SystemNoise
 from ..util.typing import Any, Array
 from .aborts import Bet, Played, Seen, halves
 from .game import DEFAULT, Options, Verdict
+
+if TYPE_CHECKING:
+    from ..estimators.classifiers import ConsensusClassifier
 
 RUNS, QUICK_RUNS = 60, 40
 RARE, COMMON, OTHER = "rare", "no", "yes"
@@ -119,6 +121,8 @@ def _with_ledger(make: Factory, delta: float | None) -> Factory:
 
 
 def _stands(rounds: int | None, delta: float | None) -> dict[str, Stand]:
+    from ..estimators.classifiers import ConsensusClassifier, PrivateClassifier  # which load scikit-learn
+
     one = _factory(PrivateClassifier, method="objective", delta=delta)
     several: dict[str, Any] = {"delta": delta, "rounds": rounds or 2, "n_sites": 2}
     many = _factory(ConsensusClassifier, **several, method="mr_admm")

@@ -23,9 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import expit
-from scipy.stats import binom
 
 from .. import data as datasets
 from ..algorithms import REGISTRY
@@ -35,10 +33,12 @@ from ..problem.facts import Facts
 from ..problem.losses import Loss, make_loss
 from ..queries import Query
 from ..runs.config import RunConfig
+from ..util.later import Later
 from ..util.typing import Array, BoolArray, IntArray
 from .game import BookOf, Case, NoiseOf, Transcripts, Verdict, watch
 from .likelihood import of_node
 
+optimize, stats = Later("scipy.optimize"), Later("scipy.stats")
 FRACTIONS = (1, 2, 4, 8, 16)
 """Guess the m / k canaries with the largest scores, each at a fifth of the allowed error."""
 LOSS = "huber:0.5"
@@ -63,11 +63,11 @@ def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
     if not (epsilon >= 0.0 and 0.0 <= delta <= 1.0):
         raise InvalidInput("epsilon, delta", (epsilon, delta), "must be >= 0, and inside [0, 1]", "use (1, 1e-5)")
     q = expit(epsilon)
-    tail = float(binom.sf(right - 1, guesses, q))
+    tail = float(stats.binom.sf(right - 1, guesses, q))
     if delta == 0.0 or right == 0:
         return min(tail, 1.0)
     revealed = np.arange(1, right + 1)  # f(v - i) is 1 beyond
-    derivative = np.max(np.cumsum(binom.pmf(right - revealed, guesses, q)) / revealed)
+    derivative = np.max(np.cumsum(stats.binom.pmf(right - revealed, guesses, q)) / revealed)
     return min(tail + 2.0 * canaries * delta * float(derivative), 1.0)
 
 
@@ -83,7 +83,7 @@ def least_epsilon(canaries: int, guesses: int, right: int, delta: float = 0.0, c
     high = 1.0
     while over(high) < 0.0:
         high *= 2.0
-    return max(float(brentq(over, 0.0, high, xtol=1e-10)) - 1e-9, 0.0)
+    return max(float(optimize.brentq(over, 0.0, high, xtol=1e-10)) - 1e-9, 0.0)
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,6 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.signal import fftconvolve
-from scipy.stats import norm
 
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
@@ -35,12 +32,14 @@ from ..problem.facts import Facts
 from ..problem.losses import make_loss
 from ..queries import NoisyGradient
 from ..runs.curator import Curator
-from ..util.typing import Any, Array
+from ..util.later import Later
+from ..util.typing import Any, Array, ArrayLike
 from .confidence import least_probability
 from .game import DEFAULT, Notes, Options, Verdict
 from .likelihood import Candidate
 from .worst_cases import tables
 
+optimize, signal = Later("scipy.optimize"), Later("scipy.signal")
 DELTA = 1e-3
 """Default delta.  With a smaller one a wrong quote errs more, and takes more runs to show it."""
 RELEASES, RUNS, QUICK_RUNS = 40, 10_000, 4_000
@@ -146,8 +145,8 @@ def best_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> Rule:
 
     def averaged(values: Array, shift: float) -> Array:
         near = int(_WIDTH * shift / step)
-        weights = norm.pdf(np.arange(-near, near + 1) * (step / shift))
-        return np.maximum(fftconvolve(values, weights / weights.sum(), mode="same"), 0.0)
+        weights = _density(np.arange(-near, near + 1) * (step / shift))
+        return np.maximum(signal.fftconvolve(values, weights / weights.sum(), mode="same"), 0.0)
 
     last = len(quotes) - 1
     value, bars = taken(last), np.full(len(quotes), np.inf)
@@ -157,8 +156,13 @@ def best_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> Rule:
         stops = np.flatnonzero((now >= later) & (now > 0.0))
         bars[t] = drift[t] + x[stops[0]] if stops.size else np.inf
         value = np.maximum(now, later)
-    weights = norm.pdf(x / shifts[0]) * step / shifts[0]
+    weights = _density(x / shifts[0]) * step / shifts[0]
     return Rule(float(value @ weights), bars)
+
+
+def _density(x: ArrayLike) -> Array:
+    """Of the standard normal."""
+    return np.asarray(np.exp(-np.square(x) / 2.0) / math.sqrt(2.0 * math.pi))
 
 
 def needed(quotes: Array, shifts: Array, delta: float) -> float:
@@ -172,7 +176,7 @@ def needed(quotes: Array, shifts: Array, delta: float) -> float:
         return low
     while over(high) > 0.0:
         high *= 2.0
-    return float(brentq(over, low, high, xtol=1e-5))
+    return float(optimize.brentq(over, low, high, xtol=1e-5))
 
 
 @dataclass(frozen=True)

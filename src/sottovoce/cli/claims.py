@@ -54,18 +54,20 @@ def _print_claims() -> None:
     setting = (
         f"{known.SITES} sites on a ring, {known.N_ROWS:,} rows a site, {known.FEATURES} features, "
         f"{known.ROUNDS} rounds, C={known.C:g}, rho={known.RHO:g}, eta={known.ETA:g}, Huber loss of half-width 1/2, "
-        "replace-one, printed forms with exact minimisation"
+        "replace-one, printed forms with exact minimisation; "
+        f"004 at its own: {known.ROWS_004:,} rows, {known.FEATURES_004} features, eta={known.ETA_004:g}, "
+        f"c1={known.BEND_004:g}, its line 3"
     )
     table = Table(title="Claims and proofs", caption=setting, title_justify="left", caption_justify="left", box=None)
     table.add_column("printed claim, and [dim]what ships instead[/]", overflow="fold")
-    for header in ("claimed", "attained", "proved", f"at {known.DELTA:g}"):
+    for header in ("claimed", "attained", "proved", "at delta"):
         table.add_column(header, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for row in known.table():
         style = "yellow" if row.reading else _COLOURS.get(row.verdict, "green")
         says = f"{row.says}; read as: {row.reading}" if row.reading else row.says
         attained = "" if row.attained is None else f"{row.attained:.3f}" if math.isfinite(row.attained) else "inf"
-        instead = f"{row.corrected}: {ceil_text(row.corrected_epsilon)} at {known.DELTA:g}"
+        instead = f"{row.corrected}: {ceil_text(row.corrected_epsilon)} at delta {row.delta:g}"
         table.add_row(
             f"[bold]{escape(row.method)}[/], {escape(row.paper)}: {escape(says)}\n[dim]{escape(instead)}[/]",
             ceil_text(row.claimed), attained, ceil_text(row.proved), ceil_text(row.proved_at_delta),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from ..deploy.plan import Member, Plan, check_public
 from ..errors import InvalidInput
 from ..network.graphs import MOST_NODES
 from ..privacy.statement import Statement, ceil_text
+from ..problem.losses import make_loss
 from ..runs import auto_search
 from ..runs.auto_search import choose, declared
+from ..runs.centre import decide, frame_of
 from ..runs.config import RunConfig
 from ..runs.prepare import outline
 from ..runs.public import Public, start_of
@@ -37,6 +40,8 @@ _OPTIONS = [
     say("--nodes", "Number of sites, if --sizes is one number.", type=int, default=5),
     say("--features", "Features, the constant one included.", type=int, default=36),
     say("--partition", "How the sites will differ, for --method auto: iid, or as for train.", default="iid"),
+    say("--centre/--no-centre", "Whether the means of all columns are released first, where it pays: with --schema.",
+        default=True),
     *method_options(),
     *knob_options(),
     say("--life", "Lifetime budget of a site's ledger: also say what the run takes of it.", type=float),
@@ -64,7 +69,7 @@ def plan(
     sizes: float | tuple[float, ...], nodes: int, features: int, partition: str, as_json: bool, write: Path | None,
     run_name: str | None, sites: tuple[Path, ...], schema: Path | None, norm_cap: float | None, start: Path | None,
     public: Path | None, inference: bool, site_constants: bool, evaluation: float | None, holdout: float, cut: float,
-    by: str | None, life: float | None, **knobs: Any,
+    by: str | None, life: float | None, centre: bool, **knobs: Any,
 ) -> None:  # fmt: skip
     """Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.
 
@@ -109,13 +114,18 @@ def plan(
         if inference and config.auto and left_open() != auto_search.KNOBS:
             rule = "inference takes Newton steps of its own"
             raise InvalidInput("inference", True, rule, "leave the knobs of methods out")
+    same = encoding is not None and encoding.n_features == features
+    decision, centring = None, None
+    if centre and write is None and encoding is not None and same and make_loss(config.loss).outputs == 1:
+        decision = decide(config, n, features, frame_of(encoding))
+        centring = decision.centring
     if config.auto and not inference:
-        same = encoding is not None and encoding.n_features == features
         likely: Expected | None = expected_rows(encoding) if encoding is not None and same else None
         if public is not None:
             likely = Public.of(load(public, schema=encoding, test_share=None), config, len(n)).expected() or likely
-        choice = choose(config, n, features, heterogeneity=declared(partition), free=left_open(), expected=likely)
-        config = choice.config
+        asked_of = config if centring is None else centring.rest(config)
+        choice = choose(asked_of, n, features, heterogeneity=declared(partition), free=left_open(), expected=likely)
+        config = replace(choice.config, epsilon=config.epsilon)
     caveats, begin = [None if encoding is None else encoding.caveat], None
     if write is not None:
         assert encoding is not None
@@ -125,7 +135,9 @@ def plan(
         elif start is not None:
             begin = start_of(Result.load(start), config, encoding.n_features, encoding)
         caveats += [] if begin is None else [begin.caveat]
-    outlined = {} if inference else outline(config, n[:, None], features, caveat=caveats, life=life)
+    outlined = {} if inference else outline(config, n[:, None], features, caveat=caveats, life=life, centre=centring)
+    if decision is not None:
+        outlined["centre"] = decision.to_dict()
     if write is not None:
         assert encoding is not None and run_name is not None
         agreed = Plan.make(
@@ -184,6 +196,8 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
         console.print(f"[bold]auto[/] {escape(outlined['choice']['says'])}", highlight=False)
     words = Statement.from_dict(said).guarantee  # what makes a simulation is not decided yet
     console.print(privacy(words))
+    if "centre" in outlined:
+        console.print(escape(outlined["centre"]["says"]), highlight=False)
     parts = (
         ">epsilon\nin all",
         ">epsilon of its\nfirst release",

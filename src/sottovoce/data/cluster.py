@@ -19,6 +19,7 @@ from ..errors import InvalidInput
 from ..problem.losses import Loss
 from ..util.typing import Any, Array, BoolArray, IntArray
 from .design import Dense, Design, Storage
+from .move import Move, Moved
 from .rows import Rows
 from .sweep import Batch, Sweep
 
@@ -32,8 +33,10 @@ def _dask() -> Any:
     return dask
 
 
-def _local(block: Array, fields: dict[str, Any]) -> Sweep:
-    return Sweep((Batch(np.array([0]), Design(Dense(block[None]), **fields)),), block.shape[1])
+def _local(block: Array, fields: dict[str, Any], move: Move | None) -> Sweep:
+    rows = Dense(block[None])
+    storage = rows if move is None else Moved.of(rows, move)
+    return Sweep((Batch(np.array([0]), Design(storage, **fields)),), block.shape[1])
 
 
 def _signed(X: Array, y: Array) -> Array:
@@ -156,7 +159,7 @@ class ClusterRows(Rows):
         edges = pairwise(np.cumsum((0, *self.sizes)))
         fields = [{name: x[:, a:b] for name, x in self._fields.items()} for a, b in edges]
         local = dask.delayed(_local)
-        blocks = dask.persist(*[local(block, own) for block, own in zip(self.blocks, fields, strict=True)])
+        blocks = dask.persist(*[local(block, own, self.move) for block, own in zip(self.blocks, fields, strict=True)])
         return ClusterSweep((), self.d, blocks, self.sizes)
 
     def _storage(self, nodes: IntArray) -> Storage:

@@ -8,8 +8,8 @@ than 1; the schema then shortens the row.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol
@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from ..errors import SchemaError
 from ..util.typing import Array
+from .entries import entry_from
+from .meant import meant
 from .table import MISSING, Column, as_numbers, distinct, text_of
 
 Mask = NDArray[np.bool_]
@@ -30,7 +32,7 @@ MOST_FEATURES = 1_000_000  # largest number of features of a schema, or of synth
 
 
 class Block(Protocol):
-    """A column block: `Bins`, `Category`, `Number`, `Date` or `Vector`."""
+    """A column block: `Bins`, `Category`, `Number`, `Date`, `Vector`, or one of :mod:`sottovoce.data.curved`."""
 
     kind: ClassVar[str]
 
@@ -40,6 +42,10 @@ class Block(Protocol):
     def weight(self) -> float: ...
     @property
     def reach(self) -> float: ...
+    @property
+    def span(self) -> float:
+        """Largest norm of the features of numbers within their typical ranges; 1 for a block of one column."""
+
     @property
     def names(self) -> list[str]: ...
     def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
@@ -99,10 +105,11 @@ def check_features(field: str, n: int) -> None:
         raise SchemaError(field, n, f"must be at most {MOST_FEATURES:,} features", "declare fewer")
 
 
-class _OneColumn:
+class OneColumn:
     """What the kinds share that read a single raw column, called `column` or else `name`."""
 
     reach: ClassVar[float] = 1.0
+    span: ClassVar[float] = 1.0
     name: str
     column: str | None
 
@@ -113,19 +120,24 @@ class _OneColumn:
     def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
         return (self.source,)
 
+    def numbers(self, columns: Mapping[str, Column], na: frozenset[str], missing: float | None) -> Array:
+        """The column as numbers, with `missing` for the missing ones."""
+        return _numbers(self.source, _one(self.source, columns), na, missing)
+
 
 def _check_bounds(field: str, lo: float, hi: float) -> None:
     if not -LIMIT <= lo < hi <= LIMIT:
         raise SchemaError(f"{field}.lo, hi", (lo, hi), f"must be finite with lo < hi, within {LIMIT:g}", "declare both")
 
 
-def _check_missing(field: str, missing: float | None) -> None:
+def check_missing(field: str, missing: float | None) -> None:
+    """Refuse what is no finite number to stand for a missing value."""
     if missing is not None and not np.isfinite(missing):
         raise SchemaError(f"{field}.missing", missing, "must be a finite number", "declare a number")
 
 
 @dataclass(frozen=True)
-class Bins(_OneColumn):
+class Bins(OneColumn):
     """One-hot of the interval that holds the value.
 
     Parameters
@@ -161,7 +173,7 @@ class Bins(_OneColumn):
             raise SchemaError(f"{self.name}.base", self.base, f"must be from 0 to {len(edges) - 2}", "name a bin")
         if len(self.names) == 0:
             raise SchemaError(f"{self.name}.base", self.base, "leaves no feature", "declare more edges or no base")
-        _check_missing(self.name, self.missing)
+        check_missing(self.name, self.missing)
         _check_level(self.name, self.indicator, self.missing)
 
     @cached_property
@@ -187,7 +199,7 @@ class Bins(_OneColumn):
 
 
 @dataclass(frozen=True)
-class Category(_OneColumn):
+class Category(OneColumn):
     """One-hot of a listed value or of a group of listed values.
 
     Parameters
@@ -252,6 +264,14 @@ class Category(_OneColumn):
             found |= dict.fromkeys(sorted(na | MISSING), stands)
         return found
 
+    def unlisted(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Mask, Mask]:
+        """Which values are none of the listed, and which are missing, whatever stands for them."""
+        levels, which = distinct(_one(self.source, columns))
+        listed = replace(self, base=None, missing=None, indicator=False).codes(frozenset())
+        strange = np.array([level not in listed for level in levels.tolist()], dtype=bool)
+        gone = np.isin(levels, sorted(na | MISSING))
+        return (strange & ~gone)[which], (strange & gone)[which]
+
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         levels, which = distinct(_one(self.source, columns))
         rest, codes = len(self.values), self.codes(na)
@@ -269,7 +289,7 @@ class Category(_OneColumn):
 
 
 @dataclass(frozen=True)
-class Number(_OneColumn):
+class Number(OneColumn):
     """One feature: the value clipped to public bounds and scaled linearly.
 
     Parameters
@@ -305,7 +325,7 @@ class Number(_OneColumn):
 
     def __post_init__(self) -> None:
         _check_bounds(self.name, self.lo, self.hi)
-        _check_missing(self.name, self.missing)
+        check_missing(self.name, self.missing)
         if self.indicator and self.missing is None:
             rule = "marks missing values, and nothing says what stands for them"
             raise SchemaError(f"{self.name}.indicator", True, rule, "declare missing = VALUE beside it")
@@ -413,6 +433,7 @@ class Vector:
 
     kind: ClassVar[str] = "vector"
     reach: ClassVar[float] = 1.0
+    span: ClassVar[float] = 1.0
     name: str
     lo: float
     hi: float
@@ -425,7 +446,7 @@ class Vector:
 
     def __post_init__(self) -> None:
         _check_bounds(self.name, self.lo, self.hi)
-        _check_missing(self.name, self.missing)
+        check_missing(self.name, self.missing)
         if isinstance(self.norm, str) and self.norm != "unit":
             raise SchemaError(f"{self.name}.norm", self.norm, "must be 'unit' or a number", "correct it")
         if not isinstance(self.norm, str) and not 1 / LIMIT <= self.norm <= LIMIT:
@@ -501,23 +522,23 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
     if not isinstance(kind, str) or kind not in KINDS:
         raise SchemaError(f"{name}.kind", kind, f"must be one of {', '.join(KINDS)}", "declare the kind of the column")
     cls = KINDS[kind]
-    known = [field for field in cls.__dataclass_fields__ if field not in ("name", "kind")]
+    known = {field.name: field for field in fields(cls) if field.name != "name"}
     for key in entries:
         if key not in known:
-            raise SchemaError(f"{name}.{key}", None, f"is unknown; {kind} knows {', '.join(known)}", "remove it")
-    texts = {"values": _value_groups, "base": plain_text, "missing": plain_text} if kind == "category" else {}
+            rule = f"is unknown; {kind} knows {', '.join(known)}"
+            raise SchemaError(f"{name}.{key}", None, rule, meant(key, known) or "remove it")
     try:
         entries = cls.units(name, entries) if hasattr(cls, "units") else entries
         for key, value in entries.items():
-            if value is not None or cls.__dataclass_fields__[key].default is not None:
-                entries[key] = (_CONVERT | texts)[key](value)
+            if value is not None or known[key].default is not None:
+                entries[key] = entry_from(kind, key, value)
         block: Block = cls(name=name, **entries)
     except SchemaError:
         raise
     except (TypeError, ValueError, OverflowError):
         required = {"bins": "edges", "category": "values", "number": "lo and hi", "vector": "lo, hi and size"}
-        required |= {"date": "epoch, lo and hi"}
-        rule = f"kind {kind!r} needs {required[kind]}, and every entry of its right type"
+        required |= {"date": "epoch, lo and hi", "spline": "knots", "fourier": "of, features and bandwidth"}
+        rule = f"kind {kind!r} needs {required.get(kind, 'of')}, and every entry of its right type"
         raise SchemaError(f"[columns.{name}]", None, rule, "correct the declaration") from None
     return block
 
@@ -525,52 +546,18 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
 def block_to_dict(block: Block) -> dict[str, Any]:
     """The inverse of `block_from_dict`, of JSON types only, without entries at their default."""
     entries: dict[str, Any] = {"kind": block.kind}
-    for key, field in type(block).__dataclass_fields__.items():  # type: ignore[attr-defined]
-        value = getattr(block, key)
-        if key != "name" and value != field.default:
-            entries[key] = value
+    for field in fields(block):  # type: ignore[arg-type]
+        value = getattr(block, field.name)
+        if field.name != "name" and value != field.default:
+            entries[field.name] = value
     if isinstance(block, Bins):
         entries["edges"] = [edge if np.isfinite(edge) else str(edge) for edge in block.edges]
     if isinstance(block, Category):
         entries["values"] = {name: list(members) for name, members in block.values}
-    for key in ("columns", "typical"):
+    for key in ("columns", "knots", "of", "typical"):
         if key in entries:
-            entries[key] = list(entries[key])
+            entries[key] = [getattr(value, "name", value) for value in entries[key]]
     return entries
 
 
-def _value_groups(values: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    if isinstance(values, Mapping):
-        return tuple((str(name), tuple(map(plain_text, _listed(group)))) for name, group in values.items())
-    return tuple((plain_text(value), (plain_text(value),)) for value in _listed(values))
-
-
-def plain_text(value: object) -> str:
-    """A declared text, number or truth value as `text_of` writes values; a TypeError for anything else."""
-    if not isinstance(value, str | int | float):
-        raise TypeError("a text is needed")
-    return text_of(value)
-
-
-def _typed(kind: Any, convert: Callable[[Any], Any]) -> Callable[[object], Any]:
-    """Converts values of a kind, and raises a TypeError for others; True is no number."""
-
-    def read(value: object) -> Any:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise TypeError(f"{kind} is needed")
-        return convert(value)
-
-    return read
-
-
-_text, _number, _truth = _typed(str, str), _typed(int | float, float), _typed(bool, bool)
-_whole, _listed = _typed(int, int), _typed(list | tuple, list)
 KINDS: dict[str, Any] = {cls.kind: cls for cls in (Bins, Category, Number, Vector)}
-_CONVERT: dict[str, Any] = {
-    "base": _whole, "column": _text, "columns": lambda values: tuple(map(plain_text, _listed(values))),
-    "edges": lambda values: tuple(float(v) if v in ("inf", "-inf") else _number(v) for v in _listed(values)),
-    "epoch": _text, "hi": _number, "indicator": _truth, "lo": _number, "missing": _number,
-    "norm": lambda value: value if isinstance(value, str) else _number(value),
-    "other": _truth, "prefix": _text, "size": _whole, "to": _text, "transform": _text,
-    "typical": lambda values: tuple(map(_number, _listed(values))), "unit": _text, "weight": _number,
-}  # fmt: skip

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..util.typing import Any, Array, IntArray
 from .design import Dense, Design
+from .move import Moved
 
 LEAST = 2**16  # entries of a node's rows below which a search for duplicates costs more than it saves
 SHARE = 0.7  # largest share of distinct rows at which rows are deduplicated
@@ -26,13 +27,16 @@ def deduplicated(design: Design) -> Design:
     """The same sums over distinct rows, where that is faster: for one node's dense rows in memory."""
     fields: list[Any] = [x for x in (design.weight, design.offset, design.labels) if x is not None]
     done = design.counts is not None or design.known_norms is not None
-    if type(design.storage) is not Dense or done or len(fields) > 1:
+    storage = design.storage
+    base = storage.base if isinstance(storage, Moved) else storage
+    if type(base) is not Dense or done or len(fields) > 1:
         return design
-    found = distinct_rows(design.storage.a, *fields)
+    found = distinct_rows(base.a, *fields)
     if found is None:
         return design
     rows, counts, first = found
-    return replace(design.cut(Dense(rows), lambda x: x[:, first]), counts=counts)
+    kept = storage.of_rows(Dense(rows), first) if isinstance(storage, Moved) else Dense(rows)
+    return replace(design.cut(kept, lambda x: x[:, first]), counts=counts)
 
 
 def distinct_rows(a: Array, extra: Array | None = None) -> tuple[Array, Array, IntArray] | None:

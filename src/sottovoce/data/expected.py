@@ -18,7 +18,7 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..util.typing import Array
-from .columns import Number, row_norms
+from .columns import Bins, Category, Number, row_norms
 from .schema import Schema
 from .synthetic_tables import Sketches, drawn
 from .table import fits
@@ -28,6 +28,9 @@ CROWDED = 1.25  #: the divisor is too small if nine rows in ten are longer by at
 CONSTANT = 0.25  #: largest share of a typical row's squared norm that the constant should take
 SMALL_CONSTANT = 0.5
 MANY = 0.1  #: share of made-up rows longer than the divisor from which on a note is written
+MOSTLY = 0.75
+"""Rows are mostly a common offset if their mean has at least this share of a typical row's norm, without the constant:
+more than half of the squared norm.  Where all columns have two levels it is .71."""
 _ENTRIES = 2_000_000  # of made-up rows in memory while their norms are computed
 _DRAWN = 20_000_000  # entries of the made-up rows from which `fill` takes its shares, about
 _ROUNDED = 1.0 + 1e-9  # a size that is larger than the divisor by less is as large
@@ -64,14 +67,28 @@ def typical_norms(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
 
 def weighted_sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
     """Made-up rows before the division, (n, d): weighted blocks, and the constant."""
-    X = np.empty((n, schema.n_features))
-    start = 0
+    return schema.weighted(n, lambda block: block.sketch(n, rng))
+
+
+def offsets(schema: Schema, seed: int = 0) -> tuple[float, dict[str, float]]:
+    """The norm of the mean of made-up rows over their root mean square norm, without the constant.
+
+    Also the share of every block in the mean's squared norm.  Rows are those of :func:`sketch`.
+    """
+    rng, n, step = np.random.default_rng(seed), _enough(schema), max(1, _ENTRIES // schema.n_features)
+    total, square = np.zeros(schema.n_features), 0.0
+    for start in range(0, n, step):
+        X = sketch(schema, min(step, n - start), rng)
+        kept = X[:, :-1] if schema.intercept else X
+        square += float(np.sum(kept * kept))
+        total += X.sum(axis=0)
+    mean, first, parts = total / n, 0, dict[str, float]()
     for block in schema.blocks:
-        features = block.sketch(n, rng)
-        np.multiply(features, block.weight, out=X[:, start : start + features.shape[1]])
-        start += features.shape[1]
-    X[:, start:] = schema.intercept
-    return X
+        parts[block.name] = float(np.sum(mean[first : first + len(block.names)] ** 2))
+        first += len(block.names)
+    whole = sum(parts.values())
+    shares = {name: part / whole if whole else 0.0 for name, part in parts.items()}
+    return (math.sqrt(whole / (square / n)) if square else 0.0), shares
 
 
 def long_share(schema: Schema) -> float:
@@ -115,6 +132,10 @@ class Fill:
         Numbers without a typical range, taken to fill their bounds, which real values seldom do.
     mended : float
         The median with `intercept` and `scale` as proposed.
+    offset : float
+        Norm of the mean row over that of a typical row, the constant aside: what all rows have in common.
+    common : tuple of str
+        Blocks that make up most of the mean row, where rows are mostly a common offset.
     """
 
     schema: Schema
@@ -126,6 +147,8 @@ class Fill:
     scale: float | None
     guessed: tuple[str, ...]
     mended: float
+    offset: float
+    common: tuple[str, ...]
 
     @property
     def wasted(self) -> float:
@@ -142,11 +165,9 @@ class Fill:
         """What to change in the schema, one sentence each."""
         changes = []
         if self.guessed:
-            names = ", ".join(self.guessed[:_NAMED])
-            names += f" and {len(self.guessed) - _NAMED} more" if len(self.guessed) > _NAMED else ""
             changes.append(
-                f"typical = [LO, HI], the range of most values, for {names}: without it they are taken to fill their "
-                "bounds, which real values seldom do, so rows will be shorter than it says here"
+                f"typical = [LO, HI], the range of most values, for {_listed(self.guessed)}: without it they are taken "
+                "to fill their bounds, which real values seldom do, so rows will be shorter than it says here"
             )
         if self.intercept is not None:
             changes.append(
@@ -158,6 +179,23 @@ class Fill:
             )
         return changes
 
+    @property
+    def says_common(self) -> str:
+        """That typical rows are mostly a common offset, what that means, and what to do; empty if they are not."""
+        if not self.common:
+            return ""
+        says = (
+            f"typical rows are mostly a common offset: their mean has {self.offset:.0%} of the norm of a row, mostly "
+            f"from {_listed(self.common)}. It tells no row from another, yet noise and caps are sized for rows with it"
+        )
+        blocks = [block for block in self.schema.blocks if block.name in self.common]
+        can = []
+        if any(isinstance(block, Number) and block.to == "[0,1]" for block in blocks):
+            can.append('to = "[-1,1]" for a number whose values lie around the middle of its range')
+        if any(isinstance(block, Bins | Category) and block.base is None for block in blocks):
+            can.append("base, where one level is known to be common")
+        return f"{says}. What may help: {'; '.join(can)}" if can else says
+
     def to_dict(self) -> dict[str, Any]:
         """One JSON object."""
         return {
@@ -167,6 +205,8 @@ class Fill:
             "wasted": self.wasted, "fine": self.fine,
             "change": {"intercept": self.intercept, "scale": self.scale, "typical": list(self.guessed)},
             "median_after": self.mended, "says": self.changes, "caveat": self.schema.caveat,
+            "offset": {"share": self.offset, "mostly": bool(self.common), "from": list(self.common),
+                       "says": self.says_common},
         }  # fmt: skip
 
 
@@ -194,7 +234,16 @@ def fill(schema: Schema, seed: int = 0) -> Fill:
         better = dataclasses.replace(better, scale=scale or schema.scale)
     guessed = tuple(block.name for block in schema.blocks if isinstance(block, Number) and block.typical is None)
     mended = float(np.median(_norms(better, sizes)))
-    return Fill(schema, low, median, high, shortened, intercept, scale, guessed, mended)
+    offset, shares = offsets(schema, seed)
+    large = 0.5 / len(shares) if offset >= MOSTLY else math.inf
+    common = tuple(name for name, share in shares.items() if share >= large)
+    return Fill(schema, low, median, high, shortened, intercept, scale, guessed, mended, offset, common)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    """The first few names."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _middle(sizes: Array) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import InvalidInput, SchemaError
 from ..problem.task import BoundedNumber, ManyClasses, Task, TwoClasses
 from ..util.typing import Array, BoolArray
-from .columns import plain_text
+from .entries import plain_text
 from .rows import Rows
 from .table import MISSING, Column, as_text, distinct
 

@@ -24,6 +24,7 @@ from ..util.later import Later
 from ..util.typing import Any, Array, IntArray
 from .design import Dense, Design, Sparse, Storage
 from .device import OnDevice, backend, spec_of
+from .move import Move, Moved
 from .sweep import Batch, Sweep, batched
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class Rows:
         1 unless rows have `labels`.
     any_norm : bool
         Whether rows may be longer than 1, for losses whose bounds hold for such rows.
+    move : Move, optional
+        The public map of one replicate by which rows are multiplied (:mod:`sottovoce.data.move`).
     """
 
     signed: Array
@@ -68,6 +71,7 @@ class Rows:
     labels: IntArray | None = field(default=None, kw_only=True)
     classes: int = field(default=1, kw_only=True)
     any_norm: bool = field(default=False, kw_only=True)
+    move: Move | None = field(default=None, kw_only=True)
 
     def on(self, spec: str) -> Self:
         """The same rows, multiplied by another array library: see :func:`sottovoce.data.device.backend`."""
@@ -153,6 +157,8 @@ class Rows:
     def design(self, nodes: IntArray) -> Design:
         """Products with the rows of those nodes and their fields, padded to the largest of them."""
         storage = self._storage(nodes)
+        if self.move is not None:
+            storage = Moved.of(storage, self.move, short=not self.any_norm)
         fields = {name: np.ascontiguousarray(x[nodes, : storage.n]) for name, x in self._fields.items()}
         put = {name: x if name == "labels" else storage.asarray(x) for name, x in fields.items()}
         return Design(storage, **put, classes=self.classes)

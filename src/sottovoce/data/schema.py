@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +21,14 @@ import numpy as np
 from ..errors import InvalidInput, SchemaError, shown
 from ..problem.task import Classification, Task, TwoClasses
 from ..util.files import from_toml, read_text
-from ..util.typing import Array
+from ..util.typing import Array, BoolArray
 from . import dates  # noqa: F401  # adds a kind of column
-from .columns import Block, block_from_dict, block_to_dict, check_features, plain_text, row_norms, unit_rows
+from .columns import Block, Category, block_to_dict, check_features, row_norms, unit_rows
+from .curved import Derived, blocks_of
+from .entries import plain_text
 from .frames import read_frame
 from .labels import AnyLabel, label_entries, label_from
+from .meant import meant
 from .table import Column, Table, as_table, fits
 from .weights import CaseWeight, class_shares
 
@@ -36,7 +39,9 @@ EXAMPLE = (
 )
 FROM_ROWS = "the encoding was computed from the rows, and epsilon does not cover that"
 _NAMED = 6  # columns that a note names
-# Keys of `Encoded.clipped`: rows longer than the divisor, undeclared labels, clipped numbers, capped weights.
+# Keys of `Encoded.clipped`: rows longer than the divisor, undeclared labels, clipped numbers, capped weights; and what
+# stands before a category's name: values that are not declared and count as other, missing ones without a level.
+OTHER, ABSENT = "(other) ", "(missing) "
 ROW, LABEL, BEYOND, HEAVY = "(row)", "(label)", "(label beyond its bounds)", "(weight beyond its cap)"
 
 
@@ -54,7 +59,8 @@ class Encoded:
         for.
     clipped : dict of str to int
         For each block, the number of rows that did not fit the declaration; ``"(label)"`` counts rows whose label did
-        not fit, ``"(label beyond its bounds)"`` clipped numbers.  Exact counts, for the holder of the data only.
+        not fit, ``"(label beyond its bounds)"`` clipped numbers, ``"(other) NAME"`` unknown values that count as other,
+        ``"(missing) NAME"`` missing ones without a level.  Exact counts, for the holder of the data only.
     weight : ndarray of shape (n,), optional
         Sample weights in [0, 1].
     """
@@ -79,12 +85,17 @@ def unfit(clipped: Mapping[str, int], *, shortened: bool = True) -> list[str]:
     )
     counts = [(left.pop(key, 0), what) for key, what in kinds]
     notes = [f"{n} {what} {only}" for n, what in (counts if shortened else counts[:-1]) if n]
-    columns = sorted(((n, name) for name, n in left.items() if n), reverse=True)
-    if columns:
-        named = ", ".join(f"{shown(name)} in {n} rows" for n, name in columns[:_NAMED])
-        more = f", and {len(columns) - _NAMED} more columns" if len(columns) > _NAMED else ""
-        rule = "values beyond the declared bounds or levels, compare the schema with the table"
-        notes.append(f"{rule}: {named}{more} {only}")
+    for mark, rule in (
+        (OTHER, "values that are none of the declared levels, and not missing, count as other"),
+        (ABSENT, "missing values have no level, declare indicator = true or missing = VALUE"),
+        ("", "values beyond the declared bounds or levels, compare the schema with the table"),
+    ):
+        own = {name: left.pop(name) for name in list(left) if name.startswith(mark)}
+        columns = sorted(((n, name.removeprefix(mark)) for name, n in own.items() if n), reverse=True)
+        if columns:
+            named = ", ".join(f"{shown(name)} in {n} rows" for n, name in columns[:_NAMED])
+            more = f", and {len(columns) - _NAMED} more columns" if len(columns) > _NAMED else ""
+            notes.append(f"{rule}: {named}{more} {only}")
     return notes
 
 
@@ -101,7 +112,7 @@ class Schema:
     name : str
         For messages and records.
     blocks : tuple of Block
-        `Bins`, `Category`, `Number`, `Vector`; features come in this order.
+        `Bins`, `Category`, `Number`, `Vector`, and what :mod:`sottovoce.data.curved` adds; features come in this order.
     label : Label, ClassLabel or NumberLabel, optional
         Needed to encode labels only: two classes, several, or a bounded number.
     intercept : float
@@ -162,6 +173,9 @@ class Schema:
         for block in self.blocks:
             if not 1e-6 <= block.weight <= 1e6:
                 raise SchemaError(f"{block.name}.weight", block.weight, "must be from 1e-6 to 1e6", "correct it")
+            for one in block.of if isinstance(block, Derived) else ():
+                if one not in self.blocks:
+                    raise SchemaError(f"{block.name}.of", one.name, "must be a block of this schema", "add it")
         if self.intercept != 0 and not 1e-6 <= self.intercept <= 1e6:
             raise SchemaError("intercept", self.intercept, "must be 0 or from 1e-6 to 1e6", "use true or false")
         if self.scale is not None and not 1e-6 <= self.scale <= self.bound:
@@ -204,7 +218,12 @@ class Schema:
         """What rows are divided by, unless they are longer or `unit` is set: `scale`, or that of the class."""
         if self.scale is not None:
             return self.scale
-        return math.sqrt(self.intercept**2 + sum(block.weight**2 for block in self.blocks))
+        return math.sqrt(self.intercept**2 + sum((block.weight * block.span) ** 2 for block in self.blocks))
+
+    @property
+    def shortens(self) -> bool:
+        """Whether a row may be longer than the divisor, and then is shortened; always with unit rows."""
+        return self.unit or self.scale is not None or any(block.reach > block.span for block in self.blocks)
 
     @property
     def feature_names(self) -> list[str]:
@@ -245,16 +264,14 @@ class Schema:
         if errors := self.column_errors(table.columns, labels):
             raise errors[0]
         fits(table.name, 8.0 * table.n_rows * self.n_features)
-        na = frozenset(self.na)
-        X = np.empty((table.n_rows, self.n_features))
-        start, clipped = 0, {}
-        for block in self.blocks:
+        na, clipped = frozenset(self.na), dict[str, int]()
+
+        def features_of(block: Block) -> Array:
             features, outside = block.encode(table.columns, na)
-            X[:, start : start + features.shape[1]] = block.weight * features
-            start += features.shape[1]
-            if outside.any():
-                clipped[block.name] = int(outside.sum())
-        X[:, start:] = self.intercept
+            clipped.update(count_unfit(block, outside, table.columns, na))
+            return features
+
+        X = self.weighted(table.n_rows, features_of)
         X, beyond = (X / (self.divisor * self.slack), 0) if whole else self.into_ball(X)
         if beyond:
             clipped[ROW] = beyond
@@ -274,6 +291,27 @@ class Schema:
             clipped[HEAVY] = heavy
         return Encoded(X, y, clipped, weight)
 
+    def weighted(self, n: int, features_of: Callable[[Block], Array]) -> Array:
+        """Rows before the division (n, d), from the features of blocks that are not derived from others."""
+        X, features, start = np.empty((n, self.n_features)), dict[str, Array](), 0
+        bases = {one.name for block in self.blocks if isinstance(block, Derived) for one in block.of}
+        for block in self.blocks:
+            end = start + len(block.names)
+            if not isinstance(block, Derived):
+                found = features_of(block)
+                X[:, start:end] = block.weight * found
+                if block.name in bases:
+                    features[block.name] = found
+            start = end
+        X[:, start:] = self.intercept
+        start = 0
+        for block in self.blocks:
+            end = start + len(block.names)
+            if isinstance(block, Derived):
+                X[:, start:end] = block.weight * block.made([features[one.name] for one in block.of])
+            start = end
+        return X
+
     @property
     def slack(self) -> float:
         """Covers the rounding of norms, divisions and sums over d entries: no test for norm <= 1 can fail."""
@@ -286,7 +324,7 @@ class Schema:
             X = unit_rows(X)
             X /= slack
             return X, 0
-        if self.scale is None and all(block.reach <= 1.0 for block in self.blocks):
+        if not self.shortens:
             X /= self.divisor * slack
             return X, 0
         norms, divisor = row_norms(X), self.divisor
@@ -357,11 +395,10 @@ class Schema:
             entries["weight"] = CaseWeight.of(entries["weight"])
         if isinstance(entries.get("class_weight"), Mapping):
             entries["class_weight"] = tuple(sorted((str(k), v) for k, v in entries["class_weight"].items()))
-        known = [field.name for field in dataclasses.fields(cls) if field.name not in ("blocks", "label")]
         for key in entries:
-            if key not in known:
-                rule = f"is unknown; a schema knows columns, label, {', '.join(known)}"
-                raise SchemaError(key, None, rule, "remove it")
+            if key not in KEYS:
+                rule = f"is unknown; a schema knows {', '.join(KEYS)}"
+                raise SchemaError(key, None, rule, meant(key, KEYS) or "remove it")
         for key, kinds, what in _TYPES:
             wrong = key in entries and not isinstance(entries[key], kinds)
             if wrong or (key == "scale" and isinstance(entries.get(key), bool)):
@@ -377,8 +414,7 @@ class Schema:
             entries["intercept"] = float(entries.get("intercept", 0.0))
         except OverflowError:
             raise SchemaError("intercept", None, "must be 0 or from 1e-6 to 1e6", "use true or false") from None
-        blocks = tuple(block_from_dict(str(name), block) for name, block in columns.items())
-        return cls(**({"name": "schema"} | entries), blocks=blocks, label=label_from(label))
+        return cls(**({"name": "schema"} | entries), blocks=blocks_of(columns), label=label_from(label))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data of JSON and TOML types; `from_dict` is the inverse."""
@@ -396,6 +432,25 @@ class Schema:
         if self.class_weight:
             entries["class_weight"] = dict(self.class_weight)
         return entries | {"columns": {block.name: block_to_dict(block) for block in self.blocks}}
+
+
+KEYS = (
+    "columns",
+    "label",
+    *(field.name for field in dataclasses.fields(Schema) if field.name not in ("blocks", "label")),
+)
+"""Entries of a schema file."""
+
+
+def count_unfit(block: Block, outside: BoolArray, columns: Mapping[str, Column], na: frozenset[str]) -> dict[str, int]:
+    """How many rows did not fit a block: of a category, unknown and missing values apart."""
+    if not isinstance(block, Category):
+        return {block.name: int(outside.sum())} if outside.any() else {}
+    if not (block.other or outside.any()):
+        return {}
+    strange, gone = block.unlisted(columns, na)
+    counts = {(OTHER if block.other else "") + block.name: strange, ABSENT + block.name: gone & outside}
+    return {name: int(mask.sum()) for name, mask in counts.items() if mask.any()}
 
 
 _TYPES: tuple[tuple[str, Any, str], ...] = (

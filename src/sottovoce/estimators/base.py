@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import secrets
 import warnings
@@ -12,9 +13,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from ..data import partition
+from ..data.rows import Rows
 from ..data.validation import checked, misfit, sites_in
 from ..data.weights import check_cap, class_shares, shares
 from ..errors import HolderNote, InvalidInput, PublicNote
+from ..runs.centre import GAIN, Centring, Decision, Frame, decide, frame_of
+from ..runs.config import RunConfig
 from ..util.typing import Any, Array, ArrayLike, IntArray
 from .declared import Declares, from_units, in_units, note
 from .keeping import Kept
@@ -158,6 +162,30 @@ class Sited(Kept, Declares, Knobbed):
         if not self.fit_intercept:
             return unit
         return csr_array(hstack([unit, csr_array(np.ones((X.shape[0], 1)))]) / (math.sqrt(2.0) * SLACK))
+
+    def _frame(self, width: int) -> Frame | None:
+        """What :meth:`_encode` says of its rows; None without a constant."""
+        if self.schema_ is not None:
+            return frame_of(self.schema_)
+        return Frame((width - 1,), 1.0 / (math.sqrt(2.0) * SLACK), GAIN) if self.fit_intercept else None
+
+    def _columns_of(self, features: Any) -> int:
+        """How many columns have coefficients."""
+        return int(features.shape[1]) - (self.schema_ is not None and self.schema_.intercept > 0)
+
+    def _of_class(self, seed: int | None, c: int) -> int | None:
+        """Noise of its own for each class; two classes keep the seed."""
+        if seed is None or c == 1:
+            return seed
+        return int.from_bytes(hashlib.blake2b(f"{seed} class {c}".encode(), digest_size=7).digest(), "big")
+
+    def _centring(self, run: RunConfig, rows: Rows) -> Centring | None:
+        """How a run centres its rows; None for not at all."""
+        if not self._knobs()["centre"]:
+            return None
+        width = rows.d // rows.outputs
+        self.centring_: Decision | None = decide(run, rows.n, width, self._frame(width))
+        return self.centring_.centring
 
     def _decode(self, W: Array) -> tuple[Array, Array]:
         """Coefficients and intercepts in the units of X."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +54,7 @@ def _has_probabilities(estimator: Any) -> bool:
 
 @with_knobs(
     *("relation", "sites_per_row", "colluders", "graph", "C", "rho", "eta", "eta_growth", "noise_growth", "form"),
-    *OFFERED, tol=None, max_weight=None,
+    *OFFERED, tol=None, max_weight=None, centre=True,
 )  # fmt: skip
 class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMixin, BaseEstimator):
     """A linear classifier trained across sites that exchange noisy vectors instead of rows.
@@ -131,6 +130,9 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         :meth:`sottovoce.problem.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
     max_weight : float or None, default=None
         Public cap on the `sample_weight` of :meth:`fit`; a release with weights needs it.
+    centre : bool, default=True
+        Release the means of all columns first, within epsilon, and take them from every row, where public facts say
+        that it pays (:func:`sottovoce.runs.centre.decide`).  Rows farther from it are shortened.  Not with `inference`.
     form : {"corrected", "printed"}, default="corrected"
         A printed form needs a method's name, and ``delta=None`` where the paper claims a pure epsilon.
     tol : float or None, default=None
@@ -162,9 +164,10 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         Rounds completed, and why the fit ended.
     choice_ : Choice or None
         What ``method="auto"`` picked, and why.
+    centring_ : Decision or None
+        Whether rows were centred, and what it cost; None if that was not asked.
     forecast_ : Forecast or None
-        Errors expected on made-up rows, before anything was spent.  A fit that is expected to be near guessing warns
-        (:class:`sottovoce.errors.PublicNote`) and says what would help.
+        Errors expected on made-up rows; a fit that is expected to be near guessing warns before anything is spent.
     schema_ : Schema or None
     loss_ : str
         The loss that was trained.
@@ -307,6 +310,7 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         if self.schema_ is None and caveats.void is None:
             tell_values(features, stacklevel=2)
         self.choice_: Choice | None = None
+        self.centring_ = None
         self.__dict__.pop("forecast_", None)
         self._answered = None
         self._result: Result | None = None
@@ -335,10 +339,6 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         self._tell_one_class(X, features)
         return self
 
-    def _columns_of(self, features: Any) -> int:
-        """How many columns have coefficients."""
-        return int(features.shape[1]) - (self.schema_ is not None and self.schema_.intercept > 0)
-
     def _labels(self, X: Any, y: Any, fixed: Array | None, n: int) -> tuple[Labelled, str | None]:
         """Labels, and a caveat."""
         column = self._label_column(X, y)
@@ -361,11 +361,11 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         self, run: RunConfig, rows: Rows, label: str, model: int, *, ledger: Ledger | DurableLedger | None,
         deal: bytes | None, caveat: Caveat, starts: list[Start | None], counts: list[Array] | None, teller: Teller,
     ) -> Result:  # fmt: skip
-        rows = rows if counts is None else rows.with_weight(counts)
+        rows, centre = rows if counts is None else rows.with_weight(counts), self._centring(run, rows)
         teller.phase(f"{run.method}, {label}", run.rounds)
         try:
             return simulate(
-                run, rows, ledger=ledger, deal=deal, label=label, caveat=caveat, start=starts[model],
+                run, rows, ledger=ledger, deal=deal, label=label, caveat=caveat, start=starts[model], centre=centre,
                 observers=[teller],
             )  # fmt: skip
         except LedgerMismatch as error:
@@ -415,14 +415,18 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
             capped = results[0].config.max_grad_norm < math.inf
             ours = self.schema_.label is not None and self.classes is None
             schema = self.schema_ if ours else with_classes(self.schema_, labelled.names)
+            move = results[0].move if len(results) == 1 else None  # several have one each: linear for all rows
             self._answered = SavedModel(
-                None, vectors.ravel(), np.ones(1), schema=schema, loss=results[0].config.loss, capped=capped
-            )
+                None, vectors.ravel(), np.ones(1), schema=schema, loss=results[0].config.loss, capped=capped,
+                move=None if move is None else move.at(0),
+            )  # fmt: skip
             self._order = labelled.order
 
     def _chosen(self, run: RunConfig, rows: Rows, differ: bool, teller: Teller) -> RunConfig:
         """What "auto" picks, once a fit; other configurations unchanged."""
         likely = None if self.schema_ is None else expected_rows(self.schema_)
+        centre = self._centring(run, rows)
+        left = run if centre is None else centre.rest(run)  # for the method
         where: Any = {"heterogeneity": "label" if differ else "iid", "expected": likely}
         if run.auto:
             if self.choice_ is None:
@@ -430,16 +434,10 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
                 default = self.own_knobs | {"rounds": _DEFAULT.rounds}
                 given = self._knobs() | self.get_params(deep=False)
                 free = [knob for knob in KNOBS if knob in given and given[knob] == default[knob]]
-                self.choice_ = choose(run, rows.n[:, 0], rows.d, free=free, **where)
-            run = replace(self.choice_.config, seed=run.seed)
-        self._foretell(run, rows, where)
-        return run
-
-    def _of_class(self, seed: int | None, c: int) -> int | None:
-        """Noise of its own for each class; two classes keep the seed."""
-        if seed is None or c == 1:
-            return seed
-        return int.from_bytes(hashlib.blake2b(f"{seed} class {c}".encode(), digest_size=7).digest(), "big")
+                self.choice_ = choose(left, rows.n[:, 0], rows.d, free=free, **where)
+            left = replace(self.choice_.config, seed=run.seed)
+        self._foretell(left, rows, where)
+        return replace(left, epsilon=run.epsilon)
 
     def _table(self, X: ArrayLike, *, reset: bool) -> Any:
         """X as scikit-learn validates it, dense or CSR; under a schema, encoded rows."""
@@ -467,7 +465,8 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
     def decision_function(self, X: Any) -> Array:
         """``X @ coef_.T + intercept_``, shape (n_samples,), or (n_samples, n_classes) for more than two classes.
 
-        Linear in X, also for rows longer than `data_norm`.
+        Linear in X, also for rows that training shortened: longer ones than `data_norm`, or ones as far from a released
+        mean.
         """
         check_is_fitted(self, "coef_")
         if self.schema_ is not None and self._answered is not None:
@@ -534,7 +533,7 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
             warnings.warn(NOT_CALIBRATED, NotCalibrated, stacklevel=3)
 
 
-@with_knobs("relation", "C", "eta", "form", *OFFERED, rho=0.0002, tol=None, max_weight=None)
+@with_knobs("relation", "C", "eta", "form", *OFFERED, rho=0.0002, tol=None, max_weight=None, centre=True)
 class PrivateClassifier(ConsensusClassifier):
     """A linear classifier trained at one site and released once, privately (003, chapter 3).
 

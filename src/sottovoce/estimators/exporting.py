@@ -9,16 +9,19 @@ NaN, allowed where the column declares `missing` or `indicator`.  A date is a nu
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 
 from ..answers.saved import SavedModel
 from ..data.columns import Bins, Block, Category, Number, Vector
+from ..data.curved import MIDDLE, Derived, Fourier, Pairs, Spline, Squares
+from ..data.move import Move
 from ..data.schema import Schema
 from ..errors import InvalidInput
 from ..problem.task import BoundedNumber, ManyClasses, Task
 from ..util.later import Later
-from ..util.typing import Any, Array
+from ..util.typing import Any, Array, IntArray
 
 onnx = Later("onnx")
 
@@ -36,6 +39,7 @@ class Linear:
     constant: float
     task: Task
     probabilities: bool
+    move: Move | None = None  # by which the run moved rows, so that some were shortened
 
     @classmethod
     def of(cls, saved: SavedModel) -> Linear:
@@ -45,7 +49,8 @@ class Linear:
             raise InvalidInput("run", None, "was trained without a schema, so it knows no columns", "train on a table")
         task, known = schema.task, saved.trained_by == "logistic" or saved.trained_by.startswith("softmax")
         if naming is None:
-            return cls(schema, False, np.atleast_2d(task.vectors(saved.model)), 0.0, task, bool(task.names) and known)
+            weights = np.atleast_2d(task.vectors(saved.model))
+            return cls(schema, False, weights, 0.0, task, bool(task.names) and known, saved.move)
         assert naming.schema is not None
         weights, constant = saved.model, 0.0
         if naming.sites:  # the last encoded column holds the constant of all; a row of no site has none
@@ -73,8 +78,14 @@ class _Graph:
         return name
 
     def take(self, name: str, text: bool, width: int = 1) -> str:
-        """The name of a new input (rows, width)."""
+        """The name of an input (rows, width); several blocks may read one column."""
         kind = onnx.TensorProto.STRING if text else onnx.TensorProto.DOUBLE
+        for one in self.inputs:
+            if one.name == name:
+                if one.type.tensor_type.elem_type != kind:
+                    rule = "is declared as a category and as a number, and a graph's input is one of them"
+                    raise InvalidInput(name, None, rule, "give one of the two a column of its own")
+                return name
         self.inputs.append(onnx.helper.make_tensor_value_info(name, kind, ["rows", width]))
         return name
 
@@ -91,6 +102,14 @@ class _Graph:
         square = self.add("Mul", x, x)
         return self.add("Sqrt", self.add("ReduceSum", square, self.put(np.array([1])), keepdims=1))
 
+    def counted(self, x: str, interior: Array) -> str:
+        """Which interval between interior edges holds a value, from 1; an edge belongs to the next."""
+        above = self.doubles(self.add("GreaterOrEqual", x, self.put(np.append(-np.inf, interior)[None])))
+        return self.add("ReduceSum", above, self.put(np.array([1])), keepdims=1)
+
+    def columns(self, x: str, which: IntArray) -> str:
+        return self.add("Gather", x, self.put(which), axis=1)
+
 
 def to_onnx(model: Linear) -> Any:
     """The graph, an ``onnx.ModelProto``; refused without the extra ``onnx``.
@@ -103,7 +122,9 @@ def to_onnx(model: Linear) -> Any:
     except ImportError:
         raise InvalidInput("onnx", None, "needs the onnx library", "run: pip install 'sottovoce[onnx]'") from None
     graph, schema = _Graph(), model.schema
-    parts = [_block(graph, block, schema) for block in schema.blocks]
+    known = {block.name: _block(graph, block, schema) for block in schema.blocks if not isinstance(block, Derived)}
+    known |= {block.name: _derived(graph, block, known) for block in schema.blocks if isinstance(block, Derived)}
+    parts = [known[block.name] for block in schema.blocks]
     weighted = [
         graph.add("Mul", x, graph.put(float(block.weight))) for x, block in zip(parts, schema.blocks, strict=True)
     ]
@@ -115,6 +136,8 @@ def to_onnx(model: Linear) -> Any:
     margins = graph.add("MatMul", row, graph.put(model.weights.T))
     if model.constant:
         margins = graph.add("Add", margins, graph.put(model.constant))
+    if model.move is not None:
+        margins = graph.add("Div", margins, _moved_length(graph, row, model.move))
     outputs = _answers(graph, margins, model)
     made = onnx.helper.make_graph(graph.nodes, "sottovoce", graph.inputs, outputs, graph.constants)
     opsets = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
@@ -133,8 +156,10 @@ def _block(graph: _Graph, block: Block, schema: Schema) -> str:
         norms = graph.norms(x)
         least = _TINY if isinstance(block.norm, str) else float(block.norm)
         return graph.add("Div", x, graph.add("Max", norms, graph.put(least)))
-    assert isinstance(block, Bins | Category | Number)
+    assert isinstance(block, Bins | Category | Number | Spline)
     source = block.column or block.name
+    if isinstance(block, Spline):
+        return _spline(graph, graph.filled(graph.take(source, False), block.missing), block)
     if isinstance(block, Number):
         raw = graph.take(source, False)
         x = graph.clip(graph.filled(raw, block.missing), block.lo, block.hi)
@@ -152,9 +177,7 @@ def _block(graph: _Graph, block: Block, schema: Schema) -> str:
         raw = graph.take(source, False)
         x = graph.filled(raw, block.missing)
         edges, m = np.asarray(block.edges, dtype=float), len(block.edges) - 1
-        above = np.append(-np.inf, edges[1:-1])  # a row is in bin k if its value is above k of these, counted from 0
-        index = graph.doubles(graph.add("GreaterOrEqual", x, graph.put(above[None])))
-        number = graph.add("ReduceSum", index, graph.put(np.array([1])), keepdims=1)
+        number = graph.counted(x, edges[1:-1])
         kept = [k + 1.0 for k in range(m) if k != block.base]
         if block.indicator:  # a level of its own
             number = graph.add("Where", graph.add("IsNaN", raw), graph.put(m + 1.0), number)
@@ -173,16 +196,65 @@ def _block(graph: _Graph, block: Block, schema: Schema) -> str:
     return graph.doubles(graph.add("Equal", number, graph.put(np.array([kept_groups], dtype=np.int64))))
 
 
+def _spline(graph: _Graph, raw: str, block: Spline) -> str:
+    """As :meth:`sottovoce.data.curved.Spline.curves`."""
+    x = graph.clip(raw, block.knots[0], block.knots[-1])
+    stretches = np.arange(len(block.repeated) - 1) - block.degree + 1.0
+    number = graph.counted(x, np.asarray(block.knots[1:-1]))
+    found = graph.doubles(graph.add("Equal", number, graph.put(stretches[None])))
+    for p in range(1, block.degree + 1):
+        start, end, width = (graph.put(values[None]) for values in block.supports(p))
+        up = graph.clip(graph.add("Div", graph.add("Sub", x, start), width), 0.0, 1.0)
+        down = graph.clip(graph.add("Div", graph.add("Sub", end, x), width), 0.0, 1.0)
+        at = np.arange(len(block.repeated) - p - 1)
+        rising, falling = (
+            graph.columns(graph.add("Mul", share, found), part) for share, part in ((up, at), (down, at + 1))
+        )
+        found = graph.add("Add", rising, falling)
+    return found
+
+
+def _derived(graph: _Graph, block: Derived, known: dict[str, str]) -> str:
+    """Features of a derived block, from those of others."""
+    if isinstance(block, Pairs):
+        inside = [graph.clip(known[one.name], -1.0, 1.0) for one in block.of]
+        products = [
+            graph.add("Mul", graph.columns(a, np.repeat(np.arange(p), q)), graph.columns(b, np.tile(np.arange(q), p)))
+            for (a, p), (b, q) in combinations(zip(inside, [len(one.names) for one in block.of], strict=True), 2)
+        ]
+        return graph.add("Concat", *products, axis=1)
+    numbers = [graph.columns(known[one.name], np.array([0])) for one in block.of]
+    c = graph.add("Concat", *numbers, axis=1)
+    if isinstance(block, Squares):
+        return graph.add("Min", graph.add("Sub", graph.add("Mul", c, c), graph.put(MIDDLE)), graph.put(1.0))
+    assert isinstance(block, Fourier)
+    angles = graph.add("MatMul", c, graph.put(block.directions))
+    shifted = graph.add("Add", angles, graph.put(0.5 * np.pi))  # runtimes have no cosine in double precision
+    waves = graph.add("Concat", graph.add("Sin", shifted), graph.add("Sin", angles), axis=1)
+    return graph.add("Mul", waves, graph.put(float(np.sqrt(2.0 / block.features))))
+
+
 def _in_ball(graph: _Graph, row: str, schema: Schema, whole: bool) -> str:
     """As :meth:`sottovoce.data.Schema.into_ball`, or `whole`."""
     slack, divisor = schema.slack, float(schema.divisor)
     if schema.unit:
         norms = graph.add("Max", graph.norms(row), graph.put(_TINY))
         return graph.add("Div", row, graph.add("Mul", norms, graph.put(slack)))
-    if whole or (schema.scale is None and all(block.reach <= 1.0 for block in schema.blocks)):
+    if whole or not schema.shortens:
         return graph.add("Mul", row, graph.put(1.0 / (divisor * slack)))
     longest = graph.add("Max", graph.norms(row), graph.put(divisor))
     return graph.add("Div", row, graph.add("Mul", longest, graph.put(slack)))
+
+
+def _moved_length(graph: _Graph, row: str, move: Move) -> str:
+    """What rows were divided by once they were moved: their length, or 1 (:class:`sottovoce.data.move.Move`)."""
+    constant = np.zeros(move.width)
+    constant[list(move.constants)] = 1.0
+    of_constants = graph.add("Mul", row, graph.put(constant))
+    x = graph.add("ReduceSum", of_constants, graph.put(np.array([1])), keepdims=1)
+    kept = graph.add("Mul", row, graph.put(np.where(constant > 0.0, 1.0, move.gain)))
+    taken = graph.add("Mul", x, graph.put(move.gain / move.k * move.mean))
+    return graph.add("Max", graph.norms(graph.add("Sub", kept, taken)), graph.put(1.0))
 
 
 def _answers(graph: _Graph, margins: str, model: Linear) -> list[Any]:

@@ -155,7 +155,9 @@ class Inferring(Shown):
         me.max_grad_norm_ = math.inf
 
     def to_sklearn(self) -> LogisticRegression:
-        """A fitted ``LogisticRegression`` of scikit-learn with the same coefficients.
+        """A fitted ``LogisticRegression`` of scikit-learn with the same coefficients, and so the same answers.
+
+        Both are linear in X, also for rows that training shortened.
 
         Raises
         ------

@@ -53,7 +53,8 @@ class Knobbed:
         except (AttributeError, InvalidInput) as error:
             said = getattr(error, "rule", "must be the name of a rule, or None")
             raise InvalidInput("accounting", rule, said, "use accounting='best', or ledger= for a ledger") from None
-        found = {f.name: given[f.name] for f in fields(RunConfig) if f.name in given} | {"accountant": rule}
+        known = [f.name for f in fields(RunConfig) if f.name != "centre"]  # a run's is a digest
+        found = {name: given[name] for name in known if name in given} | {"accountant": rule}
         return found | ({"delta": None} if defaults.pure_total(rule if ledger is None else ledger) else {})
 
     def set_params(self, **params: Any) -> Self:

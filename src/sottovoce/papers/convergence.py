@@ -9,15 +9,17 @@ s(t) = min_i D~(t)_ii and D_M = diag M_i^2, the theorem asks for constants L > 0
 The matrices are not symmetric; ``X > Y`` is read as ``x'(X - Y)x > 0`` for all ``x != 0``, as a proof by quadratic
 forms needs it.
 
-The theorem concludes that odd rounds converge to the minimiser of ``sum_i O_i``.  It is *refuted*, with both conditions
-met and in both ways in which penalties may vary; ``docs/methods/index.md`` has the proofs:
+The theorem concludes that odd rounds converge to a pair (f, Lambda) with (30), ``grad O + 2 Lambda = 0``, and (31),
+consensus; the sentence after Lemma 1 takes such a pair for the minimiser of ``sum_i O_i``.  Both conditions met,
+``docs/methods/index.md`` proves:
 
-* Unequal between nodes, constant over rounds.  (27) conserves ``sum_i lambda_i / eta_i = 0``, so that the limit
-  minimises ``sum_i O_i / eta_i``: 19/13 and not 2 on a triangle with eta = 1, 3/2, 2 and O_i(f) = (f - b_i)^2 / 2, b =
-  0, 1, 5.
-* Equal, and growing as q^k for ever (q > 1).  A round moves the nodes' average by O(1 / eta), and the sum of 1 / eta is
-  finite: they stop on the way.  Penalties that stay bounded (the theorem's ``eta_i(t) < inf`` says it of each) reach
-  the minimiser.
+* Penalties unequal between nodes, constant over rounds: *the sentence is refuted*.  (27) conserves ``sum_i lambda_i /
+  eta_i = 0``, so that the limit minimises ``sum_i O_i / eta_i``: 19/13 and not 2 on a triangle with eta = 1, 3/2, 2 and
+  O_i(f) = (f - b_i)^2 / 2, b = 0, 1, 5.  It is a pair as promised: every consensus is, unless ``2 Lambda = (D - A) X``
+  as in Lemma 1.
+* Penalties equal, and growing as q^k for ever (q > 1): *the theorem is refuted*.  A round moves the nodes' average by
+  O(1 / eta), and the sum of 1 / eta is finite: they stop on the way, where (30) does not hold.  Penalties that stay
+  bounded (the theorem's ``eta_i(t) < inf`` says it of each) reach the minimiser.
 """
 
 from __future__ import annotations
@@ -45,9 +47,7 @@ class ConvergenceReport:
     gap_ii: float  # the same of (ii), in units of eta
     L: float  # as found, or the paper's 2 if one condition alone has none
     mu: float
-    optimal: (
-        bool  # penalties are alike across nodes; if not, the nodes agree away from the optimum (Theorem 1 is false)
-    )
+    optimal: bool  # penalties are alike across nodes; if not, the nodes agree away from the optimum
     reason: str  # in a line
 
     def __str__(self) -> str:

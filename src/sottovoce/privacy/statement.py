@@ -136,6 +136,8 @@ class Statement:
         Of sums: epsilon of the same releases if all other sites collude with whoever sees the messages.
     others : int
         Further releases of a node, which read other rows and cost these no more; see :meth:`either`.
+    discloses : str, optional
+        What was released besides the model, within epsilon.
     other_epsilon : float, optional
         Epsilon of the same releases under the other relation, at the same delta.
     """
@@ -161,6 +163,7 @@ class Statement:
     ledger: Shared | None = None
     alone: float | None = None
     others: int = 0
+    discloses: str | None = None
     other_epsilon: float | None = None
 
     # How one is made
@@ -256,7 +259,7 @@ class Statement:
             dearer, delta=max(self.delta, other.delta), per_node=tuple(max(pair) for pair in nodes),
             others=self.planned + other.planned - dearer.releases, public=f"{self.public}, which rows are held out",
             alone=None if None in alone else max(price for price in alone if price is not None),
-            caveat=caveat_text((self.caveat, other.caveat)),
+            caveat=caveat_text((self.caveat, other.caveat)), discloses=self.discloses or other.discloses,
         )  # fmt: skip
 
     def under_other(self, epsilon: float) -> Self:
@@ -266,6 +269,10 @@ class Statement:
     def if_others_collude(self, epsilon: float) -> Self:
         """The statement with the epsilon that is left if all other sites collude."""
         return replace(self, alone=epsilon)
+
+    def disclosing(self, what: str) -> Self:
+        """The statement with what was released besides the model, within epsilon."""
+        return replace(self, discloses=what)
 
     def beside(self, printed_claim: float, assumes: str | None = None) -> Self:
         """The statement with the epsilon that a paper claims."""
@@ -320,6 +327,8 @@ class Statement:
         if self.alone is not None and math.isfinite(self.epsilon):
             left = "nothing is proved" if math.isinf(self.alone) else f"epsilon = {ceil_text(self.alone)}"
             words.append(("If all other sites collude", f": {left}."))
+        if self.discloses is not None:
+            words.append(("Released too", f": {self.discloses}."))
         if self.early is not None:
             words.append(("Ended early", f": {self.early}."))
         if self.caveat is not None:
@@ -409,7 +418,7 @@ class Statement:
             "unprotected": self.unprotected, "says": self.text, "site": self.site, "made": self.made,
             "early": self.early, "demonstration": DEMONSTRATION if self.demonstration else None,
             "ledger": self.ledger and asdict(self.ledger) | {"budget": list(self.ledger.budget)}, "alone": self.alone,
-            "others": self.others or None, "other_epsilon": self.other_epsilon,
+            "others": self.others or None, "discloses": self.discloses, "other_epsilon": self.other_epsilon,
         }  # fmt: skip
         return plain | {key: value for key, value in more.items() if value is not None}
 
@@ -510,5 +519,5 @@ _REQUIRED: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 _OPTIONAL: dict[str, Callable[[Any], Any]] = {
     "printed_claim": _number, "assumes": _text, "caveat": _text, "unprotected": _text, "site": _text, "made": _count,
-    "ledger": _shared, "alone": _number, "others": _count, "other_epsilon": _number,
+    "ledger": _shared, "alone": _number, "others": _count, "discloses": _text, "other_epsilon": _number,
 }  # fmt: skip

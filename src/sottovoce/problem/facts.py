@@ -60,6 +60,9 @@ class Facts:
         Sites at which one person may have a row; only sums need it to know their price.
     sizes : array of shape (N, 1), optional
         Rows of every node, in the view of one of them; None in the view of all, where `n` has them.
+    stretch : float
+        How much more products round because rows are moved (:func:`sottovoce.data.move.stretch_of`); 1 for rows as
+        they are.
     solved_for : str, optional
         The relation for which solves were certified, if releases are priced under another than that of their run.
     """
@@ -79,6 +82,7 @@ class Facts:
     colluders: int = 0
     sites_per_row: int = 1
     sizes: Array | None = None
+    stretch: float = 1.0
     solved_for: str | None = None
 
     def __post_init__(self) -> None:
@@ -155,7 +159,8 @@ class Facts:
         """Plain data for JSON."""
         n = self.n.ravel()
         summed = {"participants": self.participants, "colluders": self.colluders, "sites_per_row": self.sites_per_row}
-        return (summed if self.participants else {}) | {
+        moved = {"stretch": self.stretch} if self.stretch != 1.0 else {}
+        return (summed if self.participants else {}) | moved | {
             "loss": self.loss.spec, "n": n.astype(int).tolist(), "d": self.d, "C": self.C, "rho": self.rho,
             "n_nodes": self.n_nodes, "relation": self.relation, "tol": self.tol, "pure": self.pure,
             "max_degree": self.max_degree,

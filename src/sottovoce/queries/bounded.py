@@ -42,6 +42,8 @@ class Bounded(ABC):
     at: Array
     cone: ClassVar[bool] = False
     """Whether it is proved that no two rows' contributions have a negative inner product; a replaced row costs less."""
+    degree: ClassVar[int] = 1
+    """How often a contribution has the row as a factor."""
 
     @abstractmethod
     def width(self, facts: Facts) -> int:
@@ -68,9 +70,14 @@ class Bounded(ABC):
         """Bound on the rounding error of a mean over `rows` rows.
 
         A sum of that many products of a few rounded factors, in any order, errs by at most ``(rows + d + 24) u`` times
-        the sum of absolute values (Higham 2002, chapter 3), and so does the vector.
+        the sum of absolute values (Higham 2002, chapter 3), and so does the vector.  Sums over moved rows
+        (:mod:`sottovoce.data.move`) err by at most ``(rows + 2 d + 48) u`` times their stretch for every factor that is
+        a row, or its square for losses that depend on norms.
         """
-        return np.asarray((rows + facts.d + 24.0) * _UNIT * self.norm(facts))
+        if facts.stretch == 1.0:
+            return np.asarray((rows + facts.d + 24.0) * _UNIT * self.norm(facts))
+        more = facts.stretch ** (self.degree * (2 if facts.loss.by_norm else 1))
+        return np.asarray((rows + 2.0 * facts.d + 48.0) * _UNIT * self.norm(facts) * more)
 
     def moved(self, facts: Facts, rows: Array) -> Array:
         """Largest Euclidean change of a computed mean of `rows` rows."""
@@ -129,6 +136,7 @@ class _Gram(Bounded):
     """
 
     cone: ClassVar[bool] = True
+    degree: ClassVar[int] = 2
 
     def width(self, facts: Facts) -> int:
         return facts.d * (facts.d + 1) // 2
@@ -211,6 +219,34 @@ class Products(_Vector):
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
         t = -np.asarray(block.host(block.margins(np.zeros_like(at))))
         return np.asarray(block.combine(block.asarray(weights(loss, t) * t)))
+
+
+@dataclass(frozen=True)
+class RowMean(Bounded):
+    """``(1/n) sum_k x_k`` of the rows' columns but those of their `constants`, whose entries are 0: norm at most 1.
+
+    x_k is without the label's sign, which the constant's sign tells, and without weight or class.  A row without a
+    constant, as one of zeros, adds nothing; of a row longer than 1 only the direction counts.
+    """
+
+    constants: tuple[int, ...] = ()
+
+    def width(self, facts: Facts) -> int:
+        return facts.d // facts.loss.outputs
+
+    def norm(self, facts: Facts) -> float:
+        return 1.0
+
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        columns, rows = list(self.constants), block.storage
+        constant = np.zeros((len(at), 1, at.shape[-1] // block.classes))
+        constant[..., columns] = 1.0
+        sign = np.sign(np.asarray(block.host(rows.margins(constant))))
+        if loss.any_norm:
+            sign = sign / np.maximum(np.asarray(block.host(block.norms())), 1.0)[:, None, :]
+        total = np.array(rows.combine(block.asarray(sign)))
+        total[..., columns] = 0.0
+        return np.broadcast_to(total, (*at.shape[:2], total.shape[-1]))
 
 
 @dataclass(frozen=True)

@@ -108,12 +108,14 @@ class CarriedGradient(NoisyGradient):
     def check(self, facts: Facts) -> None:
         """Refuse a round that was not planned, and points where derivatives differ too much if computed twice.
 
-        A margin errs by at most ``(d + 8) u ||w|| ||a||``, a row's gradient by ``hessian_bound`` times as much.
+        A margin errs by at most ``(d + 8) u ||w|| ||a||``, that of a moved row by at most ``(2 d + 24) u ||w||`` times
+        the facts' stretch, and a row's gradient by ``hessian_bound`` times as much.
         """
         if not 1 <= self.index <= self.rounds:
             raise InvalidInput("rounds", self.index, f"the run was planned for {self.rounds}", "plan for as many")
         far = float(np.max(length(self.start, "start"), initial=0.0))
-        twice = 2.0 * (facts.d + 8.0) * _U * far * facts.loss.hessian_bound
+        wide = facts.d + 8.0 if facts.stretch == 1.0 else (2.0 * facts.d + 24.0) * facts.stretch
+        twice = 2.0 * wide * _U * far * facts.loss.hessian_bound
         if not twice <= _AGAIN * facts.loss.derivative_bound:
             rule = "the model is too long for gradients to be computed twice alike"
             raise InvalidInput("eta", None, rule, "use a larger eta, or correlation='none'")

@@ -41,7 +41,10 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     row depends on which others repeat, which this bound does not cover; that of solves does.
     """
     none = np.zeros_like(rows)
-    rounding = rounding_bound(facts.C, rows + 1.0, facts.loss, facts.d, none, none, none, margins=False)
+    stretch = facts.stretch
+    rounding = rounding_bound(
+        facts.C, rows + 1.0, facts.loss, facts.d, none, none, none, margins=False, stretch=stretch
+    )
     return np.asarray(facts.gradients_changed * facts.C / rows + 2.0 * rounding)
 
 

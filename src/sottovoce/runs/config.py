@@ -148,6 +148,9 @@ class RunConfig:
     participants : int, optional
         Under trust in sums: the least number of sites of a sum.  None for the least that the protocol allows:
         ``max(colluders + 2, more than (N + colluders) / 2)``.
+    centre : str, optional
+        Digest of how rows are centred (:class:`sottovoce.runs.centre.Centring`), filled in by
+        :func:`sottovoce.runs.simulate.simulate`; None for rows as they are.
     <knobs>
     """
 
@@ -177,6 +180,7 @@ class RunConfig:
     trust: str | None = None
     colluders: int = 1
     participants: int | None = None
+    centre: str | None = None
 
     if TYPE_CHECKING:  # which cannot see the knobs
 
@@ -250,6 +254,11 @@ class RunConfig:
         if self.start is not None and self.form != "corrected":
             rule = "a printed form starts at zero, as its paper says"
             raise InvalidInput("start", self.start, rule, "leave it out, or use form='corrected'")
+        if self.centre is not None and not re.fullmatch("[0-9a-f]{32}", self.centre):
+            raise InvalidInput("centre", None, "must be the digest of a centring", "leave it out")
+        if self.centre is not None and self.form != "corrected":
+            rule = "a printed form runs on rows as they are"
+            raise InvalidInput("centre", self.centre, rule, "leave it out, or use form='corrected'")
         if self.seed is not None and self.seed < 0:
             raise InvalidInput("seed", self.seed, "must be >= 0", "use seed=0")
         if self.noise is not None and not cls.private:
@@ -301,7 +310,7 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain data; infinity is the text ``inf``.  Knobs at their defaults are left out, but for ``WRITTEN``."""
         plain = asdict(self) | {"epsilon": self.epsilon if self.budgeted else "inf"}
-        silent = {"auto": False, "start": None, "colluders": 1, "participants": None} | {
+        silent = {"auto": False, "start": None, "centre": None, "colluders": 1, "participants": None} | {
             name: knob.default for name, knob in KNOBS.items() if name not in WRITTEN
         }
         silent |= {"trust": self.trust} if self.trust in ("nobody", None) else {}  # as the method's name says it

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
+from ..data.move import Move
 from ..data.rows import Rows
-from ..errors import LedgerMismatch, Refused
+from ..errors import LedgerError, LedgerMismatch, Refused
 from ..network.net import Net
 from ..privacy.events import Event, check_size
 from ..privacy.noise import Noise
 from ..problem.facts import Facts
 from ..queries import Query, Sum, Vault
+from ..solvers.apart import Apart
 from ..solvers.local import Solver
 from ..util.typing import Any, Array
+from .centre import Centring
 
 
 class Book(Protocol):
@@ -57,7 +60,8 @@ def make_solver(rows: Rows, facts: Facts) -> Solver:
 class Curator:
     """Guards the rows of one node, or of all nodes of a simulation.
 
-    `solver` makes the solver of the local objectives, on whose certificate the guarantees rely.
+    `solver` makes the solver of the local objectives, on whose certificate the guarantees rely.  With `centring` a
+    restored curator reads rows moved by the mean that its state holds.
     """
 
     rows: Rows
@@ -65,10 +69,22 @@ class Curator:
     noise: Noise
     ledger: Book
     solver: Callable[[Rows, Facts], Solver] = make_solver
+    centring: Centring | None = None
 
     def __post_init__(self) -> None:
         self._vault = Vault(self.solver(self.rows, self.facts), self.noise)
         self._releases = 0
+        self.move: Move | None = None
+
+    def centre(self, mean: Array) -> Move:
+        """From now on every answer is about rows moved by this released mean, (p,), or (R, p) of R replicates."""
+        assert self.centring is not None
+        if self.move is not None:
+            raise LedgerError("centre: rows are moved once, by the mean that was charged first")
+        self.move = self.centring.map(mean)
+        solvers = [self.solver(replace(self.rows, move=one), self.facts) for one in self.move.apart()]
+        self._vault = Vault(solvers[0] if len(solvers) == 1 else Apart(solvers), self.noise)
+        return self.move
 
     def ask(self, query: Query | Sum, net: Net | None = None) -> Array:
         """Record the query's event in the ledger, then answer it.
@@ -155,6 +171,8 @@ class Curator:
         A simulation's also holds the secrets of queries and solver; at a site these are lost with the process.
         """
         state = {"releases": np.array(self._releases)} | self._vault.solver.state()
+        if self.move is not None:
+            state["mean"] = self.move.mean
         if self.noise.simulated:
             state |= {f"memory.{name}": value for name, value in self._vault.state().items()}
             state |= self._vault.solver.secrets()
@@ -162,5 +180,9 @@ class Curator:
 
     def restore(self, state: dict[str, Array]) -> None:
         self._releases = int(state["releases"])
+        if ("mean" in state) != (self.centring is not None):
+            raise ValueError("rows that are moved otherwise")
+        if "mean" in state:
+            self.centre(np.asarray(state["mean"], dtype=float))
         self._vault.solver.restore(state)
         self._vault.restore({k.removeprefix("memory."): v for k, v in state.items() if k.startswith("memory.")})

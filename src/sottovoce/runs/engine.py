@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from ..algorithms import Algorithm
+from ..data.move import Move
 from ..errors import (
     AttemptLost,
     BudgetExceeded,
@@ -44,7 +45,7 @@ class Place:
     `start` is a public point whose shape broadcasts to ``(*lead, width)``.  The algorithm then runs on
     ``v = w - start``: its zeros are that point, and its regulariser pulls to it.  States and messages hold v.  Queries
     are asked about w (:meth:`sottovoce.queries.Query.around`), so releases, charges and replays are those of an
-    ordinary run with other public vectors.
+    ordinary run with other public vectors.  With a `move`, w is a model of moved rows.
     """
 
     facts: Facts
@@ -53,6 +54,14 @@ class Place:
     lead: tuple[int, ...]
     width: int
     start: Array | None = None
+    move: Move | None = None
+
+    def moved(self, move: Move) -> Place:
+        """The same place once rows are moved; its start stays the model that it was."""
+        start = self.start
+        if start is not None:
+            start = move.unfold(np.broadcast_to(start, (*self.lead, self.width)))
+        return replace(self, start=start, move=move)
 
     def ask(self, query: Query) -> Array:
         """Ask the curator: each node for its own answer, or under trust in sums all sites for theirs together."""
@@ -61,8 +70,9 @@ class Place:
         return answer if self.start is None else query.beside(answer, self.start)
 
     def classifier(self, model: Array) -> Array:
-        """The classifier w of a model v."""
-        return model if self.start is None else model + self.start
+        """The classifier of a model v, for rows as they were."""
+        w = model if self.start is None else model + self.start
+        return w if self.move is None else self.move.fold(np.broadcast_to(w, (*self.lead, self.width)))
 
     def zeros(self) -> Array:
         """Shape ``(*lead, width)``; in a plan the width is one."""
@@ -115,6 +125,20 @@ def run(
         for observe in observers:
             observe(k, state)
     return Outcome(state, done, stopped)
+
+
+def centred(place: Place, curator: Curator, facts: Facts) -> tuple[Place, str]:
+    """Ask for the mean that the curator's centring needs, and move the rows: the place of the method, and why it ended.
+
+    `facts` are of all sites.  Without a mean, as where too few sites are left, the place is what it was.
+    """
+    assert curator.centring is not None
+    recipe = curator.centring.recipe
+    asked = run(recipe, replace(place, start=None), len(recipe.items))  # no mean is counted from a model
+    if asked.stopped != FINISHED:
+        return place, asked.stopped
+    mean = curator.centring.shrunk(recipe.outcome(asked.state, facts))
+    return place.moved(curator.centre(mean if place.lead else mean[0])), FINISHED
 
 
 def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) -> None:

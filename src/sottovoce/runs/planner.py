@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..algorithms import Algorithm
+from ..algorithms import Algorithm, Recipe
 from ..errors import InvalidInput
 from ..ledger.memory import Ledger, validate_target
 from ..network.graphs import Graph
@@ -23,7 +23,7 @@ from ..queries import Query, Sum
 from ..util.plain import canonical
 from ..util.typing import Any, Array, ArrayLike, IntArray
 from .calibration import CLOSE, closeness, largest_scale
-from .engine import Place, run
+from .engine import FINISHED, Place, run
 
 A = TypeVar("A", bound=Algorithm[Any])
 
@@ -62,22 +62,26 @@ class _Silent(Net):
 def plan(
     algorithm: Algorithm[Any], facts: Facts, graph: Graph, rounds: int, accountant: Accountant[Any], delta: float = 0.0,
     sites_per_row: int = 1, copies: int = 1, *, node: int | None = None, budget: float = math.inf,
-    after: Callable[[int, Ledger], None] | None = None,
+    after: Callable[[int, Ledger], None] | None = None, first: Recipe | None = None,
 ) -> Ledger:  # fmt: skip
     """The ledger that a run, of all sites or of one `node`, will leave behind: every price comes from here.
 
-    `copies` are runs like this one on the same rows, without a `budget` only: the plan ends before a release that would
-    exceed it, as the run will.  `after` is called after each round.
+    `first` is what is asked before the method: nothing else is, unless all of it is affordable.  `copies` are runs like
+    this one on the same rows, without a `budget` only: the plan ends before a release that would exceed it, as the run
+    will.  `after` is called after each round.
     """
     ledger = Ledger(accountant, budget, delta, sites_per_row)
     lead: tuple[int, ...] = (graph.n_nodes,)
     degree = graph.degree
     if node is not None:
         algorithm, facts, lead, degree = algorithm.at(node), facts.node(node), (), degree[node]
+        first = None if first is None else first.at(node)
     watchers = [] if after is None else [lambda k, _: after(k, ledger)]
     # Prices depend on public curvatures only, never on vectors: one column stands for all features.
     place = Place(facts, _Silent(degree), Pricer(facts, ledger), lead, 1)
-    run(algorithm, place, rounds, observers=watchers, step=algorithm.priced)
+    before = None if first is None else run(first, place, len(first.items), step=first.priced)
+    if before is None or before.stopped == FINISHED:
+        run(algorithm, place, rounds, observers=watchers, step=algorithm.priced)
     for event in ledger.rows * (copies - 1):
         ledger.charge(event)
     return ledger
@@ -85,12 +89,13 @@ def plan(
 
 def calibrate(
     algorithm: A, facts: Facts, graph: Graph, rounds: int, epsilon: ArrayLike, accountant: Accountant[Any],
-    delta: float = 0.0, *, sites_per_row: int = 1, copies: int = 1, claimed: bool = False,
+    delta: float = 0.0, *, sites_per_row: int = 1, copies: int = 1, claimed: bool = False, first: Recipe | None = None,
 ) -> A:  # fmt: skip
     """The same algorithm, with its noise scaled so that the run costs each node at most `epsilon`, and not much less.
 
     The algorithm's ``noise`` gives the shape over rounds.  With several `sites_per_row` all nodes share one scale, and
-    the worst set of that many nodes meets the target.  `copies` runs share the target.  `claimed` calibrates to the
+    the worst set of that many nodes meets the target.  `copies` runs share the target.  `first` is asked before the
+    method, at its own price, within the target.  `claimed` calibrates to the
     paper's own claim instead of the proved price (printed forms).  If no scale meets the target, the refusal names the
     smallest epsilon that can be met.
     """
@@ -106,7 +111,7 @@ def calibrate(
         """Totals per node; -inf where the noise would have to be infinite, NaN for nodes not priced."""
         scaled = algorithm.with_noise(shape.scaled(_alike(scale)))
         try:
-            ledger = plan(scaled, facts, graph, rounds, accountant, delta, sites_per_row, copies)
+            ledger = plan(scaled, facts, graph, rounds, accountant, delta, sites_per_row, copies, first=first)
         except InvalidInput as error:
             if error.field == "alpha" and error.nodes is not None:
                 return np.where(np.broadcast_to(np.asarray(error.nodes), (nodes,)), -np.inf, np.nan)
@@ -119,7 +124,7 @@ def calibrate(
 
     key = ""
     if algorithm.complete:  # one scale for all nodes, which facts and events at one scale decide
-        events = plan(algorithm, facts, graph, rounds, accountant, delta, sites_per_row).to_list()
+        events = plan(algorithm, facts, graph, rounds, accountant, delta, sites_per_row, first=first).to_list()
         asked = [algorithm.name, shape.to_dict(), facts.to_dict(), events]
         key = canonical([*asked, target.tolist(), accountant.name, delta, sites_per_row, copies])
         if key in _FOUND:

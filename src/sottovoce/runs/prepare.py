@@ -25,6 +25,7 @@ from ..problem.losses import Loss, make_loss
 from ..problem.schedules import Schedule
 from ..problem.trust import Trust
 from ..util.typing import Any, Array
+from .centre import DISCLOSED, Centring, centred
 from .config import RunConfig
 from .planner import calibrate, plan
 
@@ -136,6 +137,12 @@ class Prepared:
     graph: Graph
     algorithm: Algorithm[Any]
     ledger: Ledger
+    centring: Centring | None = None
+
+    @property
+    def first(self) -> Recipe | None:
+        """What is asked before the method."""
+        return None if self.centring is None else self.centring.recipe
 
     def plan(
         self, rounds: int | None = None, *, node: int | None = None, budget: float = math.inf,
@@ -145,18 +152,19 @@ class Prepared:
         many, book = self.config.rounds if rounds is None else rounds, self.ledger
         return plan(
             self.algorithm, self.facts, self.graph, many, book.accountant, book.delta, node=node, budget=budget,
-            after=after,
+            after=after, first=self.first,
         )  # fmt: skip
 
 
 def prepare(
     config: RunConfig, n: Array, d: int, *, graph: Graph | None = None, method: Recipe | None = None,
-    loss: Loss | None = None,
+    loss: Loss | None = None, centre: Centring | None = None,
 ) -> Prepared:  # fmt: skip
     """Check everything that can be checked without rows, and calibrate the noise.
 
     Nodes have `n` rows, (N, 1), of `d` features; `graph` and `loss` are by default the configuration's.  A recipe
-    `method` is run under this configuration's budget and trust (:meth:`sottovoce.RunConfig.for_recipe`).
+    `method` is run under this configuration's budget and trust (:meth:`sottovoce.RunConfig.for_recipe`).  With `centre`
+    the rows' mean is asked first, within the budget, and the method runs on moved rows.
 
     Raises
     ------
@@ -164,8 +172,10 @@ def prepare(
         On a parameter that breaks a rule, a target that cannot be met, or a budget below the price of one round; of
         all rounds, if only they together mean something.
     """
-    config = asked_by(config, method)
+    config = centred(asked_by(config, method), centre)
     check_size(config, n, d)
+    if centre is not None:
+        centre.check(d // make_loss(config.loss).outputs)
     accountant = accountants.make_accountant(config.notion)
     rho = config.rho
     if config.trusted.pools_rows:  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
@@ -179,7 +189,12 @@ def prepare(
         loss, n, d, config.C, rho, len(n), config.relation, certified(config, loss), pure=accountant.name == "pure",
         max_degree=int(np.max(graph.degree)), participants=participants, colluders=colluders,
         sites_per_row=config.sites_per_row if participants else 1,
+        stretch=1.0 if centre is None else centre.stretch,
     )  # fmt: skip
+    first = None if centre is None else centre.recipe
+    if first is not None and facts.pure:
+        rule = "a mean's noise is Gaussian and has no pure price"
+        raise InvalidInput("centre", None, rule, "use delta=1e-5, or leave centring out")
     for name in ("epsilon", "eta", "eta_growth", "noise"):
         value = getattr(config, name)
         lengths = {len(value)} if isinstance(value, tuple) else value.nodes if isinstance(value, Schedule) else set()
@@ -198,18 +213,18 @@ def prepare(
         claimed = config.form != "corrected"
         algorithm = calibrate(
             algorithm, facts, graph, config.rounds, budget, accountant, delta, sites_per_row=m, copies=config.copies,
-            claimed=claimed,
+            claimed=claimed, first=first,
         )  # fmt: skip
         # A printed form is asked for by its paper's claim; what is proved may be more, and is reported.
         budget = np.array(math.inf) if claimed else budget
     else:
         many = config.rounds if algorithm.complete else 1
-        first = plan(algorithm, facts, graph, many, accountant, delta, m, config.copies)
-        totals = np.array(first.total() / (1.0 + 1e-9)) if algorithm.complete else first.per_node()
+        least = plan(algorithm, facts, graph, many, accountant, delta, m, config.copies, first=first)
+        totals = np.array(least.total() / (1.0 + 1e-9)) if algorithm.complete else least.per_node()
         if np.any(totals > budget):
-            rule = f"{'the whole run' if algorithm.complete else 'one round'} costs {first.total():.4g}"
+            rule = f"{'the whole run' if algorithm.complete else 'one round'} costs {least.total():.4g}"
             raise InvalidInput("epsilon", config.epsilon, rule, "raise epsilon, or lower noise, or leave noise out")
-    return Prepared(config, facts, graph, algorithm, Ledger(accountant, budget, delta, m))
+    return Prepared(config, facts, graph, algorithm, Ledger(accountant, budget, delta, m), centre)
 
 
 def asked_by(config: RunConfig, method: Recipe | None) -> RunConfig:
@@ -260,6 +275,8 @@ def privacy_statement(
         unit=unit_of(config.sites_per_row), form=config.form, assumes=EXACT, caveat=caveat,
         printed_claim=None if config.form == "corrected" else ledger.claimed(),
     )  # fmt: skip
+    if prepared.centring is not None:
+        said = said.disclosing(DISCLOSED)
     return said.if_others_collude(against_all(ledger, facts.n_nodes)) if facts.participants else said
 
 
@@ -271,14 +288,17 @@ def against_all(ledger: Ledger, nodes: int) -> float:
     return alone.total()
 
 
-def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None, life: float | None = None) -> dict[str, Any]:
+def outline(
+    config: RunConfig, n: Array, d: int, *, caveat: Caveat = None, life: float | None = None,
+    centre: Centring | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """What a run will cost and how much noise that means, computed without data; arguments as for :func:`prepare`.
 
     Plain data: the whole run's statement (``privacy``), the method with its calibrated noise (``algorithm``), what the
     run takes of a ledger's lifetime budget `life`, and ``releases``, per release and node: its own epsilon, and an
     upper bound on the noise's standard deviation in a coordinate.
     """
-    prepared = prepare(config, n, d)
+    prepared = prepare(config, n, d, centre=centre)
     rows, book, nodes = prepared.plan().rows, prepared.ledger, prepared.facts.n_nodes
 
     def one(event: Event) -> dict[str, Any]:
@@ -292,6 +312,6 @@ def outline(config: RunConfig, n: Array, d: int, *, caveat: Caveat = None, life:
         "method": config.method, "graph": config.graph, "rounds": config.rounds, "n": n[:, 0].astype(int).tolist(),
         "features": d,
         "privacy": privacy_statement(prepared, rows, simulated=config.seed is not None, caveat=caveat).to_dict(),
-        "algorithm": prepared.algorithm.to_dict(), "releases": releases, "config": config.to_dict(),
+        "algorithm": prepared.algorithm.to_dict(), "releases": releases, "config": prepared.config.to_dict(),
         "life": share_of_life(rows, config.delta, life),
     }  # fmt: skip

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ..algorithms import ANSWERS, Recipe
+from ..data.move import Move
 from ..data.rows import Rows
 from ..errors import BudgetExceeded, CheckpointError, InvalidInput, shown
 from ..ledger.durable import DurableLedger, Run, rows_digest
@@ -28,6 +29,7 @@ from ..util import files
 from ..util.later import Later
 from ..util.typing import Any, Array
 from . import engine
+from .centre import Centring, centred
 from .config import RunConfig
 from .curator import Curator
 from .engine import Observer, Place
@@ -69,6 +71,8 @@ class Result:
         What the caller keeps with the run (schema, data set, scores); it must fit in JSON.
     start : Start or None
         The public point from which the run started.
+    centring, move : Centring, Move or None
+        How rows were centred, and the map by their released mean; models are of rows as they were.
     outcome
         What the script of a recipe that was asked to its end returned.  Not saved.
     prepared : Prepared or None
@@ -86,6 +90,8 @@ class Result:
     seconds: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
     start: Start | None = None
+    centring: Centring | None = None
+    move: Move | None = None
     outcome: Any = None
     prepared: Prepared | None = None
 
@@ -112,6 +118,10 @@ class Result:
         arrays = {"models": self.models, "meta": np.array(json.dumps(meta))}
         if self.start is not None:
             arrays |= {"start": self.start.vector, "start_record": np.array(json.dumps(self.start.record))}
+        if self.centring is not None:
+            arrays["centring"] = np.array(json.dumps(self.centring.to_dict()))
+        if self.move is not None:
+            arrays["mean"] = self.move.mean
         return files.pack(**arrays)
 
     def save(self, path: str | Path) -> None:
@@ -138,7 +148,20 @@ class Result:
             if "start" in arrays:
                 start = Start.of(arrays["start"], files.from_json(str(arrays["start_record"])))
             named(config, start, d)
-            return cls(config=config, facts=facts, models=models, statement=said, start=start, **meta)
+            centring, move = None, None
+            if "centring" in arrays:
+                centring = Centring.of(files.from_json(str(arrays["centring"])))
+                centring.check(d // facts.loss.outputs)
+            if config.centre != (None if centring is None else centring.digest):
+                raise ValueError("rows that were centred otherwise")
+            if centring is not None and ("mean" in arrays or meta["rounds"]):
+                move = centring.map(arrays["mean"])
+                if move.mean.shape != (replicates, d // facts.loss.outputs):
+                    raise ValueError("means of another run")
+            return cls(
+                config=config, facts=facts, models=models, statement=said, start=start, centring=centring, move=move,
+                **meta,
+            )  # fmt: skip
         except engine.UNREADABLE as error:
             rule = "not a saved run; use a file written by `train --save`"
             raise CheckpointError(f"run={shown(Path(path))}: {rule}") from error
@@ -148,7 +171,7 @@ def simulate(
     config: RunConfig, rows: Rows, *, observers: Sequence[Observer] = (), checkpoint: str | Path | None = None,
     label: str = "", ledger: DurableLedger | Ledger | None = None, run_name: str | None = None, caveat: Caveat = None,
     deal: bytes | None = None, start: Start | None = None, method: Recipe | None = None, loss: Loss | None = None,
-    digest: bytes | None = None,
+    digest: bytes | None = None, centre: Centring | None = None,
 ) -> Result:  # fmt: skip
     """Run all nodes and replicates at once.
 
@@ -185,6 +208,10 @@ def simulate(
         None for the configuration's.
     digest : bytes, optional
         Of the rows that a ledger on disk belongs to; None for `rows`.
+    centre : Centring, optional
+        Asks for the rows' mean first, within epsilon, and runs the method on rows without it
+        (:func:`sottovoce.runs.centre.decide`).  States are of moved rows; models, start and result of rows as they
+        were.
 
     Raises
     ------
@@ -194,8 +221,8 @@ def simulate(
     started = time.perf_counter()
     asked, config = config, asked_by(config, method)
     rows.check(make_loss(config.loss) if loss is None else loss)
-    config = named(config, start, rows.d)
-    prepared = prepare(config, rows.n, rows.d, method=method, loss=loss)
+    config = centred(named(config, start, rows.d), centre)
+    prepared = prepare(config, rows.n, rows.d, method=method, loss=loss, centre=centre)
     if checkpoint is not None:
         files.check("checkpoint", checkpoint, make=True)
     dealt, rows = rows, held(config, rows)
@@ -217,9 +244,9 @@ def simulate(
         # Not sound where two people have equal rows and change places: the digest stays, and what they spent moves.
         book = holding = _join(prepared, ledger, rows_digest(*dealt.arrays()) if deal is None else deal)
     with holding:
-        curator = Curator(rows, facts, noise, book)
+        curator = Curator(rows, facts, noise, book, centring=centre)
         place = Place(facts, DenseNet(prepared.graph), curator, lead, rows.d, place_of(start))
-        done, state, watchers = 0, None, list(observers)
+        done, state, watchers, stopped = 0, None, list(observers), engine.FINISHED
         if checkpoint is not None:
             if not noise.simulated and ledger is None:
                 rule = "a checkpoint alone cannot repeat this noise"
@@ -229,7 +256,14 @@ def simulate(
             if path.exists() and not again:
                 done, state = engine.load_checkpoint(path, spelled, prepared.algorithm.init(place), curator)
             watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, curator))
-        outcome = engine.run(prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done)
+        if curator.move is not None:  # a checkpoint's
+            place = place.moved(curator.move)
+        elif centre is not None:
+            place, stopped = engine.centred(place, curator, facts)
+        if stopped == engine.FINISHED:
+            outcome = engine.run(prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done)
+        else:
+            outcome = engine.Outcome(prepared.algorithm.init(place), 0, stopped)
     statement = privacy_statement(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
     statement = statement if start is None else statement.with_caveat(start.caveat)
     if isinstance(book, Run):
@@ -241,7 +275,8 @@ def simulate(
     models = place.classifier(prepared.algorithm.model(outcome.state))
     return Result(
         config, facts, prepared.algorithm.to_dict(), np.array(np.broadcast_to(models, (*lead, rows.d))), outcome.rounds,
-        outcome.stopped, book.to_list(), statement, time.perf_counter() - started, start=start,
+        outcome.stopped, book.to_list(), statement, time.perf_counter() - started, start=start, centring=centre,
+        move=curator.move,
         outcome=prepared.algorithm.outcome(outcome.state, facts) if outcome.stopped == engine.FINISHED else None,
         prepared=prepared,
     )  # fmt: skip

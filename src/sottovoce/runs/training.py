@@ -25,6 +25,7 @@ from ..problem.task import Detail, Task
 from ..util.plain import jsonable
 from ..util.typing import Any, Array, IntArray
 from .auto_search import Choice, choose, declared
+from .centre import Decision, decide, frame_of
 from .config import check_types
 from .defaults import for_task
 from .engine import Observer
@@ -46,27 +47,33 @@ class TrainConfig:
         Path of the TOML file that declares the public facts of a user's table.
     nodes : int, optional
         Number of sites; None for 5, or as many as a ``site:NAME`` partition finds.
-    partition, strength, sizes
-        See :func:`sottovoce.data.partition`: how rows are dealt, how unlike sites are, their relative sizes.
+    partition : str, optional
+        How rows are dealt, see :func:`sottovoce.data.partition`; None for the sites of the schema's `site` column, or
+        at random if it names none.
+    strength, sizes
+        How unlike sites are, and their relative sizes.
     test_share : float, optional
         Share of a user's table that is held out.
     start, public : str, optional
         File of an earlier run from whose model this run starts, or table of public rows, from whose minimiser.
     public_share : float, optional
         Share of the training rows that a simulation takes as public instead.
+    centre : bool
+        Whether to ask for the rows' mean first, where :func:`sottovoce.runs.centre.decide` says that it pays.
     """
 
     run: RunConfig = field(default_factory=RunConfig)
     data: str = "adult"
     schema: str | None = None
     nodes: int | None = None
-    partition: str = "iid"
+    partition: str | None = None
     strength: float = 1.0
     sizes: tuple[float, ...] | None = None
     test_share: float | None = 0.2
     start: str | None = None
     public: str | None = None
     public_share: float | None = None
+    centre: bool = True
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -96,6 +103,8 @@ class Report:
         :meth:`sottovoce.problem.task.Task.summary` of every node's training labels, for the data's holder only.
     choice, public : Choice or None, Public or None
         What ``method="auto"`` picked, and the public rows from which the run started.
+    decision : Decision or None
+        Whether rows were centred; None if that was not asked.
     details : dict of str to Detail
         More of the first replicate's average model: see :meth:`sottovoce.problem.task.Task.details`.
     """
@@ -111,6 +120,7 @@ class Report:
     notes: tuple[str, ...]
     choice: Choice | None = None
     public: Public | None = None
+    decision: Decision | None = None
     details: dict[str, Detail] = field(default_factory=dict)
 
     @property
@@ -137,6 +147,8 @@ class Report:
         }  # fmt: skip
         if self.details:
             report["test_details"] = {name: detail.value for name, detail in self.details.items()}
+        if self.decision is not None:
+            report["centre"] = self.decision.to_dict()
         if result.start is not None:
             report["start"] = result.start.record | {"digest": result.start.digest}
         if self.public is not None:
@@ -146,13 +158,22 @@ class Report:
         return {key: jsonable(value) for key, value in report.items()}
 
 
+def placed(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
+    """The configuration with a partition: the schema's sites, or at random, unless it says otherwise."""
+    if config.partition is not None:
+        return config
+    site = None if dataset.schema is None else dataset.schema.site
+    return replace(config, partition="iid" if site is None else f"site:{site}")
+
+
 def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
     """Which training rows each node holds."""
-    nodes = config.nodes
-    if nodes is None and not config.partition.startswith("site:"):
+    config = placed(config, dataset)
+    nodes, partition = config.nodes, config.partition or ""
+    if nodes is None and not partition.startswith("site:"):
         nodes = len(config.sizes) if config.sizes is not None else 5
     return data.partition(
-        config.partition, dataset.y_train, nodes, config.run.seed or 0, dataset.train_columns,
+        partition, dataset.y_train, nodes, config.run.seed or 0, dataset.train_columns,
         strength=config.strength, sizes=config.sizes, task=dataset.task,
     )  # fmt: skip
 
@@ -182,13 +203,14 @@ def train(
     InvalidInput
         If anything breaks a rule; nothing has been spent.
     """
-    if config.run.seed is None and config.partition.partition(":")[0] in ("label", "dirichlet", "column"):
+    if config.run.seed is None and (config.partition or "").partition(":")[0] in ("label", "dirichlet", "column"):
         rule = "deals rows by what they hold, so that one row can move others to another site: no release covers that"
         raise InvalidInput("partition", config.partition, rule, "use iid or site:NAME, or a seed for a simulation")
     if config.nodes is not None:  # a bad graph or budget should not have to wait for the data
         make_graph(config.run.graph, config.nodes, config.run.seed or 0)
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
-    config = replace(config, run=for_task(config.run, dataset.task))
+    config = placed(replace(config, run=for_task(config.run, dataset.task)), dataset)
+    how = config.partition or "iid"
     known = None
     if config.public_share is not None:
         known, dataset = set_aside(dataset, config.public_share, config.run.seed or 0)
@@ -207,48 +229,70 @@ def train(
     elif config.start is not None:
         start = start_of(Result.load(config.start), config.run, rows.d, dataset.schema)
     named(config.run, start, rows.d)  # refuses before anything is tried out
+    decision, centring = None, None
+    if config.centre:
+        frame = None if dataset.schema is None else frame_of(dataset.schema)
+        decision = decide(config.run, rows.n, dataset.n_features, frame)
+        centring = decision.centring
     if config.run.auto:
-        heterogeneity = declared(config.partition, config.strength)
+        heterogeneity = declared(how, config.strength)
         likely = None if public is None else public.expected()
         if likely is None and dataset.schema is not None:
             likely = expected_rows(dataset.schema)
-        choice = choose(config.run, rows.n[:, 0], rows.d, heterogeneity=heterogeneity, free=free, expected=likely)
-        config = replace(config, run=choice.config)
+        asked = config.run if centring is None else centring.rest(config.run)
+        choice = choose(asked, rows.n[:, 0], rows.d, heterogeneity=heterogeneity, free=free, expected=likely)
+        config = replace(config, run=replace(choice.config, epsilon=config.run.epsilon))
     label = f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} {config.test_share}"
     label += "" if config.public_share is None else f" public {config.public_share}"
     result = simulate(
         config.run, rows, observers=observers, checkpoint=checkpoint, label=label, ledger=ledger, run_name=run_name,
-        caveat=dataset.caveat, start=start,
+        caveat=dataset.caveat, start=start, centre=centring,
     )  # fmt: skip
     config = replace(config, run=result.config)
     if REGISTRY[config.run.method].trust.pools_rows:
         parts = [np.concatenate(parts)]
     schema = None if dataset.schema is None else dataset.schema.to_dict()
     result = replace(result, extra={"data": config.data, "schema": schema})
-    notes = [*dataset.notes, *_of_start(result, public)]
-    if dataset.schema is not None and dataset.schema.site and not config.partition.startswith("site:"):
+    notes = [*dataset.notes, *_of_start(result, public), *([centring.says] if centring is not None else [])]
+    if dataset.schema is not None and dataset.schema.site and not how.startswith("site:"):
         column = dataset.schema.site
-        notes.append(f"the schema names {column!r} as the site, but rows were dealt by {config.partition!r}")
+        notes.append(f"the schema names {column!r} as the site, but rows were dealt by {how!r}")
     notes += [] if dataset.schema is None else long_rows(dataset.schema)
     if rows.one_class:
         notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))} (for the data's holder only)")
     notes += unfit(dataset.clipped)
     X, y, task = dataset.X_test, dataset.y_test, dataset.task
     scored, errors, nodes = len(y) > 0, task.model_errors, result.facts.n_nodes
+    short = _as_trained(result, task, X)
     constant = task.baselines(dataset.y_train)
     baselines = {name: float(task.error(z, y)) if scored else None for name, z in constant.items()}
     if start is not None:
         baselines = {"start": float(errors(X, y, start.vector)) if scored else None} | baselines
     return Report(
         config, dataset, result,
-        test_errors=errors(X, y, result.consensus) if scored else np.empty(0),
-        site_test_errors=errors(X, y, result.models) if scored else np.empty((0, nodes)),
+        test_errors=_errors(task, short, y, result.consensus) if scored else np.empty(0),
+        site_test_errors=_errors(task, short, y, result.models) if scored else np.empty((0, nodes)),
         nonprivate_test_error=float(errors(X, y, pooled_minimiser(rows, config.run))) if scored else None,
         baseline_test_errors=baselines,
         site_labels=np.array([task.summary(dataset.y_train[part]) for part in parts]),
-        notes=tuple(notes), choice=choice, public=public,
-        details=task.details(task.vectors(result.consensus[0]) @ X.T, y) if scored else {},
+        notes=tuple(notes), choice=choice, public=public, decision=decision,
+        details=task.details(task.vectors(result.consensus[0]) @ short[0].T, y) if scored else {},
     )  # fmt: skip
+
+
+def _as_trained(result: Result, task: Task, X: Array) -> list[Array]:
+    """Test rows as short as the run's own rows: for every replicate where that matters, else once.
+
+    A class is that of a row of any length; a number is not.
+    """
+    return [X] if result.move is None or task.names else [one.shortened(X) for one in result.move.apart()]
+
+
+def _errors(task: Task, rows: list[Array], y: Array, W: Array) -> Array:
+    """Errors of models (R, ...) on the rows of :func:`_as_trained`."""
+    if len(rows) == 1:
+        return task.model_errors(rows[0], y, W)
+    return np.stack([task.model_errors(X, y, own) for X, own in zip(rows, W, strict=True)])
 
 
 def _table_of(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:

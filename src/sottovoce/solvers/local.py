@@ -73,8 +73,9 @@ def certified_error(C: float, tol: ArrayLike, q: Array) -> Array:
 
 
 def rounding_bound(
-    C: float, n: Array, loss: Loss, d: int, size: Array, pull: Array, q: Array, *, margins: bool = True
-) -> Array:
+    C: float, n: Array, loss: Loss, d: int, size: Array, pull: Array, q: Array, *, margins: bool = True,
+    stretch: float = 1.0,
+) -> Array:  # fmt: skip
     """Bound on the error of a gradient computed in double precision, at ``||w|| = size`` and ``||linear|| = pull``.
 
     Without `margins` it leaves out the rounding of margins, as where both of two gradients have the same.
@@ -95,11 +96,18 @@ def rounding_bound(
     With K > 1 margins per row, each margin is a difference of two products, the error of K derivatives is at most sqrt
     K times that of their margins, and gradients add up over K blocks: ``2 K`` times the bound for derivatives up to 1
     covers all of this.
+
+    Rows that a map A moves, ``c A a``, are never written down: margins are ``c (a.(A'w))``, and gradients A times sums
+    of ``c s a``.  With `stretch` at least ``1 + ||A||`` the first err by ``(2 d + 16) u ||w||`` times that, and the
+    second by ``(n + 16) u`` times that; for losses that depend on norms, by its square (docs/privacy/centring.md).
     """
     u, steep = 2.0**-53, loss.derivative_bound if loss.outputs == 1 else 1.0
+    if stretch > 1.0:
+        d, n = 2 * d + 16, n + 16.0
     error = d * size + (size + loss.offset_bound if loss.offset_bound > 0 else 0.0)
     per_row = steep * n + (loss.curvature_bound * error if margins else 0.0) + 8.0 * max(steep, 1.0)
     data = C * u * per_row * (1.0 if loss.outputs == 1 else 2.0 * loss.outputs)
+    data = data * (stretch**2 if loss.by_norm else stretch)
     return np.asarray(data + 4.0 * u * (pull + q * size))
 
 
@@ -143,6 +151,7 @@ class Solver:
 
     _parts: tuple[tuple[int, bool], list[Part]] | None = None
     _inverse: tuple[Array, Array] | None = None
+    _stretch = 1.0  # of moved rows
     _last: tuple[Array, Array] | None = None  # the last solve's answers (N, R, d), and the data term's gradients there
 
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
@@ -154,6 +163,7 @@ class Solver:
         self._weight = C / rows.n
         self._loss = loss
         self._C = C
+        self._stretch = 1.0 if rows.move is None else rows.move.stretch
         self._solves = 0
         self._reference = np.zeros((len(rows.n), 1, rows.d))
         self._basis: Array | None = None
@@ -269,7 +279,9 @@ class Solver:
     def _must_show(self, w: Array, c: Array, q: Array, goal: Array) -> None:
         """Refuse a certificate at `w` that rounding alone could spoil."""
         size, pull = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, c))
-        hidden = rounding_bound(self._C, self._n[:, :, None], self._loss, w.shape[-1], size, pull, q)
+        hidden = rounding_bound(
+            self._C, self._n[:, :, None], self._loss, w.shape[-1], size, pull, q, stretch=self._stretch
+        )
         if not np.all(hidden <= goal):
             rule = "double precision cannot certify a gradient norm this small here; use a larger tol"
             raise SolverError(f"tol={float(np.min(goal)) / self._C:g}: {rule}")

@@ -32,7 +32,9 @@ details{margin:.4rem 0}summary{cursor:pointer;color:var(--blue)}
 .card{border:1px solid var(--line);border-radius:.4rem;padding:.7rem;color:inherit;text-decoration:none;display:block}
 .card img{width:100%;height:11rem;object-fit:contain;background:#fff;border-radius:.3rem}.card h3{margin:.4rem 0 .1rem}
 """
-_CSS = {verdicts.REPRODUCED: "yes", verdicts.NOT: "no", verdicts.REFUTED: "no"}
+_CSS = {verdicts.REPRODUCED: "yes", verdicts.HOLDS: "yes"} | dict.fromkeys(
+    (verdicts.NOT, verdicts.FAILS, verdicts.REFUTED), "no"
+)
 MARK = "quick run"
 _MOST = 400  # rows of a page's table
 
@@ -115,12 +117,9 @@ def _claims(claims: Sequence[Judged]) -> str:
         f"{_sentence('At the proved epsilon', one.proved)}</div>"
         for one in claims
     ]
-    how = (
-        "Tested over the table below, replicate by replicate: a claim holds in a setting by more than two standard "
-        "errors of the difference (more with few replicates), and fails by as much the other way round, or more where "
-        "it is tested in many settings. Reproduced: it holds in every setting that can be tested; in part: in most, or "
-        "in some beyond chance; not reproduced: it fails in some instead. ± is two standard errors."
-    )
+    told = {verdict.word for one in claims for verdict in (one.printed, one.proved) if verdict is not None}
+    words = [f'"{word}": {meaning}.' for word, meaning in verdicts.MEANINGS.items() if word in told]
+    how = escape(" ".join([verdicts.RULE, *words, "± is two standard errors."]))
     return f'<h2>What is claimed, and what came out</h2>{"".join(parts)}<p class="soft">{how}</p>'
 
 

@@ -46,7 +46,7 @@
     bins = 30                          # of a histogram
 
     [[claims]]
-    says = "The paper's claim, in a sentence."
+    says = "The paper's claim, in a sentence."  # "Ours, ..." if the paper does not make it: it "holds" or "fails"
     test = "least"                     # least, greatest, falls, rises, less, steadier, tighter, narrows, near,
                                        # above, below, never
     value = "loss"
@@ -56,6 +56,7 @@
     among = "method"                   # least, greatest: the column that tells them apart
     x = "alpha"                        # falls, rises, narrows: along this column
     by = ["alpha"]                     # the test must hold at every value of these
+    most = false                       # or in more than half of them, where the paper says "most" or "a large range"
     filter = { round = "last" }        # as of figures, in each group
     printed = { basis = "printed" }    # filters of the claim as printed ...
     proved = { basis = "proved" }      # ... and at the proved epsilon; either may be absent
@@ -178,6 +179,7 @@ class Sentence:
     among: str = ""
     x: str = ""
     by: tuple[str, ...] = ()
+    most: bool = False
     filter: Mapping[str, Any] = field(default_factory=dict)
     printed: Mapping[str, Any] | None = None
     proved: Mapping[str, Any] | None = None
@@ -194,6 +196,11 @@ class Sentence:
                 raise InvalidInput(f"claims.{name}", None, f"is needed by the test {self.test!r}", "give it")
         if self.printed is None and self.proved is None:
             raise InvalidInput("claims", self.says, "needs the filter `printed` or `proved`", "give one, if only {}")
+
+    @property
+    def ours(self) -> bool:
+        """Whether the paper does not make this claim."""
+        return self.says.startswith("Ours")
 
     def columns(self) -> set[str]:
         """Those of the table that it speaks of."""

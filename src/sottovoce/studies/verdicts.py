@@ -22,8 +22,43 @@ ERRORS = ("test_error", "accuracy", "site_test_error", "train_error", "error")
 """Columns that say nothing where even the run without noise is no better than always the commoner class."""
 HOLDS, SOME, FAILS, HIDDEN = "holds", "holds in part", "fails", "within the noise"
 """Of one setting.  A trend holds in part if its ends show it and a step on the way goes against it."""
+OURS = {REPRODUCED: HOLDS, PART: SOME, NOT: FAILS}
+"""Verdicts on a claim that the paper does not make: nothing is there to reproduce."""
 SURE = 2.0  # standard errors of a difference that are beyond the noise, with many replicates
 CHANCE = float(stats.norm.sf(SURE))  # of a difference of nothing that large, in one direction
+RULE = (
+    "A claim is tested in every setting (a value of alpha, a round, a data set) on its own. It holds there if the "
+    f"difference is more than {SURE:g} standard errors (more with few replicates), fails if it is as much the other "
+    "way round (more in many settings, since of many differences some are large by chance), and is within the noise "
+    "otherwise. It holds clearly if chance alone gives the largest difference of all the settings as much in "
+    f"{CHANCE:.1%} of cases. A trend whose ends show it holds in part if a step on the way goes against it. Settings "
+    'that cannot be tested do not count. A threshold, in words such as "near is 0.01", is ours and no paper\'s.'
+)
+"""How a claim is judged in a setting."""
+_MOST = "in more than half of the settings, or clearly in one (if only in part), and not in all"
+_FEW = "in half of the settings at most, clearly in none (or is about most)"
+MEANINGS = {
+    REPRODUCED: "the paper's claim holds in every setting, or in more than half where it is about most of them",
+    PART: f"the paper's claim holds {_MOST}",
+    NOT: f"the paper's claim holds {_FEW}, and it fails in one or more",
+    NOISE: f"a claim holds {_FEW}, and it fails in none",
+    SAME: "what is compared is the same in every replicate of every setting",
+    REFUTED: "a proof of ours, with the test that is named, shows that it is false; what was measured stands beside it",
+    UNTESTABLE: "no setting can be tested: rows that stand in for the paper's, or errors where even the run without "
+    "noise is no better than the commoner class",
+    UNSEEN: "no finished cell speaks of the claim",
+    HOLDS: 'a claim that the paper does not make, marked "Ours", holds in every setting',
+    SOME: f"a claim of ours holds {_MOST}",
+    FAILS: f"a claim of ours holds {_FEW}, and it fails in one or more",
+}
+"""How one verdict is made of all settings: the pages print these sentences."""
+NAMES = {
+    "admm": "ADMM", "dvp": "DVP", "ADMM (DVP)": "DVP", "pvp": "PVP", "m_admm": "M-ADMM", "r_admm": "R-ADMM",
+    "mr_admm": "MR-ADMM", "pp_admm": "PP-ADMM", "ipp_admm": "IPP-ADMM",
+    "eta_growth": "q", "tolerance": "beta", "clip": "C_loss", "positives": "c", "threshold": "alpha", "split": "splits",
+}  # fmt: skip
+"""Methods and columns as the papers name them."""
+_TEXTS = ("label", "panel", "method", "reading", "basis")  # columns whose values say what they are
 
 
 @lru_cache
@@ -97,13 +132,14 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
 
     A test holds in a setting by two standard errors of each difference, replicate by replicate, and by more with few
     replicates; it fails by as much the other way round, and by more where it is tested in many settings: see
-    :func:`sure`. "reproduced": it holds in every setting; "reproduced in part": in most, or in some beyond chance; else
-    "not reproduced" if it fails in some, "within the noise" if in none, or "no difference" if there is none at all.
-    Settings that cannot be tested (:func:`untestable`) are left out; "untestable here" if none is left.  "refuted (by
-    proof)" if the claim says so, whatever was measured.
+    :func:`sure`.  :data:`MEANINGS` says what the words mean.  Settings that cannot be tested (:func:`untestable`) are
+    left out; what was measured of errors there stands in the reason.  "refuted (by proof)" if the claim says so,
+    whatever was measured; of a claim that the paper does not make :data:`OURS`.
     """
     found = _measured(claim, rows, basis)
-    return replace(found, word=REFUTED, reason=claim.refuted) if claim.refuted else found
+    if claim.refuted:
+        return replace(found, word=REFUTED, reason=claim.refuted)
+    return replace(found, word=OURS.get(found.word, found.word)) if claim.ours else found
 
 
 def _measured(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgement:
@@ -118,25 +154,25 @@ def _measured(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Jud
         told = "one replicate says nothing of the noise"
         return Judgement(NOISE, (told,), reason=told)
     many = max(1, len(chosen) - len(barred))
-    details, each, clear = [], [], False
+    details, each, seen = [], [], []
     for setting, those in chosen.items():
-        found = (UNTESTABLE, barred[setting], False) if setting in barred else _TESTS[claim.test](claim, those, many)
+        at = {key: value for key, value in zip(claim.by, setting, strict=True) if value is not None}
+        name = placed(at)
+        found = _TESTS[claim.test](claim, those, many)
+        if setting in barred:
+            if found is not None and not any(row.get("untestable") for row in those):
+                seen.append(f"{name}: {found[1]}" if name else found[1])
+            found = UNTESTABLE, barred[setting], False
         if found is not None:
             word, numbers, beyond = found
-            clear = clear or beyond
-            name = ", ".join(f"{key} {said(value)}" for key, value in zip(claim.by, setting, strict=True))
             details.append((f"{name}: " if name else "") + f"{numbers}: {word}")
-            at = {key: value for key, value in zip(claim.by, setting, strict=True) if value is not None}
-            each.append({"at": at, "word": word, "numbers": numbers})
-    words = [one["word"] for one in each if one["word"] != UNTESTABLE]
+            each.append({"at": at, "word": word, "numbers": numbers} | ({"clear": True} if beyond else {}))
     if not each:
         return Judgement(UNSEEN, (), reason="the table has no such rows")
-    none = SAME if set(words) == {SAME} else NOT if FAILS in words else NOISE
-    partly = PART if clear or 2 * words.count(HOLDS) > len(words) else none
-    word = REPRODUCED if set(words) == {HOLDS} else partly if words else UNTESTABLE
+    word = overall(each, most=claim.most)
     reason = counted(each) if len(each) > 1 else str(each[0]["numbers"])
-    if not words:
-        reason = "; ".join(dict.fromkeys(barred.values()))
+    if word == UNTESTABLE:
+        reason = "; ".join([*dict.fromkeys(barred.values()), *([f"measured: {'; '.join(seen)}"] if seen else [])])
     return Judgement(word, tuple(details), tuple(each), reason)
 
 
@@ -184,17 +220,43 @@ def judged(study: Study, rows: list[Row]) -> list[Judged]:
     return found
 
 
+def overall(settings: Sequence[Mapping[str, Any]], *, most: bool = False) -> str:
+    """The verdict over all settings, of what :func:`counted` tells: equal counts have equal verdicts.
+
+    `most`: the claim is about more than half of them.
+    """
+    words = [setting["word"] for setting in settings if setting["word"] != UNTESTABLE]
+    if not words:
+        return UNTESTABLE
+    if set(words) == {HOLDS} or (most and 2 * words.count(HOLDS) > len(words)):
+        return REPRODUCED
+    if (not most and any(setting.get("clear") for setting in settings)) or 2 * words.count(HOLDS) > len(words):
+        return PART
+    return SAME if set(words) == {SAME} else NOT if FAILS in words else NOISE
+
+
 def counted(settings: Sequence[Mapping[str, Any]]) -> str:
-    """In how many of the settings a claim holds, and fails, in words."""
+    """In how many settings a claim holds, in how many it fails, and so on; in how many clearly, if that decides."""
     words = [setting["word"] for setting in settings]
-    ways = (("holds", HOLDS), ("in part", SOME), ("fails", FAILS), ("untestable", UNTESTABLE))
-    told = [f"{verb} in {words.count(word)}" for verb, word in ways if word in words]
-    return f"{', '.join(told) or 'holds in 0'} of {len(words)}"
+    most = 2 * words.count(HOLDS) > sum(word != UNTESTABLE for word in words)
+    told = []
+    for word in (HOLDS, SOME, FAILS, HIDDEN, SAME, UNTESTABLE):
+        if word in words:
+            clear = sum(setting["word"] == word and bool(setting.get("clear")) for setting in settings)
+            some = f" (clearly in {clear})" if clear and not most else ""
+            told.append(f"{word.removesuffix(' here')} in {words.count(word)}{some}")
+    return f"{', '.join(told)} of {len(words)}"
 
 
 def said(value: Any) -> str:
     """A value of the table as it is written."""
     return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def placed(at: Mapping[str, Any]) -> str:
+    """A setting in words: columns and values, by the names of :data:`NAMES`."""
+    named = {key: NAMES.get(value, said(value)) if isinstance(value, str) else said(value) for key, value in at.items()}
+    return ", ".join(told if key in _TEXTS else f"{NAMES.get(key, key)} {told}" for key, told in named.items() if told)
 
 
 def _number(value: Any) -> bool:
@@ -239,7 +301,8 @@ def _extreme(claim: Sentence, rows: list[Row], many: int) -> _Found:
     turned, n = claim.test == "greatest", len(theirs)
     signs = [_sign(other, mine, many, n) if turned else _sign(mine, other, many, n) for other in theirs.values()]
     best = (max if turned else min)(theirs, key=lambda name: theirs[name].mean)
-    told = f"{mine} against {theirs[best]}{_apart(mine, theirs[best])} ({said(best)}, the best of the others)"
+    name = placed({claim.among: best})
+    told = f"{mine} against {theirs[best]}{_apart(mine, theirs[best])} ({name}, the best of the others)"
     return _marked(min(signs), told, mine, theirs[best])
 
 
@@ -256,7 +319,7 @@ def _along(claim: Sentence, rows: list[Row], many: int) -> _Found:
     pairs = [pair if turned else pair[::-1] for pair in itertools.pairwise(means)]
     steps = [_sign(*pair, steps_of_all) for pair in pairs]
     whole = _sign(means[0], means[-1], many) if turned else _sign(means[-1], means[0], many)
-    told = f"{means[0]} at {claim.x} {at[0]:g}, {means[-1]} at {at[-1]:g}"
+    told = f"{means[0]} at {placed({claim.x: at[0]})}, {means[-1]} at {at[-1]:g}"
     if min(steps) >= 0:
         return _marked(whole, told, *means)
     k = steps.index(-1)  # a step the wrong way
@@ -330,7 +393,7 @@ def _narrows(claim: Sentence, rows: list[Row], many: int) -> _Found:
     if len(gaps) < 2:
         return None
     first, last = gaps
-    return _marked(_sign(last, first, many), f"a gap of {first} at {claim.x} {xs[0]:g}, of {last} at {xs[-1]:g}")
+    return _marked(_sign(last, first, many), f"a gap of {first} at {placed({claim.x: xs[0]})}, of {last} at {xs[-1]:g}")
 
 
 def _above(claim: Sentence, rows: list[Row], many: int) -> _Found:
@@ -338,7 +401,8 @@ def _above(claim: Sentence, rows: list[Row], many: int) -> _Found:
         return None
     level, mean = _Mean(claim.level), _mean(rows, claim)
     pair = (level, mean) if claim.test == "above" else (mean, level)
-    return _marked(_sign(*pair, many), str(mean))
+    told = f"{mean} (ours: {claim.test} {claim.level:g})" if claim.level else str(mean)
+    return _marked(_sign(*pair, many), told)
 
 
 def _near(claim: Sentence, rows: list[Row], many: int) -> _Found:
@@ -347,9 +411,11 @@ def _near(claim: Sentence, rows: list[Row], many: int) -> _Found:
         return None
     apart, free = pair[0] - pair[1]
     gap, error = abs(apart.mean), apart.error
+    gap = gap if gap > 1e-12 * abs(pair[0].mean) else 0.0  # rounding
     near = [gap + sure(free, among) * error <= claim.within for among in (1, many)]
+    near_is = f" (ours: near is {claim.within:g})" if claim.within else ""
     mark = -1 if gap - sure(free, many) * error > claim.within else sum(near)
-    return _marked(mark, f"{pair[0]} and {pair[1]}, {gap:.2g} apart (near is {claim.within:g})")
+    return _marked(mark, f"{pair[0]} and {pair[1]}, {gap:.2g} apart{near_is}")
 
 
 def _never(claim: Sentence, rows: list[Row], many: int) -> _Found:

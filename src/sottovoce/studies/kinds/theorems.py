@@ -14,6 +14,7 @@ from ...algorithms.ipp_admm import IPPADMM
 from ...data.rows import Rows
 from ...errors import InvalidInput
 from ...papers.convergence import smoothness, sufficient_gamma
+from ...privacy.accountants import ZCDPAccountant
 from ...runs.config import RunConfig
 from ...runs.prepare import Prepared, prepare
 from ...util.typing import Any, Array
@@ -21,21 +22,38 @@ from ...util.typing import Any, Array
 SHARE = 0.99  # 004, section 5: epsilon_i3 over epsilon_i1
 
 
+def total_004(p: Mapping[str, Any]) -> float:
+    """What a run is asked for, so that its zCDP is 004's for the total `epsilon`: section 5, "we first convert".
+
+    A form as printed is asked for by its claim, ``rho + 2 sqrt(rho ln(1/delta))`` (Theorem 3.3), a corrected one by
+    what the accountant zcdp makes of rho.
+    """
+    rho, delta = _rho_004(p), p["delta"]
+    if p.get("form") == "printed":
+        return rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    return float(ZCDPAccountant().epsilon(np.array(rho), delta))
+
+
+def _rho_004(p: Mapping[str, Any]) -> float:
+    return float(p["epsilon"] ** 2 / (4 * math.log(1 / p["delta"])))
+
+
 def regulariser_004(p: Mapping[str, Any], rows: Rows) -> float:
     """004, line 3 of both algorithms: ``2.8 N c1 / ((e1 - e3) n)`` with ``e3 = 0.99 e1`` and the budget of a release.
 
-    Algorithm 1 shares the total among all rounds, Algorithm 2 pays for its tests and for at most `positives` releases.
+    Algorithm 1 shares the total among all rounds, Algorithm 2 pays for its tests and for at most `positives` releases;
+    e1 is that of the share ``1 - split`` that is not for noise on the answer.
     `rho` = "004" is that of the cell's own method, "004, Algorithm 1" that of Algorithm 1 in every case.
     """
     return _needed_004(p, len(rows.n), float(rows.n.min()))
 
 
 def _needed_004(p: Mapping[str, Any], N: int, n: float) -> float:
-    delta, whole, many = p["delta"], p["epsilon"] ** 2 / (4 * math.log(1 / p["delta"])), p["rounds"]
+    delta, whole, many = p["delta"], _rho_004(p), p["rounds"]
     if p["rho"] == "004" and p["method"] == "ipp_admm":
         many = p["positives"]
         whole /= 1.0 + IPPADMM.test_share**2  # the rest pays for the tests
-    rho = whole / many
+    rho = whole / many * (1.0 - p.get("split", IPPADMM.split))
     e1 = rho + 2 * math.sqrt(rho * math.log(1 / delta))
     return 2.8 * N * 0.25 / ((1.0 - SHARE) * e1 * n)
 
@@ -97,7 +115,7 @@ def broken(ready: Prepared) -> str:
         found.append("Outside the theorem on M-ADMM: 2 c1 is not below (n/C)(rho/N + 2 eta V).")
     if config.method in ("pp_admm", "ipp_admm") and config.delta is not None:
         p = {"delta": config.delta, "epsilon": config.epsilon, "rounds": config.rounds, "method": config.method}
-        p |= {"rho": "004", "positives": config.positives}
+        p |= {"rho": "004", "positives": config.positives, "split": config.split}
         need = _needed_004(p, facts.n_nodes, float(np.min(facts.n)))
         if config.rho < need * (1.0 - 1e-9):
             found.append(f"Outside 004's theorems: its listings ask for a regulariser of at least {need:.3g}.")

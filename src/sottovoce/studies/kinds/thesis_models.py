@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from ...privacy.statement import EXACT, Statement
 from ...problem.trust import Trust
 from ...queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from ...runs.curator import Curator
-from ...runs.simulate import RunConfig, simulate
+from ...runs.simulate import RunConfig, pooled_minimiser, simulate
 from ...util.typing import Any, Array
 from ..tables import SOURCED, stands_in
 from . import LETTER, Row, check
@@ -147,18 +148,30 @@ def parties(p: Mapping[str, Any]) -> list[Row]:
 
     Parameters: `data`, `pca`, `loss`, `Lambda`, `splits`; `epsilon` of every private party; `sites`, `rows` and
     `aggregator_rows`; `setting` of :data:`sottovoce.aggregation.SETTINGS`; `first_epsilon` and `first_rows` of the
-    first site; `varies`, a label; with `models`, also every site's own model and that of all rows.
+    first site; `varies`, a label; with `models`, also every site's own model and that of all rows.  Without privacy
+    the column `mse` is the squared distance to the model of all training rows with the same loss and Lambda.
     """
     check(p, _PARTIES)
     held, out = load(p["data"], p["pca"]), []
     for seed, first, some in splits(p, p["setting"] != "non-private"):
-        for row, errors in _split(p, held, seed, some):
-            out += [row | {"replicate": first + k, "error": float(error)} for k, error in enumerate(errors)]
+        for row, models in _split(p, held, seed, some):
+            found = [{"replicate": first + k, "error": float(error)} for k, error in enumerate(held.errors(models))]
+            if p["setting"] == "non-private":
+                apart = models - _of_all(p["data"], p["pca"], p["loss"], float(p["Lambda"]))
+                found = [one | {"mse": float(w @ w)} for one, w in zip(found, apart, strict=True)]
+            out += [row | one for one in found]
     return out
 
 
+@lru_cache(maxsize=8)
+def _of_all(data: str, pca: str, loss: str, Lambda: float) -> Array:
+    """The model of all training rows, which stands for the thesis's f*."""
+    held = load(data, pca)
+    return pooled_minimiser(Rows.build([(held.X, held.y)]), RunConfig(loss=loss), Lambda)
+
+
 def _split(p: Mapping[str, Any], held: HeldOut, seed: int, replicates: int) -> Iterator[tuple[Row, Array]]:
-    """Every model's row and its errors over the replicates of one split."""
+    """Every method's row and its models over the replicates of one split."""
     N, setting = int(p["sites"]), p["setting"]
     sizes = [int(p.get("first_rows", p["rows"])), *[int(p["rows"])] * (N - 1), int(p["aggregator_rows"])]
     dealt = held.deal(sizes, seed)
@@ -206,7 +219,7 @@ def _split(p: Mapping[str, Any], held: HeldOut, seed: int, replicates: int) -> I
         if "first_epsilon" in p:
             row["epsilon_first"] = first.sites.epsilon
         row |= {"_privacy": held.told(_promises(row["method"], says))} | held.notes
-        yield row, held.errors(fit.models)
+        yield row, fit.models
 
 
 def case_of(p: Mapping[str, Any]) -> str:

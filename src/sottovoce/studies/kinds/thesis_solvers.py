@@ -111,9 +111,9 @@ def nelder_mead(p: Mapping[str, Any]) -> list[Row]:
     Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon` (infinite: no noise), `sites`, `rows`, `aggregator_rows`;
     the aggregator's rows are public.  It starts at zero, with scipy's tolerances and limits.  Columns: `solver`,
     `method`, `error`, and of local models `excess` (nats of the objective above its minimum) and `stopped` (the share
-    that ended at the limit of 200 d evaluations).
+    that ended at the limit of 200 d evaluations); `varies` is a label.
     """
-    check(p, _SHARED | {"epsilon", "sites", "aggregator_rows", "splits"})
+    check(p, _SHARED | {"epsilon", "sites", "aggregator_rows", "splits", "varies"})
     held, N, out = load(p["data"], p["pca"]), int(p["sites"]), list[Row]()
     for seed, first, some in splits(p):
         dealt = held.deal([int(p["rows"])] * N + [int(p["aggregator_rows"])], seed)

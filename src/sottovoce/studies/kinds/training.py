@@ -32,7 +32,7 @@ def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
 
     `alpha` is the papers' noise.  `match` is another run (with noise `alpha`) whose total this run spends, as its paper
     claims, or as proved with `match_by` = "proved"; with "claimed, each node" every node spends its own claim.  With
-    `price` = "002" the noise is that of 002's (32) over all rounds.
+    `price` = "002" the noise is that of 002's (32) over all rounds, with "004" the total stands for 004's zCDP.
     """
     check(p, _KNOBS | _DATA | _CELL | LABELS)
     knobs = _knobs(p)
@@ -43,8 +43,10 @@ def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
     knobs.setdefault("epsilon", math.inf)
     if p.get("price") == "002":
         knobs["noise"] = tuple(theorems.noise_002(RunConfig(**knobs), rows, _matched(p, rows)).tolist())
+    elif p.get("price") == "004":
+        knobs["epsilon"] = theorems.total_004(p)
     elif p.get("price") is not None:
-        raise InvalidInput("price", p["price"], "must be '002'", "leave it out")
+        raise InvalidInput("price", p["price"], "must be '002' or '004'", "leave it out")
     elif p.get("match"):
         knobs["epsilon"] = _matched(p, rows)
     elif "alpha" in p:

@@ -1,0 +1,30 @@
+"""The first step of centring: the mean of all rows, asked once before any method (docs/methods/centring.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from ..queries import RowMean
+from ..util.typing import Array
+from .items import Item
+from .once import Once
+
+
+@dataclass(frozen=True)
+class Centre(Once):
+    """The mean of the rows' columns but the constants', which are in `constants`; the outcome is its answer."""
+
+    constants: tuple[int, ...] = field(kw_only=True)
+
+    name: ClassVar[str] = "centre"
+    summary: ClassVar[str] = "the mean of all rows, so that methods can take it away"
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return (Item("mean of rows", lambda at: RowMean(at, self.constants), 1.0),)
+
+    def point(self, d: int) -> Array:
+        return np.zeros(d)

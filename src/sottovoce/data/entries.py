@@ -1,0 +1,53 @@
+"""Entries of a declared column, from what a schema file may hold: each of its type, or a TypeError."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .table import text_of
+
+
+def value_groups(values: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Names of groups with their members: a list makes one group a value."""
+    if isinstance(values, Mapping):
+        return tuple((str(name), tuple(map(plain_text, _listed(group)))) for name, group in values.items())
+    return tuple((plain_text(value), (plain_text(value),)) for value in _listed(values))
+
+
+def plain_text(value: object) -> str:
+    """A declared text, number or truth value as `text_of` writes values; a TypeError for anything else."""
+    if not isinstance(value, str | int | float):
+        raise TypeError("a text is needed")
+    return text_of(value)
+
+
+def _typed(kind: Any, convert: Callable[[Any], Any]) -> Callable[[object], Any]:
+    """Converts values of a kind, and raises a TypeError for others; True is no number."""
+
+    def read(value: object) -> Any:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise TypeError(f"{kind} is needed")
+        return convert(value)
+
+    return read
+
+
+_text, _number, _truth = _typed(str, str), _typed(int | float, float), _typed(bool, bool)
+_whole, _listed = _typed(int, int), _typed(list | tuple, list)
+CONVERT: dict[str, Any] = {
+    "base": _whole, "column": _text, "columns": lambda values: tuple(map(plain_text, _listed(values))),
+    "edges": lambda values: tuple(float(v) if v in ("inf", "-inf") else _number(v) for v in _listed(values)),
+    "epoch": _text, "hi": _number, "indicator": _truth, "lo": _number, "missing": _number,
+    "norm": lambda value: value if isinstance(value, str) else _number(value),
+    "other": _truth, "prefix": _text, "size": _whole, "to": _text, "transform": _text,
+    "typical": lambda values: tuple(map(_number, _listed(values))), "unit": _text, "weight": _number,
+    "knots": lambda values: tuple(map(_number, _listed(values))), "of": lambda values: tuple(_listed(values)),
+    "bandwidth": _number, "degree": _whole, "features": _whole, "seed": _whole,
+}  # fmt: skip
+
+
+def entry_from(kind: str, key: str, value: object) -> Any:
+    """An entry of a block, read by itself; a TypeError, ValueError or OverflowError if it is of another type."""
+    texts = {"values": value_groups, "base": plain_text, "missing": plain_text} if kind == "category" else {}
+    return (CONVERT | texts)[key](value)

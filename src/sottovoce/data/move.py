@@ -1,0 +1,272 @@
+"""Moved rows: a public linear map of rows, after which each is shortened to norm 1 again.
+
+A row a has columns z and a constant: 0 but in its own constant's column, with the sum x of all constants' columns.
+The map A takes z to ``g (z - m x / k)`` and keeps the constants; k is the constant of a row that nothing shortened, so
+such a row becomes ``g (z - m)``.  The moved row is ``c A a`` with ``c = min(1, 1 / |A a|)``.  It depends on this row
+and on public numbers alone, has norm at most 1, and is zero if a is (``docs/privacy/centring.md``).
+
+No moved row is ever written down: :class:`Moved` multiplies by A before and after the products of any storage, so
+sparse rows stay sparse.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..util.plain import digest_of
+from ..util.typing import Any, Array, IntArray
+from .design import Dense, Sparse, Storage
+
+_ROWS = 2**16  # rows whose lengths are computed at a time
+_UP = 1.0 + 2.0**-50  # more than the rounding of a root, of a product and of a quotient
+
+
+def stretch_of(gain: float, k: float, constants: int = 1) -> float:
+    """A bound on ``1 + ||A||``, for every m of norm at most 1."""
+    return 2.0 + gain * (1.0 + math.sqrt(constants) / k)
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """The map A, or one for each of R replicates.
+
+    Parameters
+    ----------
+    mean : array (p,) or (R, p)
+        m, public, of norm at most 1; 0 in the constants' columns.
+    constants : tuple of int
+        The constants' columns.  A row has its constant in one of them.
+    k : float
+        The constant of a row that nothing shortened.
+    gain : float
+        g.
+    """
+
+    mean: Array
+    constants: tuple[int, ...]
+    k: float
+    gain: float
+
+    def __post_init__(self) -> None:
+        mean = np.array(self.mean, dtype=float)
+        columns = self.constants
+        fine = len(set(columns)) == len(columns) > 0 and 0.0 < self.k <= 1.0 <= self.gain < math.inf
+        fine = fine and mean.ndim in (1, 2) and 0 <= min(columns) <= max(columns) < mean.shape[-1]
+        short = bool(np.all(np.sum(mean**2, axis=-1) <= 1.0 + 1e-9))  # not where anything is NaN
+        if not (fine and short) or np.any(mean[..., list(columns)] != 0.0):
+            rule = "must be a finite vector of norm at most 1, with a constant of rows that is not 0"
+            raise InvalidInput("centre", None, rule, "use what a run's record holds")
+        mean.setflags(write=False)
+        object.__setattr__(self, "mean", mean)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Move) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Of all that it is, 16 bytes."""
+        return digest_of("move", self.mean, list(self.constants), self.k, self.gain)
+
+    @property
+    def width(self) -> int:
+        """Columns p."""
+        return int(self.mean.shape[-1])
+
+    @cached_property
+    def _constant(self) -> Array:
+        """1 in the constants' columns, and 0 elsewhere."""
+        found = np.zeros(self.width)
+        found[list(self.constants)] = 1.0
+        return found
+
+    @property
+    def stretch(self) -> float:
+        """:func:`stretch_of` this map."""
+        return stretch_of(self.gain, self.k, len(self.constants))
+
+    def at(self, replicate: int) -> Move:
+        """The map of one replicate."""
+        return self if self.mean.ndim == 1 else replace(self, mean=self.mean[replicate])
+
+    def apart(self) -> list[Move]:
+        """The maps of all replicates."""
+        return [self] if self.mean.ndim == 1 else [self.at(r) for r in range(len(self.mean))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the mean, as plain data."""
+        return {"constants": list(self.constants), "k": self.k, "gain": self.gain}
+
+    @classmethod
+    def of(cls, mean: Array, record: Any) -> Self:
+        """From a mean and a :meth:`to_dict`, which may come from anybody; InvalidInput or TypeError."""
+        kinds = {"constants": list, "k": float, "gain": float}
+        if not isinstance(record, dict) or {name: type(value) for name, value in record.items()} != kinds:
+            raise TypeError("not the record of a map")
+        if not all(type(column) is int for column in record["constants"]):
+            raise TypeError("columns are whole numbers")
+        return cls(mean, tuple(record["constants"]), record["k"], record["gain"])
+
+    # Models
+
+    def fold(self, w: Array) -> Array:
+        """``A'w``: the model of rows as they were, of a model of moved rows; (..., K p), replicates first.
+
+        ``c (a.fold(w))`` is the margin of the moved row, so an answer that needs no length is that of ``fold(w)``.
+        """
+        v, mean = self._split(w)
+        back = (self.gain / self.k) * np.sum(v * mean, axis=-1, keepdims=True)
+        return self._joined(np.where(self._constant > 0.0, v - back, self.gain * v), w)
+
+    def unfold(self, w: Array) -> Array:
+        """The inverse of :meth:`fold`."""
+        v, mean = self._split(w)
+        back = np.sum(v * mean, axis=-1, keepdims=True) / self.k
+        return self._joined(np.where(self._constant > 0.0, v + back, v / self.gain), w)
+
+    def push(self, v: Array) -> Array:
+        """``A v``, of sums of rows, of the same shape; replicates, if any, come first."""
+        given, mean = self._split(v)
+        x = np.sum(given * self._constant, axis=-1, keepdims=True)
+        moved = np.where(self._constant > 0.0, given, self.gain * (given - mean * (x / self.k)))
+        return self._joined(moved, v)
+
+    def _split(self, w: Array) -> tuple[Array, Array]:
+        """One vector a class, (..., K, p), and the mean in a shape that fits."""
+        v = w.reshape(*w.shape[:-1], -1, self.width)
+        mean = self.mean
+        return v, mean if mean.ndim == 1 else mean.reshape(len(mean), *(1,) * (v.ndim - 2), self.width)
+
+    @staticmethod
+    def _joined(v: Array, like: Array) -> Array:
+        return np.asarray(v.reshape(like.shape))
+
+    # Rows
+
+    def lengths(self, X: Any) -> Array:
+        """c of encoded rows X (n, p), dense or sparse: (n,), or (R, n) of several maps."""
+        storage = Dense(np.asarray(X, dtype=float)[None]) if isinstance(X, np.ndarray) else Sparse((X,))
+        found = np.stack([_factors(storage, one, short=True)[0][0] for one in self.apart()])
+        return np.asarray(found[0] if self.mean.ndim == 1 else found)
+
+    def shortened(self, X: Any) -> Any:
+        """Rows times their c, of one map: products with a folded model are then the margins of the moved rows."""
+        c = self.lengths(X)[:, None]
+        return X * c if isinstance(X, np.ndarray) else X.multiply(c).tocsr()
+
+
+def _factors(storage: Storage, move: Move, *, short: bool) -> tuple[Array, Array]:
+    """c and upper bounds on the norms of moved rows, (M, n) each; without `short` every c is 1.
+
+    ``|A a|^2 = g^2 (|z|^2 - 2 (z.m) x / k + |m|^2 x^2 / k^2) + sum of squared constants``, from products with a alone.
+    `slip` bounds what rounding adds, so that a bound is one, and the row that is meant has norm at most 1.
+    """
+    J, p, square = len(move.constants), move.width, float(np.sum(move.mean**2))
+    most = move.gain**2 * (1.0 + math.sqrt(J * square) / move.k) ** 2 + 1.0
+    slip = (4 * p + 4 * J + 64) * 2.0**-53 * most
+    unit = np.zeros((J + 1, p))
+    unit[range(J), list(move.constants)], unit[J] = 1.0, move.mean
+    parts = []
+    for first in range(0, storage.n, _ROWS):
+        part = storage.between(first, min(first + _ROWS, storage.n))
+        norms = storage.host(part.norms())
+        at = storage.host(part.margins(np.broadcast_to(unit, (len(norms), *unit.shape))))
+        x, along = at[:, :J].sum(axis=1) / move.k, at[:, J]
+        own = np.sum(at[:, :J] ** 2, axis=1)
+        found = move.gain**2 * (norms**2 - own - 2.0 * along * x + square * x**2) + own
+        parts.append(np.sqrt(np.maximum(found, 0.0) + slip * norms**2) * _UP)
+    lengths = np.concatenate(parts, axis=1)
+    if not short:
+        return np.ones_like(lengths), lengths
+    return np.where(lengths > 1.0, 1.0 / (np.maximum(lengths, 1.0) * _UP), 1.0), np.minimum(lengths, 1.0)
+
+
+@dataclass(frozen=True)
+class Moved(Storage):
+    """Products with moved rows, from those of any storage with the rows as they were.
+
+    `factors` are c, in the storage's library and precision, and `lengths` bounds on the moved rows' norms, (M, n).
+    """
+
+    base: Storage
+    move: Move
+    factors: Any
+    lengths: Array
+
+    @classmethod
+    def of(cls, base: Storage, move: Move, *, short: bool = True) -> Moved:
+        """Rows of `base`, moved by the map of one replicate; without `short` of any length, as they come out."""
+        factors, lengths = _factors(base, move, short=short)
+        return cls(base, move, base.asarray(factors), lengths)
+
+    def margins(self, w: Array) -> Any:
+        return self.base.margins(self.move.fold(w)) * self.factors[:, None, :]
+
+    def combine(self, derivatives: Any) -> Array:
+        return self.move.push(self.base.combine(derivatives * self.factors[:, None, :]))
+
+    def gram(self, weights: Any) -> Array:
+        half = self.move.push(self.base.gram(weights * self.factors**2))
+        return self.move.push(half.swapaxes(1, 2))
+
+    def diagonal(self, weights: Any) -> Array:
+        """From the diagonal, the column of the constant, and its square: the whole matrix is never made."""
+        weights, constant = weights * self.factors**2, self.move._constant
+        x = self.base.margins(np.broadcast_to(constant, (len(self.lengths), 1, len(constant))))
+        own, mean = self.base.diagonal(weights), self.move.mean / self.move.k
+        cross = self.base.combine(weights[:, None, :] * x)[:, 0]
+        square = np.sum(cross * constant, axis=1, keepdims=True)
+        return np.where(constant > 0.0, own, self.move.gain**2 * (own - 2.0 * mean * cross + mean**2 * square))
+
+    def norms(self) -> Any:
+        return self.base.asarray(self.lengths)
+
+    def keep(self, nodes: Any) -> Self:
+        base = self.base.keep(nodes)  # which may have less padding
+        factors = self.base.asarray(np.ascontiguousarray(self.base.host(self.factors)[nodes][:, : base.n]))
+        return replace(self, base=base, factors=factors, lengths=self.lengths[nodes][:, : base.n])
+
+    def every(self, part: int, parts: int) -> Self:
+        base, cut = self.base.every(part, parts), np.s_[:, part::parts]
+        return replace(self, base=base, factors=self.factors[cut], lengths=self.lengths[cut])
+
+    def between(self, first: int, last: int) -> Self:
+        base, cut = self.base.between(first, last), np.s_[:, first:last]
+        return replace(self, base=base, factors=self.factors[cut], lengths=self.lengths[cut])
+
+    def of_rows(self, base: Storage, which: IntArray) -> Self:
+        """Those rows of every node, which `base` holds."""
+        return replace(self, base=base, factors=self.factors[:, which], lengths=self.lengths[:, which])
+
+    def single(self) -> Storage:
+        base = self.base.single()
+        if base is self.base:
+            return self
+        short: Any = np.asarray(self.base.host(self.factors), dtype=np.float32)
+        return replace(self, base=base, factors=base.asarray(short))
+
+    @property
+    def n(self) -> int:
+        return self.base.n
+
+    @property
+    def cache(self) -> int:
+        return self.base.cache
+
+    @property
+    def here(self) -> bool:
+        return self.base.here
+
+    def asarray(self, x: Array) -> Any:
+        return self.base.asarray(x)
+
+    def host(self, x: Any) -> Array:
+        return self.base.host(x)

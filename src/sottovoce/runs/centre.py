@@ -1,0 +1,269 @@
+"""Centring: one charged release of the rows' mean before any method, and the public map that takes it away.
+
+Encoded rows are mostly a common offset, which noise and caps pay for in every round.  What is decided here follows
+from public facts: sizes, budget, trust and the schema (docs/methods/centring.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from ..algorithms import REGISTRY
+from ..algorithms.centre import Centre
+from ..algorithms.items import Answer
+from ..data.columns import Number, Vector
+from ..data.move import Move, stretch_of
+from ..data.schema import Schema
+from ..errors import InvalidInput
+from ..privacy.gaussian import gaussian_epsilon, gaussian_mu
+from ..problem.losses import make_loss
+from ..problem.schedules import Schedule
+from ..problem.trust import RELATIONS
+from ..util.plain import canonical, keyed_hash
+from ..util.typing import Any, Array
+from .config import RunConfig
+
+GAIN = 2.0
+"""g where nothing says how long a typical row is."""
+LEAST, MOST = 0.01, 0.10
+"""Bounds on the mean's share of the squared shift over sigma."""
+ACCURATE = 0.25
+"""The share makes the noise's length, over all columns, this large, within its bounds."""
+TOO_NOISY = 1.6
+"""At the largest share, the noise's length over that of the longest row, beyond which nothing is asked."""
+FEWEST = 3
+"""Columns of a group."""
+ROUNDED = 0.01
+"""How much larger the rounding of moved rows may make a sensitivity; more rows are left as they are."""
+
+DISCLOSED = "the means of all columns, with noise and within epsilon, by which every row was moved"
+
+
+class Frame(NamedTuple):
+    """What an encoding says of its rows: the constants' columns, k, g, and columns whose means are alike."""
+
+    constants: tuple[int, ...]
+    k: float
+    gain: float = 1.0
+    groups: tuple[tuple[int, ...], ...] = ()
+
+
+def frame_of(schema: Schema) -> Frame | None:
+    """The frame of a schema's rows; None without a constant that unshortened rows have alike."""
+    if not schema.intercept or schema.unit:
+        return None
+    groups: dict[tuple[str, ...], list[int]] = {}
+    at = 0
+    for block in schema.blocks:
+        columns = range(at, at + len(block.names))
+        at = columns.stop
+        if isinstance(block, Number | Vector):
+            log = isinstance(block, Number) and block.transform == "log1p"
+            side = "zero" if log or block.lo == 0.0 else "above" if block.lo > 0.0 else "below"
+            kind = (block.to,) if isinstance(block, Number) else ("vector", block.name)
+            groups.setdefault((*kind, side), []).extend(columns)
+    declared = schema.scale is not None or any(isinstance(b, Number) and b.typical for b in schema.blocks)
+    k = schema.intercept / (schema.divisor * schema.slack)
+    large = tuple(tuple(columns) for columns in groups.values() if len(columns) >= FEWEST)
+    return Frame((schema.n_features - 1,), k, 1.0 if declared else GAIN, large)
+
+
+@dataclass(frozen=True)
+class Centring:
+    """How a run centres its rows; public, and decided before any row is read.
+
+    Parameters
+    ----------
+    constants : tuple of int
+        Columns of the constants.
+    k : float
+        The constant of a row that nothing shortened.
+    gain : float
+        What centred rows are multiplied by before they are shortened.
+    alpha : float
+        Shift over sigma of the mean's release.
+    share : float
+        Of the squared shift over sigma of the whole run.
+    groups : tuple of tuples of int
+        Columns whose means are shrunk towards a common one's direction.
+    """
+
+    constants: tuple[int, ...]
+    k: float
+    gain: float
+    alpha: float
+    share: float
+    groups: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        columns = [column for group in (self.constants, *self.groups) for column in group]
+        fine = self.constants and len(set(columns)) == len(columns) and min(columns) >= 0
+        fine = fine and 0.0 < self.k <= 1.0 <= self.gain < math.inf and 0.0 < self.alpha < math.inf
+        if not (fine and 0.0 < self.share < 1.0 and all(self.groups)):
+            rule = "needs distinct columns, 0 < k <= 1 <= gain, a positive alpha, and a share inside (0, 1)"
+            raise InvalidInput("centre", None, rule, "use sottovoce.runs.centre.decide")
+
+    @cached_property
+    def digest(self) -> str:
+        """Configurations hold it."""
+        return keyed_hash(b"centre", canonical(self.to_dict()).encode()).hex()[:32]
+
+    def check(self, width: int) -> None:
+        """Refuse columns beyond those of rows of this width; InvalidInput."""
+        most = max(column for group in (self.constants, *self.groups) for column in group)
+        if most >= width:
+            rule = f"names column {most} of rows that have {width}"
+            raise InvalidInput("centre", None, rule, "decide it for the encoding of these rows")
+
+    @property
+    def recipe(self) -> Centre:
+        """What is asked before the method."""
+        return Centre(noise=Schedule(self.alpha), constants=self.constants)
+
+    @property
+    def stretch(self) -> float:
+        """For :class:`sottovoce.problem.facts.Facts`."""
+        return stretch_of(self.gain, self.k, len(self.constants))
+
+    @property
+    def says(self) -> str:
+        """What it costs, in words."""
+        cost = f"{100.0 * self.share:.2g}% of the squared shift over sigma"
+        return f"noisy means of all columns were released first, within epsilon ({cost}), and taken away from all rows"
+
+    def map(self, mean: Array) -> Move:
+        """The public map of a mean, (p,) or (R, p)."""
+        return Move(mean, self.constants, self.k, self.gain)
+
+    def shrunk(self, answer: Answer) -> Array:
+        """The released mean less what noise explains, (R, p), of norm at most 1.
+
+        Along a group's common direction by ``(1 - s^2 / a^2)+``, with a the mean's part along it and s the noise's
+        standard deviation; the rest as James and Stein do, and one or two columns like one direction.
+        """
+        mean, noise = np.array(answer.value, dtype=float), answer.spread**2
+        mean[:, list(self.constants)] = 0.0
+        common = np.zeros_like(mean)
+        for group in self.groups:
+            columns = list(group)
+            along = mean[:, columns].sum(axis=1, keepdims=True) / math.sqrt(len(columns))
+            kept = along * np.maximum(1.0 - noise / np.maximum(along**2, 1e-300), 0.0)
+            mean[:, columns] -= along / math.sqrt(len(columns))
+            common[:, columns] = kept / math.sqrt(len(columns))
+        left = max(1, mean.shape[1] - len(self.constants) - len(self.groups) - 2)
+        square = np.sum(mean**2, axis=1, keepdims=True)
+        found = common + mean * np.maximum(1.0 - left * noise / np.maximum(square, 1e-300), 0.0)
+        return np.asarray(found / np.maximum(1.0, np.linalg.norm(found, axis=1, keepdims=True) * (1.0 + 1e-12)))
+
+    def rest(self, config: RunConfig) -> RunConfig:
+        """The configuration with the epsilon that is left for its method, about: for choices made beforehand."""
+        assert config.delta is not None
+        left = [gaussian_epsilon(config.delta, gaussian_mu(e, config.delta) * math.sqrt(1.0 - self.share))
+                for e in np.atleast_1d(config.epsilon).tolist()]  # fmt: skip
+        return replace(config, epsilon=tuple(left) if isinstance(config.epsilon, tuple) else left[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "constants": list(self.constants), "k": self.k, "gain": self.gain, "alpha": self.alpha,
+            "share": self.share, "groups": [list(group) for group in self.groups],
+        }  # fmt: skip
+
+    @classmethod
+    def of(cls, record: Any) -> Self:
+        """From a :meth:`to_dict`, which may come from anybody; InvalidInput or TypeError."""
+        kinds = {"constants": list, "k": float, "gain": float, "alpha": float, "share": float, "groups": list}
+        if not isinstance(record, dict) or {name: type(value) for name, value in record.items()} != kinds:
+            raise TypeError("not the record of a centring")
+        groups = tuple(map(tuple, record["groups"]))
+        if not all(type(column) is int for group in (record["constants"], *groups) for column in group):
+            raise TypeError("columns are whole numbers")
+        return cls(**(record | {"constants": tuple(record["constants"]), "groups": groups}))
+
+
+class Decision(NamedTuple):
+    """Whether rows are centred, and in words why not."""
+
+    centring: Centring | None
+    says: str
+
+    def to_dict(self) -> dict[str, Any]:
+        known = {} if self.centring is None else self.centring.to_dict()
+        return {"centred": self.centring is not None, "says": self.says} | known
+
+
+def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision:
+    """Whether and how to centre rows of these public facts.
+
+    Parameters
+    ----------
+    config : RunConfig
+        Its budget, trust and relation; of the method only whether it can run on moved rows.
+    n : array
+        Rows of every site.
+    d : int
+        Columns of a row, constants included.
+    frame : Frame or None
+        Of the encoding; None without a constant.
+    """
+    if why := _cannot(config, frame):
+        return Decision(None, f"rows were not centred: {why}")
+    assert frame is not None and config.delta is not None
+    sizes, free = np.asarray(n, dtype=float).ravel(), d - len(frame.constants)
+    rows, sites = float(sizes.sum()), len(sizes)
+    summed, pooled = config.trusts == "sum", config.trusted.pools_rows
+    more = 1.0 if pooled else math.sqrt(sites / max(1, sites - config.colluders) if summed else sites)
+    people = config.copies * config.sites_per_row ** (2 if summed else 1)
+    mu = gaussian_mu(float(np.min(config.epsilon)), config.delta) / math.sqrt(people)
+    noise = math.sqrt(free) * RELATIONS[config.relation] * more / (rows * mu)  # its length, at a share of one
+    radius = math.sqrt(max(0.0, 1.0 - frame.k**2))
+    if noise / math.sqrt(MOST) > TOO_NOISY * radius:
+        return Decision(None, f"rows were not centred: {rows:,.0f} rows are too few for {free} means at this budget")
+    largest = rows if summed or pooled else float(sizes.max())
+    stretch = stretch_of(frame.gain, frame.k, len(frame.constants))
+    if largest**2 * 2.0**-53 * stretch**2 > ROUNDED:
+        return Decision(None, f"rows were not centred: {rows:,.0f} rows are so many that rounding would cost more")
+    share = float(np.clip((noise / ACCURATE) ** 2, LEAST, MOST))
+    alpha = float(f"{mu * math.sqrt(share):.6g}")
+    made = Centring(frame.constants, frame.k, frame.gain, alpha, (alpha / mu) ** 2, frame.groups)
+    return Decision(made, made.says)
+
+
+def _cannot(config: RunConfig, frame: Frame | None) -> str:
+    """Why no mean is asked; empty if one can be."""
+    known = REGISTRY.get(config.method)
+    if frame is None:
+        return "they have no constant that is alike in all of them"
+    if config.form != "corrected":
+        return "a printed form runs as its paper says"
+    if not config.budgeted or (known is not None and not known.private):
+        return "without a budget there is no noise to save"
+    if config.relation not in RELATIONS:
+        return "their relation is unknown"
+    if config.noise is not None:
+        return "noise is given, and no share of it can be taken for a mean"
+    if config.delta is None or config.notion == "pure":
+        return "a mean's noise has no price in pure epsilon"
+    if make_loss(config.loss).offset_bound:
+        return "labels are numbers, for which it has not been measured"
+    return ""
+
+
+def centred(config: RunConfig, centring: Centring | None) -> RunConfig:
+    """The configuration with the digest of how its rows are centred.
+
+    InvalidInput if it names another way, or one that was not given.
+    """
+    if centring is None:
+        if config.centre is not None:
+            rule = "is the digest of a centring that was not given"
+            raise InvalidInput("centre", config.centre, rule, "give the centring too, or leave both out")
+        return config
+    if config.centre not in (None, centring.digest):
+        rule = "is the digest of another centring than the one given"
+        raise InvalidInput("centre", config.centre, rule, "give the centring that the configuration was made with")
+    return replace(config, centre=centring.digest)

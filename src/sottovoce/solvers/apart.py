@@ -1,0 +1,59 @@
+"""Solvers of replicates whose rows differ, as one: each replicate has rows moved by a mean of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..data.design import Design
+from ..problem.losses import Loss
+from ..util.typing import Array, ArrayLike
+from .local import Solution, Solver
+
+
+class Apart(Solver):
+    """Replicate r of all arguments, (R, N, ...), goes to solver number r."""
+
+    def __init__(self, solvers: Sequence[Solver]) -> None:
+        self._solvers = tuple(solvers)
+
+    def state(self) -> dict[str, Array]:
+        return self._joined([solver.state() for solver in self._solvers])
+
+    def secrets(self) -> dict[str, Array]:
+        return self._joined([solver.secrets() for solver in self._solvers])
+
+    @staticmethod
+    def _joined(states: list[dict[str, Array]]) -> dict[str, Array]:
+        """Arrays (N, 1, ...) of every replicate side by side; counters are the same of all."""
+        return {
+            name: x if np.ndim(x) == 0 else np.concatenate([state[name] for state in states], axis=1)
+            for name, x in states[0].items()
+        }
+
+    def restore(self, state: dict[str, Array]) -> None:
+        for r, solver in enumerate(self._solvers):
+            solver.restore({name: x if np.ndim(x) == 0 else x[:, r : r + 1] for name, x in state.items()})
+
+    def skip(self, start: Array) -> None:
+        for one, solver in zip(start, self._solvers, strict=True):
+            solver.skip(one)
+
+    def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
+        lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
+        whole = [np.broadcast_to(x, (*lead, np.shape(x)[-1] if np.ndim(x) else 1)) for x in (linear, q, start, tol)]
+        found = [solver.minimise(*each) for solver, *each in zip(self._solvers, *whole, strict=True)]
+        return Solution(
+            np.stack([one.w for one in found]), np.stack([one.gradient_norm for one in found]),
+            max(one.iterations for one in found),
+        )  # fmt: skip
+
+    def gradient(self, w: Array, part: int = 0, parts: int = 1) -> Array:
+        return np.stack([s.gradient(x, part, parts) for s, x in zip(self._solvers, w, strict=True)])
+
+    def total(self, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
+        return np.stack([s.total(x, each) for s, x in zip(self._solvers, w, strict=True)])
+
+    def objective(self, w: Array, clip: float) -> Array:
+        return np.stack([s.objective(x, clip) for s, x in zip(self._solvers, w, strict=True)])
