@@ -133,7 +133,8 @@ def test_help_explains_every_option_and_says_its_default(ok: Call, name: str) ->
     configs = (RunConfig(), TrainConfig()) if name == "train" else ()
     for option in (p for p in asked.params if isinstance(p, click.Option)):
         assert option.help, option.name
-        text = f"{shown} --".partition(f" {option.opts[0]} ")[2].partition(" --")[0]
+        last = [option.opts[0], *option.secondary_opts][-1]
+        text = f"{shown} --".partition(f" {last} ")[2].partition(" --")[0]
         for default in (getattr(config, str(option.name)) for config in configs if hasattr(config, str(option.name))):
             # None is "not given" or is said in words, and so are epsilon's, which depends on the method, tol's, and the
             # test share's, which depends on what is asked.
