@@ -98,6 +98,7 @@ class Clinic:
     @property
     def train(self) -> tuple[object, ...]:
         knobs = ("--rho", "0.02", "--eta", "0.05", "--epsilon", "4", "--rounds", "6", "--nodes", "3")
+        knobs += ("--partition", "iid")
         knobs += ("--method", "mr_admm", "--pure")
         return ("train", "--data", self.csv, "--schema", self.schema, *knobs)
 

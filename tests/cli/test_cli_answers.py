@@ -133,15 +133,18 @@ def test_help_explains_every_option_and_says_its_default(ok: Call, name: str) ->
     configs = (RunConfig(), TrainConfig()) if name == "train" else ()
     for option in (p for p in asked.params if isinstance(p, click.Option)):
         assert option.help, option.name
-        text = f"{shown} --".partition(f" {option.opts[0]} ")[2].partition(" --")[0]
+        last = [option.opts[0], *option.secondary_opts][-1]
+        text = f"{shown} --".partition(f" {last} ")[2].partition(" --")[0]
         for default in (getattr(config, str(option.name)) for config in configs if hasattr(config, str(option.name))):
-            # None is "not given" or is said in words, and so are epsilon's, which depends on the method, and tol's.
-            if default is not None and option.name not in ("epsilon", "method", "tol", "trust"):
-                assert option.default == default and f"[default: {default}]" in text, option.name
+            # None is "not given" or is said in words, and so are epsilon's, which depends on the method, tol's, and the
+            # test share's, which depends on what is asked.
+            if default is not None and option.name not in ("epsilon", "method", "tol", "trust", "test_share"):
+                said = option.opts[0].removeprefix("--") if default is True else default  # as click names a switch
+                assert option.default == default and f"[default: {said}]" in text, option.name
     if name == "train":
         assert "[default: auto]" in shown and "[default: 1e-05; none with --pure" in shown
         assert "[default: 1, or inf where a method has no noise]" in shown
-        assert "[default: 5, or as many as site:NAME finds]" in shown
+        assert "[default: 5, or as many as the site column names]" in shown
         assert "[default: matched to the noise]" in shown
 
 
@@ -334,7 +337,19 @@ def test_values_beyond_the_declared_bounds_are_clipped_and_said(ok: Call, run: C
     assert "compare the schema with the table: 'age' in 7 rows" in note
     saved = clinic.csv.with_name("run.json")
     report = ok(
-        "train", "--data", clinic.csv, "--schema", clinic.schema, "--nodes", 3, "--inference", "--save", saved, "--json"
+        "train",
+        "--data",
+        clinic.csv,
+        "--schema",
+        clinic.schema,
+        "--nodes",
+        3,
+        "--partition",
+        "iid",
+        "--inference",
+        "--save",
+        saved,
+        "--json",
     ).json
     assert note in report["notes"]
     assert "7 rows" not in saved.read_text()  # what is saved may be passed on

@@ -119,7 +119,7 @@ def test_sites_come_in_sorted_order():
         ("iid", 2, {"sizes": [1, -1]}, "sizes", "2 positive numbers"),
         ("iid", 2, {"sizes": [1]}, "sizes", "2 positive numbers"),
         ("iid", 2, {"sizes": [1e-9, 1]}, "sizes", "without rows"),
-        ("label", 2, {"sizes": [1, 2]}, "sizes", "iid partition only"),
+        ("label", 2, {"sizes": [1, 2]}, "sizes", "dealt at random"),
         ("label", 2, {"strength": -1}, "strength", "at least 0"),
         ("column:b", 2, {"columns": {"c": np.arange(10), "a": np.arange(10)}}, "column", "use one of a, c"),
         ("column:b", 2, {}, "columns", "needs the raw columns"),

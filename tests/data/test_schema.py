@@ -78,7 +78,7 @@ def test_clipping_is_counted_and_lands_on_the_bound():
     assert number.clipped == {"a": 3}
     np.testing.assert_allclose(number.X[:, 0], [-1, -1, 0, 1, 1, 1], rtol=1e-11)
     category = one({"kind": "category", "values": ["u", "v"]}, ["u", "x", "", "v"])
-    assert category.clipped == {"a": 2}
+    assert category.clipped == {"a": 1, "(missing) a": 1}
     assert not category.X[1:3].any()
     vector = {"kind": "vector", "size": 2, "lo": -9, "hi": 9, "norm": 5}
     rows = one(vector, [[3, 4], [6, 8], [0, 1], [0, 10]])

@@ -96,7 +96,7 @@ def test_a_claim_about_most_settings_wants_more_than_half_of_them():
     assert verdict(rows, test="rises", x="x", by=("s",), most=True) == REPRODUCED
     assert verdict(rows, test="rises", x="x", by=("s",)) == PART
     assert verdict(rows, test="falls", x="x", by=("s",), most=True) != REPRODUCED
-    half = [{"word": HOLDS}, {"word": FAILS}]
+    half = [{"word": HOLDS, "clear": True}, {"word": FAILS}]
     assert overall(half, most=True) == NOT and overall([*half, {"word": HOLDS}], most=True) == REPRODUCED
     assert overall([*half, {"word": UNTESTABLE}, {"word": HOLDS}], most=True) == REPRODUCED
 

@@ -35,7 +35,7 @@ def to_keep(plain: dict[str, Any], notes: Sequence[str]) -> dict[str, Any]:
     return kept
 
 
-KEPT = ("evaluation", "versions", "command")
+KEPT = ("evaluation", "versions", "command", "threshold")
 """What ``train`` keeps with a run by rounds, for its page."""
 
 
@@ -94,6 +94,14 @@ class SavedModel:
         if self.loss is not None:
             return self.loss
         return "logistic" if self.schema is None or isinstance(self.schema.task, TwoClasses) else "squared"
+
+    @property
+    def threshold(self) -> float | None:
+        """The probability from which on the run called a row positive; None if it did not say."""
+        said = self.record.get("threshold")
+        if said is None and isinstance(judged := self.record.get("evaluation"), dict):
+            said = judged.get("threshold")
+        return float(said) if isinstance(said, float | int) and 0.0 < said < 1.0 else None
 
     @property
     def digest(self) -> bytes:

@@ -24,7 +24,7 @@ from ..problem.task import Task, TwoClasses
 from ..problem.weighted_loss import Weighted
 from ..runs.config import RunConfig
 from ..runs.simulate import Result, simulate
-from ..runs.training import Report, TrainConfig, deal
+from ..runs.training import Report, TrainConfig, deal, placed
 from ..util.pages import versions
 from ..util.plain import digest_of, jsonable
 from ..util.typing import Any, Array, IntArray
@@ -124,9 +124,10 @@ class DealtTable:
     @classmethod
     def of(cls, config: TrainConfig, dataset: data.Dataset, site_constants: bool | None) -> DealtTable:
         """Deal a data set; None for a constant at every site unless rows are dealt at random."""
+        config = placed(config, dataset)
         parts = deal(config, dataset)
         own = config.partition != "iid" if site_constants is None else site_constants
-        called = names_of(config.partition, dataset.train_columns, parts)
+        called = names_of(config.partition or "", dataset.train_columns, parts)
         sites = list(called) if own and len(parts) > 1 else []
         plain = [f"x{j}" for j in range(dataset.n_features)]
         naming = naming_of(dataset.schema, plain, 1.0, sites)

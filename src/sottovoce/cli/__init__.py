@@ -20,6 +20,7 @@ Train one linear classifier across sites that may not share their rows, with a p
   sottovoce train                                  Adult, five sites
   sottovoce train --pure                           without a delta
   sottovoce train --method dvp --epsilon 2         another method and total
+  sottovoce schema init rows.csv                   first, a draft schema
   sottovoce train --data rows.csv --schema s.toml  your own table
   sottovoce plan --rounds 30 --epsilon 1           what noise that means
   sottovoce predict run.npz new.csv                use a saved run
@@ -51,6 +52,7 @@ COMMANDS = {
     "plan": "Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.",
     "predict": "Classify ROWS (CSV or Parquet) with the model in RUN.",
     "report": "Write the answers in RUN as one page to read, print or pass on.",
+    "schema": "Write, check and survey a schema: the public facts by which rows are encoded.",
     "site": "Take part in a run across organisations: rows, ledger and keys stay here.",
     "study": "Run the study NAME, `all`, or one of your own from a TOML file.",
     "train": "Train across sites, print the privacy statement and the accuracy.",

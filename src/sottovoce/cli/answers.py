@@ -34,7 +34,7 @@ def _head(what: str, done: Inferred | Fitted, console: Console) -> None:
     size = f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
     console.print(
         f"[bold]{what}[/] on [bold]{escape(done.config.data)}[/]: {len(sizes)} sites of {size} rows, "
-        f"{escape(done.config.partition)} partition, {len(done.answered.model)} columns"
+        f"{escape(done.config.partition or '')} partition, {len(done.answered.model)} columns"
     )
     console.print(privacy(done.statement.words))
 

@@ -12,6 +12,7 @@ from ..answers.judging import Scored, judge_of
 from ..answers.saved import SavedModel
 from ..data import read_table
 from ..ledger.durable import DurableLedger, rows_digest
+from ..problem.task import TwoClasses
 from ..runs import defaults
 from ..runs.config import RunConfig
 from ..util import files
@@ -25,7 +26,9 @@ _OPTIONS = [
     say("--epsilon", "Budget of these rows for this evaluation.", type=float, default=0.5),
     say("--delta", "Delta of the guarantee.", type=float, default=defaults.DELTA),
     say("--relation", "Neighbouring data: replace-one or zero-out.", default="replace-one"),
-    say("--threshold", "Probability from which on a row counts as positive.", type=float, default=0.5),
+    say(
+        "--threshold", "Probability from which on a row counts as positive.  [default: the run's, else 0.5]", type=float
+    ),
     say("--by", "Also for every level of this column of the schema."),
     say("--replicate", "Which repetition's model to use.", type=int, default=0),
     say("--seed", "Keys the noise: a simulation.", type=int, default=0),
@@ -42,7 +45,7 @@ _OPTIONS = [
 @click.argument("rows", type=FILE)
 @takes(_OPTIONS)
 def evaluate(
-    run: Path, rows: Path, epsilon: float, delta: float, relation: str, threshold: float, by: str | None,
+    run: Path, rows: Path, epsilon: float, delta: float, relation: str, threshold: float | None, by: str | None,
     replicate: int, seed: int, system_noise: bool, ledger: Path | None, report: Path | None,
     run_name: str | None, as_json: bool,
 ) -> None:  # fmt: skip
@@ -60,7 +63,9 @@ def evaluate(
     table = read_table(rows)
     encoded = schema.encode(table)
     assert encoded.y is not None
-    judge = judge_of(schema.task, Held(epsilon, threshold, by), schema)
+    if threshold is None:
+        threshold = saved.threshold if isinstance(schema.task, TwoClasses) else None
+    judge = judge_of(schema.task, Held(epsilon, Held.threshold if threshold is None else threshold, by), schema)
     config = RunConfig("auto", epsilon, delta, relation=relation, seed=None if system_noise else seed)
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
         scored = Scored(saved.margins(table, encoded.X), saved.digest, encoded.y, encoded.X)

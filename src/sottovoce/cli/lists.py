@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from .. import data as datasets
 from ..algorithms import NAMES, REGISTRY, same_as, trusts_of
-from ..data.check import CAVEAT, Review
-from ..data.expected import Fill
-from ..errors import InvalidInput, printable
+from ..errors import InvalidInput
 from ..network.graphs import names
+from .schema import show_fill, show_review
 from .screen import Console, escape, listing, print_json
 
 
@@ -69,7 +67,7 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
 
     With a TABLE (CSV or Parquet) and its schema: what in the table does not fit, and what training would refuse, before
     any budget is spent.  These counts are exact, so they are for the holder of the rows only.  Exit code 2 if training
-    would refuse the table.
+    would refuse the table.  `sottovoce schema check` does the same, and finds every mistake in the schema at once.
     """
     if schema is None:
         if table is not None:
@@ -82,7 +80,7 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
         if as_json:
             print_json(compared.to_dict(), indent=2)
         else:
-            _show_review(compared)
+            show_review(compared)
         if compared.refused:
             sys.exit(2)
         return
@@ -90,53 +88,7 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found.to_dict(), indent=2)
     else:
-        _show(found)
-
-
-def _show_review(found: Review) -> None:
-    console = Console(highlight=False)
-    console.print(f"[bold]{escape(found.table)}[/] against [bold]{escape(found.schema)}[/]: {found.rows:,} rows")
-    if found.counts:
-        table = listing("<column", ">rows", ">share", "<what", overflow="fold")
-        for one in found.counts:
-            text = escape(one.what) if one.fits else f"[yellow]{escape(one.what)}[/]"
-            table.add_row(escape(printable(one.column)), f"{one.rows:,}", f"{one.rows / found.rows:.2%}", text)
-        console.print(table)
-        console.print(f"[bold]{CAVEAT}[/]")
-    for line in found.refused:
-        console.print(f"[bold red]refused[/] {escape(line)}")
-    if found.fine:
-        console.print("[bold green]Fine[/]: every value fits the schema.")
-
-
-def _show(found: Fill) -> None:
-    schema, console = found.schema, Console(highlight=False)
-    console.print(f"[bold]{escape(schema.name)}[/]: {schema.n_features} features")
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_row("longest row, undivided", f"{schema.bound:.4g}")
-    table.add_row("rows are divided by", "their own norm" if schema.unit else f"{schema.divisor:.4g}")
-    low, median, high = (f"{norm:.2f}" for norm in (found.low, found.median, found.high))
-    spread = "" if low == high else f" (one in ten below {low}, one in ten above {high})"
-    table.add_row("norm of a typical row", median + spread)
-    if not schema.unit:
-        table.add_row("shortened to norm 1", f"{found.shortened:.0%} of the rows")
-    table.add_row("common to all rows", f"{found.offset:.0%} of a typical row's norm, the constant aside")
-    console.print(table)
-    if found.wasted >= 0.005:
-        needed = "" if found.median == 0 else f", which has {1 / found.median:.2g} times the noise that it needs"
-        console.print(f"The noise is sized for norm 1: {found.wasted:.0%} of it is wasted on a typical row{needed}.")
-    if schema.caveat is not None:
-        console.print(f"[bold yellow]Not covered[/]: {escape(schema.caveat)}")
-    if found.fine:
-        console.print("[bold green]Fine[/]: typical rows fill the ball, and there is nothing to change.")
-    for change in found.changes:
-        console.print(f"[bold]change[/] {escape(change)}")
-    if found.common:
-        console.print(f"[bold yellow]Note[/]: {escape(found.says_common)}.")
-    console.print(
-        "[dim]From the schema alone, no row was read: numbers are taken to be uniform in their typical range or "
-        "bounds, bins and categories equally likely.[/]"
-    )
+        show_fill(found)
 
 
 @click.command(name="graphs")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 import numpy as np
-from scipy.special import expit, log_softmax
+from scipy.special import expit, log_softmax, logit
 
 from .. import data
 from ..answers.saved import SavedModel
@@ -28,7 +28,8 @@ from .options import FILE, as_json, say, takes
 @takes([
     say("--replicate", "Which repetition's model to use.", type=int, default=0),
     say("--site", "Use one site's own model.  [default: the average over sites]", type=int),
-    say("--threshold", "Probability from which on a row is called positive.  [default: 0.5]", type=float),
+    say("--threshold", "Probability from which on a row is called positive.  [default: the run's, else 0.5]",
+        type=float),
     say("--proba", "Also the probability of every class.", is_flag=True),
     say("--out", "Write here instead of to the screen.", type=FILE),
     as_json("Print a JSON list instead of CSV."),
@@ -42,7 +43,8 @@ def predict(
     RUN is a file written by `train --save`, or at the end of a run across sites: a site's NAME.npz, or hub.npz.
 
     The schema saved with the run encodes the rows; its label column may be absent.  One line a row: the class, and for
-    the logistic loss of two classes the probability of the positive one; or the number, in its own unit.  Probabilities
+    the logistic loss of two classes the probability of the positive one; or the number, in its own unit.  A run that
+    was cut at another probability than 0.5 (`train --cut`) is used at that one.  Probabilities
     of a model trained with --max-grad-norm are not calibrated: a note on standard error says so, and in JSON every line
     does.
     """
@@ -55,10 +57,14 @@ def predict(
     encoded = schema.encode(table, labels=False)
     for note in unfit(encoded.clipped, shortened=False):  # for the table's holder
         click.echo(f"Note: {note}", err=True)
-    answers = schema_answers(schema, saved.margins(table, encoded.X), saved.trained_by, proba)
+    margins = saved.margins(table, encoded.X)
+    answers = schema_answers(schema, margins, saved.trained_by, proba)
     if saved.capped and (saved.trained_by == "logistic" or proba):
         click.echo(f"Note: {NOT_CALIBRATED}.", err=True)
         answers = [answer | {"calibrated": False} for answer in answers] if as_json else answers
+    if threshold is None and saved.threshold not in (None, 0.5):
+        click.echo(f"Note: positive from {saved.threshold:g} on, as in the run; --threshold takes another.", err=True)
+        answers = as_in_the_run(answers, schema, margins, saved.threshold)
     _write(at_threshold(answers, schema, threshold), out, as_json)
 
 
@@ -91,6 +97,15 @@ def at_threshold(answers: list[Answer], schema: data.Schema, threshold: float | 
         raise InvalidInput("threshold", threshold, rule, "leave --threshold out")
     no, yes = schema.task.names
     return [answer | {"prediction": yes if float(answer["probability"]) >= threshold else no} for answer in answers]
+
+
+def as_in_the_run(answers: list[Answer], schema: data.Schema, margin: Array, threshold: float) -> list[Answer]:
+    """The same, called positive where an evaluation at this threshold does so, whatever the loss."""
+    names = schema.task.names
+    if len(names) != 2:
+        return answers
+    positive = (margin >= logit(threshold)).astype(int)
+    return [answer | {"prediction": names[yes]} for answer, yes in zip(answers, positive.tolist(), strict=True)]
 
 
 def _write(answers: list[Answer], out: Path | None, as_json: bool) -> None:

@@ -38,7 +38,7 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
     size = f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
     console.print(
         f"[bold]{config.method}[/] ({config.form}) on [bold]{escape(report.config.data)}[/]: "
-        f"{facts.n_nodes} sites of {size} rows, {escape(report.config.partition)} partition, "
+        f"{facts.n_nodes} sites of {size} rows, {escape(report.config.partition or '')} partition, "
         f"{escape(config.graph)} graph, {facts.d // report.task.outputs} features, "
         f"{result.rounds} of {config.rounds} rounds"
         + ("" if config.replicates == 1 else f", {config.replicates} replicates")

@@ -12,7 +12,7 @@ import click
 from ..data.schema import Schema
 from ..errors import InvalidInput, NotWritten
 from ..ledger.durable import DurableLedger
-from ..problem.task import BoundedNumber, TwoClasses
+from ..problem.task import BoundedNumber, Task, TwoClasses
 from ..runs.engine import Observer
 from ..runs.simulate import Result, RunConfig
 from ..runs.training import Report, TrainConfig
@@ -33,11 +33,17 @@ _OPTIONS = [
     say("--data", "A name of `sottovoce data`, or a CSV or Parquet file.", default=_DEFAULT_ROWS.data),
     say("--schema", "TOML file declaring the public facts of your table.", type=click.Path()),
     *method_options(),
-    say("--nodes", "Number of sites.  [default: 5, or as many as site:NAME finds]", type=int),
-    say("--partition", "iid, label, dirichlet:ALPHA, column:NAME or site:NAME.", default=_DEFAULT_ROWS.partition),
+    say("--nodes", "Number of sites.  [default: 5, or as many as the site column names]", type=int),
+    say(
+        "--partition", "iid, label, dirichlet:ALPHA, column:NAME or site:NAME.  [default: the schema's site, else iid]"
+    ),
     say("--strength", "Skew of the label partition.", type=float, default=_DEFAULT_ROWS.strength),
     say("--sizes", "Relative sizes of the sites, separated by commas.", type=NUMBER),
-    say("--test-share", "Held-out share of your table.", type=float, default=_DEFAULT_ROWS.test_share),
+    say(
+        "--test-share",
+        "Held-out share of your table, 0 for none.  [default: 0.2; for --inference alone, none]",
+        type=float,
+    ),
     say("--start", "Start from the model of this earlier run, a file of `train --save`.", type=FILE),
     say("--public", "Start from public rows: a table under the schema of the data.", type=FILE),
     say("--public-share", "Take this share of the training rows as public instead: a simulation.", type=float),
@@ -54,7 +60,11 @@ _OPTIONS = [
     say("--inference", "Coefficients with intervals: all of the budget goes to steps on sums.", is_flag=True),
     say("--site-constants/--one-constant", "Whether every site has a constant.  [default: unless iid]", default=None),
     say("--evaluation", "Also ask the held-out rows, dealt to the sites, with this epsilon of their own.", type=float),
-    say("--cut", "Of the evaluation: from which probability on a row is positive.", type=float, default=0.5),
+    say(
+        "--cut",
+        "From which probability on a row is positive: in the evaluation, and for `predict`.  [default: 0.5]",
+        type=float,
+    ),
     say("--by", "Of the evaluation: also for every level of this column."),
     say("--save", "Write models, ledger and configuration (.npz).", type=FILE),
     say("--report", "Also write the answers here, as one HTML page to read or pass on.", type=FILE),
@@ -68,10 +78,10 @@ _OPTIONS = [
 @click.command(name="train")
 @takes(_OPTIONS)
 def train(
-    data: str, schema: str | None, nodes: int | None, partition: str, strength: float, sizes: Any, test_share: float,
-    start: Path | None, public: Path | None, public_share: float | None, centre: bool,
+    data: str, schema: str | None, nodes: int | None, partition: str | None, strength: float, sizes: Any,
+    test_share: float | None, start: Path | None, public: Path | None, public_share: float | None, centre: bool,
     seed: int, system_noise: bool, save: Path | None, report: Path | None, checkpoint: Path | None, ledger: Path | None,
-    run_name: str | None, inference: bool, site_constants: bool | None, evaluation: float | None, cut: float,
+    run_name: str | None, inference: bool, site_constants: bool | None, evaluation: float | None, cut: float | None,
     by: str | None, as_json: bool, **knobs: Any,
 ) -> None:  # fmt: skip
     """Train across sites, print the privacy statement and the accuracy.
@@ -80,7 +90,8 @@ def train(
     method and knobs that do best on made-up rows, as the schema or public rows let one expect them.
     --pure asks for a pure epsilon.
     A label with several values is trained by softmax, and one with bounds by least squares unless a loss is named.
-    --inference prints coefficients (of classes with odds ratios) and 95% intervals in the columns' units.
+    --inference prints coefficients (of classes with odds ratios) and 95% intervals in the columns' units, from all
+    rows of your table unless a share is held out for --evaluation or by --test-share.
     All sites run in this process; their noise is keyed by --seed, so the run can be repeated, and is a simulation.
     """
     for name, path in (("save", save), ("report", report), ("checkpoint", checkpoint)):
@@ -88,6 +99,10 @@ def train(
             files.check(name, path, reads=(data, schema, ledger, start, public))
     relative = (sizes,) if isinstance(sizes, float) else sizes
     task = TwoClasses() if schema is None or data.startswith("synthetic") else Schema.from_toml(schema).task
+    if test_share is None:
+        test_share = None if inference and evaluation is None else _DEFAULT_ROWS.test_share
+    if cut is not None:
+        check_cut(cut, task)
     squared = knobs["loss"] == _SQUARED
     if squared:
         if not isinstance(task, BoundedNumber):
@@ -96,7 +111,7 @@ def train(
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
         settings = run_config(knobs, seed=None if system_noise else seed, ledger=book)
         config = TrainConfig(
-            settings, data, schema, nodes, partition, strength, relative, test_share,
+            settings, data, schema, nodes, partition, strength, relative, test_share or None,
             None if start is None else str(start), None if public is None else str(public), public_share, centre,
         )  # fmt: skip
         squared |= isinstance(task, BoundedNumber) and settings.auto and settings.loss == _RUN.loss and not inference
@@ -106,7 +121,7 @@ def train(
             from ..answers.training import Held, check_held, infer
             from .answers import render_any, render_fitted, render_inferred
 
-            held = None if evaluation is None else Held(evaluation, cut, by)
+            held = None if evaluation is None else Held(evaluation, cut or Held.threshold, by)
         if inference or squared:
             own: dict[str, Any] = {
                 "held": held, "site_constants": site_constants, "ledger": book, "run_name": run_name,
@@ -118,7 +133,7 @@ def train(
                 done, show = fit_numbers(config, intervals=inference, **own), render_fitted
             else:
                 done, show = infer(config, **own), render_inferred
-            answered = replace(done.answered, record=done.answered.record | {"command": typed()})
+            answered = replace(done.answered, record=done.answered.record | {"command": typed()} | _cut_at(cut))
             if save is not None:
                 answered.save(save)
             if report is not None:
@@ -139,6 +154,7 @@ def train(
                 config, observers=observers, checkpoint=checkpoint, ledger=book, run_name=run_name, free=left_open(),
                 check=None if held is None else lambda *known: check_held(held, *known, ledger=book),
             )  # fmt: skip
+    trained = replace(trained, result=replace(trained.result, extra=trained.result.extra | _cut_at(cut)))
     lost = None if save is None else _lost(trained, save)
     found: Any = None
     if held is not None:
@@ -167,6 +183,19 @@ def train(
             render_any(found, Console())
     if lost is not None:
         raise lost
+
+
+def check_cut(cut: float, task: Task) -> None:
+    """Refuse a cut that is no probability, or of labels that have none, by InvalidInput."""
+    if not 0.0 < cut < 1.0:
+        raise InvalidInput("cut", cut, "must be inside (0, 1)", "use 0.5")
+    if not isinstance(task, TwoClasses):
+        raise InvalidInput("cut", cut, "is for labels of two classes", "leave it out")
+
+
+def _cut_at(cut: float | None) -> dict[str, float]:
+    """What is kept with a run that was cut."""
+    return {} if cut is None else {"threshold": cut}
 
 
 def _with_answers(trained: Report, found: Any) -> Result:

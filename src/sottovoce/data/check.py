@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import InvalidInput
 from .columns import Block, Category, Vector
 from .curved import Derived
-from .schema import BEYOND, HEAVY, LABEL, ROW, Schema
+from .schema import ABSENT, BEYOND, HEAVY, LABEL, OTHER, ROW, Schema, count_unfit
 from .table import MISSING, Column, Table, as_table, distinct
 
 CAVEAT = "Exact counts, without noise, which no epsilon covers: for the holder of the rows only."
@@ -79,11 +79,12 @@ def review(schema: Schema, table: Table | Mapping[str, Any]) -> Review:
     table = as_table(table)
     refused = [str(error) for error in schema.column_errors(table.columns)]
     na, clipped, absent = frozenset(schema.na), dict[str, int](), dict[str, Finding]()
+    blocks = {block.name: block for block in schema.blocks}
     for block in schema.blocks:
         if isinstance(block, Derived) or not set(block.sources(table.columns)) <= set(table.columns):
             continue
         try:
-            clipped[block.name] = int(block.encode(table.columns, na)[1].sum())
+            clipped |= count_unfit(block, block.encode(table.columns, na)[1], table.columns, na)
         except InvalidInput as error:
             refused.append(str(error))
         else:
@@ -93,13 +94,16 @@ def review(schema: Schema, table: Table | Mapping[str, Any]) -> Review:
             clipped = schema.encode(table).clipped
         except InvalidInput as error:  # of the label or of weights
             refused.append(str(error))
-    blocks = {block.name: block for block in schema.blocks}
-    found = [
-        Finding(name, n, _SPECIAL.get(name) or _outside(blocks[name]), fits=name == ROW)
-        for name, n in clipped.items()
-        if n
-    ]
+    found = [_finding(name, n, blocks) for name, n in clipped.items() if n]
     return Review(table.name, schema.name, table.n_rows, tuple(refused), (*found, *absent.values()))
+
+
+def _finding(key: str, rows: int, blocks: Mapping[str, Block]) -> Finding:
+    """What a count of :attr:`Encoded.clipped` means."""
+    for mark, what in ((OTHER, "none of the declared values: counts as other"), (ABSENT, "missing: no level at all")):
+        if key not in blocks and key.startswith(mark):
+            return Finding(key.removeprefix(mark), rows, what, fits=mark == OTHER)
+    return Finding(key, rows, _SPECIAL.get(key) or _outside(blocks[key]), fits=key == ROW)
 
 
 def _outside(block: Block) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from ..errors import SchemaError
 from ..util.typing import Array
-from .entries import CONVERT, plain_text, value_groups
+from .entries import entry_from
+from .meant import meant
 from .table import MISSING, Column, as_numbers, distinct, text_of
 
 Mask = NDArray[np.bool_]
@@ -262,6 +263,14 @@ class Category(OneColumn):
             stands = len(self.values) + 1 if self.missing is None else found[self.missing]
             found |= dict.fromkeys(sorted(na | MISSING), stands)
         return found
+
+    def unlisted(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Mask, Mask]:
+        """Which values are none of the listed, and which are missing, whatever stands for them."""
+        levels, which = distinct(_one(self.source, columns))
+        listed = replace(self, base=None, missing=None, indicator=False).codes(frozenset())
+        strange = np.array([level not in listed for level in levels.tolist()], dtype=bool)
+        gone = np.isin(levels, sorted(na | MISSING))
+        return (strange & ~gone)[which], (strange & gone)[which]
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         levels, which = distinct(_one(self.source, columns))
@@ -516,13 +525,13 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
     known = {field.name: field for field in fields(cls) if field.name != "name"}
     for key in entries:
         if key not in known:
-            raise SchemaError(f"{name}.{key}", None, f"is unknown; {kind} knows {', '.join(known)}", "remove it")
-    texts = {"values": value_groups, "base": plain_text, "missing": plain_text} if kind == "category" else {}
+            rule = f"is unknown; {kind} knows {', '.join(known)}"
+            raise SchemaError(f"{name}.{key}", None, rule, meant(key, known) or "remove it")
     try:
         entries = cls.units(name, entries) if hasattr(cls, "units") else entries
         for key, value in entries.items():
             if value is not None or known[key].default is not None:
-                entries[key] = (CONVERT | texts)[key](value)
+                entries[key] = entry_from(kind, key, value)
         block: Block = cls(name=name, **entries)
     except SchemaError:
         raise

@@ -333,24 +333,25 @@ KINDS.update({cls.kind: cls for cls in (Squares, Pairs, Spline, Fourier)})
 def blocks_of(columns: Mapping[str, Mapping[str, Any]]) -> tuple[Block, ...]:
     """The blocks of a schema file's ``[columns.NAME]``, in their order."""
     given = {str(name): dict(entries) for name, entries in columns.items()}
-    later = {name for name, entries in given.items() if _derived(entries)}
+    later = {name for name, entries in given.items() if is_derived(entries)}
     plain = {name: block_from_dict(name, entries) for name, entries in given.items() if name not in later}
 
     def one(name: str) -> Block:
         if name in plain:
             return plain[name]
-        return block_from_dict(name, given[name] | _named(name, given[name], plain))
+        return block_from_dict(name, given[name] | named(name, given[name], plain))
 
     return tuple(map(one, given))
 
 
-def _derived(entries: Mapping[str, Any]) -> bool:
+def is_derived(entries: Mapping[str, Any]) -> bool:
+    """Whether ``[columns.NAME]`` declares features made from those of other columns."""
     kind = entries.get("kind")
     cls = KINDS.get(kind) if isinstance(kind, str) else None
     return cls is not None and issubclass(cls, Derived)
 
 
-def _named(name: str, entries: Mapping[str, Any], plain: Mapping[str, Block]) -> dict[str, Any]:
+def named(name: str, entries: Mapping[str, Any], plain: Mapping[str, Block]) -> dict[str, Any]:
     """`of` with blocks for their names."""
     of = entries.get("of")
     if of == [ALL]:
@@ -360,5 +361,5 @@ def _named(name: str, entries: Mapping[str, Any], plain: Mapping[str, Block]) ->
     for one in of:
         if not isinstance(one, str) or one not in plain:
             rule = "must be a declared column, and one that is not itself made from others"
-            raise SchemaError(f"{name}.of", one, rule, f"declare [columns.{one}], or leave it out")
+            raise SchemaError(f"{name}.of", one, rule, "declare it, or leave it out")
     return {"of": [plain[one] for one in of]}

@@ -45,3 +45,9 @@ CONVERT: dict[str, Any] = {
     "knots": lambda values: tuple(map(_number, _listed(values))), "of": lambda values: tuple(_listed(values)),
     "bandwidth": _number, "degree": _whole, "features": _whole, "seed": _whole,
 }  # fmt: skip
+
+
+def entry_from(kind: str, key: str, value: object) -> Any:
+    """An entry of a block, read by itself; a TypeError, ValueError or OverflowError if it is of another type."""
+    texts = {"values": value_groups, "base": plain_text, "missing": plain_text} if kind == "category" else {}
+    return (CONVERT | texts)[key](value)

@@ -70,7 +70,8 @@ def partition(
     if not (named or kind in ("iid", "label")) or bool(argument) != named:
         raise InvalidInput("partition", how, f"must be one of {HOW}", "correct it")
     if sizes is not None and kind != "iid":
-        raise InvalidInput("sizes", list(sizes), "is for the iid partition only", "leave it out")
+        rule = f"is for rows that are dealt at random, and these are dealt by {how!r}"
+        raise InvalidInput("sizes", list(sizes), rule, "leave it out, or use the partition 'iid'")
     if kind == "site":
         return _by_site(_raw(argument, columns, len(y)), argument, nodes)
     if nodes is None or nodes < 1:
@@ -175,5 +176,5 @@ def _by_site(column: Column, name: str, nodes: int | None) -> list[IntArray]:
     found, node = np.unique(values, return_inverse=True)
     if nodes is not None and nodes != len(found):
         rule = f"the column {name!r} names {len(found)} sites"
-        raise InvalidInput("nodes", nodes, rule, "leave nodes out or give that number")
+        raise InvalidInput("nodes", nodes, rule, "leave nodes out, or use the partition 'iid'")
     return [np.flatnonzero(node == k).astype(np.int64) for k in range(len(found))]

@@ -21,13 +21,14 @@ import numpy as np
 from ..errors import InvalidInput, SchemaError, shown
 from ..problem.task import Classification, Task, TwoClasses
 from ..util.files import from_toml, read_text
-from ..util.typing import Array
+from ..util.typing import Array, BoolArray
 from . import dates  # noqa: F401  # adds a kind of column
-from .columns import Block, block_to_dict, check_features, row_norms, unit_rows
+from .columns import Block, Category, block_to_dict, check_features, row_norms, unit_rows
 from .curved import Derived, blocks_of
 from .entries import plain_text
 from .frames import read_frame
 from .labels import AnyLabel, label_entries, label_from
+from .meant import meant
 from .table import Column, Table, as_table, fits
 from .weights import CaseWeight, class_shares
 
@@ -38,7 +39,9 @@ EXAMPLE = (
 )
 FROM_ROWS = "the encoding was computed from the rows, and epsilon does not cover that"
 _NAMED = 6  # columns that a note names
-# Keys of `Encoded.clipped`: rows longer than the divisor, undeclared labels, clipped numbers, capped weights.
+# Keys of `Encoded.clipped`: rows longer than the divisor, undeclared labels, clipped numbers, capped weights; and what
+# stands before a category's name: values that are not declared and count as other, missing ones without a level.
+OTHER, ABSENT = "(other) ", "(missing) "
 ROW, LABEL, BEYOND, HEAVY = "(row)", "(label)", "(label beyond its bounds)", "(weight beyond its cap)"
 
 
@@ -56,7 +59,8 @@ class Encoded:
         for.
     clipped : dict of str to int
         For each block, the number of rows that did not fit the declaration; ``"(label)"`` counts rows whose label did
-        not fit, ``"(label beyond its bounds)"`` clipped numbers.  Exact counts, for the holder of the data only.
+        not fit, ``"(label beyond its bounds)"`` clipped numbers, ``"(other) NAME"`` unknown values that count as other,
+        ``"(missing) NAME"`` missing ones without a level.  Exact counts, for the holder of the data only.
     weight : ndarray of shape (n,), optional
         Sample weights in [0, 1].
     """
@@ -81,12 +85,17 @@ def unfit(clipped: Mapping[str, int], *, shortened: bool = True) -> list[str]:
     )
     counts = [(left.pop(key, 0), what) for key, what in kinds]
     notes = [f"{n} {what} {only}" for n, what in (counts if shortened else counts[:-1]) if n]
-    columns = sorted(((n, name) for name, n in left.items() if n), reverse=True)
-    if columns:
-        named = ", ".join(f"{shown(name)} in {n} rows" for n, name in columns[:_NAMED])
-        more = f", and {len(columns) - _NAMED} more columns" if len(columns) > _NAMED else ""
-        rule = "values beyond the declared bounds or levels, compare the schema with the table"
-        notes.append(f"{rule}: {named}{more} {only}")
+    for mark, rule in (
+        (OTHER, "values that are none of the declared levels, and not missing, count as other"),
+        (ABSENT, "missing values have no level, declare indicator = true or missing = VALUE"),
+        ("", "values beyond the declared bounds or levels, compare the schema with the table"),
+    ):
+        own = {name: left.pop(name) for name in list(left) if name.startswith(mark)}
+        columns = sorted(((n, name.removeprefix(mark)) for name, n in own.items() if n), reverse=True)
+        if columns:
+            named = ", ".join(f"{shown(name)} in {n} rows" for n, name in columns[:_NAMED])
+            more = f", and {len(columns) - _NAMED} more columns" if len(columns) > _NAMED else ""
+            notes.append(f"{rule}: {named}{more} {only}")
     return notes
 
 
@@ -259,8 +268,7 @@ class Schema:
 
         def features_of(block: Block) -> Array:
             features, outside = block.encode(table.columns, na)
-            if outside.any():
-                clipped[block.name] = int(outside.sum())
+            clipped.update(count_unfit(block, outside, table.columns, na))
             return features
 
         X = self.weighted(table.n_rows, features_of)
@@ -387,11 +395,10 @@ class Schema:
             entries["weight"] = CaseWeight.of(entries["weight"])
         if isinstance(entries.get("class_weight"), Mapping):
             entries["class_weight"] = tuple(sorted((str(k), v) for k, v in entries["class_weight"].items()))
-        known = [field.name for field in dataclasses.fields(cls) if field.name not in ("blocks", "label")]
         for key in entries:
-            if key not in known:
-                rule = f"is unknown; a schema knows columns, label, {', '.join(known)}"
-                raise SchemaError(key, None, rule, "remove it")
+            if key not in KEYS:
+                rule = f"is unknown; a schema knows {', '.join(KEYS)}"
+                raise SchemaError(key, None, rule, meant(key, KEYS) or "remove it")
         for key, kinds, what in _TYPES:
             wrong = key in entries and not isinstance(entries[key], kinds)
             if wrong or (key == "scale" and isinstance(entries.get(key), bool)):
@@ -425,6 +432,25 @@ class Schema:
         if self.class_weight:
             entries["class_weight"] = dict(self.class_weight)
         return entries | {"columns": {block.name: block_to_dict(block) for block in self.blocks}}
+
+
+KEYS = (
+    "columns",
+    "label",
+    *(field.name for field in dataclasses.fields(Schema) if field.name not in ("blocks", "label")),
+)
+"""Entries of a schema file."""
+
+
+def count_unfit(block: Block, outside: BoolArray, columns: Mapping[str, Column], na: frozenset[str]) -> dict[str, int]:
+    """How many rows did not fit a block: of a category, unknown and missing values apart."""
+    if not isinstance(block, Category):
+        return {block.name: int(outside.sum())} if outside.any() else {}
+    if not (block.other or outside.any()):
+        return {}
+    strange, gone = block.unlisted(columns, na)
+    counts = {(OTHER if block.other else "") + block.name: strange, ABSENT + block.name: gone & outside}
+    return {name: int(mask.sum()) for name, mask in counts.items() if mask.any()}
 
 
 _TYPES: tuple[tuple[str, Any, str], ...] = (

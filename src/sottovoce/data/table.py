@@ -38,6 +38,7 @@ _WORDS = {str, bytes, type(None)}
 _NUMBERS = {bool, int, float, type(None)}
 _VALUE = 64.0  # bytes that a value of a CSV file takes in memory, about
 _ROWS = 8192  # read at a time
+_LONGEST_HEADER = 2**20  # bytes
 
 
 @dataclass(frozen=True)
@@ -194,19 +195,71 @@ def parse_csv(file: IO[bytes], name: str) -> Table:
     try:
         with io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
             rows = filter(None, csv.reader(text, strict=True))
-            header = [field.strip() for field in next(rows, [])]
+            header = _header(next(rows, []), name)
             first = list(islice(rows, 1))
             if not first:
                 raise InvalidInput(name, None, "must hold a header row and at least one row", "check the file")
-            if len(set(header)) != len(header) or "" in header:
-                # The header is not shown: in a file without one it is a row of data.
-                rule = "the first row must name every column once"
-                raise InvalidInput(name, None, rule, "add or repair the header row")
             columns = _columns(len(header), first, rows, name)
     except (UnicodeDecodeError, csv.Error):
         raise InvalidInput(name, None, "must be CSV text in UTF-8", "convert the file") from None
     filled = (np.fromiter(values, dtype=object, count=len(values)) for values in columns)
     return Table(name, dict(zip(header, filled, strict=True)))
+
+
+def _header(row: list[str], name: str) -> list[str]:
+    """Names of columns, not shown in a refusal: in a file without a header they are a row of data."""
+    header = [field.strip() for field in row]
+    if len(set(header)) != len(header) or "" in header:
+        raise InvalidInput(name, None, "the first row must name every column once", "add or repair the header row")
+    return header
+
+
+def csv_names(path: str | Path) -> list[str]:
+    """The names of a CSV file's columns, from its first row alone.
+
+    InvalidInput if that looks like a row of data: a name is no number, and no date.
+    """
+    path = regular("path", path)
+    packed: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+    try:
+        with packed.get(path.suffix.lower(), open)(path, "rb") as file:
+            line = file.read(_LONGEST_HEADER).decode("utf-8-sig", "ignore")
+        names = _header(next(filter(None, csv.reader(io.StringIO(line, newline=""), strict=True)), []), path.name)
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, csv.Error):
+        raise InvalidInput("path", path, "cannot be read as CSV text in UTF-8", "check the file") from None
+    if not names or any(name[:1].isdigit() and not any(map(str.isalpha, name)) for name in names):
+        rule = "the first row looks like data, and a schema is published"
+        raise InvalidInput(path.name, None, rule, "add a header row that names the columns")
+    return names
+
+
+def parquet_types(path: str | Path) -> dict[str, str]:
+    """The types that a Parquet file declares, by column, without reading a value of a row.
+
+    In words: ``"number"``, ``"truth"``, ``"text"``, ``"date"``, ``"vector N"`` of a fixed size, or ``"?"``.
+    """
+    pa, pq = _arrow(path)
+    place = regular("path", path)
+    try:
+        schema = pq.read_schema(place)
+    except (OSError, pa.ArrowException):
+        raise InvalidInput("path", place, "cannot be read: not a Parquet file", "check the path and the file") from None
+    known = pa.types
+
+    def word(kind: Any) -> str:
+        if known.is_fixed_size_list(kind):
+            return f"vector {kind.list_size}"
+        for name, tests in (
+            ("truth", (known.is_boolean,)),
+            ("number", (known.is_integer, known.is_floating, known.is_decimal)),
+            ("date", (known.is_date, known.is_timestamp)),
+            ("text", (known.is_dictionary, known.is_string, known.is_large_string)),
+        ):
+            if any(test(kind) for test in tests):
+                return name
+        return "?"
+
+    return {field.name: word(field.type) for field in schema}
 
 
 def _columns(width: int, first: list[list[str]], rest: Iterable[list[str]], name: str) -> list[list[str]]:
@@ -310,6 +363,9 @@ def _from_arrow(frame: Any, path: str | Path) -> Table:
     columns = {}
     try:
         for name, column in zip(frame.column_names, frame.columns, strict=True):
+            if (block := _block(pa, column)) is not None:
+                columns[name] = block
+                continue
             plain = column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
             # A typed array would turn a null into NaN, and a missing value could no longer be told from a NaN.
             filled = column.to_numpy() if plain else np.fromiter(_values(pa, column), dtype=object, count=len(column))
@@ -318,6 +374,16 @@ def _from_arrow(frame: Any, path: str | Path) -> Table:
         rule = "cannot be read: a column holds what is no value of its type"
         raise InvalidInput("path", Path(path), rule, "write the file again") from None
     return Table(Path(path).name, columns)
+
+
+def _block(pa: Any, column: Any) -> Column | None:
+    """A column of numbers in lists of one length, such as images, as an array (n, length); None for another."""
+    if not pa.types.is_fixed_size_list(column.type) or column.null_count:
+        return None
+    kind, parts = column.type.value_type, [chunk.flatten() for chunk in column.chunks]
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)) or any(part.null_count for part in parts):
+        return None
+    return np.concatenate([part.to_numpy() for part in parts]).reshape(len(column), column.type.list_size)
 
 
 def _values(pa: Any, column: Any) -> list[object]:

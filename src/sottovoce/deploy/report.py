@@ -177,7 +177,9 @@ def result(plan: Plan, models: Any, statement: Statement, stopped: str) -> Resul
     It does not say how long the run took, because that depends on rows.
     """
     prepared = plan.prepared
-    extra = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}
+    extra: dict[str, Any] = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}
+    if plan.asks is not None and plan.asks.evaluation is not None:
+        extra["threshold"] = plan.asks.threshold
     return Result(
         plan.config, prepared.facts, prepared.algorithm.to_dict(), np.asarray(models)[None], plan.config.rounds,
         stopped, [], statement, extra=extra, start=plan.start,

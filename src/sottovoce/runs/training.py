@@ -47,8 +47,11 @@ class TrainConfig:
         Path of the TOML file that declares the public facts of a user's table.
     nodes : int, optional
         Number of sites; None for 5, or as many as a ``site:NAME`` partition finds.
-    partition, strength, sizes
-        See :func:`sottovoce.data.partition`: how rows are dealt, how unlike sites are, their relative sizes.
+    partition : str, optional
+        How rows are dealt, see :func:`sottovoce.data.partition`; None for the sites of the schema's `site` column, or
+        at random if it names none.
+    strength, sizes
+        How unlike sites are, and their relative sizes.
     test_share : float, optional
         Share of a user's table that is held out.
     start, public : str, optional
@@ -63,7 +66,7 @@ class TrainConfig:
     data: str = "adult"
     schema: str | None = None
     nodes: int | None = None
-    partition: str = "iid"
+    partition: str | None = None
     strength: float = 1.0
     sizes: tuple[float, ...] | None = None
     test_share: float | None = 0.2
@@ -155,13 +158,22 @@ class Report:
         return {key: jsonable(value) for key, value in report.items()}
 
 
+def placed(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
+    """The configuration with a partition: the schema's sites, or at random, unless it says otherwise."""
+    if config.partition is not None:
+        return config
+    site = None if dataset.schema is None else dataset.schema.site
+    return replace(config, partition="iid" if site is None else f"site:{site}")
+
+
 def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
     """Which training rows each node holds."""
-    nodes = config.nodes
-    if nodes is None and not config.partition.startswith("site:"):
+    config = placed(config, dataset)
+    nodes, partition = config.nodes, config.partition or ""
+    if nodes is None and not partition.startswith("site:"):
         nodes = len(config.sizes) if config.sizes is not None else 5
     return data.partition(
-        config.partition, dataset.y_train, nodes, config.run.seed or 0, dataset.train_columns,
+        partition, dataset.y_train, nodes, config.run.seed or 0, dataset.train_columns,
         strength=config.strength, sizes=config.sizes, task=dataset.task,
     )  # fmt: skip
 
@@ -191,13 +203,14 @@ def train(
     InvalidInput
         If anything breaks a rule; nothing has been spent.
     """
-    if config.run.seed is None and config.partition.partition(":")[0] in ("label", "dirichlet", "column"):
+    if config.run.seed is None and (config.partition or "").partition(":")[0] in ("label", "dirichlet", "column"):
         rule = "deals rows by what they hold, so that one row can move others to another site: no release covers that"
         raise InvalidInput("partition", config.partition, rule, "use iid or site:NAME, or a seed for a simulation")
     if config.nodes is not None:  # a bad graph or budget should not have to wait for the data
         make_graph(config.run.graph, config.nodes, config.run.seed or 0)
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
-    config = replace(config, run=for_task(config.run, dataset.task))
+    config = placed(replace(config, run=for_task(config.run, dataset.task)), dataset)
+    how = config.partition or "iid"
     known = None
     if config.public_share is not None:
         known, dataset = set_aside(dataset, config.public_share, config.run.seed or 0)
@@ -222,7 +235,7 @@ def train(
         decision = decide(config.run, rows.n, dataset.n_features, frame)
         centring = decision.centring
     if config.run.auto:
-        heterogeneity = declared(config.partition, config.strength)
+        heterogeneity = declared(how, config.strength)
         likely = None if public is None else public.expected()
         if likely is None and dataset.schema is not None:
             likely = expected_rows(dataset.schema)
@@ -241,9 +254,9 @@ def train(
     schema = None if dataset.schema is None else dataset.schema.to_dict()
     result = replace(result, extra={"data": config.data, "schema": schema})
     notes = [*dataset.notes, *_of_start(result, public), *([centring.says] if centring is not None else [])]
-    if dataset.schema is not None and dataset.schema.site and not config.partition.startswith("site:"):
+    if dataset.schema is not None and dataset.schema.site and not how.startswith("site:"):
         column = dataset.schema.site
-        notes.append(f"the schema names {column!r} as the site, but rows were dealt by {config.partition!r}")
+        notes.append(f"the schema names {column!r} as the site, but rows were dealt by {how!r}")
     notes += [] if dataset.schema is None else long_rows(dataset.schema)
     if rows.one_class:
         notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))} (for the data's holder only)")

@@ -36,7 +36,7 @@ RULE = (
 )
 """How a claim is judged in a setting."""
 _MOST = "in more than half of the settings, or clearly in one (if only in part), and not in all"
-_FEW = "in half of the settings at most, clearly in none"
+_FEW = "in half of the settings at most, clearly in none (or is about most)"
 MEANINGS = {
     REPRODUCED: "the paper's claim holds in every setting, or in more than half where it is about most of them",
     PART: f"the paper's claim holds {_MOST}",
@@ -230,7 +230,7 @@ def overall(settings: Sequence[Mapping[str, Any]], *, most: bool = False) -> str
         return UNTESTABLE
     if set(words) == {HOLDS} or (most and 2 * words.count(HOLDS) > len(words)):
         return REPRODUCED
-    if any(setting.get("clear") for setting in settings) or 2 * words.count(HOLDS) > len(words):
+    if (not most and any(setting.get("clear") for setting in settings)) or 2 * words.count(HOLDS) > len(words):
         return PART
     return SAME if set(words) == {SAME} else NOT if FAILS in words else NOISE
 

@@ -1,0 +1,163 @@
+"""``sottovoce schema``: write, check and survey the public facts about a table."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from .. import data
+from ..data.check import CAVEAT, Review
+from ..data.draft import draft
+from ..data.expected import Fill
+from ..data.mistakes import check_file
+from ..errors import EXIT_CODES, InvalidInput, printable
+from ..util import files
+from .options import FILE, as_json, say, takes
+from .screen import Console, escape, listing, print_json
+
+
+@click.group(epilog=EXIT_CODES)
+def schema() -> None:
+    """Write, check and survey a schema: the public facts by which rows are encoded.
+
+    \b
+      sottovoce schema init rows.csv --label outcome --out clinic.toml
+      sottovoce schema check clinic.toml              every mistake at once
+      sottovoce schema check clinic.toml rows.csv     and what does not fit it
+      sottovoce schema survey clinic.toml rows.csv    bounds, for a price
+
+    A schema says how every column is read: `kind = "number"` needs lo and hi, "category" needs values, "bins" needs
+    edges, "date" needs epoch, lo and hi.  All of it is public and published with the model, so nothing in it may be
+    read off rows: take it from code books, textbooks, laws and reference ranges, or pay for it by a survey.
+    """
+
+
+@schema.command()
+@click.argument("table", type=FILE)
+@takes([
+    say("--label", "The column that is predicted."),
+    say("--site", "The column that says who holds a row."),
+    say("--person", "The column that says whose row it is, if people have several."),
+    say("--ignore", "A column that is not used; may be given several times.", multiple=True),
+    say("--types", "Also read the types that a Parquet file declares.", is_flag=True),
+    say("--out", "Write here, to a new file, instead of to the screen.", type=FILE),
+    as_json("Print the draft and its columns as one JSON object."),
+])  # fmt: skip
+def init(
+    table: Path, label: str | None, site: str | None, person: str | None, ignore: tuple[str, ...], types: bool,
+    out: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Draft a schema for TABLE (CSV or Parquet) from the names of its columns.
+
+    No value of a row is read, so the draft is public.  With --types the types that a Parquet file declares give each
+    column a kind.  Whatever has to be declared is a "?", and `sottovoce schema check` lists what is left to do.
+    """
+    text = draft(table, types=types, label=label, site=site, person=person, ignore=ignore)
+    if out is not None:
+        files.check("out", out, reads=(table,))
+        if out.exists():
+            raise InvalidInput("out", str(out), "exists, and somebody may have worked on it", "give a new file")
+        files.write("out", out, text)
+    if as_json:
+        print_json({"schema": text, "out": None if out is None else str(out)})
+    elif out is None:
+        click.echo(text, nl=False)
+    else:
+        click.echo(f'wrote {out}: replace every "?", then run `sottovoce schema check {out}`')
+
+
+@schema.command()
+@click.argument("schema", type=FILE)
+@click.argument("table", type=FILE, required=False)
+@takes([as_json()])
+def check(schema: Path, table: Path | None, as_json: bool) -> None:
+    """Find every mistake in SCHEMA, and what in TABLE (CSV or Parquet) does not fit it.
+
+    Each mistake names its entry, and what was probably meant.  A schema without one is told how long its rows will be,
+    and what would make them longer.
+
+    With a TABLE it counts, by column, what is clipped, missing or unknown, and names all that training would refuse.
+    These counts are exact, so they are for the holder of the rows only: a schema that is changed because of them is no
+    public fact any more.  Exit code 2 if there is a mistake, or training would refuse the table.
+    """
+    found = check_file(schema)
+    filled = None if found.schema is None else data.fill(found.schema)
+    compared = None
+    if table is not None and found.schema is not None:
+        compared = data.review(found.schema, data.read_table(table))
+    if as_json:
+        fine = found.schema is not None and (compared is None or compared.fine)
+        plain: dict[str, Any] = {"schema": str(schema), "mistakes": list(found.mistakes), "fine": fine}
+        plain["expected"] = None if filled is None else filled.to_dict()
+        print_json(plain | {"table": None if compared is None else compared.to_dict()}, indent=2)
+    else:
+        _show_check(schema, found.mistakes, filled if table is None else None, compared)
+        if table is not None and found.mistakes:
+            click.echo("The table was not read: correct the schema first.")
+    if found.mistakes or (compared is not None and compared.refused):
+        sys.exit(2)
+
+
+def _show_check(schema: Path, mistakes: tuple[str, ...], filled: Fill | None, compared: Review | None) -> None:
+    console = Console(highlight=False)
+    if mistakes:
+        many = f"{len(mistakes)} mistake{'s' * (len(mistakes) > 1)}"
+        console.print(f"[bold]{escape(str(schema))}[/]: {many}")
+    for line in mistakes:
+        console.print(f"[bold red]mistake[/] {escape(line)}")
+    if filled is not None:
+        show_fill(filled)
+    if compared is not None:
+        show_review(compared)
+
+
+def show_review(found: Review) -> None:
+    """Print what in a table does not fit its schema."""
+    console = Console(highlight=False)
+    console.print(f"[bold]{escape(found.table)}[/] against [bold]{escape(found.schema)}[/]: {found.rows:,} rows")
+    if found.counts:
+        table = listing("<column", ">rows", ">share", "<what", overflow="fold")
+        for one in found.counts:
+            text = escape(one.what) if one.fits else f"[yellow]{escape(one.what)}[/]"
+            table.add_row(escape(printable(one.column)), f"{one.rows:,}", f"{one.rows / found.rows:.2%}", text)
+        console.print(table)
+        console.print(f"[bold]{CAVEAT}[/]")
+    for line in found.refused:
+        console.print(f"[bold red]refused[/] {escape(line)}")
+    if found.fine:
+        console.print("[bold green]Fine[/]: every value fits the schema.")
+
+
+def show_fill(found: Fill) -> None:
+    """Print how long the rows of a schema will be, and what to change."""
+    schema, console = found.schema, Console(highlight=False)
+    console.print(f"[bold]{escape(schema.name)}[/]: {schema.n_features} features")
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_row("longest row, undivided", f"{schema.bound:.4g}")
+    table.add_row("rows are divided by", "their own norm" if schema.unit else f"{schema.divisor:.4g}")
+    low, median, high = (f"{norm:.2f}" for norm in (found.low, found.median, found.high))
+    spread = "" if low == high else f" (one in ten below {low}, one in ten above {high})"
+    table.add_row("norm of a typical row", median + spread)
+    if not schema.unit:
+        table.add_row("shortened to norm 1", f"{found.shortened:.0%} of the rows")
+    table.add_row("common to all rows", f"{found.offset:.0%} of a typical row's norm, the constant aside")
+    console.print(table)
+    if found.wasted >= 0.005:
+        needed = "" if found.median == 0 else f", which has {1 / found.median:.2g} times the noise that it needs"
+        console.print(f"The noise is sized for norm 1: {found.wasted:.0%} of it is wasted on a typical row{needed}.")
+    if schema.caveat is not None:
+        console.print(f"[bold yellow]Not covered[/]: {escape(schema.caveat)}")
+    if found.fine:
+        console.print("[bold green]Fine[/]: typical rows fill the ball, and there is nothing to change.")
+    for change in found.changes:
+        console.print(f"[bold]change[/] {escape(change)}")
+    if found.common:
+        console.print(f"[bold yellow]Note[/]: {escape(found.says_common)}.")
+    console.print(
+        "[dim]From the schema alone, no row was read: numbers are taken to be uniform in their typical range or "
+        "bounds, bins and categories equally likely.[/]"
+    )

@@ -1,0 +1,134 @@
+"""Schema files as text: a first draft from the names of a table's columns, and the TOML of a schema."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidInput
+from .meant import meant
+from .mistakes import OPEN
+from .schema import Schema
+from .table import csv_names, parquet_types
+
+_KINDS = 'number (lo, hi, typical), category (values), bins (edges), date (epoch, lo, hi); or name it in "ignore"'
+_TYPED: dict[str, dict[str, Any]] = {
+    "number": {"kind": "number", "lo": OPEN, "hi": OPEN},
+    "truth": {"kind": "category", "values": ["false", "true"]},
+    "text": {"kind": "category", "values": [OPEN]},
+    "date": {"kind": "date", "epoch": OPEN, "lo": OPEN, "hi": OPEN},
+}
+"""The block of a declared type."""
+_HINTS = {
+    "number": "# public bounds; add typical = [LO, HI], the range of most values; missing = VALUE, indicator = true",
+    "text": "# every value that matters; add other = true for the rest, indicator = true for missing ones",
+    "date": '# epoch, lo and hi are public days, such as "2020-01-01"',
+}
+
+
+def draft(
+    path: str | Path, *, types: bool = False, label: str | None = None, site: str | None = None,
+    person: str | None = None, ignore: Iterable[str] = (),
+) -> str:  # fmt: skip
+    """A schema file for a table, with "?" wherever a public fact has to be declared.
+
+    Only the names of columns are read; with `types` also what types a Parquet file declares, never a value of a row.
+
+    Parameters
+    ----------
+    path : path
+        A CSV or Parquet file.
+    types : bool
+        Whether to draft kinds from declared types, which a CSV file has not.
+    label, site, person : str, optional
+        Columns that are no features: what is predicted, who holds a row, whose row it is.
+    ignore : iterable of str
+        Columns that are not used.
+    """
+    parquet, ignored = Path(path).suffix.lower() == ".parquet", list(ignore)
+    if types and not parquet:
+        rule = "a CSV file declares no types, and they are never guessed from values"
+        raise InvalidInput("types", True, rule, "leave it out, or give a Parquet file")
+    known = parquet_types(path) if parquet else dict.fromkeys(csv_names(path), "?")
+    for field, name in (("label", label), ("site", site), ("person", person), *(("ignore", name) for name in ignored)):
+        if name is not None and name not in known:
+            raise InvalidInput(field, name, "is no column of the table", meant(name, known) or "correct the name")
+    kept = [name for name in known if name not in {label, site, person, *ignored}]
+    return "\n".join([
+        f"# A draft from the names of the columns{' and their declared types' * types}: no value of a row was read.",
+        '# Replace every "?" by a public fact: from a code book, a textbook, a reference range, never from the rows.',
+        "# Then `sottovoce schema check` this file, without the table and with it.",
+        "intercept = true",
+        f"site = {_value(site)}" if site else '# site = "COLUMN"  # who holds the row',
+        f"person = {_value(person)}" if person else '# person = "COLUMN"  # whose row it is, if people have several',
+        '# na = ["NA", "-9"]  # marks of missing values besides the empty field',
+        f"ignore = {_value(ignored)}  # identifiers, free text, what is known only afterwards",
+        *_label_lines(label),
+        *(line for name in kept for line in ("", *_block(name, known[name] if types else "?"))),
+        "",
+    ])  # fmt: skip
+
+
+def _label_lines(label: str | None) -> list[str]:
+    column = _value("COLUMN" if label is None else label)
+    return [
+        "# What is predicted.  Two classes; one of several; or a number between public bounds:",
+        f'#   label = {{ column = {column}, positive = "VALUE", negative = "VALUE" }}',
+        f'#   label = {{ column = {column}, values = ["A", "B", "C"] }}',
+        f'#   label = {{ column = {column}, lo = 0, hi = 60, unit = "days" }}',
+        f"label = {_value(OPEN)}" if label is None else f'label = {{ column = {column}, positive = "{OPEN}" }}',
+    ]
+
+
+def _block(name: str, kind: str) -> list[str]:
+    if kind.startswith("vector "):
+        block: dict[str, Any] = {"kind": "vector", "size": int(kind.removeprefix("vector ")), "lo": OPEN, "hi": OPEN}
+        return [f"[columns.{_key(name)}]", *_entries(block)]
+    lines = _entries(_TYPED.get(kind, {"kind": OPEN}))
+    if kind not in _TYPED:
+        lines[0] += f"  # {_KINDS}"
+    return [f"[columns.{_key(name)}]", *lines, *([_HINTS[kind]] if kind in _HINTS else [])]
+
+
+def toml_of(schema: Schema, comments: Iterable[str] = ()) -> str:
+    """A schema as the text of a schema file, under lines of comments; the inverse of :meth:`Schema.from_toml`."""
+    entries = schema.to_dict()
+    columns = entries.pop("columns")
+    lines = [f"# {line}".rstrip() for text in comments for line in text.split("\n")]
+    lines += _entries(entries)
+    for name, block in columns.items():
+        values = block.get("values")
+        if isinstance(values, Mapping) and all(members == [group] for group, members in values.items()):
+            block = block | {"values": list(values)}
+        lines += ["", f"[columns.{_key(name)}]", *_entries(block)]
+    return "\n".join([*lines, ""])
+
+
+def _entries(entries: Mapping[str, Any]) -> list[str]:
+    return [f"{_key(key)} = {_value(value)}" for key, value in entries.items()]
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
+
+
+def _value(value: Any) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        if math.isinf(value):
+            return "inf" if value > 0 else "-inf"
+        return repr(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(_entries(value)).replace("\n", " ") + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+__all__ = ["draft", "toml_of"]

@@ -1,0 +1,210 @@
+"""Every mistake of a schema file at once: what :class:`sottovoce.data.Schema` would refuse one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import InvalidInput, SchemaError
+from ..util.files import from_toml, read_text
+from .columns import KINDS, Block, block_from_dict
+from .curved import is_derived, named
+from .entries import entry_from
+from .labels import label_from
+from .meant import meant
+from .schema import EXAMPLE, KEYS, Schema
+from .weights import CaseWeight
+
+OPEN = "?"
+"""What a draft says where its author has to decide."""
+_DAYS = ("lo", "hi", "missing", "typical")  # entries of a date that may be days
+_TEXTS = ("base", "missing")  # entries that are texts in a category alone
+_ROUNDS = 50  # mistakes that are looked for one after the other in one block, or in the whole
+_SOME = {"kind": "number", "lo": 0, "hi": 1}
+_LABEL = ("column", "positive", "negative", "values", "lo", "hi", "unit")
+_WANTED = {
+    "lo": "a number", "hi": "a number", "missing": "a number", "weight": "a number", "size": "a whole number",
+    "edges": "a list of numbers", "typical": "a list of two numbers", "other": "true or false",
+    "indicator": "true or false", "columns": "a list of names", "base": "the number of a bin",
+    "values": "a list of texts", "of": "a list of columns", "knots": "a list of numbers", "bandwidth": "a number",
+    "degree": "a whole number", "features": "a whole number", "seed": "a whole number",
+}  # fmt: skip
+
+
+class Checked(NamedTuple):
+    """A schema, None if it has mistakes; and all of them, each one line that names the entry."""
+
+    schema: Schema | None
+    mistakes: tuple[str, ...]
+
+
+def check_file(path: str | Path) -> Checked:
+    """Read a schema file as :meth:`Schema.from_toml` does, and find every mistake in it."""
+    path = Path(path)
+    try:
+        given = from_toml(read_text("schema", path))
+    except InvalidInput as error:
+        return Checked(None, (str(error),))
+    except ValueError as error:
+        wrong = SchemaError("schema", path, f"must be TOML: {error}", f"for example: {EXAMPLE}")
+        return Checked(None, (str(wrong),))
+    return check({"name": path.stem} | given)
+
+
+def check(given: Mapping[str, Any]) -> Checked:
+    """The same from the entries of a schema file."""
+    found, fine, entries = list[SchemaError](), dict[str, Any](), dict(given)
+    columns = given.get("columns", {})
+    declared = {str(name): block for name, block in columns.items()} if isinstance(columns, Mapping) else {}
+    first = [name for name, block in declared.items() if not (isinstance(block, Mapping) and is_derived(block))]
+    plain = dict[str, Block]()
+    for name, block in sorted(declared.items(), key=lambda one: isinstance(one[1], Mapping) and is_derived(one[1])):
+        if not isinstance(block, Mapping):
+            found.append(_no_table(name))
+            continue
+        wrong = _of_block(name, block, first, plain)
+        found += wrong
+        if not wrong and not is_derived(block):
+            plain[name] = block_from_dict(name, block)
+        fine |= {} if wrong or _waits(block, first, plain) else {name: block}
+    for key, value in given.items():
+        if value == OPEN or key not in KEYS:
+            found.append(_open(key) if key in KEYS else _unknown(key, "a schema", key, KEYS))
+            del entries[key]
+    for key, read in (("label", label_from), ("weight", CaseWeight.of)):
+        if wrong := _of_table(key, entries.get(key), read):
+            found += wrong
+            entries = {name: value for name, value in entries.items() if name not in (key, "class_weight")}
+    if fine:
+        entries["columns"] = fine
+    elif found and isinstance(columns, Mapping):
+        entries["columns"] = {"a column": _SOME}
+    more = _one_by_one(Schema.from_dict, entries, "")
+    whole = isinstance(columns, Mapping) and len(fine) == len(columns)
+    found += [error for error in more if whole or "by construction" not in error.rule]
+    if found:
+        return Checked(None, tuple(dict.fromkeys(map(str, found))))
+    return Checked(Schema.from_dict(given), ())
+
+
+def _no_table(name: str) -> SchemaError:
+    return SchemaError(f"columns.{name}", None, "must be a table", f'write [columns.{name}] and kind = "number"')
+
+
+def _open(field: str) -> SchemaError:
+    return SchemaError(field, OPEN, "is still open", "declare it from what the column means, or remove it")
+
+
+def _of_block(
+    name: str, given: Mapping[str, Any], columns: Collection[str], plain: Mapping[str, Block]
+) -> list[SchemaError]:
+    """Mistakes of one block: unknown, missing and unreadable entries, then what they say together.
+
+    `columns` names those that are not made from others, and `plain` has the blocks of these without mistakes.
+    """
+    kind = given.get("kind")
+    if kind == OPEN or kind is None:
+        rule = "is still open" if kind == OPEN else "is missing"
+        return [SchemaError(f"{name}.kind", None, rule, f"declare one of {', '.join(KINDS)}, or ignore the column")]
+    if not isinstance(kind, str) or kind not in KINDS:
+        remedy = meant(kind, KINDS) if isinstance(kind, str) else ""
+        rule = f"must be one of {', '.join(KINDS)}"
+        return [SchemaError(f"{name}.kind", kind, rule, remedy or "declare the kind of the column")]
+    found, left = list[SchemaError](), dict(given)
+    declared = [field for field in fields(KINDS[kind]) if field.name != "name"]
+    known, needed = [field.name for field in declared], [field.name for field in declared if field.default is MISSING]
+    needed += ["epoch"] if kind == "date" else []
+    called = set[str]()
+    for key, value in given.items():
+        if key == "kind":
+            continue
+        if key not in known:
+            found.append(_unknown(f"{name}.{key}", kind, key, known))
+            called.add(found[-1].remedy.removeprefix("did you mean ").removesuffix("?"))
+        elif value == OPEN or (isinstance(value, list | tuple) and OPEN in value):
+            found.append(_open(f"{name}.{key}"))
+        elif not _readable(kind, key, given):
+            wanted = "a text" if kind == "category" and key in _TEXTS else _WANTED.get(key, "a text")
+            wanted = f"{wanted}, or a day such as 2024-01-31" if kind == "date" and key in _DAYS else wanted
+            found.append(SchemaError(f"{name}.{key}", None, f"must be {wanted}", "correct its type"))
+        else:
+            continue
+        del left[key]
+    for key in needed:
+        if key not in given and key not in called:
+            found.append(SchemaError(f"{name}.{key}", None, f"is missing, and kind {kind!r} needs it", "declare it"))
+    if isinstance(left.get("weight"), int | float) and not 1e-6 <= left["weight"] <= 1e6:
+        found.append(SchemaError(f"{name}.weight", left.pop("weight"), "must be from 1e-6 to 1e6", "correct it"))
+    if any(key not in left for key in needed):
+        return found
+    if _waits(given, columns, plain):
+        return found
+
+    def read(some: Mapping[str, Any]) -> Block:
+        return block_from_dict(name, dict(some) | (named(name, some, plain) if is_derived(given) else {}))
+
+    return found + _one_by_one(read, left, f"{name}.", needed)
+
+
+def _waits(given: Mapping[str, Any], columns: Collection[str], plain: Mapping[str, Block]) -> bool:
+    """Whether a block is made from a column that has mistakes of its own."""
+    of = given.get("of")
+    return is_derived(given) and isinstance(of, list | tuple) and bool(set(map(str, of)) & (set(columns) - set(plain)))
+
+
+def _unknown(field: str, what: str, key: str, known: Collection[str]) -> SchemaError:
+    remedy = meant(key, known) or "remove it"
+    return SchemaError(field, None, f"is unknown; {what} knows {', '.join(known)}", remedy)
+
+
+def _readable(kind: str, key: str, given: Mapping[str, Any]) -> bool:
+    """Whether one entry of a block can be read by itself."""
+    cls, entries = KINDS[kind], dict(given)
+    try:
+        if hasattr(cls, "units"):  # days, which are read with an epoch
+            entries = cls.units("", {"epoch": "2000-01-01"} | {key: given[key]})
+        entry_from(kind, key, entries[key])
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _of_table(key: str, given: object, read: Callable[[Any], object]) -> list[SchemaError]:
+    """Mistakes of the label or of weights."""
+    if given is None:
+        return []
+    if isinstance(given, Mapping):
+        known = _LABEL if key == "label" else ("column", "max")
+        wrong = [_open(f"{key}.{name}") for name, value in given.items() if value == OPEN]
+        wrong += [_unknown(f"{key}.{name}", key, str(name), known) for name in given if name not in known]
+        if wrong:
+            return wrong
+    return _one_by_one(read, given, f"{key}.")
+
+
+def _one_by_one(
+    read: Callable[[Any], object], given: Any, prefix: str, needed: Collection[str] = ("columns",)
+) -> list[SchemaError]:
+    """What reading refuses, again and again without the entry that was refused, unless it is `needed`."""
+    found = list[SchemaError]()
+    left = dict(given) if isinstance(given, Mapping) else given
+    for _ in range(_ROUNDS):
+        try:
+            read(left)
+        except SchemaError as error:
+            found.append(error)
+        except InvalidInput as error:
+            found.append(SchemaError(error.field, error.value, error.rule, error.remedy))
+        else:
+            break
+        field = found[-1].field
+        key = field.removeprefix(prefix).partition(".")[0] if field.startswith(prefix) else ""
+        if not isinstance(left, dict) or key not in left or key in needed:
+            break
+        del left[key]
+    return found
+
+
+__all__ = ["OPEN", "Checked", "check", "check_file"]

@@ -1,0 +1,83 @@
+"""`sottovoce schema init` and `check`: drafts without values, every mistake at once, counts for the holder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command_line import Call, Clinic, write_csv
+
+from sottovoce.data import Schema, read_csv
+
+
+class TestInit:
+    def test_a_draft_becomes_the_schema(self, ok: Call, run: Call, clinic: Clinic, tmp_path: Path) -> None:
+        new = tmp_path / "new.toml"
+        ok("schema", "init", clinic.csv, "--label", "outcome", "--site", "hospital", "--out", new)
+        clinic.says_nothing_private(new.read_text())
+        left = run("schema", "check", new, "--json")
+        assert left.code == 2 and not left.json["fine"]
+        fields = [line.partition(":")[0].partition("=")[0] for line in left.json["mistakes"]]
+        assert fields == ["age.kind", "dose.kind", "colour.kind", "label.positive"]
+        text = new.read_text().replace('positive = "?"', 'positive = "sick", negative = "well"')
+        for name, block in {
+            "age": 'kind = "bins"\nedges = [18, 30, 45, 60, 80]', "dose": 'kind = "number"\nlo = 0\nhi = 10',
+            "colour": 'kind = "category"\nvalues = ["vermilion", "indigo", "ochre"]',
+        }.items():  # fmt: skip
+            head, _, tail = text.partition(f"[columns.{name}]\n")
+            text = f"{head}[columns.{name}]\n{block}\n{tail.partition(chr(10))[2]}"
+        new.write_text(text)
+        assert ok("schema", "check", new, clinic.csv, "--json").json["fine"]
+        assert Schema.from_toml(new).fingerprint == Schema.from_toml(clinic.schema).fingerprint
+
+    def test_nothing_is_written_over(self, refused: Callable[..., str], ok: Call, clinic: Clinic) -> None:
+        assert "exists" in refused("schema", "init", clinic.csv, "--out", clinic.schema)
+        assert "did you mean outcome?" in refused("schema", "init", clinic.csv, "--label", "outcom")
+        plain = ok("schema", "init", clinic.csv, "--json").json
+        assert plain["schema"] == ok("schema", "init", clinic.csv).out and plain["out"] is None
+
+
+class TestCheck:
+    def test_all_mistakes_then_the_table(self, run: Call, clinic: Clinic) -> None:
+        fine = clinic.schema.read_text()
+        clinic.schema.write_text(fine.replace("lo = 0", "min = 0").replace("intercept", "intercep"))
+        ran = run("schema", "check", clinic.schema, clinic.csv)
+        assert ran.code == 2 and "2 mistakes" in " ".join(ran.out.split()) and "The table was not read" in ran.out
+        assert "did you mean lo?" in " ".join(ran.out.split()) and max(map(len, ran.out.splitlines())) <= 80
+        clinic.schema.write_text(fine)
+        assert run("schema", "check", clinic.schema, clinic.csv).code == 0
+
+    def test_clipped_missing_and_unknown_by_column(self, ok: Call, clinic: Clinic) -> None:
+        table = [list(row) for row in clinic.table]
+        for k in range(12):
+            table[k][2] = "vermillion" if k < 9 else ""
+        for k in range(5):
+            table[k][1] = "11000"
+        write_csv(clinic.csv, table)
+        text = clinic.schema.read_text()
+        clinic.schema.write_text(text.replace('"ochre"]', '"ochre"]\nother = true'))
+        plain = ok("schema", "check", clinic.schema, clinic.csv, "--json").json
+        assert [(one["column"], one["rows"], one["what"], one["fits"]) for one in plain["table"]["counts"]] == [
+            ("dose", 5, "beyond the bounds: clipped", False),
+            ("colour", 9, "none of the declared values: counts as other", True),
+            ("colour", 3, "missing: counts as other", True),
+        ]
+        shown = ok("schema", "check", clinic.schema, clinic.csv).out
+        assert "vermillion" not in shown and "for the holder of the rows only" in " ".join(shown.split())
+        counts = Schema.from_toml(clinic.schema).encode(read_csv(clinic.csv)).clipped
+        assert counts == {"dose": 5, "(other) colour": 9}
+        notes = ok(*clinic.train, "--json").json["notes"]
+        assert any("count as other: 'colour' in 9 rows" in note for note in notes)
+
+    def test_without_a_table_rows_are_expected_as_before(self, ok: Call, clinic: Clinic) -> None:
+        assert ok("schema", "check", clinic.schema).out == ok("data", "--schema", clinic.schema).out
+        expected = ok("schema", "check", clinic.schema, "--json").json["expected"]
+        assert expected == ok("data", "--schema", clinic.schema, "--json").json
+
+    @pytest.mark.parametrize("text", ["columns = 3", "a = ", "", "\x00"])
+    def test_anything_may_be_given(self, run: Call, tmp_path: Path, text: str) -> None:
+        (tmp_path / "s.toml").write_text(text)
+        ran = run("schema", "check", "s.toml", "--json")
+        assert ran.code == 2 and ran.json["mistakes"] and ran.err == ""
+        assert run("schema", "check", "none.toml").code == 2
