@@ -29,7 +29,8 @@ def test_every_public_name_has_an_example_that_runs(name: str, monkeypatch: pyte
     (test,) = doctest.DocTestFinder(recurse=False).find(thing, name, module=module, globs=dict(vars(module)))
     assert len(test.examples) >= 2
     said: list[str] = []
-    result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(test, out=said.append)
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    result = doctest.DocTestRunner(optionflags=flags).run(test, out=said.append)
     assert result.failed == 0, "".join(said)
 
 
