@@ -15,6 +15,7 @@ from sottovoce.privacy import events
 from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.privacy.statement import Statement
 from sottovoce.problem.trust import RELATIONS
+from sottovoce.runs.centre import Frame, decide
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.relations import other_of, under, with_other_relation
@@ -111,6 +112,17 @@ def test_the_statement_says_it_and_is_read_back(rows: Rows) -> None:
         again = Statement.from_dict(said.to_dict())
         assert again == said and again.other_epsilon == said.other_epsilon
         assert "other_epsilon" not in result.statement.to_dict()
+
+
+def test_a_mean_that_was_asked_first_is_priced_there_too() -> None:
+    rng = np.random.default_rng(0)
+    X = np.hstack([0.05 * rng.normal(size=(4000, 3)) + 0.3, np.full((4000, 1), 0.5)])
+    many = Rows.build([(part, np.where(rng.random(len(part)) < 0.5, 1.0, -1.0)) for part in np.array_split(X, 5)])
+    config = RunConfig("momentum", epsilon=1.0, delta=DELTA, rounds=3, seed=0)
+    made = decide(config, many.n, many.d, Frame((3,), 0.5))
+    assert made.centring is not None
+    said = with_other_relation(simulate(config, many, centre=made.centring)).statement
+    assert said.other_epsilon == pytest.approx(gaussian_epsilon(DELTA, 0.5 * mu_of(said.epsilon)), rel=2e-3)
 
 
 def test_nothing_is_said_where_nothing_is_proved(rows: Rows) -> None:
