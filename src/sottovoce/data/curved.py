@@ -356,7 +356,7 @@ def named(name: str, entries: Mapping[str, Any], plain: Mapping[str, Block]) -> 
     of = entries.get("of")
     if of == [ALL]:
         return {"of": [block for block in plain.values() if isinstance(block, Number)]}
-    if not isinstance(of, list | tuple) or not all(isinstance(one, str) for one in of):
+    if not isinstance(of, list | tuple) or not all(isinstance(one, str | float | int) for one in of):
         return {}  # refused by its type
     for one in of:
         if one not in plain:

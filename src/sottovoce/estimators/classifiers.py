@@ -307,7 +307,7 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
             raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
         counts, of_weights = self._weights(sample_weight, parts, classes, label, own_weights)
         said = (caveats.void, None if self.schema_ is None else self.schema_.caveat, read, of_weights)
-        if self.schema_ is None:
+        if self.schema_ is None and caveats.void is None:
             tell_values(features, stacklevel=2)
         self.choice_: Choice | None = None
         self.centring_ = None

@@ -143,7 +143,7 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         if not (isinstance(self.n_components, int | np.integer) and 1 <= self.n_components <= d):
             rule = f"must be a whole number from 1 to the number of columns, {d}"
             raise InvalidInput("n_components", self.n_components, rule, "use fewer")
-        if self.schema_ is None:
+        if self.schema_ is None and caveats.void is None:
             tell_values(features, stacklevel=2)
         groups = self._site_column(X) if groups is None and self.n_sites != 1 else groups
         seed, sites, parts = self._deal(groups, len(features))

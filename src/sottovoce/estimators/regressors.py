@@ -180,7 +180,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         counts, of_weights = self._weights(sample_weight, parts, declared=own_weights)
         self.coefficients_: Any = None
         self._answered = None
-        if self.schema_ is None:
+        if self.schema_ is None and caveats.void is None:
             tell_values(features, stacklevel=2)
         asks = self._squared if self.loss == SQUARED else self._by_rounds
         tables = [X.take(part) if self.schema_ is not None else features[part] for part in parts]

@@ -200,7 +200,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         features = self._table(X, reset=True)
         n, m = len(features), len(edges) - 1
         times, events = self._column("time", time, n), self._column("event", event, n) > 0
-        if self.schema_ is None:
+        if self.schema_ is None and caveats.void is None:
             tell_values(features, stacklevel=2)
         groups = self._site_column(X) if groups is None and self.n_sites != 1 else groups
         seed, sites, parts = self._deal(groups, n)

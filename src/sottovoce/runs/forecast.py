@@ -5,7 +5,6 @@ Nothing here reads a private row, so what it says may be told to anybody.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,7 +15,7 @@ from ..algorithms import REGISTRY, trusts_of
 from ..data.synthetic_tables import Expected
 from ..errors import InvalidInput, SottovoceError
 from ..problem.losses import make_loss
-from ..util.typing import Any, Array
+from ..util.typing import Array
 from .auto_search import PROXIMAL
 from .auto_trials import WIDEST, Ground, averaging
 from .config import RunConfig
@@ -25,7 +24,8 @@ from .prepare import check_size, prepare
 LEAST = 0.25
 """Share of what a perfect model gains on always answering the commonest class; below it, a run is near guessing."""
 _ENTRIES = 512  # of the classifiers of all worlds, from which on there are fewer worlds
-MORE = 10.0  # factor on epsilon, and on rows, of what is proposed
+MORE = (10.0, 100.0)
+"""Factors on epsilon, and on rows, that are tried in turn: the first that helps is proposed."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,15 @@ def _forecast(
     if found is None or not found.guessing:
         return found
     helps = []
-    for what, changed, rows in _changes(config, n):
-        other = _rehearsed(changed, rows, d, heterogeneity, expected)
-        if other is not None and not other.guessing and other.error < found.error:
-            helps.append((what, other.error))
+    for change in (_more_epsilon, _more_rows, _summed):
+        for factor in MORE:
+            changed = change(config, n, factor)
+            if changed is None:
+                break
+            other = _rehearsed(changed[1], changed[2], d, heterogeneity, expected)
+            if other is not None and not other.guessing and other.error < found.error:
+                helps.append((changed[0], other.error))
+                break
     return replace(found, helps=tuple(helps))
 
 
@@ -124,25 +129,30 @@ def _rehearsed(
     return Forecast(error, guess, best)
 
 
-def _changes(config: RunConfig, n: tuple[int, ...]) -> list[tuple[str, RunConfig, tuple[int, ...]]]:
-    """What would help, if it does: other runs, and on other numbers of rows."""
-    found: list[tuple[str, RunConfig, tuple[int, ...]]] = []
+_Changed = tuple[str, RunConfig, tuple[int, ...]] | None
+"""What is changed, in words, and the run after it; None if nothing can be."""
 
-    def add(what: str, rows: tuple[int, ...], **change: Any) -> None:
-        try:
-            found.append((what, replace(config, **change), rows))
-        except InvalidInput:
-            return
 
-    if isinstance(config.epsilon, float | int) and math.isfinite(config.epsilon):
-        add(f"epsilon={MORE * config.epsilon:g}", n, epsilon=MORE * config.epsilon)
-    add(f"{MORE:.0f} times the rows", tuple(int(MORE * rows) for rows in n))
-    if config.trusts == "nobody" and len(n) > 2 and config.delta is not None:
-        plain = REGISTRY[config.method].name
-        name = plain if plain in REGISTRY and "sum" in trusts_of(plain) else "momentum"
-        add('trust="sum"', n, method=name, trust="sum", rounds=max(config.rounds, 100) if name == "momentum" else
-            config.rounds, eta=None)  # fmt: skip
-    return found
+def _more_epsilon(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
+    if isinstance(config.epsilon, tuple):
+        return None
+    return f"epsilon={factor * config.epsilon:g}", replace(config, epsilon=factor * config.epsilon), n
+
+
+def _more_rows(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
+    return f"{factor:.0f} times the rows", config, tuple(int(factor * rows) for rows in n)
+
+
+def _summed(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
+    if config.trusts != "nobody" or len(n) < 3 or config.delta is None or factor > MORE[0]:
+        return None
+    plain = REGISTRY[config.method].name
+    name = plain if "sum" in trusts_of(plain) else "momentum"
+    rounds = config.rounds if name == plain else max(config.rounds, 100)
+    try:
+        return 'trust="sum"', replace(config, method=name, trust="sum", rounds=rounds, eta=None), n
+    except InvalidInput:
+        return None
 
 
 __all__ = ["Forecast", "forecast"]

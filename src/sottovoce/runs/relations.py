@@ -17,7 +17,6 @@ from ..privacy import events
 from ..privacy.events import Event
 from ..problem.trust import RELATIONS
 from ..util.plain import canonical
-from .planner import plan
 from .prepare import Prepared
 from .simulate import Result
 
@@ -44,9 +43,7 @@ def epsilon_under_other(prepared: Prepared, released: list[str]) -> float | None
     facts, book, config = prepared.facts, prepared.ledger, prepared.config
     relation = other_of(facts.relation)
     there = replace(facts, relation=relation, solved_for=facts.relation)
-    rounds, many = config.rounds, (book.accountant, book.delta)
-    ours = plan(prepared.algorithm, facts, prepared.graph, rounds, *many).rows
-    theirs = plan(prepared.algorithm, there, prepared.graph, rounds, *many).rows
+    ours, theirs = (one.plan().rows for one in (prepared, replace(prepared, facts=there)))
     known = {canonical(a.to_dict()): under(a, b) for a, b in zip(ours, theirs, strict=True)}
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
     for text in released * config.copies:
