@@ -86,7 +86,17 @@ def _plain(value: object) -> str:
 
 
 class SottovoceError(Exception):
-    """Root of all errors that this library raises on purpose."""
+    """Root of all errors that this library raises on purpose.
+
+    Examples
+    --------
+    >>> from sottovoce import RunConfig, SottovoceError
+    >>> try:
+    ...     RunConfig(epsilon=-1.0)
+    ... except SottovoceError as error:
+    ...     print(error)
+    epsilon=-1.0: must be > 0; use e.g. epsilon=1, or epsilon=inf for a run without noise
+    """
 
     def __str__(self) -> str:
         return printable(super().__str__(), _LONGEST_MESSAGE)

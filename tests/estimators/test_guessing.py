@@ -132,7 +132,7 @@ def test_three_classes_are_softmax_unless_the_method_has_none() -> None:
         rest = ConsensusClassifier("prox_admm", loss="logistic", **terms).fit(X, y)
         two = ConsensusClassifier("prox_admm", **terms).fit(X, y > 0)
     assert [model.loss_ for model in (*fitted, rest, two)] == ["softmax", "logistic", "logistic", "logistic"]
-    assert fitted[0].privacy_spent_["releases"] == 5 and rest.privacy_spent_["releases"] == 15
+    assert 3 * fitted[0].privacy_spent_["releases"] == rest.privacy_spent_["releases"] >= 15
     assert fitted[0].predict_proba(X).shape == (300, 3)
 
 
@@ -142,7 +142,7 @@ def test_the_whole_run_is_as_it_was_without_a_forecast() -> None:
     model = ConsensusClassifier("momentum", rounds=5, data_norm=1.0, epsilon=8.0, random_state=0).fit(X, y)
     result = model._result
     assert result is not None and result.config.seed == 0
-    rounds = simulate(result.config, _rows(model, X, y))
+    rounds = simulate(result.config, _rows(model, X, y), centre=result.centring)
     np.testing.assert_array_equal(rounds.models, result.models)
 
 

@@ -57,7 +57,7 @@ def test_a_bar_is_drawn_late_or_not_at_all() -> None:
     before = threading.active_count()
     with pytest.raises(RuntimeError), bar(console, "work", 10, after=60.0):
         raise RuntimeError
-    assert threading.active_count() == before  # no timer is left to draw after the work
+    assert threading.active_count() <= before  # no timer is left to draw after the work
 
 
 def test_another_thread_shows_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
 from ..errors import HolderNote, PublicNote
+from ..privacy.statement import with_caveats
 from ..util.typing import Any
 
 ASSUMED = "epsilon holds if X was made row by row from public constants: an estimator without a schema cannot see that"
@@ -120,8 +121,7 @@ class Caveats:
 
     def told(self, privacy: dict[str, Any]) -> dict[str, Any]:
         """A statement's plain data, with all caveats as a list."""
-        own = [privacy["caveat"]] if privacy.get("caveat") else []
-        return privacy | {"caveats": [*own, *self.rests]}
+        return with_caveats(privacy, self.rests)
 
 
 def tell_values(X: Any, stacklevel: int) -> None:

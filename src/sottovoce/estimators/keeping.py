@@ -14,7 +14,7 @@ from ..algorithms import ANSWERS
 from ..answers.saved import SavedModel, is_text, record_of
 from ..data.schema import Schema
 from ..errors import CheckpointError, InvalidInput, shown
-from ..privacy.statement import Statement
+from ..privacy.statement import Statement, with_caveats
 from ..runs.engine import UNREADABLE
 from ..runs.simulate import Result
 from ..util.typing import Any
@@ -155,7 +155,7 @@ class Kept:
             rule = "not a saved estimator of this class; use a file that its save() wrote"
             raise CheckpointError(f"run={shown(place)}: {rule}") from error
         model._answered, model._result = answered, result
-        model.privacy_spent_ = statement.to_dict() | {"caveats": [str(one) for one in told["caveats"]]}
+        model.privacy_spent_ = with_caveats(statement.to_dict(), map(str, told["caveats"]))
         return model
 
 

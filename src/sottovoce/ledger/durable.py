@@ -55,6 +55,16 @@ class DurableLedger(OnDisk):
 
     It reads like :class:`sottovoce.ledger.memory.Ledger`.  Safe from several processes and threads, forked ones too.
     A copy is the ledger itself.  Unpickled, it is a new handle on the same file, without the rows' fingerprint.
+
+    Examples
+    --------
+    >>> from sottovoce import DurableLedger
+    >>> with DurableLedger.create("rows.ledger", epsilon=2.0, delta=1e-5, accountant="zcdp") as ledger:
+    ...     ledger.total(), ledger.epsilon.tolist()
+    (0.0, [2.0])
+    >>> with DurableLedger.open("rows.ledger") as ledger:
+    ...     len(ledger.runs)
+    0
     """
 
     def __init__(self, file: ChainFile[History]) -> None:

@@ -71,6 +71,16 @@ class Ledger:
     same nodes, and add up node by node.  With several deals nobody knows at which nodes a row was, and the total is the
     sum over deals of the worst node (of the `sites_per_row` worst nodes together): spending is an array of sums, and in
     no deal can a row have cost more (``docs/ledger.md``).  Accountants without such sums refuse a second deal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sottovoce import ConsensusClassifier, Ledger
+    >>> X = np.random.default_rng(0).normal(size=(400, 2))
+    >>> ledger = Ledger("zcdp", epsilon=3.0, delta=1e-5)
+    >>> model = ConsensusClassifier("momentum", rounds=10, data_norm=3.0, ledger=ledger, random_state=0)
+    >>> bool(model.fit(X, X[:, 0] > 0).privacy_spent_["ledger"]["spent"] <= ledger.epsilon)
+    True
     """
 
     def __init__(

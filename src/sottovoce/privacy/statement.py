@@ -513,6 +513,12 @@ def _shared(value: Any) -> Shared:
     return Shared(_text(value["run"]), _number(value["spent"]), _numbers(value["budget"]), _number(value["delta"]))
 
 
+def with_caveats(privacy: dict[str, Any], more: Iterable[str]) -> dict[str, Any]:
+    """A statement's plain data with a list of all that it does not cover or rests on: its own caveat, and `more`."""
+    own = [privacy["caveat"]] if privacy.get("caveat") else []
+    return privacy | {"caveats": list(dict.fromkeys([*own, *more]))}
+
+
 _REQUIRED: dict[str, Callable[[Any], Any]] = {
     "epsilon": _number, "delta": _number, "relation": _text, "unit": _text, "accountant": _text, "accountants": _pairs,
     "per_node": _numbers, "releases": _count, "form": _text, "public": _text,

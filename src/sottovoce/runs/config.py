@@ -152,6 +152,13 @@ class RunConfig:
         Digest of how rows are centred (:class:`sottovoce.runs.centre.Centring`), filled in by
         :func:`sottovoce.runs.simulate.simulate`; None for rows as they are.
     <knobs>
+
+    Examples
+    --------
+    >>> from sottovoce import RunConfig
+    >>> run = RunConfig("momentum", epsilon=1.0, delta=1e-5, rounds=100, trust="sum")
+    >>> run.method, run.trusts
+    ('sum_momentum', 'sum')
     """
 
     method: str = "mr_admm"

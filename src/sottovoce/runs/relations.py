@@ -17,7 +17,6 @@ from ..privacy import events
 from ..privacy.events import Event
 from ..problem.trust import RELATIONS
 from ..util.plain import canonical
-from .planner import plan
 from .prepare import Prepared
 from .simulate import Result
 
@@ -44,9 +43,7 @@ def epsilon_under_other(prepared: Prepared, released: list[str]) -> float | None
     facts, book, config = prepared.facts, prepared.ledger, prepared.config
     relation = other_of(facts.relation)
     there = replace(facts, relation=relation, solved_for=facts.relation)
-    rounds, many = config.rounds, (book.accountant, book.delta)
-    ours = plan(prepared.algorithm, facts, prepared.graph, rounds, *many).rows
-    theirs = plan(prepared.algorithm, there, prepared.graph, rounds, *many).rows
+    ours, theirs = (one.plan().rows for one in (prepared, replace(prepared, facts=there)))
     known = {canonical(a.to_dict()): under(a, b) for a, b in zip(ours, theirs, strict=True)}
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
     for text in released * config.copies:
@@ -89,9 +86,15 @@ def _alpha(own: events.SummedGaussianMechanism, planned: Event, relation: str) -
 
     With ``x`` steps that a row moves, rounded in d coordinates, and h honest shares, noise is sized for
     ``sqrt((x + root d)^2 / h + d h / 4)``; if a row moves r x, the ratio is at most ``r + root d (1 + h / 2) / x``, and
-    ``x >= alpha root h 2^bits``.  The ratio r is largest if all sites take part, as is in the events.
+    ``x >= alpha root h 2^bits``.
+
+    With D for the change of an exact mean under a relation, and a same error e of computation, r is
+    ``(D' + e) / (D + e)``.  The D grow if fewer sites take part: so ``D' < D`` has the largest r with all sites, as is
+    in the events.  Of ``D' > D`` it is below ``D' / D``, which is at most 2 for every statistic.
     """
     ratio = _moved(own, planned, relation) / own.sensitivity
+    if relation == "replace-one":
+        ratio = np.where(ratio > 1.0, RELATIONS["replace-one"] / RELATIONS["zero-out"], 1.0)
     honest = np.array([max(1, own.participants - own.colluders), max(1, own.sites - own.colluders)], dtype=float)
     grid = math.sqrt(own.dimension) * float(np.max((1.0 + honest / 2.0) / np.sqrt(honest))) * 2.0**-own.bits
     alpha = own.alpha * ratio + grid

@@ -77,6 +77,15 @@ class Result:
         What the script of a recipe that was asked to its end returned.  Not saved.
     prepared : Prepared or None
         The run as it was priced.  Not saved.
+
+    Examples
+    --------
+    >>> from sottovoce import Result, RunConfig, TrainConfig, train
+    >>> run = RunConfig("prox_average", epsilon=2.0, delta=1e-5, seed=0)
+    >>> result = train(TrainConfig(run, data="synthetic:n=2000,d=4")).result
+    >>> result.save("run.npz")
+    >>> Result.load("run.npz").models.shape
+    (1, 5, 4)
     """
 
     config: RunConfig

@@ -60,6 +60,16 @@ class TrainConfig:
         Share of the training rows that a simulation takes as public instead.
     centre : bool
         Whether to ask for the rows' mean first, where :func:`sottovoce.runs.centre.decide` says that it pays.
+
+    Examples
+    --------
+    >>> from sottovoce import RunConfig, TrainConfig
+    >>> TrainConfig(RunConfig(seed=0), data="adult", nodes=5, partition="label").partition
+    'label'
+    >>> TrainConfig(RunConfig(seed=None), public_share=0.1)
+    Traceback (most recent call last):
+    ...
+    sottovoce.errors.InvalidInput: public_share=0.1: would make rows of the data public, which only a simulation may...
     """
 
     run: RunConfig = field(default_factory=RunConfig)
@@ -107,6 +117,14 @@ class Report:
         Whether rows were centred; None if that was not asked.
     details : dict of str to Detail
         More of the first replicate's average model: see :meth:`sottovoce.problem.task.Task.details`.
+
+    Examples
+    --------
+    >>> from sottovoce import RunConfig, TrainConfig, train
+    >>> run = RunConfig("prox_average", epsilon=2.0, delta=1e-5, seed=0)
+    >>> report = train(TrainConfig(run, data="synthetic:n=2000,d=4"))
+    >>> bool(report.test_errors[0] < report.baseline_test_errors["majority"])
+    True
     """
 
     config: TrainConfig
@@ -202,6 +220,13 @@ def train(
     ------
     InvalidInput
         If anything breaks a rule; nothing has been spent.
+
+    Examples
+    --------
+    >>> from sottovoce import RunConfig, TrainConfig, train
+    >>> report = train(TrainConfig(RunConfig("momentum", epsilon=2.0, delta=1e-5, seed=0), data="synthetic:n=2000,d=4"))
+    >>> report.result.statement.epsilon <= 2.0
+    True
     """
     if config.run.seed is None and (config.partition or "").partition(":")[0] in ("label", "dirichlet", "column"):
         rule = "deals rows by what they hold, so that one row can move others to another site: no release covers that"
