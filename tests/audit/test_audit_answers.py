@@ -120,7 +120,7 @@ def numbers(y: Array, other: Array, bounds: tuple[float, float] | None) -> Recip
     """Cross moments of targets that :class:`ConsensusRegressor` encodes, on rows that are alike."""
 
     def rows(target: Array) -> Rows:
-        task, _ = ConsensusRegressor(bounds, random_state=0)._task(target)
+        task, _ = ConsensusRegressor(bounds, random_state=0)._task(target, bounds)
         X = np.tile([1.0 - 1e-12, 0.0, 0.0], (4, 1))
         return Rows.build([(X, np.ones(4))] * 3, list(task.encode(target).reshape(3, 4)))
 

@@ -130,6 +130,7 @@ def test_a_game_in_which_nothing_is_released_is_no_verdict() -> None:
         play(stands=both)
 
 
+@pytest.mark.filterwarnings("ignore::sottovoce.errors.HolderNote")  # two rows, one class
 def test_everything_but_the_values_of_coefficients_is_an_output() -> None:
     model = PrivateClassifier("objective", delta=None, random_state=0).fit(np.eye(2) * 0.5, ["a", "b"])
     found = labels.outputs(model)

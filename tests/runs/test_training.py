@@ -100,7 +100,7 @@ def test_a_saved_result_loads_as_it_was(method: str, rows: Rows, tmp_path: Path)
         if one.name != "n":
             assert getattr(loaded.facts, one.name) == getattr(result.facts, one.name)
     for one in fields(Result):
-        if one.name not in ("models", "config", "facts", "seconds", "statement"):
+        if one.name not in ("models", "config", "facts", "seconds", "statement", "prepared"):
             assert getattr(loaded, one.name) == json.loads(json.dumps(getattr(result, one.name))), one.name
     assert len(loaded.ledger) > 0 and loaded.extra == result.extra
     assert loaded.statement == result.statement and loaded.privacy == result.privacy
@@ -127,7 +127,7 @@ def test_run_config_survives_json(config: RunConfig) -> None:
 
     plain = config.to_dict()
     later = {"auto", "start", "trust", "colluders", "participants", "clip", "max_grad_norm", "momentum", "delta1"}
-    later |= {"perturbation", "correlation", "test_sensitivity"} | (
+    later |= {"perturbation", "correlation", "test_sensitivity", "centre"} | (
         {"split", "tolerance"} if config.split == RunConfig.split else set()
     )
     assert set(plain) == {one.name for one in fields(RunConfig)} - later  # keys of ledgers stay as they were

@@ -306,7 +306,8 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         return self._numbers(self._table(X, reset=False))
 
     def _numbers(self, features: Array) -> Array:
-        return np.clip(features @ self.coef_ + self.intercept_, *self.y_bounds_)
+        with np.errstate(all="ignore"):  # a row of any length
+            return np.clip(features @ self.coef_ + self.intercept_, *self.y_bounds_)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """R2 on rows of a test set, without noise: for the holder of the rows.
