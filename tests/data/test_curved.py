@@ -379,9 +379,17 @@ def test_an_estimator_under_a_curved_schema_leaves_as_a_pipeline(names: list[str
     plain = model.fit(table, y).to_sklearn()
     assert plain.classes_.tolist() == sorted(names)
     assert np.array_equal(plain.predict(table), model.predict(table)) and np.mean(plain.predict(table) == y) > 0.65
-    of_ones = ConsensusClassifier(schema=given, inference=True, epsilon=5.0, delta=1e-5, random_state=0)
-    with pytest.raises(InvalidInput, match="turns: features of kind 'squares' have no coefficients"):
-        of_ones.fit(table, np.array(["out", "in"])[number % 2])
+
+
+def test_coefficients_of_inference_under_a_schema_do_not_leave_as_a_pipeline() -> None:
+    """Its rows are whole and have reference levels: a transformer's are other rows."""
+    rng = np.random.default_rng(0)
+    table = {"x": rng.uniform(-1, 1, 4000)}
+    given = {"columns": {"x": {"kind": "number", "lo": -1, "hi": 1}}}
+    model = ConsensusClassifier(schema=given, inference=True, epsilon=5.0, delta=1e-5, random_state=0)
+    model.fit(table, table["x"] + rng.normal(size=4000) > 0)
+    with pytest.raises(InvalidInput, match="inference=True: with inference, rows are encoded in another way"):
+        model.to_sklearn()
 
 
 def test_no_curve_has_coefficients_in_the_columns_units() -> None:
