@@ -58,7 +58,8 @@ class Foretelling:
             if self.schema_ is not None:
                 margins = self.decision_function(X)
             else:
-                margins = np.asarray(features @ self.coef_.T + self.intercept_)
+                with np.errstate(all="ignore"):  # rows that are too long must not tell by a warning
+                    margins = np.asarray(features @ self.coef_.T + self.intercept_)
                 margins = margins[:, 0] if len(self.coef_) == 1 else margins
             if not _differ(margins):
                 what = "the model gives one class for every row"
