@@ -17,6 +17,7 @@ from sottovoce.data import Schema, partition
 from sottovoce.data.expected import expected_rows
 from sottovoce.data.rows import Rows
 from sottovoce.runs.auto_search import choose
+from sottovoce.runs.centre import decide, frame_of
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
 from sottovoce.util.typing import Array
@@ -42,11 +43,14 @@ class Sizes:
     seed: int = 7000
 
 
-def errors(schema: Schema, raw: Raw, epsilon: float, sizes: Sizes) -> dict[str, Any]:
-    """Test errors in percent, a mean for each deal, of `auto`, and of no privacy; and what `auto` chose."""
+def errors(schema: Schema, raw: Raw, epsilon: float, sizes: Sizes, centre: bool = True) -> dict[str, Any]:
+    """Test errors in percent, a mean for each deal, of `auto`, and of no privacy.  As ``sottovoce train`` would run.
+
+    With `centre`, rows are centred where public facts say that it pays.
+    """
     X = schema.encode(raw.columns, labels=False).X
     kept = np.random.default_rng(sizes.seed).permutation(len(raw.y))[:MOST_ROWS]
-    found, plain, chosen = list[float](), list[float](), None
+    found, plain, chosen, centring = list[float](), list[float](), None, None
     for k in range(sizes.deals):
         order = np.random.default_rng(sizes.seed + k).permutation(kept)
         test, train = np.split(order, [round(TEST_SHARE * len(order))])
@@ -54,15 +58,22 @@ def errors(schema: Schema, raw: Raw, epsilon: float, sizes: Sizes) -> dict[str, 
         rows = Rows.build([(X[part], raw.y[part]) for part in parts])
         if chosen is None:  # from public facts, so it is the same in all deals
             asked = RunConfig(method="auto", loss="logistic", epsilon=epsilon, delta=DELTA)
-            chosen = choose(asked, rows.n[:, 0], rows.d, expected=expected_rows(schema)).config
-            chosen = dataclasses.replace(chosen, noise=prepare(chosen, rows.n, rows.d).algorithm.noise)  # once
+            centring = decide(asked, rows.n, rows.d, frame_of(schema)).centring if centre else None
+            left = asked if centring is None else centring.rest(asked)
+            chosen = choose(left, rows.n[:, 0], rows.d, expected=expected_rows(schema)).config
+            chosen = dataclasses.replace(chosen, epsilon=epsilon)
+            if centring is None:  # calibrated once
+                chosen = dataclasses.replace(chosen, noise=prepare(chosen, rows.n, rows.d).algorithm.noise)
         run = dataclasses.replace(chosen, seed=sizes.seed + k, replicates=sizes.replicates)
-        models = simulate(run, rows).consensus
+        models = simulate(run, rows, centre=centring).consensus
         found.append(100.0 * float(np.mean(np.sign(X[test] @ models.T) != raw.y[test, None])))
         exact = pooled_minimiser(rows, run)
         plain.append(100.0 * float(np.mean(np.sign(X[test] @ exact) != raw.y[test])))
     offset = float(np.linalg.norm(X[:, :-1].mean(axis=0)))  # of the real rows, without the constant
-    return {"errors": found, "plain": float(np.mean(plain)), "d": X.shape[1], "offset": offset}
+    return {
+        "errors": found, "plain": float(np.mean(plain)), "d": X.shape[1], "offset": offset,
+        "centred": centring is not None,
+    }  # fmt: skip
 
 
 class Job(NamedTuple):

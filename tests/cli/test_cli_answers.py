@@ -133,12 +133,14 @@ def test_help_explains_every_option_and_says_its_default(ok: Call, name: str) ->
     configs = (RunConfig(), TrainConfig()) if name == "train" else ()
     for option in (p for p in asked.params if isinstance(p, click.Option)):
         assert option.help, option.name
-        text = f"{shown} --".partition(f" {option.opts[0]} ")[2].partition(" --")[0]
+        last = [option.opts[0], *option.secondary_opts][-1]
+        text = f"{shown} --".partition(f" {last} ")[2].partition(" --")[0]
         for default in (getattr(config, str(option.name)) for config in configs if hasattr(config, str(option.name))):
             # None is "not given" or is said in words, and so are epsilon's, which depends on the method, tol's, and the
             # test share's, which depends on what is asked.
             if default is not None and option.name not in ("epsilon", "method", "tol", "trust", "test_share"):
-                assert option.default == default and f"[default: {default}]" in text, option.name
+                said = option.opts[0].removeprefix("--") if default is True else default  # as click names a switch
+                assert option.default == default and f"[default: {said}]" in text, option.name
     if name == "train":
         assert "[default: auto]" in shown and "[default: 1e-05; none with --pure" in shown
         assert "[default: 1, or inf where a method has no noise]" in shown

@@ -281,7 +281,7 @@ def test_every_entry_is_part_of_the_fingerprint(change: dict[str, Any]) -> None:
     [
         ({"q": {"kind": "squares"}}, "[columns.q]", "needs of"),
         ({"q": {"kind": "squares", "of": "dose"}}, "[columns.q]", "needs of"),
-        ({"q": {"kind": "squares", "of": [["dose"]]}}, "[columns.q]", "needs of"),
+        ({"q": {"kind": "squares", "of": [["dose"]]}}, "q.of", "must be a declared column"),
         ({"q": {"kind": "pairs", "of": ["dose", 1.5]}}, "q.of", "1.5: must be a declared column"),
         ({"q": {"kind": "squares", "of": []}}, "q.of", "at least 1 declared column"),
         ({"q": {"kind": "squares", "of": ["dose", "dose"]}}, "q.of", "each once"),

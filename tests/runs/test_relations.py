@@ -11,15 +11,20 @@ import pytest
 from sottovoce.algorithms import REGISTRY
 from sottovoce.data.rows import Rows
 from sottovoce.errors import SottovoceError
+from sottovoce.network.net import Net
 from sottovoce.privacy import events
 from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.privacy.statement import Statement
+from sottovoce.problem.facts import Among
 from sottovoce.problem.trust import RELATIONS
-from sottovoce.runs.centre import Frame, decide
+from sottovoce.queries import Query, Sum
+from sottovoce.runs.centre import Centring, Frame, decide
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.planner import Pricer
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.relations import other_of, under, with_other_relation
 from sottovoce.runs.simulate import simulate
+from sottovoce.util.typing import Array
 
 DELTA = 1e-5
 
@@ -131,3 +136,51 @@ def test_nothing_is_said_where_nothing_is_proved(rows: Rows) -> None:
     printed = simulate(RunConfig("dvp", epsilon=1.0, rounds=2, seed=0, form="printed"), rows)
     assert with_other_relation(printed).statement.other_epsilon is None
     assert [other_of(relation) for relation in RELATIONS] == ["zero-out", "replace-one"]
+
+
+@pytest.mark.parametrize("relation", list(RELATIONS))
+@pytest.mark.parametrize("method", ["prox_admm", "sum_prox", "central_prox"])
+def test_a_centred_run_has_both(rows: Rows, method: str, relation: str) -> None:
+    """The mean's release is priced under the other relation, too: half or twice the shift of the whole run."""
+    config = RunConfig(method, epsilon=1.0, delta=DELTA, rounds=3, seed=0, relation=relation)
+    centring = Centring((rows.d - 1,), 0.5, 1.0, 0.1 * mu_of(1.0), 0.01)
+    found = with_other_relation(simulate(config, rows, centre=centring)).statement
+    assert found.other_epsilon is not None
+    shift = mu_of(found.epsilon) * (0.5 if relation == "replace-one" else 2.0)
+    assert gaussian_epsilon(DELTA, shift * (1.0 - 1e-6)) * (1.0 - 1e-3) <= found.other_epsilon
+    assert found.other_epsilon <= gaussian_epsilon(DELTA, shift * (1.0 + 2e-3)) * (1.0 + 1e-3)
+
+
+@pytest.mark.parametrize("relation", list(RELATIONS))
+@pytest.mark.parametrize("method", ["sum_prox", "sum_momentum"])
+@pytest.mark.parametrize("n", [2_000, 200_000])
+def test_the_other_price_of_a_sum_holds_for_any_sites_that_take_part(
+    method: str, relation: str, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fewer sites have fewer rows, of which errors of solves and rounding are a smaller part: more than of all sites.
+
+    Of every attempt the shift over sigma is computed from its grid and noise (docs/privacy/sums.md, Claim 3).
+    """
+    asked: list[Sum] = []
+    priced = Pricer.ask
+
+    def ask(self: Pricer, query: Query | Sum, net: Net) -> Array:
+        assert isinstance(query, Sum)
+        asked.append(query)
+        return priced(self, query, net)
+
+    monkeypatch.setattr(Pricer, "ask", ask)
+    config = RunConfig(method, epsilon=1.0, delta=DELTA, rounds=3, seed=0, relation=relation)
+    prepared = prepare(config, np.full((5, 1), float(n)), 9)
+    there = replace(prepared.facts, relation=other_of(relation), solved_for=relation)
+    asked.clear()
+    for own, query in zip(prepared.plan().rows, asked, strict=True):
+        assert isinstance(own, events.SummedGaussianMechanism)
+        known = under(own, query.event(there))
+        assert isinstance(known, events.SummedGaussianMechanism) and own.participants < own.sites
+        for sites in range(own.participants, own.sites + 1):
+            among, honest = Among(float(n * sites), sites), sites - own.colluders
+            grid = query._grid(prepared.facts, among)
+            steps = query._moved(there, among) / grid.step + math.sqrt(own.dimension)
+            shift = np.sqrt(steps**2 / honest + own.dimension * honest / 4.0) / grid.tau
+            assert np.all(shift <= np.min(known.alpha) * (1.0 + 1e-12))

@@ -35,6 +35,7 @@ from ..queries import (
     Products,
     ResidualMoments,
     Residuals,
+    RowMean,
     Scores,
     SecondMoments,
     SlopeMoments,
@@ -120,6 +121,7 @@ PAIRS: dict[str, Pair] = {
     "scores": Pair(lambda at: Scores(at, LAST, np.array([0.0])), _E0, (_row(1, 0, 1), _row(-1, 0, 1))),
     "Huber step": Pair(lambda at: HuberGradient(at, 0.5), _ZERO, (_E0, _E0), (1.0, -1.0)),
     "cross moments": Pair(Products, _ZERO, (_E0, _E0), (1.0, -1.0)),
+    "mean of rows": Pair(lambda at: RowMean(at, (D - 1,)), _ZERO, (_row(1, 0, 1e-4), _row(-1, 0, 1e-4))),
     "residuals": Pair(lambda at: Residuals(at, LAST, np.array([0.5])), _ZERO, (LAST, LAST), (0.1, 0.9)),
     "moments of residuals": Pair(lambda at: ResidualMoments(at, 0.5), _ZERO, (_E0, _E1), (1.0, -1.0)),
 }

@@ -356,10 +356,10 @@ def named(name: str, entries: Mapping[str, Any], plain: Mapping[str, Block]) -> 
     of = entries.get("of")
     if of == [ALL]:
         return {"of": [block for block in plain.values() if isinstance(block, Number)]}
-    if not isinstance(of, list | tuple) or not all(isinstance(one, str) for one in of):
+    if not isinstance(of, list | tuple):
         return {}  # refused by its type
     for one in of:
-        if one not in plain:
+        if not isinstance(one, str) or one not in plain:
             rule = "must be a declared column, and one that is not itself made from others"
-            raise SchemaError(f"{name}.of", one, rule, f"declare [columns.{one}], or leave it out")
+            raise SchemaError(f"{name}.of", one, rule, "declare it, or leave it out")
     return {"of": [plain[one] for one in of]}

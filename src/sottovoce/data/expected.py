@@ -186,7 +186,8 @@ class Fill:
             return ""
         says = (
             f"typical rows are mostly a common offset: their mean has {self.offset:.0%} of the norm of a row, mostly "
-            f"from {_listed(self.common)}. It tells no row from another, yet noise and caps are sized for rows with it"
+            f"from {_listed(self.common)}. It tells no row from another, yet noise and caps are sized for rows with "
+            "it, unless a run centres them"
         )
         blocks = [block for block in self.schema.blocks if block.name in self.common]
         can = []

@@ -236,7 +236,7 @@ def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision
 def _cannot(config: RunConfig, frame: Frame | None) -> str:
     """Why no mean is asked; empty if one can be."""
     known = REGISTRY.get(config.method)
-    if frame is None:
+    if frame is None or frame.k > 1.0:  # longer than any row may be: all are shortened
         return "they have no constant that is alike in all of them"
     if config.form != "corrected":
         return "a printed form runs as its paper says"

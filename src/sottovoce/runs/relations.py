@@ -86,9 +86,15 @@ def _alpha(own: events.SummedGaussianMechanism, planned: Event, relation: str) -
 
     With ``x`` steps that a row moves, rounded in d coordinates, and h honest shares, noise is sized for
     ``sqrt((x + root d)^2 / h + d h / 4)``; if a row moves r x, the ratio is at most ``r + root d (1 + h / 2) / x``, and
-    ``x >= alpha root h 2^bits``.  The ratio r is largest if all sites take part, as is in the events.
+    ``x >= alpha root h 2^bits``.
+
+    With D for the change of an exact mean under a relation, and a same error e of computation, r is
+    ``(D' + e) / (D + e)``.  The D grow if fewer sites take part: so ``D' < D`` has the largest r with all sites, as is
+    in the events.  Of ``D' > D`` it is below ``D' / D``, which is at most 2 for every statistic.
     """
     ratio = _moved(own, planned, relation) / own.sensitivity
+    if relation == "replace-one":
+        ratio = np.where(ratio > 1.0, RELATIONS["replace-one"] / RELATIONS["zero-out"], 1.0)
     honest = np.array([max(1, own.participants - own.colluders), max(1, own.sites - own.colluders)], dtype=float)
     grid = math.sqrt(own.dimension) * float(np.max((1.0 + honest / 2.0) / np.sqrt(honest))) * 2.0**-own.bits
     alpha = own.alpha * ratio + grid
