@@ -98,7 +98,7 @@ def _guide(bits: int) -> tuple[IntArray, NDArray[np.uint32]]:
     first = np.arange(1 << (bits - rest), dtype=np.uint64) << np.uint64(rest)
     least = np.searchsorted(cuts, first, side="left")
     most = np.searchsorted(cuts, first + np.uint64((1 << rest) - 1), side="right")
-    return np.where(least == most, least, -1), cuts
+    return np.where(least == most, least, -1).astype(np.int64), cuts
 
 
 def prepare() -> None:
@@ -169,7 +169,7 @@ def _attempts(count: int, draw: Draw) -> _Normals:
     heads = _words(count, draw)
     k = guide[u >> np.uint32(_BIN - min(_GUIDE, _BIN))]
     unknown = np.flatnonzero(k < 0)
-    k[unknown] = np.searchsorted(cuts, u[unknown], side="left")
+    k[unknown] = np.searchsorted(cuts, u[unknown])
     doubtful = [unknown[cuts[k[unknown]] == u[unknown]]]
     x, rest = _split(heads)
     coin, negative, accepted = rest & (_M - 1), rest >= _M, np.ones(count, dtype=bool)
@@ -331,7 +331,7 @@ class _Length:
 def _rounded(normals: _Normals, factors: Sequence[Factor], draw: Draw) -> IntArray:
     """The nearest whole numbers of normals times factors, a row for each factor."""
     rows, first = zip(*(_scaled(*factor(_FIRST)) for factor in factors), strict=True), normals.first
-    m, w, t = (np.array(column)[:, None] for column in rows)
+    m, w, t = (np.array(column, dtype=np.int64)[:, None] for column in rows)
     first = first.reshape(len(factors), -1)
     d, width = first.shape[1], max(1, _BLOCK // len(factors))
     blocks = [_nearest(first[:, at : at + width], m, w, t) for at in range(0, d, width)]
