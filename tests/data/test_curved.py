@@ -368,6 +368,30 @@ def test_an_estimator_on_curved_rows_is_scikit_learns() -> None:
     assert np.array_equal(plain.predict(X), model.predict(X)) and model.score(X, y) > 0.85
 
 
+@pytest.mark.parametrize("names", [["out", "in"], ["in", "out"], ["b", "a", "c"]])
+def test_an_estimator_under_a_curved_schema_leaves_as_a_pipeline(names: list[str]) -> None:
+    rng = np.random.default_rng(0)
+    table = {"x": rng.uniform(-1, 1, 2000), "y": rng.uniform(-1, 1, 2000)}
+    number = np.digitize(table["x"] ** 2 + table["y"] ** 2, [0.6] if len(names) == 2 else [0.4, 0.8])
+    given = tomllib.loads(RING) | {"label": {"column": "where", "values": names}}
+    model = ConsensusClassifier(schema=given, method="momentum", epsilon=5.0, delta=1e-5, random_state=0)
+    y = np.array(names)[number]
+    plain = model.fit(table, y).to_sklearn()
+    assert plain.classes_.tolist() == sorted(names)
+    assert np.array_equal(plain.predict(table), model.predict(table)) and np.mean(plain.predict(table) == y) > 0.65
+
+
+def test_coefficients_of_inference_under_a_schema_do_not_leave_as_a_pipeline() -> None:
+    """Its rows are whole and have reference levels: a transformer's are other rows."""
+    rng = np.random.default_rng(0)
+    table = {"x": rng.uniform(-1, 1, 4000)}
+    given = {"columns": {"x": {"kind": "number", "lo": -1, "hi": 1}}}
+    model = ConsensusClassifier(schema=given, inference=True, epsilon=5.0, delta=1e-5, random_state=0)
+    model.fit(table, table["x"] + rng.normal(size=4000) > 0)
+    with pytest.raises(InvalidInput, match="inference=True: with inference, rows are encoded in another way"):
+        model.to_sklearn()
+
+
 def test_no_curve_has_coefficients_in_the_columns_units() -> None:
     base = {name: COLUMNS[name] for name in ("dose", "share", "ward", "age")}
     of_schema(schema(base))

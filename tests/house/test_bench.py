@@ -127,6 +127,17 @@ def test_fill() -> None:
             assert abs(cell["norm"] - cell["expected_norm"]) < 0.1
 
 
+@pytest.mark.parametrize(("name", "ways"), [("zero_point", {"today", "moved"}), ("curved", {"as it is", "50 waves"})])
+def test_encodings(name: str, ways: set[str]) -> None:
+    """Each encoding is measured on the same deals, and waves tell crescents apart, which a line does not."""
+    cells = run(f"bench/accuracy/{name}.py")
+    assert {key.split(" ", 1)[1].removesuffix(" 1") for key in cells} == ways
+    errors = {key: sum(cell["errors"]) / len(cell["errors"]) for key, cell in cells.items()}
+    assert all(0 < error < 60 and cell["centred"] for error, cell in zip(errors.values(), cells.values(), strict=True))
+    if name == "curved":
+        assert errors["crescents 50 waves 1"] < errors["crescents as it is 1"] - 15
+
+
 def test_accuracy(tmp_path: Path) -> None:
     """Every picture has its cells and is drawn; every lever has its mean; the same cells give the same bytes."""
     pytest.importorskip("matplotlib")

@@ -8,6 +8,7 @@ from html import escape
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..answers.inference import Coefficients, Estimates, model_of, newton_of
@@ -28,6 +29,7 @@ from ..runs.relations import with_other_relation
 from ..runs.simulate import simulate
 from ..util.typing import Any, Array, IntArray
 from .declared import Labelled, positive_of, with_classes
+from .transformer import SchemaTransformer
 
 MOST_LINES = 60
 """Coefficients that a summary shows."""
@@ -154,15 +156,17 @@ class Inferring(Shown):
         me.privacy_spent_, me.n_iter_, me.stopped_ = result.privacy, 1, FINISHED
         me.max_grad_norm_ = math.inf
 
-    def to_sklearn(self) -> LogisticRegression:
+    def to_sklearn(self) -> LogisticRegression | Pipeline:
         """A fitted ``LogisticRegression`` of scikit-learn with the same coefficients, and so the same answers.
 
-        Both are linear in X, also for rows that training shortened.
+        Both are linear in X, also for rows that training shortened.  Under a schema a pipeline from raw columns, with a
+        :class:`sottovoce.SchemaTransformer` before it; classes are those of :meth:`predict`.
 
         Raises
         ------
         InvalidInput
-            If the loss is another than the logistic one, or classes were trained against the rest.
+            If the loss is another than the logistic one, classes were trained against the rest, or coefficients are
+            those of inference under a schema.
         """
         me: Any = self
         check_is_fitted(me, "coef_")
@@ -171,11 +175,28 @@ class Inferring(Shown):
             rule = "scikit-learn's LogisticRegression has the logistic loss, or softmax for several classes"
             raise InvalidInput("loss", loss, rule, "use loss='softmax' for several classes")
         plain = LogisticRegression()
+        if me.schema_ is not None:
+            return self._of_columns(plain)
         plain.coef_, plain.intercept_, plain.classes_ = me.coef_.copy(), me.intercept_.copy(), me.classes_.copy()
         plain.n_features_in_, plain.n_iter_ = me.n_features_in_, np.array([me.n_iter_])
         if hasattr(me, "feature_names_in_"):
             plain.feature_names_in_ = me.feature_names_in_.copy()
         return plain
+
+    def _of_columns(self, plain: LogisticRegression) -> Pipeline:
+        me: Any = self
+        answered: SavedModel = me._answered
+        if answered.naming is not None or answered.schema is None:
+            rule = "with inference, rows are encoded in another way than a transformer does"
+            raise InvalidInput("inference", True, rule, "use sottovoce export, or leave inference out")
+        vectors = np.atleast_2d(answered.schema.task.vectors(answered.model))
+        plain.coef_ = Labelled(me.classes_, me._order, me._order).sorted(vectors)
+        plain.intercept_, plain.classes_ = np.zeros(len(plain.coef_)), me.classes_.copy()
+        plain.n_features_in_, plain.n_iter_ = plain.coef_.shape[1], np.array([me.n_iter_])
+        encode = SchemaTransformer(me.schema_, me.columns)
+        encode.schema_, encode.n_features_in_ = me.schema_, me.n_features_in_
+        encode.feature_names_in_ = me.feature_names_in_.copy()
+        return Pipeline([("encode", encode), ("classify", plain)])
 
 
 __all__ = ["Inferring", "Shown", "deal_digest"]
