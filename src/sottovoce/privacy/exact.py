@@ -330,19 +330,23 @@ class _Length:
 
 def _rounded(normals: _Normals, factors: Sequence[Factor], draw: Draw) -> IntArray:
     """The nearest whole numbers of normals times factors, a row for each factor."""
-    rows, first = zip(*(_scaled(*factor(_FIRST)) for factor in factors), strict=True), normals.first
+    rows = zip(*(_scaled(*factor(_FIRST)) for factor in factors), strict=True)
     m, w, t = (np.array(column, dtype=np.int64)[:, None] for column in rows)
-    first = first.reshape(len(factors), -1)
+    first, negative = normals.first.reshape(len(factors), -1), normals.negative.reshape(len(factors), -1)
     d, width = first.shape[1], max(1, _BLOCK // len(factors))
-    blocks = [_nearest(first[:, at : at + width], m, w, t) for at in range(0, d, width)]
-    out, doubtful = (np.concatenate(parts, axis=1) for parts in zip(*blocks, strict=True))
+    out, doubtful = np.empty(first.shape, dtype=np.int64), np.empty(first.shape, dtype=bool)
+    for start in range(0, d, width):
+        part = np.s_[:, start : start + width]
+        nearest, doubtful[part] = _nearest(first[part], m, w, t)
+        sign = -negative[part].astype(np.int64)  # 0 or -1; a choice for each number takes longer
+        out[part] = (nearest ^ sign) - sign
     unknown = {*np.flatnonzero(doubtful).tolist(), *normals.deep}
     numbers = {at: _cell(*normals.number(at, draw), factors[at // d]) for at in unknown}
     if any(number >= _FITS for number in numbers.values()):
         out = out.astype(object)
     for at, number in numbers.items():
-        out.flat[at] = number
-    return np.where(normals.negative.reshape(out.shape), -out, out)
+        out.flat[at] = -number if normals.negative[at] else number
+    return out
 
 
 def _nearest(first: IntArray, m: IntArray, w: IntArray, t: IntArray) -> tuple[IntArray, BoolArray]:

@@ -185,8 +185,11 @@ class SystemNoise(Noise):
         steps = power(np.broadcast_to(coarsest, (*w.shape[:-1], 1)))
         scales = np.broadcast_to(scale, steps.shape)
         noise = draw(w.shape[-1], scales.ravel().tolist(), steps.ravel().tolist()).reshape(w.shape)
-        cells = np.rint(w / steps)
-        if np.all(np.abs(noise) <= 2**53):
-            return np.asarray((cells + noise.astype(float)) * steps)
+        cells = w / steps
+        np.rint(cells, out=cells)
+        if max(noise.max(), -noise.min()) <= 2**53:
+            cells += noise
+            cells *= steps
+            return cells
         both = zip(cells.ravel().tolist(), noise.ravel().tolist(), strict=True)
         return np.asarray(np.array([float(int(cell) + more) for cell, more in both]).reshape(w.shape) * steps)
