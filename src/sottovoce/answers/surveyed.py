@@ -191,7 +191,7 @@ def _located(schema: Schema, tables: Sequence[Table], grids: Sequence[Grid]) -> 
         raise InvalidInput("table", None, "there is none", "give one table a site")
     na, found = frozenset(schema.na), list[Array]()
     for table in tables:
-        lost = [name for grid in grids for name in _sources(schema, grid, table) if name not in table.columns]
+        lost = [name for grid in grids for name in grid.sources(table.columns) if name not in table.columns]
         if lost:
             raise SchemaError(lost[0], None, f"is no column of {table.name}", "add it, or survey other columns")
         found.append(np.stack([grid.locate(table.columns, na) for grid in grids], axis=1).astype(float))
@@ -202,8 +202,3 @@ def _located(schema: Schema, tables: Sequence[Table], grids: Sequence[Grid]) -> 
         raise SchemaError(site, None, f"says who holds a row, and is no column of {tables[0].name}", "add it")
     dealt = partition(f"site:{site}", np.ones(tables[0].n_rows), None, columns=tables[0].columns)
     return [found[0][part] for part in dealt]
-
-
-def _sources(schema: Schema, grid: Grid, table: Table) -> tuple[str, ...]:
-    block = next((one for one in schema.blocks if one.name == grid.name), None)
-    return (grid.source,) if block is None else block.sources(table.columns)

@@ -1,27 +1,28 @@
 """Public grids over the columns of a schema, and in which cell of them each value of a table lies.
 
 A grid follows from the declarations alone.  A value outside the declared bounds lies in the last cell before them; one
-that is missing, or cannot be read, has a cell of its own, so that no row is refused.
+that is missing, or cannot be read, has a cell of its own, so that no row is refused.  Every value is read by itself:
+whatever a row holds, it moves no cell of another.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from ..errors import InvalidInput, SchemaError
-from ..util.typing import Array, BoolArray, IntArray
+from ..errors import InvalidInput
+from ..util.typing import Any, Array, IntArray
 from .columns import Category, Number, Vector, row_norms
 from .labels import NumberLabel
 from .meant import meant
 from .schema import Schema
-from .table import MISSING, Column, as_numbers, distinct
+from .table import MISSING, Column, as_text, number_of, text_of
 
 OCTAVES = 24
 """Powers of two between the largest absolute value of a grid and what it takes for zero."""
@@ -45,14 +46,35 @@ class Grid(ABC):
         """Number of cells."""
         return self.cells + 2
 
+    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
+        """The raw columns to read, of a table with these."""
+        return (self.source,)
+
     def locate(self, columns: Mapping[str, Column], na: frozenset[str]) -> IntArray:
         """The cell of every row, (n,)."""
-        found, strange, gone = self._place(columns, na)
-        return np.where(gone, self.cells + 2, np.where(strange, self.cells + 1, found + 1)).astype(np.int64)
+        marks = na | MISSING
+        return np.array([self._cell(row, marks) for row in self._rows(columns)], dtype=np.int64)
+
+    def _rows(self, columns: Mapping[str, Column]) -> Iterable[Any]:
+        """What the grid is about, of each row."""
+        return _values(columns[self.source])
+
+    def _cell(self, row: Any, marks: frozenset[str]) -> int:
+        """The cell of one row."""
+        try:
+            found = self._place(row, marks)
+        except (ValueError, OverflowError):
+            return self.cells + 1
+        return self.cells + 2 if found is None else found + 1
 
     @abstractmethod
-    def _place(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[IntArray, BoolArray, BoolArray]:
-        """Cells from 0, which values cannot be read, and which are missing."""
+    def _place(self, row: Any, marks: frozenset[str]) -> int | None:
+        """The cell, from 0; None if the row is missing.  A ValueError or OverflowError if it cannot be read."""
+
+
+def _values(column: Column) -> list[Any]:
+    """The values one by one; points in time as texts."""
+    return list((as_text(column) if column.dtype.kind == "M" else column).tolist())
 
 
 @dataclass(frozen=True)
@@ -62,14 +84,13 @@ class Dyadic(Grid):
     Parameters
     ----------
     lo, hi : float
-    read : callable
-        From a column and marks of missing values to numbers and which are missing; a ValueError or SchemaError if some
-        cannot be read.
+    number : callable
+        From a value to a number; a ValueError or OverflowError if it is none.
     """
 
     lo: float
     hi: float
-    read: Callable[[Column, frozenset[str]], tuple[Array, BoolArray]]
+    number: Callable[[object], float]
 
     @cached_property
     def smallest(self) -> float:
@@ -87,15 +108,21 @@ class Dyadic(Grid):
     def cells(self) -> int:
         return len(self.edges) - 1
 
-    def _place(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[IntArray, BoolArray, BoolArray]:
-        if columns[self.source].ndim != 1:
-            raise SchemaError(self.source, None, "must hold one value a row", 'declare it with kind = "vector"')
-        x, gone = _numbers(columns[self.source], na, self.read)
-        strange = ~np.isfinite(x) & ~gone
-        return self._cell(np.where(strange | gone, self.lo, x)), strange, gone
+    def _place(self, row: Any, marks: frozenset[str]) -> int | None:
+        return None if text_of(row) in marks else self._between(_finite(self.number(row)))
 
-    def _cell(self, x: Array) -> IntArray:
-        return np.searchsorted(self.edges[1:-1], x, side="right")
+    def _between(self, x: float) -> int:
+        return bisect_right(self._inner, x)
+
+    @cached_property
+    def _inner(self) -> list[float]:
+        return list(self.edges[1:-1].tolist())
+
+
+def _finite(x: float) -> float:
+    if not math.isfinite(x):
+        raise ValueError("not finite")
+    return x
 
 
 @dataclass(frozen=True)
@@ -104,15 +131,26 @@ class Norms(Dyadic):
 
     block: Vector
 
-    def _place(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[IntArray, BoolArray, BoolArray]:
-        parts = [columns[name] for name in self.block.sources(columns)]
-        whole = parts[0] if len(parts) == 1 and parts[0].ndim == 2 else np.stack(parts, axis=1)
-        read = [_numbers(np.asarray(part), na, as_numbers) for part in whole.T]
-        x, gone = (np.stack(some, axis=1) for some in zip(*read, strict=True))
-        lost: BoolArray = np.asarray(gone.any(axis=1))
-        strange = ~np.isfinite(x).all(axis=1) & ~lost
-        norms = row_norms(np.clip(np.where((strange | lost)[:, None], 0.0, x), self.block.lo, self.block.hi))
-        return self._cell(norms), strange, lost
+    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
+        names, whole = tuple(self.block.names), self.name in columns and not self.block.columns
+        return (self.name,) if whole and not set(names) <= set(columns) else names
+
+    def _rows(self, columns: Mapping[str, Column]) -> Iterable[Any]:
+        sources = self.sources(columns)
+        parts = [_values(columns[name]) for name in sources]
+        return zip(*parts, strict=True) if sources == tuple(self.block.names) else parts[0]
+
+    def _place(self, row: Any, marks: frozenset[str]) -> int | None:
+        if not isinstance(row, list | tuple):
+            if text_of(row) in marks:
+                return None
+            raise ValueError("no vector")
+        if len(row) != len(self.block.names):
+            raise ValueError("another length")
+        if any(text_of(value) in marks for value in row):
+            return None
+        x = np.array([[_finite(self.number(value)) for value in row]])
+        return self._between(float(row_norms(np.clip(x, self.block.lo, self.block.hi))[0]))
 
 
 @dataclass(frozen=True)
@@ -130,31 +168,16 @@ class Levels(Grid):
     def cells(self) -> int:
         return len(self.block.values)
 
-    def _place(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[IntArray, BoolArray, BoolArray]:
-        strange, gone = self.block.unlisted(columns, na)
-        texts, which = distinct(columns[self.source])
-        codes = self.block.codes(frozenset())
-        group = np.array([codes.get(text, 0) for text in texts.tolist()], dtype=np.int64)[which]
-        return np.where(strange | gone, 0, group), strange, gone
+    def _place(self, row: Any, marks: frozenset[str]) -> int | None:
+        text = text_of(row)
+        found = self._codes.get(text)
+        if found is None and text not in marks:
+            raise ValueError("not declared")
+        return found
 
-
-def _numbers(
-    column: Column, na: frozenset[str], read: Callable[[Column, frozenset[str]], tuple[Array, BoolArray]]
-) -> tuple[Array, BoolArray]:
-    """Numbers, NaN where a value cannot be read, and which are missing.
-
-    What a value is must not depend on others, or one row would move others' cells: so values are read as texts, and a
-    text that cannot be read leaves the reading of the others as it is.
-    """
-    levels, which = distinct(column)
-    numbers, gone = np.full(len(levels), np.nan), np.isin(levels, sorted(na | MISSING))
-    try:
-        numbers = np.where(gone, np.nan, read(levels, na)[0])
-    except ValueError:  # SchemaError is one
-        for k in np.flatnonzero(~gone).tolist():
-            with suppress(ValueError):
-                numbers[k] = read(levels[k : k + 1], na)[0][0]
-    return numbers[which], gone[which]
+    @cached_property
+    def _codes(self) -> dict[str, int]:
+        return replace(self.block, base=None, missing=None, indicator=False).codes(frozenset())
 
 
 def grids_of(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Grid, ...]:
@@ -165,14 +188,14 @@ def grids_of(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Grid
     found: dict[str, Grid] = {}
     for block in schema.blocks:
         if isinstance(block, Number):
-            found[block.name] = Dyadic(block.name, block.source, block.lo, block.hi, block.read)
+            found[block.name] = Dyadic(block.name, block.source, block.lo, block.hi, block.number)
         elif isinstance(block, Category):
             found[block.name] = Levels(block.name, block.source, block)
         elif isinstance(block, Vector) and not isinstance(block.norm, str):
             most = math.sqrt(len(block.names)) * max(abs(block.lo), abs(block.hi))
-            found[block.name] = Norms(block.name, block.name, 0.0, most, as_numbers, block)
+            found[block.name] = Norms(block.name, block.name, 0.0, most, number_of, block)
     if isinstance(schema.label, NumberLabel):
-        found[LABEL] = Dyadic(LABEL, schema.label.column, schema.label.lo, schema.label.hi, as_numbers)
+        found[LABEL] = Dyadic(LABEL, schema.label.column, schema.label.lo, schema.label.hi, number_of)
     for name in columns or ():
         if name not in found:
             rule = f"is none of the columns that have a grid: {', '.join(list(found)[:8]) or 'there is none'}"

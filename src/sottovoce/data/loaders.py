@@ -222,7 +222,7 @@ def table_digest(tables: Sequence[Table], deal: str) -> bytes:
             digest.update(repr((name, values.shape)).encode())
             flat = values.ravel().tolist()
             for k in range(0, len(flat), _AT_ONCE):
-                digest.update("\x1f".join(map(text_of, flat[k : k + _AT_ONCE])).encode("utf-8", "surrogatepass"))
+                digest.update(repr(list(map(text_of, flat[k : k + _AT_ONCE]))).encode("utf-8", "surrogatepass"))
     return digest.digest()
 
 

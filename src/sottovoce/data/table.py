@@ -52,7 +52,7 @@ class Table:
     columns: Mapping[str, Column]
 
     def __post_init__(self) -> None:
-        columns = {name: np.asarray(values) for name, values in self.columns.items()}
+        columns = {name: _array(values) for name, values in self.columns.items()}
         if not columns:
             raise InvalidInput(self.name, None, "must have at least one column", "give a table with named columns")
         if any(values.ndim not in (1, 2) for values in columns.values()):
@@ -67,6 +67,12 @@ class Table:
 
     def take(self, rows: IntArray | NDArray[np.bool_]) -> Table:
         return Table(self.name, {name: values[rows] for name, values in self.columns.items()})
+
+
+def _array(values: Any) -> Column:
+    """A column as an array; lists of several types stay what they are, or one value would change the others."""
+    mixed = isinstance(values, list | tuple) and len(set(map(type, values))) > 1
+    return np.array(values, dtype=object) if mixed else np.asarray(values)
 
 
 def as_table(table: Table | Mapping[str, Any]) -> Table:
@@ -125,6 +131,11 @@ def text_of(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value).strip()
+
+
+def number_of(value: object) -> float:
+    """One value as a number, whatever stands beside it; a ValueError or OverflowError if it is none."""
+    return float(value if isinstance(value, bool | int | float) else text_of(value))
 
 
 def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, NDArray[np.bool_]]:
