@@ -22,7 +22,7 @@ from .columns import Category, Number, Vector, row_norms
 from .labels import NumberLabel
 from .meant import meant
 from .schema import Schema
-from .table import MISSING, Column, as_text, number_of, text_of
+from .table import MISSING, Column, number_of, text_of, values_of
 
 OCTAVES = 24
 """Powers of two between the largest absolute value of a grid and what it takes for zero."""
@@ -57,7 +57,7 @@ class Grid(ABC):
 
     def _rows(self, columns: Mapping[str, Column]) -> Iterable[Any]:
         """What the grid is about, of each row."""
-        return _values(columns[self.source])
+        return values_of(columns[self.source])
 
     def _cell(self, row: Any, marks: frozenset[str]) -> int:
         """The cell of one row."""
@@ -70,11 +70,6 @@ class Grid(ABC):
     @abstractmethod
     def _place(self, row: Any, marks: frozenset[str]) -> int | None:
         """The cell, from 0; None if the row is missing.  A ValueError or OverflowError if it cannot be read."""
-
-
-def _values(column: Column) -> list[Any]:
-    """The values one by one; points in time as texts."""
-    return list((as_text(column) if column.dtype.kind == "M" else column).tolist())
 
 
 @dataclass(frozen=True)
@@ -137,7 +132,7 @@ class Norms(Dyadic):
 
     def _rows(self, columns: Mapping[str, Column]) -> Iterable[Any]:
         sources = self.sources(columns)
-        parts = [_values(columns[name]) for name in sources]
+        parts = [values_of(columns[name]) for name in sources]
         return zip(*parts, strict=True) if sources == tuple(self.block.names) else parts[0]
 
     def _place(self, row: Any, marks: frozenset[str]) -> int | None:

@@ -13,6 +13,7 @@ import csv
 import gzip
 import io
 import lzma
+import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -133,6 +134,11 @@ def text_of(value: object) -> str:
     return value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value).strip()
 
 
+def values_of(column: Column) -> list[Any]:
+    """The values one by one, points in time as texts."""
+    return list((as_text(column) if column.dtype.kind == "M" else column).tolist())
+
+
 def number_of(value: object) -> float:
     """One value as a number, whatever stands beside it; a ValueError or OverflowError if it is none."""
     return float(value if isinstance(value, bool | int | float) else text_of(value))
@@ -141,12 +147,14 @@ def number_of(value: object) -> float:
 def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, NDArray[np.bool_]]:
     """Values as float64, and a mask of the missing ones (set to 0).
 
-    A ValueError, which shows no value, if any other value is not a finite number.
+    A mark stands for a missing value wherever it is that value's text, among numbers too: a gap in another row, which
+    makes a column of numbers one of objects, changes nothing.  A ValueError, which shows no value, if any other value
+    is not a finite number.
     """
-    if values.dtype.kind in "biuf":
-        numbers, missing = values.astype(np.float64), np.zeros(values.shape, dtype=bool)
-    elif na <= MISSING and values.dtype == object and set(map(type, values.flat)) <= _NUMBERS:  # of a frame with gaps
-        missing = np.array([value is None for value in values.flat], dtype=bool).reshape(values.shape)
+    if values.dtype.kind in "iuf":
+        numbers, missing = values.astype(np.float64), marked(values, na)
+    elif values.dtype.kind in "bO" and set(map(type, values.flat)) <= _NUMBERS | {np.bool_}:  # of a frame with gaps
+        missing = np.array([text_of(value) in na | MISSING for value in values.flat], dtype=bool).reshape(values.shape)
         try:
             numbers = np.where(missing, 0.0, values).astype(np.float64)
         except OverflowError:
@@ -159,9 +167,23 @@ def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, NDA
         except ValueError:
             raise ValueError("not a number") from None
         missing = absent[which].reshape(values.shape)
+    numbers = np.where(missing, 0.0, numbers)
     if not np.all(np.isfinite(numbers)):
         raise ValueError("not finite")
     return numbers, missing
+
+
+def marked(values: Column, na: frozenset[str]) -> NDArray[np.bool_]:
+    """Which of an array of numbers have a mark of missing values as their text."""
+    found = np.zeros(values.shape, dtype=bool)
+    for mark in na:
+        try:
+            number = float(mark)
+        except ValueError:
+            continue
+        near = np.isnan(values) if math.isnan(number) else values == number
+        found[near] |= np.array([text_of(value) == mark for value in values[near].tolist()], dtype=bool)
+    return found
 
 
 def fits(name: str, size: float) -> None:
