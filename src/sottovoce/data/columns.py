@@ -390,12 +390,12 @@ class Number(OneColumn):
         x = np.clip((x - a) / (b - a), (lo - a) / (b - a), (hi - a) / (b - a))
         return x if self.to == "[0,1]" else 2 * x - 1
 
-    def _values(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
+    def read(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
         """Numbers in the column's unit, and which are missing."""
         return _read(self.source, column, na)
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        numbers, absent = self._values(_one(self.source, columns), na)
+        numbers, absent = self.read(_one(self.source, columns), na)
         raw = _filled(self.source, numbers, absent, self.missing)
         x, outside = self._scaled(raw)[:, None], (raw < self.lo) | (raw > self.hi)
         return (np.column_stack([x, self.mark * absent]) if self.indicator else x), outside

@@ -106,7 +106,7 @@ class Date(Number):
             found["typical"] = [number(value) for value in entries["typical"]]
         return entries | found | {"epoch": epoch}
 
-    def _values(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
+    def read(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
         try:
             return as_units(column, na, self.epoch, self.unit)
         except ValueError as error:
