@@ -104,6 +104,9 @@ class Declares:
                 rule = "names columns for a schema, and there is none"
                 raise InvalidInput("columns", None, rule, "give schema=, or leave columns out")
             return X
+        if schema.person is not None:
+            rule = "bounds a person's rows together, and estimators take one row a person"
+            raise SchemaError("person", None, rule, "use `sottovoce train`, or keep one row a person and remove it")
         self.schema_ = schema
         table = read_frame(X, self.columns)
         me: Any = self

@@ -17,6 +17,8 @@ from ..util.typing import Any, Array
 
 PUBLIC = "row counts, labels' names, schema, graph, schedules, number of rounds"
 """What every statement takes to be public; where one of these was computed from rows, a caveat says so."""
+PUBLIC_OF_PEOPLE = PUBLIC.replace("row counts", "numbers of people")
+"""The same where the unit is a person."""
 ONE_ROW = "one row of one site"
 EXACT = "exact minimisation: printed forms add no noise to the solver's answer"
 """What the claim of a printed form assumes."""
@@ -234,9 +236,10 @@ class Statement:
         """The statement of one site about its own rows, after `made` releases."""
         return replace(self, site=site, made=made, per_node=(self.epsilon,))
 
-    def of_people(self, rows: int) -> Self:
-        """The statement for people with up to `rows` rows at one site, which count as one row together."""
-        return replace(self, unit=f"{_PERSON} with up to {rows} rows at one site")
+    def of_people(self, rows: int, sites: int = 1) -> Self:
+        """The statement for people with up to `rows` rows at each of `sites` sites, which count as one row together."""
+        place = "one site" if sites == 1 else f"each of {sites} sites"
+        return replace(self, unit=f"{_PERSON} with {'one row' if rows == 1 else f'up to {rows} rows'} at {place}")
 
     def in_ledger(self, run: str, spent: float, budget: Iterable[float], delta: float) -> Self:
         """The statement with the state of a shared ledger after this run."""

@@ -40,6 +40,8 @@ class Bounded(ABC):
     """
 
     at: Array
+    of_people: ClassVar[bool] = False
+    """Whether rows count by their weights, so that units of several rows that weigh 1 together add one row at most."""
     cone: ClassVar[bool] = False
     """Whether it is proved that no two rows' contributions have a negative inner product; a replaced row costs less."""
     degree: ClassVar[int] = 1
@@ -74,6 +76,7 @@ class Bounded(ABC):
         (:mod:`sottovoce.data.move`) err by at most ``(rows + 2 d + 48) u`` times their stretch for every factor that is
         a row, or its square for losses that depend on norms.
         """
+        rows = facts.summands(rows)
         if facts.stretch == 1.0:
             return np.asarray((rows + facts.d + 24.0) * _UNIT * self.norm(facts))
         more = facts.stretch ** (self.degree * (2 if facts.loss.by_norm else 1))
@@ -355,6 +358,7 @@ class Cells(Bounded):
     """
 
     cone: ClassVar[bool] = True  # counts
+    of_people: ClassVar[bool] = True
     widths: tuple[int, ...] = ()
 
     @property
@@ -416,6 +420,9 @@ class NoisyBounded(NoisyValue):
     def of(cls, what: Bounded, alpha: Array | None, source: str) -> NoisyBounded:
         """The query for `what` at its point."""
         return cls(what.at, alpha, source, what=what)
+
+    def proved_of_people(self) -> bool:
+        return bool(vars(type(self.what)).get("of_people", False))
 
     def exact_sensitivity(self, facts: Facts) -> Array:
         return self.moved(facts, facts.n)

@@ -36,7 +36,8 @@ def radius(facts: Facts, pull: ArrayLike, q: Array) -> Array:
 def _hidden(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
     """Bound on the rounding in a gradient's norm, over C, at all points where an answer can lie."""
     most = radius(facts, pull, q) + certified_error(facts.C, tol, q)
-    found = rounding_bound(facts.C, facts.n, facts.loss, facts.d, most, pull, q, stretch=facts.stretch)
+    rows = facts.summands(facts.n)
+    found = rounding_bound(facts.C, rows, facts.loss, facts.d, most, pull, q, stretch=facts.stretch)
     return found / facts.C
 
 

@@ -19,7 +19,7 @@ from ..network.graphs import Graph
 from ..network.net import Net
 from ..privacy.accountants import Accountant
 from ..problem.facts import Facts
-from ..queries import Query, Sum
+from ..queries import Query, Sum, check_unit
 from ..util.plain import canonical
 from ..util.typing import Any, Array, ArrayLike, IntArray
 from .calibration import CLOSE, closeness, largest_scale
@@ -36,6 +36,7 @@ class Pricer:
     ledger: Ledger = field(default_factory=Ledger)
 
     def ask(self, query: Query | Sum, net: Net) -> Array:
+        check_unit(query.proved_of_people(), self.facts)
         self.ledger.charge(query.event(self.facts))
         return query.blank(self.facts)
 

@@ -159,7 +159,8 @@ class Solver:
         given = rows.sweep()  # for gradients; solves use distinct rows
         self._given, self._sweep = (x.normed() if loss.by_norm else x for x in (given, given.deduplicated()))
         self._single: Sweep | None = None
-        self._n = rows.n  # (N, 1)
+        self._n = rows.stored.astype(float)[:, None]  # (N, 1)
+        self._units = rows.n  # the same, unless a person has several rows
         self._weight = C / rows.n
         self._loss = loss
         self._C = C
@@ -294,7 +295,7 @@ class Solver:
         """
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
         sweep = self._given.every(part, parts) if parts > 1 else self._given
-        weight = self._C / np.maximum(self._n // parts, 1.0)  # n itself: C / (C / n) may round below it
+        weight = self._C / np.maximum(self._units // parts, 1.0)  # n itself: C / (C / n) may round below it
         return self._unstack(weight[:, :, None] * sweep.gradient(self._loss, points), lead)
 
     def total(self, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
