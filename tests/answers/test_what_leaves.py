@@ -224,6 +224,7 @@ class TestRegressor:
         made: Any = PrivateRegressor if trust == "one site" else partial(ConsensusRegressor, trust=trust)
         assert made((0.0, 20.0), loss=loss, data_norm=3.0, random_state=0).fit(X, y).score(X, y) > 0.8
 
+    @pytest.mark.filterwarnings("ignore:the model gives")  # no column tells rows apart
     def test_bounds_are_declared_and_never_read_in_a_release(self) -> None:
         X, y = np.zeros((10, 2)), np.arange(10.0)
         with pytest.raises(InvalidInput, match="y_bounds"):

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.data import Schema
+from sottovoce.data import Schema, frames
 from sottovoce.data.frames import names_of, read_frame
 from sottovoce.data.table import Table, as_text
 from sottovoce.errors import InvalidInput
+from sottovoce.util.later import Later
 
 SECRET = "Alice Smith"
 COLUMNS: dict[str, list[Any]] = {
@@ -155,3 +156,11 @@ def test_truth_values_are_one_in_frames_and_in_files() -> None:
     for values in (np.array([True, False]), ["True", "False"], ["true", "false"], ["TRUE", "FALSE"]):
         found = schema.encode(Table("t", {"s": np.asarray(values)}), labels=False)
         assert np.array_equal(found.X > 0, [[False, True], [True, False]]) and not found.clipped
+
+
+def test_without_narwhals_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = framed("pandas")
+    monkeypatch.setattr(frames, "nw", Later("narwhals_that_is_not_there"))
+    with pytest.raises(InvalidInput, match=r"pip install 'sottovoce\[frames\]'"):
+        read_frame(frame)
+    assert read_frame(framed("dict")).n_rows == 3  # needs none

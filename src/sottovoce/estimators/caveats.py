@@ -19,7 +19,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
 from ..errors import HolderNote, PublicNote
-from ..privacy.statement import with_caveats
+from ..privacy.statement import Statement
 from ..util.typing import Any
 
 ASSUMED = "epsilon holds if X was made row by row from public constants: an estimator without a schema cannot see that"
@@ -119,9 +119,9 @@ class Caveats:
             warnings.warn(f"{text}.  Instead, {INSTEAD}" if steps else text, PublicNote, stacklevel=stacklevel + 1)
         return cls(void, tuple(rests))
 
-    def told(self, privacy: dict[str, Any]) -> dict[str, Any]:
-        """A statement's plain data, with all caveats as a list."""
-        return with_caveats(privacy, self.rests)
+    def on(self, statement: Statement) -> Statement:
+        """The statement, with what it rests on."""
+        return statement.resting_on(self.rests)
 
 
 def tell_values(X: Any, stacklevel: int) -> None:

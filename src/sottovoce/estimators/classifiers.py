@@ -316,7 +316,7 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         self._result: Result | None = None
         with told(self.verbose) as teller:
             if self.inference:
-                self._infer(labelled, X, features, parts, sites, knobs, seed, groups is not None, said)
+                last = self._infer(labelled, X, features, parts, sites, knobs, seed, groups is not None, said)
             else:
                 run = partial(
                     self._run, ledger=ledger, deal=deal, caveat=said, counts=counts, starts=starts, teller=teller
@@ -325,10 +325,10 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
                 tables = [(encoded[part], label[part]) for part in parts]
                 choose_of = partial(self._chosen, differ=groups is not None, teller=teller)
                 last = with_other_relation(fit(labelled, tables, seed, knobs, choose_of, run))
-                self.privacy_spent_, self.n_iter_, self.stopped_ = last.privacy, last.rounds, last.stopped
-                self.max_grad_norm_ = last.config.max_grad_norm
-                self._result = last if self._result is not None else None
-        self.privacy_spent_ = caveats.told(self.privacy_spent_)
+                self.n_iter_, self.stopped_, self.max_grad_norm_ = last.rounds, last.stopped, last.config.max_grad_norm
+        last = replace(last, statement=caveats.on(last.statement))
+        self.privacy_spent_ = last.privacy
+        self._result = None if self._result is None else last
         self._tell_norm(features)
         self.classes_, self.sites_ = labelled.names[labelled.order], sites
         if not self.inference:

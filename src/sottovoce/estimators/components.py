@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -169,8 +169,8 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         self.clear_ = np.asarray(np.minimum(gaps[:-1], gaps[1:])[:k] > 2.0 * self.noise_)
         self.components_, self.explained_variance_, self.mean_ = vectors[:k], values[:k], mean / scale
         self.explained_variance_ratio_ = values[:k] / total if total > 0.0 else np.zeros(k)
-        self.sites_, self.privacy_spent_ = sites, caveats.told(result.privacy)
-        self._result = result
+        self._result = replace(result, statement=caveats.on(result.statement))
+        self.sites_, self.privacy_spent_ = sites, self._result.privacy
         return self
 
     def _table(self, X: Any, *, reset: bool) -> Array:

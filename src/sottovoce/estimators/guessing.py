@@ -58,7 +58,7 @@ class Foretelling:
             if self.schema_ is not None:
                 margins = self.decision_function(X)
             else:
-                with np.errstate(all="ignore"):  # a row of any length
+                with np.errstate(all="ignore"):  # rows that are too long must not tell by a warning
                     margins = np.asarray(features @ self.coef_.T + self.intercept_)
                 margins = margins[:, 0] if len(self.coef_) == 1 else margins
             if not _differ(margins):

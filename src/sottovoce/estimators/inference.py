@@ -26,7 +26,7 @@ from ..reports.coefficients import html_table, remark
 from ..runs.config import RunConfig
 from ..runs.engine import FINISHED
 from ..runs.relations import with_other_relation
-from ..runs.simulate import simulate
+from ..runs.simulate import Result, simulate
 from ..util.typing import Any, Array, IntArray
 from .declared import Labelled, positive_of, with_classes
 from .transformer import SchemaTransformer
@@ -48,16 +48,14 @@ class Shown:
         """The model in words: what was trained, its coefficients, and what is promised, with all caveats."""
         me: Any = self
         check_is_fitted(me, "privacy_spent_")
-        said = me.privacy_spent_
         kind = str(getattr(me, "loss_", getattr(me, "loss", "")))
         head = [f"{type(me).__name__}: {kind}, {len(me.sites_)} sites, {me.n_features_in_} columns".replace(": ,", ":")]
         if (positive := positive_of(self)) is not None:
             head.append(f"Coefficients are for the class {printable(positive)}.")
         if getattr(me, "max_grad_norm_", math.inf) < math.inf:
             head.append("Gradients were capped: sizes are not calibrated.  inference=True asks for those, with errors.")
-        table = self._found()
-        parts = ["\n".join(head), str(table) if table is not None else self._plain_table(), self._promise(said)]
-        return "\n\n".join(part for part in parts if part)
+        table = str(self._found() or "") or self._plain_table()
+        return "\n\n".join(part for part in ("\n".join(head), table, str(me.privacy_spent_["says"])) if part)
 
     def _plain_table(self) -> str:
         """Coefficients by name, in aligned columns; of many columns the first ones."""
@@ -73,18 +71,11 @@ class Shown:
         left = [f"... and {len(lines) - len(shown)} more"] if len(shown) < len(lines) else []
         return "\n".join([*(line.rstrip() for line in text), *left])
 
-    @staticmethod
-    def _promise(said: dict[str, Any]) -> str:
-        """The statement, and what it rests on."""
-        known = said.get("caveat") or ""
-        rests = [one for one in said.get("caveats", []) if one != known]
-        return "\n".join([str(said["says"]), *(f"Rests on: {one}." for one in rests)])
-
     def page(self) -> str:
         """HTML with the privacy statement and, after inference, the table of coefficients."""
         me: Any = self
         check_is_fitted(me, "coef_")
-        words = escape(self._promise(me.privacy_spent_)).replace("\n", "<br>")
+        words = escape(str(me.privacy_spent_["says"])).replace("\n", "<br>")
         shown = ""
         if (found := self._found()) is not None:
             lines = found.to_dict()
@@ -96,7 +87,7 @@ class Shown:
         if not hasattr(me, "privacy_spent_"):
             return repr(me)
         found = self._found()
-        parts = [repr(me), self._promise(me.privacy_spent_), *([] if found is None else [str(found)])]
+        parts = [repr(me), str(me.privacy_spent_["says"]), *([] if found is None else [str(found)])]
         return "\n\n".join(parts)
 
     def _found(self) -> Coefficients | None:
@@ -120,7 +111,7 @@ class Inferring(Shown):
     def _infer(
         self, labelled: Labelled, table: Any, X: Any, parts: list[IntArray], sites: Array, knobs: dict[str, Any],
         seed: int | None, apart: bool, caveat: Caveat,
-    ) -> None:  # fmt: skip
+    ) -> Result:  # fmt: skip
         me: Any = self
         schema, label = me.schema_, labelled.number
         if len(labelled.names) != 2:
@@ -152,9 +143,8 @@ class Inferring(Shown):
         named = schema if schema is None or schema.label else with_classes(schema, labelled.names)
         me._answered = SavedModel(naming, model_of(found)[0], shares if own else np.ones(1), schema=named)
         me._order = labelled.order
-        me._result = result
-        me.privacy_spent_, me.n_iter_, me.stopped_ = result.privacy, 1, FINISHED
-        me.max_grad_norm_ = math.inf
+        me.n_iter_, me.stopped_, me.max_grad_norm_, me._result = 1, FINISHED, math.inf, result
+        return result
 
     def to_sklearn(self) -> LogisticRegression | Pipeline:
         """A fitted ``LogisticRegression`` of scikit-learn with the same coefficients, and so the same answers.

@@ -14,7 +14,7 @@ from ..algorithms import ANSWERS
 from ..answers.saved import SavedModel, is_text, record_of
 from ..data.schema import Schema
 from ..errors import CheckpointError, InvalidInput, shown
-from ..privacy.statement import Statement, with_caveats
+from ..privacy.statement import Statement
 from ..runs.engine import UNREADABLE
 from ..runs.simulate import Result
 from ..util.typing import Any
@@ -111,10 +111,7 @@ class Kept:
         fitted = {name: getattr(me, name) for name in FITTED if name in vars(me)}
         if "coefficients_" in fitted and not isinstance(fitted["coefficients_"], dict):
             fitted["coefficients_"] = list(fitted["coefficients_"])
-        return {
-            "class": type(me).__name__, "parameters": plain(kept), "fitted": plain(fitted),
-            "caveats": list(me.privacy_spent_.get("caveats", [])),
-        }  # fmt: skip
+        return {"class": type(me).__name__, "parameters": plain(kept), "fitted": plain(fitted)}
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -155,7 +152,7 @@ class Kept:
             rule = "not a saved estimator of this class; use a file that its save() wrote"
             raise CheckpointError(f"run={shown(place)}: {rule}") from error
         model._answered, model._result = answered, result
-        model.privacy_spent_ = with_caveats(statement.to_dict(), map(str, told["caveats"]))
+        model.privacy_spent_ = statement.to_dict()
         return model
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -197,12 +198,13 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         has = self.fit_intercept if self.schema_ is None else bool(self.schema_.intercept or self.loss == SQUARED)
         self.intercept_ = float(task.low + half + half * constant) if has else task.low + half
         self.y_bounds_, self.sites_ = (task.low, task.high), sites
-        self.privacy_spent_ = caveats.told(result.privacy)
-        self._result = result
+        self._result = replace(result, statement=caveats.on(result.statement))
+        self.privacy_spent_ = self._result.privacy
         if not self.inference:
             self.coefficients_ = as_columns(self)
         self._tell_norm(features)
-        self._tell_one_number(self.predict(X) if self.schema_ is not None else self._numbers(features))
+        with np.errstate(all="ignore"):  # rows that are too long must not tell by a warning
+            self._tell_one_number(self.predict(X) if self.schema_ is not None else self._numbers(features))
         return self
 
     def __sklearn_tags__(self) -> Any:

@@ -223,8 +223,8 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
             self.coef_, constant = in_units(self.schema_, self._vector)
             self.intercept_ = self.intercept_ + constant
         self.edges_, self.sites_ = edges, sites
-        self._result = replace(result, statement=result.statement.of_people(m))
-        self.privacy_spent_ = caveats.told(self._result.privacy)
+        self._result = replace(result, statement=caveats.on(result.statement.of_people(m)))
+        self.privacy_spent_ = self._result.privacy
         self._tell_norm(features)
         if strange := int(np.sum(~(times > edges[0]))):
             what = f"{strange} of {n} people have no time after the first edge"

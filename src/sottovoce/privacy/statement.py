@@ -142,6 +142,8 @@ class Statement:
         What was released besides the model, within epsilon.
     other_epsilon : float, optional
         Epsilon of the same releases under the other relation, at the same delta.
+    rests : tuple of str, optional
+        On what the guarantee rests that whoever states it cannot see; None where that was not asked.
     """
 
     epsilon: float
@@ -167,6 +169,7 @@ class Statement:
     others: int = 0
     discloses: str | None = None
     other_epsilon: float | None = None
+    rests: tuple[str, ...] | None = None
 
     # How one is made
 
@@ -265,6 +268,10 @@ class Statement:
             caveat=caveat_text((self.caveat, other.caveat)), discloses=self.discloses or other.discloses,
         )  # fmt: skip
 
+    def resting_on(self, rests: Iterable[str]) -> Self:
+        """The statement with what it rests on."""
+        return replace(self, rests=tuple(rests))
+
     def under_other(self, epsilon: float) -> Self:
         """The statement with epsilon of the same releases under the other relation."""
         return replace(self, other_epsilon=epsilon)
@@ -336,6 +343,7 @@ class Statement:
             words.append(("Ended early", f": {self.early}."))
         if self.caveat is not None:
             words.append(("Not covered", f": {self.caveat}."))
+        words += [("Rests on", f": {one}.") for one in self.rests or ()]
         if self.printed_claim is not None:
             verdict = "is not proved" if self.printed_claim < self.epsilon * (1 - 1e-9) else "holds, and is loose"
             assumed = "" if self.assumes is None else f" Assumes {self.assumes}."
@@ -422,6 +430,7 @@ class Statement:
             "early": self.early, "demonstration": DEMONSTRATION if self.demonstration else None,
             "ledger": self.ledger and asdict(self.ledger) | {"budget": list(self.ledger.budget)}, "alone": self.alone,
             "others": self.others or None, "discloses": self.discloses, "other_epsilon": self.other_epsilon,
+            "caveats": None if self.rests is None else [*([self.caveat] if self.caveat else []), *self.rests],
         }  # fmt: skip
         return plain | {key: value for key, value in more.items() if value is not None}
 
@@ -449,6 +458,9 @@ class Statement:
             if trust is None:
                 raise _foreign("adversary")
         optional = {key: _taken(plain, key, read) for key, read in _OPTIONAL.items() if key in plain}
+        if "caveats" in plain:
+            said = _taken(plain, "caveats", _texts)
+            optional["rests"] = said[1:] if said[:1] == (optional.get("caveat"),) else said
         simulated = not _taken(plain, "release", _truth)
         return cls(
             **{key: _taken(plain, key, read) for key, read in _REQUIRED.items()},
@@ -477,6 +489,12 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError
+    return tuple(map(_text, value))
 
 
 def _truth(value: Any) -> bool:
@@ -514,12 +532,6 @@ def _pairs(value: Any) -> tuple[tuple[str, float], ...]:
 
 def _shared(value: Any) -> Shared:
     return Shared(_text(value["run"]), _number(value["spent"]), _numbers(value["budget"]), _number(value["delta"]))
-
-
-def with_caveats(privacy: dict[str, Any], more: Iterable[str]) -> dict[str, Any]:
-    """A statement's plain data with a list of all that it does not cover or rests on: its own caveat, and `more`."""
-    own = [privacy["caveat"]] if privacy.get("caveat") else []
-    return privacy | {"caveats": list(dict.fromkeys([*own, *more]))}
 
 
 _REQUIRED: dict[str, Callable[[Any], Any]] = {
