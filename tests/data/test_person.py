@@ -196,7 +196,8 @@ class TestRuns:
         assert "numbers of people" in said.public and "row counts" not in said.public
         assert report.result.facts.n.sum() == round(0.8 * PEOPLE) and report.result.facts.n.shape == (3, 1)
         assert any("were left out: their people have more" in note for note in report.notes)
-        again = prepare(report.result.config, report.result.facts.n, 3)
+        assert report.decision is not None and report.decision.centring is not None  # people's rows are centred too
+        again = prepare(report.result.config, report.result.facts.n, 3, centre=report.decision.centring)
         assert again.facts.rows_per_person == 5
         assert report.test_errors[0] < 0.35
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -228,10 +229,12 @@ class Products(_Vector):
 class RowMean(Bounded):
     """``(1/n) sum_k x_k`` of the rows' columns but those of their `constants`, whose entries are 0: norm at most 1.
 
-    x_k is without the label's sign, which the constant's sign tells, and without weight or class.  A row without a
-    constant, as one of zeros, adds nothing; of a row longer than 1 only the direction counts.
+    x_k is without the label's sign, which the constant's sign tells, and without class, and without weight unless a
+    person's rows weigh no more than 1 together.  A row without a constant, as one of zeros, adds nothing; of a row
+    longer than 1 only the direction counts.
     """
 
+    of_people: ClassVar[bool] = True
     constants: tuple[int, ...] = ()
 
     def width(self, facts: Facts) -> int:
@@ -240,14 +243,18 @@ class RowMean(Bounded):
     def norm(self, facts: Facts) -> float:
         return 1.0
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def value(self, vault: Vault, facts: Facts) -> Array:
+        each = partial(self.terms, weighed=facts.several)
+        return np.asarray(vault.solver.total(self.at, each) / facts.n)
+
+    def terms(self, block: Design, loss: Loss, at: Array, weighed: bool = False) -> Array:
         columns, rows = list(self.constants), block.storage
         constant = np.zeros((len(at), 1, at.shape[-1] // block.classes))
         constant[..., columns] = 1.0
         sign = np.sign(np.asarray(block.host(rows.margins(constant))))
         if loss.any_norm:
             sign = sign / np.maximum(np.asarray(block.host(block.norms())), 1.0)[:, None, :]
-        total = np.array(rows.combine(block.asarray(sign)))
+        total = np.array(rows.combine(block.asarray(block.weigh(sign) if weighed else sign)))
         total[..., columns] = 0.0
         return np.broadcast_to(total, (*at.shape[:2], total.shape[-1]))
 

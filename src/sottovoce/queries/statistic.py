@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..privacy.events import Event, ExactSphericalMechanism, GaussianMechanism, Unprotected
 from ..problem.facts import Facts
-from ..solvers.local import certified_error, rounding_bound
+from ..solvers.local import certified_error, elsewhere_bound, rounding_bound
 from ..util.typing import Array, ArrayLike
 from .audit_hooks import Canaries, Leaning, Supposed, centre, certain, gaussian, refusal_of_secret, spherical, vector
 from .base import Query
@@ -48,22 +48,32 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     none = np.zeros_like(rows)
     stretch, summed = facts.stretch, facts.summands(rows) + 1.0
     rounding = rounding_bound(facts.C, summed, facts.loss, facts.d, none, none, none, margins=False, stretch=stretch)
-    moved = 1.0 + _MOVED if facts.several else 1.0
-    return np.asarray(moved * facts.gradients_changed * facts.C / rows + 2.0 * rounding)
+    whole = facts.gradients_changed * facts.C / rows
+    if facts.several:
+        rounding = rounding + elsewhere_bound(facts.C, facts.loss, facts.d, none, facts.stretch)
+        whole = whole * (1.0 + _MOVED)
+    return np.asarray(whole + 2.0 * rounding)
 
 
 def check_places(facts: Facts, start: Array) -> None:
     """Refuse points at which margins of rows that stand at other places could round too differently.
 
-    A margin errs by at most ``(d + 9) u (||w|| + T)`` with numbers to predict up to T, and the mean gradient over n
-    people by `hessian_bound` times as much, twice.
+    A margin errs by at most ``(d + 9) u (||w|| + T)`` with numbers to predict up to T, that of a moved row by at most
+    ``(2 d + 24) u (||w|| + T)`` times the facts' stretch, and the mean gradient over n people by `hessian_bound` times
+    as much, twice; what shortens moved rows adds :func:`sottovoce.solvers.local.elsewhere_bound`.
     """
-    if facts.several:
-        far = float(np.max(length(start, "start"), initial=0.0)) + facts.loss.offset_bound
-        twice = 2.0 * (facts.d + 9.0) * _U * far * facts.loss.hessian_bound
-        if not float(np.max(facts.n)) * twice <= _MOVED * facts.loss.derivative_bound:
-            rule = "the model is too long for so many people's gradients to be told apart from rounding"
-            raise InvalidInput("eta", None, rule, "use a larger eta or rho")
+    if not facts.several:
+        return
+    far, loss = float(np.max(length(start, "start"), initial=0.0)) + facts.loss.offset_bound, facts.loss
+    wide = facts.d + 9.0 if facts.stretch == 1.0 else (2.0 * facts.d + 24.0) * facts.stretch
+    short = elsewhere_bound(1.0, loss, facts.d, far, facts.stretch) - elsewhere_bound(
+        1.0, loss, facts.d, 0.0, facts.stretch
+    )
+    if not float(np.max(facts.n)) * 2.0 * float(wide * _U * far * loss.hessian_bound + short) <= (
+        _MOVED * loss.derivative_bound
+    ):
+        rule = "the model is too long for so many people's gradients to be told apart from rounding"
+        raise InvalidInput("eta", None, rule, "use a larger eta or rho")
 
 
 @dataclass(frozen=True)

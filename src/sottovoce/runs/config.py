@@ -322,7 +322,7 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain data; infinity is the text ``inf``.  Knobs at their defaults are left out, but for ``WRITTEN``."""
         plain = asdict(self) | {"epsilon": self.epsilon if self.budgeted else "inf"}
-        silent = {name: None for name in ("start", "centre", "participants", "rows_per_person")}
+        silent = dict.fromkeys(("start", "centre", "participants", "rows_per_person"))
         silent |= {"auto": False, "colluders": 1} | {
             name: knob.default for name, knob in KNOBS.items() if name not in WRITTEN
         }

@@ -111,6 +111,19 @@ def rounding_bound(
     return np.asarray(data + 4.0 * u * (pull + q * size))
 
 
+def elsewhere_bound(C: float, loss: Loss, d: int, size: ArrayLike, stretch: float) -> Array:
+    """Bound on how far mean gradients at ``||w|| = size`` are from those of the moved rows that are meant.
+
+    What shortens a moved row, and its length, round otherwise where the row stands at another place, as where another
+    person has another number of rows (docs/privacy/person.md).  Both are within a share e of those that are meant, so
+    a row's gradient changes by at most ``e (c1 ||w|| + 2 L)``.  0 for rows as they are.
+    """
+    if stretch == 1.0:
+        return np.zeros_like(np.asarray(size, dtype=float))
+    share = (9.0 * d + 80.0) * 2.0**-53 * stretch ** (4 if loss.by_norm else 2)
+    return np.asarray(C * share * (loss.hessian_bound * np.asarray(size, dtype=float) + 2.0 * loss.derivative_bound))
+
+
 @dataclass(frozen=True)
 class Solution:
     """Minimisers of shape (..., d), with the gradient norms reached (..., 1) and the iterations spent."""
