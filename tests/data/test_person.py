@@ -15,18 +15,23 @@ from sottovoce.algorithms import REGISTRY
 from sottovoce.answers.evaluation import Held
 from sottovoce.answers.training import ONE_EACH, infer
 from sottovoce.data import Schema, load
-from sottovoce.data.person import MOST, Person, dealt, kept, shares, whole
+from sottovoce.data.frames import read_frame
+from sottovoce.data.move import Move
+from sottovoce.data.person import MOST, Person, dealt, kept, places, shares, whole
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SchemaError
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.clipped import cap
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import Logistic, Loss, make_loss
-from sottovoce.queries import NoisyGradient, NoisyMinimiser
+from sottovoce.queries import Gradient as Slopes
+from sottovoce.queries import NoisyBounded, NoisyGradient, NoisyMinimiser, RowMean
 from sottovoce.runs.curator import Curator
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import simulate
 from sottovoce.runs.training import deal, placed
+from sottovoce.solvers.local import Solver, elsewhere_bound
 
 SCHEMA = """
 intercept = true
@@ -82,6 +87,22 @@ class TestWhoTheyAre:
             totals = np.bincount(codes, shares(codes))
             assert np.all(totals <= 1.0) and np.all(totals[np.bincount(codes) > 0] > 1.0 - 1e-9)
 
+    def test_one_identifier_in_several_types_is_one_person(self) -> None:
+        mixed = np.array([1, "1", 1.0, "1.0", " 01 ", "+1.00", "1a", "1A", "-1", "0x1"], dtype=object)
+        assert Person("id").codes(mixed, frozenset()).tolist() == [0, 0, 0, 0, 0, 0, 1, 2, 3, 4]
+        for column in (np.array([1, 2, 1]), np.array([1.0, 2.0, 1.0]), np.array(["1", "2.0", "1.0"])):
+            assert Person("id").codes(column, frozenset()).tolist() == [0, 1, 0]
+        large = np.array([str(2**70), f"{2**70}.0", str(2**70 + 1)])
+        assert Person("id").codes(large, frozenset()).tolist() == [0, 0, 1]
+        frame = read_frame({"id": np.array([1.0, np.nan, 1.0])})
+        with pytest.raises(SchemaError, match="do not say whose"):
+            Person("id").codes(frame.columns["id"], frozenset())
+
+    def test_at_how_many_places_they_have_rows(self) -> None:
+        people = np.array([0, 1, 0, 2, 2, 2])
+        assert places(people, [np.array([0, 1]), np.array([2, 3, 4, 5])]) == 2
+        assert places(people, [np.array([0, 2]), np.array([1, 3, 4, 5])]) == 1
+
     def test_a_split_or_deal_keeps_them_together(self) -> None:
         people = np.array([2, 0, 2, 1, 0])
         assert [rows.tolist() for rows in whole(people, np.arange(5))] == [[1, 4], [3], [0, 2]]
@@ -102,6 +123,8 @@ class TestWhoTheyAre:
         assert schema.fingerprint != Schema.from_dict({"columns": plain["columns"]}).fingerprint
         with pytest.raises(SchemaError, match="person column and cannot be a feature"):
             Schema.from_dict(plain | {"person": "a"})
+        with pytest.raises(SchemaError, match="cannot be its label or weight"):
+            Schema.from_dict(plain | {"label": {"column": "id", "positive": "x"}})
 
 
 def curator(rows: Rows, of: Facts) -> Curator:
@@ -113,22 +136,26 @@ class TestHowFarTheyMoveThings:
 
     MOST, D = 4, 3
 
-    def facts(self, loss: Loss, relation: str) -> Facts:
-        return Facts(loss, np.array([[2.0]]), self.D, 1.0, 0.5, 1, relation, pure=False, rows_per_person=self.MOST)
+    MOVE = Move(np.array([0.5, -0.5, 0.0]), (2,), 0.6, 2.0)
 
-    def rows(self, own: np.ndarray, weigh: bool = True) -> Rows:
+    def facts(self, loss: Loss, relation: str, moved: bool = False) -> Facts:
+        of = Facts(loss, np.array([[2.0]]), self.D, 1.0, 0.5, 1, relation, pure=False, rows_per_person=self.MOST)
+        return replace(of, stretch=self.MOVE.stretch) if moved else of
+
+    def rows(self, own: np.ndarray, weigh: bool = True, moved: bool = False) -> Rows:
         still = np.full((2, self.D), 0.3)
         X = np.concatenate([own, still])
-        rows = Rows(X[None], np.array([[float(len(X))]]))
+        rows = Rows(X[None], np.array([[float(len(X))]]), move=self.MOVE if moved else None)
         people = np.array([0] * len(own) + [1, 1])
         found = rows.with_people([people], self.MOST)
         return found if weigh else replace(found, weight=np.ones_like(found.weight))  # planted
 
     @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
     @pytest.mark.parametrize("kind", ["gradient", "minimiser"])
-    @pytest.mark.parametrize("loss", ["logistic", "huber:0.5"])
-    def test_no_further_than_stated(self, kind: str, relation: str, loss: str) -> None:
-        of, rng, best, planted = self.facts(make_loss(loss), relation), np.random.default_rng(0), 0.0, 0.0
+    @pytest.mark.parametrize(("loss", "moved"), [("logistic", False), ("huber:0.5", False), ("huber:0.5", True)])
+    def test_no_further_than_stated(self, kind: str, relation: str, loss: str, moved: bool) -> None:
+        """`moved` rows are centred and shortened again, each by itself: what a person may add stays one row."""
+        of, rng, best, planted = self.facts(make_loss(loss), relation, moved), np.random.default_rng(0), 0.0, 0.0
         for trial in range(150):
             w = rng.normal(size=self.D) * 10.0 ** rng.uniform(-2, 2)
             query: Any = NoisyGradient(w[None, None], None, "test")
@@ -143,13 +170,47 @@ class TestHowFarTheyMoveThings:
                 own /= np.linalg.norm(own, axis=1, keepdims=True) * (1.0 + 1e-12)
                 if relation == "zero-out" and sign < 0:
                     own[:] = 0.0
-                ends.append(curator(self.rows(own), of).ask(query)[0, 0])
-                plain.append(curator(self.rows(own, weigh=False), of).ask(query)[0, 0])
+                ends.append(curator(self.rows(own, moved=moved), of).ask(query)[0, 0])
+                plain.append(curator(self.rows(own, weigh=False, moved=moved), of).ask(query)[0, 0])
             far = float(np.linalg.norm(ends[0] - ends[1]))
             assert far <= stated
             best, planted = max(best, far / stated), max(planted, float(np.linalg.norm(plain[0] - plain[1])) / stated)
         assert best > (0.45 if kind == "minimiser" or loss == "logistic" else 0.9)
         assert planted > 1.5  # rows that are not bounded together pass it
+
+    @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+    def test_the_mean_by_which_rows_are_centred(self, relation: str) -> None:
+        """A person of four rows and another of one, on opposite sides: as stated, and further if planted."""
+        of, query = self.facts(Logistic(), relation), NoisyBounded.of(RowMean(np.zeros((1, 1, 3)), (2,)), None, "test")
+        stated = float(query.exact_sensitivity(of).ravel()[0])
+        end = np.array([[0.999, 0.0, 0.01]])
+        other = -end * [1, 1, -1] if relation == "replace-one" else 0.0 * end
+        for weigh in (True, False):
+            found = [curator(self.rows(own, weigh), of).ask(query)[0, 0] for own in (np.tile(end, (4, 1)), other)]
+            far = float(np.linalg.norm(found[0] - found[1]))
+            assert 0.99 * stated < far <= stated if weigh else far > 2.0 * stated
+        with pytest.raises(InvalidInput, match="one row a person"):
+            curator(self.rows(end), of).ask(NoisyBounded.of(Slopes(np.zeros((1, 1, 3))), None, "test"))
+
+    @pytest.mark.parametrize("most", [math.inf, 0.2])
+    def test_rows_at_other_places_are_shortened_alike_but_for_rounding(self, most: float) -> None:
+        """Gradients of moved rows, each by itself and among others, are closer than what sensitivities add."""
+        rng, d, many = np.random.default_rng(0), 7, 50
+        X = np.concatenate([rng.normal(size=(many, d - 1)), np.full((many, 1), 2.0)], axis=1)
+        X /= np.linalg.norm(X, axis=1, keepdims=True) * (1.0 + 1e-12)
+        mean = np.append(rng.normal(size=d - 1), 0.0)
+        move, loss = Move(0.9 * mean / np.linalg.norm(mean), (d - 1,), 0.4, 2.0), cap(Logistic(), most)
+        w = 3.0 * rng.normal(size=(1, 1, d))
+        share = float(elsewhere_bound(1.0, loss, d, float(np.linalg.norm(w)), move.stretch))
+
+        def gradient(own: np.ndarray, at: int) -> np.ndarray:
+            n, weight = len(own), np.zeros((1, len(own)))
+            weight[0, at] = 1.0
+            rows = Rows(own[None], np.array([[float(n)]]), move=move, weight=weight)
+            return np.asarray(n * Solver(rows, loss, 1.0).gradient(w)[0, 0])
+
+        far = [np.linalg.norm(gradient(X[k : k + 1], 0) - gradient(X, k)) for k in range(many)]
+        assert max(far) <= 2.0 * share < 1e-6
 
     def test_rounding_counts_every_row_a_person_may_have(self) -> None:
         one = self.facts(Logistic(), "replace-one")
@@ -192,7 +253,8 @@ class TestRuns:
         table, schema = clinic
         report = train(TrainConfig(RunConfig("prox_admm", 5.0, 1e-5, rounds=3), table, schema))
         said = report.result.statement
-        assert said.unit == "one person with up to 5 rows at one site" and "the person" in said.text
+        assert said.unit == "one person with all rows at one site, of which up to 5 are read"
+        assert "probability with the person is" in said.text
         assert "numbers of people" in said.public and "row counts" not in said.public
         assert report.result.facts.n.sum() == round(0.8 * PEOPLE) and report.result.facts.n.shape == (3, 1)
         assert any("were left out: their people have more" in note for note in report.notes)
@@ -220,7 +282,7 @@ class TestRuns:
         table, schema = clinic
         report = train(TrainConfig(RunConfig("auto", 4.0, 1e-5, trust=trust), table, schema))
         assert report.config.run.method in PROVED
-        assert report.result.statement.unit.startswith("one person with up to 5 rows")
+        assert report.result.statement.unit.endswith("of which up to 5 are read")
         assert 3.9 < report.result.statement.epsilon <= 4.0
 
     @pytest.mark.parametrize("method", [name for name, cls in REGISTRY.items() if cls.private])
@@ -276,9 +338,9 @@ class TestAnswers:
         run = RunConfig("auto", 200.0, 1e-5)
         found = infer(TrainConfig(run, table, schema), held=Held(100.0))
         assert found.sizes.sum() == round(0.8 * PEOPLE) and ONE_EACH in found.notes
-        assert found.statement.unit == "one person with one row at one site"
+        assert found.statement.unit == "one person with all rows at one site, of which one is read"
         assert found.evaluation.quality[""].to_dict()["rows"] == round(0.2 * PEOPLE)
-        assert found.evaluation.statement.unit == "one person with one row at one site"
+        assert found.evaluation.statement.unit == "one person with all rows at one site, of which one is read"
 
 
 def test_a_missing_column_is_told_before_anything(tmp_path: Path) -> None:

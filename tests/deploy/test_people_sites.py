@@ -59,7 +59,7 @@ def test_a_plan_is_about_the_schema_s_people(tmp_path: Path) -> None:
     members = tuple(Member(name, 25, SigningKey.make().public) for name in NAMES)
     plain = SCHEMA.to_dict()
     plan = Plan.make("people", replace(RUN, seed=None), members, 2, schema=plain)
-    assert plan.statement.unit == "one person with up to 3 rows at one site"
+    assert plan.statement.unit == "one person with all rows at one site, of which up to 3 are read"
     plan.write(tmp_path / "plan.json")
     assert Plan.read(tmp_path / "plan.json").digest == plan.digest
     for wrong in (replace(RUN, rows_per_person=None), replace(RUN, rows_per_person=4)):

@@ -17,6 +17,7 @@ from ..data.rows import Rows
 from ..problem.losses import Logistic
 from ..problem.weighted_loss import Weighted
 from ..runs.config import RunConfig
+from . import answers
 from .game import DEFAULT, Case, Options, Verdict
 from .game import play as game
 from .several import play_all
@@ -26,6 +27,7 @@ RUNS, QUICK_RUNS = 8_000, 2_000
 ROWS = 4
 """The most rows of a person."""
 METHODS = ("prox_admm", "prox_average", "dgd", "momentum", "output", "sum_prox", "sum_momentum", "central_gd")
+ANSWERS = ("mean of rows", "second moments")
 DELTA = 0.1
 WHY = "all rows of a person with several rows, who pull one way; the other person pulls the other way"
 
@@ -43,7 +45,7 @@ def tables(own: Sequence[float], other: Sequence[float], sites: int) -> tuple[Ro
 
 
 def cases(epsilon: float | None = None, delta: float | None = None, rounds: int | None = None) -> dict[str, Case]:
-    """The worst pair of methods with each kind of release that is proved for people, and of a survey."""
+    """The worst pairs of methods with each kind of release that is proved for people, of answers, and of a survey."""
     own, found = [1.0, -1.0, 1.0], dict[str, Case]()
     for name in METHODS:
         gaussian = REGISTRY[name].needs_delta
@@ -52,7 +54,23 @@ def cases(epsilon: float | None = None, delta: float | None = None, rounds: int 
         config = replace(case.config, rows_per_person=ROWS)
         found[name] = replace(case, config=config, tables=tables(own, [1.0, -1.0] * 2, sites), why=WHY)
     config = RunConfig("auto", epsilon or 1.0, delta or DELTA, rows_per_person=ROWS)
-    return found | {"survey": replace(_survey(config), why=WHY)}
+    found |= {name: replace(answers.release(name, answers.PAIRS[name], config), tables=_pair(name)) for name in ANSWERS}
+    return found | {"survey": _survey(config)}
+
+
+def _pair(name: str) -> tuple[Rows, Rows]:
+    """The tables of an answer's worst pair, in which the row that differs is a person's, `ROWS` times or twice."""
+
+    def one(rows: Rows, many: int) -> Rows:
+        counts = rows.n[:, 0].astype(int)
+        first = rows.signed[0, : counts[0]]
+        longer = np.concatenate([np.repeat(first[:1], many - 1, axis=0), first])
+        parts = [longer, *(own[:n] for own, n in zip(rows.signed[1:], counts[1:], strict=True))]
+        people = [np.append(np.zeros(many - 1, dtype=int), np.arange(counts[0])), *map(np.arange, counts[1:])]
+        return Rows.build([(own, np.ones(len(own))) for own in parts]).with_people(people, ROWS)
+
+    first, second = answers.tables(answers.PAIRS[name])
+    return one(first, ROWS), one(second, 2)
 
 
 def _survey(config: RunConfig) -> Case:

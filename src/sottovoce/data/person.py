@@ -6,6 +6,7 @@ further than one row of weight 1 would (docs/privacy/people.md).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -14,11 +15,13 @@ import numpy as np
 
 from ..errors import SchemaError
 from ..util.typing import Any, Array, BoolArray, IntArray
-from .table import MISSING, Column, as_text
+from .partition import partition
+from .table import MISSING, Column, distinct
 
 MOST = 100
 """Rows of a person that are read, unless a schema says otherwise: it costs next to nothing to allow many."""
 _LARGEST = 10_000
+_WHOLE, _LONGEST = re.compile(r"[+-]?[0-9]+(\.0*)?"), 1000
 _BELOW = 1.0 - 2.0**-40  # so that rounded weights add up to at most 1
 _WRITE = 'write person = "patient_id", or person = { column = "patient_id", rows = 20 }'
 
@@ -54,14 +57,31 @@ class Person:
         """The number of each row's person, in the order in which they first appear."""
         if column.ndim != 1:
             raise SchemaError(self.column, None, "must hold one value a row", "give a column of identifiers")
-        texts = as_text(column)
+        texts, which = distinct(column)
         if np.isin(texts, sorted(na | MISSING)).any():
             rule = "some rows do not say whose they are, so they cannot be bounded with that person's others"
             raise SchemaError(self.column, None, rule, "fill in the identifiers, or leave those rows out")
-        _, first, number = np.unique(texts, return_index=True, return_inverse=True)
+        known = dict[str, int]()
+        people = np.array([known.setdefault(_alike(text), len(known)) for text in texts.tolist()], dtype=np.int64)
+        _, first, number = np.unique(people[which], return_index=True, return_inverse=True)
         order = np.empty(len(first), dtype=np.int64)
         order[np.argsort(first, kind="stable")] = np.arange(len(first))
         return order[number]
+
+    def among(self, columns: Mapping[str, Column], na: frozenset[str]) -> IntArray:
+        """:meth:`codes` of a table's column; a SchemaError if it lacks it."""
+        if self.column not in columns:
+            rule = "says whose a row is, and the table does not have it"
+            raise SchemaError(self.column, None, rule, "add the column, or leave person out of the schema")
+        return self.codes(columns[self.column], na)
+
+
+def _alike(text: str) -> str:
+    """An identifier as it is compared: whole numbers by value, so that 1, 1.0 and 01 are one person.
+
+    Two people who are taken for one are bounded together, and what is promised of one holds for each of them.
+    """
+    return str(int(text.partition(".")[0])) if len(text) <= _LONGEST and _WHOLE.fullmatch(text) else text
 
 
 def kept(people: IntArray, most: int) -> BoolArray:
@@ -91,3 +111,15 @@ def dealt(people: IntArray, parts: Sequence[IntArray]) -> list[IntArray]:
     for node, part in enumerate(parts):
         at[part] = node
     return [np.flatnonzero(at[people] == node).astype(np.int64) for node in range(len(parts))]
+
+
+def at_random(people: IntArray, nodes: int | None, seed: int, sizes: Sequence[float] | None = None) -> list[IntArray]:
+    """Rows of each node, if people are dealt at random, with all their rows."""
+    _, number = np.unique(people, return_inverse=True)
+    everybody = np.ones(int(number.max(initial=-1)) + 1)
+    return dealt(number, partition("iid", everybody, nodes, seed, sizes=sizes))
+
+
+def places(people: IntArray, parts: Sequence[IntArray]) -> int:
+    """The largest number of parts in which one person has rows."""
+    return int(np.unique(np.concatenate([np.unique(people[part]) for part in parts]), return_counts=True)[1].max())

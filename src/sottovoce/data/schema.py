@@ -193,9 +193,13 @@ class Schema:
             raise SchemaError("scale", self.scale, "has no meaning with unit rows", "leave out scale or unit")
         if self.class_weight:
             class_shares("class_weight", dict(self.class_weight), self.task.names)
+        mine = [one and one.column for one in (self.label, self.weight, self.person)]
         reserved = {self.site: "site"} | ({self.label.column: "label"} if self.label else {})
         reserved |= {self.weight.column: "weight"} if self.weight else {}
         reserved |= {self.person.column: "person"} if self.person else {}
+        if self.person and list(filter(None, mine)).count(self.person.column) > 1:
+            rule = "says whose a row is, and cannot be its label or weight too"
+            raise SchemaError(self.person.column, None, rule, "name a column of identifiers")
         for block in self.blocks:
             for source in block.sources({}):
                 if source in reserved:

@@ -239,10 +239,15 @@ class Statement:
         """The statement of one site about its own rows, after `made` releases."""
         return replace(self, site=site, made=made, per_node=(self.epsilon,))
 
-    def of_people(self, rows: int, sites: int = 1) -> Self:
-        """The statement for people with up to `rows` rows at each of `sites` sites, which count as one row together."""
-        place = "one site" if sites == 1 else f"each of {sites} sites"
-        return replace(self, unit=f"{_PERSON} with {'one row' if rows == 1 else f'up to {rows} rows'} at {place}")
+    def of_people(self, rows: int) -> Self:
+        """The statement for people with up to `rows` rows at one site, which count as one row together."""
+        return replace(self, unit=f"{_PERSON} with up to {rows} rows at one site")
+
+    def of_whole_people(self, read: int, sites: int = 1) -> Self:
+        """The statement for people with any number of rows at each of `sites` sites, of which up to `read` are read."""
+        place, each = ("one site", "") if sites == 1 else (f"each of {sites} sites", " at each")
+        most = "one is" if read == 1 else f"up to {read} are"
+        return replace(self, unit=f"{_PERSON} with all rows at {place}, of which {most} read{each}")
 
     def in_ledger(self, run: str, spent: float, budget: Iterable[float], delta: float) -> Self:
         """The statement with the state of a shared ledger after this run."""
@@ -366,7 +371,11 @@ class Statement:
     def _other(self) -> str:
         """The other relation, in words."""
         if self.relation == "replace-one":
+            if self.unit.startswith(_PERSON):
+                return "Against nobody in their place (zero-out, the person added or removed), as most others state it:"
             return "Against an empty row in its place (zero-out, the row added or removed), as most others state it:"
+        if self.unit.startswith(_PERSON):
+            return "Against any other person in their place (replace-one):"
         return "Against any other row in its place (replace-one):"
 
     def _protects(self) -> str:

@@ -75,9 +75,10 @@ class Bounded(ABC):
         A sum of that many products of a few rounded factors, in any order, errs by at most ``(rows + d + 24) u`` times
         the sum of absolute values (Higham 2002, chapter 3), and so does the vector.  Sums over moved rows
         (:mod:`sottovoce.data.move`) err by at most ``(rows + 2 d + 48) u`` times their stretch for every factor that is
-        a row, or its square for losses that depend on norms.
+        a row, or its square for losses that depend on norms.  Where a person has several rows, those of others may
+        stand at other places, where the norms that weigh them round otherwise: by ``2 d u`` more.
         """
-        rows = facts.summands(rows)
+        rows = facts.summands(rows) + (2.0 * facts.d if facts.several else 0.0)
         if facts.stretch == 1.0:
             return np.asarray((rows + facts.d + 24.0) * _UNIT * self.norm(facts))
         more = facts.stretch ** (self.degree * (2 if facts.loss.by_norm else 1))
@@ -157,6 +158,8 @@ class _Gram(Bounded):
 @dataclass(frozen=True)
 class SecondMoments(_Gram):
     """``(1/n) sum_k weight_k a_k a_k'``: norm at most 1."""
+
+    of_people: ClassVar[bool] = True
 
     def norm(self, facts: Facts) -> float:
         return 1.0

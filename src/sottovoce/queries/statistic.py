@@ -27,7 +27,7 @@ from .reach import INFLATION, certificate, check_solve, inside, length, matched
 from .vault import Secret, Vault
 
 _FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
-_MOVED = 2.0**-20  # of a gradient's sensitivity: what rows may add that stand at another place
+_MOVED = 2.0**-10  # of a gradient's sensitivity: what rows may add that stand at another place
 _U = 2.0**-53
 
 
@@ -66,12 +66,9 @@ def check_places(facts: Facts, start: Array) -> None:
         return
     far, loss = float(np.max(length(start, "start"), initial=0.0)) + facts.loss.offset_bound, facts.loss
     wide = facts.d + 9.0 if facts.stretch == 1.0 else (2.0 * facts.d + 24.0) * facts.stretch
-    short = elsewhere_bound(1.0, loss, facts.d, far, facts.stretch) - elsewhere_bound(
-        1.0, loss, facts.d, 0.0, facts.stretch
-    )
-    if not float(np.max(facts.n)) * 2.0 * float(wide * _U * far * loss.hessian_bound + short) <= (
-        _MOVED * loss.derivative_bound
-    ):
+    short = float(np.ptp(elsewhere_bound(1.0, loss, facts.d, np.array([0.0, far]), facts.stretch)))
+    each = 2.0 * (wide * _U * far * loss.hessian_bound + short)
+    if not float(np.max(facts.n)) * each <= _MOVED * loss.derivative_bound:
         rule = "the model is too long for so many people's gradients to be told apart from rounding"
         raise InvalidInput("eta", None, rule, "use a larger eta or rho")
 

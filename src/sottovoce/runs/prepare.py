@@ -279,7 +279,7 @@ def privacy_statement(
     if prepared.centring is not None:
         said = said.disclosing(DISCLOSED)
     if config.rows_per_person is not None:
-        said = said.of_people(config.rows_per_person, config.sites_per_row)
+        said = said.of_whole_people(config.rows_per_person, config.sites_per_row)
     return said.if_others_collude(against_all(ledger, facts.n_nodes)) if facts.participants else said
 
 

@@ -200,16 +200,14 @@ def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
             partition, dataset.y_train, nodes, seed, dataset.train_columns, strength=config.strength,
             sizes=config.sizes, task=dataset.task,
         )  # fmt: skip
-    people = np.unique(dataset.people, return_inverse=True)[1]
     if partition.startswith("site:"):
         parts = data.partition(partition, dataset.y_train, nodes, seed, dataset.train_columns, sizes=config.sizes)
     elif partition == "iid":
-        everybody = np.ones(int(people.max()) + 1)
-        parts = person.dealt(people, data.partition("iid", everybody, nodes, seed, sizes=config.sizes))
+        parts = person.at_random(dataset.people, nodes, seed, config.sizes)
     else:
         rule = "deals rows by what they hold, and a person's rows stay together"
         raise InvalidInput("partition", partition, rule, "use iid or site:NAME")
-    return [part[person.kept(people[part], dataset.schema.person.rows)] for part in parts]
+    return [part[person.kept(dataset.people[part], dataset.schema.person.rows)] for part in parts]
 
 
 def of_people(run: RunConfig, dataset: data.Dataset) -> RunConfig:
@@ -325,8 +323,8 @@ def train(
     if rows.one_class:
         notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))} (for the data's holder only)")
     notes += unfit(dataset.clipped)
-    if (left := len(dataset.y_train) - sum(map(len, parts))) and dataset.people is not None:
-        notes.append(f"{left} rows were left out: their people have more than person.rows (for the data's holder only)")
+    if dataset.people is not None:
+        notes += _of_people(config.run, dataset.people, parts)
     X, y, task = dataset.X_test, dataset.y_test, dataset.task
     scored, errors, nodes = len(y) > 0, task.model_errors, result.facts.n_nodes
     short = _as_trained(result, task, X)
@@ -369,6 +367,18 @@ def _table_of(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:
     if Path(config.public).exists() and Path(config.data).exists() and Path(config.public).samefile(config.data):
         raise InvalidInput("public", config.public, "is the data itself", "give a table of other, public rows")
     return data.load(config.public, schema=dataset.schema, test_share=None)
+
+
+def _of_people(run: RunConfig, people: IntArray, parts: Sequence[IntArray]) -> list[str]:
+    """What the holder of the rows is told of whose they are."""
+    notes, mine = list[str](), "(for the data's holder only)"
+    if left := len(people) - sum(map(len, parts)):
+        notes.append(f"{left} rows were left out: their people have more than person.rows {mine}")
+    if (most := person.places(people, parts)) > run.sites_per_row:
+        where = "one site" if run.sites_per_row == 1 else f"{run.sites_per_row} sites"
+        what = f"a person has rows at {most} sites, and what is stated is about those at {where}"
+        notes.append(f"{what}: sites_per_row={most} states it for all of them {mine}")
+    return notes
 
 
 def _of_start(result: Result, public: Public | None) -> list[str]:

@@ -114,14 +114,17 @@ def rounding_bound(
 def elsewhere_bound(C: float, loss: Loss, d: int, size: ArrayLike, stretch: float) -> Array:
     """Bound on how far mean gradients at ``||w|| = size`` are from those of the moved rows that are meant.
 
-    What shortens a moved row, and its length, round otherwise where the row stands at another place, as where another
-    person has another number of rows (docs/privacy/person.md).  Both are within a share e of those that are meant, so
-    a row's gradient changes by at most ``e (c1 ||w|| + 2 L)``.  0 for rows as they are.
+    What shortens a moved row rounds otherwise where the row stands at another place, as where another person has
+    another number of rows (docs/privacy/person.md).  It is within a share e of what is meant, and the length, for
+    losses that depend on norms, within ``e stretch^2``; so a row's gradient changes by at most ``e c1 ||w||`` and twice
+    the larger share of L.  0 for rows as they are.
     """
+    size = np.asarray(size, dtype=float)
     if stretch == 1.0:
-        return np.zeros_like(np.asarray(size, dtype=float))
-    share = (9.0 * d + 80.0) * 2.0**-53 * stretch ** (4 if loss.by_norm else 2)
-    return np.asarray(C * share * (loss.hessian_bound * np.asarray(size, dtype=float) + 2.0 * loss.derivative_bound))
+        return np.zeros_like(size)
+    share = (9.0 * d + 80.0) * 2.0**-53 * stretch**2
+    longest = share * stretch**2 if loss.by_norm else share
+    return np.asarray(C * (share * loss.hessian_bound * size + 2.0 * longest * loss.derivative_bound))
 
 
 @dataclass(frozen=True)
