@@ -1,7 +1,7 @@
 """A person's rows, bounded together: the column that says whose row it is, and the weights that make one row of them.
 
 Each of a person's k rows at a site weighs ``1 / k``, so that all of them together move any weighted sum over rows no
-further than one row of weight 1 would (docs/privacy/people.md).
+further than one row of weight 1 would (docs/privacy/person.md).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Query(ABC):
     unstamped: ClassVar[bool] = False
     """Whether answers that older versions kept without a stamp are still read."""
     of_people: ClassVar[bool] = False
-    """Whether it is proved for units of several rows that weigh no more than 1 together (docs/privacy/people.md).
+    """Whether it is proved for units of several rows that weigh no more than 1 together (docs/privacy/person.md).
 
     Each class declares it for itself: a subclass has another statistic, of which nothing is proved."""
 
