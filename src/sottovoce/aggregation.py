@@ -340,6 +340,9 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
     terms = exact if config.setting == "non-private" else config
     dataset = data.load(config.data, schema=config.schema)
     two_classes(dataset.task, "compare", weighs=dataset.weights is not None)
+    if dataset.people is not None:
+        rule = "counts every row once, and this schema bounds a person's rows together"
+        raise InvalidInput("person", None, rule, "keep one row a person, or use `sottovoce train`")
     X, y = dataset.X_train, dataset.y_train
     cuts = np.append(np.arange(N + 1) * config.rows, N * config.rows + m0)
     if cuts[-1] > len(y):

@@ -149,6 +149,6 @@ def test_the_whole_run_is_as_it_was_without_a_forecast() -> None:
 def _rows(model: ConsensusClassifier, X: np.ndarray, y: np.ndarray) -> Any:
     from sottovoce.data.rows import Rows
 
-    _, _, parts = model._deal(None, len(X))
+    parts = model._deal(X, None, len(X)).parts
     encoded = model._encode(X)
     return Rows.build([(encoded[part], np.where(y[part] == 1, 1.0, -1.0)) for part in parts])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from ..data.draft import toml_of
 from ..data.grids import Grid, grids_of
 from ..data.partition import partition
+from ..data.person import kept
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..data.table import Table
@@ -23,7 +24,7 @@ from ..problem.facts import Among
 from ..runs.config import RunConfig
 from ..runs.prepare import prepare, privacy_statement
 from ..runs.simulate import simulate
-from ..util.typing import Array
+from ..util.typing import Array, IntArray
 from .evaluation import LOSS
 from .survey import ERROR, RARE, Column, Noise, Survey, columns_of, proposed, spread_of, survey_of
 
@@ -118,6 +119,8 @@ def ahead(
 ) -> Expected:  # fmt: skip
     """Price a survey of sites with these numbers of rows, without any data; parameters as for :func:`survey`."""
     grids = grids_of(schema, columns)
+    if schema.person is not None:
+        run = replace(run, rows_per_person=schema.person.rows)
     n = np.asarray(sizes, dtype=float)[:, None]
     recipe = survey_of(schema, grids)
     prepared = prepare(run, n, len(grids), method=recipe, loss=LOSS)
@@ -163,9 +166,12 @@ def survey(
     if not run.auto:
         raise InvalidInput("method", run.method, "a survey counts, and trains nothing", "leave method out")
     grids = grids_of(schema, columns)
-    parts = _located(schema, tables, grids)
-    expected = ahead(schema, [len(part) for part in parts], run, columns=columns, rare=rare, error=error)
+    parts, people = _located(schema, tables, grids)
     rows = Rows.of_any_norm([(part, np.ones(len(part))) for part in parts])
+    if schema.person is not None:
+        run = replace(run, rows_per_person=schema.person.rows)
+        rows = rows.with_people(people, schema.person.rows)
+    expected = ahead(schema, rows.n[:, 0].tolist(), run, columns=columns, rare=rare, error=error)
     label = f"survey {' '.join(table.name for table in tables)} {schema.fingerprint}"
     result = simulate(
         run, rows, method=survey_of(schema, grids), loss=LOSS, ledger=ledger, run_name=run_name, label=label,
@@ -185,20 +191,35 @@ def _names(grids: Sequence[Grid]) -> tuple[str, ...]:
     return tuple(grid.name for grid in grids)
 
 
-def _located(schema: Schema, tables: Sequence[Table], grids: Sequence[Grid]) -> list[Array]:
-    """The cells of every site's rows in every grid, (n_i, columns)."""
+def _located(schema: Schema, tables: Sequence[Table], grids: Sequence[Grid]) -> tuple[list[Array], list[IntArray]]:
+    """The cells of every site's rows in every grid, (n_i, columns), and whose rows these are."""
     if not tables:
         raise InvalidInput("table", None, "there is none", "give one table a site")
-    na, found = frozenset(schema.na), list[Array]()
+    na, found, people = frozenset(schema.na), list[Array](), list[IntArray]()
     for table in tables:
-        lost = [name for grid in grids for name in grid.sources(table.columns) if name not in table.columns]
+        unit = () if schema.person is None else (schema.person.column,)
+        lost = [name for grid in grids for name in grid.sources(table.columns)]
+        lost = [name for name in (*lost, *unit) if name not in table.columns]
         if lost:
             raise SchemaError(lost[0], None, f"is no column of {table.name}", "add it, or survey other columns")
         found.append(np.stack([grid.locate(table.columns, na) for grid in grids], axis=1).astype(float))
-    site = schema.site
+        whose = np.arange(table.n_rows)
+        people.append(whose if schema.person is None else schema.person.codes(table.columns[schema.person.column], na))
+    site, dealt = schema.site, [np.arange(len(part)) for part in found]
     if len(tables) > 1 or site is None:
-        return found
+        return _read_of(schema, found, people, dealt)
     if site not in tables[0].columns:
         raise SchemaError(site, None, f"says who holds a row, and is no column of {tables[0].name}", "add it")
     dealt = partition(f"site:{site}", np.ones(tables[0].n_rows), None, columns=tables[0].columns)
-    return [found[0][part] for part in dealt]
+    return _read_of(schema, found * len(dealt), people * len(dealt), dealt)
+
+
+def _read_of(
+    schema: Schema, found: Sequence[Array], people: Sequence[IntArray], parts: Sequence[IntArray]
+) -> tuple[list[Array], list[IntArray]]:
+    """The rows of each part that are read: of a person no more than the schema allows."""
+    if schema.person is not None:
+        most = schema.person.rows
+        parts = [part[kept(own[part], most)] for own, part in zip(people, parts, strict=True)]
+    pairs = list(zip(found, people, parts, strict=True))
+    return [cells[part] for cells, _, part in pairs], [own[part] for _, own, part in pairs]

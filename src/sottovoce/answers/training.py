@@ -14,8 +14,9 @@ import numpy as np
 
 from .. import data
 from ..algorithms.recipe import Recipe
+from ..data.person import kept
 from ..data.rows import Rows
-from ..data.schema import unfit
+from ..data.schema import Schema, unfit
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement
@@ -34,6 +35,7 @@ from .judging import Scored, judge_of
 from .saved import SavedModel, to_keep
 from .terms import Naming, columns_of, naming_of, outcome
 
+ONE_EACH = "answers count rows, so one row of each person was asked: the first in the table"
 WEIGHED = "intervals are for rows that count alike: with weights the errors of an estimate are other ones"
 
 
@@ -124,8 +126,10 @@ class DealtTable:
     @classmethod
     def of(cls, config: TrainConfig, dataset: data.Dataset, site_constants: bool | None) -> DealtTable:
         """Deal a data set; None for a constant at every site unless rows are dealt at random."""
-        config = placed(config, dataset)
+        config = placed(replace(config, run=one_row_each(config.run, dataset.schema)), dataset)
         parts = deal(config, dataset)
+        if dataset.people is not None:
+            parts = [part[kept(dataset.people[part], 1)] for part in parts]
         own = config.partition != "iid" if site_constants is None else site_constants
         called = names_of(config.partition or "", dataset.train_columns, parts)
         sites = list(called) if own and len(parts) > 1 else []
@@ -146,7 +150,7 @@ class DealtTable:
         return simulate(
             self.config.run, rows, method=method, loss=Weighted(loss) if self.naming.long else loss, ledger=ledger,
             run_name=run_name, label=self.label, caveat=self.dataset.caveat, checkpoint=checkpoint,
-            digest=raw_digest(self.config, len(self.parts), ledger),
+            digest=raw_digest(self.config, self.dataset.schema, len(self.parts), ledger),
         )  # fmt: skip
 
     def saved(self, model: Array) -> SavedModel:
@@ -160,7 +164,7 @@ class DealtTable:
             return None
         margins = model.margins(self.test)[:, None]
         X, y = self.dataset.all_held_out(np.hstack([self.naming.encoded(self.test), margins]))
-        scored = Scored(X[:, -1], model.digest, y, X[:, :-1])
+        scored = first_rows(Scored(X[:, -1], model.digest, y, X[:, :-1]), self.dataset.held_people)
         judge = judge_of(self.dataset.task, held, self.naming.schema)
         return judge.ask(scored, self.config.run, len(self.parts), caveat=self.dataset.caveat)
 
@@ -169,7 +173,10 @@ class DealtTable:
         return {
             "config": self.config, "statement": result.statement, "asked": method.asked, "sizes": self.sizes,
             "sites": self.sites, "n_test": self.dataset.n_held_out,
-            "notes": (*self.dataset.notes, *unfit(self.dataset.clipped, shortened=False)),
+            "notes": (
+                *self.dataset.notes, *([ONE_EACH] * (self.dataset.people is not None)),
+                *unfit(self.dataset.clipped, shortened=False),
+            ),
             "seconds": time.perf_counter() - started,
         }  # fmt: skip
 
@@ -234,6 +241,20 @@ def infer(
     ).recorded(dataset.notes)  # fmt: skip
 
 
+def one_row_each(run: RunConfig, schema: Schema | None) -> RunConfig:
+    """The configuration of answers: they count rows, so of everybody one row is asked."""
+    return run if schema is None or schema.person is None else replace(run, rows_per_person=1)
+
+
+def first_rows(scored: Scored, people: IntArray | None) -> Scored:
+    """The first row of everybody; all rows where nobody has several."""
+    if people is None:
+        return scored
+    first = kept(people, 1)
+    X = None if scored.X is None else scored.X[first]
+    return replace(scored, margins=scored.margins[..., first], y=scored.y[first], X=X)
+
+
 def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[str, ...]:
     """Names of the sites: their values of the site column, or their numbers."""
     kind, _, name = partition.partition(":")
@@ -286,7 +307,8 @@ def evaluate_report(report: Report, held: Held) -> Any:
     move = None if result.move is None else result.move.at(0)
     model = digest_of(w) if move is None else digest_of(w, move.digest)
     scored = Scored(judge.margins(w, X if move is None else move.shortened(X)), model, y, X)
-    return judge.ask(scored, run, result.facts.n_nodes, caveat=dataset.caveat)
+    scored = first_rows(scored, dataset.held_people)
+    return judge.ask(scored, one_row_each(run, dataset.schema), result.facts.n_nodes, caveat=dataset.caveat)
 
 
 __all__ = ["Held", "Inferred", "evaluate_report", "infer"]

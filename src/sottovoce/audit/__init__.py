@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..algorithms import REGISTRY
 from ..errors import InvalidInput
-from . import aborts, aggregators, answers, clipped, labels, stopping, sums, worst_cases
+from . import aborts, aggregators, answers, clipped, labels, people, stopping, sums, worst_cases
 from .confidence import epsilon_bound
 from .exact import densities
 from .game import Case, Options, Verdict, play
@@ -35,9 +35,11 @@ ADVERSARIES: dict[str, Adversary] = {
     "capped": Adversary(clipped.play, clipped.RUNS, clipped.QUICK_RUNS),
     "sums": Adversary(sums.play, sums.RUNS, sums.QUICK_RUNS),
     "answers": Adversary(answers.play, answers.RUNS, answers.QUICK_RUNS),
+    "people": Adversary(people.play, people.RUNS, people.QUICK_RUNS),
 }
 """Attacks on the code around the methods: a ledger's quotes, a site's aborts, an estimator's attributes, the gradient
-cap, sums over sites of which some collude, and the bounded sums from which answers are computed."""
+cap, sums over sites of which some collude, the bounded sums from which answers are computed, and people with several
+rows."""
 
 _REPLICATES, _QUICK = 20_000, 4_000
 _MORE = {("pp_admm", "printed"): 100_000, ("pp_admm", "corrected"): 60_000, ("ipp_admm", "corrected"): 60_000}

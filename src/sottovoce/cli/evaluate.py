@@ -10,6 +10,7 @@ import click
 from ..answers.evaluation import Held
 from ..answers.judging import Scored, judge_of
 from ..answers.saved import SavedModel
+from ..answers.training import first_rows, one_row_each
 from ..data import read_table
 from ..ledger.durable import DurableLedger, rows_digest
 from ..problem.task import TwoClasses
@@ -69,7 +70,9 @@ def evaluate(
     config = RunConfig("auto", epsilon, delta, relation=relation, seed=None if system_noise else seed)
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
         scored = Scored(saved.margins(table, encoded.X), saved.digest, encoded.y, encoded.X)
-        digest = rows_digest(encoded.X, encoded.y)
+        people = None if schema.person is None else schema.person.among(table.columns, frozenset(schema.na))
+        scored, config = first_rows(scored, people), one_row_each(config, schema)
+        digest = rows_digest(encoded.X if scored.X is None else scored.X, scored.y)
         found = judge.ask(scored, config, ledger=book, run_name=run_name, digest=digest, caveat=schema.caveat)
     if report is not None:
         record = saved.record

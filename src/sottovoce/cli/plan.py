@@ -109,6 +109,8 @@ def plan(
     if features < 1:
         raise InvalidInput("features", features, "must be at least 1", "use e.g. 36")
     config, choice = run_config(knobs, seed=seed, priced=True), None
+    if encoding is not None and encoding.person is not None:  # then sizes are numbers of people
+        config = replace(config, rows_per_person=encoding.person.rows)
     if asks is not None:
         n = np.array([float(member.rows - asks.held(member.rows)) for member in members])
         if inference and config.auto and left_open() != auto_search.KNOBS:

@@ -19,6 +19,7 @@ from ..problem.task import BoundedNumber, ManyClasses, Task, TwoClasses
 from ..util.typing import Array, IntArray
 from . import synthetic
 from .papers import adult_002
+from .person import whole
 from .schema import EXAMPLE, Schema
 from .table import Column, Table, read_csv, read_parquet, text_of
 
@@ -59,6 +60,8 @@ class Dataset:
         Number of held-out rows, whatever their labels; None for as many as there are test rows.
     weights : ndarray of shape (n,), optional
         Sample weights of the training rows, in [0, 1].  Scores count every test row once.
+    people, held_people : ndarray of int, optional
+        Whose training row it is, and whose held-out row, if the schema names a person's column; nobody has both.
     """
 
     name: str
@@ -75,6 +78,8 @@ class Dataset:
     kept_test: IntArray | None = None
     held_out: int | None = None
     weights: Array | None = None
+    people: IntArray | None = None
+    held_people: IntArray | None = None
 
     @property
     def n_held_out(self) -> int:
@@ -197,17 +202,38 @@ def load(
         return _synthetic(name, test_share)
     if name in ("adult", "adult-002", "mnist37"):
         table, used, train, test = _builtin(name, None if schema is None else _schema(schema))
+        if used.person is not None:
+            rule = "has people with one row each, and a public split of its own"
+            raise InvalidInput("person", None, rule, "leave it out of the schema")
         about = next(about for known, *_, about in _LISTED if known == name)
         return _encode(name, table, used, train, test, about)
     table = _read(name)
     if schema is None:
         remedy = f"write one and give schema='my.toml': {EXAMPLE}"
         raise InvalidInput("schema", None, "a table needs a schema of public facts", remedy)
-    order = np.random.default_rng(rng_seed).permutation(table.n_rows)
-    n_test = 0 if test_share is None else round(table.n_rows * test_share)
-    if n_test == table.n_rows:
+    used = _schema(schema)
+    units = _units(table, used)
+    order = np.random.default_rng(rng_seed).permutation(len(units))
+    n_test = 0 if test_share is None else round(len(units) * test_share)
+    if n_test == len(units):
         raise InvalidInput("test_share", test_share, "leaves no training row", "lower it or use None")
-    return _encode(name, table, _schema(schema), np.sort(order[n_test:]), np.sort(order[:n_test]), Path(name).name)
+    test, train = (_rows_of(units, some) for some in np.split(order, [n_test]))
+    return _encode(name, table, used, train, test, Path(name).name)
+
+
+def _units(table: Table, schema: Schema) -> IntArray | list[IntArray]:
+    """Row numbers of all that stays together in a split: of each row, or of each person."""
+    rows = np.arange(table.n_rows)
+    if schema.person is None or schema.person.column not in table.columns:  # which encoding will refuse
+        return rows[:, None]
+    return whole(schema.person.codes(table.columns[schema.person.column], frozenset(schema.na)), rows)
+
+
+def _rows_of(units: IntArray | list[IntArray], some: IntArray) -> IntArray:
+    """Row numbers of some units, sorted."""
+    if isinstance(units, np.ndarray):
+        return np.sort(units[some].ravel())
+    return np.sort(np.concatenate([units[k] for k in some] or [np.empty(0, dtype=np.int64)]))
 
 
 def table_digest(tables: Sequence[Table], deal: str) -> bytes:
@@ -251,16 +277,20 @@ def _schema(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
 def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntArray, about: str) -> Dataset:
     rows = schema.encode(table)
     assert rows.y is not None
-    held_out, known = len(test), schema.task.known(rows.y[test])
-    test = test[known]  # a row without a label cannot be scored
+    held, known = test, schema.task.known(rows.y[test])
+    test = held[known]  # a row without a label cannot be scored
     kept = {column: values[train] for column, values in table.columns.items()}
+    people = None
+    if schema.person is not None:
+        people = schema.person.codes(table.columns[schema.person.column], frozenset(schema.na))
     notes = () if schema.caveat is None else (f"{schema.caveat[0].upper()}{schema.caveat[1:]}.",)
     return Dataset(
         name, rows.X[train], rows.y[train], rows.X[test], rows.y[test], schema, rows.clipped, kept, about, notes,
         test_columns={column: values[test] for column, values in table.columns.items()},
         kept_test=None if known.all() else np.flatnonzero(known),
-        held_out=held_out,
+        held_out=len(held),
         weights=None if rows.weight is None else rows.weight[train],
+        people=None if people is None else people[train], held_people=None if people is None else people[held],
     )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ class MappedRows(Rows):
     sites: tuple[int, ...] = ()
 
     def _file(self, i: int, kind: type) -> NDArray[Any]:
-        shape = (1, int(self.n[i, 0]), self.d)
+        shape = (1, int(self.stored[i]), self.d)
         name = self.folder / f"site-{self.sites[i]}.{np.dtype(kind).name}"
         return np.memmap(name, dtype=np.dtype(kind).newbyteorder("<"), mode="r", shape=shape)
 
@@ -72,10 +72,10 @@ class MappedRows(Rows):
         if len(nodes) == 1:
             i = int(nodes[0])
             return Mapped(self._file(i, np.float64), self._file(i, np.float32))
-        longest = int(self.n[nodes].max())
+        longest = int(self.stored[nodes].max())
         a = np.zeros((len(nodes), longest, self.d))
         for row, i in zip(a, nodes, strict=True):
-            row[: int(self.n[i, 0])] = self._file(int(i), np.float64)[0]
+            row[: int(self.stored[i])] = self._file(int(i), np.float64)[0]
         return Dense(a)
 
     def on(self, spec: str) -> Self:
@@ -195,6 +195,9 @@ def map_parquet(path: str | Path, schema: Schema, folder: str | Path, nodes: int
     of `nodes` sites at random, by `seed`.  The label must be one of two classes.
     """
     two_classes(schema.task, "map_parquet", weighs=schema.weighs)
+    if schema.person is not None:
+        rule = "is read in parts, in which a person's rows are not together"
+        raise InvalidInput("person", None, rule, "use a table in memory, or one row a person, and ignore the column")
     rng = np.random.default_rng(seed)
     number: dict[str, int] = {}
 

@@ -14,6 +14,7 @@ from .curved import is_derived, named
 from .entries import entry_from
 from .labels import label_from
 from .meant import meant
+from .person import Person
 from .schema import EXAMPLE, KEYS, Schema
 from .weights import CaseWeight
 
@@ -23,7 +24,10 @@ _DAYS = ("lo", "hi", "missing", "typical")  # entries of a date that may be days
 _TEXTS = ("base", "missing")  # entries that are texts in a category alone
 _ROUNDS = 50  # mistakes that are looked for one after the other in one block, or in the whole
 _SOME = {"kind": "number", "lo": 0, "hi": 1}
-_LABEL = ("column", "positive", "negative", "values", "lo", "hi", "unit")
+_ENTRIES = {
+    "label": ("column", "positive", "negative", "values", "lo", "hi", "unit"), "weight": ("column", "max"),
+    "person": ("column", "rows"),
+}  # fmt: skip
 _WANTED = {
     "lo": "a number", "hi": "a number", "missing": "a number", "weight": "a number", "size": "a whole number",
     "edges": "a list of numbers", "typical": "a list of two numbers", "other": "true or false",
@@ -73,7 +77,7 @@ def check(given: Mapping[str, Any]) -> Checked:
         if value == OPEN or key not in KEYS:
             found.append(_open(key) if key in KEYS else _unknown(key, "a schema", key, KEYS))
             del entries[key]
-    for key, read in (("label", label_from), ("weight", CaseWeight.of)):
+    for key, read in (("label", label_from), ("weight", CaseWeight.of), ("person", Person.of)):
         if wrong := _of_table(key, entries.get(key), read):
             found += wrong
             entries = {name: value for name, value in entries.items() if name not in (key, "class_weight")}
@@ -176,7 +180,7 @@ def _of_table(key: str, given: object, read: Callable[[Any], object]) -> list[Sc
     if given is None:
         return []
     if isinstance(given, Mapping):
-        known = _LABEL if key == "label" else ("column", "max")
+        known = _ENTRIES[key]
         wrong = [_open(f"{key}.{name}") for name, value in given.items() if value == OPEN]
         wrong += [_unknown(f"{key}.{name}", key, str(name), known) for name in given if name not in known]
         if wrong:

@@ -25,6 +25,7 @@ from ..util.typing import Any, Array, IntArray
 from .design import Dense, Design, Sparse, Storage
 from .device import OnDevice, backend, spec_of
 from .move import Move, Moved
+from .person import shares
 from .sweep import Batch, Sweep, batched
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ class Rows:
         Whether rows may be longer than 1, for losses whose bounds hold for such rows.
     move : Move, optional
         The public map of one replicate by which rows are multiplied (:mod:`sottovoce.data.move`).
+    people : int, optional
+        The most rows of a person, if a person may have several, which weigh no more than 1 together: then `n` counts
+        people (:meth:`with_people`).
+    held : array of int (N,), optional
+        Rows of each node, where `n` counts people.
     """
 
     signed: Array
@@ -72,6 +78,13 @@ class Rows:
     classes: int = field(default=1, kw_only=True)
     any_norm: bool = field(default=False, kw_only=True)
     move: Move | None = field(default=None, kw_only=True)
+    people: int | None = field(default=None, kw_only=True)
+    held: IntArray | None = field(default=None, kw_only=True)
+
+    @property
+    def stored(self) -> IntArray:
+        """Number of rows of each node, (N,): `n` counts people where they may have several."""
+        return self.n[:, 0].astype(int) if self.held is None else self.held
 
     def on(self, spec: str) -> Self:
         """The same rows, multiplied by another array library: see :func:`sottovoce.data.device.backend`."""
@@ -113,17 +126,19 @@ class Rows:
 
     def node(self, i: int) -> Self:
         """Node `i` alone."""
-        n = self.n[i : i + 1]
+        n, rows = self.n[i : i + 1], int(self.stored[i])
         alike = (0,) if i in self.one_class else ()
-        return self._part(self._stored_at(i), n, alike, lambda x: x[i : i + 1, : int(n[0, 0])])
+        part = self._part(self._stored_at(i), n, alike, lambda x: x[i : i + 1, :rows])
+        return part if self.held is None else replace(part, held=self.held[i : i + 1])
 
     def pooled(self) -> Self:
         """All rows at one node."""
-        counts = self.n[:, 0].astype(int)
-        n = np.array([[float(np.sum(counts))]])
+        counts = self.stored
+        n = self.n.sum(axis=0, keepdims=True)
         alike = (0,) if len(self.one_class) == len(counts) == 1 else ()
         part = self._part(self._stored_together(), n, alike, lambda x: _together(x, counts))
-        return part if part.labels is None else replace(part, one_class=_one_class(part.labels, n))
+        part = part if self.held is None else replace(part, held=counts.sum(keepdims=True))
+        return part if part.labels is None else replace(part, one_class=_one_class(part.labels, part.stored))
 
     def _part(self, stored: dict[str, Any], n: Array, one_class: tuple[int, ...], pick: Callable[[Any], Any]) -> Self:
         """A subset of these rows, `stored` so; `pick` selects their entries of a field."""
@@ -138,15 +153,15 @@ class Rows:
 
     def _stored_at(self, i: int) -> dict[str, Any]:
         """How node `i` is stored alone."""
-        return {"signed": np.ascontiguousarray(self.signed[i : i + 1, : int(self.n[i, 0])])}
+        return {"signed": np.ascontiguousarray(self.signed[i : i + 1, : int(self.stored[i])])}
 
     def _stored_together(self) -> dict[str, Any]:
         """How all rows are stored at one node."""
-        return {"signed": _together(self.signed, self.n[:, 0].astype(int))}
+        return {"signed": _together(self.signed, self.stored)}
 
     def _storage(self, nodes: IntArray) -> Storage:
         """Products with the rows of those nodes."""
-        longest = int(self.n[nodes].max())
+        longest = int(self.stored[nodes].max())
         some = slice(nodes[0], nodes[0] + 1) if len(nodes) == 1 else nodes
         a = self.signed[some, :longest]
         if self.backend == "numpy":
@@ -165,7 +180,7 @@ class Rows:
 
     def sweep(self) -> Sweep:
         """Passes over all of these rows, for the solver."""
-        parts = batched(self.n[:, 0].astype(int), self.d)
+        parts = batched(self.stored, self.d)
         return Sweep(tuple(Batch(nodes, self.design(nodes)) for nodes in parts), self.d)
 
     def arrays(self) -> tuple[Array, ...]:
@@ -188,6 +203,33 @@ class Rows:
         offset = self._stacked("offsets", offsets, -MOST_OFFSET, MOST_OFFSET, rule, remedy)
         return replace(self, offset=offset, one_class=())
 
+    def with_people(self, people: Sequence[IntArray], most: int) -> Self:
+        """The same rows, each weighing one over the number of its person's at the node; `n` then counts people.
+
+        Parameters
+        ----------
+        people : sequence of array of int (n_i,)
+            Whose row it is, within a node.
+        most : int
+            Public: no person has more rows at a node.
+        """
+        own = [np.asarray(codes) for codes in people]
+        if any(np.unique(codes, return_counts=True)[1].max(initial=0) > most for codes in own):
+            rule = f"a person has more than {most} rows at a site"
+            raise InvalidInput("person", None, rule, "leave further rows out, or allow more")
+        weights = [shares(codes) for codes in own]
+        if self.weight is not None:
+            weights = [new * old[: len(new)] for new, old in zip(weights, self.weight, strict=True)]
+        n = np.array([[float(len(np.unique(codes)))] for codes in own])
+        return replace(self.with_weight(weights), n=n, people=most, held=self.stored)
+
+    def check_unit(self, rows_per_person: int | None) -> None:
+        """Refuse a run whose statement would be about another unit than these rows are bounded in."""
+        asked, own = rows_per_person or 1, self.people or 1
+        if asked < own or (asked > 1 and self.people is None):
+            rule = f"is about people with up to {asked} rows, and these rows are bounded for {own}"
+            raise InvalidInput("rows_per_person", rows_per_person, rule, f"use {self.people}")
+
     def with_weight(self, weights: Sequence[Array]) -> Self:
         """The same rows with sample weights in [0, 1], (n_i,) for each node: see :mod:`sottovoce.data.weights`.
 
@@ -201,8 +243,8 @@ class Rows:
         """A number for every row within these bounds, (N, n_max), padded with 0."""
         if len(given) != len(self.n):
             raise InvalidInput(field, len(given), f"there are {len(self.n)} sites", "give one array a site")
-        out = np.zeros((len(self.n), int(self.n.max())))
-        for i, (own, n) in enumerate(zip(given, self.n[:, 0].astype(int), strict=True)):
+        out = np.zeros((len(self.n), int(self.stored.max())))
+        for i, (own, n) in enumerate(zip(given, self.stored, strict=True)):
             x = _host(own)
             if x.shape != (n,):
                 raise InvalidInput(f"site {i}", x.shape, f"{field} must have shape ({n},)", "give one number a row")
@@ -221,7 +263,7 @@ class Rows:
                 rule = f"labels must be whole numbers from 0 to {classes - 1}, or -1 for a row of zeros, one a row"
                 raise InvalidInput(f"site {i}", None, rule, "encode the classes so")
             labels[i, : len(y)] = y
-        return replace(rows, labels=labels, classes=classes, one_class=_one_class(labels, rows.n))
+        return replace(rows, labels=labels, classes=classes, one_class=_one_class(labels, rows.stored))
 
     @classmethod
     def of_any_norm(cls, parts: Sequence[tuple[Array, Array]]) -> Rows:
@@ -346,9 +388,9 @@ def _together(x: Array, counts: IntArray) -> Array:
     return np.concatenate([own[:n] for own, n in zip(x, counts, strict=True)])[None]
 
 
-def _one_class(labels: IntArray, n: Array) -> tuple[int, ...]:
+def _one_class(labels: IntArray, counts: IntArray) -> tuple[int, ...]:
     """Nodes whose rows are all of one class."""
-    known = [own[:m][own[:m] >= 0] for own, m in zip(labels, n[:, 0].astype(int), strict=True)]
+    known = [own[:m][own[:m] >= 0] for own, m in zip(labels, counts, strict=True)]
     return tuple(i for i, own in enumerate(known) if np.all(own == own[:1]))
 
 

@@ -29,6 +29,7 @@ from .entries import plain_text
 from .frames import read_frame
 from .labels import AnyLabel, label_entries, label_from
 from .meant import meant
+from .person import Person
 from .table import Column, Table, as_table, fits
 from .weights import CaseWeight, class_shares
 
@@ -138,6 +139,8 @@ class Schema:
         The column of sample weights, with its public cap.
     class_weight : tuple of (str, float)
         Public weights of classes; 1 for the others.
+    person : Person, optional
+        The column that says whose row it is: a person's rows at a site are bounded together; never a feature.
     survey : str
         What the survey of rows cost from which some of the facts were proposed; part of :attr:`caveat`.
 
@@ -166,6 +169,7 @@ class Schema:
     unit: bool = False
     weight: CaseWeight | None = None
     class_weight: tuple[tuple[str, float], ...] = ()
+    person: Person | None = None
     survey: str = ""
 
     def __post_init__(self) -> None:
@@ -189,8 +193,13 @@ class Schema:
             raise SchemaError("scale", self.scale, "has no meaning with unit rows", "leave out scale or unit")
         if self.class_weight:
             class_shares("class_weight", dict(self.class_weight), self.task.names)
+        mine = [one and one.column for one in (self.label, self.weight, self.person)]
         reserved = {self.site: "site"} | ({self.label.column: "label"} if self.label else {})
         reserved |= {self.weight.column: "weight"} if self.weight else {}
+        reserved |= {self.person.column: "person"} if self.person else {}
+        if self.person and list(filter(None, mine)).count(self.person.column) > 1:
+            rule = "says whose a row is, and cannot be its label or weight too"
+            raise SchemaError(self.person.column, None, rule, "name a column of identifiers")
         for block in self.blocks:
             for source in block.sources({}):
                 if source in reserved:
@@ -342,6 +351,7 @@ class Schema:
         mine = [self.label.column] if self.label else []
         mine += [self.site] if self.site else []
         mine += [self.weight.column] if self.weight else []
+        mine += [self.person.column] if self.person else []
         # Declared columns first: when all of them are there, the names in the table are names and not the
         # first row of a file without a header, so only then may an unknown one be shown.
         rule = f"the schema {self.name!r} declares this column and the table does not have it"
@@ -398,6 +408,8 @@ class Schema:
         columns, label = entries.pop("columns", {}), entries.pop("label", None)
         if "weight" in entries:
             entries["weight"] = CaseWeight.of(entries["weight"])
+        if "person" in entries:
+            entries["person"] = Person.of(entries["person"])
         if isinstance(entries.get("class_weight"), Mapping):
             entries["class_weight"] = tuple(sorted((str(k), v) for k, v in entries["class_weight"].items()))
         for key in entries:
@@ -432,6 +444,8 @@ class Schema:
                 entries[key] = value
         if self.label is not None:
             entries["label"] = label_entries(self.label)
+        if self.person is not None:
+            entries["person"] = self.person.to_entry()
         if self.weight is not None:
             entries["weight"] = dataclasses.asdict(self.weight)
         if self.class_weight:

@@ -188,6 +188,9 @@ def lists_of(
     if schema is not None and schema.weighs:
         rule = "answers between sites count every row once, and this schema declares weights"
         raise InvalidInput("weight", None, rule, "leave weight and class_weight out, or evaluation and inference")
+    if schema is not None and schema.person is not None:
+        rule = "answers between sites count every row once, and this schema bounds a person's rows together"
+        raise InvalidInput("person", None, rule, "leave evaluation and inference out, or keep one row a person")
     held = [asks.held(n) for n in sizes]
     trained = np.array([[float(n - m)] for n, m in zip(sizes, held, strict=True)])
     if asks.evaluation is not None:

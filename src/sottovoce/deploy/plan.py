@@ -206,6 +206,10 @@ class Plan:
             raise InvalidInput("d", self.d, "the schema has more features", "use its number")
         if self.schema is not None and len(self.features) != self.d:
             raise InvalidInput("d", self.d, f"the schema has {len(self.features)} features", "use its number")
+        person = None if self.encoding is None else self.encoding.person
+        if self.config.rows_per_person != (None if person is None else person.rows):
+            rule = "is not what the schema says of people's rows"
+            raise InvalidInput("rows_per_person", self.config.rows_per_person, rule, "write the plan again")
         if self.config.replicates != 1:
             raise InvalidInput("replicates", self.config.replicates, "sites run once", "use replicates=1")
         if self.graph.edges != self.edges:

@@ -227,6 +227,7 @@ class SiteSession:
             raise InvalidInput("features", self.rows.d, f"the plan has {plan.d}", "use the plan's schema")
         if self.rows.n.shape != (1, 1):
             raise InvalidInput("rows", self.rows.n.shape, "must be those of this site alone", "give no others")
+        self.rows.check_unit(plan.config.rows_per_person)
         rows = held(plan.config, self.rows)
         bound = self.ledger.show()["bound"]
         if bound:
@@ -237,7 +238,8 @@ class SiteSession:
         if plan.asks is not None and self.table is None:
             rule = "are no table, and this plan needs one: what it asks is encoded in other ways too"
             raise InvalidInput("rows", None, rule, "give a CSV or Parquet file")
-        if self.table is not None and rows_digest(*self.table.rows().arrays()) != rows_digest(*self.rows.arrays()):
+        asked = None if plan.asks is None else self.table
+        if asked is not None and rows_digest(*asked.rows().arrays()) != rows_digest(*self.rows.arrays()):
             raise InvalidInput("table", None, "holds other rows", "give the table of these rows")
         noise = SystemNoise() if self.noise is None else self.noise
         if len({noise.simulated, plan.demonstration, self.ledger.demonstration}) > 1:

@@ -34,6 +34,7 @@ from typing import Self
 from ..data.labels import rows_of
 from ..data.loaders import load
 from ..data.memmap import map_rows
+from ..data.person import kept
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError
@@ -148,8 +149,13 @@ def load_site(file: Path, schema: Schema | None) -> tuple[Rows, SiteTable | None
         raise InvalidInput("data", str(file), "there is no such file", "correct the path")
     dataset = load(file, schema=schema, test_share=None)
     weights = None if dataset.weights is None else [dataset.weights]
-    rows = rows_of(dataset.task, [(dataset.X_train, dataset.y_train)], weights)
-    return rows, table_of(schema, dataset.X_train, dataset.y_train, dataset.train_columns)
+    table = table_of(schema, dataset.X_train, dataset.y_train, dataset.train_columns)
+    if dataset.people is None or schema is None or schema.person is None:
+        return rows_of(dataset.task, [(dataset.X_train, dataset.y_train)], weights), table
+    read = kept(dataset.people, schema.person.rows)
+    weights = None if weights is None else [weights[0][read]]
+    rows = rows_of(dataset.task, [(dataset.X_train[read], dataset.y_train[read])], weights)
+    return rows.with_people([dataset.people[read]], schema.person.rows), table
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,16 @@ import hashlib
 import math
 import secrets
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from ..answers.training import ONE_EACH
 from ..data import partition
+from ..data.person import at_random, kept
 from ..data.rows import Rows
 from ..data.validation import checked, misfit, sites_in
 from ..data.weights import check_cap, class_shares, shares
@@ -29,6 +32,30 @@ SLACK = 1.0 + 1e-12
 HEAVIEST_READ = "the largest weight was read off the rows, and epsilon does not cover that"
 
 
+class Dealt(NamedTuple):
+    """The seed, the sites' identifiers, the rows of each, and whose they are if the unit is a person."""
+
+    seed: int | None
+    sites: Any
+    parts: list[IntArray]
+    people: list[IntArray] | None = None
+    """Of each part's rows, if they are bounded together."""
+    most: int | None = None
+    """Rows of a person that are read, if the unit is a person."""
+    apart: bool = True
+    """Whether sites were given, and not dealt at random."""
+
+    def bounded(self, rows: Rows, weights: list[Array] | None = None) -> Rows:
+        """The rows of each part, with their weights, and a person's bounded together."""
+        rows = rows if weights is None else rows.with_weight(weights)
+        return rows.with_people(self.people, self.most) if self.people is not None and self.most is not None else rows
+
+    @property
+    def unit(self) -> dict[str, Any]:
+        """What :class:`RunConfig` says of the unit."""
+        return {} if self.most is None else {"rows_per_person": self.most}
+
+
 class Sited(Kept, Declares, Knobbed):
     """For estimators with `random_state`, `n_sites`, `data_norm`, `epsilon` and `fit_intercept`."""
 
@@ -40,14 +67,14 @@ class Sited(Kept, Declares, Knobbed):
     class_weight: Any = None
 
     def _weights(
-        self, given: ArrayLike | None, parts: list[IntArray], classes: Array | None = None, label: Any = None,
+        self, given: ArrayLike | None, n: int, parts: list[IntArray], classes: Array | None = None, label: Any = None,
         declared: tuple[Array, int] | None = None,
     ) -> tuple[list[Array] | None, str | None]:  # fmt: skip
-        """Weights in [0, 1] of each site's rows, and a caveat; two Nones if all rows count alike.
+        """Weights in [0, 1] of each site's rows, of n, and a caveat; two Nones if all rows count alike.
 
         `declared` are those of a schema, and how many of them were capped.
         """
-        n, weight, caveat, cap = sum(map(len, parts)), None, None, self._knobs()["max_weight"]
+        weight, caveat, cap = None, None, self._knobs()["max_weight"]
         if given is not None:
             own = np.asarray(checked("sample_weight", lambda: np.asarray(given, dtype=np.float64)))
             if own.shape != (n,):
@@ -127,16 +154,34 @@ class Sited(Kept, Declares, Knobbed):
             raise InvalidInput("random_state", state, "must be >= 0", "use random_state=0, or None for a release")
         return None if state is None else int(state)
 
-    def _deal(self, groups: ArrayLike | None, n: int) -> tuple[int | None, Any, list[IntArray]]:
-        """The seed, the sites' identifiers and the rows of each."""
-        seed = self._seed()
+    def _deal(self, X: Any, groups: ArrayLike | None, n: int, *, one: bool = False) -> Dealt:
+        """Deal n rows, of a table X under a schema; of a schema's people `one` row each, or as many as it says."""
+        seed, people = self._seed(), self._people(X)
+        groups = self._site_column(X) if groups is None and self.n_sites != 1 else groups
         if groups is None:
-            if not (isinstance(self.n_sites, int | np.integer) and 1 <= self.n_sites <= n):
-                rule = f"must be a whole number from 1 to the number of rows, {n}"
+            units, what = (n, "rows") if people is None else (int(people.max()) + 1, "people")
+            if not (isinstance(self.n_sites, int | np.integer) and 1 <= self.n_sites <= units):
+                rule = f"must be a whole number from 1 to the number of {what}, {units}"
                 raise InvalidInput("n_sites", self.n_sites, rule, "use fewer sites or more rows")
             deal = secrets.randbits(64) if seed is None else seed
-            return seed, np.arange(self.n_sites), partition("iid", np.ones(n), self.n_sites, deal)
-        return seed, *sites_in(groups, n)
+            if people is None:
+                parts = partition("iid", np.ones(n), self.n_sites, deal)
+            else:
+                parts = at_random(people, self.n_sites, deal)
+            dealt = Dealt(seed, np.arange(self.n_sites), parts, apart=False)
+        else:
+            dealt = Dealt(seed, *sites_in(groups, n))
+        if people is None:
+            return dealt
+        assert self.schema_ is not None and self.schema_.person is not None
+        most = 1 if one else self.schema_.person.rows
+        mine = [part[kept(people[part], most)] for part in dealt.parts]
+        if one:
+            warnings.warn(ONE_EACH, PublicNote, stacklevel=3)
+        elif left := n - sum(map(len, mine)):
+            what = f"{left} of {n} rows were left out: their people have more than person.rows"
+            warnings.warn(f"{what} (for the data's holder only)", HolderNote, stacklevel=3)
+        return dealt._replace(parts=mine, people=None if one else [people[part] for part in mine], most=most)
 
     def _check_y(self, y: ArrayLike | None, what: str) -> None:
         if y is None:

@@ -18,6 +18,7 @@ from scipy.sparse import issparse
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
+from ..data.schema import Schema
 from ..errors import HolderNote, PublicNote
 from ..privacy.statement import Statement
 from ..util.typing import Any
@@ -28,6 +29,12 @@ INSTEAD = (
     "OneHotEncoder(categories=[...]), SimpleImputer(strategy='constant', fill_value=...)"
 )
 """Encoders that learn nothing from rows."""
+DIVIDED = (
+    "each fit is about the people of its own table: whoever splits rows divides people, and how many rows one of them "
+    "has moves rows of others to other parts, so split by people (GroupShuffleSplit), or scores are too good and no "
+    "sum over fits is proved"
+)
+"""Of a schema's people, if parts of a table are fitted."""
 _DEPTH = 200  # callers to look at
 _EXACT = 1e-9  # of means and variances that are no chance
 
@@ -101,10 +108,10 @@ class Caveats:
     """On what it rests that the estimator cannot see."""
 
     @classmethod
-    def of(cls, estimator: Any, *, schema: bool, cloned: bool, stacklevel: int) -> Self:
+    def of(cls, estimator: Any, schema: Schema | None, *, cloned: bool, stacklevel: int) -> Self:
         """The caveats of a fit, with one warning of those that a user is not expected to know."""
         steps, searches = before(estimator)
-        void, rests, said = None, [] if schema else [ASSUMED], []
+        void, rests, said = None, [] if schema is not None else [ASSUMED], []
         if steps:
             void = f"the guarantee does not hold: {', '.join(steps)} learned from the rows before, without noise"
             said += [void, ASSUMED]
@@ -113,7 +120,9 @@ class Caveats:
             rests.append(
                 f"{who} may fit it many times on the same rows: fits add up, and no choice by scores is covered"
             )
-            said += rests[-1:] if searches else []
+            if schema is not None and schema.person is not None:
+                rests.append(DIVIDED)
+            said += [one for one in rests if one != ASSUMED] if searches else []
         if said:
             text = "; ".join(said)
             warnings.warn(f"{text}.  Instead, {INSTEAD}" if steps else text, PublicNote, stacklevel=stacklevel + 1)

@@ -277,8 +277,8 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         -------
         ConsensusClassifier
         """
-        caveats = Caveats.of(self, schema=self.schema is not None, cloned=self._cloned, stacklevel=2)
         X = self._opened(X)
+        caveats = Caveats.of(self, self.schema_, cloned=self._cloned, stacklevel=2)
         fixed = None if self.classes is None else declared(self.classes)
         if fixed is None and self.random_state is None and (self.schema_ is None or self.schema_.label is None):
             rule = "a release needs its labels declared: which of them occur is private"
@@ -289,23 +289,23 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         labelled, read = self._labels(X, y, fixed, n)
         classes, label = labelled.names, labelled.number
         self._check_norm()
-        groups = self._site_column(X) if groups is None and self.n_sites != 1 else groups
-        if isinstance(self.ledger, DurableLedger) and groups is None and self.n_sites != 1:
+        dealt = self._deal(X, groups, n, one=self.inference)
+        parts = dealt.parts
+        if isinstance(self.ledger, DurableLedger) and not dealt.apart and self.n_sites != 1:
             rule = "a ledger on disk belongs to sites that stay the same"
             raise InvalidInput("groups", None, rule, "give the site of every row to fit")
-        seed, sites, parts = self._deal(groups, n)
         self.loss_ = self._loss(len(classes))
         starts = self._starts(coef_init, intercept_init, labelled, self._columns_of(features))
         encoded = self._encode(features)
-        knobs, ledger = {"rounds": 1} | self._run_fields() | {"loss": self.loss_}, self.ledger
+        knobs, ledger = {"rounds": 1} | self._run_fields() | {"loss": self.loss_} | dealt.unit, self.ledger
         if ledger is not None and len(of_classes(len(classes)).contrasts) > 1 and self.loss_ != "softmax":
             rule = "a shared ledger cannot reserve the runs of more than two classes at once"
             raise InvalidInput("ledger", type(ledger).__name__, rule, "leave it out, or use loss='softmax'")
-        deal = deal_digest(features, label, parts) if isinstance(ledger, Ledger) else None
+        deal = deal_digest(features, label, parts + (dealt.people or [])) if isinstance(ledger, Ledger) else None
         own_weights = self._declared_weights(X)
         if self.inference and any(one is not None for one in (sample_weight, own_weights, self.class_weight)):
             raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
-        counts, of_weights = self._weights(sample_weight, parts, classes, label, own_weights)
+        counts, of_weights = self._weights(sample_weight, n, parts, classes, label, own_weights)
         said = (caveats.void, None if self.schema_ is None else self.schema_.caveat, read, of_weights)
         if self.schema_ is None and caveats.void is None:
             tell_values(features, stacklevel=2)
@@ -316,21 +316,20 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         self._result: Result | None = None
         with told(self.verbose) as teller:
             if self.inference:
-                last = self._infer(labelled, X, features, parts, sites, knobs, seed, groups is not None, said)
+                last = self._infer(labelled, X, features, dealt, knobs, said)
             else:
-                run = partial(
-                    self._run, ledger=ledger, deal=deal, caveat=said, counts=counts, starts=starts, teller=teller
-                )  # fmt: skip
+                run = partial(self._run, ledger=ledger, deal=deal, caveat=said, starts=starts, teller=teller)
                 fit = self._fit_softmax if self.loss_ == "softmax" else self._fit_each
                 tables = [(encoded[part], label[part]) for part in parts]
-                choose_of = partial(self._chosen, differ=groups is not None, teller=teller)
-                last = with_other_relation(fit(labelled, tables, seed, knobs, choose_of, run))
+                bounded = partial(dealt.bounded, weights=counts)
+                choose_of = partial(self._chosen, differ=dealt.apart, teller=teller)
+                last = with_other_relation(fit(labelled, tables, bounded, dealt.seed, knobs, choose_of, run))
                 self.n_iter_, self.stopped_, self.max_grad_norm_ = last.rounds, last.stopped, last.config.max_grad_norm
         last = replace(last, statement=caveats.on(last.statement))
         self.privacy_spent_ = last.privacy
         self._result = None if self._result is None else last
         self._tell_norm(features)
-        self.classes_, self.sites_ = labelled.names[labelled.order], sites
+        self.classes_, self.sites_ = labelled.names[labelled.order], dealt.sites
         if not self.inference:
             self.coefficients_: Any = as_columns(self)
         if strange := int(np.sum(label < 0)):
@@ -359,9 +358,9 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
 
     def _run(
         self, run: RunConfig, rows: Rows, label: str, model: int, *, ledger: Ledger | DurableLedger | None,
-        deal: bytes | None, caveat: Caveat, starts: list[Start | None], counts: list[Array] | None, teller: Teller,
+        deal: bytes | None, caveat: Caveat, starts: list[Start | None], teller: Teller,
     ) -> Result:  # fmt: skip
-        rows, centre = rows if counts is None else rows.with_weight(counts), self._centring(run, rows)
+        centre = self._centring(run, rows)
         teller.phase(f"{run.method}, {label}", run.rounds)
         try:
             return simulate(
@@ -375,7 +374,7 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         raise LedgerMismatch(said)
 
     def _fit_each(
-        self, labelled: Labelled, parts: Any, seed: int | None, knobs: dict[str, Any],
+        self, labelled: Labelled, parts: Any, bounded: Callable[[Rows], Rows], seed: int | None, knobs: dict[str, Any],
         chosen: Callable[[RunConfig, Rows], RunConfig], simulated: Callable[..., Result],
     ) -> Result:  # fmt: skip
         """One run for two classes, else one for each class against the rest."""
@@ -383,7 +382,7 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         contrasts = of_classes(K).contrasts
         results = []
         for model, c in enumerate(contrasts):
-            rows = Rows.build([(X, TwoClasses().encode(label, c)) for X, label in parts])
+            rows = bounded(Rows.build([(X, TwoClasses().encode(label, c)) for X, label in parts]))
             run = RunConfig(seed=self._of_class(seed, c), copies=len(contrasts), **knobs)
             results.append(simulated(chosen(run, rows), rows, f"class {c} of {K}", model))
         vectors = np.concatenate([result.consensus for result in results])
@@ -391,11 +390,11 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         return results[-1]
 
     def _fit_softmax(
-        self, labelled: Labelled, parts: Any, seed: int | None, knobs: dict[str, Any],
+        self, labelled: Labelled, parts: Any, bounded: Callable[[Rows], Rows], seed: int | None, knobs: dict[str, Any],
         chosen: Callable[[RunConfig, Rows], RunConfig], simulated: Callable[..., Result],
     ) -> Result:  # fmt: skip
         K = len(labelled.names)
-        rows = Rows.of_classes(parts, K)
+        rows = bounded(Rows.of_classes(parts, K))
         run = chosen(RunConfig(seed=seed, **(knobs | {"loss": f"softmax:{K}"})), rows)
         result = simulated(run, rows, f"{K} classes", 0)
         blocks = np.concatenate([result.consensus, result.models[0]]).reshape(-1, K, rows.d // K)

@@ -133,8 +133,8 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         groups : array-like of shape (n_samples,), optional
             The site of every row.
         """
-        caveats = Caveats.of(self, schema=self.schema is not None, cloned=False, stacklevel=2)
         X = self._opened(X)
+        caveats = Caveats.of(self, self.schema_, cloned=False, stacklevel=2)
         self._check_norm()
         features = self._table(X, reset=True)
         d = features.shape[1]
@@ -145,11 +145,10 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
             raise InvalidInput("n_components", self.n_components, rule, "use fewer")
         if self.schema_ is None and caveats.void is None:
             tell_values(features, stacklevel=2)
-        groups = self._site_column(X) if groups is None and self.n_sites != 1 else groups
-        seed, sites, parts = self._deal(groups, len(features))
+        dealt = self._deal(X, groups, len(features))
         naming = of_columns([f"x{j}" for j in range(d)], self._norm)
-        rows = naming.rows([(features[part], np.ones(len(part))) for part in parts])
-        run = RunConfig("auto", seed=seed, **self._run_fields())
+        rows = dealt.bounded(naming.rows([(features[part], np.ones(len(part))) for part in dealt.parts]))
+        run = RunConfig("auto", seed=dealt.seed, **self._run_fields(), **dealt.unit)
         said = (caveats.void, None if self.schema_ is None else self.schema_.caveat)
         with told(self.verbose) as teller:
             teller.phase("second moments")
@@ -170,7 +169,7 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         self.components_, self.explained_variance_, self.mean_ = vectors[:k], values[:k], mean / scale
         self.explained_variance_ratio_ = values[:k] / total if total > 0.0 else np.zeros(k)
         self._result = replace(result, statement=caveats.on(result.statement))
-        self.sites_, self.privacy_spent_ = sites, self._result.privacy
+        self.sites_, self.privacy_spent_ = dealt.sites, self._result.privacy
         return self
 
     def _table(self, X: Any, *, reset: bool) -> Array:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
@@ -95,6 +95,8 @@ class Declares:
     columns: Sequence[str] | None = None
     schema_: Schema | None = None
     _answered: SavedModel | None = None  # the model of encoded rows
+    _of_people: ClassVar[bool] = True
+    """Whether the rows of a schema's people may be several."""
 
     def _opened(self, X: Any) -> Any:
         """A table, if there is a schema; else X.  Sets `schema_`."""
@@ -104,6 +106,9 @@ class Declares:
                 rule = "names columns for a schema, and there is none"
                 raise InvalidInput("columns", None, rule, "give schema=, or leave columns out")
             return X
+        if schema.person is not None and not self._of_people:
+            rule = "bounds several rows of a person together, and this takes one row a person"
+            raise SchemaError("person", None, rule, "keep one row a person and leave person out of the schema")
         self.schema_ = schema
         table = read_frame(X, self.columns)
         me: Any = self
@@ -123,6 +128,11 @@ class Declares:
         if np.any(names == ""):
             raise SchemaError(schema.site, None, "has rows without a site", "name the site of every row")
         return names
+
+    def _people(self, table: Any) -> IntArray | None:
+        """Whose rows they are, by the column that the schema declares; None where the unit is a row."""
+        unit = None if self.schema_ is None else self.schema_.person
+        return None if unit is None else unit.among(table.columns, frozenset(self.schema_.na))  # type: ignore[union-attr]
 
     def _label_column(self, table: Any, y: Any) -> Any:
         """The labels: `y`, or the column that the schema declares."""

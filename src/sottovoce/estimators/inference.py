@@ -27,7 +27,8 @@ from ..runs.config import RunConfig
 from ..runs.engine import FINISHED
 from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, simulate
-from ..util.typing import Any, Array, IntArray
+from ..util.typing import Any, IntArray
+from .base import Dealt
 from .declared import Labelled, positive_of, with_classes
 from .transformer import SchemaTransformer
 
@@ -109,20 +110,19 @@ class Inferring(Shown):
     """Mixin: ``inference=True`` and :meth:`to_sklearn`."""
 
     def _infer(
-        self, labelled: Labelled, table: Any, X: Any, parts: list[IntArray], sites: Array, knobs: dict[str, Any],
-        seed: int | None, apart: bool, caveat: Caveat,
-    ) -> Result:  # fmt: skip
+        self, labelled: Labelled, table: Any, X: Any, dealt: Dealt, knobs: dict[str, Any], caveat: Caveat
+    ) -> Result:
         me: Any = self
-        schema, label = me.schema_, labelled.number
+        schema, label, parts = me.schema_, labelled.number, dealt.parts
         if len(labelled.names) != 2:
             raise InvalidInput("inference", True, "is for two classes", "leave it out")
         if issparse(X) or not me.fit_intercept:
             raise InvalidInput("inference", True, "needs dense rows and an intercept", "leave it out")
         if me.ledger is not None:
             raise InvalidInput("ledger", None, "inference takes no ledger", "leave it out")
-        run = RunConfig(seed=seed, **knobs)
+        run = RunConfig(seed=dealt.seed, **knobs)
         check(run)
-        own = [str(site) for site in sites] if apart and len(parts) > 1 else []
+        own = [str(site) for site in dealt.sites] if dealt.apart and len(parts) > 1 else []
         if schema is None:
             names = list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])]))
             naming, tables = of_columns(names, float(me._norm), own), [X[part] for part in parts]
@@ -134,7 +134,7 @@ class Inferring(Shown):
         result = with_other_relation(found_in)
         found: Estimates = result.outcome
         beta, k = naming.into_units @ model_of(found)[0], int(np.sum(naming.constant == 0))
-        shares = np.array([len(part) for part in parts]) / len(label)
+        shares = np.array([len(part) for part in parts]) / sum(map(len, parts))
         me.coefficients_ = coefficients(found, naming, delta=run.delta)
         me.coef_ = labelled.sorted(beta[None, :k])
         me.intercept_ = labelled.sorted(np.atleast_1d(beta[k:] @ shares if own else beta[k]))

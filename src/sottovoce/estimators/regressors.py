@@ -158,8 +158,8 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         groups, sample_weight : array-like of shape (n_samples,), optional
             As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
-        caveats = Caveats.of(self, schema=self.schema is not None, cloned=False, stacklevel=2)
         X = self._opened(X)
+        caveats = Caveats.of(self, self.schema_, cloned=False, stacklevel=2)
         bounds = self._bounds()
         if bounds is None and self.random_state is None:
             rule = "a release needs the target's bounds declared: the rows' own are private"
@@ -172,13 +172,14 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
             raise InvalidInput("X", None, "n_samples=1 is too few for a regression", "give more rows")
         target = self._target(self._label_column(X, y), len(features), gaps=y is None)
         task, caveat = self._task(target, bounds)
-        groups = self._site_column(X) if groups is None and self.n_sites != 1 else groups
-        seed, sites, parts = self._deal(groups, len(features))
+        dealt = self._deal(X, groups, len(features), one=self.loss == SQUARED)
+        parts = dealt.parts
         knobs = self._run_fields()
-        knobs = {name: knobs[name] for name in knobs.keys() - {"method", "loss", "rounds", "rho"}} | {"seed": seed}
+        knobs = {name: knobs[name] for name in knobs.keys() - {"method", "loss", "rounds", "rho"}} | dealt.unit
+        knobs["seed"] = dealt.seed
         offsets = task.encode(target)
         known = task.known(offsets).astype(float)
-        counts, of_weights = self._weights(sample_weight, parts, declared=own_weights)
+        counts, of_weights = self._weights(sample_weight, len(features), parts, declared=own_weights)
         self.coefficients_: Any = None
         self._answered = None
         if self.schema_ is None and caveats.void is None:
@@ -187,7 +188,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         tables = [X.take(part) if self.schema_ is not None else features[part] for part in parts]
         rows, run, recipe, keep = asks(features, tables, [known[part] for part in parts], task, parts, knobs)
         rows = rows.with_offset([np.nan_to_num(offsets[part]) for part in parts])
-        rows = rows if counts is None else rows.with_weight(counts)
+        rows = dealt.bounded(rows, counts)
         said = (caveats.void, None if self.schema_ is None else self.schema_.caveat, caveat, of_weights)
         with told(self.verbose) as teller:
             teller.phase(f"{self.loss} loss", run.rounds if not recipe else None)
@@ -197,7 +198,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         self.coef_ = half * coef
         has = self.fit_intercept if self.schema_ is None else bool(self.schema_.intercept or self.loss == SQUARED)
         self.intercept_ = float(task.low + half + half * constant) if has else task.low + half
-        self.y_bounds_, self.sites_ = (task.low, task.high), sites
+        self.y_bounds_, self.sites_ = (task.low, task.high), dealt.sites
         self._result = replace(result, statement=caveats.on(result.statement))
         self.privacy_spent_ = self._result.privacy
         if not self.inference:

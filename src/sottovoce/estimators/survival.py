@@ -144,6 +144,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
     """
 
     fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # every interval has a constant
+    _of_people: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -191,8 +192,8 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         groups : array-like of shape (n_samples,), optional
             The site of every person.
         """
-        caveats = Caveats.of(self, schema=self.schema is not None, cloned=False, stacklevel=2)
         X, time, event = self._split(X, time, event)
+        caveats = Caveats.of(self, self.schema_, cloned=False, stacklevel=2)
         edges = self._edges()
         if self.trust not in METHODS:
             raise InvalidInput("trust", self.trust, f"must be one of {', '.join(METHODS)}", "use 'nobody'")
@@ -202,8 +203,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         times, events = self._column("time", time, n), self._column("event", event, n) > 0
         if self.schema_ is None and caveats.void is None:
             tell_values(features, stacklevel=2)
-        groups = self._site_column(X) if groups is None and self.n_sites != 1 else groups
-        seed, sites, parts = self._deal(groups, n)
+        seed, sites, parts, *_ = self._deal(X, groups, n)
         last = intervals(times, events, edges)
         encoded = self._encode(features)
         tables = [expand(encoded[part], last[part], events[part], m) for part in parts]

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from ..data.frames import read_frame
 from ..data.schema import Schema, unfit
-from ..errors import HolderNote, InvalidInput
+from ..errors import HolderNote, InvalidInput, SchemaError
 from ..util.typing import Any, Array
 from .declared import schema_of
 
@@ -66,6 +66,9 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Read the schema and look whether X has its columns; no value is read."""
         schema, table = self._read(), read_frame(X, self.columns)
+        if schema.person is not None:
+            rule = "bounds a person's rows together, and whoever reads encoded rows cannot know whose they are"
+            raise SchemaError("person", None, rule, "give schema= to the estimator, or leave person out")
         if errors := schema.column_errors(table.columns, labels=False):
             raise errors[0]
         sources = dict.fromkeys(source for block in schema.blocks for source in block.sources(table.columns))

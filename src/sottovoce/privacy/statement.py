@@ -17,6 +17,8 @@ from ..util.typing import Any, Array
 
 PUBLIC = "row counts, labels' names, schema, graph, schedules, number of rounds"
 """What every statement takes to be public; where one of these was computed from rows, a caveat says so."""
+PUBLIC_OF_PEOPLE = PUBLIC.replace("row counts", "numbers of people")
+"""The same where the unit is a person."""
 ONE_ROW = "one row of one site"
 EXACT = "exact minimisation: printed forms add no noise to the solver's answer"
 """What the claim of a printed form assumes."""
@@ -241,6 +243,12 @@ class Statement:
         """The statement for people with up to `rows` rows at one site, which count as one row together."""
         return replace(self, unit=f"{_PERSON} with up to {rows} rows at one site")
 
+    def of_whole_people(self, read: int, sites: int = 1) -> Self:
+        """The statement for people with any number of rows at each of `sites` sites, of which up to `read` are read."""
+        place, each = ("one site", "") if sites == 1 else (f"each of {sites} sites", " at each")
+        most = "one is" if read == 1 else f"up to {read} are"
+        return replace(self, unit=f"{_PERSON} with all rows at {place}, of which {most} read{each}")
+
     def in_ledger(self, run: str, spent: float, budget: Iterable[float], delta: float) -> Self:
         """The statement with the state of a shared ledger after this run."""
         return replace(self, ledger=Shared(run, spent, tuple(budget), delta))
@@ -363,7 +371,11 @@ class Statement:
     def _other(self) -> str:
         """The other relation, in words."""
         if self.relation == "replace-one":
+            if self.unit.startswith(_PERSON):
+                return "Against nobody in their place (zero-out, the person added or removed), as most others state it:"
             return "Against an empty row in its place (zero-out, the row added or removed), as most others state it:"
+        if self.unit.startswith(_PERSON):
+            return "Against any other person in their place (replace-one):"
         return "Against any other row in its place (replace-one):"
 
     def _protects(self) -> str:

@@ -65,6 +65,9 @@ class Facts:
         they are.
     solved_for : str, optional
         The relation for which solves were certified, if releases are priced under another than that of their run.
+    rows_per_person : int, optional
+        The most rows of a person at a site, which weigh no more than 1 together; `n` then counts people.  None where
+        the unit is a row.
     """
 
     loss: Loss
@@ -84,6 +87,7 @@ class Facts:
     sizes: Array | None = None
     stretch: float = 1.0
     solved_for: str | None = None
+    rows_per_person: int | None = None
 
     def __post_init__(self) -> None:
         n = np.asarray(self.n, dtype=float)
@@ -112,6 +116,15 @@ class Facts:
         """Facts of the pooled rows, equal at all sites: refusals and certificates with the largest rounding."""
         assert self.rows is not None
         return replace(self, n=np.full_like(self.n, self.rows))
+
+    @property
+    def several(self) -> bool:
+        """Whether a unit may have several rows."""
+        return (self.rows_per_person or 1) > 1
+
+    def summands(self, units: Array) -> Array:
+        """The most rows of so many units: what sums over rows have to add up."""
+        return np.asarray(units * float(self.rows_per_person or 1))
 
     @property
     def every_n(self) -> Array:
@@ -160,7 +173,8 @@ class Facts:
         n = self.n.ravel()
         summed = {"participants": self.participants, "colluders": self.colluders, "sites_per_row": self.sites_per_row}
         moved = {"stretch": self.stretch} if self.stretch != 1.0 else {}
-        return (summed if self.participants else {}) | moved | {
+        people = {} if self.rows_per_person is None else {"rows_per_person": self.rows_per_person}
+        return (summed if self.participants else {}) | people | moved | {
             "loss": self.loss.spec, "n": n.astype(int).tolist(), "d": self.d, "C": self.C, "rho": self.rho,
             "n_nodes": self.n_nodes, "relation": self.relation, "tol": self.tol, "pure": self.pure,
             "max_degree": self.max_degree,

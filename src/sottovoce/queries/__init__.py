@@ -1,6 +1,6 @@
 """Kinds of release.  Algorithms build queries; only a curator answers them."""
 
-from .base import Query
+from .base import Query, check_unit
 from .bounded import (
     Bounded,
     Cells,
@@ -65,5 +65,6 @@ __all__ = [
     "Vault",
     "carries",
     "check_law",
+    "check_unit",
     "law_of",
 ]

@@ -17,11 +17,27 @@ from .audit_hooks import Canaries, Leaning, Supposed
 from .vault import Vault
 
 
+def check_unit(proved: bool, facts: Facts) -> None:
+    """Refuse (InvalidInput) a release that is proved for one row a unit only, where a unit may have several."""
+    if facts.several and not proved:
+        rule = "bounds several rows of a person together, and this release is proved for one row a person"
+        remedy = "use prox_admm, prox_average, momentum or dgd, which are proved, or one row a person"
+        raise InvalidInput("person", None, rule, remedy)
+
+
 class Query(ABC):
     """One kind of release."""
 
     unstamped: ClassVar[bool] = False
     """Whether answers that older versions kept without a stamp are still read."""
+    of_people: ClassVar[bool] = False
+    """Whether it is proved for units of several rows that weigh no more than 1 together (docs/privacy/person.md).
+
+    Each class declares it for itself: a subclass has another statistic, of which nothing is proved."""
+
+    def proved_of_people(self) -> bool:
+        """Whether a unit may have several rows."""
+        return bool(vars(type(self)).get("of_people", False))
 
     def check(self, facts: Facts) -> None:  # noqa: B027 - most statistics exist at every finite point
         """Refuse (InvalidInput) public vectors with which the answer might fail, before the charge.

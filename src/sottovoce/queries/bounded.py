@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -40,6 +41,8 @@ class Bounded(ABC):
     """
 
     at: Array
+    of_people: ClassVar[bool] = False
+    """Whether rows count by their weights, so that units of several rows that weigh 1 together add one row at most."""
     cone: ClassVar[bool] = False
     """Whether it is proved that no two rows' contributions have a negative inner product; a replaced row costs less."""
     degree: ClassVar[int] = 1
@@ -72,8 +75,10 @@ class Bounded(ABC):
         A sum of that many products of a few rounded factors, in any order, errs by at most ``(rows + d + 24) u`` times
         the sum of absolute values (Higham 2002, chapter 3), and so does the vector.  Sums over moved rows
         (:mod:`sottovoce.data.move`) err by at most ``(rows + 2 d + 48) u`` times their stretch for every factor that is
-        a row, or its square for losses that depend on norms.
+        a row, or its square for losses that depend on norms.  Where a person has several rows, those of others may
+        stand at other places, where the norms that weigh them round otherwise: by ``2 d u`` more.
         """
+        rows = facts.summands(rows) + (2.0 * facts.d if facts.several else 0.0)
         if facts.stretch == 1.0:
             return np.asarray((rows + facts.d + 24.0) * _UNIT * self.norm(facts))
         more = facts.stretch ** (self.degree * (2 if facts.loss.by_norm else 1))
@@ -154,6 +159,8 @@ class _Gram(Bounded):
 class SecondMoments(_Gram):
     """``(1/n) sum_k weight_k a_k a_k'``: norm at most 1."""
 
+    of_people: ClassVar[bool] = True
+
     def norm(self, facts: Facts) -> float:
         return 1.0
 
@@ -225,10 +232,12 @@ class Products(_Vector):
 class RowMean(Bounded):
     """``(1/n) sum_k x_k`` of the rows' columns but those of their `constants`, whose entries are 0: norm at most 1.
 
-    x_k is without the label's sign, which the constant's sign tells, and without weight or class.  A row without a
-    constant, as one of zeros, adds nothing; of a row longer than 1 only the direction counts.
+    x_k is without the label's sign, which the constant's sign tells, and without class, and without weight unless a
+    person's rows weigh no more than 1 together.  A row without a constant, as one of zeros, adds nothing; of a row
+    longer than 1 only the direction counts.
     """
 
+    of_people: ClassVar[bool] = True
     constants: tuple[int, ...] = ()
 
     def width(self, facts: Facts) -> int:
@@ -237,14 +246,18 @@ class RowMean(Bounded):
     def norm(self, facts: Facts) -> float:
         return 1.0
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def value(self, vault: Vault, facts: Facts) -> Array:
+        each = partial(self.terms, weighed=facts.several)
+        return np.asarray(vault.solver.total(self.at, each) / facts.n)
+
+    def terms(self, block: Design, loss: Loss, at: Array, weighed: bool = False) -> Array:
         columns, rows = list(self.constants), block.storage
         constant = np.zeros((len(at), 1, at.shape[-1] // block.classes))
         constant[..., columns] = 1.0
         sign = np.sign(np.asarray(block.host(rows.margins(constant))))
         if loss.any_norm:
             sign = sign / np.maximum(np.asarray(block.host(block.norms())), 1.0)[:, None, :]
-        total = np.array(rows.combine(block.asarray(sign)))
+        total = np.array(rows.combine(block.asarray(block.weigh(sign) if weighed else sign)))
         total[..., columns] = 0.0
         return np.broadcast_to(total, (*at.shape[:2], total.shape[-1]))
 
@@ -355,6 +368,7 @@ class Cells(Bounded):
     """
 
     cone: ClassVar[bool] = True  # counts
+    of_people: ClassVar[bool] = True
     widths: tuple[int, ...] = ()
 
     @property
@@ -416,6 +430,9 @@ class NoisyBounded(NoisyValue):
     def of(cls, what: Bounded, alpha: Array | None, source: str) -> NoisyBounded:
         """The query for `what` at its point."""
         return cls(what.at, alpha, source, what=what)
+
+    def proved_of_people(self) -> bool:
+        return bool(vars(type(self.what)).get("of_people", False))
 
     def exact_sensitivity(self, facts: Facts) -> Array:
         return self.moved(facts, facts.n)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from ..problem.schedules import Schedule
 from ..util.typing import Array
 from .audit_hooks import Canaries, Leaning, gaussian
 from .reach import length
-from .statistic import NoisyGradient, gradient_sensitivity
+from .statistic import NoisyGradient, check_places, gradient_sensitivity
 from .vault import Secret, Vault
 
 _U = 2.0**-53
@@ -70,6 +71,7 @@ class CarriedGradient(NoisyGradient):
 
     index: int = 1
     rounds: int = 1
+    of_people: ClassVar[bool] = True
 
     @property
     def share(self) -> float:
@@ -111,6 +113,7 @@ class CarriedGradient(NoisyGradient):
         A margin errs by at most ``(d + 8) u ||w|| ||a||``, that of a moved row by at most ``(2 d + 24) u ||w||`` times
         the facts' stretch, and a row's gradient by ``hessian_bound`` times as much.
         """
+        check_places(facts, self.start)
         if not 1 <= self.index <= self.rounds:
             raise InvalidInput("rounds", self.index, f"the run was planned for {self.rounds}", "plan for as many")
         far = float(np.max(length(self.start, "start"), initial=0.0))

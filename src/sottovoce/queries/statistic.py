@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..privacy.events import Event, ExactSphericalMechanism, GaussianMechanism, Unprotected
 from ..problem.facts import Facts
-from ..solvers.local import certified_error, rounding_bound
+from ..solvers.local import certified_error, elsewhere_bound, rounding_bound
 from ..util.typing import Array, ArrayLike
 from .audit_hooks import Canaries, Leaning, Supposed, centre, certain, gaussian, refusal_of_secret, spherical, vector
 from .base import Query
@@ -27,6 +27,8 @@ from .reach import INFLATION, certificate, check_solve, inside, length, matched
 from .vault import Secret, Vault
 
 _FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
+_MOVED = 2.0**-10  # of a gradient's sensitivity: what rows may add that stand at another place
+_U = 2.0**-53
 
 
 def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
@@ -39,13 +41,36 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
 
     So gradients are sums over rows as they come.  Among merged rows (:mod:`sottovoce.data.deduplicated`) the place of a
     row depends on which others repeat, which this bound does not cover; that of solves does.
+
+    Where `rows` are people, another person may have another number of rows, and those of the others then stand at other
+    places: their margins round otherwise, which :func:`check_places` holds to a share `_MOVED` of the whole.
     """
     none = np.zeros_like(rows)
-    stretch = facts.stretch
-    rounding = rounding_bound(
-        facts.C, rows + 1.0, facts.loss, facts.d, none, none, none, margins=False, stretch=stretch
-    )
-    return np.asarray(facts.gradients_changed * facts.C / rows + 2.0 * rounding)
+    stretch, summed = facts.stretch, facts.summands(rows) + 1.0
+    rounding = rounding_bound(facts.C, summed, facts.loss, facts.d, none, none, none, margins=False, stretch=stretch)
+    whole = facts.gradients_changed * facts.C / rows
+    if facts.several:
+        rounding = rounding + elsewhere_bound(facts.C, facts.loss, facts.d, none, facts.stretch)
+        whole = whole * (1.0 + _MOVED)
+    return np.asarray(whole + 2.0 * rounding)
+
+
+def check_places(facts: Facts, start: Array) -> None:
+    """Refuse points at which margins of rows that stand at other places could round too differently.
+
+    A margin errs by at most ``(d + 9) u (||w|| + T)`` with numbers to predict up to T, that of a moved row by at most
+    ``(2 d + 24) u (||w|| + T)`` times the facts' stretch, and the mean gradient over n people by `hessian_bound` times
+    as much, twice; what shortens moved rows adds :func:`sottovoce.solvers.local.elsewhere_bound`.
+    """
+    if not facts.several:
+        return
+    far, loss = float(np.max(length(start, "start"), initial=0.0)) + facts.loss.offset_bound, facts.loss
+    wide = facts.d + 9.0 if facts.stretch == 1.0 else (2.0 * facts.d + 24.0) * facts.stretch
+    short = float(np.ptp(elsewhere_bound(1.0, loss, facts.d, np.array([0.0, far]), facts.stretch)))
+    each = 2.0 * (wide * _U * far * loss.hessian_bound + short)
+    if not float(np.max(facts.n)) * each <= _MOVED * loss.derivative_bound:
+        rule = "the model is too long for so many people's gradients to be told apart from rounding"
+        raise InvalidInput("eta", None, rule, "use a larger eta or rho")
 
 
 @dataclass(frozen=True)
@@ -183,6 +208,7 @@ class NoisyMinimiser(NoisyValue):
 
     linear: ArrayLike = 0.0
     curvature: ArrayLike = 0.0
+    of_people: ClassVar[bool] = True
     in_sums: ClassVar[str | None] = "sum of proximal steps"
 
     def _q(self, facts: Facts) -> Array:
@@ -256,7 +282,12 @@ class NoisyGradient(NoisyValue):
     In a sum, a site's rounding, weighed by its rows, is below that of all rows at one site.
     """
 
+    of_people: ClassVar[bool] = True
     in_sums: ClassVar[str | None] = "sum of gradients"
+
+    def check(self, facts: Facts) -> None:
+        super().check(facts)
+        check_places(facts, self.start)
 
     def exact_sensitivity(self, facts: Facts) -> Array:
         return self.moved(facts, facts.n)

@@ -76,6 +76,10 @@ class Sum:
         """Largest change of a sum over `rows` rows by one of them, computation included; shape (..., 1)."""
         return self.what.moved(facts, np.full((*facts.n.shape[:-1], 1), rows))
 
+    def proved_of_people(self) -> bool:
+        """Whether a unit may have several rows."""
+        return self.what.proved_of_people()
+
     def check(self, facts: Facts) -> None:
         length(self.what.start, "start")
         if facts.pure and self.alpha is not None:

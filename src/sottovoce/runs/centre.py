@@ -225,7 +225,7 @@ def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision
         return Decision(None, f"rows were not centred: {rows:,.0f} rows are too few for {free} means at this budget")
     largest = rows if summed or pooled else float(sizes.max())
     stretch = stretch_of(frame.gain, frame.k, len(frame.constants))
-    if largest**2 * 2.0**-53 * stretch**2 > ROUNDED:
+    if largest**2 * (config.rows_per_person or 1) * 2.0**-53 * stretch**2 > ROUNDED:
         return Decision(None, f"rows were not centred: {rows:,.0f} rows are so many that rounding would cost more")
     share = float(np.clip((noise / ACCURATE) ** 2, LEAST, MOST))
     alpha = float(f"{mu * math.sqrt(share):.6g}")

@@ -151,6 +151,9 @@ class RunConfig:
     centre : str, optional
         Digest of how rows are centred (:class:`sottovoce.runs.centre.Centring`), filled in by
         :func:`sottovoce.runs.simulate.simulate`; None for rows as they are.
+    rows_per_person : int, optional
+        The most rows of a person at a site, bounded together (:meth:`sottovoce.data.rows.Rows.with_people`): the unit
+        of the guarantee is then a person.  None for a row.
     <knobs>
 
     Examples
@@ -188,6 +191,7 @@ class RunConfig:
     colluders: int = 1
     participants: int | None = None
     centre: str | None = None
+    rows_per_person: int | None = None
 
     if TYPE_CHECKING:  # which cannot see the knobs
 
@@ -270,7 +274,8 @@ class RunConfig:
             raise InvalidInput("seed", self.seed, "must be >= 0", "use seed=0")
         if self.noise is not None and not cls.private:
             raise InvalidInput("noise", self.noise, f"{self.method} draws no noise", "leave it out, or use 'dvp'")
-        for name in ("rounds", "replicates", "sites_per_row", "copies"):
+        counts = ("rounds", "replicates", "sites_per_row", "copies")
+        for name in counts if self.rows_per_person is None else (*counts, "rows_per_person"):
             most = MOST_ROUNDS if name == "rounds" else MOST_REPLICATES
             if not 1 <= getattr(self, name) <= most:
                 rule = f"must be a whole number, at least 1 and at most {most:,}"
@@ -317,7 +322,8 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain data; infinity is the text ``inf``.  Knobs at their defaults are left out, but for ``WRITTEN``."""
         plain = asdict(self) | {"epsilon": self.epsilon if self.budgeted else "inf"}
-        silent = {"auto": False, "start": None, "centre": None, "colluders": 1, "participants": None} | {
+        silent = dict.fromkeys(("start", "centre", "participants", "rows_per_person"))
+        silent |= {"auto": False, "colluders": 1} | {
             name: knob.default for name, knob in KNOBS.items() if name not in WRITTEN
         }
         silent |= {"trust": self.trust} if self.trust in ("nobody", None) else {}  # as the method's name says it
@@ -347,7 +353,7 @@ class RunConfig:
 
 
 _KEPT = ("epsilon", "delta", "relation", "accountant", "sites_per_row", "copies", "seed", "replicates", "colluders",
-    "participants")  # fmt: skip
+    "participants", "rows_per_person")  # fmt: skip
 
 
 def _first_guess(delta: float | None, loss: str, trust: str | None, cap: float) -> str:

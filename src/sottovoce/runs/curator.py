@@ -15,7 +15,7 @@ from ..network.net import Net
 from ..privacy.events import Event, check_size
 from ..privacy.noise import Noise
 from ..problem.facts import Facts
-from ..queries import Query, Sum, Vault
+from ..queries import Query, Sum, Vault, check_unit
 from ..solvers.apart import Apart
 from ..solvers.local import Solver
 from ..util.typing import Any, Array
@@ -119,6 +119,7 @@ class Curator:
             own = np.ascontiguousarray(answer, dtype="<f8").tobytes() + stamp
             return own
 
+        check_unit(query.proved_of_people(), self.facts)
         query.check(self.facts)
         query.ready(self._vault)
         event, stamp = query.event(self.facts), query.stamp()
@@ -141,6 +142,7 @@ class Curator:
             own = np.ascontiguousarray(net.seal(share), dtype="<i8").tobytes() + stamp
             return own
 
+        check_unit(query.proved_of_people(), self.facts)
         query.check(self.facts)
         event, stamp, among = query.event(self.facts), query.stamp(), net.among(self.facts)
         among.check(self.facts)

@@ -19,7 +19,7 @@ from ..network.graphs import Graph
 from ..network.net import Net
 from ..privacy.accountants import Accountant
 from ..problem.facts import Facts
-from ..queries import Query, Sum
+from ..queries import Query, Sum, check_unit
 from ..util.plain import canonical
 from ..util.typing import Any, Array, ArrayLike, IntArray
 from .calibration import CLOSE, closeness, largest_scale
@@ -36,6 +36,7 @@ class Pricer:
     ledger: Ledger = field(default_factory=Ledger)
 
     def ask(self, query: Query | Sum, net: Net) -> Array:
+        check_unit(query.proved_of_people(), self.facts)
         self.ledger.charge(query.event(self.facts))
         return query.blank(self.facts)
 
@@ -143,11 +144,20 @@ def calibrate(
         if len(_FOUND) >= _REMEMBERED:
             _FOUND.clear()
         _FOUND[key] = float(found.value[0])
-    return algorithm.with_noise(shape.scaled(_alike(found.value)))
+    return algorithm.with_noise(shape.scaled(_alike(_same(found.value))))
 
 
 _FOUND: dict[str, float] = {}
 _REMEMBERED = 256
+
+
+_ROUNDED = 1e-12
+
+
+def _same(values: Array) -> Array:
+    """Scales that differ by rounding alone as the least of them: sites that are alike then have one schedule."""
+    least = float(np.min(values))
+    return np.full_like(values, least) if np.all(values <= least * (1.0 + _ROUNDED)) else values
 
 
 def _alike(values: Array) -> Array:

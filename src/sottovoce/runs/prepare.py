@@ -18,7 +18,7 @@ from ..network.graphs import MOST_NODES, Graph, make_graph
 from ..privacy import accountants
 from ..privacy.events import Event, SummedGaussianMechanism
 from ..privacy.gaussian import gaussian_mu
-from ..privacy.statement import EXACT, Caveat, Statement, unit_of
+from ..privacy.statement import EXACT, PUBLIC, PUBLIC_OF_PEOPLE, Caveat, Statement, unit_of
 from ..problem.clipped import cap
 from ..problem.facts import Facts
 from ..problem.losses import Loss, make_loss
@@ -188,7 +188,7 @@ def prepare(
     facts = Facts(
         loss, n, d, config.C, rho, len(n), config.relation, certified(config, loss), pure=accountant.name == "pure",
         max_degree=int(np.max(graph.degree)), participants=participants, colluders=colluders,
-        sites_per_row=config.sites_per_row if participants else 1,
+        sites_per_row=config.sites_per_row if participants else 1, rows_per_person=config.rows_per_person,
         stretch=1.0 if centre is None else centre.stretch,
     )  # fmt: skip
     first = None if centre is None else centre.recipe
@@ -273,10 +273,13 @@ def privacy_statement(
     said = Statement.prove(
         ledger, trust_of(config, facts.n_nodes), relation=facts.relation, nodes=facts.n_nodes, simulated=simulated,
         unit=unit_of(config.sites_per_row), form=config.form, assumes=EXACT, caveat=caveat,
+        public=PUBLIC if config.rows_per_person is None else PUBLIC_OF_PEOPLE,
         printed_claim=None if config.form == "corrected" else ledger.claimed(),
     )  # fmt: skip
     if prepared.centring is not None:
         said = said.disclosing(DISCLOSED)
+    if config.rows_per_person is not None:
+        said = said.of_whole_people(config.rows_per_person, config.sites_per_row)
     return said.if_others_collude(against_all(ledger, facts.n_nodes)) if facts.participants else said
 
 

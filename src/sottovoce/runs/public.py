@@ -197,6 +197,9 @@ _SEED = 20_240_401  # of the splits: no user's seed enters them
 def set_aside(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
     """A share of the training rows as a public data set, and the rest; for simulations only."""
     n = len(dataset.y_train)
+    if dataset.people is not None:
+        rule = "takes rows by themselves, and this schema bounds a person's rows together"
+        raise InvalidInput("public_share", share, rule, "give a table of public rows")
     many = round(share * n) if 0.0 < share < 1.0 else 0
     if not 0 < many < n:
         rule = "must be above 0 and below 1, and leave rows on both sides"

@@ -230,6 +230,7 @@ def simulate(
     started = time.perf_counter()
     asked, config = config, asked_by(config, method)
     rows.check(make_loss(config.loss) if loss is None else loss)
+    rows.check_unit(config.rows_per_person)
     config = centred(named(config, start, rows.d), centre)
     prepared = prepare(config, rows.n, rows.d, method=method, loss=loss, centre=centre)
     if checkpoint is not None:

@@ -14,9 +14,10 @@ import numpy as np
 
 from .. import data
 from ..algorithms import REGISTRY
+from ..data import person
 from ..data.expected import expected_rows, long_rows
 from ..data.labels import rows_of
-from ..data.schema import unfit
+from ..data.schema import Schema, unfit
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..network.graphs import make_graph
@@ -193,18 +194,40 @@ def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
     nodes, partition = config.nodes, config.partition or ""
     if nodes is None and not partition.startswith("site:"):
         nodes = len(config.sizes) if config.sizes is not None else 5
-    return data.partition(
-        partition, dataset.y_train, nodes, config.run.seed or 0, dataset.train_columns,
-        strength=config.strength, sizes=config.sizes, task=dataset.task,
-    )  # fmt: skip
+    seed = config.run.seed or 0
+    if dataset.people is None or dataset.schema is None or dataset.schema.person is None:
+        return data.partition(
+            partition, dataset.y_train, nodes, seed, dataset.train_columns, strength=config.strength,
+            sizes=config.sizes, task=dataset.task,
+        )  # fmt: skip
+    if partition.startswith("site:"):
+        parts = data.partition(partition, dataset.y_train, nodes, seed, dataset.train_columns, sizes=config.sizes)
+    elif partition == "iid":
+        parts = person.at_random(dataset.people, nodes, seed, config.sizes)
+    else:
+        rule = "deals rows by what they hold, and a person's rows stay together"
+        raise InvalidInput("partition", partition, rule, "use iid or site:NAME")
+    return [part[person.kept(dataset.people[part], dataset.schema.person.rows)] for part in parts]
 
 
-def raw_digest(config: TrainConfig, sites: int, ledger: DurableLedger | None) -> bytes | None:
+def of_people(run: RunConfig, dataset: data.Dataset) -> RunConfig:
+    """The configuration for the schema's unit: a row, or a person."""
+    unit = None if dataset.schema is None else dataset.schema.person
+    return run if unit is None else replace(run, rows_per_person=unit.rows)
+
+
+def raw_digest(config: TrainConfig, schema: Schema | None, sites: int, ledger: DurableLedger | None) -> bytes | None:
     """What a ledger on disk knows a table by, whatever its schema and test rows; None if dealing depends on these."""
     how = config.partition or "iid"
-    if ledger is None or not (sites == 1 or config.run.trusted.pools_rows or how.startswith("site:")):
+    one = sites == 1 or config.run.trusted.pools_rows
+    if ledger is None or not (one or how.startswith("site:")):
         return None
-    return data.file_digest(config.data, ONE_SITE if sites == 1 or config.run.trusted.pools_rows else how)
+    return data.file_digest(config.data, unit_of_deal(ONE_SITE if one else how, schema))
+
+
+def unit_of_deal(deal: str, schema: Schema | None) -> str:
+    """A deal, and whose rows are bounded together: budgets of rows and of people are kept apart."""
+    return deal if schema is None or schema.person is None else f"{deal}, person {schema.person.column}"
 
 
 def train(
@@ -245,7 +268,7 @@ def train(
     if config.nodes is not None:  # a bad graph or budget should not have to wait for the data
         make_graph(config.run.graph, config.nodes, config.run.seed or 0)
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
-    config = placed(replace(config, run=for_task(config.run, dataset.task)), dataset)
+    config = placed(replace(config, run=of_people(for_task(config.run, dataset.task), dataset)), dataset)
     how = config.partition or "iid"
     known = None
     if config.public_share is not None:
@@ -257,6 +280,8 @@ def train(
         check(dataset, config.run, 1 if config.run.trusted.pools_rows else len(parts))
     tables = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
     rows = rows_of(dataset.task, tables, dataset.weights_of(parts))
+    if dataset.people is not None and config.run.rows_per_person is not None:
+        rows = rows.with_people([dataset.people[part] for part in parts], config.run.rows_per_person)
     rows.check(make_loss(config.run.loss))
     choice, public, start = None, None, None
     if known is not None:
@@ -278,7 +303,7 @@ def train(
         asked = config.run if centring is None else centring.rest(config.run)
         choice = choose(asked, rows.n[:, 0], rows.d, heterogeneity=heterogeneity, free=free, expected=likely)
         config = replace(config, run=replace(choice.config, epsilon=config.run.epsilon))
-    digest = raw_digest(config, len(rows.n), ledger)
+    digest = raw_digest(config, dataset.schema, len(rows.n), ledger)
     label = f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} {config.test_share}"
     label += "" if config.public_share is None else f" public {config.public_share}"
     result = simulate(
@@ -298,6 +323,8 @@ def train(
     if rows.one_class:
         notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))} (for the data's holder only)")
     notes += unfit(dataset.clipped)
+    if dataset.people is not None:
+        notes += _of_people(config.run, dataset.people, parts)
     X, y, task = dataset.X_test, dataset.y_test, dataset.task
     scored, errors, nodes = len(y) > 0, task.model_errors, result.facts.n_nodes
     short = _as_trained(result, task, X)
@@ -340,6 +367,18 @@ def _table_of(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:
     if Path(config.public).exists() and Path(config.data).exists() and Path(config.public).samefile(config.data):
         raise InvalidInput("public", config.public, "is the data itself", "give a table of other, public rows")
     return data.load(config.public, schema=dataset.schema, test_share=None)
+
+
+def _of_people(run: RunConfig, people: IntArray, parts: Sequence[IntArray]) -> list[str]:
+    """What the holder of the rows is told of whose they are."""
+    notes, mine = list[str](), "(for the data's holder only)"
+    if left := len(people) - sum(map(len, parts)):
+        notes.append(f"{left} rows were left out: their people have more than person.rows {mine}")
+    if (most := person.places(people, parts)) > run.sites_per_row:
+        where = "one site" if run.sites_per_row == 1 else f"{run.sites_per_row} sites"
+        what = f"a person has rows at {most} sites, and what is stated is about those at {where}"
+        notes.append(f"{what}: sites_per_row={most} states it for all of them {mine}")
+    return notes
 
 
 def _of_start(result: Result, public: Public | None) -> list[str]:

@@ -111,6 +111,22 @@ def rounding_bound(
     return np.asarray(data + 4.0 * u * (pull + q * size))
 
 
+def elsewhere_bound(C: float, loss: Loss, d: int, size: ArrayLike, stretch: float) -> Array:
+    """Bound on how far mean gradients at ``||w|| = size`` are from those of the moved rows that are meant.
+
+    What shortens a moved row rounds otherwise where the row stands at another place, as where another person has
+    another number of rows (docs/privacy/person.md).  It is within a share e of what is meant, and the length, for
+    losses that depend on norms, within ``e stretch^2``; so a row's gradient changes by at most ``e c1 ||w||`` and twice
+    the larger share of L.  0 for rows as they are.
+    """
+    size = np.asarray(size, dtype=float)
+    if stretch == 1.0:
+        return np.zeros_like(size)
+    share = (9.0 * d + 80.0) * 2.0**-53 * stretch**2
+    longest = share * stretch**2 if loss.by_norm else share
+    return np.asarray(C * (share * loss.hessian_bound * size + 2.0 * longest * loss.derivative_bound))
+
+
 @dataclass(frozen=True)
 class Solution:
     """Minimisers of shape (..., d), with the gradient norms reached (..., 1) and the iterations spent."""
@@ -159,7 +175,8 @@ class Solver:
         given = rows.sweep()  # for gradients; solves use distinct rows
         self._given, self._sweep = (x.normed() if loss.by_norm else x for x in (given, given.deduplicated()))
         self._single: Sweep | None = None
-        self._n = rows.n  # (N, 1)
+        self._n = rows.stored.astype(float)[:, None]  # (N, 1)
+        self._units = rows.n  # the same, unless a person has several rows
         self._weight = C / rows.n
         self._loss = loss
         self._C = C
@@ -294,7 +311,7 @@ class Solver:
         """
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
         sweep = self._given.every(part, parts) if parts > 1 else self._given
-        weight = self._C / np.maximum(self._n // parts, 1.0)  # n itself: C / (C / n) may round below it
+        weight = self._C / np.maximum(self._units // parts, 1.0)  # n itself: C / (C / n) may round below it
         return self._unstack(weight[:, :, None] * sweep.gradient(self._loss, points), lead)
 
     def total(self, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:

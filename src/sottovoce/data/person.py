@@ -1,0 +1,125 @@
+"""A person's rows, bounded together: the column that says whose row it is, and the weights that make one row of them.
+
+Each of a person's k rows at a site weighs ``1 / k``, so that all of them together move any weighted sum over rows no
+further than one row of weight 1 would (docs/privacy/person.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from ..errors import SchemaError
+from ..util.typing import Any, Array, BoolArray, IntArray
+from .partition import partition
+from .table import MISSING, Column, distinct
+
+MOST = 100
+"""Rows of a person that are read, unless a schema says otherwise: it costs next to nothing to allow many."""
+_LARGEST = 10_000
+_WHOLE, _LONGEST = re.compile(r"[+-]?[0-9]+(\.0*)?"), 1000
+_BELOW = 1.0 - 2.0**-40  # so that rounded weights add up to at most 1
+_WRITE = 'write person = "patient_id", or person = { column = "patient_id", rows = 20 }'
+
+
+@dataclass(frozen=True)
+class Person:
+    """The column whose values tell people apart within a site, and the most `rows` of a person that are read there."""
+
+    column: str
+    rows: int = MOST
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.column, str) and self.column):
+            raise SchemaError("person", None, "must name a column", _WRITE)
+        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or not 1 <= self.rows <= _LARGEST:
+            rule = f"must be a whole number from 1 to {_LARGEST:,}: further rows of a person are left out"
+            raise SchemaError("person.rows", self.rows, rule, "leave it out")
+
+    @classmethod
+    def of(cls, given: object) -> Self:
+        """From a schema's ``person`` entry, or a SchemaError."""
+        if isinstance(given, str):
+            return cls(given)
+        if not isinstance(given, Mapping) or not {"column"} <= set(given) <= {"column", "rows"}:
+            raise SchemaError("person", None, "must be a column, or have column and maybe rows", _WRITE)
+        return cls(**given)
+
+    def to_entry(self) -> Any:
+        """The entry of a schema file."""
+        return self.column if self.rows == MOST else {"column": self.column, "rows": self.rows}
+
+    def codes(self, column: Column, na: frozenset[str]) -> IntArray:
+        """The number of each row's person, in the order in which they first appear."""
+        if column.ndim != 1:
+            raise SchemaError(self.column, None, "must hold one value a row", "give a column of identifiers")
+        texts, which = distinct(column)
+        if np.isin(texts, sorted(na | MISSING)).any():
+            rule = "some rows do not say whose they are, so they cannot be bounded with that person's others"
+            raise SchemaError(self.column, None, rule, "fill in the identifiers, or leave those rows out")
+        known = dict[str, int]()
+        people = np.array([known.setdefault(_alike(text), len(known)) for text in texts.tolist()], dtype=np.int64)
+        _, first, number = np.unique(people[which], return_index=True, return_inverse=True)
+        order = np.empty(len(first), dtype=np.int64)
+        order[np.argsort(first, kind="stable")] = np.arange(len(first))
+        return order[number]
+
+    def among(self, columns: Mapping[str, Column], na: frozenset[str]) -> IntArray:
+        """:meth:`codes` of a table's column; a SchemaError if it lacks it."""
+        if self.column not in columns:
+            rule = "says whose a row is, and the table does not have it"
+            raise SchemaError(self.column, None, rule, "add the column, or leave person out of the schema")
+        return self.codes(columns[self.column], na)
+
+
+def _alike(text: str) -> str:
+    """An identifier as it is compared: whole numbers by value, so that 1, 1.0 and 01 are one person.
+
+    Two people who are taken for one are bounded together, and what is promised of one holds for each of them.
+    """
+    return str(int(text.partition(".")[0])) if len(text) <= _LONGEST and _WHOLE.fullmatch(text) else text
+
+
+def kept(people: IntArray, most: int) -> BoolArray:
+    """Which rows are read: the first `most` of every person."""
+    order = np.argsort(people, kind="stable")
+    start = np.flatnonzero(np.diff(people[order], prepend=-1))
+    place = np.empty(len(people), dtype=np.int64)
+    place[order] = np.arange(len(people)) - np.repeat(start, np.diff(np.append(start, len(people))))
+    return place < most
+
+
+def shares(people: IntArray) -> Array:
+    """Weight of each row, one over the number of rows of its person; a person's add up to at most 1."""
+    _, number, count = np.unique(people, return_inverse=True, return_counts=True)
+    return np.asarray(_BELOW / count[number])
+
+
+def whole(people: IntArray, rows: IntArray) -> list[IntArray]:
+    """The row numbers of each person, in the order of the people; `rows` are those of `people`."""
+    order = np.argsort(people, kind="stable")
+    return np.split(rows[order], np.flatnonzero(np.diff(people[order])) + 1)
+
+
+def dealt(people: IntArray, parts: Sequence[IntArray]) -> list[IntArray]:
+    """Rows of each node, sorted, from the people of each node."""
+    at = np.full(int(people.max(initial=-1)) + 1, -1)
+    for node, part in enumerate(parts):
+        at[part] = node
+    return [np.flatnonzero(at[people] == node).astype(np.int64) for node in range(len(parts))]
+
+
+def at_random(people: IntArray, nodes: int | None, seed: int, sizes: Sequence[float] | None = None) -> list[IntArray]:
+    """Rows of each node, if people are dealt at random, with all their rows."""
+    _, number = np.unique(people, return_inverse=True)
+    everybody = np.ones(int(number.max(initial=-1)) + 1)
+    return dealt(number, partition("iid", everybody, nodes, seed, sizes=sizes))
+
+
+def places(people: IntArray, parts: Sequence[IntArray]) -> int:
+    """The largest number of parts in which one person has rows."""
+    return int(np.unique(np.concatenate([np.unique(people[part]) for part in parts]), return_counts=True)[1].max())

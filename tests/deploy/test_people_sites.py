@@ -1,0 +1,85 @@
+"""A run across sites whose unit is a person: plan, rows and statement agree, and sites do what the simulation does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sites_in_tests import NAMES, Consortium, consortium
+
+from sottovoce.data import Schema
+from sottovoce.deploy import run_sites
+from sottovoce.deploy.asks import Asks, SiteTable
+from sottovoce.deploy.keys import SigningKey
+from sottovoce.deploy.plan import Member, Plan
+from sottovoce.deploy.settings import load_site
+from sottovoce.errors import InvalidInput
+from sottovoce.runs.config import RunConfig
+from sottovoce.runs.simulate import simulate
+
+pytest.importorskip("cryptography")
+
+SCHEMA = Schema.from_dict({
+    "intercept": True, "person": {"column": "patient", "rows": 3}, "label": {"column": "ill", "positive": "yes"},
+    "columns": {"age": {"kind": "number", "lo": 0, "hi": 100}},
+})  # fmt: skip
+RUN = RunConfig("prox_admm", 2.0, 1e-5, rounds=3, graph="complete", rows_per_person=3)
+
+
+def site(folder: Path, seed: int) -> Path:
+    rng = np.random.default_rng(seed)
+    patient = rng.integers(0, 25, 80)
+    lines = [f"{rng.uniform(0, 100):.1f},p{p},{'yes' if rng.random() < 0.4 else 'no'}" for p in patient]
+    path = folder / f"{seed}.csv"
+    path.write_text("\n".join(["age,patient,ill", *lines, ""]))
+    return path
+
+
+def test_sites_repeat_the_simulation(tmp_path: Path) -> None:
+    rows = [load_site(site(tmp_path, k), SCHEMA)[0] for k in range(3)]
+    for one in rows:
+        assert one.people == 3 and int(one.n[0, 0]) <= 25 < one.stored[0] <= 75
+        assert one.weight is not None and one.weight[0].sum() == pytest.approx(float(one.n[0, 0]))
+    longest = max(int(one.stored[0]) for one in rows)
+    pad = [((0, 0), (0, longest - int(one.stored[0])), (0, 0)) for one in rows]
+    whole = replace(
+        rows[0], signed=np.concatenate([np.pad(one.signed, p) for one, p in zip(rows, pad, strict=True)]),
+        n=np.concatenate([one.n for one in rows]), held=np.concatenate([one.stored for one in rows]), one_class=(),
+        weight=np.concatenate([np.pad(one.weight, p[:2]) for one, p in zip(rows, pad, strict=True)]),
+    )  # fmt: skip
+    alone = [outcome.state for outcome, _ in run_sites(RUN, whole)]
+    models = simulate(RUN, whole).models[0]
+    for state, model in zip(alone, models, strict=True):
+        np.testing.assert_allclose(state.mean, model, rtol=1e-6, atol=1e-9)
+
+
+def test_a_plan_is_about_the_schema_s_people(tmp_path: Path) -> None:
+    members = tuple(Member(name, 25, SigningKey.make().public) for name in NAMES)
+    plain = SCHEMA.to_dict()
+    plan = Plan.make("people", replace(RUN, seed=None), members, 2, schema=plain)
+    assert plan.statement.unit == "one person with all rows at one site, of which up to 3 are read"
+    plan.write(tmp_path / "plan.json")
+    assert Plan.read(tmp_path / "plan.json").digest == plan.digest
+    for wrong in (replace(RUN, rows_per_person=None), replace(RUN, rows_per_person=4)):
+        with pytest.raises(InvalidInput, match="rows_per_person"):
+            Plan.make("people", replace(wrong, seed=None), members, 2, schema=plain)
+    with pytest.raises(InvalidInput, match=r"^person: "):
+        Plan.make("people", replace(RUN, seed=None), members, 2, schema=plain, asks=Asks(evaluation=1.0, holdout=0.2))
+
+
+def test_a_site_with_rows_that_are_not_bounded_takes_no_part(tmp_path: Path) -> None:
+    sites: Consortium = consortium(tmp_path, method="prox_admm", delta=1e-5, rounds=2)
+    people = sites.rows.node(0).with_people([np.arange(int(sites.rows.n[0, 0]))], 2)
+    with sites.ledger(NAMES[0]) as book, pytest.raises(InvalidInput, match="rows_per_person"):
+        sites.session(NAMES[0], book, rows=people).check()
+
+
+def test_a_table_is_compared_with_rows_where_answers_read_it_alone(tmp_path: Path) -> None:
+    """Sites whose schema declares weights, classes or people were refused: their table holds the rows without them."""
+    sites: Consortium = consortium(tmp_path, method="prox_admm", delta=1e-5, rounds=2)
+    rows = sites.rows.node(0)
+    table = SiteTable(np.abs(rows.signed[0]), np.ones(len(rows.signed[0])))
+    with sites.ledger(NAMES[0]) as book:
+        sites.session(NAMES[0], book, table=table).check()
