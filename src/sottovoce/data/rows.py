@@ -83,7 +83,7 @@ class Rows:
 
     @property
     def stored(self) -> IntArray:
-        """Number of rows of each node, (N,): `n` counts people where they may have several."""
+        """Number of rows of each node, (N,), where `n` counts people if these may have several."""
         return self.n[:, 0].astype(int) if self.held is None else self.held
 
     def on(self, spec: str) -> Self:
