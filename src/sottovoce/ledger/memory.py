@@ -50,7 +50,7 @@ class _Row(NamedTuple):
     event: Event
     deal: bytes | None
     priced: Event
-    count: int
+    times: int
 
 
 class Ledger:
@@ -123,7 +123,7 @@ class Ledger:
     @property
     def rows(self) -> tuple[Event, ...]:
         """All events so far, in the order of their charges."""
-        return tuple(row.event for row in self._rows for _ in range(row.count))
+        return tuple(row.event for row in self._rows for _ in range(row.times))
 
     def charge(self, event: Event, *, deal: bytes | None = None, count: int = 1) -> None:
         """Record `event`, or refuse it; with a `count` that many equal releases, all of them or none.
@@ -180,7 +180,7 @@ class Ledger:
             chosen = at_one_order(self.accountant, np.asarray(self.epsilon, dtype=float), self.delta)
             if chosen is not self.accountant:
                 self._expected.clear()
-                again = _added(chosen, {}, ((row.deal, row.priced, row.count) for row in self._rows))
+                again = _added(chosen, {}, ((row.deal, row.priced, row.times) for row in self._rows))
                 self.accountant, self._spent = chosen, again  # an interrupt before this line changes nothing
 
     def trial(self) -> Ledger:
@@ -274,7 +274,7 @@ class Ledger:
         sums = SummedGaussianMechanism
         if not any(isinstance(row.event, sums) and row.event.colluders < sites for row in self._rows):
             return self._spent
-        rows = ((row.deal, row.priced, row.count) for row in self._rows)
+        rows = ((row.deal, row.priced, row.times) for row in self._rows)
         seen = ((deal, one.against(sites) if isinstance(one, sums) else one, count) for deal, one, count in rows)
         return _added(self.accountant, {}, seen)
 
@@ -290,7 +290,9 @@ class Ledger:
         """What prices an event, and what is spent under a deal with it; refused as by :meth:`charge`."""
         priced = self._conditions_of(deal).priced(event)
         self._stays()
-        return priced, self._plus(deal, [priced]) if self._foreseen(event, deal, priced) else self._afford([priced], deal)
+        return priced, self._plus(deal, [priced]) if self._foreseen(event, deal, priced) else self._afford(
+            [priced], deal
+        )
 
     def _foreseen(self, event: Event, deal: bytes | None, priced: Event) -> bool:
         """Whether it is the next of the releases that were tested together; if not, none of them is expected now."""
@@ -316,7 +318,7 @@ class Ledger:
         self._spent[deal] = spent
         last = self._rows[-1] if self._rows else None
         if last and last.deal == deal and (last.event.terms, last.priced.terms) == (event.terms, priced.terms):
-            self._rows[-1] = last._replace(count=last.count + 1)
+            self._rows[-1] = last._replace(times=last.times + 1)
         else:
             self._rows.append(_Row(event, deal, priced, 1))
 
@@ -358,7 +360,9 @@ class Ledger:
         limits = np.array(least) if several else budgets
         fits = np.atleast_1d(self.accountant.within(book, self.delta, limits))
         over = np.flatnonzero(~fits)  # NaN is refused too
-        together = self.accountant.network(book, self.delta, m) if m > 1 and not over.size and np.isfinite(least) else 0.0
+        together = (
+            self.accountant.network(book, self.delta, m) if m > 1 and not over.size and np.isfinite(least) else 0.0
+        )
         if not over.size and together <= least:
             return own
         what = f"release {len(self.rows) + 1}" if len(events) == 1 else f"a run of {len(events)} releases"
@@ -423,6 +427,7 @@ class Joint:
         conditions = Conditions(shared.sites_per_row)  # its own: other runs take turns with it
         self.own, self.shared, self.deal = own, shared, deal
         self.left = deque((event, conditions.add(event)) for event in events)
+        own.expect(events)
         shared._take_releases()
         with shared._lock:
             shared._afford([priced for _, priced in self.left], deal)

@@ -240,17 +240,17 @@ _Bills = tuple[tuple[Bill, ...], ...]
 
 
 class Prices(NamedTuple):
-    """Bills by direction and node, which came `count` times in a row after those `before` them."""
+    """Bills by direction and node, which came that many `times` in a row after those `before` them."""
 
     bills: _Bills = ()
-    count: int = 0
+    times: int = 0
     before: Prices | None = None
 
     def all(self) -> list[tuple[_Bills, int]]:
         """Bills and counts in the order in which they came."""
         found, last = [], self
         while last.before is not None:
-            found.append((last.bills, last.count))
+            found.append((last.bills, last.times))
             last = last.before
         return found[::-1]
 
@@ -277,7 +277,7 @@ class PLDAccountant(Accountant[Prices]):
     def add(self, spent: Prices, event: Event, count: int = 1) -> Prices:
         bills = self._once(prices.dominating, event)
         if spent.bills == bills:
-            return spent._replace(count=spent.count + count)
+            return spent._replace(times=spent.times + count)
         return Prices(bills, count, spent)
 
     def endless(self, spent: Prices) -> bool:

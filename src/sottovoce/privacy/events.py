@@ -105,8 +105,8 @@ class Event(ABC):
 def counted(events: Iterable[Event]) -> Iterator[tuple[Event, int]]:
     """Each event with how many equal ones stand in a row."""
     for _, some in groupby(events, lambda event: event.terms):
-        first = next(some)
-        yield first, 1 + sum(1 for _ in some)
+        equal = list(some)
+        yield equal[0], len(equal)
 
 
 def same_relation(known: str | None, event: Event) -> str | None:
