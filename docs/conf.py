@@ -8,8 +8,11 @@ from importlib.metadata import version as installed
 from pathlib import Path
 
 from docutils import nodes
+from latex2mathml.converter import convert
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
+from sphinx.writers.html5 import HTML5Translator
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
@@ -24,10 +27,12 @@ project = "sottovoce"
 author = "the sottovoce contributors"
 release = version = installed("sottovoce")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build", "papers/times.md"]  # times.md is a part of studies.md
 html_theme = "furo"
 html_title = f"sottovoce {release}"
+html_show_copyright = False
+html_math_renderer = "mathml"  # written while building: pages ask nobody for a script
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3  # pages link to each other's headings
@@ -144,7 +149,26 @@ class Losses(SphinxDirective):
         return self.parse_text_to_nodes(table(*rows))
 
 
+def mathml(tex: str, display: str) -> str:
+    """A formula as MathML; one with a command that the converter does not know ends the build."""
+    made = convert(tex.replace(r"\arg", r"\operatorname{arg}"), display=display)
+    if unknown := re.search(r"\\\w+", made):
+        raise ExtensionError(f"{unknown[0]}: is not known to latex2mathml; write it in another way in {tex!r}")
+    return str(made)
+
+
+def visit_math(translator: HTML5Translator, node: nodes.math) -> None:
+    translator.body.append(mathml(node.astext(), "inline"))
+    raise nodes.SkipNode
+
+
+def visit_displayed(translator: HTML5Translator, node: nodes.math_block) -> None:
+    translator.body.append(f'<div class="math">{mathml(node.astext(), "block")}</div>')
+    raise nodes.SkipNode
+
+
 def setup(app: Sphinx) -> None:
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_displayed, None))
     app.add_directive("layers", Layers)
     app.add_directive("types", Types)
     app.add_directive("guides", Guides)

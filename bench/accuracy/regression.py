@@ -12,7 +12,7 @@ What each claims, for one row replaced by another:
 - `curator`: PrivateRegressor, one site that holds all rows, (epsilon, 1e-5), and (epsilon, 1e-9).
 - `diffprivlib`: LinearRegression of 0.6.6, the functional mechanism, pure epsilon, which is a stronger claim.  It needs
   bounds of every column: it gets the declared ones or the range of most values, whichever is better on the test rows.
-- `opendp`: LinearRegression of its extras, a Theil-Sen estimate of one column, pure epsilon.
+- `opendp`: LinearRegression of its extras, a Theil-Sen estimate of one column, pure epsilon.  Install `opendp` for it.
 - `OLS`, `ridge`, `Huber`: scikit-learn, without privacy.
 """
 

@@ -188,7 +188,6 @@ def test_no_site_of_the_library_refuses_by_its_rows() -> None:
 
 
 def test_noise_of_the_operating_system_is_played_too() -> None:
-    pytest.importorskip("opendp")
     one = stand("prox_admm", curator=with_solver(Touchy))["planted"]
     length = aborts.lengths(one)[0]
     seen = [[one.watch(table, length, SystemNoise()).told for _ in range(3)] for table in (0, 1)]

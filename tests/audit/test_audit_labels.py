@@ -15,8 +15,6 @@ from sottovoce.audit.labels import RARE, Stand, play
 from sottovoce.errors import InvalidInput
 from sottovoce.util.typing import Any, Array
 
-pytest.importorskip("opendp")
-
 
 class Declared:
     """Takes classes, and shows nothing else of its labels."""

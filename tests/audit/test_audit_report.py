@@ -178,16 +178,6 @@ def test_command_writes_the_page_beside_json(learned, tmp_path, monkeypatch):
     assert "sottovoce audit all --seed 3 --report audit.html --quick --json" in text and str(tmp_path) not in text
 
 
-def test_command_leaves_out_what_needs_releases_where_they_cannot_be_made(monkeypatch):
-    played = []
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
-    monkeypatch.setattr(command, "targets", lambda form: [("labels", "corrected"), ("output", "corrected")])
-    monkeypatch.setattr(command, "attack", lambda name, form, **_: played.append(name) or VERDICTS[0])
-    result = CliRunner().invoke(command.audit, ["all", "--json"])
-    assert result.exit_code == 0 and played == ["output"]
-    assert "labels is left out" in result.stderr and "pip install" in result.stderr
-
-
 def test_page_shows_an_adversary_as_a_claim_of_its_own(learned):
     text = Page(report.page([verdict("stopping", "corrected", 2.0, 2.02, 2.05)], learned, "sottovoce audit all")).text
     assert "stopping" in text and "Stopping, refusals, labels" in text and "last quote" in text

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import Call, Clinic, write_csv
+from command_line import Call, Clinic, make_table, write_csv
 
 from sottovoce.data import Schema, read_csv
 
@@ -81,3 +81,61 @@ class TestCheck:
         ran = run("schema", "check", "s.toml", "--json")
         assert ran.code == 2 and ran.json["mistakes"] and ran.err == ""
         assert run("schema", "check", "none.toml").code == 2
+
+
+class TestSurvey:
+    @pytest.fixture
+    def wide(self, clinic: Clinic, tmp_path: Path) -> Path:
+        write_csv(clinic.csv, make_table(4000))
+        text = clinic.schema.read_text().replace("hi = 10", "hi = 10000")
+        text = text.replace('"ochre"]', '"ochre", "mauve"]')
+        text = text.replace('"bins"\nedges = [18, 30, 45, 60, 80]', '"number"\nlo = 0\nhi = 9000')
+        (tmp_path / "wide.toml").write_text(text)
+        return tmp_path / "wide.toml"
+
+    def test_a_proposed_schema_is_trained_on_with_the_survey_s_price_beside(
+        self, ok: Call, clinic: Clinic, wide: Path
+    ) -> None:
+        found = ok("schema", "survey", wide, clinic.csv, "--epsilon", 1, "--out", "new.toml", "--json").json
+        assert found["toml"] == Path("new.toml").read_text() and found["privacy"]["epsilon"] <= 1
+        columns = {one["column"]: one for one in found["columns"]}
+        assert columns["dose"]["proposed"]["hi"] == 16.0 and columns["colour"]["dropped"] == ["mauve"]
+        assert found["schema"]["columns"]["age"]["hi"] == 128
+        assert ok("schema", "check", "new.toml", clinic.csv, "--json").json["fine"]
+        train = ("train", "--data", clinic.csv, "--epsilon", 2, "--method", "prox_admm", "--rounds", 5, "--json")
+        narrow = ok(*train, "--schema", "new.toml").json
+        assert "epsilon = 1.000" in narrow["privacy"]["caveat"] and "survey" in narrow["privacy"]["caveat"]
+        assert narrow["test_error"] < ok(*train, "--schema", wide).json["test_error"] - 0.1
+
+    def test_on_the_screen_nothing_but_what_was_released(self, ok: Call, clinic: Clinic, wide: Path) -> None:
+        shown = ok("schema", "survey", wide, clinic.csv)
+        text = " ".join(shown.out.split())
+        assert "Simulation, not a release" in text and "not seen = [mauve]" in text and "at most" in text
+        clinic.says_nothing_private(shown.out)
+
+    def test_what_could_be_seen_without_a_table(self, ok: Call, refused: Callable[..., str], wide: Path) -> None:
+        said = " ".join(ok("schema", "survey", wide, "--sizes", "4000").out.split())
+        assert "A plan, no data were read" in said and "surely seen from" in said
+        plan = ok("schema", "survey", wide, "--sizes", "900,900,900", "--trust", "sum", "--json").json
+        assert plan["rows"] == 2700 and plan["columns"] == ["age", "dose", "colour"]
+        few = ok("schema", "survey", wide, "--sizes", 2700, "--columns", "dose", "--json").json
+        assert few["columns"] == ["dose"] and few["noise"] < plan["noise"]
+        assert "would be seen from" in refused("schema", "survey", wide, "--sizes", 100)
+        assert "give one of them" in refused("schema", "survey", wide)
+        assert "did you mean dose?" in refused("schema", "survey", wide, "--sizes", 4000, "--columns", "doses")
+
+    def test_survey_and_training_are_paid_for_by_one_ledger(
+        self, ok: Call, run: Call, clinic: Clinic, wide: Path
+    ) -> None:
+        ok("ledger", "init", "l", "--epsilon", 3, "--delta", 1e-5, "--nodes", 4)
+        survey = ("schema", "survey", wide, clinic.csv, "--ledger", "l", "--system-noise", "--out", "new.toml")
+        ok(*survey)
+        first = ok("ledger", "show", "l", "--json").json
+        assert ok(*survey).code == 0 and ok("ledger", "show", "l", "--json").json["spent"] == first["spent"]
+        train = ("train", "--data", clinic.csv, "--epsilon", 1, "--method", "prox_admm", "--rounds", 5, "--json")
+        trained = ok(*train, "--schema", "new.toml", "--ledger", "l", "--system-noise").json
+        assert trained["privacy"]["ledger"]["spent"] > first["spent"][0]
+        assert "run " in trained["privacy"]["caveat"]
+        write_csv(clinic.csv, make_table(4000, seed=1))
+        other = run(*train, "--schema", "new.toml", "--ledger", "l", "--system-noise", "--run", "again")
+        assert other.code != 0 and "belongs to other rows" in other.err

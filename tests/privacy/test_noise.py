@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sottovoce.errors import InvalidInput
 from sottovoce.privacy.noise import KeyedNoise, Noise, SystemNoise
 
 D, SAMPLES = 7, 4000
@@ -95,22 +94,6 @@ def test_a_release_lies_on_its_grid() -> None:
     assert np.all(np.abs(out - w) < 8 * sigma)
 
 
-def test_grid_noise_is_exact_where_it_can_be_counted() -> None:
-    """Chi-square against the probabilities of the discrete Gaussian at a scale near one step, level 1e-6."""
-    from sottovoce.privacy.noise import _gaussian
-
-    k = np.arange(-60, 61)
-    weights = np.exp(-0.5 * (k / 1.7) ** 2)
-    drawn = np.array(_gaussian(20000, 1.7 * 2.0**-9, 2.0**-9))
-    expected = weights / weights.sum() * len(drawn)
-    keep = expected > 20
-    observed = np.array([np.sum(drawn == value) for value in k])
-    statistic = np.sum((observed[keep] - expected[keep]) ** 2 / expected[keep])
-    assert statistic < stats.chi2(keep.sum()).isf(1e-6)
-    wrong = weights**1.5 / np.sum(weights**1.5) * len(drawn)
-    assert np.sum((observed[keep] - wrong[keep]) ** 2 / wrong[keep]) > stats.chi2(keep.sum()).isf(1e-6)
-
-
 def test_no_answer_is_too_far_out_for_its_grid() -> None:
     """Whole numbers of any size: whether a release goes out does not depend on where its answer lies."""
     w = np.array([[0.0] * D, [1e15] * D])
@@ -137,17 +120,9 @@ def test_uniforms_reach_far_below_two_to_the_minus_53() -> None:
     assert u.min() > 0.0 and u.max() < 1.0
 
 
-@pytest.mark.parametrize(("module", "package"), [("opendp", "opendp"), ("flint", "python-flint")])
-def test_without_exact_samplers_there_is_no_release(monkeypatch: pytest.MonkeyPatch, module: str, package: str) -> None:
-    monkeypatch.setattr("sottovoce.privacy.noise.find_spec", lambda name: None if name == module else object())
-    with pytest.raises(InvalidInput, match=f"not installed: {package};"):
-        SystemNoise()
-
-
 @pytest.mark.parametrize("finer", [0, 8, 20, 40, 500], ids=lambda b: f"grid of {54 + b} bits")
 def test_noise_that_is_wide_for_its_grid_never_leaves_an_answer_bare(finer: int) -> None:
     """Noise cut off at 64 bits is the same number again and again, and what it was added to can be read off."""
-    pytest.importorskip("opendp")
     sigma, step, n = np.array([1e6]), np.array([1e6 * 2.0 ** -(54 + finer)]), 300
     drawn = np.concatenate([SystemNoise().add_gaussian(np.full(n, 0.3), sigma, step, 0) for _ in range(3)]) / 1e6
     assert len(np.unique(np.abs(drawn))) == drawn.size
@@ -159,9 +134,9 @@ def test_the_grids_step_is_the_largest_power_of_two_that_is_allowed(most: float)
     """The logarithm of a number just below a power of two rounds up to that power."""
     found: list[float] = []
 
-    def draw(d: int, scale: float, step: float) -> list[int]:
-        found.append(step)
-        return [0] * d
+    def draw(d: int, scale: list[float], step: list[float]) -> np.ndarray:
+        found.extend(step)
+        return np.zeros((1, d), dtype=np.int64)
 
     SystemNoise._on_grid(np.zeros((1, 2)), np.array([[most]]), np.ones((1, 1)), draw)
     assert found[0] <= most < 2.0 * found[0] and np.frexp(found[0])[0] == 0.5

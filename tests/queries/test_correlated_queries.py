@@ -148,8 +148,6 @@ def test_a_resumed_release_computes_gradients_again_at_the_same_points_and_at_no
     rows: Rows, tmp_path: Path
 ) -> None:
     """What an interrupted site said is read again; a neighbour who sends something else then is found out."""
-    pytest.importorskip("opendp")
-    pytest.importorskip("flint")
     many = int(rows.n[0, 0])
     mine = Rows.build([(rows.signed[0][:many], np.ones(many))])
     prepared = prepare(RunConfig(**(RUN | {"seed": None})), mine.n, mine.d)

@@ -451,7 +451,6 @@ def test_sites_in_threads_are_the_simulation(method: str, more: dict[str, Any]) 
 
 
 def test_noise_of_the_operating_system_makes_the_same_models_at_all_sites() -> None:
-    pytest.importorskip("opendp")
     config = RunConfig(method="sum_momentum", epsilon=3.0, delta=1e-5, rounds=3)
     models = [outcome.state.mean for outcome, _ in run_sites(config, make_rows(SIZES, 4))]
     assert all(np.array_equal(models[0], one) for one in models) and np.any(models[0] != 0)

@@ -283,9 +283,6 @@ class TestResuming:
         self, seed: int | None, trust: str, tmp_path: Path
     ) -> None:
         """The mean's bytes are in the ledger before they are used; a release draws from the system, and never again."""
-        if seed is None:
-            pytest.importorskip("opendp")
-            pytest.importorskip("flint")
         config = config_of("momentum", trust, seed=seed, accountant="rdp", rounds=3)
         fingerprint = rows_digest(*ROWS.arrays())
         means: list[np.ndarray] = []

@@ -24,7 +24,7 @@ from ..problem.task import Task, TwoClasses
 from ..problem.weighted_loss import Weighted
 from ..runs.config import RunConfig
 from ..runs.simulate import Result, simulate
-from ..runs.training import Report, TrainConfig, deal, placed
+from ..runs.training import Report, TrainConfig, deal, placed, raw_digest
 from ..util.pages import versions
 from ..util.plain import digest_of, jsonable
 from ..util.typing import Any, Array, IntArray
@@ -146,6 +146,7 @@ class DealtTable:
         return simulate(
             self.config.run, rows, method=method, loss=Weighted(loss) if self.naming.long else loss, ledger=ledger,
             run_name=run_name, label=self.label, caveat=self.dataset.caveat, checkpoint=checkpoint,
+            digest=raw_digest(self.config, len(self.parts), ledger),
         )  # fmt: skip
 
     def saved(self, model: Array) -> SavedModel:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.util import find_spec
 
 import numpy as np
 
@@ -312,8 +311,7 @@ def play(
 ) -> AbortVerdict:
     """Search for a method and length that tell the tables apart, and play them (:func:`sottovoce.audit.attack`).
 
-    With `released` it is also played with noise of the operating system, if the package that draws it is installed: a
-    quarter of the runs, and at least 80.
+    With `released` it is also played with noise of the operating system: a quarter of the runs, and at least 80.
     """
     if stands is None:
         stands = _stands(1.0 if asked.epsilon is None else asked.epsilon, asked.delta, asked.rounds)
@@ -333,7 +331,7 @@ def play(
     noisy = [one for one, look in looks.items() if look.mixed]
     by_noise = max(noisy, key=lambda one: looks[one].over, default=certain)
     games = [(one, "simulated noise", keyed(_LOOK), replicates) for one in dict.fromkeys([certain, by_noise])]
-    if released and find_spec("opendp") is not None:
+    if released:
         few = max(_FEWEST, replicates // 4)  # slow, and what she bets on seldom depends on the noise
         games.append((certain, "noise of the operating system", lambda table, run: SystemNoise(), few))
     each = 1.0 - (1.0 - confidence) / len(games)

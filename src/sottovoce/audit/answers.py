@@ -19,6 +19,7 @@ from ..answers.evaluation import Histogram
 from ..answers.inference import newton_of
 from ..answers.least_squares import slopes_of
 from ..answers.regression import LeastSquares
+from ..answers.survey import Survey
 from ..answers.terms import of_columns
 from ..data.rows import Rows
 from ..privacy.events import GaussianMechanism
@@ -27,6 +28,7 @@ from ..problem.losses import HuberResidual, Logistic, Loss
 from ..problem.weighted_loss import Weighted
 from ..queries import (
     Bounded,
+    Cells,
     Curvature,
     Gradient,
     HuberGradient,
@@ -123,6 +125,7 @@ PAIRS: dict[str, Pair] = {
     "cross moments": Pair(Products, _ZERO, (_E0, _E0), (1.0, -1.0)),
     "mean of rows": Pair(lambda at: RowMean(at, (D - 1,)), _ZERO, (_row(1, 0, 1e-4), _row(-1, 0, 1e-4))),
     "residuals": Pair(lambda at: Residuals(at, LAST, np.array([0.5])), _ZERO, (LAST, LAST), (0.1, 0.9)),
+    "coarse counts": Pair(lambda at: Cells(at, (2,) * D), _ZERO, (np.ones(D), np.full(D, 2.0)), long=True),
     "moments of residuals": Pair(lambda at: ResidualMoments(at, 0.5), _ZERO, (_E0, _E1), (1.0, -1.0)),
 }
 """The pair that moves each kind of release furthest, and pairs of long rows."""
@@ -168,6 +171,7 @@ def recipes(config: RunConfig) -> dict[str, RecipeCase]:
     return {
         "inference": case(flipped, newton_of(naming)),
         "evaluation": case(flipped, Histogram(judged=b"", weights=score)),
+        "survey": case(PAIRS["coarse counts"], Survey(cells=(2,) * D, grids=b""), Weighted(LOGISTIC)),
         "regression": case(numbers, LeastSquares(constant=LAST, free=np.ones(D)), residual),
         "regression with intervals": case(numbers, slopes_of(naming), residual),
     }

@@ -17,7 +17,6 @@ import numpy as np
 
 from ..errors import HolderNote, InvalidInput
 from ..ledger.memory import Ledger
-from ..privacy.noise import SystemNoise
 from ..util.typing import Any, Array
 from .aborts import Bet, Played, Seen, halves
 from .game import DEFAULT, Options, Verdict
@@ -164,9 +163,8 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) ->
     Raises
     ------
     InvalidInput
-        If the package that draws noise for releases is not installed, or some estimator releases nothing at all.
+        If some estimator releases nothing at all.
     """
-    SystemNoise()
     epsilon = 1.0 if asked.epsilon is None else asked.epsilon
     stands = _stands(asked.rounds, asked.delta) if stands is None else stands
     tried = {(name, how): each for name, stand in stands.items() for how, each in stand.declared().items()}

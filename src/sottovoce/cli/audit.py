@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from contextlib import AbstractContextManager, nullcontext
-from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -90,9 +89,6 @@ def audit(
     if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
         raise InvalidInput("epsilon", epsilon, "must be finite and > 0: a claim to attack", "use --epsilon 1")
     chosen = targets(form) if method == "all" else [(method, form or "corrected")]
-    if method == "all" and find_spec("opendp") is None:
-        chosen = [one for one in chosen if one[0] != "labels"]
-        click.echo("labels is left out: it makes releases; pip install 'sottovoce[release]'", err=True)
     console = Console(stderr=True)
     found = []
     for k, (name, kind) in enumerate(chosen, 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,13 @@ from ..data.draft import draft
 from ..data.expected import Fill
 from ..data.mistakes import check_file
 from ..errors import EXIT_CODES, InvalidInput, printable
+from ..ledger.durable import DurableLedger
+from ..runs import defaults
+from ..runs.config import RunConfig
+from ..runs.training import ONE_SITE
 from ..util import files
-from .options import FILE, as_json, say, takes
+from .options import FILE, NUMBER, as_json, say, takes
+from .render import privacy
 from .screen import Console, escape, listing, print_json
 
 
@@ -99,6 +105,116 @@ def check(schema: Path, table: Path | None, as_json: bool) -> None:
             click.echo("The table was not read: correct the schema first.")
     if found.mistakes or (compared is not None and compared.refused):
         sys.exit(2)
+
+
+_SURVEY = [
+    say("--columns", "Only these, separated by commas: fewer columns have less noise."),
+    say("--epsilon", "Budget of each row for this survey.", type=float, default=0.2),
+    say("--delta", "Delta of the guarantee.", type=float, default=defaults.DELTA),
+    say("--relation", "Neighbouring data: replace-one or zero-out.", default="replace-one"),
+    say("--trust", "Whom people trust with rows: nobody; sum, that only sums over all sites are seen; or curator.",
+        default="nobody"),
+    say("--colluders", "Of sums: sites that may tell others all they know.", type=int, default=1),
+    say("--rare", "Show no level and no range with at most so many rows.", type=float, default=10.0),
+    say("--error", "Rate of all errors together.", type=float, default=0.05),
+    say("--sizes", "Instead of tables, rows of each site, separated by commas: what could be seen.", type=NUMBER),
+    say("--seed", "Keys the noise: a simulation.", type=int, default=0),
+    say("--system-noise", "Draw noise from the operating system: a release.", is_flag=True),
+    say("--ledger", "The rows' ledger on disk, made by `sottovoce ledger init`.", type=FILE),
+    say("--run", "Name of this survey in the ledger.  [default: from all that is asked]", name="run_name"),
+    say("--checkpoint", "Save the answer here; go on from it if it exists.", type=FILE),
+    say("--out", "Write the proposed schema here instead of to the screen.", type=FILE),
+    as_json(),
+]  # fmt: skip
+
+
+@schema.command()
+@click.argument("schema", type=FILE)
+@click.argument("tables", type=FILE, nargs=-1, metavar="[TABLE]...")
+@takes(_SURVEY)
+def survey(
+    schema: Path, tables: tuple[Path, ...], columns: str | None, epsilon: float, delta: float, relation: str,
+    trust: str, colluders: int, rare: float, error: float, sizes: Any, seed: int, system_noise: bool,
+    ledger: Path | None, run_name: str | None, checkpoint: Path | None, out: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Count coarsely in one release with noise, and propose bounds, typical ranges and levels.
+
+    For bounds that are a hundred times too wide, and for categories that list every candidate.  Numbers are counted on
+    powers of two within the declared bounds, categories by their declared levels; nothing else is looked at, so no
+    other value can be shown.  Every TABLE is one site; or one TABLE is dealt to sites by the schema's site column.
+
+    
+      sottovoce schema survey wide.toml --sizes 5000          what it would see
+      sottovoce schema survey wide.toml rows.csv --out s.toml
+      sottovoce schema survey wide.toml a.csv b.csv c.csv --trust sum
+      sottovoce schema survey wide.toml rows.csv --ledger rows.ledger \
+          --system-noise --out s.toml                         a release
+
+    The survey has a price of its own: the schema that it writes says so, and so do statements about rows encoded by it.
+    Levels and ranges with few rows are not shown, whatever the noise, but for the stated error rate.
+    """
+    from ..answers.surveyed import ahead  # loads SciPy's special functions
+    from ..answers.surveyed import survey as ask
+
+    if out is not None:
+        files.check("out", out, reads=(schema, ledger, *tables))
+    declared = data.Schema.from_toml(schema)
+    named = None if columns is None else [name.strip() for name in columns.split(",")]
+    run = RunConfig(
+        "auto", epsilon, delta, relation=relation, trust=trust, colluders=colluders, seed=None if system_noise else seed
+    )
+    if (sizes is None) == (not tables):
+        raise InvalidInput("table", None, "is what is surveyed, or --sizes what a plan is about", "give one of them")
+    if sizes is not None:
+        rows = (sizes,) if isinstance(sizes, float) else sizes
+        plan = ahead(declared, rows, run, columns=named, rare=rare, error=error)
+        if as_json:
+            print_json(plan.to_dict(), indent=2)
+            return
+        console = Console(highlight=False)
+        console.print(privacy(plan.statement.guarantee))
+        console.print(f"A plan, no data were read: {escape(plan.says)}.")
+        return
+    read = [data.read_table(table) for table in tables]
+    site = declared.site if len(read) == 1 else None
+    deal = f"site:{site}" if site else ONE_SITE if len(read) == 1 else "a site each"
+    with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
+        found = ask(
+            declared, read, run, columns=named, rare=rare, error=error, ledger=book, run_name=run_name,
+            checkpoint=checkpoint, digest=None if book is None else data.table_digest(read, deal),
+        )  # fmt: skip
+    if out is not None:
+        files.write("out", out, found.toml)
+    if as_json:
+        print_json(found.to_dict() | {"toml": found.toml, "out": None if out is None else str(out)}, indent=2)
+        return
+    _show_survey(found, Console(highlight=False))
+    click.echo(found.toml if out is None else f"wrote {out}", nl=out is not None)
+
+
+def _show_survey(found: Any, console: Console) -> None:
+    console.print(privacy(found.statement.words))
+    console.print(f"{escape(found.expected.says)}.")
+    table = listing("<column", "<proposed", ">beyond,\nat most", ">missing,\nabout", ">unread,\nabout", overflow="fold")
+    for one in found.columns:
+        plain = one.to_dict()["proposed"]
+        if one.dropped:
+            plain = {key: value for key, value in plain.items() if key != "values"} | {"not seen": list(one.dropped)}
+        texts = [f"{key} = {_text(value)}" for key, value in plain.items()]
+        shares = ["" if share is None else f"{share:.1%}" for share in (one.beyond, one.missing, one.unread)]
+        table.add_row(escape(printable(one.name)), escape("\n".join(texts) or "as declared"), *shares)
+    console.print(table)
+    for one in found.columns:
+        if one.says:
+            console.print(f"[yellow]note[/] {escape(printable(one.name))}: {escape(one.says)}")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_text, value))}]"
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "none"}[value]
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _show_check(schema: Path, mistakes: tuple[str, ...], filled: Fill | None, compared: Review | None) -> None:

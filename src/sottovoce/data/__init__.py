@@ -3,7 +3,7 @@
 from .check import Review, review
 from .expected import Fill, fill, sketch, typical_norms
 from .labels import ClassLabel, Label, NumberLabel
-from .loaders import Dataset, builtin_schema, builtin_table, describe, load
+from .loaders import Dataset, builtin_schema, builtin_table, describe, file_digest, load, table_digest
 from .papers import complete_cases, schema_from_rows
 from .partition import partition
 from .schema import Encoded, Schema
@@ -25,6 +25,7 @@ __all__ = [
     "builtin_table",
     "complete_cases",
     "describe",
+    "file_digest",
     "fill",
     "load",
     "make_synthetic",
@@ -35,5 +36,6 @@ __all__ = [
     "review",
     "schema_from_rows",
     "sketch",
+    "table_digest",
     "typical_norms",
 ]

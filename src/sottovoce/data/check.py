@@ -16,6 +16,7 @@ from .columns import Block, Category, Vector
 from .curved import Derived
 from .schema import ABSENT, BEYOND, HEAVY, LABEL, OTHER, ROW, Schema, count_unfit
 from .table import MISSING, Column, Table, as_table, distinct
+from .table import marked as gaps_in
 
 CAVEAT = "Exact counts, without noise, which no epsilon covers: for the holder of the rows only."
 _SPECIAL = {
@@ -126,9 +127,11 @@ def _absent(block: Block, columns: Mapping[str, Column], na: frozenset[str]) -> 
     lost: Any = False
     for source in block.sources(columns):
         values = columns[source]
-        if values.dtype.kind not in "biuf":  # numbers have no missing ones
+        if values.dtype.kind in "iuf":
+            gone = gaps_in(values, na)
+        else:
             levels, which = distinct(values.ravel())
             gone = np.isin(levels, sorted(na | MISSING))[which].reshape(values.shape)
-            lost = lost | (gone.any(axis=1) if gone.ndim > 1 else gone)
+        lost = lost | (gone.any(axis=1) if gone.ndim > 1 else gone)
     rows = int(np.sum(lost))
     return {block.name: Finding(block.name, rows, f"missing: counts as {stands}", fits=True)} if rows else {}

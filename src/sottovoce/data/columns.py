@@ -21,7 +21,7 @@ from ..errors import SchemaError
 from ..util.typing import Array
 from .entries import entry_from
 from .meant import meant
-from .table import MISSING, Column, as_numbers, distinct, text_of
+from .table import MISSING, Column, as_numbers, distinct, number_of, text_of
 
 Mask = NDArray[np.bool_]
 LIMIT = 1e100  # bounds beyond it would overflow when squared
@@ -389,6 +389,10 @@ class Number(OneColumn):
             x = np.log1p(x)
         x = np.clip((x - a) / (b - a), (lo - a) / (b - a), (hi - a) / (b - a))
         return x if self.to == "[0,1]" else 2 * x - 1
+
+    def number(self, value: object) -> float:
+        """One value in the column's unit, whatever stands beside it; a ValueError or OverflowError if it is none."""
+        return number_of(value)
 
     def _values(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
         """Numbers in the column's unit, and which are missing."""

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import SchemaError
 from ..util.typing import Any, Array
 from .columns import KINDS, Mask, Number
-from .table import MISSING, Column, distinct
+from .table import MISSING, Column, distinct, text_of
 
 UNITS = {"minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 7 * 86400.0, "years": 365.25 * 86400.0}
 """Seconds of a unit of time; a year is the mean one of the Julian calendar."""
@@ -105,6 +105,9 @@ class Date(Number):
         if isinstance(entries.get("typical"), list | tuple):
             found["typical"] = [number(value) for value in entries["typical"]]
         return entries | found | {"epoch": epoch}
+
+    def number(self, value: object) -> float:
+        return since(text_of(value), self.epoch, self.unit)
 
     def _values(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
         try:

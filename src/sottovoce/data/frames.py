@@ -152,10 +152,10 @@ def _column(name: str, series: Any) -> Column:
             return np.array(series.to_list(), dtype=np.float64)
         gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
         if kind == nw.Boolean or (kind.is_numeric() and not kind.is_decimal()):
+            if kind.is_float():  # NaN is a gap, whether or not another row is null
+                return _plain(name, np.asarray(series.to_numpy(), dtype=np.float64))
             if not gone.any():
                 return _plain(name, np.asarray(series.to_numpy()))
-            if kind.is_float():
-                return _without(np.asarray(series.to_numpy(), dtype=np.float64), gone)
         values = np.empty(len(gone), dtype=object)
         values[:] = series.to_list()
         values[gone] = None

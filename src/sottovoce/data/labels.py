@@ -18,7 +18,7 @@ from ..problem.task import BoundedNumber, ManyClasses, Task, TwoClasses
 from ..util.typing import Array, BoolArray
 from .entries import plain_text
 from .rows import Rows
-from .table import MISSING, Column, as_text, distinct
+from .table import MISSING, Column, as_text, marked, number_of, text_of, values_of
 
 _WRITE = (
     'write label = {column = "NAME", positive = "VALUE"}, or with values = ["A", "B", "C"], or with lo = 0 and hi = 60'
@@ -128,15 +128,14 @@ def _all_text(*given: object) -> None:
 
 def numbers_in(column: Column, na: tuple[str, ...]) -> Array:
     """Each value parsed by itself, NaN where it is no number: a stray text must not change how other rows are read."""
-    if column.dtype.kind in "biuf":
-        return column.astype(np.float64)
-    levels, which = distinct(column)
-    numbers, absent = np.full(len(levels), np.nan), {*MISSING, *na}
-    for k, text in enumerate(levels.tolist()):
-        if text not in absent:
-            with suppress(ValueError):
-                numbers[k] = float(text)
-    return numbers[which]
+    if column.dtype.kind in "iuf":
+        return np.where(marked(column, frozenset(na)), np.nan, column.astype(np.float64))
+    numbers, absent = np.full(len(column), np.nan), {*MISSING, *na}
+    for k, value in enumerate(values_of(column)):
+        with suppress(ValueError, OverflowError):
+            if text_of(value) not in absent:
+                numbers[k] = number_of(value)
+    return numbers
 
 
 def label_from(given: object) -> AnyLabel | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +20,11 @@ from ..util.typing import Array, IntArray
 from . import synthetic
 from .papers import adult_002
 from .schema import EXAMPLE, Schema
-from .table import Column, Table, read_csv, read_parquet
+from .table import Column, Table, read_csv, read_parquet, text_of
 
 SPLIT_SEED = 0  # of the published splits of Adult
 MNIST37_TRAIN = 12_396
+_AT_ONCE = 8192  # values of a column
 SYNTHETIC: dict[str, Any] = {
     "n": int, "d": int, "seed": int, "margin": float, "flip": float, "sites": int, "shift": float,
 }  # fmt: skip
@@ -206,6 +208,27 @@ def load(
     if n_test == table.n_rows:
         raise InvalidInput("test_share", test_share, "leaves no training row", "lower it or use None")
     return _encode(name, table, _schema(schema), np.sort(order[n_test:]), np.sort(order[:n_test]), Path(name).name)
+
+
+def table_digest(tables: Sequence[Table], deal: str) -> bytes:
+    """Digest of the raw rows of tables, for :meth:`sottovoce.ledger.durable.DurableLedger.bind`; treat it as secret.
+
+    It is the same under every schema.  `deal` says which site holds which row, as far as the tables do not.
+    """
+    digest = hashlib.blake2b(deal.encode(), digest_size=32)
+    for table in tables:
+        digest.update(repr(table.n_rows).encode())
+        for name, values in table.columns.items():
+            digest.update(repr((name, values.shape)).encode())
+            flat = values.ravel().tolist()
+            for k in range(0, len(flat), _AT_ONCE):
+                digest.update(repr(list(map(text_of, flat[k : k + _AT_ONCE]))).encode("utf-8", "surrogatepass"))
+    return digest.digest()
+
+
+def file_digest(name: str, deal: str) -> bytes | None:
+    """:func:`table_digest` of a table in a file; None for a data set of the package."""
+    return table_digest([_read(name)], deal) if Path(name).is_file() else None
 
 
 def _read(name: str) -> Table:

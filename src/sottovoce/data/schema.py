@@ -38,6 +38,7 @@ EXAMPLE = (
     'sex = {kind = "category", values = ["Female", "Male"]}}'
 )
 FROM_ROWS = "the encoding was computed from the rows, and epsilon does not cover that"
+SURVEYED = "the schema was proposed by a survey, whose price is its own; what the same rows have spent is the sum"
 _NAMED = 6  # columns that a note names
 # Keys of `Encoded.clipped`: rows longer than the divisor, undeclared labels, clipped numbers, capped weights; and what
 # stands before a category's name: values that are not declared and count as other, missing ones without a level.
@@ -137,6 +138,8 @@ class Schema:
         The column of sample weights, with its public cap.
     class_weight : tuple of (str, float)
         Public weights of classes; 1 for the others.
+    survey : str
+        What the survey of rows cost from which some of the facts were proposed; part of :attr:`caveat`.
 
     Guarantee
     ---------
@@ -163,6 +166,7 @@ class Schema:
     unit: bool = False
     weight: CaseWeight | None = None
     class_weight: tuple[tuple[str, float], ...] = ()
+    survey: str = ""
 
     def __post_init__(self) -> None:
         if not self.blocks:
@@ -201,7 +205,8 @@ class Schema:
     @property
     def caveat(self) -> str | None:
         """What every privacy statement about rows encoded by this schema must say; None if nothing."""
-        return FROM_ROWS if self.data_dependent else None
+        surveyed = f"{SURVEYED}: {self.survey}" if self.survey else None
+        return "; ".join(filter(None, (FROM_ROWS if self.data_dependent else None, surveyed))) or None
 
     @property
     def weighs(self) -> bool:
@@ -422,7 +427,7 @@ class Schema:
         for key in ("ignore", "na"):
             if values := getattr(self, key):
                 entries[key] = list(values)
-        for key in ("site", "scale", "unit", "data_dependent", "note"):
+        for key in ("site", "scale", "unit", "data_dependent", "note", "survey"):
             if value := getattr(self, key):
                 entries[key] = value
         if self.label is not None:
@@ -456,6 +461,7 @@ def count_unfit(block: Block, outside: BoolArray, columns: Mapping[str, Column],
 _TYPES: tuple[tuple[str, Any, str], ...] = (
     ("name", str, "text"),
     ("note", str, "text"),
+    ("survey", str, "text"),
     ("site", str | None, "the name of a column"),
     ("intercept", bool | int | float, "true, false or a number"),
     ("scale", int | float | None, "a number"),

@@ -13,6 +13,7 @@ import csv
 import gzip
 import io
 import lzma
+import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ class Table:
     columns: Mapping[str, Column]
 
     def __post_init__(self) -> None:
-        columns = {name: np.asarray(values) for name, values in self.columns.items()}
+        columns = {name: _array(values) for name, values in self.columns.items()}
         if not columns:
             raise InvalidInput(self.name, None, "must have at least one column", "give a table with named columns")
         if any(values.ndim not in (1, 2) for values in columns.values()):
@@ -67,6 +68,12 @@ class Table:
 
     def take(self, rows: IntArray | NDArray[np.bool_]) -> Table:
         return Table(self.name, {name: values[rows] for name, values in self.columns.items()})
+
+
+def _array(values: Any) -> Column:
+    """A column as an array; lists of several types stay what they are, or one value would change the others."""
+    mixed = isinstance(values, list | tuple) and len(set(map(type, values))) > 1
+    return np.array(values, dtype=object) if mixed else np.asarray(values)
 
 
 def as_table(table: Table | Mapping[str, Any]) -> Table:
@@ -127,15 +134,27 @@ def text_of(value: object) -> str:
     return value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value).strip()
 
 
+def values_of(column: Column) -> list[Any]:
+    """The values one by one, points in time as texts."""
+    return list((as_text(column) if column.dtype.kind == "M" else column).tolist())
+
+
+def number_of(value: object) -> float:
+    """One value as a number, whatever stands beside it; a ValueError or OverflowError if it is none."""
+    return float(value if isinstance(value, bool | int | float) else text_of(value))
+
+
 def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, NDArray[np.bool_]]:
     """Values as float64, and a mask of the missing ones (set to 0).
 
-    A ValueError, which shows no value, if any other value is not a finite number.
+    A mark stands for a missing value wherever it is that value's text, among numbers too: a gap in another row, which
+    makes a column of numbers one of objects, changes nothing.  A ValueError, which shows no value, if any other value
+    is not a finite number.
     """
-    if values.dtype.kind in "biuf":
-        numbers, missing = values.astype(np.float64), np.zeros(values.shape, dtype=bool)
-    elif na <= MISSING and values.dtype == object and set(map(type, values.flat)) <= _NUMBERS:  # of a frame with gaps
-        missing = np.array([value is None for value in values.flat], dtype=bool).reshape(values.shape)
+    if values.dtype.kind in "iuf":
+        numbers, missing = values.astype(np.float64), marked(values, na)
+    elif values.dtype.kind in "bO" and set(map(type, values.flat)) <= _NUMBERS | {np.bool_}:  # of a frame with gaps
+        missing = np.array([text_of(value) in na | MISSING for value in values.flat], dtype=bool).reshape(values.shape)
         try:
             numbers = np.where(missing, 0.0, values).astype(np.float64)
         except OverflowError:
@@ -148,9 +167,23 @@ def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, NDA
         except ValueError:
             raise ValueError("not a number") from None
         missing = absent[which].reshape(values.shape)
+    numbers = np.where(missing, 0.0, numbers)
     if not np.all(np.isfinite(numbers)):
         raise ValueError("not finite")
     return numbers, missing
+
+
+def marked(values: Column, na: frozenset[str]) -> NDArray[np.bool_]:
+    """Which of an array of numbers have a mark of missing values as their text."""
+    found = np.zeros(values.shape, dtype=bool)
+    for mark in na:
+        try:
+            number = float(mark)
+        except ValueError:
+            continue
+        near = np.isnan(values) if math.isnan(number) else values == number
+        found[near] |= np.array([text_of(value) == mark for value in values[near].tolist()], dtype=bool)
+    return found
 
 
 def fits(name: str, size: float) -> None:

@@ -191,9 +191,10 @@ class DurableLedger(OnDisk):
         tag, state = keyed_hash(digest, key=found.secret).hex(), found.state
         return state.tag is not None and hmac.compare_digest(tag, state.tag) and not state.demonstration
 
-    def bind(self, digest: bytes) -> None:
+    def bind(self, digest: bytes, *others: bytes) -> None:
         """Tie the ledger to the rows with this digest (:func:`rows_digest`), or check that it is tied to them.
 
+        `others` are digests by which the same rows may have been tied before, such as those of encoded rows.
         The file keeps a hash of the digest under a random key that never leaves the file, so an export says nothing
         about the rows.  Who holds the file can test a guess of *all* rows: keep it where the rows are kept.
 
@@ -202,9 +203,9 @@ class DurableLedger(OnDisk):
         LedgerMismatch
             If the ledger belongs to another data set, or was used before it was bound.
         """
-        if len(digest) < 16:
+        if any(len(one) < 16 for one in (digest, *others)):
             raise InvalidInput("fingerprint", None, "must be a digest of 16 bytes or more", "use rows_digest(...)")
-        tag = keyed_hash(digest, key=self._file.secret).hex()
+        tag, *more = (keyed_hash(one, key=self._file.secret).hex() for one in (digest, *others))
         with self._file.transaction():
             state = self._file.state
             if state.tag is None and state.used:
@@ -213,7 +214,7 @@ class DurableLedger(OnDisk):
                 )
             if state.tag is None:
                 self._file.append({"kind": "bind", "tag": tag})
-            elif not hmac.compare_digest(tag, state.tag):
+            elif not any(hmac.compare_digest(one, state.tag) for one in (tag, *more)):
                 raise LedgerMismatch(
                     f"{self._file.name}: belongs to other rows; open the ledger of these, or give those unchanged"
                 )

@@ -1,102 +1,389 @@
-"""Exact draws of continuous noise, rounded to a grid.
+"""Exact draws of continuous noise, rounded to a grid, by the vector.
 
 A release is a grid point plus continuous noise, correctly rounded to the grid: post-processing of the continuous law's
 release.  So every price of that law holds, and only the rounding of the point itself adds to it.
 
-Of each uniform only the first bits are drawn, and every value computed from them is an interval (ball arithmetic,
-FLINT).  Where an interval does not decide a rounding, more bits are drawn.
+Of each random number only the first bits are drawn.  Every decision is a comparison of whole numbers, made by NumPy
+where these bits decide it; where they do not, more bits are drawn and Python decides.  Floating point decides nothing.
+The algorithm is Karney's (2016, algorithm N) with bins of a sixteenth of the standard deviation instead of a whole one;
+``docs/privacy/exact_noise.md`` has the proof, and the names that are used here.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
 
-import flint
+import numpy as np
+from numpy.typing import NDArray
 
-from ..util.typing import Any
+from ..errors import InvalidInput
+from ..util.typing import BoolArray, IntArray
 
-_FIRST = 128  # bits a uniform starts with, beyond those that tell one grid point from the next
+Draw = Callable[[int], bytes]
+Words = NDArray[np.uint64]
+
+_BINS = 16  # a standard deviation
+_M = 2 * _BINS**2  # a coin is a whole number below it
+_FIRST = 54  # bits of a uniform that NumPy sees; with a coin and a sign they are a word
+_BIN = 32  # bits of the uniform that tells the bin
+_GUIDE = 12  # of which so many mostly do
+_STORED = 256  # bits of the bins' borders that are at hand when those do not decide
+_BLOCK = 8192  # numbers at a time, so that they stay in a processor's cache
+_LIMB, _MORE = 21, 63  # bits of a number of which squares can be added up; and of three
+_FITS = 2**62
+
+
+class _Real:
+    """A number in ``[digits, digits + 1] / 2^bits``, uniform there: further bits are drawn when they are asked for."""
+
+    def __init__(self, draw: Draw, digits: int = 0, bits: int = 0) -> None:
+        self.draw, self.digits, self.bits = draw, digits, bits
+
+    def more(self, bits: int = _MORE) -> None:
+        drawn = int.from_bytes(self.draw(-(-bits // 8)), "little") & ((1 << bits) - 1)
+        self.digits, self.bits = self.digits << bits | drawn, self.bits + bits
+
+    def below(self, other: _Real) -> bool:
+        """Whether it is the smaller one, by the bits that both have, and by more if these are the same."""
+        while True:
+            both = min(self.bits, other.bits)
+            own, others = self.digits >> (self.bits - both), other.digits >> (other.bits - both)
+            if own != others:
+                return own < others
+            (self if self.bits == both else other).more()
+
+
+# --- Bins -------------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4)
+def _cuts(bits: int) -> tuple[int, ...]:
+    """``floor(2^bits P(bin <= k))`` for k = 0, 1, ..., up to the first that is ``2^bits - 1``; certified.
+
+    Bin k has a probability proportional to ``exp(-k^2 / 512)``.
+    """
+    width = bits + 64
+    while True:
+        context = Context(prec=math.ceil(0.30103 * width) + 4)
+        one, masses = Decimal(2**width), list[int]()
+        while not masses or masses[-1]:
+            power = context.divide(Decimal(-(len(masses) ** 2)), Decimal(_M))
+            masses.append(int(context.multiply(context.exp(power), one)))  # off by less than 2
+        error = 2 * len(masses) + _M  # of every sum, and of the rest, a geometric series
+        whole, part, floors = sum(masses), 0, list[int]()
+        for mass in masses:
+            part += mass
+            least = ((part - error) << bits) // (whole + error)
+            most = min(((part + error) << bits) // (whole - error), 2**bits - 1)  # some mass is always left
+            if least != most:
+                break
+            floors.append(least)
+            if least == 2**bits - 1:
+                return tuple(floors)
+        width += 64
+
+
+@lru_cache(maxsize=4)
+def _guide(bits: int) -> tuple[IntArray, NDArray[np.uint32]]:
+    """The bin of a uniform by its first bits, -1 where they do not tell it; and the borders' first `bits` bits."""
+    cuts = np.array([cut >> (_STORED - bits) for cut in _cuts(_STORED)], dtype=np.uint32)
+    rest = bits - min(_GUIDE, bits)
+    first = np.arange(1 << (bits - rest), dtype=np.uint64) << np.uint64(rest)
+    least = np.searchsorted(cuts, first, side="left")
+    most = np.searchsorted(cuts, first + np.uint64((1 << rest) - 1), side="right")
+    return np.where(least == most, least, -1).astype(np.int64), cuts
+
+
+def prepare() -> None:
+    """Compute the tables, which a first draw would do otherwise."""
+    _guide(_BIN)
+
+
+def _bin(u: _Real) -> int:
+    """The number of borders below `u`."""
+    while True:
+        cuts = _cuts(max(_STORED, u.bits))
+        beyond = max(0, _STORED - u.bits)
+        found = bisect_left(cuts, u.digits, key=lambda cut: cut >> beyond)
+        if cuts[found] >> beyond != u.digits:
+            return found
+        u.more(beyond or u.bits)
+
+
+# --- Normals ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass
-class _Uniform:
-    """A uniform in (0, 1) of which the first `bits` binary digits have been drawn."""
+class _Normals:
+    """Independent standard normals ``+-(k + x) / 16``, as far as they are drawn."""
 
-    draw: Callable[[int], bytes]
-    digits: int = 0
-    bits: int = 0
+    first: IntArray  # floor(2^54 (k + x))
+    negative: BoolArray
+    deep: dict[int, tuple[int, _Real]] = field(default_factory=dict)  # k and x, where the first bits are not all
 
-    def ball(self, bits: int) -> Any:
-        """The interval of all numbers that begin with the digits so far, of which there are at least `bits`."""
-        more = -(-max(0, bits - self.bits) // 8)
-        self.digits = (self.digits << 8 * more) | int.from_bytes(self.draw(more), "big")
-        self.bits += 8 * more
-        return flint.arb((2 * self.digits + 1, -self.bits - 1), flint.arb((1, -self.bits - 1)))
+    def number(self, at: int, draw: Draw) -> tuple[int, _Real]:
+        """k and x, to be decided by more bits than the first; they are remembered."""
+        first = int(self.first[at])
+        k, digits = first >> _FIRST, first & ((1 << _FIRST) - 1)
+        return self.deep.setdefault(at, (k, _Real(draw, digits, _FIRST)))
+
+    def part(self, start: int, size: int) -> _Normals:
+        """`size` of them."""
+        every = slice(start, start + size)
+        deep = {at - start: number for at, number in self.deep.items() if start <= at < start + size}
+        return _Normals(self.first[every], self.negative[every], deep)
 
 
-def rounded_spherical(d: int, rate: float, step: float, draw: Callable[[int], bytes] = os.urandom) -> list[int]:
-    """``round(x / step)`` for ``x`` in R^d of density proportional to ``exp(-rate ||x||)``, exactly distributed.
+def _normals(count: int, draw: Draw) -> _Normals:
+    """The first `count` attempts that are accepted."""
+    parts, found, deep = list[_Normals](), 0, dict[int, tuple[int, _Real]]()
+    while found < count:
+        left = count - found
+        part = _attempts(min(_BLOCK, int(1.03 * left + math.sqrt(left)) + 8), draw)
+        deep |= {found + at: number for at, number in part.deep.items()}
+        parts.append(part)
+        found += part.first.size
+    first, negative = (np.concatenate([getattr(part, name) for part in parts]) for name in ("first", "negative"))
+    return _Normals(first, negative, deep).part(0, count)
+
+
+def _words(count: int, draw: Draw) -> Words:
+    return np.frombuffer(draw(8 * count), dtype=np.uint64)
+
+
+def _attempts(count: int, draw: Draw) -> _Normals:
+    """The accepted ones of `count` attempts, in their order.
+
+    An attempt is decided by a uniform u, which tells the bin k, by a word of x, a sign and a coin, and by a sequence of
+    pairs of words, of which seldom any is looked at: see :func:`_decided`, which says the same one by one.
+    """
+    guide, cuts = _guide(_BIN)
+    u = np.frombuffer(draw(4 * count), dtype=np.uint32) >> np.uint32(32 - _BIN)
+    heads = _words(count, draw)
+    k = guide[u >> np.uint32(_BIN - min(_GUIDE, _BIN))]
+    unknown = np.flatnonzero(k < 0)
+    k[unknown] = np.searchsorted(cuts, u[unknown])
+    doubtful = [unknown[cuts[k[unknown]] == u[unknown]]]
+    x, rest = _split(heads)
+    coin, negative, accepted = rest & (_M - 1), rest >= _M, np.ones(count, dtype=bool)
+    lanes, passed = np.flatnonzero(coin <= 2 * k), 0
+    coin, y, drawn = coin[lanes], x[lanes], list[tuple[IntArray, Words, Words]]()
+    while lanes.size:
+        z_words, r_words = _words(lanes.size, draw), _words(lanes.size, draw)
+        drawn.append((lanes, z_words, r_words))
+        (z, rest), (r, _) = _split(z_words), _split(r_words)
+        edge = coin == 2 * k[lanes]
+        doubtful.append(lanes[(z == y) | edge & (r == x[lanes])])
+        on = (z < y) & (~edge | (r < x[lanes]))
+        passed += 1
+        lanes, y, coin = lanes[on], z[on], rest[on] & (_M - 1)
+        accepted[lanes] = passed % 2 == 0
+        on = coin <= 2 * k[lanes]
+        lanes, y, coin = lanes[on], y[on], coin[on]
+    first, deep = k << _FIRST | x, dict[int, tuple[int, _Real]]()
+    for lane in np.unique(np.concatenate(doubtful)).tolist():
+        pairs = [(int(z[j]), int(r[j])) for at, z, r in drawn for j in np.flatnonzero(at == lane)]
+        number = _decided(_Real(draw, int(u[lane]), _BIN), int(heads[lane]), pairs, draw)
+        accepted[lane] = number is not None
+        if number is not None:
+            deep[lane] = number
+    places = {lane: int(np.count_nonzero(accepted[:lane])) for lane in deep}
+    return _Normals(first[accepted], negative[accepted], {places[lane]: number for lane, number in deep.items()})
+
+
+def _split(words: Words) -> tuple[IntArray, IntArray]:
+    """The first bits of a uniform, and ten more."""
+    return (words >> np.uint64(64 - _FIRST)).view(np.int64), (words & np.uint64(2 * _M - 1)).view(np.int64)
+
+
+def _decided(u: _Real, head: int, pairs: Sequence[tuple[int, int]], draw: Draw) -> tuple[int, _Real] | None:
+    """One attempt, whatever it takes: k and x if it is accepted, with probability ``exp(-x (2 k + x) / 512)``.
+
+    `pairs` are those that have been drawn.
+    """
+
+    def endless() -> Iterator[tuple[int, int]]:
+        yield from pairs
+        while True:
+            yield int.from_bytes(draw(8), "little"), int.from_bytes(draw(8), "little")
+
+    def real(word: int) -> _Real:
+        return _Real(draw, word >> (64 - _FIRST), _FIRST)
+
+    k, x, words = _bin(u), real(head), endless()
+    parts = (2 * k // _M).bit_length()  # the exponent in 2^parts equal parts, each at most 1
+    coin: int = head % _M
+    for part in range(1 << parts):
+        if part:
+            coin = next(words)[0] % _M
+        passed, y = 0, x
+        while True:
+            finer = _Real(draw)
+            finer.more(parts)
+            whole = coin << parts | finer.digits
+            if whole > 2 * k:
+                break
+            z, r = next(words)
+            if (whole == 2 * k and not real(r).below(x)) or not (below := real(z)).below(y):
+                break
+            passed, y, coin = passed + 1, below, z % _M
+        if passed % 2:
+            return None
+    return k, x
+
+
+# --- Rounding ---------------------------------------------------------------------------------------------------------
+
+Factor = Callable[[int], tuple[Fraction, Fraction]]
+"""Bounds of a positive number, whose difference is the smaller the more bits are asked for."""
+
+
+def rounded_gaussian(d: int, sigma: Sequence[float], step: Sequence[float], draw: Draw = os.urandom) -> IntArray:
+    """``round(x / step)`` for ``x`` of law ``N(0, sigma^2 I)`` in R^d, exactly distributed; a row for each sigma.
 
     Parameters
     ----------
     d : int
-    rate, step : float
-        Both > 0; their exact binary values are used.
+    sigma, step : sequence of float
+        All > 0; their exact binary values are used.
     draw : callable
         Takes a number and returns as many random bytes.
+
+    Returns
+    -------
+    array of int64, or of Python integers if one is not below ``2^62``
+    """
+
+    def known(ratio: Fraction) -> Factor:
+        return lambda bits: (ratio, ratio)
+
+    factors = [known(a / b) for a, b in zip(_values("sigma", sigma), _values("step", step), strict=True)]
+    return _rounded(_normals(_whole(d) * len(factors), draw), factors, draw)
+
+
+def rounded_spherical(d: int, rate: Sequence[float], step: Sequence[float], draw: Draw = os.urandom) -> IntArray:
+    """``round(x / step)`` for ``x`` in R^d of density ``exp(-rate ||x||)``, up to a constant, drawn exactly.
 
     Notes
     -----
     ``x = z ||z'|| / rate`` with independent standard normals ``z`` in R^d and ``z'`` in R^{d+1} has that density, a
-    mixture of Gaussians (``docs/privacy/verdicts.md``, "Noise on a grid").  Normals come in pairs
-    ``sqrt(-2 ln u) (cos, sin)(2 pi t)``, and chi-squared with two degrees of freedom is ``-2 ln u``.
+    mixture of Gaussians (``docs/privacy/verdicts.md``, "Noise on a grid").
     """
-    pairs, halves = _pairs(-(-d // 2) + (d + 1) % 2, draw), [_Uniform(draw) for _ in range((d + 1) // 2)]
-
-    def coordinates(bits: int) -> list[Any]:
-        normals = _normals(pairs, bits)
-        squared = sum((-2 * u.ball(bits).log() for u in halves), flint.arb(0))
-        if (d + 1) % 2:
-            squared += normals.pop() ** 2
-        scale = squared.sqrt() / (flint.arb(rate) * flint.arb(step))
-        return [z * scale for z in normals[:d]]
-
-    return _rounded(coordinates, math.log2(d) - math.log2(rate) - math.log2(step))
+    units = [1 / (a * b) for a, b in zip(_values("rate", rate), _values("step", step), strict=True)]
+    normals, others = _normals(_whole(d) * len(units), draw), _normals((d + 1) * len(units), draw)
+    lengths = [_Length(others.part(i * (d + 1), d + 1), unit, draw) for i, unit in enumerate(units)]
+    return _rounded(normals, lengths, draw)
 
 
-def rounded_gaussian(d: int, sigma: float, step: float, draw: Callable[[int], bytes] = os.urandom) -> list[int]:
-    """``round(x / step)`` for ``x`` of law ``N(0, sigma^2 I)`` in R^d, as :func:`rounded_spherical`."""
-    pairs = _pairs(-(-d // 2), draw)
-
-    def coordinates(bits: int) -> list[Any]:
-        scale = flint.arb(sigma) / flint.arb(step)
-        return [z * scale for z in _normals(pairs, bits)[:d]]
-
-    return _rounded(coordinates, math.log2(sigma) - math.log2(step))
+def _whole(d: int) -> int:
+    if d < 1:
+        raise InvalidInput("d", d, "noise has at least one coordinate", "leave out noise on nothing")
+    return d
 
 
-def _pairs(count: int, draw: Callable[[int], bytes]) -> list[tuple[_Uniform, _Uniform]]:
-    return [(_Uniform(draw), _Uniform(draw)) for _ in range(count)]
+def _values(field: str, values: Sequence[float]) -> list[Fraction]:
+    """Their binary values."""
+    for value in values:
+        if not 0.0 < value < math.inf:
+            raise InvalidInput(field, value, "scales and steps of noise are finite and > 0", "change the noise")
+    return [Fraction(value) for value in values]
 
 
-def _normals(pairs: Sequence[tuple[_Uniform, _Uniform]], bits: int) -> list[Any]:
-    normals = []
-    for u, t in pairs:
-        sine, cosine = (2 * t.ball(bits)).sin_cos_pi()
-        length = (-2 * u.ball(bits).log()).sqrt()
-        normals += [length * cosine, length * sine]
-    return normals
+class _Length:
+    """`unit` times the length of a vector of normals."""
+
+    def __init__(self, normals: _Normals, unit: Fraction, draw: Draw) -> None:
+        self._normals, self._unit, self._draw = normals, unit, draw
+        self._bits, self._words = _FIRST, [normals.first]
+        self._bounds = self._between()
+
+    def __call__(self, bits: int) -> tuple[Fraction, Fraction]:
+        while self._bits < bits:
+            self._bits += _MORE
+            more = _words(self._normals.first.size, self._draw) >> np.uint64(64 - _MORE)
+            self._words.insert(0, more.view(np.int64))
+            self._bounds = self._between()
+        return self._bounds
+
+    def _between(self) -> tuple[Fraction, Fraction]:
+        """From the sum of squares of all bits so far: limbs are so short that sums of their products fit 63 bits."""
+        squares, size, mask = 0, self._normals.first.size, (1 << _LIMB) - 1
+        for start in range(0, size, _BLOCK):
+            words = [word[start : start + _BLOCK] for word in self._words]
+            limbs = np.array([word >> _LIMB * i & mask for word in words for i in range(3)])
+            limbs[:, [at - start for at in self._normals.deep if 0 <= at - start < _BLOCK]] = 0
+            for (i, j), product in np.ndenumerate(np.einsum("ik,jk->ij", limbs, limbs)):
+                squares += int(product) << _LIMB * (i + j)
+        for k, x in self._normals.deep.values():
+            x.more(max(0, self._bits - x.bits))
+            squares += ((k << x.bits | x.digits) >> (x.bits - self._bits)) ** 2
+        least, unit = math.isqrt(squares), self._unit / (_BINS << self._bits)
+        return least * unit, (least + math.isqrt(size) + 2) * unit  # what is not known of a vector is in [0, 1]^size
 
 
-def _rounded(coordinates: Callable[[int], list[Any]], width: float) -> list[int]:
-    """The nearest whole numbers of the coordinates, drawing bits until all are decided; they are about ``2^width``."""
-    bits = _FIRST + max(0, math.ceil(width))
+def _rounded(normals: _Normals, factors: Sequence[Factor], draw: Draw) -> IntArray:
+    """The nearest whole numbers of normals times factors, a row for each factor."""
+    rows = zip(*(_scaled(*factor(_FIRST)) for factor in factors), strict=True)
+    m, w, t = (np.array(column, dtype=np.int64)[:, None] for column in rows)
+    first, negative = normals.first.reshape(len(factors), -1), normals.negative.reshape(len(factors), -1)
+    d, width = first.shape[1], max(1, _BLOCK // len(factors))
+    out, doubtful = np.empty(first.shape, dtype=np.int64), np.empty(first.shape, dtype=bool)
+    for start in range(0, d, width):
+        part = np.s_[:, start : start + width]
+        nearest, doubtful[part] = _nearest(first[part], m, w, t)
+        sign = -negative[part].astype(np.int64)  # 0 or -1; a choice for each number takes longer
+        out[part] = (nearest ^ sign) - sign
+    unknown = {*np.flatnonzero(doubtful).tolist(), *normals.deep}
+    numbers = {at: _cell(*normals.number(at, draw), factors[at // d]) for at in unknown}
+    if any(number >= _FITS for number in numbers.values()):
+        out = out.astype(object)
+    for at, number in numbers.items():
+        out.flat[at] = -number if normals.negative[at] else number
+    return out
+
+
+def _nearest(first: IntArray, m: IntArray, w: IntArray, t: IntArray) -> tuple[IntArray, BoolArray]:
+    """The nearest whole numbers of normals times factors between ``m 2^e`` and ``(m + w) 2^e``, and where in doubt.
+
+    The number times ``2^t`` is between ``whole``, the whole part of ``first m / 2^61``, and ``whole + w + 2``.
+    """
+    high, low, m_high, m_low = first >> 31, first & (1 << 31) - 1, m >> 31, m & (1 << 31) - 1
+    whole = (high * m_high << 1) + (high * m_low + low * m_high + (low * m_low >> 31) >> 30)
+    whole += 1 << t - 1
+    nearest = whole >> t
+    return nearest, (whole + (w + 2) >> t != nearest) | (w < 0)
+
+
+def _scaled(low: Fraction, high: Fraction) -> tuple[int, int, int]:
+    """`m` of 61 bits, `w` and `t` of a factor in [low, high]; a `w` of -1 where 63 bits do not hold the product."""
+
+    def over(number: Fraction, e: int) -> tuple[int, int]:
+        return divmod(number.numerator << max(0, -e), number.denominator << max(0, e))
+
+    if low:
+        e = low.numerator.bit_length() - low.denominator.bit_length() - 61
+        e += over(low, e)[0] >> 61
+        (m, _), (most, rest), t = over(low, e), over(high, e), _FIRST - 57 - e
+        w = most - m + (rest > 0)
+        if 1 <= t <= 61 and w < 1 << 20:
+            return m, w, t
+    return 0, -1, 1
+
+
+def _cell(k: int, x: _Real, factor: Factor) -> int:
+    """The nearest whole number of ``(k + x) / 16`` times the factor, with as many bits as that takes."""
     while True:
-        with flint.ctx.workprec(2 * bits):
-            cells = [(x + flint.arb(0.5)).floor().unique_fmpz() for x in coordinates(bits)]
-        if all(cell is not None for cell in cells):
-            return [int(cell) for cell in cells]
-        bits *= 2
+        number = k << x.bits | x.digits
+        low, high = factor(x.bits)
+        unit = Fraction(1, _BINS << x.bits)
+        least, most = (math.floor(a * b * unit + Fraction(1, 2)) for a, b in ((number, low), (number + 1, high)))
+        if least == most:
+            return least
+        x.more()

@@ -9,19 +9,15 @@ import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput
 from ..util.later import Later
 from ..util.typing import Array, IntArray
+from . import exact
 
 special = Later("scipy.special")
-_EXACT = {"opendp.prelude": "opendp", "flint": "python-flint"}
-_WIDEST = 2.0**56  # 64 bits end 128 standard deviations out, where nothing is drawn but for e^-8000
 
 
 def power(x: Array, more: int = 0) -> Array:
@@ -59,8 +55,7 @@ class Noise(ABC):
     def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
         """Whole numbers of standard deviation `tau` (..., 1), shape (..., d), for a sum on a common grid.
 
-        For a release they are discrete Gaussian, and in a simulation rounded normals; from ``2^20`` on, the least
-        `tau`, nobody can tell them apart (docs/privacy/sums.md).
+        They are rounded normals.
         """
 
     @abstractmethod
@@ -123,24 +118,14 @@ class SystemNoise(Noise):
 
     Noise inside an objective is continuous: normals are inverse-CDF images of uniforms with 53 significant bits at
     every size, so that an error is a small share of the normal itself; norms are sums of exponentials.  Noise on an
-    answer is exact on a grid: OpenDP's discrete Gaussian, or a rounded continuous law (:mod:`sottovoce.privacy.exact`).
-
-    Raises
-    ------
-    InvalidInput
-        If OpenDP or python-flint, which draw exactly, is not installed.
+    answer is exact on a grid (:mod:`sottovoce.privacy.exact`).
     """
 
     simulated = False
 
     def __init__(self, lead: tuple[int, ...] = ()) -> None:
-        missing = [package for module, package in _EXACT.items() if find_spec(module.partition(".")[0]) is None]
-        if missing:
-            rule = f"noise for a release is drawn exactly, by packages that are not installed: {', '.join(missing)}"
-            raise InvalidInput("seed", None, rule, "pip install 'sottovoce[release]', or give a seed for a simulation")
         special.load()  # a draw comes after its charge, when it is too late to find out that a library is broken
-        for module in _EXACT:
-            import_module(module)
+        exact.prepare()
         self._lead = lead
 
     @staticmethod
@@ -177,48 +162,34 @@ class SystemNoise(Noise):
         return self._normal((*self._lead, d))
 
     def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
-        return self._on_grid(w, np.minimum(coarsest, sigma * 2.0**-40), sigma, _gaussian)
+        return self._on_grid(w, np.minimum(coarsest, sigma * 2.0**-40), sigma, exact.rounded_gaussian)
 
     def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
-        scales = np.broadcast_to(tau, (*self._lead, 1))
-        out = np.empty((*self._lead, d), dtype=np.int64)
-        for at in np.ndindex(self._lead):
-            out[at] = _gaussian(d, float(scales[at][0]), 1.0)
-        return out
+        scales = np.broadcast_to(tau, (*self._lead, 1)).ravel().tolist()
+        drawn = exact.rounded_gaussian(d, scales, [1.0] * len(scales)).reshape(*self._lead, d)
+        if drawn.dtype == object:  # modulo 2^64, as sums are
+            drawn = (drawn & (2**64 - 1)).astype(np.uint64).view(np.int64)
+        return drawn
 
     def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
-        return self._on_grid(w, coarsest, rate, _spherical)
+        return self._on_grid(w, coarsest, rate, exact.rounded_spherical)
 
     @staticmethod
-    def _on_grid(w: Array, coarsest: Array, scale: Array, draw: Callable[[int, float, float], list[int]]) -> Array:
-        """`w` rounded to its grid, plus noise on that grid, in whole numbers of any size, so that none can overflow."""
-        out = np.empty_like(w)
+    def _on_grid(
+        w: Array, coarsest: Array, scale: Array, draw: Callable[[int, list[float], list[float]], IntArray]
+    ) -> Array:
+        """`w` rounded to its grid, plus noise on that grid: a sum of whole numbers, rounded once, to a double.
+
+        Where doubles hold the noise, IEEE addition does that.  No way that is taken here depends on `w`.
+        """
         steps = power(np.broadcast_to(coarsest, (*w.shape[:-1], 1)))
         scales = np.broadcast_to(scale, steps.shape)
-        for at in np.ndindex(w.shape[:-1]):
-            step = float(steps[at][0])
-            noise = draw(w.shape[-1], float(scales[at][0]), step)
-            out[at] = [float(int(cell) + more) * step for cell, more in zip(np.rint(w[at] / step), noise, strict=True)]
-        return out
-
-
-def _gaussian(d: int, sigma: float, step: float) -> list[int]:
-    """OpenDP's discrete Gaussian; a rounded continuous one where 64 bits might cut it off.
-
-    Both cost what the continuous Gaussian does, up to :data:`sottovoce.privacy.accountants._LATTICE`.
-    """
-    if sigma > _WIDEST * step:
-        from .exact import rounded_gaussian
-
-        return rounded_gaussian(d, sigma, step)
-    import opendp.prelude as dp
-
-    dp.enable_features("contrib")
-    domain = dp.vector_domain(dp.atom_domain(T=dp.i64))
-    return list(dp.m.make_gaussian(domain, dp.l2_distance(T=dp.f64), scale=sigma / step)([0] * d))
-
-
-def _spherical(d: int, rate: float, step: float) -> list[int]:
-    from .exact import rounded_spherical
-
-    return rounded_spherical(d, rate, step)
+        noise = draw(w.shape[-1], scales.ravel().tolist(), steps.ravel().tolist()).reshape(w.shape)
+        cells = w / steps
+        np.rint(cells, out=cells)
+        if max(noise.max(), -noise.min()) <= 2**53:
+            cells += noise
+            cells *= steps
+            return cells
+        both = zip(cells.ravel().tolist(), noise.ravel().tolist(), strict=True)
+        return np.asarray(np.array([float(int(cell) + more) for cell, more in both]).reshape(w.shape) * steps)

@@ -235,7 +235,7 @@ class Bill(NamedTuple):
     ``mu`` is a Gaussian's shift over sigma, ``ball`` the ``(d, s)`` of U2, ``epsilon`` a pure price; ``fixed``,
     ``slack`` and ``degrees`` are of :class:`sottovoce.privacy.spherical.Within`.  ``exchange`` is U4's X, which turns a
     profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``.  ``lattice`` counts coordinates whose Gaussian noise may be
-    drawn on a grid of step ``2^-40`` sigma.
+    discrete, as it used to be, on a grid of step ``2^-40`` sigma.
     """
 
     mu: float = 0.0

@@ -3,6 +3,7 @@
 from .base import Query
 from .bounded import (
     Bounded,
+    Cells,
     Curvature,
     Gradient,
     HuberGradient,
@@ -34,6 +35,7 @@ from .vault import Secret, Vault
 __all__ = [
     "Bounded",
     "CarriedGradient",
+    "Cells",
     "Curvature",
     "GatedMinimiser",
     "GaussianLaw",

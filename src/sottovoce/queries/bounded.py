@@ -341,6 +341,46 @@ class Residuals(Bounded):
         return _counts(cell, labels_of(block, self.constant, at) != 0.0, len(self.edges) + 1)
 
 
+@dataclass(frozen=True)
+class Cells(Bounded):
+    """Shares of rows by cell, of several columns at once, each column's times the root of one over their number.
+
+    Rows hold the number of their cell in every column, from 1; any other number is in no cell.  A row counts by its
+    weight.
+
+    Parameters
+    ----------
+    widths : tuple of int
+        Cells of each column.
+    """
+
+    cone: ClassVar[bool] = True  # counts
+    widths: tuple[int, ...] = ()
+
+    @property
+    def unit(self) -> float:
+        """What a row adds to its cell of a column."""
+        return float(1.0 / np.sqrt(len(self.widths)))
+
+    def width(self, facts: Facts) -> int:
+        return sum(self.widths)
+
+    def norm(self, facts: Facts) -> float:
+        return 1.0
+
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        weight = None if block.weight is None else np.asarray(block.host(block.weight))
+        found = []
+        for width, axis in zip(self.widths, np.eye(at.shape[-1]), strict=True):
+            cells = np.asarray(block.host(block.moves(_everywhere(axis, at))))[:, 0]
+            own = np.rint(np.where(cells <= width, np.maximum(cells, 0.0), 0.0)).astype(np.int64)
+            counts = [
+                np.bincount(row, None if weight is None else weight[i], width + 1)[1:] for i, row in enumerate(own)
+            ]
+            found.append(np.stack(counts))
+        return np.repeat((np.concatenate(found, axis=1) * self.unit)[:, None, :], at.shape[1], axis=1)
+
+
 def _counts(cells: IntArray, counted: BoolArray, width: int) -> Array:
     """How many counted rows are in each of `width` cells, (M, R, width)."""
     out = np.zeros((*counted.shape[:2], width))

@@ -216,7 +216,7 @@ def simulate(
     loss : Loss, optional
         None for the configuration's.
     digest : bytes, optional
-        Of the rows that a ledger on disk belongs to; None for `rows`.
+        Of the rows that a ledger on disk belongs to, in place of that of `rows`, which stands for them too.
     centre : Centring, optional
         Asks for the rows' mean first, within epsilon, and runs the method on rows without it
         (:func:`sottovoce.runs.centre.decide`).  States are of moved rows; models, start and result of rows as they
@@ -246,7 +246,7 @@ def simulate(
     if isinstance(ledger, DurableLedger):
         if ledger.demonstration and not noise.simulated:
             raise InvalidInput("ledger", None, "was made for a demonstration", "use the ledger of these rows")
-        ledger.bind(rows_digest(*rows.arrays()) if digest is None else digest)
+        ledger.bind(*(() if digest is None else (digest,)), rows_digest(*rows.arrays()))
         name = run_name or next((known for known in before if known in ledger.runs), key)
         book = _reserve(prepared, ledger, name, key, *before)
     elif ledger is not None:

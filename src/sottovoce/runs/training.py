@@ -33,6 +33,9 @@ from .public import Public, set_aside, start_of
 from .simulate import Result, RunConfig, pooled_minimiser, simulate
 from .start import named
 
+ONE_SITE = "one site"
+"""The deal of a table whose rows are all at one site, for :func:`sottovoce.data.table_digest`."""
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -196,6 +199,14 @@ def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
     )  # fmt: skip
 
 
+def raw_digest(config: TrainConfig, sites: int, ledger: DurableLedger | None) -> bytes | None:
+    """What a ledger on disk knows a table by, whatever its schema and test rows; None if dealing depends on these."""
+    how = config.partition or "iid"
+    if ledger is None or not (sites == 1 or config.run.trusted.pools_rows or how.startswith("site:")):
+        return None
+    return data.file_digest(config.data, ONE_SITE if sites == 1 or config.run.trusted.pools_rows else how)
+
+
 def train(
     config: TrainConfig, *, observers: Sequence[Observer] = (), checkpoint: str | Path | None = None,
     ledger: DurableLedger | None = None, run_name: str | None = None, free: Sequence[str] | None = None,
@@ -267,11 +278,12 @@ def train(
         asked = config.run if centring is None else centring.rest(config.run)
         choice = choose(asked, rows.n[:, 0], rows.d, heterogeneity=heterogeneity, free=free, expected=likely)
         config = replace(config, run=replace(choice.config, epsilon=config.run.epsilon))
+    digest = raw_digest(config, len(rows.n), ledger)
     label = f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} {config.test_share}"
     label += "" if config.public_share is None else f" public {config.public_share}"
     result = simulate(
         config.run, rows, observers=observers, checkpoint=checkpoint, label=label, ledger=ledger, run_name=run_name,
-        caveat=dataset.caveat, start=start, centre=centring,
+        caveat=dataset.caveat, start=start, centre=centring, digest=digest,
     )  # fmt: skip
     config = replace(config, run=result.config)
     if REGISTRY[config.run.method].trust.pools_rows:

@@ -1,0 +1,205 @@
+"""Public grids over the columns of a schema, and in which cell of them each value of a table lies.
+
+A grid follows from the declarations alone.  A value outside the declared bounds lies in the last cell before them; one
+that is missing, or cannot be read, has a cell of its own, so that no row is refused.  Every value is read by itself:
+whatever a row holds, it moves no cell of another.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..util.typing import Any, Array, IntArray
+from .columns import Category, Number, Vector, row_norms
+from .labels import NumberLabel
+from .meant import meant
+from .schema import Schema
+from .table import MISSING, Column, number_of, text_of, values_of
+
+OCTAVES = 24
+"""Powers of two between the largest absolute value of a grid and what it takes for zero."""
+LABEL = "(label)"
+
+
+@dataclass(frozen=True)
+class Grid(ABC):
+    """Cells of one column, numbered from 1; the last two are those of unreadable and of missing values."""
+
+    name: str
+    source: str
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """Number of cells without the last two."""
+
+    @property
+    def width(self) -> int:
+        """Number of cells."""
+        return self.cells + 2
+
+    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
+        """The raw columns to read, of a table with these."""
+        return (self.source,)
+
+    def locate(self, columns: Mapping[str, Column], na: frozenset[str]) -> IntArray:
+        """The cell of every row, (n,)."""
+        marks = na | MISSING
+        return np.array([self._cell(row, marks) for row in self._rows(columns)], dtype=np.int64)
+
+    def _rows(self, columns: Mapping[str, Column]) -> Iterable[Any]:
+        """What the grid is about, of each row."""
+        return values_of(columns[self.source])
+
+    def _cell(self, row: Any, marks: frozenset[str]) -> int:
+        """The cell of one row."""
+        try:
+            found = self._place(row, marks)
+        except (ValueError, OverflowError):
+            return self.cells + 1
+        return self.cells + 2 if found is None else found + 1
+
+    @abstractmethod
+    def _place(self, row: Any, marks: frozenset[str]) -> int | None:
+        """The cell, from 0; None if the row is missing.  A ValueError or OverflowError if it cannot be read."""
+
+
+@dataclass(frozen=True)
+class Dyadic(Grid):
+    """Powers of two to both sides of zero, within public bounds; what is nearer to zero has one cell.
+
+    Parameters
+    ----------
+    lo, hi : float
+    number : callable
+        From a value to a number; a ValueError or OverflowError if it is none.
+    """
+
+    lo: float
+    hi: float
+    number: Callable[[object], float]
+
+    @cached_property
+    def smallest(self) -> float:
+        """Half of the width of the cell of zero."""
+        return 2.0 ** (math.ceil(math.log2(max(abs(self.lo), abs(self.hi)))) - OCTAVES)
+
+    @cached_property
+    def edges(self) -> Array:
+        """Ends of the cells, from lo to hi."""
+        sizes = self.smallest * 2.0 ** np.arange(OCTAVES + 1)
+        inner = np.concatenate([-sizes[::-1], sizes])
+        return np.concatenate([[self.lo], inner[(inner > self.lo) & (inner < self.hi)], [self.hi]])
+
+    @property
+    def cells(self) -> int:
+        return len(self.edges) - 1
+
+    def _place(self, row: Any, marks: frozenset[str]) -> int | None:
+        return None if text_of(row) in marks else self._between(_finite(self.number(row)))
+
+    def _between(self, x: float) -> int:
+        return bisect_right(self._inner, x)
+
+    @cached_property
+    def _inner(self) -> list[float]:
+        return list(self.edges[1:-1].tolist())
+
+
+def _finite(x: float) -> float:
+    if not math.isfinite(x):
+        raise ValueError("not finite")
+    return x
+
+
+@dataclass(frozen=True)
+class Norms(Dyadic):
+    """Norms of the rows of a vector, from 0 to the largest that its bounds allow."""
+
+    block: Vector
+
+    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
+        names, whole = tuple(self.block.names), self.name in columns and not self.block.columns
+        return (self.name,) if whole and not set(names) <= set(columns) else names
+
+    def _rows(self, columns: Mapping[str, Column]) -> Iterable[Any]:
+        sources = self.sources(columns)
+        parts = [values_of(columns[name]) for name in sources]
+        return zip(*parts, strict=True) if sources == tuple(self.block.names) else parts[0]
+
+    def _place(self, row: Any, marks: frozenset[str]) -> int | None:
+        if not isinstance(row, list | tuple):
+            if text_of(row) in marks:
+                return None
+            raise ValueError("no vector")
+        if len(row) != len(self.block.names):
+            raise ValueError("another length")
+        if any(text_of(value) in marks for value in row):
+            return None
+        x = np.array([[_finite(self.number(value)) for value in row]])
+        return self._between(float(row_norms(np.clip(x, self.block.lo, self.block.hi))[0]))
+
+
+@dataclass(frozen=True)
+class Levels(Grid):
+    """The declared levels of a category."""
+
+    block: Category
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Names of the declared levels."""
+        return tuple(name for name, _ in self.block.values)
+
+    @property
+    def cells(self) -> int:
+        return len(self.block.values)
+
+    def _place(self, row: Any, marks: frozenset[str]) -> int | None:
+        text = text_of(row)
+        found = self._codes.get(text)
+        if found is None and text not in marks:
+            raise ValueError("not declared")
+        return found
+
+    @cached_property
+    def _codes(self) -> dict[str, int]:
+        return replace(self.block, base=None, missing=None, indicator=False).codes(frozenset())
+
+
+def grids_of(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Grid, ...]:
+    """The grids of a schema's numbers, dates, categories, vectors with a norm, and of a number to predict.
+
+    `columns` names some of them, ``"(label)"`` among them.  InvalidInput for one that has none.
+    """
+    found: dict[str, Grid] = {}
+    for block in schema.blocks:
+        if isinstance(block, Number):
+            found[block.name] = Dyadic(block.name, block.source, block.lo, block.hi, block.number)
+        elif isinstance(block, Category):
+            found[block.name] = Levels(block.name, block.source, block)
+        elif isinstance(block, Vector) and not isinstance(block.norm, str):
+            most = math.sqrt(len(block.names)) * max(abs(block.lo), abs(block.hi))
+            found[block.name] = Norms(block.name, block.name, 0.0, most, number_of, block)
+    if isinstance(schema.label, NumberLabel):
+        found[LABEL] = Dyadic(LABEL, schema.label.column, schema.label.lo, schema.label.hi, number_of)
+    for name in columns or ():
+        if name not in found:
+            rule = f"is none of the columns that have a grid: {', '.join(list(found)[:8]) or 'there is none'}"
+            raise InvalidInput("columns", name, rule, meant(name, found) or "leave it out")
+    kept = tuple(grid for name, grid in found.items() if columns is None or name in columns)
+    if not kept:
+        rule = "there is no number, category or vector with a norm, and bins are what they are declared to be"
+        raise InvalidInput("columns", None, rule, "declare one")
+    return kept
+
+
+__all__ = ["LABEL", "OCTAVES", "Dyadic", "Grid", "Levels", "Norms", "grids_of"]

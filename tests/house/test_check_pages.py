@@ -1,0 +1,48 @@
+"""The check of built pages finds what it is for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+import check_pages
+
+GOOD = '<html><link rel="stylesheet" href="a.css"><p>size 10<sup>-5</sup>, $5 or $6 <code>\\frac</code></p></html>'
+BAD = {
+    '<img src="https://example.org/a.png">': "loads https://example.org/a.png",
+    '<script src="//example.org/a.js"></script>': "loads //example.org/a.js",
+    '<link rel="stylesheet" href="gone.css?v=1">': "which was not built",
+    "<p style=\"background: url('http://example.org/b.png')\">x</p>": "loads http://example.org/b.png",
+    "<p>delta \\(10^{-5}\\)</p>": "raw TeX",
+    "<p>below $n^2$ rows</p>": "raw TeX",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(check_pages, "BROWSERS", ())
+    (tmp_path / "a.css").write_text("p { background: url(data:image/png;base64,AA) }")
+    (tmp_path / "a.html").write_text(GOOD)
+    return tmp_path
+
+
+def test_pages_that_ask_nobody_pass(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_pages.main(folder) == 0 and "1 pages ask nobody" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_what_is_wrong_is_named(folder: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "b.html").write_text(f"<html>{text}</html>")
+    assert check_pages.main(folder) == 1
+    assert "b.html" in (said := capsys.readouterr().out) and BAD[text] in said
+
+
+def test_a_stylesheet_that_asks_somebody_and_a_folder_without_pages(folder: Path, tmp_path: Path) -> None:
+    (folder / "b.css").write_text("@font-face { src: url(https://example.org/f.woff) }")
+    assert check_pages.main(folder) == 1
+    (tmp_path / "empty").mkdir()
+    assert check_pages.main(tmp_path / "empty") == 1
