@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
 from ..privacy.accountants import Accountant, at_one_order, for_life
 from ..privacy.conditions import Conditions
-from ..privacy.events import Event, SummedGaussianMechanism, from_dict, same_relation
+from ..privacy.events import Event, SummedGaussianMechanism, counted, from_dict, same_relation
 from ..util.typing import Any, Array, ArrayLike
 
 
@@ -45,9 +45,12 @@ _Spent = dict[bytes | None, Any]  # by deal
 
 
 class _Row(NamedTuple):
+    """Equal releases in a row, under one deal."""
+
     event: Event
     deal: bytes | None
     priced: Event
+    times: int
 
 
 class Ledger:
@@ -100,6 +103,7 @@ class Ledger:
         self._spent: _Spent = {}
         self._sizes: dict[bytes | None, int] = {}  # nodes
         self._held: list[Joint] = []
+        self._expected: deque[tuple[Event, Event]] = deque()  # with what prices each
         self._relation: str | None = None
         self._trial = False
 
@@ -119,10 +123,10 @@ class Ledger:
     @property
     def rows(self) -> tuple[Event, ...]:
         """All events so far, in the order of their charges."""
-        return tuple(row.event for row in self._rows)
+        return tuple(row.event for row in self._rows for _ in range(row.times))
 
-    def charge(self, event: Event, *, deal: bytes | None = None) -> None:
-        """Record `event`, or refuse it.
+    def charge(self, event: Event, *, deal: bytes | None = None, count: int = 1) -> None:
+        """Record `event`, or refuse it; with a `count` that many equal releases, all of them or none.
 
         An event out of the conditions of its proof is charged what it costs then (:mod:`sottovoce.privacy.conditions`).
 
@@ -140,8 +144,32 @@ class Ledger:
         InvalidInput
             If its relation, or its number of nodes, is not that of the events before it.
         """
+        if not isinstance(count, int | np.integer) or count < 1:
+            raise InvalidInput("count", count, "must be a whole number, at least 1", "use 1")
         with self._lock:
-            self._take(event, deal, *self._next(event, deal))
+            if count == 1:
+                self._take(event, deal, *self._next(event, deal))
+                return
+            trial = self._conditions_of(deal).copy()
+            priced = [trial.add(event) for _ in range(count)]
+            self._afford(priced, deal)
+            for each in priced:
+                self._take(event, deal, each, self._plus(deal, [each]))
+
+    def expect(self, events: Sequence[Event]) -> None:
+        """Test once what a run will charge, in order; while it charges these, and nobody else does, it is not tested.
+
+        The first releases of a run tell no more than all of them, so no test of theirs can fail.  If not all are
+        affordable, nothing happens: every charge is tested, and the run ends where the budget does.
+        """
+        with self._lock:
+            trial = self._conditions_of(None).copy()
+            both = deque((event, trial.add(event)) for event in events)
+            try:
+                self._afford([priced for _, priced in both], None)
+            except BudgetExceeded:
+                return
+            self._expected = both
 
     def settle(self) -> None:
         """Fix the order at which epsilon is read, if the accountant has orders: later runs will be chosen.
@@ -151,7 +179,8 @@ class Ledger:
         with self._lock:
             chosen = at_one_order(self.accountant, np.asarray(self.epsilon, dtype=float), self.delta)
             if chosen is not self.accountant:
-                again = _added(chosen, {}, ((deal, priced) for _, deal, priced in self._rows))
+                self._expected.clear()
+                again = _added(chosen, {}, ((row.deal, row.priced, row.times) for row in self._rows))
                 self.accountant, self._spent = chosen, again  # an interrupt before this line changes nothing
 
     def trial(self) -> Ledger:
@@ -231,6 +260,7 @@ class Ledger:
             for row in rows:
                 event = from_dict(row)
                 priced = self._conditions_of(None).priced(event)
+                self._foreseen(event, None, priced)
                 self._take(event, None, priced, self._plus(None, [priced]))
 
     def _take_releases(self) -> None:
@@ -244,7 +274,8 @@ class Ledger:
         sums = SummedGaussianMechanism
         if not any(isinstance(row.event, sums) and row.event.colluders < sites for row in self._rows):
             return self._spent
-        seen = ((deal, one.against(sites) if isinstance(one, sums) else one) for _, deal, one in self._rows)
+        rows = ((row.deal, row.priced, row.times) for row in self._rows)
+        seen = ((deal, one.against(sites) if isinstance(one, sums) else one, count) for deal, one, count in rows)
         return _added(self.accountant, {}, seen)
 
     def _conditions_of(self, deal: bytes | None) -> Conditions:
@@ -253,12 +284,29 @@ class Ledger:
     def _plus(self, deal: bytes | None, events: Iterable[Event]) -> Any:
         """What is spent under a deal, these events included."""
         before = {deal: self._spent[deal] if deal in self._spent else self.accountant.nothing()}
-        return _added(self.accountant, before, ((deal, event) for event in events))[deal]
+        return _added(self.accountant, before, ((deal, event, count) for event, count in counted(events)))[deal]
 
     def _next(self, event: Event, deal: bytes | None) -> tuple[Event, Any]:
         """What prices an event, and what is spent under a deal with it; refused as by :meth:`charge`."""
         priced = self._conditions_of(deal).priced(event)
-        return priced, self._afford([priced], deal)
+        self._stays()
+        return priced, self._plus(deal, [priced]) if self._foreseen(event, deal, priced) else self._afford(
+            [priced], deal
+        )
+
+    def _foreseen(self, event: Event, deal: bytes | None, priced: Event) -> bool:
+        """Whether it is the next of the releases that were tested together; if not, none of them is expected now."""
+        if self._expected and deal is None:
+            known, price = self._expected[0]
+            if known.terms == event.terms and price.terms == priced.terms:
+                self._expected.popleft()
+                return True
+        self._expected.clear()
+        return False
+
+    def _stays(self) -> None:
+        if os.getpid() != self._pid:  # a fork copies it unasked
+            raise LedgerError(_STAYS)
 
     def _take(self, event: Event, deal: bytes | None, priced: Event, spent: Any) -> None:
         self._write(event, deal, priced, spent)
@@ -268,7 +316,11 @@ class Ledger:
         self._relation = same_relation(self._relation, event)
         self._sizes[deal] = max(self._sizes.get(deal, 1), _nodes(event))
         self._spent[deal] = spent
-        self._rows.append(_Row(event, deal, priced))
+        last = self._rows[-1] if self._rows else None
+        if last and last.deal == deal and (last.event.terms, last.priced.terms) == (event.terms, priced.terms):
+            self._rows[-1] = last._replace(times=last.times + 1)
+        else:
+            self._rows.append(_Row(event, deal, priced, 1))
 
     def _merged(self, spent: _Spent) -> tuple[Any, int]:
         """The spending of all deals, and how many of its nodes hold a row."""
@@ -285,11 +337,11 @@ class Ledger:
 
     def _afford(self, events: Sequence[Event], deal: bytes | None) -> Any:
         """What is spent under `deal` after these; refused if it, with what open runs hold, passes a budget."""
-        if os.getpid() != self._pid:  # a fork copies it unasked
-            raise LedgerError(_STAYS)
+        self._stays()
+        self._expected.clear()  # it was tested with other charges in mind
         budgets, relation = np.asarray(self.epsilon, dtype=float), self._relation
         nodes = self._sizes.get(deal, 1)
-        for event in events:
+        for event, _ in counted(events):
             relation, size = same_relation(relation, event), _nodes(event)
             if 1 not in (size, nodes) and size != nodes:
                 rule = f"releases of these rows were of {nodes} nodes so far"
@@ -299,40 +351,43 @@ class Ledger:
                 raise InvalidInput("epsilon", None, rule, "give one budget, or one for each node")
             nodes = max(nodes, size)
         own = self._plus(deal, events)
-        left = ((held.deal, priced) for held in self._held for _, priced in held.left)
+        if np.all(np.isinf(budgets)) and not self._spent.keys() - {deal} and self.accountant.endless(own):
+            return own
+        left = ((held.deal, priced, 1) for held in self._held for _, priced in held.left)
         after = _added(self.accountant, self._spent | {deal: own}, left)
         book, m = self._merged(after)
         least, several = float(np.min(budgets)), len(after) > 1
         limits = np.array(least) if several else budgets
         fits = np.atleast_1d(self.accountant.within(book, self.delta, limits))
-        what = f"release {len(self._rows) + 1}" if len(events) == 1 else f"a run of {len(events)} releases"
-        remedy = "nothing was drawn; raise the budget or lower the noise's price"
-        if m > 1 and np.all(fits) and np.isfinite(least):
-            together = self.accountant.network(book, self.delta, m)
-            if not together <= least:
-                raise BudgetExceeded(
-                    f"epsilon={least:g}: {what} would bring a person with rows at {m} sites to {together:.6g}; {remedy}"
-                )
         over = np.flatnonzero(~fits)  # NaN is refused too
-        if over.size:
-            node = int(over[0])
-            total = np.atleast_1d(self.accountant.epsilon(book, self.delta))
-            budget = float(np.broadcast_to(limits, fits.shape)[node])
-            spent = self.total() if several else float(np.broadcast_to(self.per_node(), fits.shape)[node])
-            where = f"a row that was dealt to nodes {len(after)} times" if several else f"node {node}"
-            now = f"{spent:.6g} spent, the rest held by runs in progress" if self._held else f"{spent:.6g}"
+        together = (
+            self.accountant.network(book, self.delta, m) if m > 1 and not over.size and np.isfinite(least) else 0.0
+        )
+        if not over.size and together <= least:
+            return own
+        what = f"release {len(self.rows) + 1}" if len(events) == 1 else f"a run of {len(events)} releases"
+        remedy = "nothing was drawn; raise the budget or lower the noise's price"
+        if not over.size:
             raise BudgetExceeded(
-                f"epsilon={budget:g}: {what} would bring {where} from {now} to "
-                f"{float(np.broadcast_to(total, fits.shape)[node]):.6g}; {remedy}"
+                f"epsilon={least:g}: {what} would bring a person with rows at {m} sites to {together:.6g}; {remedy}"
             )
-        return own
+        node = int(over[0])
+        total = np.atleast_1d(self.accountant.epsilon(book, self.delta))
+        budget = float(np.broadcast_to(limits, fits.shape)[node])
+        spent = self.total() if several else float(np.broadcast_to(self.per_node(), fits.shape)[node])
+        where = f"a row that was dealt to nodes {len(after)} times" if several else f"node {node}"
+        now = f"{spent:.6g} spent, the rest held by runs in progress" if self._held else f"{spent:.6g}"
+        raise BudgetExceeded(
+            f"epsilon={budget:g}: {what} would bring {where} from {now} to "
+            f"{float(np.broadcast_to(total, fits.shape)[node]):.6g}; {remedy}"
+        )
 
 
-def _added(accountant: Accountant[Any], spent: _Spent, charges: Iterable[tuple[bytes | None, Event]]) -> _Spent:
-    """What is spent, by deal, once these are charged."""
+def _added(accountant: Accountant[Any], spent: _Spent, charges: Iterable[tuple[bytes | None, Event, int]]) -> _Spent:
+    """What is spent, by deal, once these are charged, each as often as its count says."""
     after = dict(spent)
-    for deal, priced in charges:
-        after[deal] = accountant.add(after[deal] if deal in after else accountant.nothing(), priced)
+    for deal, priced, count in charges:
+        after[deal] = accountant.add(after[deal] if deal in after else accountant.nothing(), priced, count)
     return after
 
 
@@ -372,6 +427,7 @@ class Joint:
         conditions = Conditions(shared.sites_per_row)  # its own: other runs take turns with it
         self.own, self.shared, self.deal = own, shared, deal
         self.left = deque((event, conditions.add(event)) for event in events)
+        own.expect(events)
         shared._take_releases()
         with shared._lock:
             shared._afford([priced for _, priced in self.left], deal)
@@ -393,7 +449,7 @@ class Joint:
         """Charge both, or neither; LedgerMismatch unless it is the next planned event."""
         with self.shared._lock:
             own = self.own._next(event, None)
-            if not self.left or event.to_dict() != self.left[0][0].to_dict():
+            if not self.left or event.terms != self.left[0][0].terms:
                 raise LedgerMismatch("ledger: the release is not the next one planned; nothing was drawn")
             priced = self.left[0][1]
             self.shared._write(event, self.deal, priced, self.shared._plus(self.deal, [priced]))

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import combinations
 from math import comb
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,18 +24,20 @@ from ..errors import InvalidInput, UnknownEvent
 from ..util.typing import Any, Array, BoolArray
 from . import pld, prices
 from .conditions import all_priced
-from .events import Event
+from .events import Event, counted
 from .gaussian import gaussian_epsilon
 from .prices import Bill, Orders
 from .spherical import ORDERS, Within, epsilon_from_rdp, objective_surplus
 
 Spent = TypeVar("Spent")
+T = TypeVar("T")
 
 
 class Accountant(ABC, Generic[Spent]):
     """How events add up, per node and over the network."""
 
     name: ClassVar[str]
+    _last: tuple[tuple[Any, ...], Any] | None = None
     is_filter: bool = False
     """Whether totals hold if events, and when to stop, are chosen in view of earlier releases (a privacy filter).
 
@@ -52,8 +54,8 @@ class Accountant(ABC, Generic[Spent]):
         """What is spent before the first event."""
 
     @abstractmethod
-    def add(self, spent: Spent, event: Event) -> Spent:
-        """What is spent once `event` is added.
+    def add(self, spent: Spent, event: Event, count: int = 1) -> Spent:
+        """What is spent once `event` is added, `count` times: to the last bit as if it were added one by one.
 
         Raises
         ------
@@ -85,6 +87,18 @@ class Accountant(ABC, Generic[Spent]):
         """Whether each node keeps its `budget`."""
         return np.asarray(self.epsilon(spent, delta) <= budget)
 
+    def _once(self, price: Callable[[Event], T], event: Event) -> T:
+        """``price(event)``, computed once for equal events that follow one another; `price` is always the same."""
+        known = self._last  # another thread may replace it meanwhile
+        if known is None or known[0] != event.terms:
+            known = self._last = event.terms, price(event)
+        found: T = known[1]
+        return found
+
+    def endless(self, spent: Spent) -> bool:
+        """Whether it is known, without a total, that every node keeps an infinite budget: all but a NaN does."""
+        return False
+
     def report(self, spent: Spent, delta: float, sites_per_row: int = 1) -> dict[str, float]:
         """The network's epsilon by each notion in use; infinite where a notion proves nothing."""
         return {self.name: self.network(spent, delta, sites_per_row)}
@@ -92,8 +106,8 @@ class Accountant(ABC, Generic[Spent]):
     def spent(self, events: Iterable[Event]) -> Spent:
         """What a whole run spends."""
         spent = self.nothing()
-        for event in all_priced(events):
-            spent = self.add(spent, event)
+        for event, count in counted(all_priced(events)):
+            spent = self.add(spent, event, count)
         return spent
 
     def total(self, events: Iterable[Event], delta: float = 0.0) -> Array:
@@ -114,11 +128,27 @@ def _largest_sum(values: Array, m: int) -> Array:
     return np.asarray(np.sort(np.atleast_1d(values), axis=0)[-m:].sum(axis=0))
 
 
+def _by_value(of: Callable[[Array], float], values: Iterable[Array]) -> list[float]:
+    """``of(value)`` of each, computed once for equal ones: nodes that are alike cost the same."""
+    known: dict[bytes, float] = {}
+    return [known[key] if (key := value.tobytes()) in known else known.setdefault(key, of(value)) for value in values]
+
+
 class _Sums(Accountant[Array]):
     """Spending as sums of prices, of nodes along the first axis."""
 
+    @abstractmethod
+    def price(self, event: Event) -> Array:
+        """What one event adds."""
+
     def nothing(self) -> Array:
         return np.zeros(())
+
+    def add(self, spent: Array, event: Event, count: int = 1) -> Array:
+        price = self._once(self.price, event)
+        for _ in range(count):  # no product: rounded otherwise, a run could pass the budget that its plan had kept
+            spent = spent + price
+        return spent
 
     def among(self, spent: Array, nodes: Sequence[int]) -> Array:
         return np.atleast_1d(spent)[list(nodes)]
@@ -133,17 +163,16 @@ class PureAccountant(_Sums):
     name: ClassVar[str] = "pure"
     is_filter = True
 
-    def add(self, spent: Array, event: Event) -> Array:
-        return spent + self.price(event)
-
     def epsilon(self, spent: Array, delta: float) -> Array:
         return spent
+
+    def endless(self, spent: Array) -> bool:
+        return not np.any(np.isnan(spent))
 
     def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
         return float(_largest_sum(spent, sites_per_row))
 
     def price(self, event: Event) -> Array:
-        """Pure epsilon of one event, per node."""
         return prices.pure(event)
 
 
@@ -157,18 +186,21 @@ class _Renyi(_Sums):
     def label(self) -> str:
         return f"{self.name}:{self._orders[0]!r}" if self.is_filter else self.name
 
+    def endless(self, spent: Array) -> bool:
+        return True  # where nothing is known of a divergence, epsilon is infinite, and so within such a budget
+
 
 class ZCDPAccountant(_Renyi):
     """Sums of ``rho``; epsilon by the best order for ``rho alpha``, or at one `order`."""
 
     name: ClassVar[str] = "zcdp"
 
-    def add(self, spent: Array, event: Event) -> Array:
-        return spent + prices.zcdp(event)
+    def price(self, event: Event) -> Array:
+        return prices.zcdp(event)
 
     def epsilon(self, spent: Array, delta: float) -> Array:
         a = np.array(self._orders)
-        each = [epsilon_from_rdp(a, rho * a, delta) if rho > 0 else 0.0 for rho in map(float, np.ravel(spent))]
+        each = _by_value(lambda rho: 0.0 if rho <= 0 else epsilon_from_rdp(a, rho * a, delta), np.ravel(spent))
         return np.array(each).reshape(np.shape(spent))
 
     def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
@@ -180,13 +212,13 @@ class RDPAccountant(_Renyi):
 
     name: ClassVar[str] = "rdp"
 
-    def add(self, spent: Array, event: Event) -> Array:
-        return spent + prices.renyi(event, self._orders)
+    def price(self, event: Event) -> Array:
+        return prices.renyi(event, self._orders)
 
     def epsilon(self, spent: Array, delta: float) -> Array:
         if spent.ndim == 0:
             return np.zeros(())
-        nodes = np.array([[self._one(curve, delta) for curve in side] for side in spent])
+        nodes = np.array([_by_value(lambda curve: self._one(curve, delta), side) for side in spent])
         return np.asarray(nodes.max(axis=0))
 
     def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
@@ -201,10 +233,28 @@ class RDPAccountant(_Renyi):
         return np.array([_largest_sum(side, sites_per_row)[None] for side in spent]) if spent.ndim else spent
 
     def _one(self, curve: Array, delta: float) -> float:
-        return epsilon_from_rdp(self._orders, curve, delta) if np.any(curve > 0) else 0.0
+        return 0.0 if np.all(curve <= 0) else epsilon_from_rdp(self._orders, curve, delta)
 
 
-Prices = tuple[tuple[tuple[Bill, ...], ...], ...]
+_Bills = tuple[tuple[Bill, ...], ...]
+
+
+class Prices(NamedTuple):
+    """Bills by direction and node, which came that many `times` in a row after those `before` them."""
+
+    bills: _Bills = ()
+    times: int = 0
+    before: Prices | None = None
+
+    def all(self) -> list[tuple[_Bills, int]]:
+        """Bills and counts in the order in which they came."""
+        found, last = [], self
+        while last.before is not None:
+            found.append((last.bills, last.times))
+            last = last.before
+        return found[::-1]
+
+
 _SUBSETS = 200
 _REST = 0.01  # share of delta that pays for the random slack of noise inside objectives
 _LATTICE = 2.0**-82  # of delta, a coordinate: see docs/privacy/verdicts.md, "Noise on a grid"
@@ -222,37 +272,79 @@ class PLDAccountant(Accountant[Prices]):
         self._known: dict[tuple[frozenset[tuple[Bill, int]], float], float] = {}
 
     def nothing(self) -> Prices:
-        return ()
+        return Prices()
 
-    def add(self, spent: Prices, event: Event) -> Prices:
-        return (*spent, prices.dominating(event))
+    def add(self, spent: Prices, event: Event, count: int = 1) -> Prices:
+        bills = self._once(prices.dominating, event)
+        if spent.bills == bills:
+            return spent._replace(times=spent.times + count)
+        return Prices(bills, count, spent)
+
+    def endless(self, spent: Prices) -> bool:
+        return True
 
     def epsilon(self, spent: Prices, delta: float) -> Array:
-        if not spent:
+        known, found = spent.all(), list[float]()
+        if not known:
             return np.zeros(())
-        nodes = range(len(spent[0][0]))
-        return np.array([self._of(spent, (i,), delta) for i in nodes])
+        alike = dict[tuple[int, ...], float]()  # what nodes cost whose bills are the same in all events
+        for i, same in enumerate(zip(*_unlike(known), strict=True)):
+            if same not in alike:
+                alike[same] = self._of(known, (i,), delta)
+            found.append(alike[same])
+        return np.array(found)
 
     def network(self, spent: Prices, delta: float, sites_per_row: int = 1) -> float:
-        if not spent:
-            return 0.0
-        nodes = len(spent[0][0])
-        if comb(nodes, sites_per_row) > _SUBSETS * (1 if sites_per_row > 1 else nodes):
+        known = spent.all()
+        if sites_per_row == 1 or not known:
+            return float(np.max(self.epsilon(spent, delta)))
+        nodes = _nodes(known)
+        if comb(nodes, sites_per_row) > _SUBSETS:
             return float(np.inf)  # too many sets of nodes to convolve each
-        return max(self._of(spent, some, delta) for some in combinations(range(nodes), min(sites_per_row, nodes)))
+        return max(self._of(known, some, delta) for some in combinations(range(nodes), min(sites_per_row, nodes)))
 
     def among(self, spent: Prices, nodes: Sequence[int]) -> Prices:
-        return tuple(tuple(tuple(side[i] for i in nodes) for side in event) for event in spent)
+        after = self.nothing()
+        for bills, count in spent.all():
+            after = Prices(tuple(tuple(_at(side, i) for i in nodes) for side in bills), count, after)
+        return after
 
-    def _of(self, spent: Prices, nodes: tuple[int, ...], delta: float) -> float:
-        sides = range(max(len(event) for event in spent))
-        return max(self._cached(Counter(e[side % len(e)][i] for e in spent for i in nodes), delta) for side in sides)
+    def _of(self, known: list[tuple[_Bills, int]], nodes: tuple[int, ...], delta: float) -> float:
+        each = []
+        for direction in range(max(len(bills) for bills, _ in known)):
+            counts = Counter[Bill]()
+            for bills, count in known:
+                for i in nodes:
+                    counts[_at(bills[direction % len(bills)], i)] += count
+            each.append(self._cached(counts, delta))
+        return max(each)
 
     def _cached(self, bills: Counter[Bill], delta: float) -> float:
         key = frozenset(bills.items()), delta
         if key not in self._known:
-            self._known[key] = _composed(tuple(bills.items()), delta)
+            found = _composed(tuple(bills.items()), delta)
+            self._known[key] = np.inf if np.isnan(found) else found  # what has no number has no proof
         return self._known[key]
+
+
+def _at(side: tuple[Bill, ...], node: int) -> Bill:
+    """The bill of a node; one bill stands for all nodes."""
+    return side[node if len(side) > 1 else 0]
+
+
+def _nodes(known: list[tuple[_Bills, int]]) -> int:
+    return max(len(side) for bills, _ in known for side in bills)
+
+
+def _unlike(known: list[tuple[_Bills, int]]) -> set[tuple[int, ...]]:
+    """For each way in which events tell nodes apart, the first node with the same bill, by node."""
+    nodes = range(_nodes(known))
+    found = set[tuple[int, ...]]()
+    for bills, _ in known:
+        for side in bills:
+            first = dict[Bill, int]()
+            found.add(tuple(first.setdefault(_at(side, i), i) for i in nodes))
+    return found
 
 
 @lru_cache(maxsize=4096)
@@ -330,11 +422,11 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
     def nothing(self) -> tuple[Any, ...]:
         return tuple(part.nothing() for part in self._parts)
 
-    def add(self, spent: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
+    def add(self, spent: tuple[Any, ...], event: Event, count: int = 1) -> tuple[Any, ...]:
         after: list[Any] = []
         for part, before in zip(self._parts, spent, strict=True):
             try:
-                after.append(None if before is None else part.add(before, event))
+                after.append(None if before is None else part.add(before, event, count))
             except UnknownEvent:
                 after.append(None)
         if all(value is None for value in after):
@@ -354,6 +446,9 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
             if np.all(fits):
                 break
         return fits
+
+    def endless(self, spent: tuple[Any, ...]) -> bool:
+        return any(part.endless(value) for part, value in self._each(spent))
 
     def network(self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1) -> float:
         return min(self.report(spent, delta, sites_per_row).values())

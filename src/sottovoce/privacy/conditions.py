@@ -30,6 +30,7 @@ class Conditions:
     def __init__(self, sites_per_row: int = 1) -> None:
         self._sites_per_row = sites_per_row
         self._last: dict[tuple[type[Event], int], list[Event]] = {}  # rounds that none followed yet, by their index
+        self._asked: tuple[Event, tuple[list[Event], int] | None] | None = None
 
     def priced(self, event: Event) -> Event:
         """What prices `event` if it is charged now."""
@@ -45,6 +46,7 @@ class Conditions:
                 rounds, at = found
                 del rounds[at]
             self._last.setdefault((type(event), _index(event)), []).append(event)
+            self._asked = None
         return priced
 
     def copy(self) -> Conditions:
@@ -54,7 +56,12 @@ class Conditions:
         return twin
 
     def _before(self, event: Event) -> tuple[list[Event], int] | None:
-        """The latest round that `event` follows, as its place in a list."""
+        """The latest round that `event` follows, as its place in a list; asked of one event again, it is known."""
+        if self._asked is None or self._asked[0] is not event:
+            self._asked = event, self._found(event)
+        return self._asked[1]
+
+    def _found(self, event: Event) -> tuple[list[Event], int] | None:
         rounds = self._last.get((type(event), _index(event) - 1), [])
         at = next((i for i in reversed(range(len(rounds))) if _follows(event, rounds[i])), None)
         return None if at is None else (rounds, at)

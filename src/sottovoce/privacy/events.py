@@ -18,7 +18,10 @@ claimed, claimed_rho : array (N,), optional
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from itertools import groupby
 from typing import ClassVar
 
 import numpy as np
@@ -72,6 +75,12 @@ class Event(ABC):
         if relation not in RELATIONS:
             raise InvalidInput("relation", relation, f"must be one of {sorted(RELATIONS)}", "use 'replace-one'")
 
+    @cached_property
+    def terms(self) -> tuple[Any, ...]:
+        """Class and fields, arrays as bytes: events of equal terms are one event, which is priced once."""
+        values = (getattr(self, field.name) for field in fields(self))
+        return type(self), *(v.tobytes() if isinstance(v, np.ndarray) else v for v in values)
+
     def spread(self) -> Array:
         """Bound, per node, on the noise's standard deviation in a coordinate of the release; 0 without noise."""
         return np.zeros(1)
@@ -91,6 +100,13 @@ class Event(ABC):
             value = getattr(self, field.name)
             plain[_WRITTEN.get(field.name, field.name)] = value.tolist() if isinstance(value, np.ndarray) else value
         return plain
+
+
+def counted(events: Iterable[Event]) -> Iterator[tuple[Event, int]]:
+    """Each event with how many equal ones stand in a row."""
+    for _, some in groupby(events, lambda event: event.terms):
+        equal = list(some)
+        yield equal[0], len(equal)
 
 
 def same_relation(known: str | None, event: Event) -> str | None:

@@ -161,8 +161,14 @@ def _ball_curve(orders: Orders, d: int, s: float) -> Array:
 def _each(event: Event, price: Callable[[int, str], T]) -> tuple[tuple[T, ...], ...]:
     """``price(node, direction)`` for every direction and node of the event."""
     sides = DIRECTIONS[getattr(event, "relation", "replace-one")]
-    nodes = next(value.size for value in vars(event).values() if isinstance(value, np.ndarray))
-    return tuple(tuple(price(i, direction) for i in range(nodes)) for direction in sides)
+    arrays = [value for value in vars(event).values() if isinstance(value, np.ndarray)]
+    if any(value.size != arrays[0].size for value in arrays):
+        return tuple(tuple(price(i, direction) for i in range(arrays[0].size)) for direction in sides)
+    first = dict[tuple[float, ...], int]()  # nodes that are alike are priced once
+    nodes = zip(*(value.tolist() for value in arrays), strict=True)
+    firsts = [first.setdefault(terms, i) for i, terms in enumerate(nodes)]
+    each = ({i: price(i, direction) for i in first.values()} for direction in sides)
+    return tuple(tuple(found[i] for i in firsts) for found in each)
 
 
 def renyi(event: Event, orders: Orders) -> Array:

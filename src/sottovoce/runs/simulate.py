@@ -253,6 +253,8 @@ def simulate(
     elif ledger is not None:
         # Not sound where two people have equal rows and change places: the digest stays, and what they spent moves.
         book = holding = _join(prepared, ledger, rows_digest(*dealt.arrays()) if deal is None else deal)
+    if ledger is None and np.any(np.isfinite(prepared.ledger.epsilon)):
+        prepared.ledger.expect(prepared.plan().rows)
     with holding:
         curator = Curator(rows, facts, noise, book, centring=centre)
         place = Place(facts, DenseNet(prepared.graph), curator, lead, rows.d, place_of(start))
@@ -319,8 +321,9 @@ def _affordable(prepared: Prepared) -> tuple[Event, ...]:
     if config.replicates != 1:
         rule = "every replicate is a release of its own, and a ledger counts one"
         raise InvalidInput("replicates", config.replicates, rule, "use replicates=1 with a ledger")
-    allowed = prepared.ledger.trial()
-    for event in prepared.plan().rows:
+    allowed, planned = prepared.ledger.trial(), prepared.plan().rows
+    allowed.expect(planned)
+    for event in planned:
         try:
             allowed.charge(event)
         except BudgetExceeded:
