@@ -322,8 +322,9 @@ class PLDAccountant(Accountant[Prices]):
     def _cached(self, bills: Counter[Bill], delta: float) -> float:
         key = frozenset(bills.items()), delta
         if key not in self._known:
-            found = _composed(tuple(bills.items()), delta)
-            self._known[key] = np.inf if np.isnan(found) else found  # what has no number has no proof
+            numbers = [one for bill in bills for one in (*bill[:1], *(bill.ball or ()), *bill[2:])]
+            # What has no number has no proof.
+            self._known[key] = np.inf if np.any(np.isnan(numbers)) else _composed(tuple(bills.items()), delta)
         return self._known[key]
 
 
