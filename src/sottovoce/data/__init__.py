@@ -7,8 +7,9 @@ from .loaders import Dataset, builtin_schema, builtin_table, describe, file_dige
 from .papers import complete_cases, schema_from_rows
 from .partition import partition
 from .schema import Encoded, Schema
+from .sql import read_sql, read_table
 from .synthetic import Synthetic, make_synthetic
-from .table import Table, read_csv, read_parquet, read_table
+from .table import Table, read_csv, read_parquet
 
 __all__ = [
     "ClassLabel",
@@ -32,6 +33,7 @@ __all__ = [
     "partition",
     "read_csv",
     "read_parquet",
+    "read_sql",
     "read_table",
     "review",
     "schema_from_rows",

@@ -13,6 +13,7 @@ from ..errors import InvalidInput
 from .meant import meant
 from .mistakes import OPEN
 from .schema import Schema
+from .sql import sql_names
 from .table import csv_names, parquet_types
 
 _KINDS = 'number (lo, hi, typical), category (values), bins (edges), date (epoch, lo, hi); or name it in "ignore"'
@@ -41,7 +42,7 @@ def draft(
     Parameters
     ----------
     path : path
-        A CSV or Parquet file.
+        A CSV or Parquet file, or a file with a query.
     types : bool
         Whether to draft kinds from declared types, which a CSV file has not.
     label, site : str, optional
@@ -51,9 +52,10 @@ def draft(
     """
     parquet, ignored = Path(path).suffix.lower() == ".parquet", list(ignore)
     if types and not parquet:
-        rule = "a CSV file declares no types, and they are never guessed from values"
+        rule = "only a Parquet file declares types, and they are never guessed from values"
         raise InvalidInput("types", True, rule, "leave it out, or give a Parquet file")
-    known = parquet_types(path) if parquet else dict.fromkeys(csv_names(path), "?")
+    query = Path(path).suffix.lower() == ".sql"
+    known = parquet_types(path) if parquet else dict.fromkeys((sql_names if query else csv_names)(path), "?")
     for field, name in (("label", label), ("site", site), *(("ignore", name) for name in ignored)):
         if name is not None and name not in known:
             raise InvalidInput(field, name, "is no column of the table", meant(name, known) or "correct the name")

@@ -21,7 +21,8 @@ from . import synthetic
 from .papers import adult_002
 from .person import whole
 from .schema import EXAMPLE, Schema
-from .table import Column, Table, read_csv, read_parquet, text_of
+from .sql import read_table
+from .table import Column, Table, text_of
 
 SPLIT_SEED = 0  # of the published splits of Adult
 MNIST37_TRAIN = 12_396
@@ -172,7 +173,7 @@ def load(
     ----------
     name_or_path : str or Path
         ``adult``, ``adult-002``, ``mnist37``, ``synthetic:n=...,d=...,seed=...`` (n training rows), or a path that ends
-        in ``.csv``, ``.csv.gz``, ``.csv.xz`` or ``.parquet``.
+        in ``.csv``, ``.csv.gz``, ``.csv.xz``, ``.parquet`` or ``.sql`` (:mod:`sottovoce.data.sql`).
     schema : path, mapping or Schema, optional
         Needed for a path; replaces the shipped schema of a built-in table.
     test_share : float or None
@@ -259,11 +260,11 @@ def file_digest(name: str, deal: str) -> bytes | None:
 
 def _read(name: str) -> Table:
     lower = name.lower()
-    if not lower.endswith((".csv", ".csv.gz", ".csv.xz", ".parquet")):
+    if not lower.endswith((".csv", ".csv.gz", ".csv.xz", ".parquet", ".sql")):
         known = ", ".join(name for name, *_ in _LISTED)
-        rule = f"must be one of {known}, or a path ending in .csv, .csv.gz, .csv.xz or .parquet"
+        rule = f"must be one of {known}, or a path ending in .csv, .csv.gz, .csv.xz, .parquet or .sql"
         raise InvalidInput("data", name, rule, "correct it")
-    return read_parquet(name) if lower.endswith(".parquet") else read_csv(name)
+    return read_table(name)
 
 
 def _schema(given: str | Path | Mapping[str, Any] | Schema) -> Schema:

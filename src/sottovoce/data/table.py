@@ -319,11 +319,6 @@ def read_parquet(path: str | Path) -> Table:
     return _from_arrow(pa.Table.from_batches(batches), path)
 
 
-def read_table(path: str | Path) -> Table:
-    """Read a Parquet file, by its ending, or else a CSV file."""
-    return read_parquet(path) if Path(path).suffix.lower() == ".parquet" else read_csv(path)
-
-
 def parquet_batches(path: str | Path, rows: int) -> Iterator[Table]:
     """A Parquet file in tables of at most `rows` rows, one in memory at a time."""
     pa, _ = _arrow(path)
@@ -389,6 +384,12 @@ def _arrow(path: str | Path) -> tuple[Any, Any]:
         rule, remedy = "reading Parquet needs pyarrow", "run: pip install 'sottovoce[parquet]'"
         raise InvalidInput("path", Path(path), rule, remedy) from None
     return pa, pq
+
+
+def from_batches(batches: list[Any], path: str | Path) -> Table:
+    """A table from Arrow's record batches; nulls are missing values."""
+    pa, _ = _arrow(path)
+    return _from_arrow(pa.Table.from_batches(batches), path)
 
 
 def _from_arrow(frame: Any, path: str | Path) -> Table:
