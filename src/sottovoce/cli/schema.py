@@ -47,13 +47,14 @@ def schema() -> None:
 @takes([
     say("--label", "The column that is predicted."),
     say("--site", "The column that says who holds a row."),
+    say("--person", "The column that says whose row it is, if people have several."),
     say("--ignore", "A column that is not used; may be given several times.", multiple=True),
     say("--types", "Also read the types that a Parquet file declares.", is_flag=True),
     say("--out", "Write here, to a new file, instead of to the screen.", type=FILE),
     as_json("Print the draft and its columns as one JSON object."),
 ])  # fmt: skip
 def init(
-    table: Path, label: str | None, site: str | None, ignore: tuple[str, ...], types: bool,
+    table: Path, label: str | None, site: str | None, person: str | None, ignore: tuple[str, ...], types: bool,
     out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Draft a schema for TABLE (CSV or Parquet) from the names of its columns.
@@ -61,7 +62,7 @@ def init(
     No value of a row is read, so the draft is public.  With --types the types that a Parquet file declares give each
     column a kind.  Whatever has to be declared is a "?", and `sottovoce schema check` lists what is left to do.
     """
-    text = draft(table, types=types, label=label, site=site, ignore=ignore)
+    text = draft(table, types=types, label=label, site=site, person=person, ignore=ignore)
     if out is not None:
         files.check("out", out, reads=(table,))
         if out.exists():

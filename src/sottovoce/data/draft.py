@@ -33,7 +33,7 @@ _HINTS = {
 
 def draft(
     path: str | Path, *, types: bool = False, label: str | None = None, site: str | None = None,
-    ignore: Iterable[str] = (),
+    person: str | None = None, ignore: Iterable[str] = (),
 ) -> str:  # fmt: skip
     """A schema file for a table, with "?" wherever a public fact has to be declared.
 
@@ -45,8 +45,8 @@ def draft(
         A CSV or Parquet file, or a file with a query.
     types : bool
         Whether to draft kinds from declared types, which a CSV file has not.
-    label, site : str, optional
-        Columns that are no features: what is predicted, and who holds a row.
+    label, site, person : str, optional
+        Columns that are no features: what is predicted, who holds a row, whose row it is.
     ignore : iterable of str
         Columns that are not used.
     """
@@ -56,16 +56,17 @@ def draft(
         raise InvalidInput("types", True, rule, "leave it out, or give a Parquet file")
     query = Path(path).suffix.lower() == ".sql"
     known = parquet_types(path) if parquet else dict.fromkeys((sql_names if query else csv_names)(path), "?")
-    for field, name in (("label", label), ("site", site), *(("ignore", name) for name in ignored)):
+    for field, name in (("label", label), ("site", site), ("person", person), *(("ignore", name) for name in ignored)):
         if name is not None and name not in known:
             raise InvalidInput(field, name, "is no column of the table", meant(name, known) or "correct the name")
-    kept = [name for name in known if name not in {label, site, *ignored}]
+    kept = [name for name in known if name not in {label, site, person, *ignored}]
     return "\n".join([
         f"# A draft from the names of the columns{' and their declared types' * types}: no value of a row was read.",
         '# Replace every "?" by a public fact: from a code book, a textbook, a reference range, never from the rows.',
         "# Then `sottovoce schema check` this file, without the table and with it.",
         "intercept = true",
         f"site = {_value(site)}" if site else '# site = "COLUMN"  # who holds the row',
+        f"person = {_value(person)}" if person else '# person = "COLUMN"  # whose row it is, if people have several',
         '# na = ["NA", "-9"]  # marks of missing values besides the empty field',
         f"ignore = {_value(ignored)}  # identifiers, free text, what is known only afterwards",
         *_label_lines(label),
