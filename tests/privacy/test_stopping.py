@@ -131,15 +131,15 @@ def test_an_interrupt_while_the_order_is_chosen_forgets_nothing(
 ) -> None:
     """Control-C in the midst once left a ledger with the rows, and with nothing spent."""
     shared = Ledger(kind(), epsilon=5.0, delta=DELTA)
-    for _ in range(3):
-        shared.charge(gauss(0.5))
+    for mu in (0.5, 0.4, 0.3):  # equal ones would be added at once
+        shared.charge(gauss(mu))
     before, add, calls = shared.total(), kind.add, []
 
-    def interrupted(self: Any, spent: Any, event: Event) -> Any:
+    def interrupted(self: Any, spent: Any, event: Event, count: int) -> Any:
         calls.append(1)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return add(self, spent, event)
+        return add(self, spent, event, count)
 
     with monkeypatch.context() as patch:
         patch.setattr(kind, "add", interrupted)
