@@ -230,6 +230,7 @@ def test_a_draw_that_fails_is_silence_and_never_drawn_again(
     monkeypatch.setattr(Sum, "share", fail)
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         ends = run(sites, hub)
+        # With a space, which base64 has not.
         assert "is odd" not in "".join(
             data.decode() for data in hub.log.messages("trial").values()
         )  # with a space, which base64 has not
