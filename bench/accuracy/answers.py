@@ -23,7 +23,8 @@ from scipy.special import expit
 
 from sottovoce import data
 from sottovoce.answers import evaluation as ev
-from sottovoce.answers.inference import newton_of, table
+from sottovoce.answers.coefficients import table
+from sottovoce.answers.inference import newton_of
 from sottovoce.answers.terms import columns_of, of_schema
 from sottovoce.data.rows import Rows
 from sottovoce.data.schema import Schema

@@ -82,6 +82,18 @@ class Naming:
         return len(self.constant)
 
     @property
+    def marks(self) -> Array:
+        """Entry of a column that marks a level, in rows of that level; 0 for other columns, (d,)."""
+        diagonal = np.diag(self.into_units)
+        return np.array([0.0 if t.reference is None else x for t, x in zip(self.terms, diagonal, strict=True)])
+
+    @property
+    def blocks(self) -> Array:
+        """Number of the block of a column that marks a level; 0 for other columns, (d,)."""
+        names = list(dict.fromkeys(t.name for t in self.terms if t.reference is not None))
+        return np.array([0.0 if t.reference is None else 1.0 + names.index(t.name) for t in self.terms])
+
+    @property
     def weighed(self) -> str:
         """How long rows change the coefficients, in a sentence; empty if no row is longer than 1."""
         if not self.long:

@@ -295,6 +295,10 @@ class DurableLedger(OnDisk):
             raise LedgerMismatch(f"run={run!r}: {rule}")
         return Run(self, run)
 
+    def begun(self, run: str, plan: str) -> bool:
+        """Whether there is a run of this name with this plan."""
+        return run in self.runs and self._run(run).plan == plan
+
     def charge_release(self, run: str, release: int, event: Event, *, kept: bool) -> None:
         """Record release number `release` of a run, durably, or find it recorded.
 
