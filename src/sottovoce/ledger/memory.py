@@ -156,6 +156,24 @@ class Ledger:
             for each in priced:
                 self._take(event, deal, each, self._plus(deal, [each]))
 
+    def charge_all(self, events: Sequence[Event], times: int = 1) -> None:
+        """Record these releases, in order and `times` in a row, or none of them (BudgetExceeded, as by :meth:`charge`).
+
+        What is spent is the same to the last bit as if they were charged one by one.
+        """
+        with self._lock:
+            conditions = self._conditions_of(None).copy()
+            priced = [conditions.add(event) for event in events]
+            rows = list(zip(events, priced, strict=True))
+            if any(event.needs == "rounds" and price is not event for event, price in rows):
+                rows += [(event, conditions.add(event)) for _ in range(times - 1) for event in events]
+            else:  # the next time each round follows one as before, and costs as much
+                rows *= times
+            spent = self._afford([price for _, price in rows], None)
+            for event, price in rows:
+                self._write(event, None, price, spent)
+            self._conditions[None] = conditions  # of the first time: what follows another one later is priced alone
+
     def expect(self, events: Sequence[Event]) -> None:
         """Test once what a run will charge, in order; while it charges these, and nobody else does, it is not tested.
 
