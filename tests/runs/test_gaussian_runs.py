@@ -1,4 +1,4 @@
-"""Runs of Gaussian releases are priced without being run: scales are those of a plan at every trial, to the last bit."""
+"""Runs of Gaussian releases are priced without being run, to the last bit as by a plan at every trial."""
 
 from __future__ import annotations
 

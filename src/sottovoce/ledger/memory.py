@@ -332,7 +332,7 @@ class Ledger:
 
     def _write(self, event: Event, deal: bytes | None, priced: Event, spent: Any) -> None:
         self._relation = same_relation(self._relation, event)
-        self._sizes[deal] = max(self._sizes.get(deal, 1), _nodes(event))
+        self._sizes[deal] = max(self._sizes.get(deal, 1), event.nodes)
         self._spent[deal] = spent
         last = self._rows[-1] if self._rows else None
         if last and last.deal == deal and (last.event.terms, last.priced.terms) == (event.terms, priced.terms):
@@ -359,8 +359,8 @@ class Ledger:
         self._expected.clear()  # it was tested with other charges in mind
         budgets, relation = np.asarray(self.epsilon, dtype=float), self._relation
         nodes = self._sizes.get(deal, 1)
-        for event, _ in counted(events):
-            relation, size = same_relation(relation, event), _nodes(event)
+        for event in {id(event): event for event in events}.values():
+            relation, size = same_relation(relation, event), event.nodes
             if 1 not in (size, nodes) and size != nodes:
                 rule = f"releases of these rows were of {nodes} nodes so far"
                 raise InvalidInput("nodes", size, rule, "use a ledger of its own for each network")
@@ -425,10 +425,6 @@ class _Elsewhere(Ledger):
         if name.startswith("__") or name not in vars(Ledger()):
             raise AttributeError(name)
         raise LedgerError(_STAYS)
-
-
-def _nodes(event: Event) -> int:
-    return max((value.size for value in vars(event).values() if isinstance(value, np.ndarray)), default=1)
 
 
 class Joint:

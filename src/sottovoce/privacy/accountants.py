@@ -38,6 +38,7 @@ class Accountant(ABC, Generic[Spent]):
     """How events add up, per node and over the network."""
 
     name: ClassVar[str]
+    _prices: dict[tuple[Any, ...], Any] | None = None
     is_filter: bool = False
     """Whether totals hold if events, and when to stop, are chosen in view of earlier releases (a privacy filter).
 
@@ -89,12 +90,12 @@ class Accountant(ABC, Generic[Spent]):
 
     def _once(self, price: Callable[[Event], T], event: Event) -> T:
         """``price(event)``, computed once for equal events; `price` is always the same."""
-        known = self.__dict__.setdefault("_prices", dict[tuple[Any, ...], Any]())  # threads may replace it meanwhile
-        if event.terms not in known:
-            if len(known) >= _PRICES:
-                known = self.__dict__["_prices"] = {}
-            known[event.terms] = price(event)
-        found: T = known[event.terms]
+        known, terms = self._prices, event.terms  # another thread may replace it meanwhile
+        if known is None or len(known) >= _PRICES:
+            known = self._prices = {}
+        if terms not in known:
+            known[terms] = price(event)
+        found: T = known[terms]
         return found
 
     def endless(self, spent: Spent) -> bool:
@@ -271,12 +272,15 @@ class Prices(NamedTuple):
     before: Prices | None = None
 
     def all(self) -> list[tuple[_Bills, int]]:
-        """Bills and counts in the order in which they came."""
-        found, last = [], self
+        """Different bills and how often they came, in the order in which they came first."""
+        found, last = list[Prices](), self
         while last.before is not None:
-            found.append((last.bills, last.times))
+            found.append(last)
             last = last.before
-        return found[::-1]
+        times = dict[_Bills, int]()
+        for one in reversed(found):
+            times[one.bills] = times.get(one.bills, 0) + one.times
+        return list(times.items())
 
 
 _SUBSETS = 200

@@ -32,27 +32,18 @@ A = TypeVar("A", bound=Algorithm[Any])
 
 @dataclass
 class Pricer:
-    """A curator without data: it charges, and answers with blanks."""
+    """A curator without data, which answers with blanks: it charges, or writes down what it is `asked`."""
 
     facts: Facts
     ledger: Ledger = field(default_factory=Ledger)
+    asked: list[Query | Sum] | None = None
 
     def ask(self, query: Query | Sum, net: Net) -> Array:
         check_unit(query.proved_of_people(), self.facts)
-        self.ledger.charge(query.event(self.facts))
-        return query.blank(self.facts)
-
-
-@dataclass
-class _Listener:
-    """A curator that only writes down what it is asked."""
-
-    facts: Facts
-    asked: list[Query | Sum] = field(default_factory=list)
-
-    def ask(self, query: Query | Sum, net: Net) -> Array:
-        check_unit(query.proved_of_people(), self.facts)
-        self.asked.append(query)
+        if self.asked is None:
+            self.ledger.charge(query.event(self.facts))
+        else:
+            self.asked.append(query)
         return query.blank(self.facts)
 
 
@@ -94,7 +85,7 @@ def plan(
         first = None if first is None else first.at(node)
     watchers = [] if after is None else [lambda k, _: after(k, ledger)]
 
-    def ask(curator: Pricer | _Listener) -> None:
+    def ask(curator: Pricer) -> None:
         # Prices depend on public curvatures only, never on vectors: one column stands for all features.
         place = Place(facts, _Silent(degree), curator, lead, 1)
         before = None if first is None else run(first, place, len(first.items), step=first.priced)
@@ -102,10 +93,10 @@ def plan(
             run(algorithm, place, rounds, observers=watchers, step=algorithm.priced)
 
     if math.isinf(budget) and after is None:  # nothing ends it early, so all is charged together
-        listener = _Listener(facts)
-        ask(listener)
+        asked: list[Query | Sum] = []
+        ask(Pricer(facts, ledger, asked))
         with suppress(BudgetExceeded):  # a price that is no number: the plan ends before it
-            ledger.charge_all([query.event(facts) for query in listener.asked], copies)
+            ledger.charge_all([query.event(facts) for query in asked], copies)
             return ledger
     ask(Pricer(facts, ledger))
     if copies > 1 and ledger.rows:
@@ -222,15 +213,15 @@ def _quick(
     shape = algorithm.noise
     if shape is None or not shape.steady or algorithm.complete or accountant.name == "pure":
         return None
-    listener = _Listener(facts)
-    place = Place(facts, _Silent(graph.degree), listener, (graph.n_nodes,), 1)
+    asked: list[Query | Sum] = []
+    place = Place(facts, _Silent(graph.degree), Pricer(facts, asked=asked), (graph.n_nodes,), 1)
     try:
         if first is not None:
             run(first, place, len(first.items), step=first.priced)
-        before = len(listener.asked)
+        before = len(asked)
         run(algorithm, place, rounds, step=algorithm.priced)
-        fixed = [Release(released(query.event(facts), sites_per_row), 1) for query in listener.asked[:before]]
-        groups = grouped(listener.asked[before:], shape(1))
+        fixed = [Release(released(query.event(facts), sites_per_row), 1) for query in asked[:before]]
+        groups = grouped(asked[before:], shape(1))
         if groups is None or None in [bills for bills, _ in releases(fixed, groups, shape(1), facts, sites_per_row)]:
             return None
     except SottovoceError:  # a plan will say what is wrong
@@ -238,11 +229,11 @@ def _quick(
 
     def totals(scale: Array) -> Array:
         try:
-            asked = releases(fixed, groups, shape.scaled(_alike(scale))(1), facts, sites_per_row)
-            spent = accountant.gaussian([(bills, times) for bills, times in asked if bills], copies)
+            run = releases(fixed, groups, shape.scaled(_alike(scale))(1), facts, sites_per_row)
+            spent = accountant.gaussian([(bills, times) for bills, times in run if bills], copies)
         except SottovoceError:
             return np.full(scale.shape, np.nan)
-        if not all(bills for bills, _ in asked):
+        if not all(bills for bills, _ in run):
             return np.full(scale.shape, np.nan)
         each = accountant.epsilon(spent, delta)
         whole = each if sites_per_row == 1 else np.array(accountant.network(spent, delta, sites_per_row))
