@@ -16,7 +16,7 @@ from ..ledger.durable import DurableLedger, rows_digest
 from ..problem.task import TwoClasses
 from ..runs import defaults
 from ..runs.config import RunConfig
-from ..runs.training import ONE_SITE, unit_of_deal
+from ..runs.training import ONE_SITE, deal_of
 from ..util import files
 from ..util.plain import jsonable
 from .answers import render_any
@@ -73,7 +73,7 @@ def evaluate(
         scored = Scored(saved.margins(table, encoded.X), saved.digest, encoded.y, encoded.X)
         people = None if schema.person is None else schema.person.among(table.columns, frozenset(schema.na))
         scored, config = first_rows(scored, people), one_row_each(config, schema)
-        raw = table_digest([table], unit_of_deal(ONE_SITE, schema))
+        raw = table_digest([table], deal_of(ONE_SITE, schema, 1, config))
         if book is not None:  # which may know the rows as they were encoded
             book.bind(raw, rows_digest(encoded.X if scored.X is None else scored.X, scored.y))
         found = judge.ask(scored, config, ledger=book, run_name=run_name, digest=raw, caveat=schema.caveat)

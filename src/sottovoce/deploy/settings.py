@@ -40,8 +40,9 @@ from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError
 from ..ledger.durable import DurableLedger, rows_digest
 from ..privacy.noise import KeyedNoise, Noise
+from ..runs.config import RunConfig
 from ..runs.engine import BUDGET, FINISHED, Observer
-from ..runs.training import ONE_SITE, unit_of_deal
+from ..runs.training import ONE_SITE, deal_of
 from ..util import files
 from ..util.typing import Any
 from . import certificates
@@ -110,7 +111,7 @@ def digests_of(file: Path, schema: Schema | None, rows: Rows) -> list[bytes]:
 
     A folder of mapped rows holds encoded rows alone.  Treat the digests as secret.
     """
-    raw = file_digest(str(file), unit_of_deal(ONE_SITE, schema))
+    raw = file_digest(str(file), deal_of(ONE_SITE, schema, 1, RunConfig()))
     return [*([] if raw is None else [raw]), rows_digest(*rows.arrays())]
 
 
