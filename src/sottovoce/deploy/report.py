@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
 import numpy as np
 
+from ..data.move import Move
 from ..errors import InvalidInput
 from ..privacy.statement import DEMONSTRATION, Statement, ceil_text
 from ..reports import STYLE, sections
@@ -165,14 +167,14 @@ def write_hub(folder: Path, hub: Hub) -> bool:
     found = hub.found()
     files.write("report", folder / "hub.html", hub_page(plan, status, models, statement, found))
     if not plan.infers:
-        result(plan, models, statement, FINISHED).save(folder / "hub.npz")
+        result(plan, models, statement, FINISHED, hub.move()).save(folder / "hub.npz")
     answers = {} if found is None else document(plan, found)
     write_summary(stem, answers | status | {"privacy": statement.to_dict()})
     return True
 
 
-def result(plan: Plan, models: Any, statement: Statement, stopped: str) -> Result:
-    """Classifiers of a run, (sites, d), as a saved run for ``sottovoce predict``.
+def result(plan: Plan, models: Any, statement: Statement, stopped: str, move: Move | None) -> Result:
+    """Classifiers of a run, (sites, d), as a saved run for ``sottovoce predict``; `move` is the map of centred rows.
 
     It does not say how long the run took, because that depends on rows.
     """
@@ -180,9 +182,11 @@ def result(plan: Plan, models: Any, statement: Statement, stopped: str) -> Resul
     extra: dict[str, Any] = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}
     if plan.asks is not None and plan.asks.evaluation is not None:
         extra["threshold"] = plan.asks.threshold
+    rounds = 0 if move is None and plan.centre is not None else plan.config.rounds  # there was no mean
     return Result(
-        plan.config, prepared.facts, prepared.algorithm.to_dict(), np.asarray(models)[None], plan.config.rounds,
-        stopped, [], statement, extra=extra, start=plan.start,
+        plan.config, prepared.facts, prepared.algorithm.to_dict(), np.asarray(models)[None], rounds, stopped, [],
+        statement, extra=extra, start=plan.start, centring=plan.centre,
+        move=None if move is None else replace(move, mean=move.mean[None]),
     )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from ..problem.facts import Facts
 from ..queries import Query, Sum
 from ..util import files
 from ..util.typing import Any, Array
-from .curator import Asked, Curator
+from .curator import Asked, Centred, Curator
 
 Observer = Callable[[int, Any], None]
 """Called with the round and the state after it; in simulations only."""
@@ -127,7 +127,7 @@ def run(
     return Outcome(state, done, stopped)
 
 
-def centred(place: Place, curator: Curator, facts: Facts) -> tuple[Place, str]:
+def centred(place: Place, curator: Centred, facts: Facts) -> tuple[Place, str]:
     """Ask for the mean that the curator's centring needs, and move the rows: the place of the method, and why it ended.
 
     `facts` are of all sites.  Without a mean, as where too few sites are left, the place is what it was.

@@ -15,12 +15,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...data.move import Move
 from ...errors import Refused, TransportClosed
+from ...problem.facts import Among
 from ...util.typing import Array, IntArray
+from ..answering import ReadNet, moved
 from ..hublog import HubLog
 from ..limits import PROOFS
 from ..messages import Message
 from ..plan import Plan
+from .masks import Words
 from .messages import Hello, Share, SignedMessage, prove, read, read_attestation, read_question
 from .roster import LEFT, TWICE, Attempt, ProtocolState
 
@@ -285,6 +289,8 @@ class SumHub:
             if self._state.phase == "share":
                 self._shares.append(self._round)
             self._state.take(self._present, why)
+            if self._plan.centre is not None and self._state.attempt == 2 and self._state.total is not None:
+                self._state.bind(self._moved(self._state.attempts[0].members, self._state.total).digest)
             self._round, self._present, self._since = self._round + 1, None, None
         return self._round > before
 
@@ -297,6 +303,14 @@ class SumHub:
         if self._round == 0 and len(self._present) < self._state.least:
             return False
         return self._clock() >= self._closes
+
+    def _moved(self, members: tuple[str, ...], total: Words) -> Move:
+        """The map by which these sites move their rows once the sum for their mean is opened."""
+        counts = self._plan.counts(1)
+        among = Among(float(sum(counts[name] for name in members)), len(members))
+        move = moved(self._plan, ReadNet([(among, total.view(np.int64))]))
+        assert move is not None
+        return move
 
     def _whole(self, round: int) -> dict[str, bytes]:
         """All messages of a round; of sites without one, the proof that they left or signed two."""

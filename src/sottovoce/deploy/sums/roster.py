@@ -126,6 +126,10 @@ class ProtocolState:
         elif (content.roster, content.attempt, content.parent) != (self.roster, self.attempt, self.parent):
             raise Refused(f"{where}: is of another attempt: the sites do not have the same history")
 
+    def bind(self, what: bytes) -> None:
+        """Go on only with sites that computed the same `what` from what was opened."""
+        self.parent = keyed_hash(b"history", fields(self.parent, what))
+
     def take(self, present: Mapping[str, SignedMessage], why: Mapping[str, str]) -> None:
         """Go on with the messages `present` of an exchange; raises as :meth:`check`.
 
