@@ -14,7 +14,7 @@ import numpy as np
 
 from ..data.move import Move
 from ..data.rows import Rows
-from ..errors import NetClosed
+from ..errors import AttemptLost, NetClosed
 from ..ledger.life import share_of_life
 from ..network.net import Net
 from ..privacy.noise import KeyedNoise, Noise
@@ -161,13 +161,13 @@ class ReadNet(Net):
     Parameters
     ----------
     attempts : sequence of (Among, array or None)
-        With sums: from the first recipe on, the sites of every attempt and the opened sum.
+        With sums: the sites of every attempt and the opened sum, if it was.
     sent : sequence of list of array
-        Without sums: from there on, what every site sent in every exchange, in the order of the nodes.
+        Without sums: what every site sent in every exchange, in the order of the nodes.
     """
 
     def __init__(
-        self, attempts: Sequence[tuple[Among, IntArray]] = (), sent: Sequence[Sequence[Array]] = ()
+        self, attempts: Sequence[tuple[Among, IntArray | None]] = (), sent: Sequence[Sequence[Array]] = ()
     ) -> None:  # fmt: skip
         self._attempts, self._sent, self._next = attempts, sent, 0
         self.degree = np.zeros(1)
@@ -177,7 +177,10 @@ class ReadNet(Net):
 
     def total(self, sealed: IntArray) -> IntArray:
         self._next += 1
-        return self._attempts[self._next - 1][1]
+        total = self._attempts[self._next - 1][1]
+        if total is None:
+            raise AttemptLost("a share is missing")
+        return total
 
     def whole_sum(self, x: Array) -> Array:
         total = np.zeros_like(x)

@@ -174,8 +174,8 @@ class Hub:
 
     def move(self) -> Move | None:
         """The map by which the sites moved their rows; None if they did not, or not yet."""
-        if self.plan.centre is None:
-            return None
+        if self.plan.centre is None or self.sums is not None:
+            return None if self.sums is None else self.sums.move
         try:
             return moved(self.plan, self._read(1, 1))
         except LookupError:

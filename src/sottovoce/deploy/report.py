@@ -167,13 +167,15 @@ def write_hub(folder: Path, hub: Hub) -> bool:
     found = hub.found()
     files.write("report", folder / "hub.html", hub_page(plan, status, models, statement, found))
     if not plan.infers:
-        result(plan, models, statement, FINISHED, hub.move()).save(folder / "hub.npz")
+        result(plan, models, statement, FINISHED, plan.config.rounds, hub.move()).save(folder / "hub.npz")
     answers = {} if found is None else document(plan, found)
     write_summary(stem, answers | status | {"privacy": statement.to_dict()})
     return True
 
 
-def result(plan: Plan, models: Any, statement: Statement, stopped: str, move: Move | None) -> Result:
+def result(
+    plan: Plan, models: Any, statement: Statement, stopped: str, rounds: int, move: Move | None = None
+) -> Result:  # fmt: skip
     """Classifiers of a run, (sites, d), as a saved run for ``sottovoce predict``; `move` is the map of centred rows.
 
     It does not say how long the run took, because that depends on rows.
@@ -182,7 +184,6 @@ def result(plan: Plan, models: Any, statement: Statement, stopped: str, move: Mo
     extra: dict[str, Any] = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}
     if plan.asks is not None and plan.asks.evaluation is not None:
         extra["threshold"] = plan.asks.threshold
-    rounds = 0 if move is None and plan.centre is not None else plan.config.rounds  # there was no mean
     return Result(
         plan.config, prepared.facts, prepared.algorithm.to_dict(), np.asarray(models)[None], rounds, stopped, [],
         statement, extra=extra, start=plan.start, centring=plan.centre,
@@ -211,6 +212,7 @@ def _agreed(plan: Plan) -> Iterable[str]:
     begin = [] if start is None else [("Starting point", f"public ({start.kind}), digest {start.digest}")]
     capped = "" if np.isinf(config.max_grad_norm) else f", gradients of rows up to {config.max_grad_norm:g}"
     sums = [("Sums", sums_text(plan))] if plan.summed else []
+    sums += [] if plan.centre is None else [("Rows", plan.centre.says)]
     yield "<h2>What was agreed on</h2>"
     yield _list([*begin,
         ("Method", f"{asked_text(plan)} ({config.form}), {config.loss} loss{capped}"), ("Graph", config.graph), *sums,

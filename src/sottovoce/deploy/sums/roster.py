@@ -124,7 +124,8 @@ class ProtocolState:
             if content != self.next_roster:
                 raise Refused(f"{where}: signs another roster {content.epoch}: the sites do not have the same history")
         elif (content.roster, content.attempt, content.parent) != (self.roster, self.attempt, self.parent):
-            raise Refused(f"{where}: is of another attempt: the sites do not have the same history")
+            or_mean = "" if self.plan.centre is None else ", or move rows by different means"
+            raise Refused(f"{where}: is of another attempt: the sites do not have the same history{or_mean}")
 
     def bind(self, what: bytes) -> None:
         """Go on only with sites that computed the same `what` from what was opened."""
