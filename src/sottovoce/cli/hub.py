@@ -20,17 +20,22 @@ from ..deploy.crypto import need_cryptography
 from ..deploy.files import KEY, together, write_new
 from ..deploy.hub import Hub
 from ..deploy.hublog import HubLog
+from ..deploy.invitation import Answer
 from ..deploy.lock import only_one
-from ..deploy.plan import Plan
+from ..deploy.names import check_name
+from ..deploy.plan import ANSWER, Plan
 from ..deploy.relay import Credentials, serve
 from ..deploy.report import finished, last_words, other_run, write_hub
 from ..deploy.sums.hub import PATIENCE
 from ..errors import EXIT_CODES, InvalidInput
 from ..util.files import read
+from .join import check_answer, codes_of, invite
 from .options import FILE, FOLDER, as_json, check_folder, say, takes
 from .screen import Console, escape, listing, print_json
 
 _EVERY = 0.2
+_CODE = say("--code", "NAME=CODE, what a site read out, so that nobody is asked; once a site.", name="codes",
+            multiple=True, metavar="NAME=CODE")  # fmt: skip
 LINGER = 300.0
 """Seconds that `hub run --once` waits for sites without which the run went on."""
 
@@ -40,8 +45,8 @@ def hub() -> None:
     """Carry the messages of a run between sites.
 
     \b
-      sottovoce hub init hub --host hub.example.org
-      sottovoce hub admit hub north.csr east.csr south.csr
+      sottovoce hub invite north east south --host hub.example.org
+      sottovoce hub admit hub north.joined east.joined south.joined
       sottovoce hub run hub --listen 0.0.0.0:8443     with plan.json in it
       sottovoce hub status hub
       sottovoce hub end hub trial-1                   for good, for every site
@@ -74,33 +79,48 @@ def init(folder: Path, hosts: tuple[str, ...]) -> None:
 @hub.command()
 @click.argument("folder", type=FOLDER)
 @click.argument("requests", type=FILE, nargs=-1, required=True)
-@takes([say("--renew", "Sign new keys of sites that have a certificate: into FOLDER/renewal.", is_flag=True)])
-def admit(folder: Path, requests: tuple[Path, ...], renew: bool) -> None:
-    """Sign the certificate requests of sites: NAME.crt.
+@takes([
+    say("--renew", "Sign new keys of sites that have a certificate: into FOLDER/renewal.", is_flag=True),
+    _CODE,
+])  # fmt: skip
+def admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: tuple[str, ...]) -> None:
+    """Sign the keys of sites: NAME.crt.
 
-    Be sure of who sent each, and of the name that it asks for: have the sender read out the key that `site init`
-    showed, and compare.  A name that was signed before is refused: with --renew its new certificate goes to the folder
-    renewal.  All requests are signed, or none.
+    REQUESTS are answers to invitations, NAME.joined: type the code that each site reads to you by telephone.  Or they
+    are certificate requests, NAME.csr, of `site init`: be sure of who sent each, have the sender read out the key that
+    `site init` showed, and compare.  A name that was signed before is refused: with --renew its new certificate goes to
+    the folder renewal.  All are signed, or none.
     """
+    _admit(folder, requests, renew, codes_of(codes))
+
+
+def _admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[str, str]) -> None:
     authority = Authority.read(folder)
     place = folder / "renewal" if renew else folder
     taken = {path.name.lower() for path in place.iterdir()} if place.is_dir() else set()  # as some file systems do
     signed: list[tuple[Path, str, bytes, str]] = []
     for path in requests:
-        request = read("request", path, KEY)
+        joined = path.suffix == f".{ANSWER}"
+        answer = check_answer(folder, path, codes) if joined else None
+        request = read("request", path, KEY) if answer is None else answer.request.encode()
         name, certificate = authority.admit(request)
+        if answer is not None and name != answer.member.name:
+            raise InvalidInput("answer", path, "asks for a certificate of another name", "have the site join again")
         if f"{name}.crt".lower() in taken:
             rule = f"{place / name}.crt exists: this name was signed before, and that certificate stays good"
             remedy = "remove it when the site has it" if renew else "for a new key of the same site use --renew"
             raise InvalidInput("request", str(path), rule, remedy)
         taken.add(f"{name}.crt".lower())
-        signed.append((path, name, certificate, fingerprint(request)))
+        signed.append((path, name, certificate, "" if joined else fingerprint(request)))
     with together(place) as made:
         for _, name, certificate, _ in signed:
             write_new(place / f"{name}.crt", certificate)
             made(place / f"{name}.crt")
     for path, name, _, key in signed:
-        click.echo(f"{path}: {name}, signed; give the site {place / name}.crt\n   its key: {key}")
+        if key:
+            click.echo(f"{path}: {name}, signed; give the site {place / name}.crt\n   its key: {key}")
+        else:
+            click.echo(f"{path}: {name}, admitted; the site gets its certificate from this hub")
 
 
 @hub.command()
@@ -112,10 +132,14 @@ def admit(folder: Path, requests: tuple[Path, ...], renew: bool) -> None:
     say("--greeting", "The same for the greeting of a run of sums.  [default: until all sites are there]", type=float),
     say("--linger", "With --once: seconds more for sites without which a run of sums went on, to be told.", type=float,
         default=LINGER),
+    say("--admit", "First admit the site with this answer to its invitation, as `hub admit`; once a site.",
+        name="answers", multiple=True, type=FILE),
+    _CODE,
     as_json("Print a JSON object at the start, for every refusal, and when every site has left."),
 ])  # fmt: skip
 def run(
-    folder: Path, listen: str, once: bool, patience: float, greeting: float | None, linger: float, as_json: bool
+    folder: Path, listen: str, once: bool, patience: float, greeting: float | None, linger: float,
+    answers: tuple[Path, ...], codes: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Serve the plan.json of FOLDER until stopped.
 
@@ -132,6 +156,9 @@ def run(
     credentials = Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key")))
     certificates.check("hub", *credentials.read())
     other_run(folder / "hub", plan)
+    waiting = tuple(path for path in answers if not (folder / f"{Answer.read(path).member.name}.crt").exists())
+    if waiting:  # none after a restart
+        _admit(folder, waiting, False, codes_of(codes))
     stop, console = threading.Event(), Console()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -151,7 +178,7 @@ def run(
     with only_one(folder / "hub.lock"), HubLog(folder / "hub.log") as log:
         carried, written = Hub(plan, log, patience, math.inf if greeting is None else greeting), False
         carried.check()
-        server, port = serve(carried, credentials, listen, refused, failed)
+        server, port = serve(carried, credentials, listen, refused, failed, lambda name: _welcome(folder, name))
         tell(f"run {plan.run}: listening on port {port}; Ctrl-C ends it\nplan {plan.digest}",
              run=plan.run, plan=plan.digest, port=port)  # fmt: skip
         live: Any = nullcontext()
@@ -240,6 +267,13 @@ def _kept(plan: Plan) -> str:
     return "hub.html and hub.json" if plan.infers else "hub.html, hub.npz and hub.json"
 
 
+def _welcome(folder: Path, name: str) -> dict[str, Any]:
+    """What an invited site may ask for: its certificate, if it was admitted, and the plan."""
+    check_name("name", name)
+    files = {"certificate": folder / f"{name}.crt", "plan": folder / "plan.json"}
+    return {what: path.read_text("utf-8") for what, path in files.items() if path.is_file()}
+
+
 def _log(folder: Path) -> HubLog:
     path = folder / "hub.log"
     if not path.exists():
@@ -252,3 +286,6 @@ def _table(sites: list[dict[str, Any]], rounds: int) -> Table:
     for one in sites:
         table.add_row(escape(one["site"]), f"{one['rows']:,}", last_words(one, rounds), escape(one["left"] or "no"))
     return table
+
+
+hub.add_command(invite)
