@@ -16,7 +16,10 @@ import pytest
 from sottovoce.cli import main
 
 ROOT = Path(__file__).parents[2]
-PAGES = {name: (ROOT / f"docs/{name}.md").read_text() for name in ("tutorial", "hospital")}
+PAGES = {
+    name: (ROOT / "docs" / path).read_text()
+    for name, path in (("tutorial", "tutorial/first_study.md"), ("hospital", "howto/hospital.md"))
+}
 PAGE = PAGES["tutorial"]
 STEPS = {name: re.findall(r"```sh\n(.*?)```.*?```text\n(.*?)```", page, flags=re.S) for name, page in PAGES.items()}
 
@@ -94,6 +97,6 @@ def test_truth_estimates_and_misses_are_those_of_the_run(screens: tuple[Path, di
 def test_the_report_has_the_answer_and_the_picture_is_its_own(screens: tuple[Path, dict[str, list[str]]]) -> None:
     page = (screens[0] / "report.html").read_text()
     assert "<h1>Who comes back within 30 days?</h1>" in page and "Ulmenhof" in page and "geriatrics" in page
-    drawn, kept = (screens[0] / "odds.svg").read_text(), (ROOT / "docs/tutorial.svg").read_text()
+    drawn, kept = (screens[0] / "odds.svg").read_text(), (ROOT / "docs/tutorial/odds.svg").read_text()
     strip = re.compile(r"<[^>]*>")
     assert all(same(*pair) for pair in zip(strip.sub(" ", drawn).split(), strip.sub(" ", kept).split(), strict=True))

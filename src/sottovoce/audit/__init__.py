@@ -107,7 +107,9 @@ def attack(
     if (method, form) not in targets():
         methods = sorted({name for name, _ in targets()})
         if method not in methods:
-            raise InvalidInput("method", method, f"must be all, or one of {', '.join(methods)}", "see docs/audit.md")
+            raise InvalidInput(
+                "method", method, f"must be all, or one of {', '.join(methods)}", "see docs/explanation/audit.md"
+            )
         forms = [f for name, f in targets() if name == method]
         raise InvalidInput("form", form, f"{method} has {', '.join(forms)}", f"use {forms[0]!r}")
     if method in ADVERSARIES:

@@ -6,6 +6,7 @@ import math
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,13 @@ from ..deploy.hub import Hub
 from ..deploy.hublog import HubLog
 from ..deploy.invitation import Answer
 from ..deploy.lock import only_one
+from ..deploy.monitor import PAGE, serve_page
 from ..deploy.names import check_name
 from ..deploy.plan import ANSWER, Plan
 from ..deploy.relay import Credentials, serve
 from ..deploy.report import finished, last_words, other_run, write_hub
 from ..deploy.sums.hub import PATIENCE
+from ..deploy.watch import Watch, waiting_lines
 from ..errors import EXIT_CODES, InvalidInput
 from ..util.files import read
 from .join import check_answer, codes_of, invite
@@ -34,6 +37,7 @@ from .options import FILE, FOLDER, as_json, check_folder, say, takes
 from .screen import Console, escape, listing, print_json
 
 _EVERY = 0.2
+_LOOK, _PATIENT, _REPEAT = 0.5, 15.0, 60.0  # seconds: between looks, before a line about waiting, between such lines
 _CODE = say("--code", "NAME=CODE, what a site read out, so that nobody is asked; once a site.", name="codes",
             multiple=True, metavar="NAME=CODE")  # fmt: skip
 LINGER = 300.0
@@ -132,6 +136,8 @@ def _admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[st
     say("--greeting", "The same for the greeting of a run of sums.  [default: until all sites are there]", type=float),
     say("--linger", "With --once: seconds more for sites without which a run of sums went on, to be told.", type=float,
         default=LINGER),
+    say("--page", "HOST:PORT of the page that shows the run while it goes on; or none.  [default: "
+        f"{PAGE}, or a free port]"),
     say("--admit", "First admit the site with this answer to its invitation, as `hub admit`; once a site.",
         name="answers", multiple=True, type=FILE),
     _CODE,
@@ -139,7 +145,7 @@ def _admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[st
 ])  # fmt: skip
 def run(
     folder: Path, listen: str, once: bool, patience: float, greeting: float | None, linger: float,
-    answers: tuple[Path, ...], codes: tuple[str, ...], as_json: bool,
+    page: str | None, answers: tuple[Path, ...], codes: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Serve the plan.json of FOLDER until stopped.
 
@@ -178,9 +184,15 @@ def run(
     with only_one(folder / "hub.lock"), HubLog(folder / "hub.log") as log:
         carried, written = Hub(plan, log, patience, math.inf if greeting is None else greeting), False
         carried.check()
-        server, port = serve(carried, credentials, listen, refused, failed, lambda name: _welcome(folder, name))
-        tell(f"run {plan.run}: listening on port {port}; Ctrl-C ends it\nplan {plan.digest}",
-             run=plan.run, plan=plan.digest, port=port)  # fmt: skip
+        watch = Watch(carried, folder)
+        server, port = serve(
+            carried, credentials, listen, refused, failed, lambda name: _welcome(folder, name), watch.hear
+        )
+        shown = serve_page(watch.status, page or PAGE, free=page is None) if page != "none" else None
+        where = "" if shown is None else f"; its page: {shown[1]}"
+        tell(f"run {plan.run}: listening on port {port}{where}; Ctrl-C ends it\nplan {plan.digest}",
+             run=plan.run, plan=plan.digest, port=port, page=shown and shown[1])  # fmt: skip
+        news = _News(watch, tell)
         live: Any = nullcontext()
         if console.is_terminal and not as_json:
             live = Live(
@@ -190,6 +202,7 @@ def run(
         until: float | None = None
         with live:
             while not stop.wait(_EVERY):
+                news.look()
                 if not written and carried.over:
                     written, there = True, write_hub(folder, carried)
                     tell("every site has left" + (f": {_kept(plan)} are in {folder}" if there else ""),
@@ -216,6 +229,10 @@ def run(
             if written:
                 carried.check_end()
         finally:
+            news.look(last=True)
+            if shown is not None:
+                shown[0].shutdown()
+                shown[0].server_close()
             log.close()
             server.stop(1.0).wait()
 
@@ -224,22 +241,31 @@ def run(
 @click.argument("folder", type=FOLDER)
 @takes([as_json()])
 def status(folder: Path, as_json: bool) -> None:
-    """How far every site of the run is, also while the hub runs."""
+    """How far every site of the run is, when it was heard, who waits for whom, and what to do.
+
+    Only reads: it may run as another user, and while the hub runs.  Times are the hub's own.
+    """
     plan = Plan.read(folder / "plan.json")
-    with _log(folder) as log:
+    with _log(folder, read_only=True) as log:
         carried = Hub(plan, log)
         carried.check()
-        shown = carried.status()
+        shown = Watch(carried, folder).status()
     if as_json:
         print_json(shown)
         return
     console = Console()
-    ended = ", ended by the hub" if shown["ended"] else ""
+    state = "ended by the hub" if shown["ended"] else "the hub runs" if shown["running"] else "the hub does not run"
+    pace = shown["seconds_a_round"]
     console.print(
-        f"run [bold]{escape(shown['run'])}[/], {shown['rounds']} rounds{ended}\nplan {shown['plan']}", soft_wrap=True,
-        highlight=False,
+        f"run [bold]{escape(shown['run'])}[/], round {max(0, shown['round'])} of {shown['rounds']}"
+        + ("" if pace is None else f", {pace:.3g} s a round") + f"; {state}\nplan {shown['plan']}",
+        soft_wrap=True, highlight=False,
     )  # fmt: skip
     console.print(_table(shown["sites"], shown["rounds"]))
+    for line in waiting_lines(shown, 0.0):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for one in shown["alarms"]:
+        console.print(f"{one['what']}: {one['do']}", markup=False, highlight=False, soft_wrap=True)
 
 
 @hub.command()
@@ -274,11 +300,39 @@ def _welcome(folder: Path, name: str) -> dict[str, Any]:
     return {what: path.read_text("utf-8") for what, path in files.items() if path.is_file()}
 
 
-def _log(folder: Path) -> HubLog:
+class _News:
+    """Lines on the console: who waits for whom, again and again while it lasts, and each alarm when it comes up."""
+
+    def __init__(self, watch: Watch, tell: Callable[..., None]) -> None:
+        self._watch, self._tell = watch, tell
+        self._looked = self._said = time.monotonic()
+        self._alarms: set[str] = set()
+
+    def look(self, *, last: bool = False) -> None:
+        now = time.monotonic()
+        if not last and now - self._looked < _LOOK:
+            return
+        self._looked = now
+        self._watch.look(now=last)
+        if last or now - self._said < _PATIENT:
+            return
+        status, self._said = self._watch.status(), now + _REPEAT - _PATIENT
+        lines = waiting_lines(status, _PATIENT)
+        if lines:
+            self._tell("\n".join(lines), waits=lines)
+        else:
+            self._said = now
+        for one in status["alarms"]:
+            if one["alarm"] != "stalled" and one["alarm"] + one["do"] not in self._alarms:
+                self._alarms.add(one["alarm"] + one["do"])
+                self._tell(f"{one['what']}: {one['do']}", alarm=one)
+
+
+def _log(folder: Path, *, read_only: bool = False) -> HubLog:
     path = folder / "hub.log"
     if not path.exists():
         raise InvalidInput("folder", str(folder), "has no log yet", "start the hub")
-    return HubLog(path)
+    return HubLog(path, read_only=read_only)
 
 
 def _table(sites: list[dict[str, Any]], rounds: int) -> Table:

@@ -91,7 +91,7 @@ def _carries(most_sent: int, most_received: int) -> tuple[tuple[str, int], ...]:
 def serve(
     hub: Hub, credentials: Credentials, address: str, refused: Callable[[str, str], None] = lambda *_: None,
     failed: Callable[[str, str], None] = lambda *_: None,
-    welcome: Callable[[str], dict[str, Any]] | None = None,
+    welcome: Callable[[str], dict[str, Any]] | None = None, heard: Callable[[str], None] = lambda _: None,
 ) -> tuple[grpc.Server, int]:  # fmt: skip
     """Start the relay; raises :class:`InvalidInput` if the address cannot be used.
 
@@ -108,6 +108,8 @@ def serve(
         The same for an error of the hub's own; an unforeseen one is also logged, with its traceback.
     welcome : callable, optional
         The reply, by a site's name, to whoever asks with its invitation or certificate; all of it is public.
+    heard : callable
+        Called with the site of every request; from any thread.
 
     Returns
     -------
@@ -139,6 +141,7 @@ def serve(
                 if len(names) != 1:
                     raise Refused("certificate: has no common name")
                 asked = requests.read(request, asked_most, OTHER_REQUEST)
+                heard(_name(names[0]))
                 if method == WELCOME and welcome is not None:
                     return canonical(welcome(_name(names[0]).removeprefix(INVITED))).encode()
                 return canonical(answer(hub, _name(names[0]), method, asked, POLL)).encode()

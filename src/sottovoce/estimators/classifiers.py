@@ -75,9 +75,9 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         to it, then all are divided by it.  None is 1, and a release warns of it.  A simulation warns
         (:class:`sottovoce.errors.HolderNote`) if it shortens every row, or if no row reaches half of it.
     schema : path, dict, Schema or None, default=None
-        Public facts about named columns (``docs/data.md``), in place of `data_norm`.  X is then a frame of pandas,
-        polars or pyarrow, a dict of columns, or an array with names; text, gaps, categories and dates are encoded as
-        declared.  The columns of the label, the site and the weight may be in the frame.
+        Public facts about named columns (``docs/reference/data.md``), in place of `data_norm`.  X is then a frame of
+        pandas, polars or pyarrow, a dict of columns, or an array with names; text, gaps, categories and dates are
+        encoded as declared.  The columns of the label, the site and the weight may be in the frame.
     columns : sequence of str or None, default=None
         Under a schema, names for the columns of an array that has none.
     classes : sequence of labels or None, default=None
@@ -86,8 +86,8 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         those of the schema; without one, the labels are read off y, in a simulation only, and the statement says so.
     trust : {"nobody", "sum", "curator"} or None, default=None
         Whom people trust with their rows: nobody; nobody with more than the sum over all sites
-        (``docs/methods/sums.md``), nearly as accurate as a curator; or a curator who holds all rows.  None for nobody,
-        or whom the method's name says.
+        (``docs/explanation/sums.md``), nearly as accurate as a curator; or a curator who holds all rows.  None for
+        nobody, or whom the method's name says.
     loss : str, default="auto"
         One of
         <losses>
