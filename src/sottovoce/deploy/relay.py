@@ -21,7 +21,7 @@ from ..util.files import read
 from ..util.plain import canonical
 from ..util.typing import Any
 from . import limits, requests
-from .certificates import INVITED
+from .certificates import INVITED, check
 from .files import KEY
 from .hub import Hub
 from .plan import LARGEST, Plan
@@ -92,6 +92,7 @@ def serve(
     hub: Hub, credentials: Credentials, address: str, refused: Callable[[str, str], None] = lambda *_: None,
     failed: Callable[[str, str], None] = lambda *_: None,
     welcome: Callable[[str], dict[str, Any]] | None = None, heard: Callable[[str], None] = lambda _: None,
+    revoked: Callable[[bytes], bool] = lambda _: False,
 ) -> tuple[grpc.Server, int]:  # fmt: skip
     """Start the relay; raises :class:`InvalidInput` if the address cannot be used.
 
@@ -110,6 +111,8 @@ def serve(
         The reply, by a site's name, to whoever asks with its invitation or certificate; all of it is public.
     heard : callable
         Called with the site of every request; from any thread.
+    revoked : callable
+        Whether a certificate, in PEM, is refused although it is valid.
 
     Returns
     -------
@@ -120,12 +123,11 @@ def serve(
     import grpc
 
     target(address, "listen")
-    authority, certificate, key = credentials.read()
     workers = 2 * len(hub.plan.sites) + 4  # a waiting site holds one
     asked_most, answered_most = sizes(hub.plan)
     options = [*_OPTIONS, *_carries(max(answered_most, _WELCOME), asked_most)]
     server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=options)
-    secure = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
+    secure = grpc.dynamic_ssl_server_credentials(_configured(credentials.read()), _renewed(credentials), True)
 
     said: dict[str, str] = {}
 
@@ -141,6 +143,8 @@ def serve(
                 if len(names) != 1:
                     raise Refused("certificate: has no common name")
                 asked = requests.read(request, asked_most, OTHER_REQUEST)
+                if any(map(revoked, context.auth_context().get("x509_pem_cert", []))):
+                    raise Refused("certificate: was revoked; ask the hub's operator")
                 heard(_name(names[0]))
                 if method == WELCOME and welcome is not None:
                     return canonical(welcome(_name(names[0]).removeprefix(INVITED))).encode()
@@ -167,6 +171,32 @@ def serve(
         raise InvalidInput("listen", address, "cannot be listened on", "use a free port of this machine") from None
     server.start()
     return server, port
+
+
+def _configured(files: tuple[bytes, bytes, bytes]) -> grpc.ServerCertificateConfiguration:
+    import grpc
+
+    authority, certificate, key = files
+    return grpc.ssl_server_certificate_configuration([(key, certificate)], authority)
+
+
+def _renewed(credentials: Credentials) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
+    """Asked before each handshake: what the files hold now; None if that is as before, or does not fit together."""
+    known = credentials.read()
+
+    def look() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal known
+        try:
+            found = credentials.read()
+            if found == known:
+                return None
+            check("hub", *found)
+        except InvalidInput:  # written at this moment, or wrong: `hub run` and `hub status` say so
+            return None
+        known = found
+        return _configured(found)
+
+    return look
 
 
 def _name(common: bytes) -> str:
