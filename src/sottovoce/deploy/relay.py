@@ -9,9 +9,12 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import threading
 import time
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +41,10 @@ _WELCOME = 2 * LARGEST + 2**17
 """The most bytes of the reply: a plan as a JSON text, and a certificate."""
 POLL = 10.0
 """Seconds that the hub keeps a request open."""
+OPEN = 2
+"""Requests of one site that may stay open."""
+LINES = 10
+"""Refusals of one site that are told in a minute."""
 SLACK = 20.0
 """Further seconds that a site waits for a reply."""
 QUIET = 3.0
@@ -88,6 +95,52 @@ def _carries(most_sent: int, most_received: int) -> tuple[tuple[str, int], ...]:
     return ("grpc.max_send_message_length", most_sent), ("grpc.max_receive_message_length", most_received)
 
 
+class _Polls:
+    """Long polls that are open, by site: beyond two the hub answers at once, so that no site takes the others' threads.
+
+    An honest site has one, and for some seconds after a restart that of its dead process.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._open = threading.Lock(), Counter[str]()
+
+    @contextmanager
+    def of(self, site: str) -> Iterator[float]:
+        """Seconds that a request of this site may stay open, while it is answered."""
+        with self._lock:
+            self._open[site] += 1
+            seconds = POLL if self._open[site] <= OPEN else 0.0
+        try:
+            yield seconds
+        finally:
+            with self._lock:
+                self._open[site] -= 1
+
+
+class _News:
+    """Which refusals to tell: of each site those that differ from the last, and so many a minute."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lock, self._clock = threading.Lock(), clock
+        self._last: dict[str, str] = {}
+        self._told: dict[str, deque[float]] = {}
+        self._left_out: Counter[str] = Counter()
+
+    def line(self, site: str, why: str) -> str | None:
+        """What to tell; None if it is the same as before, or too much.  What was left out is counted."""
+        with self._lock:
+            known, self._last[site] = self._last.get(site), why
+            if known == why:
+                return None
+            now, told = self._clock(), self._told.setdefault(site, deque(maxlen=LINES))
+            if len(told) == LINES and now - told[0] < 60.0:
+                self._left_out[site] += 1
+                return None
+            told.append(now)
+            more = self._left_out.pop(site, 0)
+            return why if not more else f"{why} (and {more:,} others since the last line)"
+
+
 def serve(
     hub: Hub, credentials: Credentials, address: str, refused: Callable[[str, str], None] = lambda *_: None,
     failed: Callable[[str, str], None] = lambda *_: None,
@@ -129,11 +182,7 @@ def serve(
     server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=options)
     secure = grpc.dynamic_ssl_server_credentials(_configured(credentials.read()), _renewed(credentials), True)
 
-    said: dict[str, str] = {}
-
-    def new(site: str, why: str) -> bool:
-        known, said[site] = said.get(site), why
-        return known != why
+    news, polls = _News(), _Polls()
 
     def handler(method: str) -> Callable[[bytes, Any], bytes]:
         def handle(request: bytes, context: Any) -> bytes:
@@ -148,13 +197,14 @@ def serve(
                 heard(_name(names[0]))
                 if method == WELCOME and welcome is not None:
                     return canonical(welcome(_name(names[0]).removeprefix(INVITED))).encode()
-                return canonical(answer(hub, _name(names[0]), method, asked, POLL)).encode()
+                with polls.of(_name(names[0])) as seconds:
+                    return canonical(answer(hub, _name(names[0]), method, asked, seconds)).encode()
             except Exception as error:
                 site = printable(b", ".join(names).decode("utf-8", "replace"))
                 wrong, foreseen = isinstance(error, Refused), isinstance(error, SottovoceError)
                 why = printable(str(error)) if foreseen else printable(f"{type(error).__name__}: {error}")
-                if new(site, why):
-                    (refused if wrong else failed)(site, why)
+                if (told := news.line(site, why)) is not None:
+                    (refused if wrong else failed)(site, told)
                     if not foreseen:
                         _log.error("an error of the hub's own, on a request of %s", site, exc_info=error)
                 if wrong:
