@@ -310,7 +310,9 @@ class SiteSettings:
         answers = {} if ended.found is None else document(plan, ended.found)
         files.write("report", self.file("html"), site_page(plan, self.name, ended))
         if not plan.infers:
-            result(plan, ended.model[None], ended.statement, ended.outcome.stopped).save(self.file("npz"))
+            how = ended.outcome
+            kept = result(plan, ended.model[None], ended.statement, how.stopped, how.rounds, ended.move)
+            kept.save(self.file("npz"))
         named = {"run": plan.run, "plan": plan.digest, "site": self.name, "demonstration": plan.demonstration}
         complete = ended.outcome.stopped in (FINISHED, BUDGET)
         known.after(plan, self.name, ended.head, complete).write(self.file(ENDING))

@@ -559,6 +559,10 @@ class Run(Readings):
             )
         self._release = len(rows)
 
+    def anew(self) -> Self:
+        """The same run from before its first release: what is stored is read again."""
+        return type(self)(self._ledger, self.name)
+
     def close(self) -> None:
         """End the run, and return the price of events without a row."""
         self._ledger._close(self.name, reclaim=True, given_up=False)
