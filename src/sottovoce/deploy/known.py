@@ -7,7 +7,7 @@ site notices an older copy of its ledger, or another key under a known name.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
@@ -17,9 +17,11 @@ from ..errors import InvalidInput, LedgerCorrupt, SottovoceError
 from ..ledger.durable import DurableLedger
 from ..util import files
 from ..util.typing import Any
+from .messages import own_words
 from .names import check_name, check_run
 from .plan import LARGEST, Plan
 from .strict import parse
+from .sums.messages import DOMAIN as SUMS
 
 _LARGEST = 2**20
 ENDING = "known"
@@ -99,6 +101,28 @@ def check_ledger(ledger: DurableLedger, stem: Path) -> None:
                 f"ledger={ledger.path.name!r}: {missing}, of which {path.name!r} is at hand: it is an older copy or "
                 "another ledger; nothing was sent or drawn; put the newest one back, or if that is lost count its "
                 "budget as spent"
+            )
+
+
+def check_hub(ledger: DurableLedger, name: str, key: str, earlier: Iterable[bytes]) -> None:
+    """Raise :class:`LedgerCorrupt` if a ledger lacks what the hub has of this site's earlier runs.
+
+    Only what the site itself signed counts, with its present `key` (public): a hub cannot make that up.
+    """
+    runs = set(ledger.runs)
+    for words in earlier:
+        body = own_words(words, name, key, SUMS)
+        if body is None:
+            continue
+        missing = None if body["run"] in runs else f"lacks the run {body['run']!r}"
+        mark = body.get("ledger")
+        if missing is None and isinstance(mark, str) and not ledger.passes(mark):
+            missing = f"does not hold what it held at the end of the run {body['run']!r}"
+        if missing:
+            raise LedgerCorrupt(
+                f"ledger={ledger.path.name!r}: {missing}, of which the hub has this site's own signed words: it is an "
+                "older copy or another ledger; nothing was drawn; put the newest one back, or if that is lost count "
+                "its budget as spent"
             )
 
 
