@@ -37,11 +37,14 @@ class Known:
         The last run, and the ledger's head at its end; None before the first.
     keys : dict
         Public signing keys of other sites by name; names that differ in capitals only are one, as in a plan.
+    shared : dict
+        Runs by name: the plan's digest, and the other sites.
     """
 
     run: str | None = None
     head: str | None = None
     keys: dict[str, str] = field(default_factory=dict)
+    shared: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -58,6 +61,10 @@ class Known:
                     raise TypeError
             if not isinstance(found.head, str):
                 raise TypeError
+            for run, one in found.shared.items():
+                check_run("run", run)
+                if set(one) != {"plan", "sites"} or not all(isinstance(x, str) for x in (one["plan"], *one["sites"])):
+                    raise TypeError
         except (SottovoceError, ValueError, TypeError, AttributeError):
             rule, remedy = "is not what `site run` writes", "get it back as it was after the last run"
             raise InvalidInput("known", path, rule, remedy) from None
@@ -71,7 +78,10 @@ class Known:
         others = {site.name: site.key for site in plan.sites if site.name != name and complete}
         called = {other.lower() for other in others}
         kept = {other: key for other, key in self.keys.items() if other.lower() not in called}
-        return type(self)(plan.run, head, dict(sorted((kept | others).items())))
+        shared = self.shared | {
+            plan.run: {"plan": plan.digest, "sites": [other for other in plan.names if other != name]}
+        }
+        return type(self)(plan.run, head, dict(sorted((kept | others).items())), shared)
 
     def new(self, plan: Plan, name: str) -> list[str]:
         """Other sites of a plan with unknown names; none before the first run."""
