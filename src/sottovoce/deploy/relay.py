@@ -9,9 +9,12 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import threading
 import time
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +24,10 @@ from ..util.files import read
 from ..util.plain import canonical
 from ..util.typing import Any
 from . import limits, requests
+from .certificates import INVITED, check
 from .files import KEY
 from .hub import Hub
-from .plan import Plan
+from .plan import LARGEST, Plan
 from .requests import METHODS, OTHER_REQUEST, OTHER_VERSION, RequestTransport, answer, sizes
 from .transport import printable
 
@@ -31,8 +35,16 @@ if TYPE_CHECKING:
     import grpc
 
 SERVICE = "sottovoce.Relay"
+WELCOME = "welcome"
+"""The one method that an invitation opens: a site asks for its certificate and the plan, both public."""
+_WELCOME = 2 * LARGEST + 2**17
+"""The most bytes of the reply: a plan as a JSON text, and a certificate."""
 POLL = 10.0
 """Seconds that the hub keeps a request open."""
+OPEN = 2
+"""Requests of one site that may stay open."""
+LINES = 10
+"""Refusals of one site that are told in a minute."""
 SLACK = 20.0
 """Further seconds that a site waits for a reply."""
 QUIET = 3.0
@@ -83,9 +95,57 @@ def _carries(most_sent: int, most_received: int) -> tuple[tuple[str, int], ...]:
     return ("grpc.max_send_message_length", most_sent), ("grpc.max_receive_message_length", most_received)
 
 
+class _Polls:
+    """Long polls that are open, by site: beyond two the hub answers at once, so that no site takes the others' threads.
+
+    An honest site has one, and for some seconds after a restart that of its dead process.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._open = threading.Lock(), Counter[str]()
+
+    @contextmanager
+    def of(self, site: str) -> Iterator[float]:
+        """Seconds that a request of this site may stay open, while it is answered."""
+        with self._lock:
+            self._open[site] += 1
+            seconds = POLL if self._open[site] <= OPEN else 0.0
+        try:
+            yield seconds
+        finally:
+            with self._lock:
+                self._open[site] -= 1
+
+
+class _News:
+    """Which refusals to tell: of each site those that differ from the last, and so many a minute."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lock, self._clock = threading.Lock(), clock
+        self._last: dict[str, str] = {}
+        self._told: dict[str, deque[float]] = {}
+        self._left_out: Counter[str] = Counter()
+
+    def line(self, site: str, why: str) -> str | None:
+        """What to tell; None if it is the same as before, or too much.  What was left out is counted."""
+        with self._lock:
+            known, self._last[site] = self._last.get(site), why
+            if known == why:
+                return None
+            now, told = self._clock(), self._told.setdefault(site, deque(maxlen=LINES))
+            if len(told) == LINES and now - told[0] < 60.0:
+                self._left_out[site] += 1
+                return None
+            told.append(now)
+            more = self._left_out.pop(site, 0)
+            return why if not more else f"{why} (and {more:,} others since the last line)"
+
+
 def serve(
     hub: Hub, credentials: Credentials, address: str, refused: Callable[[str, str], None] = lambda *_: None,
     failed: Callable[[str, str], None] = lambda *_: None,
+    welcome: Callable[[str], dict[str, Any]] | None = None, heard: Callable[[str], None] = lambda _: None,
+    revoked: Callable[[bytes], bool] = lambda _: False,
 ) -> tuple[grpc.Server, int]:  # fmt: skip
     """Start the relay; raises :class:`InvalidInput` if the address cannot be used.
 
@@ -100,6 +160,12 @@ def serve(
         Called with a site and a reason when its request is refused for a new reason; from any thread.
     failed : callable
         The same for an error of the hub's own; an unforeseen one is also logged, with its traceback.
+    welcome : callable, optional
+        The reply, by a site's name, to whoever asks with its invitation or certificate; all of it is public.
+    heard : callable
+        Called with the site of every request; from any thread.
+    revoked : callable
+        Whether a certificate, in PEM, is refused although it is valid.
 
     Returns
     -------
@@ -110,18 +176,13 @@ def serve(
     import grpc
 
     target(address, "listen")
-    authority, certificate, key = credentials.read()
     workers = 2 * len(hub.plan.sites) + 4  # a waiting site holds one
     asked_most, answered_most = sizes(hub.plan)
-    options = [*_OPTIONS, *_carries(answered_most, asked_most)]
+    options = [*_OPTIONS, *_carries(max(answered_most, _WELCOME), asked_most)]
     server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=options)
-    secure = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
+    secure = grpc.dynamic_ssl_server_credentials(_configured(credentials.read()), _renewed(credentials), True)
 
-    said: dict[str, str] = {}
-
-    def new(site: str, why: str) -> bool:
-        known, said[site] = said.get(site), why
-        return known != why
+    news, polls = _News(), _Polls()
 
     def handler(method: str) -> Callable[[bytes, Any], bytes]:
         def handle(request: bytes, context: Any) -> bytes:
@@ -131,13 +192,19 @@ def serve(
                 if len(names) != 1:
                     raise Refused("certificate: has no common name")
                 asked = requests.read(request, asked_most, OTHER_REQUEST)
-                return canonical(answer(hub, _name(names[0]), method, asked, POLL)).encode()
+                if any(map(revoked, context.auth_context().get("x509_pem_cert", []))):
+                    raise Refused("certificate: was revoked; ask the hub's operator")
+                heard(_name(names[0]))
+                if method == WELCOME and welcome is not None:
+                    return canonical(welcome(_name(names[0]).removeprefix(INVITED))).encode()
+                with polls.of(_name(names[0])) as seconds:
+                    return canonical(answer(hub, _name(names[0]), method, asked, seconds)).encode()
             except Exception as error:
                 site = printable(b", ".join(names).decode("utf-8", "replace"))
                 wrong, foreseen = isinstance(error, Refused), isinstance(error, SottovoceError)
                 why = printable(str(error)) if foreseen else printable(f"{type(error).__name__}: {error}")
-                if new(site, why):
-                    (refused if wrong else failed)(site, why)
+                if (told := news.line(site, why)) is not None:
+                    (refused if wrong else failed)(site, told)
                     if not foreseen:
                         _log.error("an error of the hub's own, on a request of %s", site, exc_info=error)
                 if wrong:
@@ -146,7 +213,7 @@ def serve(
 
         return handle
 
-    methods = {name: grpc.unary_unary_rpc_method_handler(handler(name)) for name in METHODS}
+    methods = {name: grpc.unary_unary_rpc_method_handler(handler(name)) for name in (*METHODS, WELCOME)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
     try:
         port = server.add_secure_port(address, secure)
@@ -154,6 +221,32 @@ def serve(
         raise InvalidInput("listen", address, "cannot be listened on", "use a free port of this machine") from None
     server.start()
     return server, port
+
+
+def _configured(files: tuple[bytes, bytes, bytes]) -> grpc.ServerCertificateConfiguration:
+    import grpc
+
+    authority, certificate, key = files
+    return grpc.ssl_server_certificate_configuration([(key, certificate)], authority)
+
+
+def _renewed(credentials: Credentials) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
+    """Asked before each handshake: what the files hold now; None if that is as before, or does not fit together."""
+    known = credentials.read()
+
+    def look() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal known
+        try:
+            found = credentials.read()
+            if found == known:
+                return None
+            check("hub", *found)
+        except InvalidInput:  # written at this moment, or wrong: `hub run` and `hub status` say so
+            return None
+        known = found
+        return _configured(found)
+
+    return look
 
 
 def _name(common: bytes) -> str:
@@ -178,6 +271,47 @@ def target(address: str, field: str = "hub") -> str:
     return f"ipv4:{ip}:{port}" if ip.version == 4 else f"ipv6:[{ip}]:{port}"
 
 
+def _channel(
+    address: str, authority: bytes, certificate: bytes, key: bytes, carries: tuple[tuple[str, int], ...]
+) -> grpc.Channel:  # fmt: skip
+    need_grpc()
+    import grpc
+
+    secure = grpc.ssl_channel_credentials(authority, key, certificate)
+    return grpc.secure_channel(target(address), secure, options=[*_OPTIONS, *carries])
+
+
+def ask_welcome(
+    address: str, own: tuple[bytes, bytes, bytes], tell: Callable[[str], None], every: float = 60.0
+) -> tuple[bytes, bytes]:
+    """A site's certificate and the plan's file, from the hub; waits until it has both.
+
+    `own` holds authority, certificate and key in PEM.  `tell` gets a line about what it waits for, again after `every`
+    seconds.  Raises :class:`Refused`.
+    """
+    import grpc
+
+    told: tuple[str, float] | None = None
+    with _channel(address, *own, _carries(2**12, _WELCOME)) as channel:
+        call = channel.unary_unary(f"/{SERVICE}/{WELCOME}")
+        while True:
+            try:
+                found = requests.read(call(b"{}", timeout=SLACK), _WELCOME, OTHER_VERSION)
+                certificate, plan = found.get("certificate"), found.get("plan")
+                if isinstance(certificate, str) and isinstance(plan, str):
+                    return certificate.encode(), plan.encode()
+                why = "has not admitted this site: its operator does so with `hub admit`, or `hub run --admit`"
+            except grpc.RpcError as error:
+                if error.code() in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED):
+                    raise Refused(f"the hub refused: {printable(error.details() or '')}") from None
+                why = "does not answer: it does not run yet, a firewall is between, or its authority is another"
+            now = time.monotonic()
+            if told is None or told[0] != why or now - told[1] >= every:
+                told = why, now
+                tell(f"waits for the hub at {address}: it {why}")
+            time.sleep(1.0)
+
+
 class RelayTransport(RequestTransport):
     """A site's connection to a relay; a context manager, which closes it.
 
@@ -195,17 +329,11 @@ class RelayTransport(RequestTransport):
         self, address: str, credentials: Credentials, plan: Plan, patience: float = 600.0,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        need_grpc()
-        import grpc
-
-        authority, certificate, key = credentials.read()
-        secure = grpc.ssl_channel_credentials(authority, key, certificate)
         super().__init__(plan, tell)
         self._address, self._patience = address, patience
         asked_most, self._most = sizes(plan)
         self._wait = POLL + SLACK + limits.seconds(self._most)
-        options = [*_OPTIONS, *_carries(asked_most, self._most)]
-        self._channel = grpc.secure_channel(target(address), secure, options=options)
+        self._channel = _channel(address, *credentials.read(), _carries(asked_most, self._most))
 
     def __enter__(self) -> RelayTransport:
         return self

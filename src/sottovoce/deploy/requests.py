@@ -6,6 +6,7 @@ establishes who asks and moves both texts; it need not understand them.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -19,6 +20,10 @@ from .strict import parse
 from .transport import printable
 
 OTHER_VERSION = "the hub gave an answer of another version"
+SOON = 0.2
+"""Seconds between two requests that the hub answers at once."""
+AGAIN = 60.0
+"""Seconds after which a site that still waits says so again."""
 _MOST = 2**63  # the hub's log holds no larger numbers
 METHODS = ("highest", "exchange", "inquire", "answer", "leave")
 OTHER_REQUEST = "request: is none of this version; use the same release everywhere"
@@ -76,7 +81,8 @@ def _reply(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
     match method:
         case "highest":
             agree(_text(asked, "plan"), hub.plan.digest)
-            return {"highest": hub.highest(site)}
+            earlier = [words.decode("ascii") for words in hub.earlier(site)]
+            return {"highest": hub.highest(site)} | ({"earlier": earlier} if earlier else {})
         case "exchange":
             round = _number(asked, "round")
             inbox = hub.exchange(site, round, _text(asked, "message").encode(), seconds)
@@ -132,6 +138,7 @@ class RequestTransport(ABC):
     def __init__(self, plan: Plan, tell: Callable[[str], None] = lambda _: None) -> None:
         self._run, self._tell = plan.run, tell
         self.answers: Callable[[str, bytes], bytes] | None = None
+        self.earlier: tuple[bytes, ...] = ()
 
     @abstractmethod
     def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -148,7 +155,11 @@ class RequestTransport(ABC):
         """
 
     def highest(self, plan: str) -> int:
-        highest = self._ask("highest", plan=plan).get("highest")
+        found = self._ask("highest", plan=plan)
+        highest, earlier = found.get("highest"), found.get("earlier", [])
+        self.earlier = tuple(
+            str(one).encode("utf-8", "replace") for one in (earlier if isinstance(earlier, list) else [])
+        )
         if type(highest) is not int or highest < 0:
             raise Refused(OTHER_VERSION)
         return highest
@@ -158,14 +169,20 @@ class RequestTransport(ABC):
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         told: object = None
+        since, again = time.monotonic(), 0.0
         while True:
+            asked = time.monotonic()
             found = self._ask("exchange", round=round, message=message.decode("ascii"))
             inbox, missing = self._open(found, "inbox"), found.get("missing")
             if inbox is not None:
                 return inbox
-            if missing != told and isinstance(missing, list):
-                self._tell(f"waits for {printable(', '.join(map(str, missing)))} in round {round}")
-                told = missing
+            waited = time.monotonic() - since
+            if isinstance(missing, list) and (missing != told or waited >= again):
+                who = printable(", ".join(map(str, missing)))
+                self._tell(f"waits for {who} in round {round}" + (f" since {waited:.0f} s" if told is not None else ""))
+                told, again = missing, waited + AGAIN
+            if "asked" not in found and time.monotonic() - asked < SOON:
+                time.sleep(SOON)  # the hub did not wait: it has other requests of this site open
 
     def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
         told = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from pathlib import Path
 
@@ -81,7 +82,7 @@ class OnDisk(Readings):
     @property
     def bound(self) -> bool:
         """Whether it is tied to rows, whose fingerprint it needs to spend."""
-        return self._file.read().tag is not None
+        return bool(self._file.read().tags)
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -113,6 +114,11 @@ class OnDisk(Readings):
         except (InvalidInput, LedgerCorrupt):
             return False
         return True
+
+    def passes(self, mark: str) -> bool:
+        """Whether the log contains a record with this hash in hexadecimal digits: a :meth:`head` without its count."""
+        with self._file.transaction("DEFERRED"):
+            return bool(re.fullmatch("[0-9a-f]{64}", mark)) and self._file.passes(bytes.fromhex(mark))
 
     def verify(self, expected_head: str | None = None) -> str:
         """Verify the whole file from its first record, payloads included; returns its head.
@@ -147,7 +153,7 @@ class OnDisk(Readings):
             each = {k: np.broadcast_to(v, state.epsilon.shape) for k, v in prices.items()}
             return {k: [jsonable(float(e)) for e in v] for k, v in each.items()} | {
                 "path": str(self._file.path), "accountant": state.accountant.label, "delta": state.delta,
-                "n_nodes": state.epsilon.size, "releases": len(state.rows), "bound": state.tag is not None,
+                "n_nodes": state.epsilon.size, "releases": len(state.rows), "bound": bool(state.tags),
                 "since": state.since, "runs": runs, "head": head, "demonstration": state.demonstration,
                 "cautions": state.cautions(),
             }  # fmt: skip
