@@ -130,18 +130,19 @@ class TestValues:
         loss = Weighted(Logistic())
         rows, of, w = Rows.of_any_norm([(X, y)]), facts([40], loss), at(W, 1)
         weight = np.minimum(1.0, 1.0 / np.sum(X**2, axis=1))
-        U = X @ FRAME[0].T
+        frame, edges = 0.3 * FRAME, 0.3 * LONGER
+        U = X @ frame[0].T
         size = weight * np.sum(U**2, axis=1)
         short, p = 1.0 / np.maximum(1.0, size), 1.0 / (1.0 + np.exp(y * (X @ W)))
         assert (size > 1).any() and (size < 1).any()
         for what, factors in (
-            (FramedMoments(w, frame=FRAME), weight), (FramedSlopes(w, frame=FRAME), (weight * p) ** 2),
-            (FramedCurvature(w, 0.2, frame=FRAME), weight * np.minimum(p * (1 - p) / 0.2, 1.0)),
+            (FramedMoments(w, frame=frame), weight), (FramedSlopes(w, frame=frame), (weight * p) ** 2),
+            (FramedCurvature(w, 0.2, frame=frame), weight * np.minimum(p * (1 - p) / 0.2, 1.0)),
         ):  # fmt: skip
             found = square(exact(what, rows, of)[0, 0], D)
             np.testing.assert_allclose(found, (U.T * (factors * short)) @ U / 40, rtol=1e-9)
-        cells = np.searchsorted(LONGER, np.sqrt(size), side="right")
-        found = exact(Lengths(w, frame=FRAME, edges=LONGER), rows, of)[0, 0]
+        cells = np.searchsorted(edges, np.sqrt(size), side="right")
+        found = exact(Lengths(w, frame=frame, edges=edges), rows, of)[0, 0]
         np.testing.assert_allclose(found, np.bincount(cells, minlength=4) / 40)
 
     def test_products_and_residuals_of_numbers(self) -> None:
