@@ -20,6 +20,7 @@ from ..util.typing import Array
 from .bounded import Bounded, Curvature, Gram, ResidualMoments, SecondMoments, SlopeMoments, counts
 from .moments import flat
 
+_WHOLE = {"whole": True}  # a matrix has no axis of nodes
 _UP = 1.0 + 2.0**-40
 """More than what rounding may take away from a squared length."""
 
@@ -33,7 +34,7 @@ def _in_frame(block: Design, frame: Array, nodes: int) -> Array:
 class _Framed(Gram):
     """A gram of rows in the frame A, shape (R, d, d), one for every replicate."""
 
-    frame: Array | None = field(default=None, kw_only=True)
+    frame: Array | None = field(default=None, kw_only=True, metadata=_WHOLE)
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
         assert self.frame is not None
@@ -82,7 +83,7 @@ class Lengths(Bounded):
     """
 
     cone: ClassVar[bool] = True  # counts
-    frame: Array | None = field(default=None, kw_only=True)
+    frame: Array | None = field(default=None, kw_only=True, metadata=_WHOLE)
     edges: Array | None = field(default=None, kw_only=True)
 
     def width(self, facts: Facts) -> int:
