@@ -157,7 +157,7 @@ def test_a_table_that_is_mostly_noise_is_refused_and_says_what_would_do() -> Non
     found_table = table(found, naming, delta=1e-5)
     assert all(line.refused and line.estimate is None for line in found_table.lines)
     assert found_table.needs is not None and found_table.needs["rows"] > 900 and found_table.needs["epsilon"] > 0.3
-    assert "rows would do" in str(found_table.lines[0].refused)
+    assert "rows is needed" in str(found_table.lines[0].refused)  # noise hides an eigenvalue
     naming, found, _ = fitted(config(epsilon=0.3), n=int(6 * found_table.needs["rows"]))
     assert all(line.refused is None for line in table(found, naming, delta=1e-5).lines)
 
@@ -169,16 +169,17 @@ def test_fragility_is_the_rule_of_the_page() -> None:
     rng, d = np.random.default_rng(0), 3
     H = np.array([[1.0, 0.2, 0.0], [0.2, 0.7, 0.1], [0.0, 0.1, 0.4]])
     kept, s_H = np.ones((1, d), dtype=bool), np.array([0.02])
-    _, P, beyond, fine = inference.inverses(H[None], kept, s_H)
+    P, fine = inference.inverse_of(H[None], kept, np.zeros(1), inference.LOWER * s_H)
     assert fine.all() and np.allclose(P[0], np.linalg.inv(H - inference.LOWER * 0.02 * np.eye(d)))
     E, c = 0.02 * square(rng.normal(size=(200_000, 6)), d), np.array([1.0, -0.5, 0.3])
     moved = E @ P[0] @ c
     second = np.mean(np.einsum("ri,ij,rj->r", moved, P[0], moved))
-    assert c @ beyond[0] @ c == pytest.approx(second, rel=0.02)
+    tau = inference.fragility(np.eye(d)[None], H[None], kept, s_H, c[None])[0, 0]
+    assert tau == pytest.approx(second / (c @ P[0] @ c), rel=0.02)
     naming, found, _ = fitted(config())
     row = naming.into_units[1]
-    share = (row @ found.beyond[0] @ row) / (row @ found.inverse[0] @ row)
-    assert found.fragility(row)[0] == pytest.approx(share) and share < TAU
+    own = inference.fragility(found.frame, found.hessian, found.kept, found.hessian_noise, row[None])
+    assert found.fragility(row)[0] == own[0, 0] < TAU and found.fragility(row, 10.0)[0] > 50 * own[0, 0]
 
 
 def test_the_noise_of_a_hessian_moves_the_step_as_the_covariance_says() -> None:
@@ -191,11 +192,52 @@ def test_the_noise_of_a_hessian_moves_the_step_as_the_covariance_says() -> None:
 
 
 def test_forecast_says_from_how_many_rows_on() -> None:
-    naming, mu = of_columns(["a", "b", "c"], 3.0), gaussian_mu(1.0, 1e-5)
-    few = forecast(naming, 1000.0, mu)
-    more = forecast(naming, 10_000.0, mu)
-    assert few["rows_needed"] == more["rows_needed"] and few["tau"] == pytest.approx(100 * more["tau"])
-    assert forecast(naming, 1000.0, mu, positives=0.03)["rows_needed"] > 5 * few["rows_needed"]
+    """The same whatever the rows at hand, since only their product with mu counts; more where few are positive."""
+    naming, mu = of_columns(["a", "b", "c"], 1.35 * np.sqrt(3.0)), gaussian_mu(1.0, 1e-5)
+    few = forecast(naming, 1000.0, mu, sites=4)
+    more = forecast(naming, 10_000.0, mu, sites=4)
+    assert few["rows_needed"] == pytest.approx(more["rows_needed"], rel=0.1) and few["tau"] > 50 * more["tau"]
+    assert forecast(naming, 1000.0, mu, positives=0.03)["rows_needed"] > 2 * few["rows_needed"]
+
+
+def test_what_needs_no_budget() -> None:
+    naming, found, _ = fitted(config(epsilon=float("inf")))
+    shown, M = table(found, naming), naming.into_units
+    covariance = M @ found.covariance[0] @ M.T
+    np.testing.assert_allclose(shown.covariance, covariance)
+    np.testing.assert_allclose(shown.conf_int(), [[x.low, x.high] for x in shown.lines], rtol=1e-9)
+    assert np.all(shown.conf_int(0.01)[:, 0] < shown.conf_int()[:, 0])
+    difference = shown.contrast({"a": 1.0, "b": -1.0})
+    c = np.array([1.0, -1.0, 0.0, 0.0])
+    assert difference.estimate == pytest.approx(c @ [x.estimate for x in shown.lines])
+    assert difference.standard_error == pytest.approx(np.sqrt(c @ covariance @ c)) and difference.p < 1e-6
+    both = shown.wald(["a", "b"])
+    b = np.array([x.estimate for x in shown.lines])[:2]
+    assert both.statistic == pytest.approx(b @ np.linalg.solve(covariance[:2, :2], b)) and both.df == 2
+    assert both.p == pytest.approx(stats.chi2.sf(both.statistic, 2))
+    for names, rule in ((["d"], "is no coefficient"), (["c", "nothing"], "is no coefficient")):
+        with pytest.raises(InvalidInput, match=rule):
+            shown.wald(names)
+    refused = table(fitted(config(epsilon=0.05), n=900)[1], naming)
+    assert np.isnan(refused.covariance).all() and np.isnan(refused.conf_int()).all()
+    with pytest.raises(InvalidInput, match="is refused"):
+        refused.contrast({"a": 1.0})
+
+
+def test_steps_that_have_not_come_near_are_told_from_noise() -> None:
+    naming, found, _ = fitted(config(epsilon=float("inf")))
+    late = table(replace(found, strain=np.array([2.0])), naming, delta=1e-5)
+    assert late.needs is None and "have not come near enough" in str(late.lines[0].refused)
+    noisy = table(replace(found, strain=np.array([2.0]), noise=found.covariance), naming, delta=1e-5)
+    assert noisy.needs is not None and "mostly noise" in str(noisy.lines[0].refused)
+
+
+def test_what_is_needed_has_no_cap() -> None:
+    """Where noise hides an eigenvalue, what would do is said to be more than what can be told."""
+    naming, found, _ = fitted(config(epsilon=0.3), n=900)
+    lost = replace(found, hessian=found.hessian - 2.0 * np.linalg.eigvalsh(found.hessian[0])[0] * np.eye(4))
+    said = table(lost, naming, delta=1e-5)
+    assert said.needs is not None and said.needs["more"] and "more than epsilon" in str(said.lines[0].refused)
 
 
 def test_rare_levels_are_merged_with_the_reference_and_named() -> None:

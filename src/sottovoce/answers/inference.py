@@ -73,18 +73,18 @@ class Estimates:
     at: Array  # a public point                                   (R, d)
     covariance: Array  # of the estimate                          (R, d, d)
     noise: Array  # its part from privacy noise                   (R, d, d)
-    inverse: Array  # of H with its eigenvalues lowered; zeros if one of them may be 0  (R, d, d)
-    beyond: Array  # what the noise of H adds to it beyond first order  (R, d, d)
+    frame: Array  # A                                             (R, d, d)
+    hessian: Array  # H in the frame                              (R, d, d)
+    hessian_noise: Array  # s_H                                   (R,)
     strain: Array  # q, how far the last step leads from where H holds; inf without an inverse  (R,)
     kept: BoolArray  # but for rare levels that were merged with their references  (R, d)
     rows: float
     scale: float  # shift over sigma of the whole plan; inf without noise
 
-    def fragility(self, c: Array) -> Array:
-        """tau of ``c'w``, shape (R,): ``c'P E[E P E] P c / c'P c`` with P the inverse of the lowered H and noise E."""
-        first, beyond = (np.einsum("i,rij,j->r", c, P, c) for P in (self.inverse, self.beyond))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(first > 0, beyond / first, np.inf)
+    def fragility(self, c: Array, less: float = 1.0) -> Array:
+        """tau of ``c'w``, (R,), or (R, m) of m rows c, with `less` of the noise."""
+        tau = fragility(self.frame, self.hessian, self.kept, less * self.hessian_noise, np.atleast_2d(c))
+        return tau[:, 0] if c.ndim == 1 else tau
 
 
 def check_run(run: RunConfig) -> None:
@@ -176,6 +176,16 @@ class Newton(Recipe):
         rows = Moments(positive(S), S @ (mask / self.value), self.marks, self.blocks)
         J = within(square(slopes.value, d), kept)
         return one_step(frame, pool, J, seen, rows, kept, n, self.scale)
+
+    def expected(self, S: Array, positives: float, c: Array, unit: float) -> float:
+        """The largest tau of rows c that moments S let one expect, with noise of `unit` over the root of a share."""
+        shares = [(item.what(np.zeros(1)), item.share) for item in self.items]
+        of_S = unit / math.sqrt(next(share for what, share in shares if isinstance(what, SecondMoments)))
+        of_H = unit / math.sqrt(sum(share for what, share in shares if isinstance(what, Curvature)))
+        curvature, kept = positives * (1.0 - positives), np.ones((1, len(S)), dtype=bool)
+        A = whitening(S[None], of_S, kept).A / (_TYPICAL * math.sqrt(len(S)))
+        noise = np.array([min(0.25, _RARE * curvature) * of_H])
+        return float(fragility(A, curvature * (A @ S @ A), kept, noise, c).max())
 
     def older(self) -> tuple[Recipe, ...]:
         return (Unframed(**{f.name: getattr(self, f.name) for f in fields(self)}),)
@@ -320,7 +330,7 @@ def one_step(
     """The last step and its errors."""
     A, (H, s_H) = frame.A, pool
     w, g, s_g, u, turned = together(frame, H, seen, rows)
-    inverse, low, beyond, fine = inverses(H, kept, s_H)
+    inverse, fine = inverse_of(H, kept, np.maximum(1e-12, _FLOOR * s_H * math.sqrt(2.0 * H.shape[-1])))
     d = -np.einsum("rij,rjk,rk->ri", inverse, A, g)
     of_g = (s_g**2)[:, None, None] * (A @ A)
     noise = inverse @ (of_g + noise_of(d + np.einsum("rij,rj->ri", frame.back, u), s_H)) @ inverse
@@ -336,8 +346,7 @@ def one_step(
     b, other = (np.einsum("rij,rjk,rk->ri", inverse, A, t) for t in (0.5 * over, turned))
     covariance = covariance + b[:, :, None] * b[:, None, :] + other[:, :, None] * other[:, None, :]
     estimate = w + np.einsum("rij,rj->ri", A, d - b)
-    covariance, noise, low, beyond = (A @ one @ A for one in (covariance, noise, low, beyond))
-    return Estimates(estimate, w, covariance, noise, low, beyond, strain, kept, n, scale)
+    return Estimates(estimate, w, A @ covariance @ A, A @ noise @ A, A, H, s_H, strain, kept, n, scale)
 
 
 def together(frame: Frame, H: Array, seen: list[Seen], rows: Moments) -> tuple[Array, Array, Array, Array, Array]:
@@ -362,26 +371,32 @@ def together(frame: Frame, H: Array, seen: list[Seen], rows: Moments) -> tuple[A
     return w, g / total, s_g, moved / total, turned / total
 
 
-def inverses(H: Array, kept: BoolArray, s_H: Array) -> tuple[Array, Array, Array, BoolArray]:
-    """H^-1; P, that of H with its eigenvalues lowered; ``P E[E P E] P`` for noise E in H; and whether H^-1 is one.
+def inverse_of(H: Array, kept: BoolArray, least: Array, lowered: Array | float = 0.0) -> tuple[Array, BoolArray]:
+    """The inverse of H with all eigenvalues `lowered`, and whether it is one: whether they are above `least`.
 
-    Zeros where noise may have made an eigenvalue, and in columns that are not kept.
+    Zeros where it is none, and in columns that are not kept.
     """
-    d = H.shape[-1]
     values, vectors = np.linalg.eigh(H)
-    both = kept[:, :, None] & kept[:, None, :]
+    values = values - np.reshape(lowered, (-1, 1))
+    fine = values[:, 0] > least
+    safe = np.where(fine[:, None], values, 1.0)
+    found = (vectors / safe[:, None, :]) @ vectors.transpose(0, 2, 1)
+    return np.where(fine[:, None, None], found, 0.0) * (kept[:, :, None] & kept[:, None, :]), fine
 
-    def inverse(lowered: Array, fine: BoolArray) -> Array:
-        safe = np.where(fine[:, None], lowered, 1.0)
-        found = (vectors / safe[:, None, :]) @ vectors.transpose(0, 2, 1)
-        return np.asarray(np.where(fine[:, None, None], found, 0.0) * both)
 
-    fine = values[:, 0] > np.maximum(1e-12, _FLOOR * s_H * math.sqrt(2.0 * d))
-    lowered = values - LOWER * s_H[:, None]
-    P = inverse(lowered, fine & (lowered[:, 0] > 0.0))
-    trace = np.einsum("rii->r", P)[:, None, None]
-    beyond = (s_H**2 / 2.0)[:, None, None] * (P @ (trace * np.eye(d) + P) @ P)
-    return inverse(values, fine), P, beyond, fine
+def fragility(A: Array, H: Array, kept: BoolArray, s_H: Array, c: Array) -> Array:
+    """tau of ``c'w`` for each row of c, (R, m): ``c'A P E[E P E] P A c / c'A P A c``; infinite where P is no inverse.
+
+    E is noise in H of deviation s_H, and P the inverse of H in the frame A with its eigenvalues lowered by `LOWER` s_H.
+    """
+    P, _ = inverse_of(H, kept, np.zeros(len(H)), LOWER * s_H)
+    turned = c @ A
+    along = turned @ P
+    trace = np.einsum("rii->r", P)[:, None]
+    first = np.sum(turned * along, axis=2)
+    beyond = 0.5 * (trace * np.sum(along**2, axis=2) + np.einsum("rmi,rij,rmj->rm", along, P, along))
+    found = np.divide(beyond, first, out=np.full_like(first, np.inf), where=first > 0.0)
+    return np.asarray(np.where(first > 0.0, found * (s_H**2)[:, None], np.inf))
 
 
 def noise_of(shift: Array, s_H: Array) -> Array:

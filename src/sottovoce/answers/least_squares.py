@@ -28,7 +28,7 @@ from ..queries.moments import square
 from ..util.typing import Array, BoolArray
 from .coefficients import Coefficient, Coefficients, table
 from .frames import positive
-from .inference import RAREST, UNSURE, Estimates, inverses, noise_of, within
+from .inference import RAREST, UNSURE, Estimates, inverse_of, noise_of, within
 from .regression import mean_given, shrunk
 from .terms import CONSTANT, Naming
 
@@ -36,6 +36,7 @@ EDGES = 2.0 ** np.arange(-2.0, 1.5, 0.5)
 """Public cells of residuals, in half widths of the target's bounds; beyond the last one no residual is kept."""
 _SEEN = 2.0  # noise deviations by which residuals beyond an edge are taken to be there
 _MARGIN = math.sqrt(2.0)  # residuals are kept up to this many times the edge beyond which none are seen
+_FLOOR = 0.05  # of the noise's norm: a matrix with an eigenvalue below it has no inverse
 _MERGED = 3.0  # noise deviations of a second moment, below which a rare level is merged with its reference
 
 
@@ -83,14 +84,15 @@ class Stepped(Recipe):
         last = yield HuberGradient(w, h)
         J, g = h**2 * square(squares.value, d), h * last.value
         every, s_H = np.tile(kept, (R, 1)), np.full(R, s_S)
-        inverse, low, beyond, fine = inverses(within(S, every), every, s_H)
+        own = within(S, every)
+        inverse, fine = inverse_of(own, every, np.maximum(1e-12, _FLOOR * s_H * math.sqrt(2.0 * d)))
         shift = -np.einsum("rij,rj->ri", inverse, g)
         of_g = (h * last.spread) ** 2 * np.eye(d)
         noise = inverse @ (of_g + noise_of(shift, s_H)) @ inverse
         strain = np.where(fine, 0.0, 2.0 * UNSURE)  # no step is too long for a quadratic
         return Estimates(
-            w + shift, w, inverse @ (positive(J) / last.rows) @ inverse + noise, noise, low, beyond, strain,
-            every, last.rows, self.scale,
+            w + shift, w, inverse @ (positive(J) / last.rows) @ inverse + noise, noise,
+            np.tile(np.eye(d), (R, 1, 1)), own, s_H, strain, every, last.rows, self.scale,
         )  # fmt: skip
 
 
@@ -138,4 +140,5 @@ def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float
         low, high = start + half * line.low, start + half * line.high
         return replace(line, estimate=mid, standard_error=error, p=p, low=low, high=high)
 
-    return replace(encoded, lines=tuple(map(scaled, encoded.lines)), odds=False)
+    lines, covariance = tuple(map(scaled, encoded.lines)), half**2 * encoded.covariance
+    return replace(encoded, lines=lines, odds=False, covariance=covariance)
