@@ -203,6 +203,8 @@ class SiteSession:
         After a round of a recipe the state is None.
     table : SiteTable, optional
         The same rows, for plans with recipes.
+    raw : bytes, optional
+        Digest of the table as it is in its file, by which a ledger knows it under every schema.
     """
 
     plan: Plan
@@ -213,6 +215,7 @@ class SiteSession:
     noise: Noise | None = None
     observers: Sequence[Observer] = ()
     table: SiteTable | None = None
+    raw: bytes | None = None
 
     def check(self, *, bind: bool = False) -> tuple[Noise, Rows]:
         """Check everything that can be known without the hub.  Nothing is spent, reserved or sent.
@@ -240,9 +243,9 @@ class SiteSession:
             raise InvalidInput("rows", self.rows.n.shape, "must be those of this site alone", "give no others")
         self.rows.check_unit(plan.config.rows_per_person)
         rows = held(plan.config, self.rows)
-        bound = self.ledger.show()["bound"]
+        bound, known = self.ledger.show()["bound"], [*filter(None, [self.raw]), rows_digest(*rows.arrays())]
         if bound:
-            self.ledger.bind(rows_digest(*rows.arrays()))
+            self.ledger.bind(*known, learn=bind)
         if int(self.rows.n[0, 0]) != plan.sites[i].rows:
             rule = f"the plan says {plan.sites[i].rows} of {self.name!r}"
             raise InvalidInput("rows", int(self.rows.n[0, 0]), rule, "agree on a plan with the right number")
@@ -260,7 +263,7 @@ class SiteSession:
             raise InvalidInput("ledger", None, "a site's ledger has one node", "make it with `sottovoce site init`")
         check_notion(plan.config, plan.facts, self.ledger)
         if bind and not bound:
-            self.ledger.bind(rows_digest(*rows.arrays()))
+            self.ledger.bind(*known)
         if plan.run in self.ledger.runs:
             self.ledger.resume(plan.run, plan.digest)
         else:
