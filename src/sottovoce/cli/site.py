@@ -233,7 +233,7 @@ def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
         print_json(done)
     else:
         _show(done)
-    check_end(found.name, str(done["run"]), str(done["stopped"]), done.get("by"))
+    check_end(found.name, str(done["run"]), str(done["stopped"]), done.get("by"), done.get("lost", {}))
 
 
 def _erase_old_keys(found: SiteSettings) -> dict[str, str]:

@@ -5,7 +5,7 @@ With keyed noise the result equals the batched simulation of the same replicate;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -56,8 +56,9 @@ class LossyNet(QueueNet):
 
 
 def run_sites(
-    config: RunConfig, rows: Rows, replicate: int = 0, *, start: Start | None = None, attempts: Attempts | None = None
-) -> list[tuple[Outcome, Ledger]]:
+    config: RunConfig, rows: Rows, replicate: int = 0, *, start: Start | None = None, attempts: Attempts | None = None,
+    lost: Mapping[int, int] | None = None,
+) -> list[tuple[Outcome, Ledger]]:  # fmt: skip
     """Run every node of `rows` as a site of its own.
 
     Parameters
@@ -70,6 +71,8 @@ def run_sites(
         As for :func:`sottovoce.runs.simulate.simulate`; states are relative to it.
     attempts : sequence of (nodes, bool), optional
         Of a run of sums that loses sites: the nodes of every attempt, and whether its sum was opened.
+    lost : dict of int, optional
+        Of a run over a graph that loses sites: the nodes, and the round from which each is out.
 
     Returns
     -------
@@ -82,6 +85,10 @@ def run_sites(
     nets = QueueNet.connect(prepared.graph)
     if attempts is not None:
         nets = [LossyNet(net, i, rows.n[:, 0], attempts) for i, net in enumerate(nets)]
+    for i, round in ({} if lost is None else lost).items():
+        nets[i].until = round
+        for j in prepared.graph.neighbours(i):
+            nets[j].leaves[i] = round
 
     def site(i: int) -> tuple[Outcome, Ledger]:
         facts = prepared.facts.node(i)
