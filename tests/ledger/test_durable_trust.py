@@ -228,7 +228,7 @@ def test_commits_are_synchronous_and_the_file_is_private(tmp_path: Path) -> None
 
 
 def test_an_export_can_be_verified_by_anybody_and_tells_nothing(used: Path, tmp_path: Path) -> None:
-    """The formula of docs/ledger.md, with the standard library only."""
+    """The formula of docs/reference/ledger.md, with the standard library only."""
     with again(used) as ledger:
         ledger.export(tmp_path / "export.jsonl")
         shown, secret = json.dumps(ledger.show(), allow_nan=False), ledger._file.secret

@@ -6,6 +6,7 @@ import math
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,25 @@ from ..deploy.crypto import need_cryptography
 from ..deploy.files import KEY, together, write_new
 from ..deploy.hub import Hub
 from ..deploy.hublog import HubLog
+from ..deploy.invitation import Answer
 from ..deploy.lock import only_one
-from ..deploy.plan import Plan
+from ..deploy.monitor import PAGE, serve_page
+from ..deploy.names import check_name
+from ..deploy.plan import ANSWER, Plan
 from ..deploy.relay import Credentials, serve
 from ..deploy.report import finished, last_words, other_run, write_hub
 from ..deploy.sums.hub import PATIENCE
+from ..deploy.watch import Watch, waiting_lines
 from ..errors import EXIT_CODES, InvalidInput
 from ..util.files import read
+from .join import check_answer, codes_of, invite
 from .options import FILE, FOLDER, as_json, check_folder, say, takes
 from .screen import Console, escape, listing, print_json
 
 _EVERY = 0.2
+_LOOK, _PATIENT, _REPEAT = 0.5, 15.0, 60.0  # seconds: between looks, before a line about waiting, between such lines
+_CODE = say("--code", "NAME=CODE, what a site read out, so that nobody is asked; once a site.", name="codes",
+            multiple=True, metavar="NAME=CODE")  # fmt: skip
 LINGER = 300.0
 """Seconds that `hub run --once` waits for sites without which the run went on."""
 
@@ -40,8 +49,8 @@ def hub() -> None:
     """Carry the messages of a run between sites.
 
     \b
-      sottovoce hub init hub --host hub.example.org
-      sottovoce hub admit hub north.csr east.csr south.csr
+      sottovoce hub invite north east south --host hub.example.org
+      sottovoce hub admit hub north.joined east.joined south.joined
       sottovoce hub run hub --listen 0.0.0.0:8443     with plan.json in it
       sottovoce hub status hub
       sottovoce hub expel hub north                   go on without a site
@@ -75,33 +84,48 @@ def init(folder: Path, hosts: tuple[str, ...]) -> None:
 @hub.command()
 @click.argument("folder", type=FOLDER)
 @click.argument("requests", type=FILE, nargs=-1, required=True)
-@takes([say("--renew", "Sign new keys of sites that have a certificate: into FOLDER/renewal.", is_flag=True)])
-def admit(folder: Path, requests: tuple[Path, ...], renew: bool) -> None:
-    """Sign the certificate requests of sites: NAME.crt.
+@takes([
+    say("--renew", "Sign new keys of sites that have a certificate: into FOLDER/renewal.", is_flag=True),
+    _CODE,
+])  # fmt: skip
+def admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: tuple[str, ...]) -> None:
+    """Sign the keys of sites: NAME.crt.
 
-    Be sure of who sent each, and of the name that it asks for: have the sender read out the key that `site init`
-    showed, and compare.  A name that was signed before is refused: with --renew its new certificate goes to the folder
-    renewal.  All requests are signed, or none.
+    REQUESTS are answers to invitations, NAME.joined: type the code that each site reads to you by telephone.  Or they
+    are certificate requests, NAME.csr, of `site init`: be sure of who sent each, have the sender read out the key that
+    `site init` showed, and compare.  A name that was signed before is refused: with --renew its new certificate goes to
+    the folder renewal.  All are signed, or none.
     """
+    _admit(folder, requests, renew, codes_of(codes))
+
+
+def _admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[str, str]) -> None:
     authority = Authority.read(folder)
     place = folder / "renewal" if renew else folder
     taken = {path.name.lower() for path in place.iterdir()} if place.is_dir() else set()  # as some file systems do
     signed: list[tuple[Path, str, bytes, str]] = []
     for path in requests:
-        request = read("request", path, KEY)
+        joined = path.suffix == f".{ANSWER}"
+        answer = check_answer(folder, path, codes) if joined else None
+        request = read("request", path, KEY) if answer is None else answer.request.encode()
         name, certificate = authority.admit(request)
+        if answer is not None and name != answer.member.name:
+            raise InvalidInput("answer", path, "asks for a certificate of another name", "have the site join again")
         if f"{name}.crt".lower() in taken:
             rule = f"{place / name}.crt exists: this name was signed before, and that certificate stays good"
             remedy = "remove it when the site has it" if renew else "for a new key of the same site use --renew"
             raise InvalidInput("request", str(path), rule, remedy)
         taken.add(f"{name}.crt".lower())
-        signed.append((path, name, certificate, fingerprint(request)))
+        signed.append((path, name, certificate, "" if joined else fingerprint(request)))
     with together(place) as made:
         for _, name, certificate, _ in signed:
             write_new(place / f"{name}.crt", certificate)
             made(place / f"{name}.crt")
     for path, name, _, key in signed:
-        click.echo(f"{path}: {name}, signed; give the site {place / name}.crt\n   its key: {key}")
+        if key:
+            click.echo(f"{path}: {name}, signed; give the site {place / name}.crt\n   its key: {key}")
+        else:
+            click.echo(f"{path}: {name}, admitted; the site gets its certificate from this hub")
 
 
 @hub.command()
@@ -114,10 +138,16 @@ def admit(folder: Path, requests: tuple[Path, ...], renew: bool) -> None:
     say("--greeting", "The same for the greeting.  [default: until all sites are there]", type=float),
     say("--linger", "With --once: seconds more for sites without which the run went on, to be told.", type=float,
         default=LINGER),
+    say("--page", "HOST:PORT of the page that shows the run while it goes on; or none.  [default: "
+        f"{PAGE}, or a free port]"),
+    say("--admit", "First admit the site with this answer to its invitation, as `hub admit`; once a site.",
+        name="answers", multiple=True, type=FILE),
+    _CODE,
     as_json("Print a JSON object at the start, for every refusal, and when every site has left."),
 ])  # fmt: skip
 def run(
-    folder: Path, listen: str, once: bool, patience: float | None, greeting: float | None, linger: float, as_json: bool
+    folder: Path, listen: str, once: bool, patience: float | None, greeting: float | None, linger: float,
+    page: str | None, answers: tuple[Path, ...], codes: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Serve the plan.json of FOLDER until stopped.
 
@@ -134,6 +164,9 @@ def run(
     credentials = Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key")))
     certificates.check("hub", *credentials.read())
     other_run(folder / "hub", plan)
+    waiting = tuple(path for path in answers if not (folder / f"{Answer.read(path).member.name}.crt").exists())
+    if waiting:  # none after a restart
+        _admit(folder, waiting, False, codes_of(codes))
     stop, console = threading.Event(), Console()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -153,9 +186,15 @@ def run(
     with only_one(folder / "hub.lock"), HubLog(folder / "hub.log") as log:
         carried, written = Hub(plan, log, patience, math.inf if greeting is None else greeting), False
         carried.check()
-        server, port = serve(carried, credentials, listen, refused, failed)
-        tell(f"run {plan.run}: listening on port {port}; Ctrl-C ends it\nplan {plan.digest}",
-             run=plan.run, plan=plan.digest, port=port)  # fmt: skip
+        watch = Watch(carried, folder)
+        server, port = serve(
+            carried, credentials, listen, refused, failed, lambda name: _welcome(folder, name), watch.hear
+        )
+        shown = serve_page(watch.status, page or PAGE, free=page is None) if page != "none" else None
+        where = "" if shown is None else f"; its page: {shown[1]}"
+        tell(f"run {plan.run}: listening on port {port}{where}; Ctrl-C ends it\nplan {plan.digest}",
+             run=plan.run, plan=plan.digest, port=port, page=shown and shown[1])  # fmt: skip
+        news = _News(watch, tell)
         live: Any = nullcontext()
         if console.is_terminal and not as_json:
             live = Live(
@@ -165,6 +204,7 @@ def run(
         until: float | None = None
         with live:
             while not stop.wait(_EVERY):
+                news.look()
                 if not written and carried.over:
                     written, there = True, write_hub(folder, carried)
                     tell("every site has left" + (f": {_kept(plan)} are in {folder}" if there else ""),
@@ -191,6 +231,10 @@ def run(
             if written:
                 carried.check_end()
         finally:
+            news.look(last=True)
+            if shown is not None:
+                shown[0].shutdown()
+                shown[0].server_close()
             log.close()
             server.stop(1.0).wait()
 
@@ -199,22 +243,31 @@ def run(
 @click.argument("folder", type=FOLDER)
 @takes([as_json()])
 def status(folder: Path, as_json: bool) -> None:
-    """How far every site of the run is, also while the hub runs."""
+    """How far every site of the run is, when it was heard, who waits for whom, and what to do.
+
+    Only reads: it may run as another user, and while the hub runs.  Times are the hub's own.
+    """
     plan = Plan.read(folder / "plan.json")
-    with _log(folder) as log:
+    with _log(folder, read_only=True) as log:
         carried = Hub(plan, log)
         carried.check()
-        shown = carried.status()
+        shown = Watch(carried, folder).status()
     if as_json:
         print_json(shown)
         return
     console = Console()
-    ended = ", ended by the hub" if shown["ended"] else ""
+    state = "ended by the hub" if shown["ended"] else "the hub runs" if shown["running"] else "the hub does not run"
+    pace = shown["seconds_a_round"]
     console.print(
-        f"run [bold]{escape(shown['run'])}[/], {shown['rounds']} rounds{ended}\nplan {shown['plan']}", soft_wrap=True,
-        highlight=False,
+        f"run [bold]{escape(shown['run'])}[/], round {max(0, shown['round'])} of {shown['rounds']}"
+        + ("" if pace is None else f", {pace:.3g} s a round") + f"; {state}\nplan {shown['plan']}",
+        soft_wrap=True, highlight=False,
     )  # fmt: skip
     console.print(_table(shown["sites"], shown["rounds"]))
+    for line in waiting_lines(shown, 0.0):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for one in shown["alarms"]:
+        console.print(f"{one['what']}: {one['do']}", markup=False, highlight=False, soft_wrap=True)
 
 
 @hub.command()
@@ -265,11 +318,46 @@ def _kept(plan: Plan) -> str:
     return "hub.html and hub.json" if plan.infers else "hub.html, hub.npz and hub.json"
 
 
-def _log(folder: Path) -> HubLog:
+def _welcome(folder: Path, name: str) -> dict[str, Any]:
+    """What an invited site may ask for: its certificate, if it was admitted, and the plan."""
+    check_name("name", name)
+    files = {"certificate": folder / f"{name}.crt", "plan": folder / "plan.json"}
+    return {what: path.read_text("utf-8") for what, path in files.items() if path.is_file()}
+
+
+class _News:
+    """Lines on the console: who waits for whom, again and again while it lasts, and each alarm when it comes up."""
+
+    def __init__(self, watch: Watch, tell: Callable[..., None]) -> None:
+        self._watch, self._tell = watch, tell
+        self._looked = self._said = time.monotonic()
+        self._alarms: set[str] = set()
+
+    def look(self, *, last: bool = False) -> None:
+        now = time.monotonic()
+        if not last and now - self._looked < _LOOK:
+            return
+        self._looked = now
+        self._watch.look(now=last)
+        if last or now - self._said < _PATIENT:
+            return
+        status, self._said = self._watch.status(), now + _REPEAT - _PATIENT
+        lines = waiting_lines(status, _PATIENT)
+        if lines:
+            self._tell("\n".join(lines), waits=lines)
+        else:
+            self._said = now
+        for one in status["alarms"]:
+            if one["alarm"] != "stalled" and one["alarm"] + one["do"] not in self._alarms:
+                self._alarms.add(one["alarm"] + one["do"])
+                self._tell(f"{one['what']}: {one['do']}", alarm=one)
+
+
+def _log(folder: Path, *, read_only: bool = False) -> HubLog:
     path = folder / "hub.log"
     if not path.exists():
         raise InvalidInput("folder", str(folder), "has no log yet", "start the hub")
-    return HubLog(path)
+    return HubLog(path, read_only=read_only)
 
 
 def _table(sites: list[dict[str, Any]], rounds: int) -> Table:
@@ -277,3 +365,6 @@ def _table(sites: list[dict[str, Any]], rounds: int) -> Table:
     for one in sites:
         table.add_row(escape(one["site"]), f"{one['rows']:,}", last_words(one, rounds), escape(one["left"] or "no"))
     return table
+
+
+hub.add_command(invite)

@@ -16,6 +16,7 @@ from ..data.schema import Schema
 from ..data.synthetic_tables import Expected
 from ..deploy.answering import ahead
 from ..deploy.asks import Asks
+from ..deploy.invitation import plan_code
 from ..deploy.plan import Member, Plan, Waits, check_public
 from ..errors import InvalidInput
 from ..network.graphs import MOST_NODES
@@ -47,8 +48,8 @@ _OPTIONS = [
     say("--life", "Lifetime budget of a site's ledger: also say what the run takes of it.", type=float),
     say("--write", "Write the plan that separate sites agree on to this file.", type=FILE),
     say("--run", "Name of the run in that plan, new to every site's ledger.", name="run_name"),
-    say("--site", "A .public.json of `site init`; once a site of that plan, in the graph's order.", name="sites",
-        type=FILE, multiple=True),
+    say("--site", "The .joined of `site join` or .public.json of `site init`; once a site, in the graph's order.",
+        name="sites", type=FILE, multiple=True),
     say("--schema", "TOML file by which sites encode their rows: for that plan, and for --method auto.", type=FILE),
     say("--start", "Start from the model of this earlier run, a file of `train --save` or a hub's.", type=FILE),
     say("--public", "Start from public rows: a table under the schema of that plan.", type=FILE),
@@ -152,7 +153,12 @@ def plan(
         )  # fmt: skip
         agreed.write(write)
         outlined |= ahead(agreed, outlined.get("releases", []), life)
-        outlined |= {"plan": str(write), "digest": agreed.digest, "sites": list(agreed.names)}
+        outlined |= {
+            "plan": str(write),
+            "digest": agreed.digest,
+            "code": plan_code(agreed.digest),
+            "sites": list(agreed.names),
+        }
     if choice is not None:
         outlined["choice"] = choice.to_dict()
     if as_json:
@@ -193,16 +199,16 @@ def _lifelong(said: dict[str, Any]) -> str:
 
 def _render(outlined: dict[str, Any], console: Console) -> None:
     sizes, releases, said = outlined["n"], outlined["releases"], outlined["privacy"]
+    stated = Statement.from_dict(said)
     size = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
     console.print(
-        f"[bold]{outlined['method']}[/] ({said['form']}): {len(sizes)} sites of {size} rows, "
+        f"[bold]{outlined['method']}[/] ({said['form']}): {len(sizes)} sites of {size} {stated.counted}, "
         f"{escape(outlined['graph'])} graph, {outlined['features']} features, {outlined['rounds']} rounds: a plan, no "
         "data were read"
     )
     if "choice" in outlined:
         console.print(f"[bold]auto[/] {escape(outlined['choice']['says'])}", highlight=False)
-    words = Statement.from_dict(said).guarantee  # what makes a simulation is not decided yet
-    console.print(privacy(words))
+    console.print(privacy(stated.guarantee))  # what makes a simulation is not decided yet
     if "centre" in outlined:
         console.print(escape(outlined["centre"]["says"]), highlight=False)
     parts = (
@@ -211,7 +217,7 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
         ">noise of its\nfirst release",
         ">noise of\nits last",
     )
-    table = listing(">site", ">rows", *parts, vertical="bottom")
+    table = listing(">site", f">{stated.counted}", *parts, vertical="bottom")
     for i, rows in enumerate(sizes[:_SHOWN]):
         first, last = releases[0], releases[-1]
         noise = (f"{first['spread'][i]:.3g}", f"{last['spread'][i]:.3g}")
@@ -229,7 +235,7 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
         console.print(f"noise parameter of the method (`--noise`): {shown} times {schedule['start']}", highlight=False)
     for part in outlined.get("parts", [])[1:]:
         console.print(
-            f"{sum(outlined['held']):,} of {sum(sizes):,} rows are held out, never trained on, and cost "
+            f"{sum(outlined['held']):,} of {sum(sizes):,} {stated.counted} are held out, never trained on, and cost "
             f"{ceil_text(part['epsilon'])} each; the others cost {ceil_text(outlined['parts'][0]['epsilon'])}",
             highlight=False,
         )
@@ -238,7 +244,10 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
         console.print(f"all coefficients are printed from about {needed:,.0f} rows on, and there are {rows:,}",
                       highlight=False)  # fmt: skip
     if "plan" in outlined:
-        console.print(f"wrote {escape(outlined['plan'])}, digest {outlined['digest']}", soft_wrap=True, highlight=False)
+        wrote = f"wrote {escape(outlined['plan'])}, digest {outlined['digest']}"
+        console.print(
+            f"{wrote}\nthe plan's code, for the telephone: {outlined['code']}", soft_wrap=True, highlight=False
+        )
     console.print(
         "[dim]noise: standard deviation of a coordinate of what a site sends, at most; weights of a useful classifier "
         "are of order 1[/]"

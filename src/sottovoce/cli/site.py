@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +10,23 @@ import click
 from ..data.schema import Schema
 from ..deploy import certificates
 from ..deploy.answering import document
-from ..deploy.crypto import need_cryptography
-from ..deploy.files import together, write_new
-from ..deploy.keys import SigningKey
+from ..deploy.files import write_new
+from ..deploy.invitation import Answer, Invitation
+from ..deploy.invitation import plan_code as code_of_plan
+from ..deploy.joining import make_site
 from ..deploy.lock import only_one
 from ..deploy.names import check_name
-from ..deploy.relay import RelayTransport, target
+from ..deploy.plan import ANSWER
+from ..deploy.relay import RelayTransport, ask_welcome
 from ..deploy.report import asked_text, sums_text
 from ..deploy.requests import sizes
 from ..deploy.session import Finished, check_end
-from ..deploy.settings import SiteSettings, check_no_other, load_rows, write_settings
+from ..deploy.settings import SiteSettings
 from ..deploy.sums.masks import give_up, keys_beside
 from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError
-from ..ledger.durable import DurableLedger, rows_digest
-from ..ledger.life import example
+from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement, ceil_text
+from .join import INVITE, agree, heard, make, tell, tell_more
 from .options import FILE, FOLDER, LIFELONG, as_json, check_folder, say, takes
 from .render import privacy
 from .screen import Console, escape, print_json, progress
@@ -38,6 +39,7 @@ def site() -> None:
     """Take part in a run across organisations: rows, ledger and keys stay here.
 
     \b
+      sottovoce site join north.invite --data rows.csv --wait
       sottovoce site init here --name north --hub hub.example.org:8443 \\
           --data rows.csv --schema s.toml --epsilon 3 --delta 1e-5
       sottovoce site check here/site.toml     validate everything, send nothing
@@ -72,41 +74,80 @@ def init(
     Refused if there is a ledger of these rows already: in the folder of the data, in the one that FOLDER is made in, or
     in a folder inside one of these.
     """
-    need_cryptography()
     check_name("name", name)
-    target(hub)
-    if (folder / "site.toml").exists():
-        raise InvalidInput("folder", str(folder), "holds a site already", "use another folder")
     check_folder("folder", folder)
-    rows = load_rows(data, Schema.from_toml(schema))
-    kind = accountant or ("pure" if delta is None else "rdp")
-    ours = rows_digest(*rows.arrays())
-    unknown = check_no_other(data, folder, ours)
-    public = {"name": name, "rows": int(rows.n[0, 0])}
-    with together(folder) as made:
-        book = folder / f"{name}.ledger"
-        DurableLedger.create(book, epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=ours).close()
-        made(book)
-        certificates.request(folder, name)
-        for ending in ("key", "csr"):
-            made(folder / f"{name}.{ending}")
-        key = SigningKey.make()
-        key.write(folder / f"{name}.signing")
-        made(folder / f"{name}.signing")
-        write_new(folder / f"{name}.public.json", json.dumps(public | {"key": key.public}, indent=1) + "\n")
-        made(folder / f"{name}.public.json")
-        write_settings(folder, name, hub, data.resolve(), schema.resolve())
+    encoding = Schema.from_toml(schema)
+    made = make_site(folder, name, hub, data, encoding, schema.resolve(), epsilon, delta, accountant)
     click.echo(
         f"made {folder}\n"
         f"1. give the hub's operator {name}.csr and {name}.public.json, and read out the key that is to be admitted:\n"
-        f"   {certificates.fingerprint((folder / f'{name}.csr').read_bytes())}\n"
+        f"   {certificates.fingerprint(made.request.encode())}\n"
         f"2. put {name}.crt, ca.crt and plan.json here when they come, and go on with `site check`\n"
         "3. this is the one ledger of these rows: never make a second one, and never restore it from a backup"
     )
-    if (share := example(kind, epsilon, delta or 0.0)) is not None:
-        click.echo(f"4. {share}")
-    for why in unknown:
-        click.echo(f"note: whether this is a ledger of the same rows is not known: {why}", err=True)
+    tell_more(made)
+
+
+@site.command()
+@click.argument("invitation", metavar="FILE", type=FILE)
+@takes([
+    say("--data", "CSV or Parquet file, or a folder of mapped rows.", type=click.Path(path_type=Path)),
+    say("--schema", "TOML file declaring the public facts of the table.  [default: the invitation's]", type=FILE),
+    say("--epsilon", "Lifetime budget of these rows, for good.  [default: as the invitation proposes]", type=float),
+    say("--delta", "Delta of that budget; 0 for pure epsilon.  [default: as the invitation proposes]", type=float),
+    say("--accountant", "Of the budget, for life.  [default: pure without a delta, else rdp]", type=LIFELONG),
+    say("--folder", "The site's folder.  [default: its name]", type=FOLDER),
+    say("--wait", "Wait for the hub, show the plan, ask for your consent, and take part to the end.", is_flag=True),
+    say("--plan-code", "The plan's code, if you have heard it already: --wait does not ask then.", metavar="CODE"),
+])  # fmt: skip
+def join(
+    invitation: Path, data: Path | None, schema: Path | None, epsilon: float | None, delta: float | None,
+    accountant: str | None, folder: Path | None, wait: bool, plan_code: str | None,
+) -> None:  # fmt: skip
+    """Answer the invitation in FILE: make this site's folder, and NAME.joined in it for the hub.
+
+    Keys, the ledger and site.toml are made; the data are read, to tie the ledger to them; nothing is sent.  Send
+    NAME.joined to the hub's operator, and read the code to the operator by telephone.  With --wait the command stays:
+    when the hub runs it shows the plan and its price, and takes part if you type the plan's code.  After an
+    interruption the same command goes on.
+    """
+    invited = Invitation.read(invitation)
+    name = invited.name
+    folder = folder or Path(name)
+    if (folder / "site.toml").exists():
+        kept = folder / f"{name}.{INVITE}"
+        if not kept.exists() or Invitation.read(kept) != invited:
+            rule = "holds a site that did not join by this invitation"
+            raise InvalidInput("folder", folder, rule, "use another --folder, or take part with `site run`")
+        click.echo(f"{folder} is there already: going on")
+        tell(folder, Answer.read(folder / f"{name}.{ANSWER}"))
+    else:
+        make(invited, folder, data, schema, epsilon, delta, accountant)
+    if wait:
+        _wait(invited, folder, plan_code)
+    else:
+        click.echo(f"then: sottovoce site join {invitation} --wait")
+
+
+def _wait(invited: Invitation, folder: Path, told: str | None) -> None:
+    """Get certificate and plan from the hub, ask for consent to the plan, and take part."""
+    settings, name = folder / "site.toml", invited.name
+    found = SiteSettings.read(settings)
+    if not (found.credentials.certificate.exists() and found.plan.exists()):
+        own = invited.authority.encode(), invited.certificate.encode(), invited.key.encode()
+        certificate, plan = ask_welcome(found.hub, own, lambda line: click.echo(f"{name}: {line}", err=True))
+        certificates.check(name, own[0], certificate, found.credentials.key.read_bytes())
+        for path, content in ((found.credentials.certificate, certificate), (found.plan, plan)):
+            if not path.exists():
+                write_new(path, content)
+    agreed = found.agreed
+    if found.digest != agreed.digest:
+        check_site(settings, asks=False)
+        who = "another site" if agreed.summed else "the hub's operator, or another site,"
+        question = f"{name}: to take part in this run, type the plan's code as {who} reads it to you"
+        heard(question, code_of_plan(agreed.digest), told, "of this plan")
+        agree(settings, agreed.digest)
+    run_site(settings)
 
 
 @site.command()
@@ -138,6 +179,11 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
     Data, plan, ledger, keys and certificates are read and compared, with each other and with what is left of earlier
     runs; it says what the run will take of the budget, and by which line of SETTINGS this site agrees to the plan.
     """
+    check_site(settings, new_keys, as_json)
+
+
+def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, asks: bool = True) -> None:
+    """What `site check` does; unless `asks`, somebody is about to be asked whether to take part."""
     found = SiteSettings.read(settings)
     erased = _erase_old_keys(found)
     with DurableLedger.open(found.ledger) as ledger:
@@ -168,8 +214,8 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
         return
     console = Console()
     console.print(
-        f"[bold]{escape(found.name)}[/] in run [bold]{escape(plan.run)}[/]: {report['rows']:,} rows, "
-        f"{plan.last_width} features, {asked_text(plan)}, "
+        f"[bold]{escape(found.name)}[/] in run [bold]{escape(plan.run)}[/]: {report['rows']:,} "
+        f"{plan.statement.counted}, {plan.last_width} features, {asked_text(plan)}, "
         + (f"sums {sums_text(plan)}" if plan.summed else f"neighbours {escape(', '.join(report['neighbours']))}")
     )
     console.print(privacy(plan.statement.words, "Privacy of the whole run"))
@@ -181,19 +227,24 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
     )
     if plan.asks is not None and plan.asks.evaluation is not None:
         console.print(
-            f"{plan.asks.held(report['rows']):,} rows are held out by their positions: the order of the table must not "
-            "depend on what is in it", highlight=False,
+            f"{plan.asks.held(report['rows']):,} {plan.statement.counted} are held out by their positions: the order "
+            "of the table must not depend on what is in it", highlight=False,
         )  # fmt: skip
     console.print(
         f"messages of up to {sizes(plan)[0]:,} bytes, inboxes of up to {sizes(plan)[1]:,} a round: every carrier and "
         "store takes them", highlight=False,
     )  # fmt: skip
     said = f"compare with the other sites and the hub:\nplan {plan.digest}\nauthority {authority}"
+    if not asks:
+        said = f"plan {plan.digest}"
+    else:
+        said += f"\nthe plan's code, for the telephone: {code_of_plan(plan.digest)}"
     console.print(said, soft_wrap=True, highlight=False)
     if report["new_sites"]:
         console.print(f"not in any run of this site before: {escape(', '.join(report['new_sites']))}", highlight=False)
-    found.check_agreed()
-    if not report["agreed"]:
+    if asks:
+        found.check_agreed()
+    if asks and not report["agreed"]:
         console.print(rf"once all have the same plan, write above \[data] in {escape(settings.name)}:")
         console.print(escape(found.agreement), soft_wrap=True, highlight=False)
     console.print(f"certificate until {report['certificate_ends']}; everything fits; nothing was sent", highlight=False)
@@ -215,6 +266,11 @@ def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
     With --json: one JSON object a round on standard output, with what is spent of the rows' lifetime budget, and one
     at the end, with the ledger's head.
     """
+    run_site(settings, new_keys, times, as_json)
+
+
+def run_site(settings: Path, new_keys: bool = False, times: bool = False, as_json: bool = False) -> None:
+    """What `site run` does."""
     found = SiteSettings.read(settings)
     _erase_old_keys(found)
     found.check_connection()

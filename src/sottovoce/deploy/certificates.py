@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 DAYS = 825
 """Life of a certificate; 825 days is the longest that common clients accept."""
+INVITED = "invitation of "
+"""Begins the common name of a certificate in an invitation; no site's name has a space."""
 _HOST = re.compile(r"[A-Za-z0-9_](-*[A-Za-z0-9_])*(\.[A-Za-z0-9_](-*[A-Za-z0-9_])*)*")
 _SKEW = timedelta(hours=1)
 
@@ -93,6 +95,12 @@ class Authority:
         builder = _builder(_name(names[0]), self.certificate.subject, public)
         return names[0], _pem(self._leaf(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH))
 
+    def invite(self, name: str) -> tuple[bytes, bytes]:
+        """A certificate and its key for a site's invitation: they open what is public, and nothing else."""
+        key = _new_key()
+        builder = _builder(_name(INVITED + name), self.certificate.subject, key.public_key())
+        return _pem(self._leaf(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH)), private_pem(key)
+
     def _leaf(self, builder: x509.CertificateBuilder, use: x509.ObjectIdentifier) -> x509.Certificate:
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_usage(sign=True), critical=True)
@@ -107,6 +115,12 @@ def check_host(text: str) -> None:
         if not _HOST.fullmatch(text) or len(text) > 253 or text.replace(".", "").isdecimal():
             rule = "is neither an address nor a host's name"
             raise InvalidInput("host", text, rule, "use e.g. 'hub.example.org', without a port") from None
+
+
+def hosts_of(path: Path) -> list[str]:
+    """The host names and addresses in the certificate in a file."""
+    found = _loaded(path).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [str(one.value) for one in found]
 
 
 def request(folder: Path, name: str) -> None:
@@ -164,10 +178,14 @@ def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
 
 def expiry(path: Path) -> datetime:
     """Expiry of the certificate in a file; raises :class:`InvalidInput` if there is none."""
+    return _loaded(path).not_valid_after_utc
+
+
+def _loaded(path: Path) -> x509.Certificate:
     need_cryptography()
     pem = read("certificate", path, KEY)
     try:
-        return x509.load_pem_x509_certificate(pem).not_valid_after_utc
+        return x509.load_pem_x509_certificate(pem)
     except ValueError:
         raise InvalidInput("certificate", str(path), "is no certificate", "ask the hub's operator for it") from None
 

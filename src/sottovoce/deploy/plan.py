@@ -41,6 +41,8 @@ LARGEST = 32 * 2**20
 ROWS = 10**12
 """The most rows of a site."""
 _PUBLIC = 4096  # bytes of what a site tells about itself
+ANSWER = "joined"
+"""Ending of a site's answer to an invitation, which holds more than a plan needs of it."""
 _ROOM = 100.0
 _LOG_ODDS = 1e9  # no coefficient of encoded columns is longer
 ANSWERS_CAP = 1e9
@@ -82,15 +84,18 @@ class Member:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the ``NAME.public.json`` of ``site init``; raises :class:`InvalidInput`."""
+        """Read the ``NAME.public.json`` of ``site init``, or what ``site join`` wrote; raises :class:`InvalidInput`."""
         try:
             if not path.is_file():
                 raise InvalidInput("site", str(path), "there is no such file", "give each site's NAME.public.json")
             with path.open("rb") as file:
-                return cls(**parse(file.read(_PUBLIC + 1), _PUBLIC))
+                told = parse(file.read(_PUBLIC + 1), _PUBLIC)
+            if path.suffix == f".{ANSWER}":
+                told = {name: told[name] for name in ("name", "rows", "key")}
+            return cls(**told)
         except SottovoceError:
             raise
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, LookupError):
             rule = "is not what `site init` writes"
             raise InvalidInput("site", str(path), rule, "give each site's NAME.public.json") from None
 

@@ -21,9 +21,10 @@ from ..util.files import read
 from ..util.plain import canonical
 from ..util.typing import Any
 from . import limits, requests
+from .certificates import INVITED
 from .files import KEY
 from .hub import Hub
-from .plan import Plan
+from .plan import LARGEST, Plan
 from .requests import METHODS, OTHER_REQUEST, OTHER_VERSION, RequestTransport, answer, sizes
 from .transport import printable
 
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     import grpc
 
 SERVICE = "sottovoce.Relay"
+WELCOME = "welcome"
+"""The one method that an invitation opens: a site asks for its certificate and the plan, both public."""
+_WELCOME = 2 * LARGEST + 2**17
+"""The most bytes of the reply: a plan as a JSON text, and a certificate."""
 POLL = 10.0
 """Seconds that the hub keeps a request open."""
 SLACK = 20.0
@@ -86,6 +91,7 @@ def _carries(most_sent: int, most_received: int) -> tuple[tuple[str, int], ...]:
 def serve(
     hub: Hub, credentials: Credentials, address: str, refused: Callable[[str, str], None] = lambda *_: None,
     failed: Callable[[str, str], None] = lambda *_: None,
+    welcome: Callable[[str], dict[str, Any]] | None = None, heard: Callable[[str], None] = lambda _: None,
 ) -> tuple[grpc.Server, int]:  # fmt: skip
     """Start the relay; raises :class:`InvalidInput` if the address cannot be used.
 
@@ -100,6 +106,10 @@ def serve(
         Called with a site and a reason when its request is refused for a new reason; from any thread.
     failed : callable
         The same for an error of the hub's own; an unforeseen one is also logged, with its traceback.
+    welcome : callable, optional
+        The reply, by a site's name, to whoever asks with its invitation or certificate; all of it is public.
+    heard : callable
+        Called with the site of every request; from any thread.
 
     Returns
     -------
@@ -113,7 +123,7 @@ def serve(
     authority, certificate, key = credentials.read()
     workers = 2 * len(hub.plan.sites) + 4  # a waiting site holds one
     asked_most, answered_most = sizes(hub.plan)
-    options = [*_OPTIONS, *_carries(answered_most, asked_most)]
+    options = [*_OPTIONS, *_carries(max(answered_most, _WELCOME), asked_most)]
     server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=options)
     secure = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
 
@@ -131,6 +141,9 @@ def serve(
                 if len(names) != 1:
                     raise Refused("certificate: has no common name")
                 asked = requests.read(request, asked_most, OTHER_REQUEST)
+                heard(_name(names[0]))
+                if method == WELCOME and welcome is not None:
+                    return canonical(welcome(_name(names[0]).removeprefix(INVITED))).encode()
                 return canonical(answer(hub, _name(names[0]), method, asked, POLL)).encode()
             except Exception as error:
                 site = printable(b", ".join(names).decode("utf-8", "replace"))
@@ -146,7 +159,7 @@ def serve(
 
         return handle
 
-    methods = {name: grpc.unary_unary_rpc_method_handler(handler(name)) for name in METHODS}
+    methods = {name: grpc.unary_unary_rpc_method_handler(handler(name)) for name in (*METHODS, WELCOME)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
     try:
         port = server.add_secure_port(address, secure)
@@ -178,6 +191,47 @@ def target(address: str, field: str = "hub") -> str:
     return f"ipv4:{ip}:{port}" if ip.version == 4 else f"ipv6:[{ip}]:{port}"
 
 
+def _channel(
+    address: str, authority: bytes, certificate: bytes, key: bytes, carries: tuple[tuple[str, int], ...]
+) -> grpc.Channel:  # fmt: skip
+    need_grpc()
+    import grpc
+
+    secure = grpc.ssl_channel_credentials(authority, key, certificate)
+    return grpc.secure_channel(target(address), secure, options=[*_OPTIONS, *carries])
+
+
+def ask_welcome(
+    address: str, own: tuple[bytes, bytes, bytes], tell: Callable[[str], None], every: float = 60.0
+) -> tuple[bytes, bytes]:
+    """A site's certificate and the plan's file, from the hub; waits until it has both.
+
+    `own` holds authority, certificate and key in PEM.  `tell` gets a line about what it waits for, again after `every`
+    seconds.  Raises :class:`Refused`.
+    """
+    import grpc
+
+    told: tuple[str, float] | None = None
+    with _channel(address, *own, _carries(2**12, _WELCOME)) as channel:
+        call = channel.unary_unary(f"/{SERVICE}/{WELCOME}")
+        while True:
+            try:
+                found = requests.read(call(b"{}", timeout=SLACK), _WELCOME, OTHER_VERSION)
+                certificate, plan = found.get("certificate"), found.get("plan")
+                if isinstance(certificate, str) and isinstance(plan, str):
+                    return certificate.encode(), plan.encode()
+                why = "has not admitted this site: its operator does so with `hub admit`, or `hub run --admit`"
+            except grpc.RpcError as error:
+                if error.code() in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED):
+                    raise Refused(f"the hub refused: {printable(error.details() or '')}") from None
+                why = "does not answer: it does not run yet, a firewall is between, or its authority is another"
+            now = time.monotonic()
+            if told is None or told[0] != why or now - told[1] >= every:
+                told = why, now
+                tell(f"waits for the hub at {address}: it {why}")
+            time.sleep(1.0)
+
+
 class RelayTransport(RequestTransport):
     """A site's connection to a relay; a context manager, which closes it.
 
@@ -195,17 +249,11 @@ class RelayTransport(RequestTransport):
         self, address: str, credentials: Credentials, plan: Plan, patience: float = 600.0,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        need_grpc()
-        import grpc
-
-        authority, certificate, key = credentials.read()
-        secure = grpc.ssl_channel_credentials(authority, key, certificate)
         super().__init__(plan, tell)
         self._address, self._patience = address, patience
         asked_most, self._most = sizes(plan)
         self._wait = POLL + SLACK + limits.seconds(self._most)
-        options = [*_OPTIONS, *_carries(asked_most, self._most)]
-        self._channel = grpc.secure_channel(target(address), secure, options=options)
+        self._channel = _channel(address, *credentials.read(), _carries(asked_most, self._most))
 
     def __enter__(self) -> RelayTransport:
         return self

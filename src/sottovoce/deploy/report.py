@@ -64,7 +64,7 @@ def hub_page(
     body = [
         *_head(f"Run {plan.run}", plan.demonstration), *_answers(plan, found), _privacy(statement),
         "<h2>Sites</h2>",
-        _table([("site", ""), ("rows", "n"), ("last message", ""), ("left", "")], rows), *_agreed(plan),
+        _table([("site", ""), (statement.counted, "n"), ("last message", ""), ("left", "")], rows), *_agreed(plan),
         *([] if plan.infers else ["<h2>Classifiers that were released</h2>",
                                   _model(models, ["all sites"] if plan.summed else names or plan.names)]),
         f'<p class="soft">Everything on this page was sent by the sites or agreed on before: a hub sees {unseen}.</p>',

@@ -14,7 +14,8 @@ handed out, in this order.  What a crash leaves:
 - a row whose draw raised an error, or whose caller did not promise to store the bytes before handing them out:
   something may have been seen.  The row stays spent and is never drawn again.
 
-A crash can over-count, never under-count.  ``docs/ledger.md`` says what this assumes, and what no file can detect.
+A crash can over-count, never under-count.  ``docs/reference/ledger.md`` says what this assumes, and what no file
+can detect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Centring: one charged release of the rows' mean before any method, and the public map that takes it away.
 
 Encoded rows are mostly a common offset, which noise and caps pay for in every round.  What is decided here follows
-from public facts: sizes, budget, trust and the schema (docs/methods/centring.md).
+from public facts: sizes, budget, trust and the schema (docs/explanation/centring.md).
 """
 
 from __future__ import annotations

@@ -1,0 +1,200 @@
+"""``sottovoce hub invite`` and ``site join``: a file to each site, a file back, and a short code by telephone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..data.draft import toml_of
+from ..data.schema import Schema
+from ..deploy.certificates import Authority, check_host, hosts_of
+from ..deploy.files import together, write_new
+from ..deploy.invitation import Answer, Invitation, same
+from ..deploy.joining import Made, make_site
+from ..deploy.names import check_name
+from ..deploy.plan import ANSWER, Member
+from ..deploy.relay import target
+from ..errors import InvalidInput
+from ..util import files
+from .options import FILE, FOLDER, check_folder, say, takes
+
+INVITE = "invite"
+"""Ending of an invitation's file."""
+PORT = "8443"
+_TRIES = 3
+
+# The hub's side
+
+
+@click.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@takes([
+    say("--host", "HOST or HOST:PORT by which sites reach the hub.  [default: as in the invitations before]"),
+    say("--folder", "The hub's folder; made if there is none.", default="hub", type=FOLDER),
+    say("--schema", "TOML file that the sites are asked to use; a site may give another.", type=FILE),
+    say("--epsilon", "Lifetime budget that the sites are asked to choose; each decides itself.", type=float,
+        default=3.0),
+    say("--delta", "The delta of that budget; 0 for none.", type=float, default=1e-5),
+])  # fmt: skip
+def invite(
+    names: tuple[str, ...], host: str | None, folder: Path, schema: Path | None, epsilon: float, delta: float
+) -> None:
+    """Write an invitation for each site NAME: FOLDER/NAME.invite.
+
+    Send each to its site, by mail or any other way.  The site answers with a file, NAME.joined, and reads a code to you
+    by telephone, by which `hub admit` knows that both files came unchanged.  The hub's authority and certificate are
+    made if FOLDER has none.  Sites can be invited at any time; those that are there need nothing new.
+    """
+    for name in names:
+        check_name("name", name)
+    if len({name.lower() for name in names}) != len(names):
+        raise InvalidInput("name", None, "is given twice", "give every site a name of its own")
+    if not epsilon > 0.0 or not 0.0 <= delta < 1.0:
+        raise InvalidInput("epsilon", epsilon, "must be above 0, and delta in [0, 1)", "use e.g. --epsilon 3")
+    declared = None if schema is None else Schema.from_toml(schema).to_dict()
+    check_folder("folder", folder)
+    address = _address(folder, host)
+    taken = {path.name.lower() for path in folder.iterdir()} if folder.is_dir() else set()
+    for name in names:
+        for ending in (INVITE, "crt"):
+            if f"{name}.{ending}".lower() in taken:
+                rule = f"{folder / name}.{ending} exists: this name was invited or admitted before"
+                raise InvalidInput("name", name, rule, "use another name, or remove an invitation that is not wanted")
+    with together(folder) as made:
+        if not (folder / "ca.crt").exists():
+            authority = Authority.make(folder)
+            made(folder / "ca.key")
+            made(folder / "ca.crt")
+            authority.serve(folder, [address.rpartition(":")[0].strip("[]")])
+            made(folder / "hub.key")
+            made(folder / "hub.crt")
+        authority, pem = Authority.read(folder), (folder / "ca.crt").read_text()
+        for name in names:
+            certificate, key = (part.decode() for part in authority.invite(name))
+            one = Invitation(name, address, pem, certificate, key, epsilon, delta or None, declared)
+            write_new(folder / f"{name}.{INVITE}", one.text(), secret=True)
+            made(folder / f"{name}.{INVITE}")
+    for name in names:
+        click.echo(f"{folder / name}.{INVITE}: send it to {name}, who answers with {name}.{ANSWER}")
+    click.echo(f"the sites reach the hub at {address}; `hub admit` asks for the code that each reads to you")
+
+
+def _address(folder: Path, host: str | None) -> str:
+    """``HOST:PORT`` for invitations: as given, or as in the earlier ones."""
+    if host is None:
+        for path in sorted(folder.glob(f"*.{INVITE}")):
+            return Invitation.read(path).hub
+        raise InvalidInput("host", None, "is needed for the first invitation", "use e.g. --host hub.example.org")
+    name, colon, port = host.rpartition(":")
+    if not colon or (":" in name and not host.endswith("]") and not name.startswith("[")):  # none, or a bare IPv6
+        name, port = host, PORT
+    name = name.strip("[]")
+    check_host(name)
+    address = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+    target(address, "host")
+    if (folder / "hub.crt").exists() and name not in hosts_of(folder / "hub.crt"):
+        rule = f"is not in the hub's certificate, which is for {', '.join(hosts_of(folder / 'hub.crt'))}"
+        raise InvalidInput("host", name, rule, "use one of those, or `hub renew --host`")
+    return address
+
+
+def codes_of(given: tuple[str, ...]) -> dict[str, str]:
+    """The option ``--code NAME=CODE``, given once a site."""
+    found = {}
+    for one in given:
+        name, equals, code = one.partition("=")
+        if not equals:
+            raise InvalidInput("code", None, "must be NAME=CODE", "use e.g. --code north=K7QM-2XRD-9V4H")
+        found[name] = code
+    return found
+
+
+def check_answer(folder: Path, path: Path, codes: dict[str, str]) -> Answer:
+    """An answer to one of the invitations in the hub's `folder`, whose code somebody has heard from the site.
+
+    Asks for the code unless `codes` has it; raises :class:`InvalidInput` if the code is another.
+    """
+    answer = Answer.read(path)
+    name = answer.member.name
+    invitation = folder / f"{name}.{INVITE}"
+    if not invitation.exists():
+        raise InvalidInput("answer", path, f"is from {name!r}, who was not invited", "see `sottovoce hub invite`")
+    answer.check(Invitation.read(invitation))
+    heard(f"{name}: the code that {name} reads to you", answer.code, codes.get(name), f"of {name}")
+    return answer
+
+
+def heard(question: str, code: str, given: str | None, of: str) -> None:
+    """Raise :class:`InvalidInput` unless somebody types `code`; `given` is typed beforehand."""
+    for _ in range(_TRIES if given is None else 1):
+        if same(click.prompt(question, err=True) if given is None else given, code):
+            return
+        if given is None:
+            click.echo("that is another code", err=True)
+    rule = f"is not the code {of}: it was misheard, or a file was changed on its way"
+    raise InvalidInput("code", None, rule, "ask again by a telephone number that you know; if it stays so, stop")
+
+
+# The site's side
+
+
+def make(
+    invited: Invitation, folder: Path, data: Path | None, schema: Path | None, epsilon: float | None,
+    delta: float | None, accountant: str | None,
+) -> None:  # fmt: skip
+    """Make the folder of an invited site, and say what to do next."""
+    name = invited.name
+    if data is None:
+        raise InvalidInput("data", None, "is missing", "give the table of this site: --data rows.csv")
+    epsilon = invited.epsilon if epsilon is None else epsilon
+    delta = invited.delta if delta is None else delta or None
+    if epsilon is None:
+        raise InvalidInput("epsilon", None, "is missing, and the invitation proposes none", "use e.g. --epsilon 3")
+    if schema is None and invited.schema is None:
+        rule = "is missing, and the invitation holds none"
+        raise InvalidInput("schema", None, rule, "agree on one with the other sites: --schema schema.toml")
+    check_folder("folder", folder)
+    encoding = Schema.from_dict(invited.schema or {}) if schema is None else Schema.from_toml(schema)
+    proposed = {"schema.toml": toml_of(encoding, [f"From the invitation of {name}."])} if schema is None else {}
+
+    def more(member: Member, request: str) -> dict[str, str]:
+        answer = Answer(member, request, invited.digest)
+        return proposed | {
+            "ca.crt": invited.authority, f"{name}.{INVITE}": invited.text(), f"{name}.{ANSWER}": answer.text(),
+        }  # fmt: skip
+
+    file = Path("schema.toml") if schema is None else schema.resolve()
+    made = make_site(folder, name, invited.hub, data, encoding, file, epsilon, delta, accountant, more)
+    answer = Answer(made.member, made.request, invited.digest)
+    click.echo(f"made {folder}: {made.member.rows:,} rows, keys, and the one ledger of these rows")
+    if schema is None:
+        click.echo(f"the schema is the invitation's: read {folder / 'schema.toml'}")
+    spread = "pure epsilon" if delta is None else f"delta {delta:g}"
+    click.echo(f"lifetime budget of these rows: epsilon {epsilon:g}, {spread}; never make a second ledger for them")
+    tell_more(made)
+    tell(folder, answer)
+
+
+def tell_more(made: Made) -> None:
+    """What there is to know about a new ledger."""
+    if made.share is not None:
+        click.echo(made.share)
+    for why in made.unknown:
+        click.echo(f"note: whether this is a ledger of the same rows is not known: {why}", err=True)
+
+
+def tell(folder: Path, answer: Answer) -> None:
+    """What the site's people have to do."""
+    name = answer.member.name
+    click.echo(
+        f"1. send {folder / name}.{ANSWER} to the hub's operator\n"
+        f"2. telephone the operator, by a number that you know, and read out this code: {answer.code}"
+    )
+
+
+def agree(settings: Path, digest: str) -> None:
+    """Write the plan's digest into ``site.toml``."""
+    lines = [line for line in settings.read_text("utf-8").splitlines() if not line.startswith("agreed =")]
+    place = lines.index("[data]")
+    files.write("settings", settings, "\n".join([*lines[:place], f'agreed = "{digest}"', *lines[place:]]) + "\n")

@@ -1,0 +1,151 @@
+"""An invitation to a site, its answer, and the short codes that people read to each other by telephone.
+
+The *invitation* (hub to site) holds the hub's address and authority, and a certificate that opens one method of the
+relay, which hands out what is public.  The *answer* (site to hub) holds the site's name and row count, the public
+halves of its TLS and signing keys, and the digest of the invitation.  Both go by any means, such as mail.
+
+*Claim.*  Whoever changes one or both files on their way, with m evaluations of scrypt, gets the same code at both ends
+with a chance of at most (m + 2) / 2^60, scrypt being a random oracle.
+
+*Proof.*  The code is :func:`stretch` of the answer, 60 bits.  The hub accepts only answers with the digest of its own
+invitation.  If a file was changed, the answers A of the site and B that the hub gets differ: a changed invitation has
+another digest (its hash is collision-free).  Either B was chosen before A was seen, or after.  A holds keys that the
+site has just drawn, so its code is new to everybody: it hits the code of one of the m answers tried before, or of B, by
+chance 2^-60 each.  (Only one of them becomes B, but let it be any.)  Afterwards, the code of A is one number, and each
+further answer has it by chance 2^-60.  No birthday helps, because one of the two sides is drawn by an honest site after
+the other could be fixed, or is fixed before the other is searched for.  Each evaluation takes 32 MiB and some 0.1 s of
+a core, so 2^40 of them, 3,500 core years, have a chance of one in a million.
+
+A plan's code is longer, 100 bits: whoever writes two plans, one for each of two sites, searches for any two that agree
+(a birthday), which takes 2^50 evaluations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import b32encode
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from ..errors import InvalidInput, SottovoceError
+from ..util import files
+from ..util.plain import canonical, keyed_hash
+from .names import check_name
+from .plan import ANSWER, LARGEST, Member
+from .strict import parse
+
+GROUPS, PLAN_GROUPS = 3, 5
+"""Groups of four letters, 20 bits each, of the code of an answer, and of a plan."""
+_LETTERS = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", "0123456789ABCDEFGHJKMNPQRSTVWXYZ")  # without I, L, O, U
+_HEARD = str.maketrans("OIL", "011", " -\t")
+_SALT = b"sottovoce code 1"
+
+
+def stretch(data: bytes, groups: int = GROUPS) -> str:
+    """The code of public `data`: groups of four digits and letters, by scrypt (RFC 7914: N = 2^15, r = 8, p = 1)."""
+    raw = hashlib.scrypt(data, salt=_SALT, n=2**15, r=8, p=1, maxmem=2**26, dklen=20)
+    text = b32encode(raw).decode().translate(_LETTERS)
+    return "-".join(text[4 * k : 4 * k + 4] for k in range(groups))
+
+
+def plan_code(digest: str) -> str:
+    """The code of a plan, by its digest."""
+    return stretch(digest.encode(), PLAN_GROUPS)
+
+
+def same(heard: str, code: str) -> bool:
+    """Whether what somebody typed is this code: in any capitals, with or without dashes."""
+    return heard.upper().translate(_HEARD) == code.replace("-", "")
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """What the hub sends to a site.
+
+    Parameters
+    ----------
+    name : str
+        Of the site.
+    hub : str
+        ``HOST:PORT``.
+    authority, certificate, key : str
+        PEM: the hub's authority, and a certificate with its key by which the invited site asks for what is public.
+        Whoever has them can read the plan and the site's certificate, and do nothing else.
+    epsilon, delta : float, optional
+        The lifetime budget that the hub proposes; the site decides.
+    schema : dict, optional
+        The schema that the hub proposes.
+    """
+
+    name: str
+    hub: str
+    authority: str
+    certificate: str
+    key: str
+    epsilon: float | None = None
+    delta: float | None = None
+    schema: dict[str, Any] | None = None
+
+    @property
+    def digest(self) -> str:
+        return keyed_hash(b"sottovoce invitation", self.text().encode()).hex()
+
+    def text(self) -> str:
+        """The file's content."""
+        return json.dumps(vars(self), indent=1, allow_nan=False) + "\n"  # a schema's order counts
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read what :meth:`text` gave; raises :class:`InvalidInput`."""
+        try:
+            found = cls(**parse(files.read("invitation", path, LARGEST), LARGEST))
+            check_name("name", found.name)
+            if not all(isinstance(getattr(found, f.name), str) for f in fields(cls)[:5]):
+                raise TypeError
+            if not all(x is None or type(x) is float for x in (found.epsilon, found.delta)):
+                raise TypeError
+            if not isinstance(found.schema, dict | None):
+                raise TypeError
+        except (SottovoceError, ValueError, TypeError):
+            raise InvalidInput("invitation", path, "is none", "give the file that `hub invite` wrote") from None
+        return found
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the site sends back: `request` is its certificate request in PEM, `invitation` a digest."""
+
+    member: Member
+    request: str
+    invitation: str
+
+    def text(self) -> str:
+        """The file's content, which also holds all that a plan needs of the site."""
+        kept = {"request": self.request, "invitation": self.invitation}
+        return json.dumps(vars(self.member) | kept, indent=1) + "\n"
+
+    @property
+    def code(self) -> str:
+        """For the telephone: it binds both keys, name, row count and invitation."""
+        return stretch(canonical(vars(self.member) | {"request": self.request, "of": self.invitation}).encode())
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read what :meth:`text` gave; raises :class:`InvalidInput`."""
+        try:
+            plain = parse(files.read("answer", path, LARGEST), LARGEST)
+            request, invitation = plain.pop("request"), plain.pop("invitation")
+            if not isinstance(request, str) or not isinstance(invitation, str) or len(plain) != len(fields(Member)):
+                raise TypeError
+            return cls(Member(**plain), request, invitation)
+        except (SottovoceError, ValueError, TypeError, AttributeError, LookupError):
+            rule = "is no answer to an invitation"
+            raise InvalidInput("answer", path, rule, f"give the NAME.{ANSWER} that `site join` wrote") from None
+
+    def check(self, invitation: Invitation) -> None:
+        """Raise :class:`InvalidInput` unless this answers `invitation`."""
+        if (self.invitation, self.member.name) != (invitation.digest, invitation.name):
+            rule = f"answers another invitation than that of {invitation.name!r} here: one of the files was changed"
+            raise InvalidInput("answer", self.member.name, rule, "send the invitation again, by another way")
