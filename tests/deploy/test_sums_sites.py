@@ -88,7 +88,7 @@ def test_a_run_ends_with_those_that_remain(sites: Consortium, tmp_path: Path, la
             set(NAMES) - {"south"}, "done"
         )
         assert hub.over == ((last, after) != (6, True))  # its word that it leaves is still to come
-        without = pytest.raises(FinishedWithout, match="'south' .it sent nothing in time")
+        without = pytest.raises(FinishedWithout, match=r"'south' \(it sent nothing in time")
         with nullcontext() if (last, after) == (6, True) else without:
             hub.check_end()
         assert hub.models().shape == (1, sites.plan.d)

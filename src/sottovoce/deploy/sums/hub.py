@@ -329,8 +329,8 @@ class RoundHub:
         known = self._log.gone(self._run).keys() | self._log.accused(self._run).keys() | self._log.expelled(self._run)
         if known.issuperset(absent):
             return bool(self._present)
-        if self._round == 0 and not self._state.allows([*self._present]):
-            return False
+        if self._round == 0 and not self._state.allows([*self._present]):  # it has not begun, and is not given up soon
+            return self._plan.waits is not None and self._clock() >= self._closes + self._waits.patience
         return self._clock() >= self._closes
 
     def _note(self, why: dict[str, str]) -> None:
