@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 
 from ..deploy import certificates
-from ..deploy.certificates import Authority, check_host, fingerprint
+from ..deploy.certificates import Authority, check_host, fingerprint, hosts_of
 from ..deploy.crypto import need_cryptography
 from ..deploy.files import KEY, together, write_new
 from ..deploy.hub import Hub
@@ -131,6 +131,71 @@ def _admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[st
 @hub.command()
 @click.argument("folder", type=FOLDER)
 @takes([
+    say("--authority", "A new authority, which takes the place of the old one step by step.", is_flag=True),
+    say("--forget", "Last step: certificates of an earlier authority are no longer taken.", is_flag=True),
+    say("--host", "Name or address by which sites reach the hub; repeat for more.  [default: as before]", name="hosts",
+        multiple=True),
+])  # fmt: skip
+def renew(folder: Path, authority: bool, forget: bool, hosts: tuple[str, ...]) -> None:
+    """Make a new key and certificate of the hub in FOLDER, or with --authority a new authority.
+
+    A hub that runs takes them by itself.  While one authority follows another, ca.crt holds both:
+
+    \b
+      1. sottovoce hub renew hub --authority
+      2. give the new hub/ca.crt to each site, in place of its own; each
+         makes a new key (site renew), which hub admit --renew signs
+      3. sottovoce hub renew hub                when every site has ca.crt
+      4. sottovoce hub renew hub --forget       when each has its new key
+    """
+    if forget and (authority or hosts):
+        raise InvalidInput("forget", True, "is a step of its own", "see `sottovoce hub renew --help`")
+    for host in hosts:
+        check_host(host)
+    if authority:
+        Authority.follow(folder)
+        click.echo(
+            f"{folder / 'ca.crt'} holds a new authority and the old one, and signs by the new one from now on\n"
+            f"authority {fingerprint((folder / 'ca.crt').read_bytes())}: `site check` shows the same\n"
+            f"1. give ca.crt to every site, which puts it in place of its own, and starts `site renew`\n"
+            f"2. when all have it: sottovoce hub renew {folder}"
+        )
+        return
+    signs = Authority.read(folder)
+    if forget:
+        certificates.check("hub", *((folder / f).read_bytes() for f in ("ca.crt", "hub.crt", "hub.key")))
+        own = certificates.ends(folder / "ca.crt", folder / "hub.crt")
+        if not signs.signed((folder / "hub.crt").read_bytes()):
+            rule = "the hub's own certificate is of the earlier authority"
+            raise InvalidInput("forget", True, rule, f"first: sottovoce hub renew {folder}")
+        signs.forget(folder)
+        click.echo(f"{folder / 'ca.crt'} holds one authority; the hub's certificate is good until {own:%Y-%m-%d}")
+        return
+    signs.serve(folder, hosts or hosts_of(folder / "hub.crt"), again=True)
+    end = certificates.ends(folder / "ca.crt", folder / "hub.crt")
+    click.echo(f"made {folder / 'hub.crt'}, good until {end:%Y-%m-%d}; a hub that runs takes it by itself")
+
+
+@hub.command()
+@click.argument("folder", type=FOLDER)
+@click.argument("name")
+def revoke(folder: Path, name: str) -> None:
+    """Refuse every certificate and invitation of site NAME from now on, also in a hub that runs.
+
+    For a key that was stolen, or a site that is no longer a member.  The name is free then: a new invitation, or a new
+    request of the same site, can be admitted.  A plan still has the site's signing key: end its part in a run that goes
+    on, and write the next plan with a new key, or without the site.
+    """
+    check_name("name", name)
+    gone = certificates.revoke(folder, name)
+    if not gone:
+        raise InvalidInput("name", name, f"has no certificate in {folder}", "see the names of NAME.crt there")
+    click.echo(f"revoked {', '.join(gone)}: no certificate of {name} made until now is taken any more")
+
+
+@hub.command()
+@click.argument("folder", type=FOLDER)
+@takes([
     say("--listen", "HOST:PORT to listen on.", default="0.0.0.0:8443"),
     say("--once", "End when every site has left the run.", is_flag=True),
     say("--patience", "Seconds that a round waits for the last site after the first.  [default: the plan's deadline]",
@@ -188,8 +253,9 @@ def run(
         carried.check()
         watch = Watch(carried, folder)
         server, port = serve(
-            carried, credentials, listen, refused, failed, lambda name: _welcome(folder, name), watch.hear
-        )
+            carried, credentials, listen, refused, failed, lambda name: _welcome(folder, name), watch.hear,
+            lambda pem: certificates.is_revoked(folder, pem),
+        )  # fmt: skip
         shown = serve_page(watch.status, page or PAGE, free=page is None) if page != "none" else None
         where = "" if shown is None else f"; its page: {shown[1]}"
         tell(f"run {plan.run}: listening on port {port}{where}; Ctrl-C ends it\nplan {plan.digest}",

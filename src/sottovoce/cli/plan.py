@@ -123,7 +123,7 @@ def plan(
             raise InvalidInput("inference", True, rule, "leave the knobs of methods out")
     same = encoding is not None and encoding.n_features == features
     decision, centring = None, None
-    if centre and write is None and encoding is not None and same and make_loss(config.loss).outputs == 1:
+    if centre and encoding is not None and same and not inference and make_loss(config.loss).outputs == 1:
         decision = decide(config, n, features, frame_of(encoding))
         centring = decision.centring
     if config.auto and not inference:
@@ -149,7 +149,7 @@ def plan(
         assert encoding is not None and run_name is not None
         agreed = Plan.make(
             run_name, config, members, features, schema=encoding.to_dict(), norm_cap=norm_cap, start=begin, asks=asks,
-            waits=Waits(deadline, patience),
+            centre=centring, waits=Waits(deadline, patience),
         )  # fmt: skip
         agreed.write(write)
         outlined |= ahead(agreed, outlined.get("releases", []), life)

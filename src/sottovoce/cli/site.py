@@ -201,7 +201,7 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
         "asks": None if plan.asks is None else plan.asks.to_dict(),
         "neighbours": list(plan.neighbours(found.name)), "sites": list(plan.names),
         "demonstration": plan.demonstration, "spent": shown["spent"][0], "budget": shown["epsilon"][0],
-        "certificate_ends": certificates.expiry(found.credentials.certificate).isoformat(),
+        "certificate_ends": certificates.ends(found.credentials.authority, found.credentials.certificate).isoformat(),
         "authority": authority, "known": known, "takes": takes_now,
         "privacy": plan.statement.to_dict(), "participants": plan.facts.participants,
         "colluders": plan.facts.colluders, "sent": 0,

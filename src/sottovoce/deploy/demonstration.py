@@ -30,6 +30,7 @@ from ..ledger.durable import DurableLedger, rows_digest
 from ..ledger.journal import Journal
 from ..privacy.statement import DEMONSTRATION
 from ..problem.losses import make_loss
+from ..runs.centre import decide, frame_of
 from ..runs.config import RunConfig
 from ..runs.engine import BUDGET, FINISHED
 from ..runs.simulate import Result
@@ -42,8 +43,8 @@ from .files import write_new
 from .hub import Hub
 from .hublog import HubLog
 from .keys import SigningKey
-from .local import answer_sites, run_sites
-from .plan import Member, Plan, Waits
+from .local import answer_sites, train_sites
+from .plan import Member, Plan, Waits, trained_rows
 from .settings import write_settings
 from .sums.roster import Attempt
 
@@ -106,11 +107,12 @@ def free_port() -> int:
 
 def build(
     folder: Path, config: RunConfig, sites: int, data: str = "adult", schema: dict[str, Any] | None = None,
-    asks: Asks | None = None, waits: Waits | None = None,
+    asks: Asks | None = None, *, centre: bool = True, waits: Waits | None = None,
 ) -> Demonstration:  # fmt: skip
     """Deal the rows to sites, and write what ``sottovoce site init`` and ``hub admit`` would.
 
-    `folder` is empty or absent, `config` has a seed, `data` is a data set with a schema, or a table with `schema`.
+    `folder` is empty or absent, `config` has a seed, `data` is a data set with a schema, or a table with `schema`;
+    with `centre` rows are centred where that pays.
     """
     if config.seed is None:
         raise InvalidInput("seed", None, "a demonstration's noise can be repeated", "give a seed")
@@ -134,7 +136,13 @@ def build(
         _site(folder / name, name, dataset, parts[i], rows.node(i), config, authority, hub)
         for i, name in enumerate(names)
     ]
-    plan = Plan.make("demonstration", config, members, rows.d, schema=dataset.schema.to_dict(), asks=asks, waits=waits)
+    centring = None
+    if centre and not (asks is not None and asks.inference):
+        centring = decide(config, trained_rows(members, asks), rows.d, frame_of(dataset.schema)).centring
+    plan = Plan.make(
+        "demonstration", config, members, rows.d, schema=dataset.schema.to_dict(), asks=asks,
+        centre=centring, waits=waits,
+    )  # fmt: skip
     plan.write(hub / "plan.json")
     for name in names:
         plan.write(folder / name / "plan.json")
@@ -288,12 +296,12 @@ def _twin(
     plan, since = demo.plan, {} if roster is None else roster["since"]
     if attempts is not None:
         told = [([plan.index(name) for name in one.members], one.opened) for one in attempts]
-        made = run_sites(plan.config, demo.rows, attempts=told)
+        made = train_sites(plan, demo.rows, attempts=told)
     else:
-        lost = {plan.index(name): round for name, round in since.items()}
+        lost = {plan.index(name): round - plan.stages[0].first for name, round in since.items()}
         end = {} if whole or not lost else dict.fromkeys(range(len(plan.names)), max(lost.values()))
-        made = run_sites(plan.config, demo.rows, lost=end | lost)
-    return [plan.prepared.algorithm.at(i).model(made[i][0].state) for i in map(plan.index, names)]
+        made = train_sites(plan, demo.rows, lost=end | lost)
+    return [made[plan.index(name)][0] for name in names]
 
 
 def _error(dataset: Dataset, margins: Array) -> float:

@@ -38,6 +38,7 @@ Reason = Literal[
 COMPLETE: tuple[Reason, ...] = ("done", "its budget is spent")
 """Reasons after which the site has done all that the plan asks of it."""
 _FAREWELL = {"v", "run", "plan", "round", "sender", "reason", "sig"}
+OTHER_MEAN = "site {!r} moves its rows by another mean than this site, and no round may follow; compare the releases"
 _OTHER_PLAN = "is of another plan; compare the digests with `sottovoce site check`"
 _DOMAIN = b"sottovoce message 1\n"
 _LAST_DOMAIN = b"sottovoce farewell 1\n"
@@ -90,7 +91,7 @@ def longest(plan: Plan) -> int:
 
 def longest_inbox(plan: Plan) -> int:
     """The most bytes of a site's inbox of one round."""
-    degree = int(plan.graph.degree.max()) if plan.asks is None else len(plan.sites) - 1
+    degree = len(plan.sites) - 1 if plan.all_hear else int(plan.graph.degree.max())
     ends = 0 if plan.waits is None else inbox_bytes(0, len(plan.sites))  # signed rosters, and who is missing and why
     return inbox_bytes(plan.widest, degree + (PROOFS if plan.summed or plan.waits is not None else 0)) + ends
 

@@ -20,6 +20,8 @@ from .strict import parse
 from .transport import printable
 
 OTHER_VERSION = "the hub gave an answer of another version"
+SOON = 0.2
+"""Seconds between two requests that the hub answers at once."""
 AGAIN = 60.0
 """Seconds after which a site that still waits says so again."""
 _MOST = 2**63  # the hub's log holds no larger numbers
@@ -163,6 +165,7 @@ class RequestTransport(ABC):
         told: object = None
         since, again = time.monotonic(), 0.0
         while True:
+            asked = time.monotonic()
             found = self._ask("exchange", round=round, message=message.decode("ascii"))
             inbox, missing = self._open(found, "inbox"), found.get("missing")
             if inbox is not None:
@@ -172,6 +175,8 @@ class RequestTransport(ABC):
                 who = printable(", ".join(map(str, missing)))
                 self._tell(f"waits for {who} in round {round}" + (f" since {waited:.0f} s" if told is not None else ""))
                 told, again = missing, waited + AGAIN
+            if "asked" not in found and time.monotonic() - asked < SOON:
+                time.sleep(SOON)  # the hub did not wait: it has other requests of this site open
 
     def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
         told = False

@@ -170,7 +170,10 @@ class Watch:
             if not path.exists():
                 continue
             try:
-                left = certificates.expiry(path) - datetime.fromtimestamp(now, UTC)
+                end = (
+                    certificates.expiry(path) if file == "ca.crt" else certificates.ends(self._folder / "ca.crt", path)
+                )
+                left = end - datetime.fromtimestamp(now, UTC)
             except SottovoceError:
                 alarms.append(_alarm("certificate", f"{file} is no certificate", "get it back"))
                 continue

@@ -135,8 +135,9 @@ class ProtocolState:
         plan = self.plan
         if plan.summed or len(members) in (0, len(plan.sites)):
             return len(members) >= self.least
-        joined = plan.goes_on and plan.graph.joins([plan.index(name) for name in members])
-        return joined and len(members) >= self.least
+        if len(members) < self.least or not plan.goes_on or self.attempt < plan.stages[0].first:
+            return False  # what comes before the training is a mean over the rows of all
+        return plan.graph.joins([plan.index(name) for name in members])
 
     @property
     def next_roster(self) -> Roster:
@@ -172,7 +173,12 @@ class ProtocolState:
             if content != self.next_roster:
                 raise Refused(f"{where}: signs another roster {content.epoch}: the sites do not have the same history")
         elif (content.roster, content.attempt, content.parent) != (self.roster, self.attempt, self.parent):
-            raise Refused(f"{where}: is of another attempt: the sites do not have the same history")
+            or_mean = "" if self.plan.centre is None else ", or move rows by different means"
+            raise Refused(f"{where}: is of another attempt: the sites do not have the same history{or_mean}")
+
+    def bind(self, what: bytes) -> None:
+        """Go on only with sites that computed the same `what` from what was opened."""
+        self.parent = keyed_hash(b"history", fields(self.parent, what))
 
     def take(self, present: Mapping[str, SignedMessage], why: Mapping[str, str]) -> None:
         """Go on with the messages `present` of an exchange; raises as :meth:`check`.
