@@ -65,7 +65,7 @@ NAMES = (
     "made-levels",
 )
 """With a thousand rows or more: of fewer, a share of such a budget tells nothing, and the survey refuses."""
-QUICK = ("segments", "made-lognormal")
+QUICK = ("made-lognormal",)
 NUMBERS = {"age": (17, 90), "education-num": (1, 16), "capital-gain": (0, 99_999), "capital-loss": (0, 5_000),
            "hours-per-week": (1, 99)}  # fmt: skip
 """Of Adult: adults' ages, years of school, and what the form has room for."""
@@ -215,7 +215,7 @@ def main() -> None:
     parser.add_argument("--tables", default="", help="names between commas; all if left out")
     parser.add_argument("--epsilons", default=",".join(f"{e:g}" for e in EPSILONS), help="budgets between commas")
     parser.add_argument("--trusts", default=",".join(TRUSTS), help="whom people trust, between commas")
-    parser.add_argument("--quick", action="store_true", help=f"{' and '.join(QUICK)} at epsilon 3 alone")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK[0]} at epsilon 3 alone")
     parser.add_argument("--write", type=Path, help="where cells are kept; by default survey.json under --env")
     parser.add_argument("--env", type=Path, default=tables.default_folder(), help="tables and environments of packages")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes side by side")
