@@ -52,7 +52,7 @@ class JournaledNet(Net):
         """Sign that no more messages will come, and why, unless the others went on without this site."""
         if self.closed_by == OUT:
             return
-        farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, reason)
+        farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, reason, self._journal.mark)
         self._transport.leave(farewell.seal(self._key))
 
     def refused(self) -> None:
