@@ -42,9 +42,10 @@ from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.messages import agree
-from sottovoce.deploy.plan import Member, Plan, Waits
+from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.session import Finished, SiteSession, check_end
 from sottovoce.deploy.sums.masks import erase_old
+from sottovoce.deploy.waits import Waits
 from sottovoce.errors import Refused, SottovoceError, TransportClosed, Unreachable, exit_code
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.file import ChainFile

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -35,6 +36,7 @@ from .asks import Asks, Lists, lists_of
 from .names import check_different, check_name, check_run
 from .stages import Stage
 from .strict import NotStrict, parse
+from .waits import Waits
 
 VERSION = 2
 """Of plans whose sites centre their rows; all others have version 1, and the digest that they had."""
@@ -49,7 +51,6 @@ _ROOM = 100.0
 _LOG_ODDS = 1e9  # no coefficient of encoded columns is longer
 ANSWERS_CAP = 1e9
 """Norm cap of answers in a run without sums; without noise they have a norm of at most 1."""
-_LONGEST_WAIT = 1e8
 _LONGEST = 1_000_000  # entries of a start, so that the file stays below LARGEST
 _DRAWN = ("erdos-renyi", "watts-strogatz", "edges")
 """Graphs that are random or come from a file: the plan lists their edges, so no site draws or reads them."""
@@ -117,31 +118,6 @@ def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -
     check_different("sites", tuple(site.name for site in sites))
     if len({site.key for site in sites}) != len(sites):
         raise InvalidInput("sites", None, "every site needs a key of its own", "correct the list")
-
-
-@dataclass(frozen=True)
-class Waits:
-    """How long a run waits for sites, in seconds from the first message of a round.
-
-    Parameters
-    ----------
-    deadline : float
-        For the last site's message, if the run may go on without those that are missing.
-    patience : float
-        If it may not, before it ends.
-    """
-
-    deadline: float = 60.0
-    patience: float = 600.0
-
-    def __post_init__(self) -> None:
-        for field, value in vars(self).items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value <= _LONGEST_WAIT:
-                rule = f"must be a number of seconds above 0 and at most {_LONGEST_WAIT:g}"
-                raise InvalidInput(field, value, rule, f"use e.g. {getattr(type(self), field):g}")
-        if self.patience < self.deadline:
-            rule = f"must be at least the deadline, {self.deadline:g} s"
-            raise InvalidInput("patience", self.patience, rule, "raise it")
 
 
 @dataclass(frozen=True)
@@ -381,9 +357,20 @@ class Plan:
         return {site.name: site.rows - held[site.name] for site in self.sites}
 
     def cap(self, exchange: int) -> float:
-        """The norm cap of an exchange; answers have one of their own."""
-        answers = exchange <= self.attempts and self.stage_of(exchange).answers(exchange)
-        return ANSWERS_CAP if answers else self.norm_cap
+        """The norm cap of an exchange; answers have one of their own, and so have means of rows."""
+        stage = self.stage_of(exchange)
+        if exchange > self.attempts or not stage.answers(exchange):
+            return self.norm_cap
+        return ANSWERS_CAP if stage.recipe is not None else self._longest_mean
+
+    @cached_property
+    def _longest_mean(self) -> float:
+        """What no site's part of the mean of rows is longer than, nor their sum once it is shrunk.
+
+        Rows have norm at most 1, and d normals one above ``sqrt(d) + 40`` with a probability below e^-800.
+        """
+        noise = np.broadcast_to(self.stages[0].planned()[0].spread(), (len(self.sites),)) * self._n.ravel()
+        return 1.001 + float(np.max(noise) / np.sum(self._n)) * (math.sqrt(self.d) + 40.0)
 
     @property
     def last_round(self) -> int:

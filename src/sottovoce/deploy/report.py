@@ -13,7 +13,7 @@ import numpy as np
 from ..data.move import Move
 from ..errors import InvalidInput
 from ..privacy.statement import DEMONSTRATION, Statement, ceil_text
-from ..reports import STYLE, sections
+from ..reports import STYLE, answer, sections
 from ..runs.engine import FINISHED
 from ..runs.simulate import Result
 from ..util import files
@@ -201,7 +201,13 @@ def _head(title: str, demonstration: bool) -> Iterable[str]:
 
 
 def _answers(plan: Plan, found: Found | None) -> list[str]:
-    return [] if found is None else sections(record(plan, found))
+    """The answer in a sentence, further ones, and the tables; nothing without recipes."""
+    if found is None:
+        return []
+    plain = record(plan, found)
+    lead, points = answer(plain)
+    listed = "".join(f"<li>{escape(point)}</li>" for point in points)
+    return [f'<p class="lead">{escape(lead)}</p>', *([f"<ul>{listed}</ul>"] if points else []), *sections(plain)]
 
 
 def _privacy(statement: Statement) -> str:
