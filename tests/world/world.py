@@ -101,6 +101,11 @@ def agreed(work: Workload) -> tuple[Plan, dict[str, SigningKey], Any]:
     return Plan.make("trial", config, members, rows.d, waits=WAITS), keys, rows
 
 
+def _faults(kind: str) -> list[str]:
+    """Without ledgers restored under a hub that lies: such a site counts as a colluder (``docs/deploy/threats.md``)."""
+    return [fault for fault in FAULTS if kind == "faults" or fault != "restored"]
+
+
 class Actor:
     """A process: a thread that runs only while the scheduler waits for it."""
 
@@ -151,7 +156,9 @@ class World:
         self.slow: dict[str, float] = dict.fromkeys(names, 0.0)
         self.copies: dict[str, bytes] = {}
         self.restores, self.repeats = set[str](), set[str]()
-        self.faults = [] if kind == "calm" else self.rng.choices(FAULTS, k=self.rng.choice((0, 1, 1, 2, 2, 3, 4, 6)))
+        self.faults = (
+            [] if kind == "calm" else self.rng.choices(_faults(kind), k=self.rng.choice((0, 1, 1, 2, 2, 3, 4, 6)))
+        )
         for fault in self.faults:
             self._plan(fault)
 
