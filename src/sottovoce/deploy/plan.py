@@ -406,7 +406,7 @@ class Plan:
     @cached_property
     def statement(self) -> Statement:
         """What is proved of the whole run, for every site: of a row, whichever releases read it."""
-        return either(self.statements)
+        return reduce(Statement.either, self.statements)
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
@@ -416,7 +416,8 @@ class Plan:
     def statement_at(self, name: str, simulated: bool) -> Statement:
         """What is proved of all that is planned for one site, about its own rows."""
         i = self.index(name)
-        return either([stage.statement_at(i, simulated, self.caveat) for stage in self.stages])
+        each = [stage.statement_at(i, simulated, self.caveat) for stage in self.stages]
+        return reduce(Statement.either, each)
 
     @cached_property
     def digest(self) -> str:
@@ -530,11 +531,6 @@ class Plan:
         if plan.digest != stated:  # it holds what this version would not write
             raise InvalidInput("plan", str(path), changed, "get the agreed file again")
         return plan
-
-
-def either(statements: Sequence[Statement]) -> Statement:
-    """The statement about rows of which each is read by the releases of one of these."""
-    return reduce(Statement.either, statements)
 
 
 def trained_rows(sites: Sequence[Member], asks: Asks | None) -> Array:
