@@ -38,7 +38,7 @@ from ..privacy.events import Event, same_relation
 from ..util.plain import canonical, jsonable, keyed_hash
 from ..util.typing import Any, Array, ArrayLike
 from .file import ChainFile
-from .history import History, RunHistory, rows_digest
+from .history import MOST, History, RunHistory, packed, rows_digest
 from .memory import validate_target
 from .readings import OnDisk, Readings
 
@@ -222,8 +222,10 @@ class DurableLedger(OnDisk):
 
     # Spending
 
-    def charge(self, event: Event) -> None:
-        """Record a release outside any run, durably, or refuse it.  Such a row can have no payload.
+    def charge(self, event: Event, *, count: int = 1) -> None:
+        """Record a release outside any run, durably, or refuse it; with a `count` that many equal ones, or none.
+
+        Such rows can have no payload.  A count is one record: all are charged before the first of them is drawn.
 
         An event out of the conditions of its proof is charged what it costs then (:mod:`sottovoce.privacy.conditions`).
 
@@ -234,9 +236,14 @@ class DurableLedger(OnDisk):
         UnknownEvent
             If the accountant cannot price it.
         """
+        if not isinstance(count, int | np.integer) or not 1 <= count <= MOST:
+            raise InvalidInput("count", count, f"must be a whole number from 1 to {MOST:,}", "use 1")
         with self._file.transaction():
-            self._afford([self._file.state.next(event)], f"release {len(self._file.state.rows) + 1}", "drawn")
-            self._file.append({"kind": "charge", "run": None, "release": None, "event": event.to_dict()})
+            state, plain, record = self._file.state, event.to_dict(), {"kind": "charge", "run": None, "release": None}
+            what = f"release {len(state.rows) + 1}" if count == 1 else f"a run of {count} releases"
+            self._afford(state.next(event, int(count)), what, "drawn")
+            told = {} if canonical(plain) == state.last else {"event": plain}
+            self._file.append(record | told | ({"count": int(count)} if count > 1 else {}))
 
     def reserve(self, run: str, plan: str, events: Sequence[Event]) -> Run:
         """Reserve the price of a whole run before its first round; an open run with the same plan is resumed.
@@ -264,7 +271,9 @@ class DurableLedger(OnDisk):
             known = self._file.state.runs.get(run)
             if known is None:
                 self._afford(all_priced(events), f"run {run!r} of {len(events)} releases", "reserved")
-                self._file.append({"kind": "reserve", "run": run, "plan": plan, "events": plain, "at": _now()})
+                self._file.append(
+                    {"kind": "reserve", "run": run, "plan": plan, "releases": packed(plain), "at": _now()}
+                )
             elif not known.open:
                 rule = f"is closed; choose a new name, such as {self._free(run)!r}, or replay it with resume"
                 raise LedgerMismatch(f"run={run!r}: {rule}")
@@ -326,8 +335,7 @@ class DurableLedger(OnDisk):
             if release > known.charged:
                 if not known.open:
                     raise LedgerError(f"run={run!r}: is closed; nothing was drawn; reserve a new run")
-                record = {"kind": "charge", "run": run, "release": release, "event": plain, "kept": kept}
-                self._file.append(record)
+                self._file.append({"kind": "charge", "run": run, "release": release, "kept": kept})
             elif release in known.loose:
                 raise LedgerError(
                     f"run={run!r}: release {release} was charged before and its bytes were not kept, so they may have "
