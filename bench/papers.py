@@ -1,6 +1,6 @@
-"""One page a paper: every algorithm, theorem, figure and table, where it is, and what came out.  Writes docs/papers/.
+"""One page a paper: every algorithm, theorem, figure and table, and what came out.  Writes docs/measured/papers/.
 
-``python bench/papers.py [--studies studies] [--out docs/papers]``
+``python bench/papers.py [--studies studies] [--out docs/measured/papers]``
 
 Items are listed by hand in bench/papers.toml.  Numbers and verdicts of figures are those of the studies' tables, which
 ``sottovoce study all`` writes, judged by the claims of this checkout: a claim may be mended without another run.  Those
@@ -32,10 +32,10 @@ ALIKE, SHOWN = 2, 4
 DECIDE = (verdicts.FAILS, verdicts.SOME, verdicts.HOLDS)
 HEAD = """# {title}
 
-Every item of paper {number} ([which one](../papers.md)): where it is here and the command that checks it, what is
-claimed, the paper's own number where it prints one, ours, and what came out. *As printed* is the paper's algorithm to
-the letter at its own claim, *proved* is our form at the epsilon that is proved. Numbers after ± are two standard
-errors. Made by `python bench/papers.py` from the tables of the studies;
+Every item of paper {number} ([which one](../../explanation/papers.md)): where it is here and the command that checks
+it, what is claimed, the paper's own number where it prints one, ours, and what came out. *As printed* is the paper's
+algorithm to the letter at its own claim, *proved* is our form at the epsilon that is proved. Numbers after ± are two
+standard errors. Made by `python bench/papers.py` from the tables of the studies;
 what differs from a paper's setting stands on each study's page.
 
 ## How to read it
@@ -330,7 +330,7 @@ def _setting() -> str:
 
 
 def times(studies: Path) -> str:
-    """The table of docs/studies.md: of every study that has run its cost, and how its claims came out."""
+    """The table of docs/howto/studies.md: of every study that has run its cost, and how its claims came out."""
     text = "| study | paper | cells | replicates | seconds | as printed | proved |\n" + "|---" * 7 + "|\n"
     whole = 0.0
     for place in sorted(studies.glob("*/verdicts.json")):
@@ -359,7 +359,7 @@ def _counted(claimed: list[dict[str, Any]], basis: str) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=Path, default=Path("studies"), help="where `sottovoce study` wrote")
-    parser.add_argument("--out", type=Path, default=Path("docs/papers"))
+    parser.add_argument("--out", type=Path, default=Path("docs/measured/papers"))
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     for number in PAPERS:

@@ -28,7 +28,7 @@ author = "the sottovoce contributors"
 release = version = installed("sottovoce")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "papers/times.md"]  # times.md is a part of studies.md
+exclude_patterns = ["_build", "measured/papers/times.md"]  # times.md is a part of howto/studies.md
 html_theme = "furo"
 html_title = f"sottovoce {release}"
 html_show_copyright = False
@@ -41,6 +41,17 @@ napoleon_google_docstring = False
 napoleon_use_param = False  # keeps "Other Parameters" a group of its own
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the numpy docstrings name the types
+
+
+MOVED = {
+    "howto": "start curved studies extend add_a_loss add_a_method add_a_release add_a_trust add_an_answer",
+    "reference": "data estimator answers ledger files",
+    "explanation": "architecture sharp_edges choosing accuracy audit audit_one_run design_tools papers "
+    "methods/centring methods/momentum methods/sums methods/aggregation",
+    "measured": "results speed",
+    "measured/papers": " ".join(f"papers/{number:03d}" for number in range(5)),
+}
+"""Pages that have moved to a shelf; their old addresses lead on."""
 
 
 BLOCK = r"^```\{code-block\} (python|diff)\n:caption: (\S+)$"
@@ -90,7 +101,7 @@ class Guides(SphinxDirective):
         for line in filter(None, self.content):
             page, words = line.split(": ", 1)
             what, inherits = words.split(" | ")
-            blocks = re.findall(BLOCK, (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"), re.M)
+            blocks = re.findall(BLOCK, (ROOT / "docs" / "howto" / f"{page}.md").read_text(encoding="utf-8"), re.M)
             new = [f"`{file}`" for kind, file in blocks if kind == "python"]
             changed = Counter(file for kind, file in blocks if kind == "diff")
             places = [f"`{file}`" + (f" ({many})" if many > 1 else "") for file, many in changed.items()]
@@ -105,7 +116,9 @@ class Methods(SphinxDirective):
         rows = [("method", "after", "releases, noise", "trusts", "forms", "own knobs", "when")]
         for name in NAMES:
             cls = REGISTRY[name]
-            page = f"{name}.md" if (ROOT / "docs" / "methods" / f"{name}.md").exists() else f"#{name}"
+            page = (
+                f"../explanation/{name}.md" if (ROOT / "docs" / "explanation" / f"{name}.md").exists() else f"#{name}"
+            )
             trusts = [t if pair == name else f"{t} (`{pair}`)" for t, pair in trusts_of(name).items()]
             same = [f"at the defaults the same as `{other}`" for other in same_as(name)]
             rows.append(
@@ -167,7 +180,28 @@ def visit_displayed(translator: HTML5Translator, node: nodes.math_block) -> None
     raise nodes.SkipNode
 
 
+def lead_on(app: Sphinx, error: Exception | None) -> None:
+    """A page at each old address that leads to the new one, anchors included."""
+    if error or app.builder.format != "html":
+        return
+    moved = {old: f"{shelf}/{old.rsplit('/', 1)[-1]}" for shelf, names in MOVED.items() for old in names.split()}
+    moved |= {"tutorial": "tutorial/first_study", "reference": "reference/api", "methods/index": "reference/methods"}
+    for old, new in moved.items():
+        if not (Path(app.outdir) / f"{new}.html").is_file():
+            raise ExtensionError(f"{new}: is no page, and {old} leads there; see MOVED in docs/conf.py")
+        page = Path(app.outdir) / f"{old}.html"
+        to = "../" * old.count("/") + f"{new}.html"
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(
+            '<!doctype html><meta charset="utf-8"><title>Moved</title>'
+            f'<meta http-equiv="refresh" content="0; url={to}">'
+            f'<script>location.replace("{to}" + location.hash)</script><a href="{to}">This page has moved.</a>\n',
+            encoding="utf-8",
+        )
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("build-finished", lead_on)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displayed, None))
     app.add_directive("layers", Layers)
     app.add_directive("types", Types)

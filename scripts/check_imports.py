@@ -22,7 +22,7 @@ PACKAGE = "sottovoce"
 
 
 # Lowest first: the rooms of every floor, and what each knows.  A room is a file, or a folder and all that is in it.
-# docs/architecture.md shows this list, with what the rooms import.
+# docs/explanation/architecture.md shows this list, with what the rooms import.
 LAYERS: tuple[dict[str, str], ...] = (
     {"errors": "exceptions"},
     {

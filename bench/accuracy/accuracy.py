@@ -1,6 +1,6 @@
-"""Where accuracy comes from: draws the pictures of docs/accuracy.md and writes their numbers.
+"""Where accuracy comes from: draws the pictures of docs/explanation/accuracy.md and writes their numbers.
 
-``python bench/accuracy/accuracy.py [--quick] [--json] [--out docs/accuracy] [--jobs 2]``
+``python bench/accuracy/accuracy.py [--quick] [--json] [--out docs/measured/accuracy] [--jobs 2]``
 
 Adult, breast cancer and digits (even or odd), and in the last picture the made-up rows of fill.py, which also has
 the bounds and the typical ranges.  5 sites on a ring, alike; logistic loss, replace-one, delta 1e-5 in total; penalties
@@ -174,7 +174,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="breast cancer alone, little of everything")
     parser.add_argument("--json", action="store_true", help="print the numbers and write nothing")
-    parser.add_argument("--out", type=Path, default=Path("docs/accuracy"), help="folder of pictures and numbers")
+    parser.add_argument(
+        "--out", type=Path, default=Path("docs/measured/accuracy"), help="folder of pictures and numbers"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     given = parser.parse_args()
     pictures = measure(given.quick, given.jobs)

@@ -1,4 +1,4 @@
-"""What curved columns buy, and where they cost: prints the table of docs/curved.md.
+"""What curved columns buy, and where they cost: prints the table of docs/howto/curved.md.
 
 ``python bench/accuracy/curved.py [--tables a,b] [--write FILE] [--workers 2] [--quick] [--json]``
 

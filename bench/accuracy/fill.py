@@ -1,4 +1,4 @@
-"""What it buys that rows fill the unit ball: prints the table of docs/data.md.
+"""What it buys that rows fill the unit ball: prints the table of docs/reference/data.md.
 
 ``python bench/accuracy/fill.py [--quick] [--json]``
 

@@ -1,4 +1,4 @@
-"""What estimators say and do with their defaults on tables as people have them: prints the table of docs/estimator.md.
+"""What estimators say and do by default on tables as people have them: the table of docs/reference/estimator.md.
 
 ``python bench/accuracy/newcomers.py [--quick] [--json]``
 

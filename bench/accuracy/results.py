@@ -1,6 +1,6 @@
-"""Every private method on three data sets, sites alike and label-skewed: writes docs/results.md.
+"""Every private method on three data sets, sites alike and label-skewed: writes docs/measured/results.md.
 
-``python bench/accuracy/results.py [--quick] [--only METHOD,METHOD] [--json] [--out docs/results.md]``
+``python bench/accuracy/results.py [--quick] [--only METHOD,METHOD] [--json] [--out docs/measured/results.md]``
 
 5 nodes on a ring, 10 rounds, 10 replicates of the noise, every other parameter at its default.  Test rows are public;
 seeds are 0.  Takes about 20 minutes on 2 cores; ``--quick`` leaves out MNIST and takes two.  ``--only`` measures some
@@ -28,11 +28,11 @@ HEAD = """# Results
 Test accuracy in percent, mean ± standard deviation over {replicates} replicates of the noise (seed 0); 5 nodes on a
 ring, {rounds} rounds, replace-one, delta = {delta:g} in total, all other parameters at their defaults. The adversary
 sees every message of every round; rows marked *curator* trust one party with all rows, and rows marked *sum* hold
-against whoever sees all messages and knows what one of the sites knows ([sums](methods/sums.md)). `auto` picks its
-method, its rounds and its parameters ([choosing](choosing.md)); `auto --trust sum` does so among the methods of sums,
-and `auto --trust curator` among those of a curator, which is the yardstick: the best curator that we can build. Rows
-of 20 sites with 300 rows each, and of 2 to 200 sites, are [beside the picture of sums](methods/sums.md). Written by
-`python bench/accuracy/results.py`.
+against whoever sees all messages and knows what one of the sites knows ([sums](../explanation/sums.md)). `auto` picks
+its method, its rounds and its parameters ([choosing](../explanation/choosing.md)); `auto --trust sum` does so among the
+methods of sums, and `auto --trust curator` among those of a curator, which is the yardstick: the best curator that we
+can build. Rows of 20 sites with 300 rows each, and of 2 to 200 sites, are [beside the picture of
+sums](../explanation/sums.md). Written by `python bench/accuracy/results.py`.
 
 """
 
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="leave out MNIST")
     parser.add_argument("--only", help="methods to measure; the others stay as the page has them")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
-    parser.add_argument("--out", type=Path, default=Path("docs/results.md"))
+    parser.add_argument("--out", type=Path, default=Path("docs/measured/results.md"))
     arguments = parser.parse_args()
     methods = arguments.only.split(",") if arguments.only else METHODS
     kept = lines_of(arguments.out.read_text()) if arguments.only else {}

@@ -1,6 +1,6 @@
 """What sums over sites buy: accuracy against the number of sites at a fixed total of rows.
 
-``python bench/accuracy/sums.py [--quick] [--json] [--rows 6000] [--jobs 2] [--out docs/methods]``
+``python bench/accuracy/sums.py [--quick] [--json] [--rows 6000] [--jobs 2] [--out docs/measured]``
 
 Rows of Adult, drawn once (seed 0) and dealt to 2, 3, 5, 10, 20, 50, 100 and 200 sites of equal size, alike and, for
 20 sites, with unlike labels.  At each number of sites `auto` chooses under local trust (``--trust nobody``), under sums
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print the cells")
     parser.add_argument("--rows", type=int, default=6_000, help="of all sites together")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=Path("docs/methods"))
+    parser.add_argument("--out", type=Path, default=Path("docs/measured"))
     given = parser.parse_args()
     wanted = [
         (given.rows, sites, kind, trust, epsilon)
@@ -144,7 +144,7 @@ def main() -> None:
             file=sys.stderr,
         )
     given.out.mkdir(parents=True, exist_ok=True)
-    page = given.out / "sums.md"
+    page = Path("docs/explanation/sums.md")
     if page.exists():
         mark = "<!-- sums: written by bench/accuracy/sums.py -->\n"
         before, rest = page.read_text().split(mark)

@@ -1,4 +1,4 @@
-"""Make the table of docs/tutorial.md: stays at four hospitals, and whether the patient came back within 30 days.
+"""Make the table of docs/tutorial/first_study.md: stays at four hospitals, and who came back within 30 days.
 
 ``python hospitals.py`` writes ``hospitals.csv`` and ``new.csv``, which has no outcomes yet.  Nobody in it exists: every
 number is drawn from the model below, so that a tutorial can be compared with the truth.

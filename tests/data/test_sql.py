@@ -89,7 +89,7 @@ def test_a_driver_that_is_not_installed_is_named(query: Path, monkeypatch: pytes
 
 def test_the_pages_commands_run(query: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("adbc_driver_sqlite")
-    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "data.md").read_text(encoding="utf-8")
     block = page.split("## Rows in a database")[1].split("```sh\n")[1].split("```")[0]
     asked = block.split("'")[3]
     assert f"export {DATABASE}=sqlite:///clinic.db" in block

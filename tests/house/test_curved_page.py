@@ -1,4 +1,4 @@
-"""The example of docs/curved.md runs as it stands there, and prints what the page shows."""
+"""The example of docs/howto/curved.md runs as it stands there, and prints what the page shows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from sottovoce.data import Schema
 
-PAGE = (Path(__file__).parents[2] / "docs/curved.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/howto/curved.md").read_text(encoding="utf-8")
 
 
 def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

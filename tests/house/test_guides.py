@@ -1,4 +1,4 @@
-"""The guides of docs/extend.md are complete: what they add is added to a copy, and the tests that they name pass."""
+"""The guides of docs/howto/extend.md are complete: what they add is added to a copy, and their tests pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-GUIDES = ("add_a_method", "add_an_answer", "add_a_loss", "add_a_release", "add_a_trust", "deploy/transport")
+GUIDES = (
+    *(f"howto/add_{what}" for what in ("a_method", "an_answer", "a_loss", "a_release", "a_trust")),
+    "deploy/transport",
+)
 BLOCK = re.compile(r"^```\{code-block\} (python|diff)\n:caption: (\S+)\n\n(.*?)^```$", re.M | re.S)
 
 

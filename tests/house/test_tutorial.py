@@ -16,7 +16,7 @@ import pytest
 from sottovoce.cli import main
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/tutorial.md").read_text()
+PAGE = (ROOT / "docs/tutorial/first_study.md").read_text()
 STEPS = re.findall(r"```sh\n(.*?)```.*?```text\n(.*?)```", PAGE, flags=re.S)
 
 
@@ -87,6 +87,6 @@ def test_truth_estimates_and_misses_are_those_of_the_run(screens: tuple[Path, li
 def test_the_report_has_the_answer_and_the_picture_is_its_own(screens: tuple[Path, list[str]]) -> None:
     page = (screens[0] / "report.html").read_text()
     assert "<h1>Who comes back within 30 days?</h1>" in page and "Ulmenhof" in page and "geriatrics" in page
-    drawn, kept = (screens[0] / "odds.svg").read_text(), (ROOT / "docs/tutorial.svg").read_text()
+    drawn, kept = (screens[0] / "odds.svg").read_text(), (ROOT / "docs/tutorial/odds.svg").read_text()
     strip = re.compile(r"<[^>]*>")
     assert all(same(*pair) for pair in zip(strip.sub(" ", drawn).split(), strip.sub(" ", kept).split(), strict=True))

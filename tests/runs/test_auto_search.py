@@ -504,7 +504,7 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_method_says_what_it_releases_and_the_page_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["methods", "--all", "--json"], standalone_mode=False)
     listed = json.loads(capsys.readouterr().out)
-    page = (Path(__file__).parents[2] / "docs" / "methods" / "index.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "methods.md").read_text(encoding="utf-8")
     for entry in listed:
         assert all(isinstance(entry[key], str) and entry[key] for key in ("releases", "noise", "good for"))
         assert all(isinstance(text, str) and text for pair in entry["trusts"].values() for text in pair.values())

@@ -209,7 +209,7 @@ def test_claims_speak_of_methods_by_one_name() -> None:
 
 
 def test_the_documentation_says_what_the_words_mean() -> None:
-    table = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+    table = (ROOT / "docs" / "howto" / "studies.md").read_text(encoding="utf-8")
     for word, meaning in verdicts.MEANINGS.items():
         assert f"| {word} | {meaning} |" in table, word
     assert verdicts.RULE in table.replace("\n", " ")

@@ -1,4 +1,4 @@
-"""The first step of centring: the mean of all rows, asked once before any method (docs/methods/centring.md)."""
+"""The first step of centring: the mean of all rows, asked once before any method (docs/explanation/centring.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The game of aborts (docs/audit.md, `refusals`): extreme vectors that make a site abort, or not.
+"""The game of aborts (docs/explanation/audit.md, `refusals`): extreme vectors that make a site abort, or not.
 
 A long vector may make a solve fail its certificate, an answer leave its grid, or a margin overflow.  If whether, when
 or how the site aborts depends on its rows, then the abort is an answer without noise.  In sums she is one of three

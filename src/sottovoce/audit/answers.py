@@ -1,4 +1,4 @@
-"""The game of answers (docs/audit.md): all bounded sums and recipes at worst pairs, under local trust and in sums.
+"""The game of answers (docs/explanation/audit.md): bounded sums and recipes at worst pairs, local and in sums.
 
 Rows have three entries, the last a constant, and the tables differ in one row of the smallest of three sites.  A single
 release is Gaussian, so the epsilon of its pair is also known exactly.

@@ -1,4 +1,4 @@
-"""The game of capped gradients (docs/audit.md): every method with the cap, at a pair where its sensitivity is tight.
+"""The game of capped gradients (docs/explanation/audit.md): every method with the cap, where its sensitivity is tight.
 
 All rows are capped, and the row that changes changes its norm too.  So a cap that is left out, depends on other rows,
 or rests on norms that are too small moves the sum of gradients by more than the ``2 c`` that is priced.

@@ -1,4 +1,4 @@
-"""The distinguishing game: which of two neighbouring tables did a site hold (docs/audit.md)?
+"""The distinguishing game: which of two neighbouring tables did a site hold (docs/explanation/audit.md)?
 
 The real curator, queries, noise and engine run on both tables, thousands of replicates at once.  The adversary sees all
 messages and the configuration, and of sums the totals and all that the colluding sites, the last ones, know.  One half

@@ -1,4 +1,4 @@
-"""The game of a rare label (docs/audit.md, `labels`): does anything but the noisy coefficients of a release reveal it?
+"""The game of a rare label (docs/explanation/audit.md, `labels`): is it in anything but a release's noisy coefficients?
 
 The adversary sees all that a fit without a seed leaves behind, but for the values of the coefficients, which the other
 games attack.  If any of it differs between the tables, it is an answer without noise.

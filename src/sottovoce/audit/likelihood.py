@@ -1,4 +1,4 @@
-"""Likelihood ratios of a site's releases, the most powerful score (Neyman and Pearson): docs/audit.md, "The game".
+"""Likelihood ratios of a site's releases, the best score (Neyman and Pearson): docs/explanation/audit.md, "The game".
 
 Each query computes its density at the *stated* noise, :meth:`sottovoce.queries.Query.log_density`; so a fault of the
 drawn noise does not change the score.  A query without a density (a pass over minibatches, a redrawn gate) gets the
@@ -96,7 +96,7 @@ def score(asked: list[tuple[Query, Array]], candidates: tuple[Candidate, Candida
         size = np.linalg.norm(line, axis=-1, keepdims=True)
         along = np.sum((answer - 0.5 * (a + b)) * line, axis=-1, keepdims=True)
         total = total + np.divide(along, size**2, out=np.zeros_like(along), where=size > 0)[:, 0, 0]
-    return np.round(total, 9)  # the last digits of simulated noise depend on what it was added to: docs/audit.md
+    return np.round(total, 9)  # simulated noise's last digits depend on what it was added to: docs/explanation/audit.md
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Audits of one run, by many canary rows (Steinke, Nasr and Jagielski 2023): docs/audit_one_run.md.
+"""Audits of one run, by many canary rows (Steinke, Nasr and Jagielski 2023): docs/explanation/audit_one_run.md.
 
 *Theorem.*  Let M be (epsilon, delta)-private with respect to each of m fair independent coins, of which the auditor
 guesses r from M's answer.  With ``W ~ Binomial(r, e^epsilon / (1 + e^epsilon))`` and ``f(k) = P[W >= k]``,

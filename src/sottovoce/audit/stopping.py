@@ -1,4 +1,4 @@
-"""The game of optional stopping (docs/audit.md, `stopping`): is a ledger's epsilon true whenever an analyst stops?
+"""The game of optional stopping (docs/explanation/audit.md, `stopping`): is epsilon true whenever an analyst stops?
 
 She follows the privacy loss of the releases so far, and the ledger quotes an epsilon after each.  If quotes hold
 whenever she stops, then at that release, on the table that she favours,

@@ -1,4 +1,4 @@
-"""The game of sums over sites (docs/audit.md): the adversary sees the totals and knows all that some sites know.
+"""The game of sums over sites (docs/explanation/audit.md): the adversary sees totals and all that some sites know.
 
 She subtracts the shares of the colluding sites.  With as many colluders as the claim allows it must stand; with one
 more it must fall, as noise is no larger than needed.  A person with rows at two sites moves one sum twice: played too.

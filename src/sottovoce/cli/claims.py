@@ -38,7 +38,7 @@ def _print_rows(found: list[dict[str, Any]]) -> None:
     setting = ", ".join(f"{name}={value:g}" for name, value in sample_size.SETTING.items())
     caption = (
         f"{setting}. Free constants are taken to be 1: compare two bounds of one theorem, and read no number as rows "
-        "needed. inf: promised for no number of rows. Formulas: docs/design_tools.md"
+        "needed. inf: promised for no number of rows. Formulas: docs/explanation/design_tools.md"
     )
     table = Table(title="Rows for an accuracy", caption=caption, title_justify="left", caption_justify="left", box=None)
     for header in ("theorem", "printed", "corrected", "constants"):
@@ -76,5 +76,5 @@ def _print_claims() -> None:
     console.print(table)
     console.print(
         "[dim]attained: the loss of a concrete pair of data sets; proofs: docs/privacy/verdicts.md; papers by number: "
-        "docs/papers.md[/]"
+        "docs/explanation/papers.md[/]"
     )

@@ -75,9 +75,9 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         to it, then all are divided by it.  None is 1, and a release warns of it.  A simulation warns
         (:class:`sottovoce.errors.HolderNote`) if it shortens every row, or if no row reaches half of it.
     schema : path, dict, Schema or None, default=None
-        Public facts about named columns (``docs/data.md``), in place of `data_norm`.  X is then a frame of pandas,
-        polars or pyarrow, a dict of columns, or an array with names; text, gaps, categories and dates are encoded as
-        declared.  The columns of the label, the site and the weight may be in the frame.
+        Public facts about named columns (``docs/reference/data.md``), in place of `data_norm`.  X is then a frame of
+        pandas, polars or pyarrow, a dict of columns, or an array with names; text, gaps, categories and dates are
+        encoded as declared.  The columns of the label, the site and the weight may be in the frame.
     columns : sequence of str or None, default=None
         Under a schema, names for the columns of an array that has none.
     classes : sequence of labels or None, default=None
@@ -86,8 +86,8 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         those of the schema; without one, the labels are read off y, in a simulation only, and the statement says so.
     trust : {"nobody", "sum", "curator"} or None, default=None
         Whom people trust with their rows: nobody; nobody with more than the sum over all sites
-        (``docs/methods/sums.md``), nearly as accurate as a curator; or a curator who holds all rows.  None for nobody,
-        or whom the method's name says.
+        (``docs/explanation/sums.md``), nearly as accurate as a curator; or a curator who holds all rows.  None for
+        nobody, or whom the method's name says.
     loss : str, default="auto"
         One of
         <losses>
@@ -318,7 +318,8 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
             if self.inference:
                 last = self._infer(labelled, X, features, dealt, knobs, said)
             else:
-                run = partial(self._run, ledger=ledger, deal=deal, caveat=said, starts=starts, teller=teller)
+                table = X if y is None and groups is None else None
+                run = partial(self._run, table, ledger=ledger, deal=deal, caveat=said, starts=starts, teller=teller)
                 fit = self._fit_softmax if self.loss_ == "softmax" else self._fit_each
                 tables = [(encoded[part], label[part]) for part in parts]
                 bounded = partial(dealt.bounded, weights=counts)
@@ -357,15 +358,15 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         return "softmax" if several and not self.inference else _DEFAULT.loss
 
     def _run(
-        self, run: RunConfig, rows: Rows, label: str, model: int, *, ledger: Ledger | DurableLedger | None,
-        deal: bytes | None, caveat: Caveat, starts: list[Start | None], teller: Teller,
+        self, table: Any, run: RunConfig, rows: Rows, label: str, model: int, *, deal: bytes | None, caveat: Caveat,
+        ledger: Ledger | DurableLedger | None, starts: list[Start | None], teller: Teller,
     ) -> Result:  # fmt: skip
-        centre = self._centring(run, rows)
+        centre, digest = self._centring(run, rows), self._raw_digest(table, run, len(rows.n))
         teller.phase(f"{run.method}, {label}", run.rounds)
         try:
             return simulate(
-                run, rows, ledger=ledger, deal=deal, label=label, caveat=caveat, start=starts[model], centre=centre,
-                observers=[teller],
+                run, rows, ledger=ledger, deal=deal, digest=digest, label=label, caveat=caveat, start=starts[model],
+                centre=centre, observers=[teller],
             )  # fmt: skip
         except LedgerMismatch as error:
             if not self._cloned:

@@ -1,6 +1,7 @@
 """The file of a log: one path, one user at a time, no SQLite journal between commits.
 
-SQLite finds its journal by the file's *path*, and trusts whatever journal lies there (``docs/ledger.md``).  So
+SQLite finds its journal by the file's *path*, and trusts whatever journal lies there (``docs/reference/ledger.md``).
+So
 
 - a file with several paths (a hard link, a mounted file) is refused, and every use holds a lock on the file itself;
 - a commit is in the file before the call returns (``journal_mode=DELETE``, ``synchronous=EXTRA``);

@@ -177,7 +177,7 @@ class History:
         self.epsilon: Array = np.zeros(0)
         self.delta, self.since = 0.0, ""
         self.demonstration = False
-        self.tag: str | None = None
+        self.tags: list[str] = []  # keyed hashes of the digests by which the rows are known
         self.rows: list[Event] = []
         self.last = ""  # text of the last charge outside runs
         self.relation: str | None = None
@@ -197,8 +197,8 @@ class History:
                 self.accountant = accountants.for_life(record["accountant"], self.epsilon, self.delta)
                 self.since, self.demonstration = record["at"], record.get("demonstration", False)
                 self._tally = Tally(self.accountant)
-            case "bind" if number > 1 and self.tag is None and not self.used:
-                self.tag = record["tag"]
+            case "bind" if number > 1 and record["tag"] not in self.tags and (self.tags or not self.used):
+                self.tags.append(record["tag"])
             case "reserve" if number > 1 and record["run"] not in self.runs:
                 self.runs[record["run"]] = self._reserved(record)
             case "charge" if number > 1:

@@ -73,7 +73,8 @@ class Ledger:
     *Deals.* Charges with the same `deal` (a digest, or None if the caller vouches for it) concern the same rows at the
     same nodes, and add up node by node.  With several deals nobody knows at which nodes a row was, and the total is the
     sum over deals of the worst node (of the `sites_per_row` worst nodes together): spending is an array of sums, and in
-    no deal can a row have cost more (``docs/ledger.md``).  Accountants without such sums refuse a second deal.
+    no deal can a row have cost more (``docs/reference/ledger.md``).  Accountants without such sums refuse a second
+    deal.
 
     Examples
     --------

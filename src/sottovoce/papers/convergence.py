@@ -11,7 +11,7 @@ forms needs it.
 
 The theorem concludes that odd rounds converge to a pair (f, Lambda) with (30), ``grad O + 2 Lambda = 0``, and (31),
 consensus; the sentence after Lemma 1 takes such a pair for the minimiser of ``sum_i O_i``.  Both conditions met,
-``docs/methods/index.md`` proves:
+``docs/reference/methods.md`` proves:
 
 * Penalties unequal between nodes, constant over rounds: *the sentence is refuted*.  (27) conserves ``sum_i lambda_i /
   eta_i = 0``, so that the limit minimises ``sum_i O_i / eta_i``: 19/13 and not 2 on a triangle with eta = 1, 3/2, 2 and

@@ -4,7 +4,7 @@ All but those of :class:`FeatureMethod` hold "for some constant" that no paper c
 default, and :class:`SampleSize` names it: compare two bounds of one theorem.  The theorems want independent rows of one
 distribution in the unit ball, a loss of slope at most 1, exact minimisers (004 apart) and the regulariser ``|f|^2 /
 2``, whose weight the *proof* chooses.  ``form="printed"`` is the formula of the paper, ``form="corrected"`` what its
-proof gives; ``docs/design_tools.md`` lists where they differ, and ``sottovoce claims --rows`` prints both.
+proof gives; ``docs/explanation/design_tools.md`` lists where they differ, and ``sottovoce claims --rows`` prints both.
 
 Arguments of several bounds; :class:`~sottovoce.errors.InvalidInput` unless finite and > 0:
 

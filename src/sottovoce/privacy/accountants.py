@@ -501,8 +501,8 @@ def at_one_order(accountant: Accountant[Any], epsilon: Array, delta: float) -> A
     With the order fixed beforehand, at every stopping time T and for every set S of transcripts at which at most e is
     quoted, ``P(S) <= exp(e) Q(S) + delta``, though each release, and whether there is another, may be chosen in view of
     earlier ones: ``exp((a-1)(L_t - R_t))``, of the loss ``L_t`` and the sum ``R_t`` of the divergences of order a, is a
-    supermartingale (``docs/ledger.md``, "When you stop").  With the best order for each ``R_t`` this is false: an
-    analyst who stops when the loss exceeds the quoted epsilon reaches several times delta.
+    supermartingale (``docs/reference/ledger.md``, "When you stop").  With the best order for each ``R_t`` this is
+    false: an analyst who stops when the loss exceeds the quoted epsilon reaches several times delta.
     """
     if accountant.is_filter or accountant.name not in _ORDERED:
         return accountant

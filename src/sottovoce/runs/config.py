@@ -209,7 +209,7 @@ class RunConfig:
         validate_target(self.epsilon, self.delta)
         if self.trust not in (*TRUSTED, None):
             raise InvalidInput("trust", self.trust, f"must be one of {', '.join(map(repr, TRUSTED))}", "use 'nobody'")
-        if self.method == "auto":  # measured: docs/results.md
+        if self.method == "auto":  # measured: docs/measured/results.md
             object.__setattr__(self, "method", _first_guess(self.delta, self.loss, self.trust, self.max_grad_norm))
             object.__setattr__(self, "auto", True)
         if self.method not in KNOWN:
@@ -357,7 +357,7 @@ _KEPT = ("epsilon", "delta", "relation", "accountant", "sites_per_row", "copies"
 
 
 def _first_guess(delta: float | None, loss: str, trust: str | None, cap: float) -> str:
-    """The method that "auto" starts from (measured: docs/results.md)."""
+    """The method that "auto" starts from (measured: docs/measured/results.md)."""
     inside = make_loss(loss).unproved_inside is None and cap == math.inf
     if trust == "sum":
         return "momentum"
