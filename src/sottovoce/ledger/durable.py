@@ -39,7 +39,7 @@ from ..privacy.events import Event, same_relation
 from ..util.plain import canonical, jsonable, keyed_hash
 from ..util.typing import Any, Array, ArrayLike
 from .file import ChainFile
-from .history import MOST, History, RunHistory, packed, rows_digest
+from .history import MOST, History, RunHistory, packed, rows_digest, stored
 from .memory import validate_target
 from .readings import OnDisk, Readings
 
@@ -314,10 +314,11 @@ class DurableLedger(OnDisk):
             raise LedgerMismatch(f"run={run!r}: {rule}")
         return Run(self, run)
 
-    def charge_release(self, run: str, release: int, event: Event, *, kept: bool) -> None:
+    def charge_release(self, run: str, release: int, event: Event, *, kept: bool) -> bytes | None:
         """Record release number `release` of a run, durably, or find it recorded.
 
-        `kept` promises to store the bytes before they are handed out.  Only such a row can be drawn again.
+        `kept` promises to store the bytes before they are handed out.  Only such a row can be drawn again.  Returns the
+        bytes stored with it, as :meth:`payload`, to a caller that made the promise.
 
         Raises
         ------
@@ -351,6 +352,7 @@ class DurableLedger(OnDisk):
                     f"run={run!r}: release {release} was charged before and its bytes were not kept, so they may have "
                     "been seen; nothing was drawn; close the run and plan another"
                 )
+            return self._stored(run, release) if kept else None
 
     def close_run(self, run: str, *, reclaim: bool = False) -> int:
         """Close a run for good; with `reclaim`, give it up: return the price of reserved events that have no row.
@@ -401,8 +403,7 @@ class DurableLedger(OnDisk):
         with self._file.transaction():
             found = self._stored(run, release)
             if found is None:
-                digest = keyed_hash(payload).hex()
-                self._file.append({"kind": "store", "run": run, "release": release, "digest": digest}, payload)
+                self._file.append(stored(run, release, payload), payload)
         return payload if found is None else found
 
     def fail(self, run: str, release: int) -> bytes | None:
@@ -478,10 +479,20 @@ class Run(Readings):
     It goes through the run from its first release.  Rows that exist are replayed: the same events are expected, and
     nothing is charged.  A context manager: left normally, it closes the run and returns the price of events without a
     row; left by an exception, the run stays open.
+
+    Attributes
+    ----------
+    journaled : bool
+        A promise that bytes of :meth:`once` leave this process only in messages that :class:`.journal.Journal` has
+        written down.  They are then stored with the next use of the file, before anything else in it: by that message's
+        commit, or an earlier one.
     """
+
+    journaled = False
 
     def __init__(self, ledger: DurableLedger, name: str) -> None:
         self._ledger, self.name, self._release = ledger, name, 0
+        self._most = len(ledger._run(name).planned)  # a caller has just read the file
 
     def __enter__(self) -> Self:
         return self
@@ -521,19 +532,22 @@ class Run(Readings):
 
     def charge(self, event: Event, *, kept: bool = False) -> None:
         """Record the next release, durably, or find it recorded; see :meth:`DurableLedger.charge_release`."""
-        if self._release >= len(self._state().planned):
+        self._next(event, kept=kept)
+
+    def _next(self, event: Event, *, kept: bool) -> bytes | None:
+        if self._release >= self._most:
             what = f"all {self._release} reserved releases are made; nothing was drawn; reserve a new run"
             raise BudgetExceeded(f"run={self.name!r}: {what}")
-        self._ledger.charge_release(self.name, self._release + 1, event, kept=kept)
+        found = self._ledger.charge_release(self.name, self._release + 1, event, kept=kept)
         self._release += 1
+        return found
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
         """The next release: charged, drawn and stored if it is new; else its stored bytes, without a draw.
 
         If `draw` raises, the row is marked as failed and the error goes on; LedgerError if it failed before.
         """
-        self.charge(event, kept=True)
-        found = self.payload()
+        found = self._next(event, kept=True)
         if found is not None:
             return found
         try:
@@ -543,6 +557,9 @@ class Run(Readings):
             if found is None:
                 raise
             return found
+        if self.journaled:
+            self._ledger._file.later(stored(self.name, self._release, drawn), drawn)
+            return drawn
         return self._ledger.keep(self.name, self._release, drawn)
 
     def payload(self) -> bytes | None:

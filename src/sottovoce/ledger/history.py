@@ -111,6 +111,11 @@ def unpacked(packs: Iterable[tuple[dict[str, Any], int]]) -> Iterator[tuple[dict
         yield before, count
 
 
+def stored(run: str, release: int, payload: bytes) -> dict[str, Any]:
+    """The record of a release's bytes."""
+    return {"kind": "store", "run": run, "release": release, "digest": keyed_hash(payload).hex()}
+
+
 def _counted(count: object) -> int:
     if type(count) is not int or not 1 <= count <= MOST:
         raise ValueError
