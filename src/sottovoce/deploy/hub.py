@@ -19,9 +19,11 @@ from ..problem.facts import Among
 from ..util.typing import Any, Array
 from .answering import LOST, Found, ReadNet, at_hub, moved
 from .hublog import HubLog
-from .messages import COMPLETE, Farewell, agree, read, read_farewell
+from .messages import COMPLETE, Farewell, agree, longest_inbox, read, read_farewell
 from .plan import Plan
 from .sums.hub import PATIENCE, SumHub
+
+_QUOTED = 64  # bytes that quotes and escapes may add to a text in a reply
 
 
 class Hub:
@@ -79,6 +81,16 @@ class Hub:
     def highest(self, site: str) -> int:
         """The highest round with a message of `site`; 0 for none."""
         return max(0, self.log.last(self.plan.run, self._known(site)))
+
+    def earlier(self, site: str) -> list[bytes]:
+        """What `site` signed in other runs of this log, as far as it fits into a reply: its farewells, or greetings."""
+        found, room = list[bytes](), longest_inbox(self.plan) // 2
+        for words in self.log.earlier(self.plan.run, self._known(site)):
+            room -= len(words) + _QUOTED
+            if room < 0:
+                break
+            found.append(words)
+        return found
 
     def missing(self, site: str, round: int) -> list[str]:
         """Neighbours of `site` whose message of `round` is missing."""
@@ -226,12 +238,14 @@ class LocalTransport:
     """A site's connection to a hub in the same process."""
 
     answers: Callable[[str, bytes], bytes] | None = None
+    earlier: tuple[bytes, ...] = ()
 
     def __init__(self, hub: Hub, site: str, patience: float = 60.0) -> None:
         self._hub, self._site, self._patience = hub, site, patience
 
     def highest(self, plan: str) -> int:
         agree(plan, self._hub.plan.digest)
+        self.earlier = tuple(self._hub.earlier(self._site))
         return self._hub.highest(self._site)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:

@@ -244,6 +244,15 @@ class HubLog:
             found = self._one("SELECT bytes FROM message WHERE run = ? AND round = ? AND site = ?", run, round, site)
             return None if found is None else bytes(found)
 
+    def earlier(self, run: str, site: str) -> list[bytes]:
+        """What a site signed in each other run: its farewell, or its greeting if there is none."""
+        query = (
+            "SELECT run, bytes FROM farewell WHERE site = ? AND run != ? UNION ALL SELECT run, bytes FROM message "
+            "WHERE site = ? AND run != ? AND round = 0 AND run NOT IN (SELECT run FROM farewell WHERE site = ?)"
+        )
+        with self._news, self._translated():
+            return [bytes(words) for _, words in self._db.execute(query, (site, run, site, run, site))]
+
     def messages(self, run: str) -> dict[tuple[int, str], bytes]:
         """All messages of a run, by round and site."""
         with self._news, self._translated():

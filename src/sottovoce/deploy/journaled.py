@@ -44,7 +44,7 @@ class JournaledNet(Net):
 
     def leave(self, reason: Reason) -> None:
         """Sign that no more messages will come, and why."""
-        farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, reason)
+        farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, reason, self._journal.mark)
         self._transport.leave(farewell.seal(self._key))
 
     def refused(self) -> None:

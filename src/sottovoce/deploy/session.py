@@ -35,6 +35,7 @@ from .answering import Asker, Found, at_site
 from .asks import SiteTable
 from .journaled import JournaledNet
 from .keys import SigningKey
+from .known import check_hub
 from .messages import HUB, OTHER_MEAN, OUT, Kind, Message, Reason, check_payload, read, read_farewell
 from .plan import Plan
 from .sums.masks import secret_of
@@ -293,6 +294,7 @@ class SiteSession:
                 f"{max(own, 0)}: the journal is an older copy; halted, nothing was drawn; find the newest one, and "
                 "never restore a ledger from a backup"
             )
+        check_hub(self.ledger, self.name, self.key.public, getattr(transport, "earlier", ()))
         if plan.run in self.ledger.runs:
             book = self.ledger.resume(plan.run, plan.digest)
         else:

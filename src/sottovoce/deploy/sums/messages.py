@@ -35,7 +35,8 @@ from ..transport import printable
 from .masks import Words, check_key, fields
 
 DTYPE = "<u8"
-_DOMAIN = b"sottovoce sums 1\n"
+DOMAIN = b"sottovoce sums 1\n"
+"""Of the signatures of greetings, rosters and shares."""
 _ASKING = b"sottovoce sums question 1\n"
 _ANSWERING = b"sottovoce sums answer 1\n"
 _HEAD = {"v", "run", "plan", "round", "sender", "kind", "sig"}
@@ -132,7 +133,7 @@ def sign(plan: Plan, round: int, sender: str, content: Content, key: SigningKey)
             }  # fmt: skip
         case Message():
             return content.seal(key)
-    return signed(key, _DOMAIN, body)
+    return signed(key, DOMAIN, body)
 
 
 def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
@@ -144,7 +145,7 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
         return SignedMessage(sender, read_message(plan, data, sender, round), data)
     if not isinstance(kind, str) or body.keys() != {"key": _KEY, "roster": _ROSTER, "share": _SHARE}.get(kind):
         raise Refused(f"{where}: has a kind that does not belong there")
-    check_signature(plan, where, _DOMAIN, body)
+    check_signature(plan, where, DOMAIN, body)
     content: Content
     match kind:
         case "key":
