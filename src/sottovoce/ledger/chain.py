@@ -107,6 +107,7 @@ class Chain(Generic[F]):
     def sync(self) -> None:
         """Apply the records that any process appended since the last read."""
         records, head = self.written()
+        last, record = "", dict[str, Any]()  # records that follow one another are often the same
         try:
             if self.records and not self.goes_through(self.records, self._head):
                 self.corrupt("went back behind what this process has read")
@@ -117,7 +118,9 @@ class Chain(Generic[F]):
                 if not sound or stored != link(self._head, number, body):
                     self.corrupt(f"record {self.records + 1} was edited, removed or moved")
                 try:
-                    self.state.apply(number, json.loads(body))
+                    if body != last:
+                        last, record = body, json.loads(body)
+                    self.state.apply(number, record)
                 except SottovoceError:
                     raise  # an event or accountant of a newer version: says so itself
                 except (ValueError, KeyError, TypeError):

@@ -7,7 +7,7 @@ import math
 from collections import ChainMap, Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, repeat
 
 import numpy as np
 
@@ -257,7 +257,7 @@ class History:
 
         Since schema 5 an event that is known is left out: the reserved one, or that of the last charge outside runs.
         """
-        count, told = _counted(record.get("count", 1)), record.get("event")
+        count, told = _counted(record["count"]) if "count" in record else 1, record.get("event")
         if record["run"] is not None:
             run = self.runs[record["run"]]
             if not run.open or record["release"] != run.charged + 1 or not run.left or count > 1:
@@ -273,9 +273,12 @@ class History:
         text = self.last if told is None else canonical(told)
         event = self._events[text] if told is None else self._event(text, told)
         self.last = text
-        self.rows += [event] * count
-        for priced, times in groupby(self._alone.add(event) for _ in range(count)):
-            self._tally.add(self._priced(text, event, priced), len(list(times)))
+        self.rows.extend(repeat(event, count))
+        if count == 1:
+            self._tally.add(self._priced(text, event, self._alone.add(event)))
+            return
+        for priced, times in Counter(self._alone.add(event) for _ in range(count)).items():  # an event is its own key
+            self._tally.add(self._priced(text, event, priced), times)
 
     def _drawable(self, record: dict[str, Any]) -> bool:
         run, release = self.runs[record["run"]], record["release"]
