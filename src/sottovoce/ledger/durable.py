@@ -236,7 +236,6 @@ class DurableLedger(OnDisk):
         """Record a release outside any run, durably, or refuse it; with a `count` that many equal ones, or none.
 
         Such rows can have no payload.  A count is one record: all are charged before the first of them is drawn.
-
         An event out of the conditions of its proof is charged what it costs then (:mod:`sottovoce.privacy.conditions`).
 
         Raises
@@ -483,9 +482,8 @@ class Run(Readings):
     Attributes
     ----------
     journaled : bool
-        A promise that bytes of :meth:`once` leave this process only in messages that :class:`.journal.Journal` has
-        written down.  They are then stored with the next use of the file, before anything else in it: by that message's
-        commit, or an earlier one.
+        A promise that bytes of :meth:`once` leave this process only in messages of the :class:`.journal.Journal`.  They
+        are then stored first thing at the next use of the file: by such a message's commit, or an earlier one.
     """
 
     journaled = False
