@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -351,9 +352,20 @@ class Plan:
         return {site.name: site.rows - held[site.name] for site in self.sites}
 
     def cap(self, exchange: int) -> float:
-        """The norm cap of an exchange; answers have one of their own."""
-        answers = exchange <= self.attempts and self.stage_of(exchange).answers(exchange)
-        return ANSWERS_CAP if answers else self.norm_cap
+        """The norm cap of an exchange; answers have one of their own, and so have means of rows."""
+        stage = self.stage_of(exchange)
+        if exchange > self.attempts or not stage.answers(exchange):
+            return self.norm_cap
+        return ANSWERS_CAP if stage.recipe is not None else self._longest_mean
+
+    @cached_property
+    def _longest_mean(self) -> float:
+        """What no site's part of the mean of rows is longer than, nor their sum once it is shrunk.
+
+        Rows have norm at most 1, and d normals one above ``sqrt(d) + 40`` with a probability below e^-800.
+        """
+        noise = np.broadcast_to(self.stages[0].planned()[0].spread(), (len(self.sites),)) * self._n.ravel()
+        return 1.001 + float(np.max(noise) / np.sum(self._n)) * (math.sqrt(self.d) + 40.0)
 
     @property
     def last_round(self) -> int:
