@@ -37,7 +37,7 @@ from sottovoce.ledger.journal import Journal
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import Result
 
-EARLY = 4
+EARLY, WITHOUT = 4, 5
 """Exit code of a site without which the others went on."""
 
 
@@ -64,7 +64,7 @@ class Supervised(plain.Supervised):
                 continue
             if code == -signal.SIGKILL:
                 self.start(name)
-            elif code in (0, EARLY) and name != "hub":
+            elif code in (0, EARLY, WITHOUT) and name != "hub":
                 self.done.add(name)
             else:
                 said = (self.demo.folder / name / "errors").read_text()

@@ -296,7 +296,7 @@ def run_site(settings: Path, new_keys: bool = False, times: bool = False, as_jso
         print_json(done)
     else:
         _show(done)
-    check_end(found.name, str(done["run"]), str(done["stopped"]), done.get("by"))
+    check_end(found.name, str(done["run"]), str(done["stopped"]), done.get("by"), done.get("lost", {}))
 
 
 def _erase_old_keys(found: SiteSettings) -> dict[str, str]:
