@@ -2,12 +2,13 @@
 
     python bench/speed/lasting.py [KIND:SITES:ROUNDS ...] [--json]
 
-By default graph:3:10000 sums:3:10000 graph:100:100 sums:100:100.  The sites of `sites.py` (40 rows, 10 columns,
-momentum) run once, each with its ledger on disk, in threads of one process; what they sent is then given again, in the
-order of the rounds, to a hub alone in a process of its own, which checks, stores and hands out every message.  MB:
-resident memory of that process after a tenth of the rounds, and at the end.  log: bytes of hub.log at the end, and
-those of the messages in it.  ms: processor time of the hub a round.  whole: seconds a round of the whole run, sites and
-hub in one process on this machine's cores.
+By default graph:3:10000 sums:3:10000 graph:100:100 sums:100:100 masks:100:10 masks:100:10000.  The sites of `sites.py`
+(40 rows, 10 columns, momentum) run once, each with its ledger on disk, in threads of one process; what they sent is
+then given again, in the order of the rounds, to a hub alone in a process of its own, which checks, stores and hands out
+every message.  MB: resident memory of that process after a tenth of the rounds, and at the end.  log: bytes of hub.log
+at the end, and those of the messages in it.  ms: processor time of the hub a round.  whole: seconds a round of the
+whole run, sites and hub in one process on this machine's cores.  masks:SITES:WORDS: a site's processor time for the
+masks of one attempt, with all other sites, and with two.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import numpy as np
 from sites import agreed, ledger
 
 from sottovoce import DurableLedger
@@ -29,8 +32,9 @@ from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.plan import Plan
 from sottovoce.deploy.session import SiteSession
+from sottovoce.deploy.sums.masks import Bound, RunKey, seal
 
-CASES = ("graph:3:10000", "sums:3:10000", "graph:100:100", "sums:100:100")
+CASES = ("graph:3:10000", "sums:3:10000", "graph:100:100", "sums:100:100", "masks:100:10", "masks:100:10000")
 
 
 def record(kind: str, many: int, rounds: int, folder: Path) -> float:
@@ -81,6 +85,21 @@ def replay(folder: Path) -> dict[str, Any]:
     return {"tenth_mb": tenth, "end_mb": end, "log": stored, "messages": size, "ms": 1e3 * seconds / (last + 1)}
 
 
+def masked(many: int, words: int, folder: Path, repeats: int = 20) -> dict[str, float]:
+    """Median processor ms of a site's masks of one attempt: with all others, and with two of them."""
+    keys = {f"site-{i:03}": RunKey.make(folder / f"{i}.masks") for i in range(many)}
+    public, name = {site: key.public for site, key in keys.items()}, "site-000"
+    share, spent = np.zeros(words, dtype=np.int64), dict[str, float]()
+    for kind, members in (("all", [*keys]), ("two", [*keys][:3])):
+        times = []
+        for attempt in range(repeats + 1):  # the first also makes the exchanges, once a run
+            started = time.process_time()
+            seal(share, keys[name], name, members, public, Bound(*[bytes(32)] * 2, attempt, *[bytes(32)] * 2))
+            times.append(1e3 * (time.process_time() - started))
+        spent |= {kind: median(times[1:]), f"{kind}_first": times[0]}
+    return spent
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", default=CASES)
@@ -93,6 +112,14 @@ def main() -> None:
     found = []
     for case in given.cases:
         kind, many, rounds = case.split(":")
+        if kind == "masks":
+            with tempfile.TemporaryDirectory() as place:
+                spent = masked(int(many), int(rounds), Path(place))
+            found.append({"kind": kind, "sites": int(many), "words": int(rounds)} | spent)
+            if not given.json:
+                print(f"{case}: {spent['all']:.2f} ms a site and attempt with all others, {spent['two']:.2f} with two; "
+                      f"the first {spent['all_first']:.1f} and {spent['two_first']:.1f}", flush=True)  # fmt: skip
+            continue
         with tempfile.TemporaryDirectory() as place:
             whole = record(kind, int(many), int(rounds), Path(place))
             told = subprocess.run(

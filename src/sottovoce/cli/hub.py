@@ -27,7 +27,7 @@ from ..deploy.monitor import PAGE, serve_page
 from ..deploy.names import check_name
 from ..deploy.plan import ANSWER, Plan
 from ..deploy.relay import Credentials, serve
-from ..deploy.report import finished, last_words, other_run, write_hub
+from ..deploy.report import finished, last_words, other_run, run_of, write_hub
 from ..deploy.sums.hub import PATIENCE
 from ..deploy.watch import Watch, waiting_lines
 from ..errors import EXIT_CODES, InvalidInput
@@ -53,6 +53,7 @@ def hub() -> None:
       sottovoce hub admit hub north.joined east.joined south.joined
       sottovoce hub run hub --listen 0.0.0.0:8443     with plan.json in it
       sottovoce hub status hub
+      sottovoce hub expel hub north                   go on without a site
       sottovoce hub end hub trial-1                   for good, for every site
     """
 
@@ -197,9 +198,10 @@ def revoke(folder: Path, name: str) -> None:
 @takes([
     say("--listen", "HOST:PORT to listen on.", default="0.0.0.0:8443"),
     say("--once", "End when every site has left the run.", is_flag=True),
-    say("--patience", "Seconds that a sum waits for the last site after the first.", type=float, default=PATIENCE),
-    say("--greeting", "The same for the greeting of a run of sums.  [default: until all sites are there]", type=float),
-    say("--linger", "With --once: seconds more for sites without which a run of sums went on, to be told.", type=float,
+    say("--patience", "Seconds that a round waits for the last site after the first.  [default: the plan's deadline]",
+        type=float),
+    say("--greeting", "The same for the greeting.  [default: until all sites are there]", type=float),
+    say("--linger", "With --once: seconds more for sites without which the run went on, to be told.", type=float,
         default=LINGER),
     say("--page", "HOST:PORT of the page that shows the run while it goes on; or none.  [default: "
         f"{PAGE}, or a free port]"),
@@ -209,7 +211,7 @@ def revoke(folder: Path, name: str) -> None:
     as_json("Print a JSON object at the start, for every refusal, and when every site has left."),
 ])  # fmt: skip
 def run(
-    folder: Path, listen: str, once: bool, patience: float, greeting: float | None, linger: float,
+    folder: Path, listen: str, once: bool, patience: float | None, greeting: float | None, linger: float,
     page: str | None, answers: tuple[Path, ...], codes: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Serve the plan.json of FOLDER until stopped.
@@ -355,6 +357,29 @@ def end(folder: Path, run_name: str) -> None:
     click.echo(f"run {plan.run} is ended; every site is told when it asks, while `sottovoce hub run {folder}` runs")
 
 
+@hub.command()
+@click.argument("folder", type=FOLDER)
+@click.argument("name", metavar="NAME")
+def expel(folder: Path, name: str) -> None:
+    """Take site NAME out of the run of FOLDER's plan.json.
+
+    The others do not wait for it any longer: they sign a roster without it and go on, or end if too few would be left.
+    NAME is told when it asks, and ends with exit code 4.  The hub may run meanwhile or be started afterwards.
+    """
+    plan = Plan.read(folder / "plan.json")
+    plan.index(name)
+    if not (plan.summed or plan.waits is not None):
+        rule = "this plan needs all its sites to its end: it was written without a deadline"
+        raise InvalidInput("name", name, rule, f"end the run, for every site: `sottovoce hub end {folder} {plan.run}`")
+    with _log(folder) as log:
+        carried = Hub(plan, log)
+        carried.check()
+        if name in carried.gone():
+            raise InvalidInput("name", name, f"is out already: {carried.gone()[name]}", "there is nothing to do")
+        log.expel(plan.run, name)
+    click.echo(f"{name} is taken out of run {plan.run}; the others go on while `sottovoce hub run {folder}` runs")
+
+
 def _kept(plan: Plan) -> str:
     return "hub.html and hub.json" if plan.infers else "hub.html, hub.npz and hub.json"
 
@@ -364,6 +389,25 @@ def _welcome(folder: Path, name: str) -> dict[str, Any]:
     check_name("name", name)
     files = {"certificate": folder / f"{name}.crt", "plan": folder / "plan.json"}
     return {what: path.read_text("utf-8") for what, path in files.items() if path.is_file()}
+
+
+@hub.command()
+@click.argument("folder", type=FOLDER)
+def prune(folder: Path) -> None:
+    """Remove from hub.log what the sites sent in runs that are over.
+
+    That is of runs, other than that of plan.json, whose results are in FOLDER, or which were ended by `hub end`.  The
+    sites' greetings and farewells stay: a farewell is signed, and holds the hash of the site's ledger, in which every
+    message is.  The hub must not run meanwhile.
+    """
+    plan = Plan.read(folder / "plan.json")
+    with only_one(folder / "hub.lock"), _log(folder) as log:
+        there = {run_of(path) for path in folder.glob("hub*.json")}
+        over = [run for run in log.runs() if run != plan.run and (run in there or log.ended(run))]
+        before = (folder / "hub.log").stat().st_size
+        removed = log.prune(over)
+    saved = before - (folder / "hub.log").stat().st_size
+    click.echo(f"removed {removed:,} messages of {', '.join(over) or 'no run'}: {saved:,} bytes")
 
 
 class _News:
