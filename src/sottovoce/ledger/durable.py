@@ -313,10 +313,6 @@ class DurableLedger(OnDisk):
             raise LedgerMismatch(f"run={run!r}: {rule}")
         return Run(self, run)
 
-    def begun(self, run: str, plan: str) -> bool:
-        """Whether there is a run of this name with this plan."""
-        return run in self.runs and self._run(run).plan == plan
-
     def charge_release(self, run: str, release: int, event: Event, *, kept: bool) -> bytes | None:
         """Record release number `release` of a run, durably, or find it recorded.
 

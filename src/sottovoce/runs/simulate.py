@@ -16,7 +16,7 @@ import numpy as np
 from ..algorithms import ANSWERS, Recipe
 from ..data.move import Move
 from ..data.rows import Rows
-from ..errors import BudgetExceeded, CheckpointError, InvalidInput, shown
+from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerError, shown
 from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.memory import Joint, Ledger
 from ..network.net import DenseNet
@@ -407,8 +407,11 @@ def _as_begun(
     for older in method.older():
         facts = prepare(asked_by(config, older), rows.n, rows.d, method=older, loss=loss).facts
         key = _key_before(config, facts, label, older)
-        if book.begun(name or key, key):
-            return older
+        try:
+            book.resume(name or key, key)
+        except LedgerError:  # no such run, or begun with another list
+            continue
+        return older
     return method
 
 
