@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from doors import DOORS, TEXTS, through
 
-from sottovoce import RunConfig
+from sottovoce import ConsensusClassifier, RunConfig, TrainConfig, train
 from sottovoce.algorithms.items import Answer
 from sottovoce.answers.survey import RARE, Noise, columns_of, proposed, survey_of
 from sottovoce.answers.surveyed import Surveyed, ahead, survey
-from sottovoce.data import Schema, Table, table_digest
+from sottovoce.data import Schema, Table
 from sottovoce.data.columns import Category, Number
 from sottovoce.data.grids import LABEL, OCTAVES, Dyadic, grids_of
 from sottovoce.data.rows import Rows
-from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerMismatch, SchemaError
+from sottovoce.errors import BudgetExceeded, HolderNote, InvalidInput, LedgerMismatch, SchemaError
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.noise import KeyedNoise
@@ -365,23 +365,48 @@ class TestAskedAsOtherAnswersAre:
             assert (1e-4 < p < 1 - 1e-4) == fine
 
     def test_a_ledger_reserves_stores_and_resumes_it(self, tmp_path: Path) -> None:
-        digest = table_digest([table()], "site:hospital")
         DurableLedger.create(tmp_path / "l", epsilon=3.0, delta=1e-5, accountant="rdp", n_nodes=3).close()
         released = config(seed=None)
         with DurableLedger.open(tmp_path / "l") as book:
-            first = survey(schema(), [table()], released, ledger=book, digest=digest)
+            first = survey(schema(), [table()], released, ledger=book)
             spent = book.total()
-            assert survey(schema(), [table()], released, ledger=book, digest=digest) == first
+            assert survey(schema(), [table()], released, ledger=book) == first
             assert book.total() == spent > 0 and not first.statement.simulated
             other = schema(columns=WIDE["columns"] | {"age": {"kind": "number", "lo": 0, "hi": 20_000}})
-            survey(other, [table()], released, ledger=book, digest=digest)  # another grid is another release
+            survey(other, [table()], released, ledger=book)  # another grid is another release
             assert book.total() > spent
             with pytest.raises(BudgetExceeded):
-                survey(schema(), [table()], config(seed=None, epsilon=5.0), ledger=book, digest=digest)
+                survey(schema(), [table()], config(seed=None, epsilon=5.0), ledger=book)
             rows = Table("t", dict(table().columns) | {"age": np.full(N, "61", dtype=object)})
-            again = table_digest([rows], "site:hospital")
             with pytest.raises(LedgerMismatch):
-                survey(schema(), [rows], released, ledger=book, digest=again)
+                survey(schema(), [rows], released, ledger=book)
+
+    @pytest.mark.parametrize("trust", ["sum", "curator"])
+    def test_its_ledger_is_that_of_training(self, tmp_path: Path, trust: str) -> None:
+        """Whether an estimator asks, or a command: both know the table by its raw rows, under any schema."""
+        pd, rows = pytest.importorskip("pandas"), table()
+        rows = Table("t", dict(rows.columns) | {"age": np.arange(N) % 90})
+        pd.DataFrame(rows.columns).to_csv(tmp_path / "t.csv", index=False)
+        frame, book = pd.read_csv(tmp_path / "t.csv", dtype=str), tmp_path / "l"  # 27.0 is written so, as in the file
+        nodes = 1 if trust == "curator" else 3
+        DurableLedger.create(book, epsilon=9.0, delta=1e-4, accountant="rdp", n_nodes=nodes).close()
+        with DurableLedger.open(book) as opened:
+            found = survey(schema(), [frame], config(seed=None, trust=trust), ledger=opened)
+            spent = opened.total()
+            more = {"epsilon": 0.5, "method": "momentum", "rounds": 3, "trust": trust}
+            with pytest.warns(HolderNote):
+                model = ConsensusClassifier(schema=found.proposed, ledger=opened, **more).fit(frame)
+            again = opened.total()
+            assert again > spent and "survey" in model.summary()
+            other = frame.assign(age="50")
+            with pytest.raises(LedgerMismatch), pytest.warns(HolderNote):
+                ConsensusClassifier(schema=found.proposed, ledger=opened, **more).fit(other)
+        (tmp_path / "s.toml").write_text(found.toml)
+        asked = RunConfig("momentum", 0.5, 1e-5, rounds=3, trust=trust, seed=None)
+        told = TrainConfig(asked, str(tmp_path / "t.csv"), str(tmp_path / "s.toml"), test_share=None)
+        with DurableLedger.open(book) as opened:
+            train(told, ledger=opened)
+            assert opened.total() > again
 
     def test_one_table_is_dealt_by_the_site_column(self) -> None:
         found = survey(schema(), [table()], config(trust="sum"))

@@ -124,10 +124,12 @@ def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -
     walked = said(start("site", "run", "east/site.toml", "--json"))[0].splitlines()
     assert [json.loads(line)["spent"] for line in walked[-1:]] == [ends["east"][-1]["spent"]] and len(walked) == 5
     status = run("hub", "status", "hub", "--json").json
+    assert not status["alarms"] and all(site["last_message"] and site["last_heard"] for site in status["sites"])
     assert status["finished"] and [site["left"] for site in status["sites"]] == ["done"] * 3
     assert "last model" in run("hub", "status", "hub").out
     hub.send_signal(signal.SIGTERM)
     start_line, end_line = map(json.loads, said(hub)[0].splitlines())
+    assert start_line["page"].startswith("http://127.0.0.1:")
     assert start_line["plan"] == plan.digest and end_line == {"left": dict.fromkeys(NAMES, "done"), "finished": True}
     assert json.loads((tmp_path / "hub" / "hub.json").read_text())["finished"]
     assert (tmp_path / "hub" / "hub.log").stat().st_mode & 0o077 == 0
@@ -334,10 +336,16 @@ def test_a_site_says_what_it_waits_for(run: Call, agreed: int, tmp_path: Path, m
 def test_a_hub_that_ends_a_run_tells_every_site(run: Call, agreed: int, tmp_path: Path) -> None:
     hub = start("hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}", "--json", "--once")
     early = {name: start("site", "run", f"{name}/site.toml", "--json") for name in ("north", "east")}
-    while not (tmp_path / "hub" / "hub.log").exists():
+    while (status := run("hub", "status", "hub", "--json")).code or [
+        site["round"] for site in status.json["sites"]
+    ] != [0, 0, -1]:
+        assert not status.code or "start the hub" in status.err
         time.sleep(0.05)
-    while [site["round"] for site in run("hub", "status", "hub", "--json").json["sites"]] != [0, 0, -1]:
+    while not (told := run("hub", "status", "hub", "--json").json)["sites"][0]["last_message"]:
         time.sleep(0.05)
+    north, _, south = told["sites"]
+    assert told["running"] and north["waits_for"] == ["south"] and north["last_heard"] and south["last_heard"] is None
+    assert "north wait for south since" in (text := run("hub", "status", "hub").out) or "east wait for south" in text
     for wrong in (("hub", "end", "hub", "trial-2"), ("hub", "end", "north", "trial-1"), ("hub", "end", "hub", "../x")):
         assert run(*wrong).code == 2
     assert "is ended" in run("hub", "end", "hub", "trial-1").out

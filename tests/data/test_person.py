@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from sottovoce import RunConfig, TrainConfig, train
 from sottovoce.algorithms import REGISTRY
 from sottovoce.answers.evaluation import Held
 from sottovoce.answers.training import ONE_EACH, infer
+from sottovoce.cli import cli
 from sottovoce.data import Schema, load
 from sottovoce.data.frames import read_frame
 from sottovoce.data.move import Move
@@ -262,6 +265,22 @@ class TestRuns:
         again = prepare(report.result.config, report.result.facts.n, 3, centre=report.decision.centring)
         assert again.facts.rows_per_person == 5
         assert report.test_errors[0] < 0.35
+
+    def test_what_is_printed_counts_people(self, clinic: tuple[str, str], tmp_path: Path) -> None:
+        table, schema = clinic
+        page = tmp_path / "page.html"
+        few = ["--epsilon", "5", "--method", "prox_admm", "--rounds", "2", "--report", str(page)]
+        asked: list[list[str]] = [
+            ["train", "--data", table, "--schema", schema, *few],
+            ["train", "--data", table, "--schema", schema, "--inference", "--epsilon", "200"],
+            ["plan", "--schema", schema, "--sizes", "90,110,120", "--epsilon", "5", "--method", "prox_admm"],
+        ]
+        for words in asked:
+            shown = CliRunner().invoke(cli, words, catch_exceptions=False).stdout
+            assert re.search(r"3\s+sites\s+of\s+\d+\s+to\s+\d+\s+people", shown), shown
+            assert "--inference" in words or re.search(r"site +people", shown)
+        text = page.read_text()
+        assert "training people" in text and "epsilon of each person" in text and " people at 3 sites" in text
 
     def test_nobody_is_split_between_training_test_or_sites(self, clinic: tuple[str, str]) -> None:
         table, schema = clinic

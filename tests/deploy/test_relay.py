@@ -8,6 +8,7 @@ import json
 import socket
 import string
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -428,3 +429,37 @@ def test_what_is_no_request_is_the_sites_fault(
 ) -> None:
     with transport(sites, folder, hub[0], "north") as north, pytest.raises(Refused, match="request: is none of this"):
         north.ask(method, {"run": "trial"} | asked)
+
+
+def test_a_site_with_hundreds_of_open_requests_takes_nothing_from_the_others(
+    sites: Consortium, folder: Path, hub: tuple[str, HubLog]
+) -> None:
+    """North asks 120 times at once and waits; the others greet, and get answers as if it did not."""
+    body = json.dumps({"run": "trial", "round": 0, "message": sites.sealed("north", 0).decode()}).encode()
+    names = ("ca.crt", "north.key", "north.crt")
+    secure = grpc.ssl_channel_credentials(*((folder / name).read_bytes() for name in names))
+    with grpc.secure_channel(hub[0], secure) as channel:
+        call = channel.unary_unary("/sottovoce.Relay/exchange")
+        waiting = [call.future(body, timeout=60.0) for _ in range(120)]
+        quick = [one.result() for one in waiting[-1:]]
+        assert json.loads(quick[0])["inbox"] is None
+        time.sleep(0.5)
+        assert sum(not one.done() for one in waiting) <= 2
+        with transport(sites, folder, hub[0], "east", 5.0) as east:
+            assert east.highest(sites.plan.digest) == 0
+        for one in waiting:
+            one.cancel()
+
+
+def test_refusals_are_told_so_many_a_minute() -> None:
+    from sottovoce.deploy.relay import LINES, _News
+
+    clock = [0.0]
+    news = _News(lambda: clock[0])
+    assert news.line("north", "a") == "a" and news.line("north", "a") is None
+    lines = [news.line("north", f"round={k}") for k in range(2_000)]
+    assert sum(line is not None for line in lines) == LINES - 1
+    assert news.line("east", "b") == "b"  # the others' are told
+    clock[0] = 61.0
+    assert news.line("north", "c") == f"c (and {2_000 - LINES + 1:,} others since the last line)"
+    assert news.line("north", "d") == "d"

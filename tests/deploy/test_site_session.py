@@ -237,8 +237,8 @@ def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(sites: Consorti
     path.write_text(text.replace('"rho": 0.02', '"rho": 0.03'))
     with pytest.raises(InvalidInput, match="was changed"):
         Plan.read(path)
-    path.write_text(text.replace('"version": 1', '"version": 2'))
-    with pytest.raises(InvalidInput, match="has version 2"):
+    path.write_text(text.replace('"version": 1', '"version": 3'))
+    with pytest.raises(InvalidInput, match="has version 3"):
         Plan.read(path)
     path.write_text("{}")
     with pytest.raises(InvalidInput, match="no plan file"):

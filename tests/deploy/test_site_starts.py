@@ -59,7 +59,7 @@ def test_sites_arrive_where_the_simulation_does_also_after_a_crash(
         np.testing.assert_array_equal(model, algorithm.at(i).model(twin[i][0].state) + START.vector)
     np.testing.assert_array_equal(models, hub.models())
     np.testing.assert_allclose(models, simulate(config, sites.rows, start=START).models[0], rtol=1e-9, atol=1e-9)
-    saved = result(sites.plan, models, sites.plan.statement, FINISHED)
+    saved = result(sites.plan, models, sites.plan.statement, FINISHED, config.rounds)
     saved.save(tmp_path / "hub.npz")
     assert Result.load(tmp_path / "hub.npz").start == START
     assert "by its record epsilon = 0.500, delta = 1e-06" in str(sites.plan.statement.caveat)

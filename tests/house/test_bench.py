@@ -46,6 +46,15 @@ def test_compare() -> None:
     assert largest <= 1e-5 * max(1.0, answer["largest_weight"])
 
 
+def test_sites() -> None:
+    """A row for each kind of run, whose parts add up."""
+    pytest.importorskip("cryptography")
+    answer = run("bench/speed/sites.py")
+    assert [one["kind"] for one in answer["runs"]] == ["graph", "sums"]
+    assert all(one["site"] > 0 < one["hub"] and one["round"] == one["site"] + one["hub"] for one in answer["runs"])
+    assert answer["start"] > 0
+
+
 def test_startup() -> None:
     """One process a command: seconds are told, and libraries with whoever wanted them."""
     answer = run("bench/speed/startup.py")["commands"]

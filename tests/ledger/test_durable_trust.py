@@ -191,6 +191,26 @@ def test_another_data_set_is_refused(copy: Path) -> None:
             ledger.bind(b"short")
 
 
+def test_rows_that_are_known_are_known_by_a_further_digest(copy: Path) -> None:
+    raw, encoded = rows_digest(np.arange(3.0)), rows_digest(np.arange(4.0))
+    with DurableLedger.open(copy) as ledger:
+        with pytest.raises(LedgerMismatch, match="belongs to other rows"):
+            ledger.bind(raw, encoded)
+        before = ledger.head()
+        ledger.bind(raw, DATA, learn=False)
+        assert ledger.head() == before  # somebody only looked
+        ledger.bind(raw, DATA)
+        assert ledger.goes_through(before) and ledger.head() != before
+        total, after = ledger.total(), ledger.head()
+        ledger.bind(raw)
+        assert ledger.head() == after and ledger.total() == total
+    with DurableLedger.open(copy, fingerprint=raw) as ledger:
+        ledger.bind(raw, encoded)  # an alternative is never learnt: another unit of privacy may encode the same
+        with pytest.raises(LedgerMismatch, match="belongs to other rows"):
+            ledger.bind(encoded)
+    assert DurableLedger.holds(copy, encoded, raw) and not DurableLedger.holds(copy, encoded)
+
+
 def test_a_ledger_in_use_cannot_be_bound(tmp_path: Path) -> None:
     with DurableLedger.create(tmp_path / "a", epsilon=9.0, n_nodes=2) as ledger:
         ledger.charge(release())
@@ -254,5 +274,5 @@ def test_the_same_rows_have_another_fingerprint_in_every_ledger(tmp_path: Path) 
     tags = set()
     for name in "ab":
         with DurableLedger.create(tmp_path / name, epsilon=1.0, fingerprint=DATA) as ledger:
-            tags.add(ledger._file.state.tag)
+            tags.update(ledger._file.state.tags)
     assert len(tags) == 2

@@ -14,6 +14,7 @@ from planting import planted
 from sottovoce.audit import densities
 from sottovoce.audit.one_run import play_once
 from sottovoce.audit.worst_cases import make_case
+from sottovoce.data.move import Move, stretch_of
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, LedgerError, LedgerMismatch, UnknownEvent
 from sottovoce.ledger.durable import DurableLedger
@@ -22,15 +23,17 @@ from sottovoce.privacy.accountants import make_accountant
 from sottovoce.privacy.events import CarriedGaussianMechanism, GaussianMechanism, from_dict
 from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
+from sottovoce.problem.clipped import cap
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import make_loss
 from sottovoce.problem.schedules import Schedule
 from sottovoce.queries import CarriedGradient, NoisyGradient, carries
-from sottovoce.queries.correlated import Pulls
+from sottovoce.queries.correlated import Pulls, computed_twice
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import Curator
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import simulate
+from sottovoce.solvers.local import Solver
 from sottovoce.util.typing import Array
 
 T = 6
@@ -185,6 +188,38 @@ def test_a_round_that_was_not_planned_and_a_point_too_far_out_are_refused_before
         with pytest.raises(InvalidInput, match=said):
             curator.ask(query)
     assert not curator.ledger.rows
+
+
+@pytest.mark.parametrize(("gain", "spec"), [(2.0, "logistic"), (1e5, "logistic"), (1e5, "capped")])
+def test_gradients_of_moved_rows_that_are_computed_twice_differ_by_no_more_than_is_allowed(
+    gain: float, spec: str
+) -> None:
+    """Columns in another order stand for another library; rows near the mean cancel, and a large gain shows it."""
+    rng, d, far = np.random.default_rng(0), 40, 1e-6
+    mean = np.append(0.8 * rng.normal(size=d - 1) / math.sqrt(d - 1), 0.0)
+    X = np.column_stack([mean[:-1] + rng.normal(size=(300, d - 1)) / gain / math.sqrt(d), np.full(300, 0.4)])
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True) * (1 + 1e-12))
+    loss = make_loss("logistic") if spec == "logistic" else cap(make_loss("logistic"), 0.3)
+    w = far * rng.normal(size=d)
+
+    def each(order: Array) -> Array:
+        """The gradient of every row, with columns in this order."""
+        place, known = np.empty(d, dtype=int), Move(mean[order], (int(np.argmax(order == d - 1)),), 0.4, gain)
+        place[order] = np.arange(d)
+        rows = replace(Rows.build([(x[None, order], np.ones(1)) for x in X]), move=known)
+        return np.asarray(Solver(rows, loss, 1.0).gradient(np.tile(w[order], (300, 1))))[:, place]
+
+    first, most = each(np.arange(d)), 0.0
+    for _ in range(8):
+        most = max(most, float(np.linalg.norm(each(rng.permutation(d)) - first, axis=1).max()))
+    facts = Facts(loss, np.array([[300.0]]), d, 1.0, 0.01, 1, stretch=stretch_of(gain, 0.4), pure=False)
+    allowed, margins = computed_twice(facts, float(np.linalg.norm(w))), 2 * (2 * d + 24) * 2.0**-53 * facts.stretch
+    assert 0.0 < most <= allowed
+    if gain > 2.0:  # margins alone do not explain it, and such a round is refused
+        assert most > margins * float(np.linalg.norm(w)) * loss.hessian_bound
+        asked = CarriedGradient(w[None], np.array([[0.1]]), "test", index=1, rounds=T)
+        with pytest.raises(InvalidInput, match="too long"):
+            asked.check(facts)
 
 
 def test_sensitivity_is_a_gradients_and_a_little_more(rows: Rows) -> None:

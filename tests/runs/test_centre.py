@@ -33,6 +33,7 @@ from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place
 from sottovoce.runs.prepare import Prepared, prepare
 from sottovoce.runs.simulate import Result, RunConfig, Start, pooled_minimiser, simulate
+from sottovoce.util import files
 
 P, K = 9, 0.4
 SIZES = (300, 420, 380)
@@ -248,20 +249,34 @@ class TestResuming:
         whole = run(config)
         with pytest.raises(KeyboardInterrupt):
             run(config, checkpoint=path, observers=[self.stopping(4)])
-        asked: list[str] = []
-        draw = Curator.ask
-
-        def ask(self: Curator, query: Any, net: Any = None) -> Any:
-            asked.append(query.source)
-            return draw(self, query, net)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Curator, "ask", ask)
-            again = run(config, checkpoint=path)
-        assert "mean of rows" not in asked and again.rounds == config.rounds
+        again = run(config, checkpoint=path)
+        assert again.rounds == config.rounds
         assert np.array_equal(again.models, whole.models) and again.ledger == whole.ledger
         with pytest.raises(CheckpointError):
             simulate(config, ROWS, checkpoint=path)
+
+    @pytest.mark.parametrize("seed", [4, None])
+    def test_a_checkpoint_with_another_mean_than_the_released_one_is_refused(
+        self, seed: int | None, tmp_path: Path
+    ) -> None:
+        """Planted in the file.  A release's mean is that of its ledger, which is read and not drawn again."""
+        config = config_of("prox_admm", seed=seed, accountant="rdp")
+        path, whole = tmp_path / "half.npz", None
+        options = {"fingerprint": rows_digest(*ROWS.arrays()), "n_nodes": 3, "epsilon": 20.0, "delta": 1e-5}
+        with DurableLedger.create(tmp_path / "a.ledger", accountant="rdp", **options) as book:
+            more: dict[str, Any] = {"checkpoint": path} | ({"ledger": book} if seed is None else {})
+            with pytest.raises(KeyboardInterrupt):
+                run(config, observers=[self.stopping(4)], **more)
+            arrays = files.read_arrays(path)
+            right = arrays["curator.mean"]
+            for wrong in (right * 0.9, np.zeros_like(right), -right):
+                path.write_bytes(files.pack(**(arrays | {"curator.mean": wrong})))
+                with pytest.raises(CheckpointError, match="another mean than the one that was released"):
+                    run(config, **more)
+            path.write_bytes(files.pack(**arrays))
+            whole = run(config, **more)
+            assert whole.move is not None and np.array_equal(whole.move.mean, right)
+            assert len(whole.ledger) == config.rounds + 1 == len(book.rows) + (0 if seed is None else config.rounds + 1)
 
     def test_a_run_that_would_ask_again_is_found(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Planted: a curator that forgets the mean it was told of."""

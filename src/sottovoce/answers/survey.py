@@ -170,9 +170,9 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
 
 
-def columns_of(grids: Sequence[Grid], answer: Answer, noise: Noise, schema: Schema) -> list[Column]:
-    """What the answer of a :class:`Survey`, of one replicate, tells of every column."""
-    counts = answer.value[0] * answer.rows * math.sqrt(len(grids))
+def columns_of(grids: Sequence[Grid], answer: Answer, noise: Noise, schema: Schema, replicate: int = 0) -> list[Column]:
+    """What the answer of a :class:`Survey` tells of every column in one of its replicates."""
+    counts = answer.value[replicate] * answer.rows * math.sqrt(len(grids))
     blocks, found, start = {block.name: block for block in schema.blocks}, [], 0
     for grid in grids:
         own = counts[start : start + grid.width]

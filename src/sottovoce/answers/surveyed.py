@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..data.draft import toml_of
+from ..data.frames import read_frame
 from ..data.grids import Grid, grids_of
+from ..data.loaders import table_digest
 from ..data.partition import partition
 from ..data.person import kept
 from ..data.rows import Rows
@@ -23,7 +25,8 @@ from ..privacy.statement import Statement, ceil_text
 from ..problem.facts import Among
 from ..runs.config import RunConfig
 from ..runs.prepare import prepare, privacy_statement
-from ..runs.simulate import simulate
+from ..runs.simulate import Result, simulate
+from ..runs.training import deal_of
 from ..util.typing import Array, IntArray
 from .evaluation import LOSS
 from .survey import ERROR, RARE, Column, Noise, Survey, columns_of, proposed, spread_of, survey_of
@@ -57,7 +60,8 @@ class Expected:
         rows, sigma = self.noise.rows, self.noise.sigma
         return (
             f"{len(self.columns)} columns in {self.cells} cells; noise of standard deviation {sigma:,.0f} on every "
-            f"count, of {rows:,.0f} rows: a cell or level is surely seen from {self.noise.surely:,.0f} rows on, and "
+            f"count, of {rows:,.0f} {self.statement.counted}: a cell or level is surely seen from "
+            f"{self.noise.surely:,.0f} on, and "
             f"not shown up to {self.noise.rare:,.0f}"
         )
 
@@ -92,7 +96,8 @@ class Surveyed:
             f"Proposed by a survey of the schema {self.declared.name!r}; below is what that cost.",
             self.statement.text,
             f"But for an error rate of {self.error:g} in all, no level and no run of cells with at most "
-            f"{self.expected.noise.rare:g} rows is shown, and no more rows lie beyond new bounds than it says.",
+            f"{self.expected.noise.rare:g} {self.statement.counted} is shown, and no more lie beyond new bounds than "
+            "it says.",
             *(f"{one.name}: {_words(one)}" for one in self.columns),
         ]
         return toml_of(self.proposed, told)
@@ -135,9 +140,9 @@ def ahead(
 
 
 def survey(
-    schema: Schema, tables: Sequence[Table], run: RunConfig, *, columns: Sequence[str] | None = None,
+    schema: Schema, tables: Sequence[Any], run: RunConfig, *, columns: Sequence[str] | None = None,
     rare: float = RARE, error: float = ERROR, ledger: DurableLedger | None = None, run_name: str | None = None,
-    checkpoint: str | Path | None = None, digest: bytes | None = None,
+    checkpoint: str | Path | None = None,
 ) -> Surveyed:  # fmt: skip
     """Count coarsely in one release, and propose bounds, typical ranges and levels.
 
@@ -145,7 +150,7 @@ def survey(
     ----------
     schema : Schema
         Its bounds may be far too wide, and its categories list too many candidates: they make the public grids.
-    tables : sequence of Table
+    tables : sequence of Table, or of frames of pandas, polars or pyarrow
         One for each site; or one, whose rows the schema's site column deals to sites if it names one.
     run : RunConfig
         With ``method="auto"``: budget, trust, relation, seed.
@@ -155,36 +160,55 @@ def survey(
         No level and no run of cells with at most so many rows is shown, but for the error rate.
     error : float
         Rate of all errors together.
-    ledger, run_name, checkpoint, digest : optional
-        See :func:`sottovoce.runs.simulate.simulate`.
+    ledger, run_name, checkpoint : optional
+        See :func:`sottovoce.runs.simulate.simulate`.  A ledger on disk knows the tables by their raw rows, under every
+        schema, as training does.
 
     Raises
     ------
     InvalidInput
         Before anything is spent; no data value is shown.
     """
+    grids, expected, result = _asked(
+        schema, tables, run, columns, rare, error, ledger, run_name=run_name, checkpoint=checkpoint
+    )
+    found, said = columns_of(grids, result.outcome, expected.noise, schema), result.statement
+    told = "simulated, " if said.simulated else ""
+    told += "" if said.ledger is None else f"run {said.ledger.run}, "
+    price = f"{told}epsilon = {ceil_text(said.epsilon)}, delta = {said.delta:g}, {said.unit} ({said.relation})"
+    return Surveyed(expected, tuple(found), schema, proposed(schema, found, price), error)
+
+
+def replicates(
+    schema: Schema, tables: Sequence[Any], run: RunConfig, *, rare: float = RARE, error: float = ERROR
+) -> tuple[Expected, Iterator[list[Column]]]:
+    """What every replicate of a simulated survey tells, for audits; parameters as for :func:`survey`."""
+    grids, expected, result = _asked(schema, tables, run, None, rare, error)
+    return expected, (columns_of(grids, result.outcome, expected.noise, schema, k) for k in range(run.replicates))
+
+
+def _asked(
+    schema: Schema, tables: Sequence[Any], run: RunConfig, columns: Sequence[str] | None, rare: float, error: float,
+    ledger: DurableLedger | None = None, **kept: Any,
+) -> tuple[tuple[Grid, ...], Expected, Result]:  # fmt: skip
+    """The grids, what could be seen in them, and the run that counted."""
     if not run.auto:
         raise InvalidInput("method", run.method, "a survey counts, and trains nothing", "leave method out")
-    grids = grids_of(schema, columns)
+    tables, grids = [read_frame(table, name="table") for table in tables], grids_of(schema, columns)
     parts, people = _located(schema, tables, grids)
     rows = Rows.of_any_norm([(part, np.ones(len(part))) for part in parts])
     if schema.person is not None:
         run = replace(run, rows_per_person=schema.person.rows)
         rows = rows.with_people(people, schema.person.rows)
+    how = f"site:{schema.site}" if len(tables) == 1 else "a site each"
     expected = ahead(schema, rows.n[:, 0].tolist(), run, columns=columns, rare=rare, error=error)
     label = f"survey {' '.join(table.name for table in tables)} {schema.fingerprint}"
     result = simulate(
-        run, rows, method=survey_of(schema, grids), loss=LOSS, ledger=ledger, run_name=run_name, label=label,
-        caveat=schema.caveat, checkpoint=checkpoint, digest=digest,
+        run, rows, method=survey_of(schema, grids), loss=LOSS, ledger=ledger, label=label, caveat=schema.caveat,
+        digest=None if ledger is None else table_digest(tables, deal_of(how, schema, len(parts), run)), **kept,
     )  # fmt: skip
-    answer, said = result.outcome, result.statement
-    noise = expected.noise._replace(rows=answer.rows, sigma=spread_of(answer, len(grids)))
-    found = columns_of(grids, answer, noise, schema)
-    told = "simulated, " if said.simulated else ""
-    told += "" if said.ledger is None else f"run {said.ledger.run}, "
-    price = f"{told}epsilon = {ceil_text(said.epsilon)}, delta = {said.delta:g}, {said.unit} ({said.relation})"
-    known = Expected(noise, said, expected.asked, expected.columns, expected.cells)
-    return Surveyed(known, tuple(found), schema, proposed(schema, found, price), error)
+    noise = expected.noise._replace(rows=result.outcome.rows, sigma=spread_of(result.outcome, len(grids)))
+    return grids, replace(expected, noise=noise, statement=result.statement), result
 
 
 def _names(grids: Sequence[Grid]) -> tuple[str, ...]:

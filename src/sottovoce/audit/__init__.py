@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..algorithms import REGISTRY
 from ..errors import InvalidInput
-from . import aborts, aggregators, answers, clipped, labels, people, stopping, sums, worst_cases
+from . import aborts, aggregators, answers, clipped, labels, people, rare, stopping, sums, worst_cases
 from .confidence import epsilon_bound
 from .exact import densities
 from .game import Case, Options, Verdict, play
@@ -36,10 +36,11 @@ ADVERSARIES: dict[str, Adversary] = {
     "sums": Adversary(sums.play, sums.RUNS, sums.QUICK_RUNS),
     "answers": Adversary(answers.play, answers.RUNS, answers.QUICK_RUNS),
     "people": Adversary(people.play, people.RUNS, people.QUICK_RUNS),
+    "rare": Adversary(rare.play, rare.RUNS, rare.QUICK_RUNS),
 }
 """Attacks on the code around the methods: a ledger's quotes, a site's aborts, an estimator's attributes, the gradient
-cap, sums over sites of which some collude, the bounded sums from which answers are computed, and people with several
-rows."""
+cap, sums over sites of which some collude, the bounded sums from which answers are computed, people with several rows,
+and levels that a survey must not show."""
 
 _REPLICATES, _QUICK = 20_000, 4_000
 _MORE = {("pp_admm", "printed"): 100_000, ("pp_admm", "corrected"): 60_000, ("ipp_admm", "corrected"): 60_000}

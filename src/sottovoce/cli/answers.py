@@ -33,8 +33,8 @@ def _head(what: str, done: Inferred | Fitted, console: Console) -> None:
     sizes = done.sizes.astype(int)
     size = f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
     console.print(
-        f"[bold]{what}[/] on [bold]{escape(done.config.data)}[/]: {len(sizes)} sites of {size} rows, "
-        f"{escape(done.config.partition or '')} partition, {len(done.answered.model)} columns"
+        f"[bold]{what}[/] on [bold]{escape(done.config.data)}[/]: {len(sizes)} sites of {size} "
+        f"{done.statement.counted}, {escape(done.config.partition or '')} partition, {len(done.answered.model)} columns"
     )
     console.print(privacy(done.statement.words))
 

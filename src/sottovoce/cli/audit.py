@@ -13,6 +13,7 @@ from rich.table import Table
 from ..audit import ADVERSARIES, Verdict, attack, targets
 from ..audit.inference_attacks import measure
 from ..audit.one_run import OneRunVerdict, attack_once
+from ..audit.rare import RareVerdict
 from ..audit.report import write
 from ..audit.several import WorstVerdict
 from ..audit.stopping import StoppingVerdict
@@ -54,10 +55,10 @@ def audit(
 
     Two tables differ in one row of one site.  The adversary knows both, sees every message of every round, and must say
     which one it was.  From thousands of runs of each follows a lower bound on epsilon, beside the claim; a bound above
-    the claim refutes it.  Six adversaries attack what stands around the methods: `stopping` the epsilon that a ledger
-    quotes, `refusals` a site that gets extreme vectors, `labels` an estimator that meets a rare label, `capped` the cap
-    on a row's gradient, `sums` sums over sites of which some collude, `answers` what coefficients, evaluations and
-    regressions ask for.
+    the claim refutes it.  Others attack what stands around the methods: `stopping` the epsilon that a ledger quotes,
+    `refusals` a site that gets extreme vectors, `labels` an estimator that meets a rare label, `capped` the cap on a
+    row's gradient, `sums` sums over sites of which some collude, `answers` what coefficients, evaluations and
+    regressions ask for, `people` the unit of several rows, `rare` what a survey must not show.
 
     \b
       sottovoce audit mr_admm                  comes near the claim, never above
@@ -156,6 +157,13 @@ def _render(found: list[Verdict], confidence: float) -> None:
             f"{one.releases} releases, {one.replicates:,} runs{at}; attack: {one.attack}",
             f"who stops at the best moment makes delta {one.realised_delta:.3g} (exact), and by the runs at least "
             f"{one.realised_delta_bound:.3g}",
+            f"the two tables: {one.why}",
+        ]
+    elif isinstance(one, RareVerdict):
+        runs = 2 * one.replicates
+        lines = [
+            f"{one.shown:,} of {runs:,} surveys{at} show what few rows have: {one.shown / runs:.4f}, and at least "
+            f"{one.rate_bound:.4f}; stated: at most {one.stated:g}; attack: {one.attack}",
             f"the two tables: {one.why}",
         ]
     else:

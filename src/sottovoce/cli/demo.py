@@ -35,6 +35,7 @@ _EVERY = 0.5
     say("--epsilon", "Total budget of the run.", type=float, default=defaults.EPSILON),
     say("--delta", "Delta of an (epsilon, delta) guarantee.", type=float, default=defaults.DELTA),
     say("--graph", "The sites' network.", default="ring"),
+    say("--centre/--no-centre", "Whether the means of all columns are released first, where it pays.", default=True),
     say("--inference", "Coefficients with intervals of a few columns, in place of training.", is_flag=True),
     say("--evaluation", "Also ask held-out rows how good it is, with this epsilon of theirs.", type=float),
     say("--holdout", "Share of every site's rows that is held out for that.", type=float, default=0.2),
@@ -45,8 +46,8 @@ _EVERY = 0.5
 ])  # fmt: skip
 def demo(
     sites: int, rounds: int, method: str | None, trust: str | None, colluders: int, epsilon: float, delta: float,
-    graph: str, inference: bool, evaluation: float | None, holdout: float, transport: str, keep: Path | None,
-    as_json: bool,
+    graph: str, centre: bool, inference: bool, evaluation: float | None, holdout: float, transport: str,
+    keep: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Start a hub and sites as real processes with generated certificates, train on Adult, and compare.
 
@@ -60,7 +61,9 @@ def demo(
     console = Console()
     with tempfile.TemporaryDirectory(prefix="sottovoce-demo-") if keep is None else nullcontext(keep) as place:
         folder = Path(place)
-        demo = demonstration.build(folder, config, sites, schema=demonstration.FEW if inference else None, asks=asks)
+        demo = demonstration.build(
+            folder, config, sites, schema=demonstration.FEW if inference else None, asks=asks, centre=centre
+        )
         started, last = time.perf_counter(), 0.0
         live = Live(_table(demo), console=console, transient=True)
         with nullcontext() if as_json or not console.is_terminal else live as shown:

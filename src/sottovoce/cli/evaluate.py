@@ -11,11 +11,12 @@ from ..answers.evaluation import Held
 from ..answers.judging import Scored, judge_of
 from ..answers.saved import SavedModel
 from ..answers.training import first_rows, one_row_each
-from ..data import read_table
+from ..data import read_table, table_digest
 from ..ledger.durable import DurableLedger, rows_digest
 from ..problem.task import TwoClasses
 from ..runs import defaults
 from ..runs.config import RunConfig
+from ..runs.training import ONE_SITE, deal_of
 from ..util import files
 from ..util.plain import jsonable
 from .answers import render_any
@@ -72,8 +73,10 @@ def evaluate(
         scored = Scored(saved.margins(table, encoded.X), saved.digest, encoded.y, encoded.X)
         people = None if schema.person is None else schema.person.among(table.columns, frozenset(schema.na))
         scored, config = first_rows(scored, people), one_row_each(config, schema)
-        digest = rows_digest(encoded.X if scored.X is None else scored.X, scored.y)
-        found = judge.ask(scored, config, ledger=book, run_name=run_name, digest=digest, caveat=schema.caveat)
+        raw = table_digest([table], deal_of(ONE_SITE, schema, 1, config))
+        if book is not None:  # which may know the rows as they were encoded
+            book.bind(raw, rows_digest(encoded.X if scored.X is None else scored.X, scored.y))
+        found = judge.ask(scored, config, ledger=book, run_name=run_name, digest=raw, caveat=schema.caveat)
     if report is not None:
         record = saved.record
         released = jsonable({key: value for key, value in found.to_dict().items() if key != "exact"})

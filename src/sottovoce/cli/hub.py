@@ -6,6 +6,7 @@ import math
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,18 +16,20 @@ from rich.live import Live
 from rich.table import Table
 
 from ..deploy import certificates
-from ..deploy.certificates import Authority, check_host, fingerprint
+from ..deploy.certificates import Authority, check_host, fingerprint, hosts_of
 from ..deploy.crypto import need_cryptography
 from ..deploy.files import KEY, together, write_new
 from ..deploy.hub import Hub
 from ..deploy.hublog import HubLog
 from ..deploy.invitation import Answer
 from ..deploy.lock import only_one
+from ..deploy.monitor import PAGE, serve_page
 from ..deploy.names import check_name
 from ..deploy.plan import ANSWER, Plan
 from ..deploy.relay import Credentials, serve
 from ..deploy.report import finished, last_words, other_run, write_hub
 from ..deploy.sums.hub import PATIENCE
+from ..deploy.watch import Watch, waiting_lines
 from ..errors import EXIT_CODES, InvalidInput
 from ..util.files import read
 from .join import check_answer, codes_of, invite
@@ -34,6 +37,7 @@ from .options import FILE, FOLDER, as_json, check_folder, say, takes
 from .screen import Console, escape, listing, print_json
 
 _EVERY = 0.2
+_LOOK, _PATIENT, _REPEAT = 0.5, 15.0, 60.0  # seconds: between looks, before a line about waiting, between such lines
 _CODE = say("--code", "NAME=CODE, what a site read out, so that nobody is asked; once a site.", name="codes",
             multiple=True, metavar="NAME=CODE")  # fmt: skip
 LINGER = 300.0
@@ -126,12 +130,79 @@ def _admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[st
 @hub.command()
 @click.argument("folder", type=FOLDER)
 @takes([
+    say("--authority", "A new authority, which takes the place of the old one step by step.", is_flag=True),
+    say("--forget", "Last step: certificates of an earlier authority are no longer taken.", is_flag=True),
+    say("--host", "Name or address by which sites reach the hub; repeat for more.  [default: as before]", name="hosts",
+        multiple=True),
+])  # fmt: skip
+def renew(folder: Path, authority: bool, forget: bool, hosts: tuple[str, ...]) -> None:
+    """Make a new key and certificate of the hub in FOLDER, or with --authority a new authority.
+
+    A hub that runs takes them by itself.  While one authority follows another, ca.crt holds both:
+
+    \b
+      1. sottovoce hub renew hub --authority
+      2. give the new hub/ca.crt to each site, in place of its own; each
+         makes a new key (site renew), which hub admit --renew signs
+      3. sottovoce hub renew hub                when every site has ca.crt
+      4. sottovoce hub renew hub --forget       when each has its new key
+    """
+    if forget and (authority or hosts):
+        raise InvalidInput("forget", True, "is a step of its own", "see `sottovoce hub renew --help`")
+    for host in hosts:
+        check_host(host)
+    if authority:
+        Authority.follow(folder)
+        click.echo(
+            f"{folder / 'ca.crt'} holds a new authority and the old one, and signs by the new one from now on\n"
+            f"authority {fingerprint((folder / 'ca.crt').read_bytes())}: `site check` shows the same\n"
+            f"1. give ca.crt to every site, which puts it in place of its own, and starts `site renew`\n"
+            f"2. when all have it: sottovoce hub renew {folder}"
+        )
+        return
+    signs = Authority.read(folder)
+    if forget:
+        certificates.check("hub", *((folder / f).read_bytes() for f in ("ca.crt", "hub.crt", "hub.key")))
+        own = certificates.ends(folder / "ca.crt", folder / "hub.crt")
+        if not signs.signed((folder / "hub.crt").read_bytes()):
+            rule = "the hub's own certificate is of the earlier authority"
+            raise InvalidInput("forget", True, rule, f"first: sottovoce hub renew {folder}")
+        signs.forget(folder)
+        click.echo(f"{folder / 'ca.crt'} holds one authority; the hub's certificate is good until {own:%Y-%m-%d}")
+        return
+    signs.serve(folder, hosts or hosts_of(folder / "hub.crt"), again=True)
+    end = certificates.ends(folder / "ca.crt", folder / "hub.crt")
+    click.echo(f"made {folder / 'hub.crt'}, good until {end:%Y-%m-%d}; a hub that runs takes it by itself")
+
+
+@hub.command()
+@click.argument("folder", type=FOLDER)
+@click.argument("name")
+def revoke(folder: Path, name: str) -> None:
+    """Refuse every certificate and invitation of site NAME from now on, also in a hub that runs.
+
+    For a key that was stolen, or a site that is no longer a member.  The name is free then: a new invitation, or a new
+    request of the same site, can be admitted.  A plan still has the site's signing key: end its part in a run that goes
+    on, and write the next plan with a new key, or without the site.
+    """
+    check_name("name", name)
+    gone = certificates.revoke(folder, name)
+    if not gone:
+        raise InvalidInput("name", name, f"has no certificate in {folder}", "see the names of NAME.crt there")
+    click.echo(f"revoked {', '.join(gone)}: no certificate of {name} made until now is taken any more")
+
+
+@hub.command()
+@click.argument("folder", type=FOLDER)
+@takes([
     say("--listen", "HOST:PORT to listen on.", default="0.0.0.0:8443"),
     say("--once", "End when every site has left the run.", is_flag=True),
     say("--patience", "Seconds that a sum waits for the last site after the first.", type=float, default=PATIENCE),
     say("--greeting", "The same for the greeting of a run of sums.  [default: until all sites are there]", type=float),
     say("--linger", "With --once: seconds more for sites without which a run of sums went on, to be told.", type=float,
         default=LINGER),
+    say("--page", "HOST:PORT of the page that shows the run while it goes on; or none.  [default: "
+        f"{PAGE}, or a free port]"),
     say("--admit", "First admit the site with this answer to its invitation, as `hub admit`; once a site.",
         name="answers", multiple=True, type=FILE),
     _CODE,
@@ -139,7 +210,7 @@ def _admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[st
 ])  # fmt: skip
 def run(
     folder: Path, listen: str, once: bool, patience: float, greeting: float | None, linger: float,
-    answers: tuple[Path, ...], codes: tuple[str, ...], as_json: bool,
+    page: str | None, answers: tuple[Path, ...], codes: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Serve the plan.json of FOLDER until stopped.
 
@@ -178,9 +249,16 @@ def run(
     with only_one(folder / "hub.lock"), HubLog(folder / "hub.log") as log:
         carried, written = Hub(plan, log, patience, math.inf if greeting is None else greeting), False
         carried.check()
-        server, port = serve(carried, credentials, listen, refused, failed, lambda name: _welcome(folder, name))
-        tell(f"run {plan.run}: listening on port {port}; Ctrl-C ends it\nplan {plan.digest}",
-             run=plan.run, plan=plan.digest, port=port)  # fmt: skip
+        watch = Watch(carried, folder)
+        server, port = serve(
+            carried, credentials, listen, refused, failed, lambda name: _welcome(folder, name), watch.hear,
+            lambda pem: certificates.is_revoked(folder, pem),
+        )  # fmt: skip
+        shown = serve_page(watch.status, page or PAGE, free=page is None) if page != "none" else None
+        where = "" if shown is None else f"; its page: {shown[1]}"
+        tell(f"run {plan.run}: listening on port {port}{where}; Ctrl-C ends it\nplan {plan.digest}",
+             run=plan.run, plan=plan.digest, port=port, page=shown and shown[1])  # fmt: skip
+        news = _News(watch, tell)
         live: Any = nullcontext()
         if console.is_terminal and not as_json:
             live = Live(
@@ -190,6 +268,7 @@ def run(
         until: float | None = None
         with live:
             while not stop.wait(_EVERY):
+                news.look()
                 if not written and carried.over:
                     written, there = True, write_hub(folder, carried)
                     tell("every site has left" + (f": {_kept(plan)} are in {folder}" if there else ""),
@@ -216,6 +295,10 @@ def run(
             if written:
                 carried.check_end()
         finally:
+            news.look(last=True)
+            if shown is not None:
+                shown[0].shutdown()
+                shown[0].server_close()
             log.close()
             server.stop(1.0).wait()
 
@@ -224,22 +307,31 @@ def run(
 @click.argument("folder", type=FOLDER)
 @takes([as_json()])
 def status(folder: Path, as_json: bool) -> None:
-    """How far every site of the run is, also while the hub runs."""
+    """How far every site of the run is, when it was heard, who waits for whom, and what to do.
+
+    Only reads: it may run as another user, and while the hub runs.  Times are the hub's own.
+    """
     plan = Plan.read(folder / "plan.json")
-    with _log(folder) as log:
+    with _log(folder, read_only=True) as log:
         carried = Hub(plan, log)
         carried.check()
-        shown = carried.status()
+        shown = Watch(carried, folder).status()
     if as_json:
         print_json(shown)
         return
     console = Console()
-    ended = ", ended by the hub" if shown["ended"] else ""
+    state = "ended by the hub" if shown["ended"] else "the hub runs" if shown["running"] else "the hub does not run"
+    pace = shown["seconds_a_round"]
     console.print(
-        f"run [bold]{escape(shown['run'])}[/], {shown['rounds']} rounds{ended}\nplan {shown['plan']}", soft_wrap=True,
-        highlight=False,
+        f"run [bold]{escape(shown['run'])}[/], round {max(0, shown['round'])} of {shown['rounds']}"
+        + ("" if pace is None else f", {pace:.3g} s a round") + f"; {state}\nplan {shown['plan']}",
+        soft_wrap=True, highlight=False,
     )  # fmt: skip
     console.print(_table(shown["sites"], shown["rounds"]))
+    for line in waiting_lines(shown, 0.0):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for one in shown["alarms"]:
+        console.print(f"{one['what']}: {one['do']}", markup=False, highlight=False, soft_wrap=True)
 
 
 @hub.command()
@@ -274,11 +366,39 @@ def _welcome(folder: Path, name: str) -> dict[str, Any]:
     return {what: path.read_text("utf-8") for what, path in files.items() if path.is_file()}
 
 
-def _log(folder: Path) -> HubLog:
+class _News:
+    """Lines on the console: who waits for whom, again and again while it lasts, and each alarm when it comes up."""
+
+    def __init__(self, watch: Watch, tell: Callable[..., None]) -> None:
+        self._watch, self._tell = watch, tell
+        self._looked = self._said = time.monotonic()
+        self._alarms: set[str] = set()
+
+    def look(self, *, last: bool = False) -> None:
+        now = time.monotonic()
+        if not last and now - self._looked < _LOOK:
+            return
+        self._looked = now
+        self._watch.look(now=last)
+        if last or now - self._said < _PATIENT:
+            return
+        status, self._said = self._watch.status(), now + _REPEAT - _PATIENT
+        lines = waiting_lines(status, _PATIENT)
+        if lines:
+            self._tell("\n".join(lines), waits=lines)
+        else:
+            self._said = now
+        for one in status["alarms"]:
+            if one["alarm"] != "stalled" and one["alarm"] + one["do"] not in self._alarms:
+                self._alarms.add(one["alarm"] + one["do"])
+                self._tell(f"{one['what']}: {one['do']}", alarm=one)
+
+
+def _log(folder: Path, *, read_only: bool = False) -> HubLog:
     path = folder / "hub.log"
     if not path.exists():
         raise InvalidInput("folder", str(folder), "has no log yet", "start the hub")
-    return HubLog(path)
+    return HubLog(path, read_only=read_only)
 
 
 def _table(sites: list[dict[str, Any]], rounds: int) -> Table:

@@ -119,7 +119,7 @@ def plan(
             raise InvalidInput("inference", True, rule, "leave the knobs of methods out")
     same = encoding is not None and encoding.n_features == features
     decision, centring = None, None
-    if centre and write is None and encoding is not None and same and make_loss(config.loss).outputs == 1:
+    if centre and encoding is not None and same and not inference and make_loss(config.loss).outputs == 1:
         decision = decide(config, n, features, frame_of(encoding))
         centring = decision.centring
     if config.auto and not inference:
@@ -144,8 +144,9 @@ def plan(
     if write is not None:
         assert encoding is not None and run_name is not None
         agreed = Plan.make(
-            run_name, config, members, features, schema=encoding.to_dict(), norm_cap=norm_cap, start=begin, asks=asks
-        )
+            run_name, config, members, features, schema=encoding.to_dict(), norm_cap=norm_cap, start=begin, asks=asks,
+            centre=centring,
+        )  # fmt: skip
         agreed.write(write)
         outlined |= ahead(agreed, outlined.get("releases", []), life)
         outlined |= {
@@ -194,16 +195,16 @@ def _lifelong(said: dict[str, Any]) -> str:
 
 def _render(outlined: dict[str, Any], console: Console) -> None:
     sizes, releases, said = outlined["n"], outlined["releases"], outlined["privacy"]
+    stated = Statement.from_dict(said)
     size = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
     console.print(
-        f"[bold]{outlined['method']}[/] ({said['form']}): {len(sizes)} sites of {size} rows, "
+        f"[bold]{outlined['method']}[/] ({said['form']}): {len(sizes)} sites of {size} {stated.counted}, "
         f"{escape(outlined['graph'])} graph, {outlined['features']} features, {outlined['rounds']} rounds: a plan, no "
         "data were read"
     )
     if "choice" in outlined:
         console.print(f"[bold]auto[/] {escape(outlined['choice']['says'])}", highlight=False)
-    words = Statement.from_dict(said).guarantee  # what makes a simulation is not decided yet
-    console.print(privacy(words))
+    console.print(privacy(stated.guarantee))  # what makes a simulation is not decided yet
     if "centre" in outlined:
         console.print(escape(outlined["centre"]["says"]), highlight=False)
     parts = (
@@ -212,7 +213,7 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
         ">noise of its\nfirst release",
         ">noise of\nits last",
     )
-    table = listing(">site", ">rows", *parts, vertical="bottom")
+    table = listing(">site", f">{stated.counted}", *parts, vertical="bottom")
     for i, rows in enumerate(sizes[:_SHOWN]):
         first, last = releases[0], releases[-1]
         noise = (f"{first['spread'][i]:.3g}", f"{last['spread'][i]:.3g}")
@@ -230,7 +231,7 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
         console.print(f"noise parameter of the method (`--noise`): {shown} times {schedule['start']}", highlight=False)
     for part in outlined.get("parts", [])[1:]:
         console.print(
-            f"{sum(outlined['held']):,} of {sum(sizes):,} rows are held out, never trained on, and cost "
+            f"{sum(outlined['held']):,} of {sum(sizes):,} {stated.counted} are held out, never trained on, and cost "
             f"{ceil_text(part['epsilon'])} each; the others cost {ceil_text(outlined['parts'][0]['epsilon'])}",
             highlight=False,
         )

@@ -38,9 +38,9 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
     size = f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
     console.print(
         f"[bold]{config.method}[/] ({config.form}) on [bold]{escape(report.config.data)}[/]: "
-        f"{facts.n_nodes} sites of {size} rows, {escape(report.config.partition or '')} partition, "
-        f"{escape(config.graph)} graph, {facts.d // report.task.outputs} features, "
-        f"{result.rounds} of {config.rounds} rounds"
+        f"{facts.n_nodes} sites of {size} {result.statement.counted}, "
+        f"{escape(report.config.partition or '')} partition, {escape(config.graph)} graph, "
+        f"{facts.d // report.task.outputs} features, {result.rounds} of {config.rounds} rounds"
         + ("" if config.replicates == 1 else f", {config.replicates} replicates")
         + ("" if result.stopped == "finished" else f" [bold yellow](stopped: {result.stopped})[/]")
     )
@@ -97,7 +97,8 @@ def details_table(details: dict[str, Detail]) -> Table:
 def _sites(report: Report) -> Table:
     task, said, scored = report.task, report.task.wording, report.site_test_errors.size > 0
     own_quality = [f"own test {said.quality} {said.unit}".rstrip()] if scored else []
-    table = listing(*(f">{escape(head)}" for head in ("site", "rows", said.labels, "epsilon spent", *own_quality)))
+    heads = ("site", report.result.statement.counted, said.labels, "epsilon spent", *own_quality)
+    table = listing(*(f">{escape(head)}" for head in heads))
     sizes, most = report.result.facts.n[:, 0].astype(int), 10
     for i, spent in enumerate(report.result.statement.per_node[:most]):
         own = [said.quality_text(task.quality(report.site_test_errors[:, i].mean()))] if scored else []

@@ -19,7 +19,6 @@ from ..errors import EXIT_CODES, InvalidInput, printable
 from ..ledger.durable import DurableLedger
 from ..runs import defaults
 from ..runs.config import RunConfig
-from ..runs.training import ONE_SITE, unit_of_deal
 from ..util import files
 from .options import FILE, NUMBER, as_json, say, takes
 from .render import privacy
@@ -177,12 +176,10 @@ def survey(
         console.print(f"A plan, no data were read: {escape(plan.says)}.")
         return
     read = [data.read_table(table) for table in tables]
-    site = declared.site if len(read) == 1 else None
-    deal = unit_of_deal(f"site:{site}" if site else ONE_SITE if len(read) == 1 else "a site each", declared)
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
         found = ask(
             declared, read, run, columns=named, rare=rare, error=error, ledger=book, run_name=run_name,
-            checkpoint=checkpoint, digest=None if book is None else data.table_digest(read, deal),
+            checkpoint=checkpoint,
         )  # fmt: skip
     if out is not None:
         files.write("out", out, found.toml)

@@ -201,7 +201,7 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
         "asks": None if plan.asks is None else plan.asks.to_dict(),
         "neighbours": list(plan.neighbours(found.name)), "sites": list(plan.names),
         "demonstration": plan.demonstration, "spent": shown["spent"][0], "budget": shown["epsilon"][0],
-        "certificate_ends": certificates.expiry(found.credentials.certificate).isoformat(),
+        "certificate_ends": certificates.ends(found.credentials.authority, found.credentials.certificate).isoformat(),
         "authority": authority, "known": known, "takes": takes_now,
         "privacy": plan.statement.to_dict(), "participants": plan.facts.participants,
         "colluders": plan.facts.colluders, "sent": 0,
@@ -214,8 +214,8 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
         return
     console = Console()
     console.print(
-        f"[bold]{escape(found.name)}[/] in run [bold]{escape(plan.run)}[/]: {report['rows']:,} rows, "
-        f"{plan.last_width} features, {asked_text(plan)}, "
+        f"[bold]{escape(found.name)}[/] in run [bold]{escape(plan.run)}[/]: {report['rows']:,} "
+        f"{plan.statement.counted}, {plan.last_width} features, {asked_text(plan)}, "
         + (f"sums {sums_text(plan)}" if plan.summed else f"neighbours {escape(', '.join(report['neighbours']))}")
     )
     console.print(privacy(plan.statement.words, "Privacy of the whole run"))
@@ -227,8 +227,8 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
     )
     if plan.asks is not None and plan.asks.evaluation is not None:
         console.print(
-            f"{plan.asks.held(report['rows']):,} rows are held out by their positions: the order of the table must not "
-            "depend on what is in it", highlight=False,
+            f"{plan.asks.held(report['rows']):,} {plan.statement.counted} are held out by their positions: the order "
+            "of the table must not depend on what is in it", highlight=False,
         )  # fmt: skip
     console.print(
         f"messages of up to {sizes(plan)[0]:,} bytes, inboxes of up to {sizes(plan)[1]:,} a round: every carrier and "

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..data.move import Move
 from ..data.rows import Rows
-from ..errors import NetClosed
+from ..errors import AttemptLost, NetClosed
 from ..ledger.life import share_of_life
 from ..network.net import Net
 from ..privacy.noise import KeyedNoise, Noise
 from ..problem.facts import Among, Facts
 from ..queries import Query, Sum
 from ..runs import engine
+from ..runs.centre import Centring
 from ..runs.curator import Asked, Book, Curator
 from ..runs.engine import FEW, FINISHED, NEIGHBOUR, Outcome, Place
 from ..util.plain import digest_of
@@ -73,6 +75,7 @@ class Asker:
     ) -> None:  # fmt: skip
         self.plan, self._net, self._curate, self._node = plan, net, curate, node
         self._observe, self.trained = observe, trained
+        self.move: Move | None = None  # of the model that is judged
 
     def _run(self, stage: Stage, **public: Any) -> tuple[Outcome, Any]:
         """Outcome and result of a stage, None if it ended early; `public` are further arguments of its recipe."""
@@ -89,18 +92,22 @@ class Asker:
         outcome, estimates = self._run(self.plan.stages[0])
         return outcome, Found(estimates)
 
-    def judge(self, model: Array, found: Found) -> tuple[Outcome, Found]:
-        """Evaluate a site's last model, or without sums the mean of all; if a site is lost, a note says so."""
+    def judge(self, model: Array, found: Found, move: Move | None = None) -> tuple[Outcome, Found]:
+        """Evaluate a site's last model, or without sums the mean of all; if a site is lost, a note says so.
+
+        With the `move` of its training, held-out rows are as short as the rows of the training.
+        """
         from ..answers.evaluation import qualities
 
-        stage, asks = self.plan.stages[-1], self.plan.asks
+        stage, asks, self.move = self.plan.stages[-1], self.plan.asks, move
         assert asks is not None
         if stage.shown:
             try:
                 model = self._net.whole_sum(model) / len(self.plan.sites)
             except NetClosed:
                 return Outcome(None, 0, NEIGHBOUR), found
-        outcome, cells = self._run(stage, weights=model, judged=digest_of(model))
+        judged = digest_of(model) if move is None else digest_of(model, move.digest)
+        outcome, cells = self._run(stage, weights=model, judged=judged)
         if outcome.stopped == FEW:
             return outcome, replace(found, notes=(LOST,))
         if outcome.stopped != FINISHED:
@@ -124,11 +131,12 @@ def at_site(
     assert plan.asks is not None
     trained, others = (table.at(positions) for positions in plan.asks.split(len(table.y)))
 
-    def rows_at(held: bool) -> Rows:
+    def rows_at(held: bool, move: Move | None = None) -> Rows:
         part = others if held else trained
         raw = part.X if part.columns is None else part.columns
         if held:
-            return rows_of([(part.X if naming is None else naming.encoded(raw, i), part.y)])
+            X = part.X if naming is None else naming.encoded(raw, i)
+            return rows_of([(X if move is None else move.shortened(X), part.y)])
         return part.rows() if naming is None else naming.rows([(raw, part.y)], i)
 
     rows = {stage.held: rows_at(stage.held) for stage in plan.stages}
@@ -140,9 +148,11 @@ def at_site(
         seed, own = stage.prepared.config.seed, noise
         if stage.before and noise.simulated and seed is not None:  # a curator numbers its releases: each has its key
             own = KeyedNoise(seed, [0], [i], lead=())
-        return Curator(rows[stage.held], facts, own, book)
+        known = rows[stage.held] if asker.move is None else rows_at(stage.held, asker.move)
+        return Curator(known, facts, own, book)
 
-    return Asker(plan, net, curate, i, observe, rows[False])
+    asker = Asker(plan, net, curate, i, observe, rows[False])
+    return asker
 
 
 class ReadNet(Net):
@@ -151,13 +161,13 @@ class ReadNet(Net):
     Parameters
     ----------
     attempts : sequence of (Among, array or None)
-        With sums: from the first recipe on, the sites of every attempt and the opened sum.
+        With sums: the sites of every attempt and the opened sum, if it was.
     sent : sequence of list of array
-        Without sums: from there on, what every site sent in every exchange, in the order of the nodes.
+        Without sums: what every site sent in every exchange, in the order of the nodes.
     """
 
     def __init__(
-        self, attempts: Sequence[tuple[Among, IntArray]] = (), sent: Sequence[Sequence[Array]] = ()
+        self, attempts: Sequence[tuple[Among, IntArray | None]] = (), sent: Sequence[Sequence[Array]] = ()
     ) -> None:  # fmt: skip
         self._attempts, self._sent, self._next = attempts, sent, 0
         self.degree = np.zeros(1)
@@ -167,7 +177,10 @@ class ReadNet(Net):
 
     def total(self, sealed: IntArray) -> IntArray:
         self._next += 1
-        return self._attempts[self._next - 1][1]
+        total = self._attempts[self._next - 1][1]
+        if total is None:
+            raise AttemptLost("a share is missing")
+        return total
 
     def whole_sum(self, x: Array) -> Array:
         total = np.zeros_like(x)
@@ -188,6 +201,12 @@ class Reader:
     """The hub's stand-in for a curator: it has no rows, and reads what was opened."""
 
     facts: Facts
+    centring: Centring | None = None
+
+    def centre(self, mean: Array) -> Move:
+        """The map by which the sites move their rows."""
+        assert self.centring is not None
+        return self.centring.map(mean)
 
     def ask(self, query: Query | Sum, net: Net) -> Array:
         """The value of an opened sum; zeros for a site's own answer, which the net has."""
@@ -195,6 +214,13 @@ class Reader:
             return query.blank(self.facts)
         among = net.among(self.facts)
         return query.opened(net.total(np.zeros(1, dtype=np.int64)), self.facts, among)
+
+
+def moved(plan: Plan, net: ReadNet) -> Move | None:
+    """The map by which the sites of a plan move their rows, from what they sent in its first exchange."""
+    facts = plan.facts.node(0)
+    reader = Reader(facts, plan.centre)
+    return engine.centred(Place(facts, net, reader, (), plan.d), reader, plan.facts)[0].move
 
 
 def at_hub(plan: Plan, net: ReadNet) -> Asker:

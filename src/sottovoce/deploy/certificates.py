@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput
-from ..util.files import read
+from ..util.files import from_json, read, read_text
 from .crypto import ec, exceptions, hashes, need_cryptography, private_pem, serialization, x509
 from .files import KEY, together, write_new
 from .names import check_name
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 
 DAYS = 825
-"""Life of a certificate; 825 days is the longest that common clients accept."""
+"""Life of a certificate; 825 days is the longest that common clients accept.  It never outlives its authority."""
+AUTHORITY_DAYS = 3650
+"""Life of an authority."""
 INVITED = "invitation of "
 """Begins the common name of a certificate in an invitation; no site's name has a space."""
 _HOST = re.compile(r"[A-Za-z0-9_](-*[A-Za-z0-9_])*(\.[A-Za-z0-9_](-*[A-Za-z0-9_])*)*")
@@ -35,7 +38,10 @@ _SKEW = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority in the files ``ca.crt`` and ``ca.key``."""
+    """A certificate authority in the files ``ca.crt`` and ``ca.key``.
+
+    While one authority follows another, ``ca.crt`` holds both, and who reads it takes certificates of either.
+    """
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
@@ -43,15 +49,34 @@ class Authority:
     @classmethod
     def make(cls, folder: Path, name: str = "sottovoce") -> Authority:
         """Write a new authority to `folder`."""
-        need_cryptography()
-        key, subject = _new_key(), _name(f"{name} authority")
-        builder = _builder(subject, subject, key.public_key()).add_extension(
-            x509.BasicConstraints(ca=True, path_length=0), critical=True
-        )
-        builder = builder.add_extension(_usage(sign=False), critical=True)
-        authority = cls(_signed(builder, key), key)
-        _write(folder, "ca", private_pem(key), ".crt", _pem(authority.certificate))
+        authority = cls._new(name)
+        _write(folder, "ca", private_pem(authority.key), ".crt", _pem(authority.certificate))
         return authority
+
+    @classmethod
+    def _new(cls, name: str = "sottovoce") -> Authority:
+        need_cryptography()
+        key = _new_key()  # each has a name of its own, by which TLS finds the right one of two
+        subject = _name(
+            f"{name} authority {x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest.hex()[:8]}"
+        )
+        builder = _builder(subject, subject, key.public_key(), datetime.now(UTC) + timedelta(days=AUTHORITY_DAYS))
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        return cls(_signed(builder.add_extension(_usage(sign=False), critical=True), key), key)
+
+    @classmethod
+    def follow(cls, folder: Path) -> Authority:
+        """Put a new authority into `folder`, in front of those in ``ca.crt`` that are still valid; returns it."""
+        cls.read(folder)
+        authority, now = cls._new(), datetime.now(UTC)
+        before = [one for one in _bundle((folder / "ca.crt").read_bytes()) if one.not_valid_after_utc > now]
+        _replace(folder / "ca.crt", b"".join(map(_pem, (authority.certificate, *before))))
+        _replace(folder / "ca.key", private_pem(authority.key), secret=True)
+        return authority
+
+    def forget(self, folder: Path) -> None:
+        """Take all other authorities out of ``ca.crt``."""
+        _replace(folder / "ca.crt", _pem(self.certificate))
 
     @classmethod
     def read(cls, folder: Path) -> Authority:
@@ -62,21 +87,30 @@ class Authority:
             raise InvalidInput("folder", str(folder), "holds no authority", "make one with `sottovoce hub init`")
         pem, secret = (read("folder", file, KEY) for file in files)
         try:
-            certificate, key = x509.load_pem_x509_certificate(pem), serialization.load_pem_private_key(secret, None)
-            if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+            key = serialization.load_pem_private_key(secret, None)
+            own = [one for one in _bundle(pem) if one.public_key() == key.public_key()]
+            if not isinstance(key, ec.EllipticCurvePrivateKey) or not own:
                 raise ValueError
         except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):
             rule = "holds no authority: ca.crt and ca.key cannot be read, or do not belong together"
             raise InvalidInput("folder", str(folder), rule, "make one with `sottovoce hub init`") from None
-        return cls(certificate, key)
+        return cls(own[0], key)
 
-    def serve(self, folder: Path, hosts: Sequence[str]) -> None:
-        """Write ``hub.key`` and ``hub.crt``, valid for these host names and addresses."""
+    def serve(self, folder: Path, hosts: Sequence[str], *, again: bool = False) -> None:
+        """Write ``hub.key`` and ``hub.crt``, valid for these host names and addresses; `again` replaces old ones."""
         key = _new_key()
-        builder = _builder(_name("hub"), self.certificate.subject, key.public_key())
+        builder = self._begun("hub", key.public_key())
         builder = builder.add_extension(x509.SubjectAlternativeName([_host(h) for h in hosts]), critical=False)
         certificate = self._leaf(builder, x509.oid.ExtendedKeyUsageOID.SERVER_AUTH)
-        _write(folder, "hub", private_pem(key), ".crt", _pem(certificate))
+        if not again:
+            _write(folder, "hub", private_pem(key), ".crt", _pem(certificate))
+            return
+        _replace(folder / "hub.key", private_pem(key), secret=True)
+        _replace(folder / "hub.crt", _pem(certificate))
+
+    def signed(self, pem: bytes) -> bool:
+        """Whether this authority signed a certificate."""
+        return _issued(x509.load_pem_x509_certificate(pem), self.certificate)
 
     def admit(self, request: bytes) -> tuple[str, bytes]:
         """Sign a site's request; returns the site's name and the certificate.
@@ -92,14 +126,21 @@ class Authority:
         if len(names) != 1:
             raise InvalidInput("request", None, "is no certificate request", "use the one that `site init` wrote")
         check_name("request", names[0])
-        builder = _builder(_name(names[0]), self.certificate.subject, public)
+        builder = self._begun(names[0], public)
         return names[0], _pem(self._leaf(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH))
 
     def invite(self, name: str) -> tuple[bytes, bytes]:
         """A certificate and its key for a site's invitation: they open what is public, and nothing else."""
         key = _new_key()
-        builder = _builder(_name(INVITED + name), self.certificate.subject, key.public_key())
+        builder = self._begun(INVITED + name, key.public_key())
         return _pem(self._leaf(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH)), private_pem(key)
+
+    def _begun(self, name: str, public: CertificatePublicKeyTypes) -> x509.CertificateBuilder:
+        until = min(datetime.now(UTC) + timedelta(days=DAYS), self.certificate.not_valid_after_utc)
+        if until <= datetime.now(UTC):
+            rule, remedy = "has ended", "make a new one with `sottovoce hub renew --authority`"
+            raise InvalidInput("authority", None, rule, remedy)
+        return _builder(_name(name), self.certificate.subject, public, until)
 
     def _leaf(self, builder: x509.CertificateBuilder, use: x509.ObjectIdentifier) -> x509.Certificate:
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -139,8 +180,53 @@ def _write(folder: Path, stem: str, key: bytes, ending: str, public: bytes) -> N
             made(path)
 
 
+REVOKED = "revoked.json"
+"""In the hub's folder: names of sites, and the time until which their certificates were revoked."""
+
+
+def revoke(folder: Path, name: str) -> list[str]:
+    """Revoke all certificates and invitations of a site that were signed until now; returns those in `folder`.
+
+    They are renamed.  Copies elsewhere are revoked with them: what counts is when a certificate was signed.
+    """
+    files = [folder / f"{name}.crt", folder / "renewal" / f"{name}.crt", folder / f"{name}.invite"]
+    there = [path for path in files if path.exists()]
+    if there:
+        now = datetime.now(UTC).replace(microsecond=0)
+        known = _revoked(folder) | {name: now.isoformat()}
+        _replace(folder / REVOKED, json.dumps(dict(sorted(known.items())), indent=1).encode() + b"\n")
+        for path in there:
+            path.replace(path.with_name(f"{path.name}.revoked-{now:%Y%m%d%H%M%S}"))
+    return [str(path) for path in there]
+
+
+def is_revoked(folder: Path, pem: bytes) -> bool:
+    """Whether a certificate of a site or an invitation was revoked; raises :class:`InvalidInput` for a broken list."""
+    certificate = x509.load_pem_x509_certificate(pem)
+    known = _revoked(folder)
+    signed = certificate.not_valid_before_utc + _SKEW
+    names = [name.removeprefix(INVITED) for name in _names(certificate.subject)]
+    return any(signed <= datetime.fromisoformat(known[name]) for name in names if name in known)
+
+
+def _revoked(folder: Path) -> dict[str, str]:
+    path = folder / REVOKED
+    if not path.exists():
+        return {}
+    try:
+        found = from_json(read_text("revoked", path, KEY))
+        for until in found.values():
+            datetime.fromisoformat(until)
+    except (ValueError, TypeError, AttributeError):
+        raise InvalidInput("revoked", path, "is not what `hub revoke` writes", "get it back from a backup") from None
+    return dict(found)
+
+
 def fingerprint(pem: bytes) -> str:
-    """Fingerprint of the public key in a certificate or request: 32 hexadecimal digits, to compare by telephone."""
+    """Fingerprint of the public key in a certificate or request: 32 hexadecimal digits, to compare by telephone.
+
+    Of several certificates, that of the first.
+    """
     need_cryptography()
     try:
         load = x509.load_pem_x509_csr if b"REQUEST" in pem else x509.load_pem_x509_certificate
@@ -157,7 +243,7 @@ def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
     need_cryptography()
     again = "put the files of `site init` and of `hub admit` side by side again"
     try:
-        mine, above = x509.load_pem_x509_certificate(certificate), x509.load_pem_x509_certificate(authority)
+        mine, above = x509.load_pem_x509_certificate(certificate), _bundle(authority)
         public, own = serialization.load_pem_private_key(key, None).public_key(), mine.public_key()
         names = _names(mine.subject)
     except TypeError:
@@ -168,12 +254,34 @@ def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
         raise InvalidInput("certificate", None, "does not belong to the key beside it", again)
     if names != [name]:
         raise InvalidInput("certificate", ", ".join(names), f"is not for {name!r}", "use this site's own")
+    issuers = [one for one in above if _issued(mine, one)]
+    if not issuers:
+        raise InvalidInput("certificate", None, "was not signed by the authority beside it", again)
+    now = datetime.now(UTC)
+    if now > max(one.not_valid_after_utc for one in issuers):
+        rule = f"was signed by an authority that ended on {issuers[0].not_valid_after_utc:%Y-%m-%d}"
+        raise InvalidInput("certificate", None, rule, "the hub's operator makes a new one: `hub renew --authority`")
+    if not mine.not_valid_before_utc <= now <= mine.not_valid_after_utc:
+        remedy = "use `sottovoce hub renew`" if name == "hub" else "use `sottovoce site renew`, and `hub admit --renew`"
+        raise InvalidInput("certificate", None, "is not valid today", remedy)
+
+
+def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     try:
-        mine.verify_directly_issued_by(above)
+        certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, exceptions.InvalidSignature, exceptions.UnsupportedAlgorithm):
-        raise InvalidInput("certificate", None, "was not signed by the authority beside it", again) from None
-    if not mine.not_valid_before_utc <= datetime.now(UTC) <= mine.not_valid_after_utc:
-        raise InvalidInput("certificate", None, "is not valid today", "ask the hub's operator for a new one")
+        return False
+    return True
+
+
+def ends(authority: Path, certificate: Path) -> datetime:
+    """When a certificate can no longer be used: at its own end, or that of the authority that signed it.
+
+    Raises :class:`InvalidInput` if there is none.
+    """
+    mine = _loaded(certificate)
+    issuers = [one.not_valid_after_utc for one in _bundle(read("authority", authority, KEY)) if _issued(mine, one)]
+    return min(mine.not_valid_after_utc, max(issuers, default=mine.not_valid_after_utc))
 
 
 def expiry(path: Path) -> datetime:
@@ -216,11 +324,26 @@ def _usage(*, sign: bool) -> x509.KeyUsage:
     )  # fmt: skip
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, public: CertificatePublicKeyTypes) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public: CertificatePublicKeyTypes, until: datetime | None = None
+) -> x509.CertificateBuilder:  # fmt: skip
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
     builder = builder.serial_number(x509.random_serial_number())
-    return builder.not_valid_before(now - _SKEW).not_valid_after(now + timedelta(days=DAYS))
+    return builder.not_valid_before(now - _SKEW).not_valid_after(until or now + timedelta(days=DAYS))
+
+
+def _replace(path: Path, data: bytes, *, secret: bool = False) -> None:
+    """Write a file in place of the one there, in one step."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.unlink(missing_ok=True)  # of a process that was killed
+    write_new(fresh, data, secret=secret)
+    fresh.replace(path)
+
+
+def _bundle(pem: bytes) -> list[x509.Certificate]:
+    """The authorities in a ``ca.crt``, newest first."""
+    return list(x509.load_pem_x509_certificates(pem))
 
 
 def _signed(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:

@@ -30,6 +30,7 @@ from ..ledger.durable import DurableLedger, rows_digest
 from ..ledger.journal import Journal
 from ..privacy.statement import DEMONSTRATION
 from ..problem.losses import make_loss
+from ..runs.centre import decide, frame_of
 from ..runs.config import RunConfig
 from ..runs.simulate import Result
 from ..util.plain import jsonable
@@ -39,8 +40,8 @@ from .answering import record
 from .asks import Asks, SiteTable, table_of
 from .files import write_new
 from .keys import SigningKey
-from .local import answer_sites, run_sites
-from .plan import Member, Plan
+from .local import answer_sites, train_sites
+from .plan import Member, Plan, trained_rows
 from .settings import write_settings
 
 LIFE = 3.0
@@ -100,11 +101,12 @@ def free_port() -> int:
 
 def build(
     folder: Path, config: RunConfig, sites: int, data: str = "adult", schema: dict[str, Any] | None = None,
-    asks: Asks | None = None,
+    asks: Asks | None = None, *, centre: bool = True,
 ) -> Demonstration:  # fmt: skip
     """Deal the rows to sites, and write what ``sottovoce site init`` and ``hub admit`` would.
 
-    `folder` is empty or absent, `config` has a seed, `data` is a data set with a schema, or a table with `schema`.
+    `folder` is empty or absent, `config` has a seed, `data` is a data set with a schema, or a table with `schema`;
+    with `centre` rows are centred where that pays.
     """
     if config.seed is None:
         raise InvalidInput("seed", None, "a demonstration's noise can be repeated", "give a seed")
@@ -128,7 +130,13 @@ def build(
         _site(folder / name, name, dataset, parts[i], rows.node(i), config, authority, hub)
         for i, name in enumerate(names)
     ]
-    plan = Plan.make("demonstration", config, members, rows.d, schema=dataset.schema.to_dict(), asks=asks)
+    centring = None
+    if centre and not (asks is not None and asks.inference):
+        centring = decide(config, trained_rows(members, asks), rows.d, frame_of(dataset.schema)).centring
+    plan = Plan.make(
+        "demonstration", config, members, rows.d, schema=dataset.schema.to_dict(), asks=asks,
+        centre=centring,
+    )  # fmt: skip
     plan.write(hub / "plan.json")
     for name in names:
         plan.write(folder / name / "plan.json")
@@ -222,10 +230,7 @@ def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
     plan = demo.plan
     ends = [json.loads((demo.folder / n / f"{n}.json").read_text()) for n in plan.names]
     if plan.asks is None:
-        twin = [
-            plan.prepared.algorithm.at(i).model(outcome.state)
-            for i, (outcome, _) in enumerate(run_sites(plan.config, demo.rows))
-        ]  # fmt: skip
+        twin = [model for model, _ in train_sites(plan, demo.rows)]
         told: dict[str, Any] = {}
     else:
         alone = answer_sites(plan, demo.tables)

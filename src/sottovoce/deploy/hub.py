@@ -13,10 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..data.move import Move
 from ..errors import EndedEarly, InvalidInput, Refused, Unreachable
 from ..problem.facts import Among
 from ..util.typing import Any, Array
-from .answering import LOST, Found, ReadNet, at_hub
+from .answering import LOST, Found, ReadNet, at_hub, moved
 from .hublog import HubLog
 from .messages import COMPLETE, Farewell, agree, read, read_farewell
 from .plan import Plan
@@ -171,33 +172,43 @@ class Hub:
         models = Counter(model.tobytes() for model in self.sums.last().values())
         return None if not models else np.frombuffer(models.most_common(1)[0][0], dtype=float)[None]
 
+    def move(self) -> Move | None:
+        """The map by which the sites moved their rows; None if they did not, or not yet."""
+        if self.plan.centre is None or self.sums is not None:
+            return None if self.sums is None else self.sums.move
+        try:
+            return moved(self.plan, self._read(1, 1))
+        except LookupError:
+            return None
+
     def found(self) -> Found | None:
         """The results of the plan's recipes; None if it has none, or last models are missing."""
         plan, models = self.plan, self.models()
         if plan.asks is None or models is None:
             return None
-        first = 1 if plan.infers else plan.rounds + 1
+        first = 1 if plan.infers else plan.stages[-1].before + 1
         asker, found = at_hub(plan, self._read(first)), Found()
         if plan.infers:
             found = asker.infer()[1]
         if plan.asks.evaluation is None:
             return found
         try:
-            return asker.judge(found.model if plan.infers else models[0], found)[1]
+            return asker.judge(found.model if plan.infers else models[0], found, self.move())[1]
         except LookupError:
             return replace(found, notes=(LOST,))
 
-    def _read(self, first: int) -> ReadNet:
-        """What was sent or opened from exchange `first` on; the first attempt without a sum ends it."""
+    def _read(self, first: int, last: int | None = None) -> ReadNet:
+        """What was sent or opened in exchanges `first` to `last`; the first attempt without a sum ends it."""
         plan, run = self.plan, self.plan.run
+        end = 1 + (plan.attempts if last is None else last)
         if self.sums is None:
             sent = []
-            for round in range(first, plan.attempts + 1):
+            for round in range(first, end):
                 stored = self.log.round(run, round)
                 sent.append([read(plan, stored[name], name, round).payload for name in plan.names])
             return ReadNet(sent=sent)
         totals = []
-        for attempt in range(first, plan.attempts + 1):
+        for attempt in range(first, end):
             opened = self.sums.opened(attempt)
             if opened is None:
                 break

@@ -48,6 +48,8 @@ class HubLog:
     ----------
     path : path
         Made if absent, in a folder that exists; on a local disk.
+    read_only : bool
+        To look only, also while another process writes, and without the right to write: never made or changed.
 
     Raises
     ------
@@ -55,19 +57,29 @@ class HubLog:
         If the file is not a hub's log, or is damaged; it is not changed then.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
         self._news, self._name = threading.Condition(threading.RLock()), str(path)
-        self._closed = False
-        try:
-            Path(path).touch(mode=0o600)  # SQLite gives the files beside it the same
-        except OSError as error:
-            rule = f"cannot be written: {error.strerror}"
-            raise InvalidInput("log", self._name, rule, "let the hub write to its folder") from None
+        self._closed, place = False, str(path)
+        if read_only:
+            if not Path(path).is_file():
+                raise InvalidInput("log", self._name, "is no hub's log: it is no file", "start the hub")
+            place = _looked_at(Path(path))
+        else:
+            try:
+                Path(path).touch(mode=0o600)  # SQLite gives the files beside it the same
+            except OSError as error:
+                rule = f"cannot be written: {error.strerror}"
+                raise InvalidInput("log", self._name, rule, "let the hub write to its folder") from None
         with self._translated():
-            self._db = sqlite3.connect(Path(path), isolation_level=None, check_same_thread=False, timeout=_PATIENCE)
+            self._db = sqlite3.connect(
+                place, isolation_level=None, check_same_thread=False, timeout=_PATIENCE, uri=read_only
+            )
         try:
             with self._translated():
-                self._open()
+                if not read_only:
+                    self._open()
+                elif not self._identify():
+                    raise InvalidInput("log", self._name, "holds no run yet", "start the hub")
         except BaseException:
             self._db.close()
             raise
@@ -290,3 +302,13 @@ class HubLog:
             if code.startswith("SQLITE_FULL") or code.startswith("SQLITE_IOERR"):
                 code = "cannot be written: no space, or the disk fails"
             raise SottovoceError(f"log={self._name!r}: {code}; the sites wait, and ask again") from None
+
+
+def _looked_at(path: Path) -> str:
+    """The URI by which SQLite reads a log and writes nothing.
+
+    While a process writes, its write-ahead log lies beside and is read too.  Without one nobody writes, and the file is
+    read as it is: else SQLite would make files beside it, which may belong to another user than the hub's.
+    """
+    beside = path.with_name(f"{path.name}-wal").exists()
+    return f"{path.resolve().as_uri()}?mode=ro{'' if beside else '&immutable=1'}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..data.schema import Schema
 from ..errors import InvalidInput
-from ..ledger.durable import DurableLedger, rows_digest
+from ..ledger.durable import DurableLedger
 from ..ledger.life import example
 from . import certificates
 from .crypto import need_cryptography
@@ -18,7 +18,7 @@ from .keys import SigningKey
 from .names import check_name
 from .plan import Member
 from .relay import target
-from .settings import check_no_other, load_rows, write_settings
+from .settings import check_no_other, digests_of, load_rows, write_settings
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ def make_site(
         raise InvalidInput("folder", str(folder), "holds a site already", "use another folder")
     rows = load_rows(data, schema)
     kind = accountant or ("pure" if delta is None else "rdp")
-    ours = rows_digest(*rows.arrays())
-    unknown = check_no_other(data, folder, ours)
+    ours = digests_of(data, schema, rows)
+    unknown = check_no_other(data, folder, *ours)
     with together(folder) as made:
         book = folder / f"{name}.ledger"
-        DurableLedger.create(book, epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=ours).close()
+        DurableLedger.create(book, epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=ours[0]).close()
         made(book)
         certificates.request(folder, name)
         for ending in ("key", "csr"):

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 
+from ..data.move import Move
 from ..data.rows import Rows
 from ..data.sweep import one_thread_a_product
 from ..errors import AttemptLost, NetClosed
@@ -20,9 +22,10 @@ from ..privacy.accountants import make_accountant
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
 from ..problem.facts import Among, Facts
 from ..runs import engine
+from ..runs.centre import Centring, centred
 from ..runs.config import RunConfig
 from ..runs.curator import Curator
-from ..runs.engine import Outcome, Place
+from ..runs.engine import FINISHED, Outcome, Place
 from ..runs.prepare import held, prepare
 from ..runs.start import Start, named, place_of
 from ..util.typing import Array, IntArray
@@ -56,8 +59,9 @@ class LossyNet(QueueNet):
 
 
 def run_sites(
-    config: RunConfig, rows: Rows, replicate: int = 0, *, start: Start | None = None, attempts: Attempts | None = None
-) -> list[tuple[Outcome, Ledger]]:
+    config: RunConfig, rows: Rows, replicate: int = 0, *, start: Start | None = None, attempts: Attempts | None = None,
+    centre: Centring | None = None,
+) -> list[tuple[Outcome, Ledger]]:  # fmt: skip
     """Run every node of `rows` as a site of its own.
 
     Parameters
@@ -70,29 +74,58 @@ def run_sites(
         As for :func:`sottovoce.runs.simulate.simulate`; states are relative to it.
     attempts : sequence of (nodes, bool), optional
         Of a run of sums that loses sites: the nodes of every attempt, and whether its sum was opened.
+    centre : Centring, optional
+        As for :func:`sottovoce.runs.simulate.simulate`; states are of moved rows.
 
     Returns
     -------
     list of (Outcome, Ledger)
         One for each site; states hold vectors of shape (d,).
     """
-    config = named(config, start, rows.d)
-    prepared = prepare(config, rows.n, rows.d)
+    return [(outcome, ledger) for outcome, ledger, _ in _run(config, rows, replicate, start, attempts, centre)]
+
+
+def train_sites(plan: Plan, rows: Rows, attempts: Attempts | None = None) -> list[tuple[Array, Move | None]]:
+    """The training of a plan with a seed: every site's model of rows as they are, and the map of centred rows."""
+    found = _run(plan.config, rows, 0, plan.start, attempts, plan.centre)
+    algorithm = plan.prepared.algorithm
+    return [
+        (np.array(np.broadcast_to(place.classifier(algorithm.at(i).model(outcome.state)), (plan.d,))), place.move)
+        for i, (outcome, _, place) in enumerate(found)
+    ]
+
+
+def _run(
+    config: RunConfig, rows: Rows, replicate: int, start: Start | None, attempts: Attempts | None,
+    centre: Centring | None,
+) -> list[tuple[Outcome, Ledger, Place]]:  # fmt: skip
+    config = centred(named(config, start, rows.d), centre)
+    prepared = prepare(config, rows.n, rows.d, centre=centre)
     rows = held(config, rows)
     nets = QueueNet.connect(prepared.graph)
+    others = QueueNet.connect(make_graph("complete", len(nets)))  # for what all sites hear
     if attempts is not None:
         nets = [LossyNet(net, i, rows.n[:, 0], attempts) for i, net in enumerate(nets)]
 
-    def site(i: int) -> tuple[Outcome, Ledger]:
+    def site(i: int) -> tuple[Outcome, Ledger, Place]:
         facts = prepared.facts.node(i)
         noise: Noise = SystemNoise() if config.seed is None else KeyedNoise(config.seed, [replicate], [i], lead=())
         budget = np.broadcast_to(prepared.ledger.epsilon, (prepared.facts.n_nodes,))[i]
         ledger = Ledger(make_accountant(config.notion), budget, prepared.ledger.delta)
-        place = Place(facts, nets[i], Curator(rows.node(i), facts, noise, ledger), (), rows.d, place_of(start))
+        curator = Curator(rows.node(i), facts, noise, ledger, centring=centre)
+        place, stopped = Place(facts, nets[i], curator, (), rows.d, place_of(start)), FINISHED
+        algorithm = prepared.algorithm.at(i)
         try:
-            return engine.run(prepared.algorithm.at(i), place, config.rounds), ledger
+            if centre is not None:
+                whole = nets[i] if prepared.facts.summed else others[i]
+                place, stopped = engine.centred(replace(place, net=whole), curator, prepared.facts)
+                place = replace(place, net=nets[i])
+            if stopped != FINISHED:
+                return Outcome(algorithm.init(place), 0, stopped), ledger, place
+            return engine.run(algorithm, place, config.rounds), ledger, place
         finally:
             nets[i].close()
+            others[i].close()
 
     # From here, because only one thread of a process can limit the linear algebra library.
     with one_thread_a_product(), ThreadPoolExecutor(max_workers=prepared.facts.n_nodes) as pool:
@@ -103,12 +136,11 @@ def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array, F
     """Last model and results of every site of a plan with a seed, each in a thread: the bit-exact twin of a session."""
     asks, names, seed = plan.asks, plan.names, plan.config.seed
     assert asks is not None and seed is not None
-    models = [np.zeros(plan.last_width)] * len(names)
+    models, moves = [np.zeros(plan.last_width)] * len(names), list[Move | None]([None] * len(names))
     if not plan.infers:
         parts = [table.at(asks.split(len(table.y))[0]) for table in tables]
-        trained = run_sites(plan.config, Rows.build([(part.X, part.y) for part in parts]), start=plan.start)
-        start = 0.0 if plan.start is None else plan.start.vector
-        models = [plan.prepared.algorithm.at(i).model(one.state) + start for i, (one, _) in enumerate(trained)]
+        trained = train_sites(plan, Rows.build([(part.X, part.y) for part in parts]))
+        models, moves = [model for model, _ in trained], [move for _, move in trained]
     nets = QueueNet.connect(make_graph("complete", len(names)))
 
     def site(i: int) -> tuple[Array, Found]:
@@ -118,7 +150,7 @@ def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array, F
             if plan.infers:
                 found = asker.infer()[1]
             model = found.model if plan.infers else models[i]
-            return model, found if asks.evaluation is None else asker.judge(model, found)[1]
+            return model, found if asks.evaluation is None else asker.judge(model, found, moves[i])[1]
         finally:
             nets[i].close()
 

@@ -35,6 +35,7 @@ Reason = Literal["done", "its budget is spent", "a neighbour left", "the hub end
 COMPLETE: tuple[Reason, ...] = ("done", "its budget is spent")
 """Reasons after which the site has done all that the plan asks of it."""
 _FAREWELL = {"v", "run", "plan", "round", "sender", "reason", "sig"}
+OTHER_MEAN = "site {!r} moves its rows by another mean than this site, and no round may follow; compare the releases"
 _OTHER_PLAN = "is of another plan; compare the digests with `sottovoce site check`"
 _DOMAIN = b"sottovoce message 1\n"
 _LAST_DOMAIN = b"sottovoce farewell 1\n"
@@ -87,7 +88,7 @@ def longest(plan: Plan) -> int:
 
 def longest_inbox(plan: Plan) -> int:
     """The most bytes of a site's inbox of one round."""
-    degree = int(plan.graph.degree.max()) if plan.asks is None else len(plan.sites) - 1
+    degree = len(plan.sites) - 1 if plan.all_hear else int(plan.graph.degree.max())
     return inbox_bytes(plan.widest, degree + (PROOFS if plan.summed else 0))
 
 

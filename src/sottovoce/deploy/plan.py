@@ -23,6 +23,7 @@ from ..network.graphs import Graph, make_graph
 from ..privacy.events import Event
 from ..privacy.statement import Statement, caveat_text
 from ..problem.facts import Facts
+from ..runs.centre import Centring, centred
 from ..runs.config import RunConfig
 from ..runs.prepare import Prepared, prepare
 from ..runs.start import Start, named
@@ -35,7 +36,8 @@ from .names import check_different, check_name, check_run
 from .stages import Stage
 from .strict import NotStrict, parse
 
-VERSION = 1
+VERSION = 2
+"""Of plans whose sites centre their rows; all others have version 1, and the digest that they had."""
 LARGEST = 32 * 2**20
 """The most bytes of a plan file."""
 ROWS = 10**12
@@ -138,6 +140,8 @@ class Plan:
         The public point from which all sites start; messages are relative to it, last models are not.
     asks : Asks or None
         What is asked in addition to the training, or instead of it.
+    centre : Centring or None
+        How rows are centred: their mean is asked before the method, within epsilon, and taken away from all of them.
     """
 
     run: str
@@ -149,11 +153,13 @@ class Plan:
     schema: dict[str, Any] | None = None
     start: Start | None = None
     asks: Asks | None = None
+    centre: Centring | None = None
 
     @classmethod
     def make(
         cls, run: str, config: RunConfig, sites: Sequence[Member], d: int, *, schema: dict[str, Any] | None = None,
         norm_cap: float | None = None, start: Start | None = None, asks: Asks | None = None,
+        centre: Centring | None = None,
     ) -> Self:  # fmt: skip
         """Check and calibrate a run, and return its plan.
 
@@ -166,13 +172,15 @@ class Plan:
             norm of the start.
         asks : Asks, optional
             Their noise is calibrated here.
+        centre : Centring, optional
+            Of :func:`sottovoce.runs.centre.decide`.
 
         Raises
         ------
         InvalidInput
         """
         check_public(run, config, sites, d)
-        config = named(config, start, d)
+        config = centred(named(config, start, d), centre)
         if asks is not None:
             encoding, names = None if schema is None else Schema.from_dict(schema), [site.name for site in sites]
             lists = lists_of(asks, config, [site.rows for site in sites], d, encoding, names)
@@ -184,8 +192,8 @@ class Plan:
                 return cls(
                     run, known, d, tuple(sites), edges, _LOG_ODDS if norm_cap is None else norm_cap, schema, start, asks
                 )
-        n = _trained(sites, asks)
-        prepared = prepare(config, n, d)
+        n = trained_rows(sites, asks)
+        prepared = prepare(config, n, d, centre=centre)
         known = replace(
             config, eta=prepared.algorithm.penalty, eta_growth=1.0, noise=prepared.algorithm.noise, noise_growth=1.0,
             accountant=config.notion,
@@ -193,16 +201,21 @@ class Plan:
         cap = norm_cap
         if cap is None:
             cap = _cap(prepared, config.rounds) + (0.0 if start is None else float(np.linalg.norm(start.vector)))
-        return cls(run, known, d, tuple(sites), prepared.graph.edges, cap, schema, start, asks)
+            cap *= prepared.facts.stretch  # between models of moved rows, and of rows as they are
+        return cls(run, known, d, tuple(sites), prepared.graph.edges, cap, schema, start, asks, centre)
 
     def __post_init__(self) -> None:
         check_public(self.run, self.config, self.sites, self.d)
         proofs = limits.PROOFS if self.config.trusted.kind == "sum" else 0
         limits.check_size(self.d, int(np.max(self.graph.degree)), proofs)
-        if self.asks is not None:
+        if self.infers and self.centre is not None:
+            raise InvalidInput("centre", None, "inference reads rows as they are", "write the plan again, without")
+        if self.all_hear:
             limits.check_size(self.widest, len(self.sites) - 1, proofs)
         if self.start is not None and self.d > _LONGEST:
             raise InvalidInput("start", None, f"a plan holds at most {_LONGEST:,} entries of one", "leave it out")
+        if centred(self.config, self.centre) != self.config:
+            raise InvalidInput("centre", None, "must stand in the plan's configuration too", "write the plan again")
         if named(self.config, self.start, self.d) != self.config:
             raise InvalidInput("start", None, "must stand in the plan's configuration too", "write the plan again")
         if isinstance(self.norm_cap, bool) or not (np.isfinite(self.norm_cap) and self.norm_cap > 0):
@@ -248,7 +261,7 @@ class Plan:
     @cached_property
     def prepared(self) -> Prepared:
         """The run, validated and priced."""
-        return prepare(self.config, self._n, self.d, graph=self.graph)
+        return prepare(self.config, self._n, self.d, graph=self.graph, centre=self.centre)
 
     @property
     def encoding(self) -> Schema | None:
@@ -259,6 +272,11 @@ class Plan:
     def infers(self) -> bool:
         """Whether the run estimates coefficients instead of training."""
         return self.asks is not None and self.asks.inference
+
+    @property
+    def all_hear(self) -> bool:
+        """Whether there are exchanges in which all sites hear each other, whatever the graph."""
+        return self.asks is not None or self.centre is not None
 
     @cached_property
     def lists(self) -> Lists | None:
@@ -348,7 +366,7 @@ class Plan:
 
     @property
     def _n(self) -> Array:
-        return _trained(self.sites, self.asks)
+        return trained_rows(self.sites, self.asks)
 
     @property
     def caveat(self) -> str | None:
@@ -399,8 +417,8 @@ class Plan:
         return self.names.index(name)
 
     def neighbours(self, name: str, round: int = 0) -> tuple[str, ...]:
-        """Sites that a site hears in an exchange, in the order of the nodes: after the training, all others."""
-        if 0 < round <= self.attempts and self.stage_of(round).recipe is not None:
+        """Sites that a site hears in an exchange, in the order of the nodes: all others, but in rounds of training."""
+        if 0 < round <= self.attempts and self.stage_of(round).heard_by_all(round):
             return tuple(other for other in self.names if other != name)
         return tuple(self.names[j] for j in self.graph.neighbours(self.index(name)))
 
@@ -426,11 +444,14 @@ class Plan:
         start = self.start
         begin = {} if start is None else {"start": start.record | {"vector": start.vector.tolist()}}
         return begin | {
-            "version": VERSION, "run": self.run, "config": self.config.to_dict(), "d": self.d,
+            "version": 1 if self.centre is None else VERSION, "run": self.run, "config": self.config.to_dict(),
+            "d": self.d,
             "sites": [{"name": s.name, "rows": s.rows, "key": s.key} for s in self.sites],
             "edges": [list(edge) for edge in self.edges], "norm_cap": self.norm_cap, "schema": self.schema,
             "features": self.features,
-        } | ({} if self.asks is None else {"asks": self.asks.to_dict()})  # fmt: skip
+        } | {
+            name: one.to_dict() for name, one in (("asks", self.asks), ("centre", self.centre)) if one is not None
+        }  # fmt: skip
 
     def write(self, path: str | Path) -> None:
         """Write the file that every site gets."""
@@ -453,9 +474,9 @@ class Plan:
             with Path(path).open("rb") as file:
                 plain = parse(file.read(LARGEST + 1), LARGEST)
             stated, version = plain.pop("digest"), plain["version"]
-            if type(version) is not int or version != VERSION:
+            if type(version) is not int or not 1 <= version <= VERSION:
                 shown = version if isinstance(version, int) else "?"
-                raise InvalidInput("plan", str(path), f"has version {shown}, this one reads {VERSION}", "update")
+                raise InvalidInput("plan", str(path), f"has version {shown}, this one reads up to {VERSION}", "update")
             if _digest(plain) != stated:
                 raise InvalidInput("plan", str(path), changed, "get the agreed file again")
             begin, start = plain.get("start"), None
@@ -469,6 +490,7 @@ class Plan:
                     edges=tuple((i, j) for i, j in plain["edges"]), norm_cap=plain["norm_cap"],
                     schema=plain["schema"], start=start,
                     asks=None if "asks" not in plain else Asks.from_dict(plain["asks"]),
+                    centre=None if "centre" not in plain else Centring.of(plain["centre"]),
                 )  # fmt: skip
         except InvalidInput:
             raise
@@ -487,7 +509,7 @@ def either(statements: Sequence[Statement]) -> Statement:
     return reduce(Statement.either, statements)
 
 
-def _trained(sites: Sequence[Member], asks: Asks | None) -> Array:
+def trained_rows(sites: Sequence[Member], asks: Asks | None) -> Array:
     """Training rows of every site, (N, 1)."""
     return np.array([[float(site.rows - (0 if asks is None else asks.held(site.rows)))] for site in sites])
 

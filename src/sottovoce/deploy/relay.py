@@ -9,9 +9,12 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import threading
 import time
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +24,7 @@ from ..util.files import read
 from ..util.plain import canonical
 from ..util.typing import Any
 from . import limits, requests
-from .certificates import INVITED
+from .certificates import INVITED, check
 from .files import KEY
 from .hub import Hub
 from .plan import LARGEST, Plan
@@ -38,6 +41,10 @@ _WELCOME = 2 * LARGEST + 2**17
 """The most bytes of the reply: a plan as a JSON text, and a certificate."""
 POLL = 10.0
 """Seconds that the hub keeps a request open."""
+OPEN = 2
+"""Requests of one site that may stay open."""
+LINES = 10
+"""Refusals of one site that are told in a minute."""
 SLACK = 20.0
 """Further seconds that a site waits for a reply."""
 QUIET = 3.0
@@ -88,10 +95,57 @@ def _carries(most_sent: int, most_received: int) -> tuple[tuple[str, int], ...]:
     return ("grpc.max_send_message_length", most_sent), ("grpc.max_receive_message_length", most_received)
 
 
+class _Polls:
+    """Long polls that are open, by site: beyond two the hub answers at once, so that no site takes the others' threads.
+
+    An honest site has one, and for some seconds after a restart that of its dead process.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._open = threading.Lock(), Counter[str]()
+
+    @contextmanager
+    def of(self, site: str) -> Iterator[float]:
+        """Seconds that a request of this site may stay open, while it is answered."""
+        with self._lock:
+            self._open[site] += 1
+            seconds = POLL if self._open[site] <= OPEN else 0.0
+        try:
+            yield seconds
+        finally:
+            with self._lock:
+                self._open[site] -= 1
+
+
+class _News:
+    """Which refusals to tell: of each site those that differ from the last, and so many a minute."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lock, self._clock = threading.Lock(), clock
+        self._last: dict[str, str] = {}
+        self._told: dict[str, deque[float]] = {}
+        self._left_out: Counter[str] = Counter()
+
+    def line(self, site: str, why: str) -> str | None:
+        """What to tell; None if it is the same as before, or too much.  What was left out is counted."""
+        with self._lock:
+            known, self._last[site] = self._last.get(site), why
+            if known == why:
+                return None
+            now, told = self._clock(), self._told.setdefault(site, deque(maxlen=LINES))
+            if len(told) == LINES and now - told[0] < 60.0:
+                self._left_out[site] += 1
+                return None
+            told.append(now)
+            more = self._left_out.pop(site, 0)
+            return why if not more else f"{why} (and {more:,} others since the last line)"
+
+
 def serve(
     hub: Hub, credentials: Credentials, address: str, refused: Callable[[str, str], None] = lambda *_: None,
     failed: Callable[[str, str], None] = lambda *_: None,
-    welcome: Callable[[str], dict[str, Any]] | None = None,
+    welcome: Callable[[str], dict[str, Any]] | None = None, heard: Callable[[str], None] = lambda _: None,
+    revoked: Callable[[bytes], bool] = lambda _: False,
 ) -> tuple[grpc.Server, int]:  # fmt: skip
     """Start the relay; raises :class:`InvalidInput` if the address cannot be used.
 
@@ -108,6 +162,10 @@ def serve(
         The same for an error of the hub's own; an unforeseen one is also logged, with its traceback.
     welcome : callable, optional
         The reply, by a site's name, to whoever asks with its invitation or certificate; all of it is public.
+    heard : callable
+        Called with the site of every request; from any thread.
+    revoked : callable
+        Whether a certificate, in PEM, is refused although it is valid.
 
     Returns
     -------
@@ -118,18 +176,13 @@ def serve(
     import grpc
 
     target(address, "listen")
-    authority, certificate, key = credentials.read()
     workers = 2 * len(hub.plan.sites) + 4  # a waiting site holds one
     asked_most, answered_most = sizes(hub.plan)
     options = [*_OPTIONS, *_carries(max(answered_most, _WELCOME), asked_most)]
     server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=options)
-    secure = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
+    secure = grpc.dynamic_ssl_server_credentials(_configured(credentials.read()), _renewed(credentials), True)
 
-    said: dict[str, str] = {}
-
-    def new(site: str, why: str) -> bool:
-        known, said[site] = said.get(site), why
-        return known != why
+    news, polls = _News(), _Polls()
 
     def handler(method: str) -> Callable[[bytes, Any], bytes]:
         def handle(request: bytes, context: Any) -> bytes:
@@ -139,15 +192,19 @@ def serve(
                 if len(names) != 1:
                     raise Refused("certificate: has no common name")
                 asked = requests.read(request, asked_most, OTHER_REQUEST)
+                if any(map(revoked, context.auth_context().get("x509_pem_cert", []))):
+                    raise Refused("certificate: was revoked; ask the hub's operator")
+                heard(_name(names[0]))
                 if method == WELCOME and welcome is not None:
                     return canonical(welcome(_name(names[0]).removeprefix(INVITED))).encode()
-                return canonical(answer(hub, _name(names[0]), method, asked, POLL)).encode()
+                with polls.of(_name(names[0])) as seconds:
+                    return canonical(answer(hub, _name(names[0]), method, asked, seconds)).encode()
             except Exception as error:
                 site = printable(b", ".join(names).decode("utf-8", "replace"))
                 wrong, foreseen = isinstance(error, Refused), isinstance(error, SottovoceError)
                 why = printable(str(error)) if foreseen else printable(f"{type(error).__name__}: {error}")
-                if new(site, why):
-                    (refused if wrong else failed)(site, why)
+                if (told := news.line(site, why)) is not None:
+                    (refused if wrong else failed)(site, told)
                     if not foreseen:
                         _log.error("an error of the hub's own, on a request of %s", site, exc_info=error)
                 if wrong:
@@ -164,6 +221,32 @@ def serve(
         raise InvalidInput("listen", address, "cannot be listened on", "use a free port of this machine") from None
     server.start()
     return server, port
+
+
+def _configured(files: tuple[bytes, bytes, bytes]) -> grpc.ServerCertificateConfiguration:
+    import grpc
+
+    authority, certificate, key = files
+    return grpc.ssl_server_certificate_configuration([(key, certificate)], authority)
+
+
+def _renewed(credentials: Credentials) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
+    """Asked before each handshake: what the files hold now; None if that is as before, or does not fit together."""
+    known = credentials.read()
+
+    def look() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal known
+        try:
+            found = credentials.read()
+            if found == known:
+                return None
+            check("hub", *found)
+        except InvalidInput:  # written at this moment, or wrong: `hub run` and `hub status` say so
+            return None
+        known = found
+        return _configured(found)
+
+    return look
 
 
 def _name(common: bytes) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
 import numpy as np
 
+from ..data.move import Move
 from ..errors import InvalidInput
 from ..privacy.statement import DEMONSTRATION, Statement, ceil_text
 from ..reports import STYLE, sections
@@ -62,7 +64,7 @@ def hub_page(
     body = [
         *_head(f"Run {plan.run}", plan.demonstration), *_answers(plan, found), _privacy(statement),
         "<h2>Sites</h2>",
-        _table([("site", ""), ("rows", "n"), ("last message", ""), ("left", "")], rows), *_agreed(plan),
+        _table([("site", ""), (statement.counted, "n"), ("last message", ""), ("left", "")], rows), *_agreed(plan),
         *([] if plan.infers else ["<h2>Classifiers that were released</h2>",
                                   _model(models, ["all sites"] if plan.summed else plan.names)]),
         f'<p class="soft">Everything on this page was sent by the sites or agreed on before: a hub sees {unseen}.</p>',
@@ -165,14 +167,16 @@ def write_hub(folder: Path, hub: Hub) -> bool:
     found = hub.found()
     files.write("report", folder / "hub.html", hub_page(plan, status, models, statement, found))
     if not plan.infers:
-        result(plan, models, statement, FINISHED).save(folder / "hub.npz")
+        result(plan, models, statement, FINISHED, plan.config.rounds, hub.move()).save(folder / "hub.npz")
     answers = {} if found is None else document(plan, found)
     write_summary(stem, answers | status | {"privacy": statement.to_dict()})
     return True
 
 
-def result(plan: Plan, models: Any, statement: Statement, stopped: str) -> Result:
-    """Classifiers of a run, (sites, d), as a saved run for ``sottovoce predict``.
+def result(
+    plan: Plan, models: Any, statement: Statement, stopped: str, rounds: int, move: Move | None = None
+) -> Result:  # fmt: skip
+    """Classifiers of a run, (sites, d), as a saved run for ``sottovoce predict``; `move` is the map of centred rows.
 
     It does not say how long the run took, because that depends on rows.
     """
@@ -181,8 +185,9 @@ def result(plan: Plan, models: Any, statement: Statement, stopped: str) -> Resul
     if plan.asks is not None and plan.asks.evaluation is not None:
         extra["threshold"] = plan.asks.threshold
     return Result(
-        plan.config, prepared.facts, prepared.algorithm.to_dict(), np.asarray(models)[None], plan.config.rounds,
-        stopped, [], statement, extra=extra, start=plan.start,
+        plan.config, prepared.facts, prepared.algorithm.to_dict(), np.asarray(models)[None], rounds, stopped, [],
+        statement, extra=extra, start=plan.start, centring=plan.centre,
+        move=None if move is None else replace(move, mean=move.mean[None]),
     )  # fmt: skip
 
 
@@ -207,6 +212,7 @@ def _agreed(plan: Plan) -> Iterable[str]:
     begin = [] if start is None else [("Starting point", f"public ({start.kind}), digest {start.digest}")]
     capped = "" if np.isinf(config.max_grad_norm) else f", gradients of rows up to {config.max_grad_norm:g}"
     sums = [("Sums", sums_text(plan))] if plan.summed else []
+    sums += [] if plan.centre is None else [("Rows", plan.centre.says)]
     yield "<h2>What was agreed on</h2>"
     yield _list([*begin,
         ("Method", f"{asked_text(plan)} ({config.form}), {config.loss} loss{capped}"), ("Graph", config.graph), *sums,

@@ -6,6 +6,7 @@ establishes who asks and moves both texts; it need not understand them.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -19,6 +20,10 @@ from .strict import parse
 from .transport import printable
 
 OTHER_VERSION = "the hub gave an answer of another version"
+SOON = 0.2
+"""Seconds between two requests that the hub answers at once."""
+AGAIN = 60.0
+"""Seconds after which a site that still waits says so again."""
 _MOST = 2**63  # the hub's log holds no larger numbers
 METHODS = ("highest", "exchange", "inquire", "answer", "leave")
 OTHER_REQUEST = "request: is none of this version; use the same release everywhere"
@@ -158,14 +163,20 @@ class RequestTransport(ABC):
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         told: object = None
+        since, again = time.monotonic(), 0.0
         while True:
+            asked = time.monotonic()
             found = self._ask("exchange", round=round, message=message.decode("ascii"))
             inbox, missing = self._open(found, "inbox"), found.get("missing")
             if inbox is not None:
                 return inbox
-            if missing != told and isinstance(missing, list):
-                self._tell(f"waits for {printable(', '.join(map(str, missing)))} in round {round}")
-                told = missing
+            waited = time.monotonic() - since
+            if isinstance(missing, list) and (missing != told or waited >= again):
+                who = printable(", ".join(map(str, missing)))
+                self._tell(f"waits for {who} in round {round}" + (f" since {waited:.0f} s" if told is not None else ""))
+                told, again = missing, waited + AGAIN
+            if "asked" not in found and time.monotonic() - asked < SOON:
+                time.sleep(SOON)  # the hub did not wait: it has other requests of this site open
 
     def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
         told = False

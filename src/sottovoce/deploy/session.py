@@ -12,9 +12,11 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
+from ..data.move import Move
 from ..data.rows import Rows
 from ..errors import EndedEarly, InvalidInput, LedgerCorrupt, LedgerError, NetClosed, Refused, TransportClosed
 from ..ledger.durable import DurableLedger, Run, rows_digest
@@ -33,7 +35,7 @@ from .answering import Asker, Found, at_site
 from .asks import SiteTable
 from .journaled import JournaledNet
 from .keys import SigningKey
-from .messages import HUB, OUT, Kind, Message, Reason, check_payload, read, read_farewell
+from .messages import HUB, OTHER_MEAN, OUT, Kind, Message, Reason, check_payload, read, read_farewell
 from .plan import Plan
 from .sums.masks import secret_of
 from .sums.net import SumNet
@@ -82,6 +84,12 @@ class WireNet(JournaledNet):
     def greet(self) -> None:
         """Agree on the plan."""
         self.say("hello", np.zeros(0))
+
+    def agree(self, move: Move) -> None:
+        """Compare the mean by which this site moves its rows with that of every other; Refused if one differs."""
+        for name, mean in self._told(move.mean).items():
+            if not np.array_equal(mean, move.mean):
+                raise Refused(f"round={self.round}: {OTHER_MEAN.format(name)}")
 
     def finish(self, kind: Kind, model: Array) -> None:
         """Send the last model."""
@@ -136,6 +144,8 @@ class Finished:
         Sites without which a run of sums went on, and why.
     found : Found, optional
         Coefficients and quality, if the plan asks for them.
+    move : Move, optional
+        The map by which rows were centred; `model` is of rows as they were.
     head : str
         Of the ledger, at the end.
     """
@@ -151,6 +161,7 @@ class Finished:
     lost: dict[str, str] = field(default_factory=dict)
     found: Found | None = None
     head: str = ""
+    move: Move | None = None
 
     @property
     def privacy(self) -> dict[str, Any]:
@@ -192,6 +203,8 @@ class SiteSession:
         After a round of a recipe the state is None.
     table : SiteTable, optional
         The same rows, for plans with recipes.
+    raw : bytes, optional
+        Digest of the table as it is in its file, by which a ledger knows it under every schema.
     """
 
     plan: Plan
@@ -202,6 +215,7 @@ class SiteSession:
     noise: Noise | None = None
     observers: Sequence[Observer] = ()
     table: SiteTable | None = None
+    raw: bytes | None = None
 
     def check(self, *, bind: bool = False) -> tuple[Noise, Rows]:
         """Check everything that can be known without the hub.  Nothing is spent, reserved or sent.
@@ -229,9 +243,9 @@ class SiteSession:
             raise InvalidInput("rows", self.rows.n.shape, "must be those of this site alone", "give no others")
         self.rows.check_unit(plan.config.rows_per_person)
         rows = held(plan.config, self.rows)
-        bound = self.ledger.show()["bound"]
+        bound, known = self.ledger.show()["bound"], [*filter(None, [self.raw]), rows_digest(*rows.arrays())]
         if bound:
-            self.ledger.bind(rows_digest(*rows.arrays()))
+            self.ledger.bind(*known, learn=bind)
         if int(self.rows.n[0, 0]) != plan.sites[i].rows:
             rule = f"the plan says {plan.sites[i].rows} of {self.name!r}"
             raise InvalidInput("rows", int(self.rows.n[0, 0]), rule, "agree on a plan with the right number")
@@ -249,7 +263,7 @@ class SiteSession:
             raise InvalidInput("ledger", None, "a site's ledger has one node", "make it with `sottovoce site init`")
         check_notion(plan.config, plan.facts, self.ledger)
         if bind and not bound:
-            self.ledger.bind(rows_digest(*rows.arrays()))
+            self.ledger.bind(*known)
         if plan.run in self.ledger.runs:
             self.ledger.resume(plan.run, plan.digest)
         else:
@@ -291,12 +305,12 @@ class SiteSession:
         try:
             net.greet()
             net.waited, started = 0.0, time.perf_counter()
-            model, outcome, found = self._take_part(net, asker, rows, noise, book)
+            model, outcome, found, move = self._take_part(net, asker, rows, noise, book)
         except Refused:
             net.refused()
             raise
         except NetClosed:  # before the first round
-            model, outcome, found = self._blank(), Outcome(None, 0, NEIGHBOUR), None
+            model, outcome, found, move = self._blank(), Outcome(None, 0, NEIGHBOUR), None, None
         if outcome.stopped == NEIGHBOUR and net.closed_by in (HUB, FEW, OUT):
             outcome = replace(outcome, stopped=net.closed_by)
         if outcome.stopped in (FINISHED, BUDGET):
@@ -309,37 +323,57 @@ class SiteSession:
         by = net.closed_by if outcome.stopped == NEIGHBOUR else None
         return Finished(
             model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, net.waited, by,
-            net.lost, found, self.ledger.head(),
+            net.lost, found, self.ledger.head(), move,
         )  # fmt: skip
 
     def _take_part(
         self, net: WireNet | SumNet, asker: Asker | None, rows: Rows, noise: Noise, book: Run
-    ) -> tuple[Array, Outcome, Found | None]:
-        """The training and the recipes: model, outcome, and results of the recipes."""
-        plan, found = self.plan, Found()
+    ) -> tuple[Array, Outcome, Found | None, Move | None]:
+        """The training and the recipes: model, outcome, results of the recipes, and the map of centred rows."""
+        plan, found, move = self.plan, Found(), None
         if plan.asks is None or asker is None:
-            return *self._train(net, rows, noise, book), None
+            model, outcome, move = self._train(net, rows, noise, book)
+            return model, outcome, None, move
         if plan.infers:
             outcome, found = asker.infer()
             model = found.model if outcome.stopped == FINISHED else self._blank()
         else:
             assert asker.trained is not None
-            model, outcome = self._train(net, held(plan.config, asker.trained), noise, book)
+            model, outcome, move = self._train(net, held(plan.config, asker.trained), noise, book)
         if plan.asks.evaluation is None or outcome.stopped != FINISHED:
-            return model, outcome, found
-        judged, found = asker.judge(model, found)
+            return model, outcome, found, move
+        judged, found = asker.judge(model, found, move)
         if plan.infers and judged.stopped == FINISHED:
             outcome = replace(outcome, rounds=len(book.rows))
         if judged.stopped in (NEIGHBOUR, BUDGET):
             outcome = replace(outcome, stopped=judged.stopped)
-        return model, outcome, found
+        return model, outcome, found, move
 
-    def _train(self, net: WireNet | SumNet, rows: Rows, noise: Noise, book: Run) -> tuple[Array, Outcome]:
+    def _train(self, net: WireNet | SumNet, rows: Rows, noise: Noise, book: Run) -> tuple[Array, Outcome, Move | None]:
+        """The model for rows as they are, the outcome, and the map by which rows were centred."""
         plan, i = self.plan, self.plan.index(self.name)
         facts, algorithm = plan.facts.node(i), plan.prepared.algorithm.at(i)
-        place = Place(facts, net, Curator(rows, facts, noise, book), (), plan.d, place_of(plan.start))
-        outcome = engine.run(algorithm, place, plan.rounds, observers=self.observers)
-        return np.array(np.broadcast_to(place.classifier(algorithm.model(outcome.state)), (plan.d,))), outcome
+        curator = Curator(rows, facts, noise, book, centring=plan.centre)
+        place, stopped = Place(facts, net, curator, (), plan.d, place_of(plan.start)), FINISHED
+        if plan.centre is not None:
+            place, stopped = engine.centred(place, curator, plan.facts)
+        if curator.move is not None:
+            try:
+                net.agree(curator.move)
+            except NetClosed:
+                stopped = NEIGHBOUR
+        if stopped == FINISHED:
+            before = plan.stages[0].first
+            tell = [partial(self._after, observe, before) for observe in self.observers]
+            outcome = engine.run(algorithm, place, plan.rounds, observers=tell)
+        else:
+            outcome = Outcome(algorithm.init(place), 0, stopped)
+        model = np.broadcast_to(place.classifier(algorithm.model(outcome.state)), (plan.d,))
+        return np.array(model), outcome, curator.move
+
+    @staticmethod
+    def _after(observe: Observer, before: int, k: int, state: Any) -> None:
+        observe(before + k, state)
 
     def _blank(self) -> Array:
         """The model before the first round."""

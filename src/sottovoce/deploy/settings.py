@@ -32,15 +32,17 @@ from pathlib import Path
 from typing import Self
 
 from ..data.labels import rows_of
-from ..data.loaders import load
+from ..data.loaders import file_digest, load
 from ..data.memmap import map_rows
 from ..data.person import kept
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError
-from ..ledger.durable import DurableLedger
+from ..ledger.durable import DurableLedger, rows_digest
 from ..privacy.noise import KeyedNoise, Noise
+from ..runs.config import RunConfig
 from ..runs.engine import BUDGET, FINISHED, Observer
+from ..runs.training import ONE_SITE, deal_of
 from ..util import files
 from ..util.typing import Any
 from . import certificates
@@ -104,7 +106,16 @@ def write_settings(
     return path
 
 
-def check_no_other(data: Path, folder: Path, fingerprint: bytes) -> list[str]:
+def digests_of(file: Path, schema: Schema | None, rows: Rows) -> list[bytes]:
+    """By what a ledger knows the rows of a site: those of the file under any schema, and as they are encoded.
+
+    A folder of mapped rows holds encoded rows alone.  Treat the digests as secret.
+    """
+    raw = file_digest(str(file), deal_of(ONE_SITE, schema, 1, RunConfig()))
+    return [*([] if raw is None else [raw]), rows_digest(*rows.arrays())]
+
+
+def check_no_other(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
     """Raise :class:`InvalidInput` before a ledger is made in `folder`, if there is one of the same rows.
 
     Compares every ``*.ledger`` in the folder of the data (for a link, its own folder too), in the parent of `folder`,
@@ -115,7 +126,7 @@ def check_no_other(data: Path, folder: Path, fingerprint: bytes) -> list[str]:
     unknown: list[str] = []
     for path in dict.fromkeys(near):
         try:
-            there = DurableLedger.holds(path, fingerprint)
+            there = DurableLedger.holds(path, *fingerprints)
         except SottovoceError as error:
             unknown.append(str(error))
             continue
@@ -278,7 +289,8 @@ class SiteSettings:
             noise = KeyedNoise(plan.config.seed, [0], [plan.index(self.name)], lead=())
         rows, table = load_site(self.data, schema)
         signing = SigningKey.read(self.signing)
-        return SiteSession(plan, self.name, rows, ledger, signing, noise, observers, table)
+        raw = digests_of(self.data, schema, rows)[:-1]
+        return SiteSession(plan, self.name, rows, ledger, signing, noise, observers, table, *raw)
 
     def take_part(self, transport: Transport, watch: Watch | None = None, *, new_keys: bool = False) -> Finished:
         """Run the plan to its end over `transport`, and write the results beside the settings.
@@ -298,7 +310,9 @@ class SiteSettings:
         answers = {} if ended.found is None else document(plan, ended.found)
         files.write("report", self.file("html"), site_page(plan, self.name, ended))
         if not plan.infers:
-            result(plan, ended.model[None], ended.statement, ended.outcome.stopped).save(self.file("npz"))
+            how = ended.outcome
+            kept = result(plan, ended.model[None], ended.statement, how.stopped, how.rounds, ended.move)
+            kept.save(self.file("npz"))
         named = {"run": plan.run, "plan": plan.digest, "site": self.name, "demonstration": plan.demonstration}
         complete = ended.outcome.stopped in (FINISHED, BUDGET)
         known.after(plan, self.name, ended.head, complete).write(self.file(ENDING))

@@ -47,21 +47,35 @@ class Stage:
         """Of all sites, and of the rows that it reads."""
         return self.prepared.facts
 
+    @property
+    def opening(self) -> tuple[int, ...]:
+        """Numbers that a site sends in each exchange before the first round.
+
+        The mean of rows, if they are centred; without sums each site then shows all others the mean that it uses.
+        """
+        if self.shown:
+            return (self.shown,)
+        mean = () if self.prepared.first is None else self.prepared.first.widths(self.facts)
+        return mean if self.facts.summed else mean * 2
+
     @cached_property
     def widths(self) -> tuple[int, ...]:
         """Numbers that a site sends in each exchange."""
         rounds, facts = self.prepared.config.rounds, self.facts
-        own = (facts.d,) * rounds if self.recipe is None else self.recipe.widths(facts)
-        return ((self.shown,) if self.shown else ()) + own
+        return self.opening + ((facts.d,) * rounds if self.recipe is None else self.recipe.widths(facts))
 
     @property
     def first(self) -> int:
         """The exchange before its first round."""
-        return self.before + (self.shown > 0)
+        return self.before + len(self.opening)
+
+    def heard_by_all(self, exchange: int) -> bool:
+        """Whether all sites hear each other in an exchange of the plan; else the neighbours."""
+        return self.recipe is not None or exchange <= self.first
 
     def answers(self, exchange: int) -> bool:
-        """Whether an exchange of the plan is a round of a recipe."""
-        return self.recipe is not None and exchange > self.first
+        """Whether an exchange of the plan carries answers that are no model: of a recipe, or the mean of rows."""
+        return self.heard_by_all(exchange) and (exchange > self.first or not self.shown)
 
     def planned(self, node: int | None = None) -> tuple[Event, ...]:
         """All events in order, of all sites or of one, whatever the budget."""

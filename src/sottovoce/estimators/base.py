@@ -15,13 +15,16 @@ from sklearn.utils.validation import validate_data
 
 from ..answers.training import ONE_EACH
 from ..data import partition
+from ..data.loaders import table_digest
 from ..data.person import at_random, kept
 from ..data.rows import Rows
 from ..data.validation import checked, misfit, sites_in
 from ..data.weights import check_cap, class_shares, shares
 from ..errors import HolderNote, InvalidInput, PublicNote
+from ..ledger.durable import DurableLedger
 from ..runs.centre import GAIN, Centring, Decision, Frame, decide, frame_of
 from ..runs.config import RunConfig
+from ..runs.training import deal_of
 from ..util.typing import Any, Array, ArrayLike, IntArray
 from .declared import Declares, from_units, in_units, note
 from .keeping import Kept
@@ -182,6 +185,12 @@ class Sited(Kept, Declares, Knobbed):
             what = f"{left} of {n} rows were left out: their people have more than person.rows"
             warnings.warn(f"{what} (for the data's holder only)", HolderNote, stacklevel=3)
         return dealt._replace(parts=mine, people=None if one else [people[part] for part in mine], most=most)
+
+    def _raw_digest(self, table: Any, run: RunConfig, sites: int) -> bytes | None:
+        """What a ledger on disk knows a table with its labels and sites by, whatever the schema's bounds."""
+        if table is None or self.schema_ is None or not isinstance(getattr(self, "ledger", None), DurableLedger):
+            return None
+        return table_digest([table], deal_of(f"site:{self.schema_.site}", self.schema_, sites, run))
 
     def _check_y(self, y: ArrayLike | None, what: str) -> None:
         if y is None:

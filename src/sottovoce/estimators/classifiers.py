@@ -318,7 +318,8 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
             if self.inference:
                 last = self._infer(labelled, X, features, dealt, knobs, said)
             else:
-                run = partial(self._run, ledger=ledger, deal=deal, caveat=said, starts=starts, teller=teller)
+                table = X if y is None and groups is None else None
+                run = partial(self._run, table, ledger=ledger, deal=deal, caveat=said, starts=starts, teller=teller)
                 fit = self._fit_softmax if self.loss_ == "softmax" else self._fit_each
                 tables = [(encoded[part], label[part]) for part in parts]
                 bounded = partial(dealt.bounded, weights=counts)
@@ -357,15 +358,15 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         return "softmax" if several and not self.inference else _DEFAULT.loss
 
     def _run(
-        self, run: RunConfig, rows: Rows, label: str, model: int, *, ledger: Ledger | DurableLedger | None,
-        deal: bytes | None, caveat: Caveat, starts: list[Start | None], teller: Teller,
+        self, table: Any, run: RunConfig, rows: Rows, label: str, model: int, *, deal: bytes | None, caveat: Caveat,
+        ledger: Ledger | DurableLedger | None, starts: list[Start | None], teller: Teller,
     ) -> Result:  # fmt: skip
-        centre = self._centring(run, rows)
+        centre, digest = self._centring(run, rows), self._raw_digest(table, run, len(rows.n))
         teller.phase(f"{run.method}, {label}", run.rounds)
         try:
             return simulate(
-                run, rows, ledger=ledger, deal=deal, label=label, caveat=caveat, start=starts[model], centre=centre,
-                observers=[teller],
+                run, rows, ledger=ledger, deal=deal, digest=digest, label=label, caveat=caveat, start=starts[model],
+                centre=centre, observers=[teller],
             )  # fmt: skip
         except LedgerMismatch as error:
             if not self._cloned:

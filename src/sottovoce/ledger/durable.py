@@ -46,6 +46,15 @@ from .readings import OnDisk, Readings
 __all__ = ["DurableLedger", "Run", "rows_digest"]
 
 
+def _tags(secret: bytes, *digests: bytes) -> list[str]:
+    """What a ledger with this secret keeps of digests of rows."""
+    return [keyed_hash(digest, key=secret).hex() for digest in digests]
+
+
+def _known(state: History, tags: list[str]) -> bool:
+    return any(hmac.compare_digest(tag, known) for tag in tags for known in state.tags)
+
+
 def _now() -> str:
     # Runs and files are dated, rows are not: the time between two rows is that of a solve, which depends on data.
     return datetime.now(UTC).isoformat(timespec="seconds")
@@ -183,19 +192,19 @@ class DurableLedger(OnDisk):
         self.close()
 
     @staticmethod
-    def holds(path: str | Path, digest: bytes) -> bool:
-        """Whether the file is a ledger, not a demonstration's, of the rows with this digest; it is only read.
+    def holds(path: str | Path, *digests: bytes) -> bool:
+        """Whether the file is a ledger, not a demonstration's, of the rows with one of these digests; it is only read.
 
         LedgerError if that cannot be told.
         """
         found = ChainFile.glance(path, History)
-        tag, state = keyed_hash(digest, key=found.secret).hex(), found.state
-        return state.tag is not None and hmac.compare_digest(tag, state.tag) and not state.demonstration
+        return not found.state.demonstration and _known(found.state, _tags(found.secret, *digests))
 
-    def bind(self, digest: bytes, *others: bytes) -> None:
+    def bind(self, digest: bytes, *others: bytes, learn: bool = True) -> None:
         """Tie the ledger to the rows with this digest (:func:`rows_digest`), or check that it is tied to them.
 
-        `others` are digests by which the same rows may have been tied before, such as those of encoded rows.
+        `others` are digests by which the same rows may have been tied before, such as those of encoded rows.  If the
+        rows are known by one of them, the ledger knows them by `digest` too from now on, unless not to `learn`.
         The file keeps a hash of the digest under a random key that never leaves the file, so an export says nothing
         about the rows.  Who holds the file can test a guess of *all* rows: keep it where the rows are kept.
 
@@ -206,19 +215,19 @@ class DurableLedger(OnDisk):
         """
         if any(len(one) < 16 for one in (digest, *others)):
             raise InvalidInput("fingerprint", None, "must be a digest of 16 bytes or more", "use rows_digest(...)")
-        tag, *more = (keyed_hash(one, key=self._file.secret).hex() for one in (digest, *others))
+        tags = _tags(self._file.secret, digest, *others)
         with self._file.transaction():
             state = self._file.state
-            if state.tag is None and state.used:
+            if not state.tags and state.used:
                 raise LedgerMismatch(
                     f"{self._file.name}: was used before it was bound to rows; bind a new ledger before its first use"
                 )
-            if state.tag is None:
-                self._file.append({"kind": "bind", "tag": tag})
-            elif not any(hmac.compare_digest(one, state.tag) for one in (tag, *more)):
+            if state.tags and not _known(state, tags):
                 raise LedgerMismatch(
                     f"{self._file.name}: belongs to other rows; open the ledger of these, or give those unchanged"
                 )
+            if tags[0] not in state.tags and (learn or not state.tags):
+                self._file.append({"kind": "bind", "tag": tags[0]})
         self._shown = True
 
     # Spending
@@ -420,7 +429,7 @@ class DurableLedger(OnDisk):
         return self._file.payload(*known.stored[release]) if release in known.stored else None
 
     def _spendable(self) -> None:
-        if self._file.state.tag is not None and not self._shown:
+        if self._file.state.tags and not self._shown:
             raise LedgerMismatch(f"{self._file.name}: is bound to rows that were not shown; open with fingerprint=...")
 
     def _afford(self, events: Iterable[Event], what: str, undone: str) -> Array:
@@ -549,6 +558,10 @@ class Run(Readings):
                 f"run={self.name!r}: the ledger lacks rows of this checkpoint; find the ledger that was used with it"
             )
         self._release = len(rows)
+
+    def anew(self) -> Self:
+        """The same run from before its first release: what is stored is read again."""
+        return type(self)(self._ledger, self.name)
 
     def close(self) -> None:
         """End the run, and return the price of events without a row."""

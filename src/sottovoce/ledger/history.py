@@ -145,7 +145,7 @@ class History:
         self.epsilon: Array = np.zeros(0)
         self.delta, self.since = 0.0, ""
         self.demonstration = False
-        self.tag: str | None = None
+        self.tags: list[str] = []  # keyed hashes of the digests by which the rows are known
         self.rows: list[Event] = []
         self.relation: str | None = None
         self.runs: dict[str, RunHistory] = {}
@@ -164,8 +164,8 @@ class History:
                 self.accountant = accountants.for_life(record["accountant"], self.epsilon, self.delta)
                 self.since, self.demonstration = record["at"], record.get("demonstration", False)
                 self._tally = Tally(self.accountant)
-            case "bind" if number > 1 and self.tag is None and not self.used:
-                self.tag = record["tag"]
+            case "bind" if number > 1 and record["tag"] not in self.tags and (self.tags or not self.used):
+                self.tags.append(record["tag"])
             case "reserve" if number > 1 and record["run"] not in self.runs:
                 texts = [canonical(plain) for plain in record["events"]]
                 events = [self._event(text, plain) for text, plain in zip(texts, record["events"], strict=True)]

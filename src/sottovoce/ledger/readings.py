@@ -81,7 +81,7 @@ class OnDisk(Readings):
     @property
     def bound(self) -> bool:
         """Whether it is tied to rows, whose fingerprint it needs to spend."""
-        return self._file.read().tag is not None
+        return bool(self._file.read().tags)
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ class OnDisk(Readings):
             each = {k: np.broadcast_to(v, state.epsilon.shape) for k, v in prices.items()}
             return {k: [jsonable(float(e)) for e in v] for k, v in each.items()} | {
                 "path": str(self._file.path), "accountant": state.accountant.label, "delta": state.delta,
-                "n_nodes": state.epsilon.size, "releases": len(state.rows), "bound": state.tag is not None,
+                "n_nodes": state.epsilon.size, "releases": len(state.rows), "bound": bool(state.tags),
                 "since": state.since, "runs": runs, "head": head, "demonstration": state.demonstration,
                 "cautions": state.cautions(),
             }  # fmt: skip

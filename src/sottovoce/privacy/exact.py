@@ -36,7 +36,7 @@ _BIN = 32  # bits of the uniform that tells the bin
 _GUIDE = 12  # of which so many mostly do
 _STORED = 256  # bits of the bins' borders that are at hand when those do not decide
 _BLOCK = 8192  # numbers at a time, so that they stay in a processor's cache
-_LIMB, _MORE = 21, 63  # bits of a number of which squares can be added up; and of three
+_MORE = 63  # bits that are drawn at a time, where more are needed
 _FITS = 2**62
 
 
@@ -274,12 +274,10 @@ def rounded_spherical(d: int, rate: Sequence[float], step: Sequence[float], draw
     Notes
     -----
     ``x = z ||z'|| / rate`` with independent standard normals ``z`` in R^d and ``z'`` in R^{d+1} has that density, a
-    mixture of Gaussians (``docs/privacy/verdicts.md``, "Noise on a grid").
+    mixture of Gaussians (``docs/privacy/verdicts.md``, "Noise on a grid").  Of ``z'`` the length alone is drawn.
     """
     units = [1 / (a * b) for a, b in zip(_values("rate", rate), _values("step", step), strict=True)]
-    normals, others = _normals(_whole(d) * len(units), draw), _normals((d + 1) * len(units), draw)
-    lengths = [_Length(others.part(i * (d + 1), d + 1), unit, draw) for i, unit in enumerate(units)]
-    return _rounded(normals, lengths, draw)
+    return _rounded(_normals(_whole(d) * len(units), draw), _lengths(d + 1, units, draw), draw)
 
 
 def _whole(d: int) -> int:
@@ -297,35 +295,78 @@ def _values(field: str, values: Sequence[float]) -> list[Fraction]:
 
 
 class _Length:
-    """`unit` times the length of a vector of normals."""
+    """`unit` times the length of a vector of `n` >= 2 standard normals, proposed by a single one (k, x).
 
-    def __init__(self, normals: _Normals, unit: Fraction, draw: Draw) -> None:
-        self._normals, self._unit, self._draw = normals, unit, draw
-        self._bits, self._words = _FIRST, [normals.first]
-        self._bounds = self._between()
+    Marsaglia and Tsang (2000): its square is ``N v^3 / 9`` with ``N = 9 n - 6``, ``v = 1 + y``, ``y = z sqrt(2 / N)``,
+    for a standard normal z that is accepted with probability ``exp(-q)``; q is 0 where z is, and grows with its size.
+    """
+
+    def __init__(self, n: int, unit: Fraction, negative: bool, k: int, x: _Real) -> None:
+        self._n, self._unit, self._sign, self._k, self._x = 9 * n - 6, unit, -1 if negative else 1, k, x
+        self._known: tuple[int, tuple[Fraction, Fraction]] = (0, (unit, unit))
 
     def __call__(self, bits: int) -> tuple[Fraction, Fraction]:
-        while self._bits < bits:
-            self._bits += _MORE
-            more = _words(self._normals.first.size, self._draw) >> np.uint64(64 - _MORE)
-            self._words.insert(0, more.view(np.int64))
-            self._bounds = self._between()
-        return self._bounds
+        while self._x.bits < bits:
+            self._x.more()
+        if self._known[0] != self._x.bits:
+            e, *sizes = self._sizes()
+            low, high = sorted(max(0, (1 << e) + self._sign * size) for size in sizes)
+            unit = self._unit / (1 << 3 * e // 2)
+            least, most = (math.isqrt(self._n * v**3 // 9) for v in (low, high))
+            self._known = self._x.bits, (least * unit, (most + 1) * unit)
+        return self._known[1]
 
-    def _between(self) -> tuple[Fraction, Fraction]:
-        """From the sum of squares of all bits so far: limbs are so short that sums of their products fit 63 bits."""
-        squares, size, mask = 0, self._normals.first.size, (1 << _LIMB) - 1
-        for start in range(0, size, _BLOCK):
-            words = [word[start : start + _BLOCK] for word in self._words]
-            limbs = np.array([word >> _LIMB * i & mask for word in words for i in range(3)])
-            limbs[:, [at - start for at in self._normals.deep if 0 <= at - start < _BLOCK]] = 0
-            for (i, j), product in np.ndenumerate(np.einsum("ik,jk->ij", limbs, limbs)):
-                squares += int(product) << _LIMB * (i + j)
-        for k, x in self._normals.deep.values():
-            x.more(max(0, self._bits - x.bits))
-            squares += ((k << x.bits | x.digits) >> (x.bits - self._bits)) ** 2
-        least, unit = math.isqrt(squares), self._unit / (_BINS << self._bits)
-        return least * unit, (least + math.isqrt(size) + 2) * unit  # what is not known of a vector is in [0, 1]^size
+    def accepted(self, draw: Draw) -> bool:
+        """Whether a uniform u, drawn for that, has ``q + ln u < 0``; this grows with u and with the size of z."""
+        u = _Real(draw)
+        while True:
+            u.more()
+            e, least, most = self._sizes()
+            if self._excess(e, most, u.digits + 1, u.bits)[1] <= 0:
+                return True
+            if self._excess(e, least, u.digits, u.bits)[0] >= 0:
+                return False
+            self._x.more()
+
+    def _sizes(self) -> tuple[int, int, int]:
+        """An even e, and the least and the most that ``|y| 2^e`` can be."""
+        bits = self._x.bits
+        z, root = self._k << bits | self._x.digits, math.isqrt((2 << 2 * bits + 128) // self._n)
+        return 2 * bits + 68, z * root, (z + 1) * (root + 1)
+
+    def _excess(self, e: int, size: int, u: int, bits: int) -> tuple[float, float]:
+        """Bounds of ``q + ln(u / 2^bits)`` at ``|y| = size / 2^e``, times a positive number.
+
+        ``36 q = N (2 y^3 - 3 y^2 + 6 y - 6 ln v)``; infinite where ``v <= 0``, which is never accepted.
+        """
+        y, n, width = self._sign * size, self._n, self._n.bit_length() + bits + 64
+        if y <= -(1 << e):
+            return math.inf, math.inf
+        if not u:
+            return -math.inf, -math.inf
+        whole = n * y * (2 * y**2 - (3 * y << e) + (6 << 2 * e)) << width >> 3 * e
+        sum_ = whole - 6 * n * _log((1 << e) + y, e, width) + 36 * _log(u, bits, width)
+        error = 12 * n + 73
+        return sum_ - error, sum_ + error
+
+
+def _log(number: int, e: int, width: int) -> int:
+    """``2^width ln(number / 2^e)``, off by less than 2."""
+    context = Context(prec=math.ceil(0.30103 * (width + e.bit_length())) + 4)
+    log = context.ln(context.divide(Decimal(number), Decimal(1 << e)))  # correctly rounded
+    return int(context.multiply(log, Decimal(1 << width)))
+
+
+def _lengths(n: int, units: Sequence[Fraction], draw: Draw) -> list[_Length]:
+    """The first proposals that are accepted, one for each unit."""
+    found = list[_Length]()
+    while len(found) < len(units):
+        normals = _normals(len(units) - len(found), draw)
+        for at, negative in enumerate(normals.negative.tolist()):
+            length = _Length(n, units[len(found)], negative, *normals.number(at, draw))
+            if length.accepted(draw):
+                found.append(length)
+    return found
 
 
 def _rounded(normals: _Normals, factors: Sequence[Factor], draw: Draw) -> IntArray:

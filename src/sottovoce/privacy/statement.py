@@ -243,6 +243,11 @@ class Statement:
         """The statement for people with up to `rows` rows at one site, which count as one row together."""
         return replace(self, unit=f"{_PERSON} with up to {rows} rows at one site")
 
+    @property
+    def counted(self) -> str:
+        """What a number of rows counts: rows, or people."""
+        return "people" if self.unit.startswith(_PERSON) else "rows"
+
     def of_whole_people(self, read: int, sites: int = 1) -> Self:
         """The statement for people with any number of rows at each of `sites` sites, of which up to `read` are read."""
         place, each = ("one site", "") if sites == 1 else (f"each of {sites} sites", " at each")

@@ -24,6 +24,7 @@ from ..errors import InvalidInput, LedgerError
 from ..privacy.events import CarriedGaussianMechanism, Event
 from ..problem.facts import Facts
 from ..problem.schedules import Schedule
+from ..solvers.local import elsewhere_bound
 from ..util.typing import Array
 from .audit_hooks import Canaries, Leaning, gaussian
 from .reach import length
@@ -55,6 +56,20 @@ def carries(facts: Facts, noise: Schedule | None, rounds: int) -> bool:
     """
     one_sign = facts.loss.monotone and facts.loss.outputs == 1 and not facts.loss.offset_bound
     return one_sign and not (facts.pure or facts.summed) and noise is not None and noise.steady and rounds > 1
+
+
+def computed_twice(facts: Facts, far: float) -> float:
+    """How far a row's gradients may differ that two processes compute at one point of norm `far`.
+
+    A margin errs by at most ``(d + 8) u ||w|| ||a||``, that of a moved row by at most ``(2 d + 24) u ||w||`` times the
+    facts' stretch, and a row's gradient by ``hessian_bound`` times as much.  A cap on it follows from a norm, which
+    errs by less than a share ``(d + 8) u``.  What shortens a moved row, and its length, are computed again too:
+    :func:`sottovoce.solvers.local.elsewhere_bound`.
+    """
+    loss, d, stretch = facts.loss, facts.d, facts.stretch
+    wide = d + 8.0 if stretch == 1.0 else (2.0 * d + 24.0) * stretch
+    once = wide * _U * (far * loss.hessian_bound + loss.derivative_bound * loss.by_norm)
+    return 2.0 * (once + float(elsewhere_bound(1.0, loss, d, far, stretch)))
 
 
 @dataclass(frozen=True)
@@ -110,16 +125,13 @@ class CarriedGradient(NoisyGradient):
     def check(self, facts: Facts) -> None:
         """Refuse a round that was not planned, and points where derivatives differ too much if computed twice.
 
-        A margin errs by at most ``(d + 8) u ||w|| ||a||``, that of a moved row by at most ``(2 d + 24) u ||w||`` times
-        the facts' stretch, and a row's gradient by ``hessian_bound`` times as much.
+        See :func:`computed_twice`.
         """
         check_places(facts, self.start)
         if not 1 <= self.index <= self.rounds:
             raise InvalidInput("rounds", self.index, f"the run was planned for {self.rounds}", "plan for as many")
         far = float(np.max(length(self.start, "start"), initial=0.0))
-        wide = facts.d + 8.0 if facts.stretch == 1.0 else (2.0 * facts.d + 24.0) * facts.stretch
-        twice = 2.0 * wide * _U * far * facts.loss.hessian_bound
-        if not twice <= _AGAIN * facts.loss.derivative_bound:
+        if not computed_twice(facts, far) <= _AGAIN * facts.loss.derivative_bound:
             rule = "the model is too long for gradients to be computed twice alike"
             raise InvalidInput("eta", None, rule, "use a larger eta, or correlation='none'")
 

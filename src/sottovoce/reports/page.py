@@ -52,8 +52,9 @@ def _sites(plain: dict[str, Any], privacy: Statement) -> str:
         f'<td class="n">{ceil_text(epsilon)}</td></tr>'
         for name, size, epsilon in zip(names, sizes, spent, strict=True)
     ]
+    one = "person" if privacy.counted == "people" else "row"
     rows.append(f'<tr><td>together</td><td class="n">{sum(sizes):,.0f}</td><td></td></tr>')
-    return table([("site", ""), ("training rows", "n"), ("epsilon of each row", "n")], rows)
+    return table([("site", ""), (f"training {privacy.counted}", "n"), (f"epsilon of each {one}", "n")], rows)
 
 
 def _priced(name: str, privacy: Statement, asked: Any) -> tuple[str, str]:
@@ -228,7 +229,7 @@ def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = Fals
             f"What goes with {what}" if has_intervals(plain.get("coefficients") or ()) else f"A model of {what}"
         )
         sizes = [finite(x) for x in plain["n_train"]]
-        where = f"{sum(sizes):,.0f} rows at {len(sizes)} sites" if len(sizes) > 1 else f"{sum(sizes):,.0f} rows"
+        where = f"{sum(sizes):,.0f} {privacy.counted}" + (f" at {len(sizes)} sites" if len(sizes) > 1 else "")
         lead, points = answer(plain)
         body = [f"<h1>{escape(named)}</h1>", f'<p class="lead">{escape(lead)}</p>']
         if points:

@@ -141,7 +141,7 @@ class Centring:
         return Move(mean, self.constants, self.k, self.gain)
 
     def shrunk(self, answer: Answer) -> Array:
-        """The released mean less what noise explains, (R, p), of norm at most 1.
+        """The released mean less what noise explains, (R, p), of norm at most 1; the same bits on every machine.
 
         Along a group's common direction by ``(1 - s^2 / a^2)+``, with a the mean's part along it and s the noise's
         standard deviation; the rest as James and Stein do, and one or two columns like one direction.
@@ -151,14 +151,13 @@ class Centring:
         common = np.zeros_like(mean)
         for group in self.groups:
             columns = list(group)
-            along = mean[:, columns].sum(axis=1, keepdims=True) / math.sqrt(len(columns))
+            along = _added(mean[:, columns]) / math.sqrt(len(columns))
             kept = along * np.maximum(1.0 - noise / np.maximum(along**2, 1e-300), 0.0)
             mean[:, columns] -= along / math.sqrt(len(columns))
             common[:, columns] = kept / math.sqrt(len(columns))
         left = max(1, mean.shape[1] - len(self.constants) - len(self.groups) - 2)
-        square = np.sum(mean**2, axis=1, keepdims=True)
-        found = common + mean * np.maximum(1.0 - left * noise / np.maximum(square, 1e-300), 0.0)
-        return np.asarray(found / np.maximum(1.0, np.linalg.norm(found, axis=1, keepdims=True) * (1.0 + 1e-12)))
+        found = common + mean * np.maximum(1.0 - left * noise / np.maximum(_added(mean**2), 1e-300), 0.0)
+        return np.asarray(found / np.maximum(1.0, np.sqrt(_added(found**2)) * (1.0 + 1e-12)))
 
     def rest(self, config: RunConfig) -> RunConfig:
         """The configuration with the epsilon that is left for its method, about: for choices made beforehand."""
@@ -183,6 +182,11 @@ class Centring:
         if not all(type(column) is int for group in (record["constants"], *groups) for column in group):
             raise TypeError("columns are whole numbers")
         return cls(**(record | {"constants": tuple(record["constants"]), "groups": groups}))
+
+
+def _added(values: Array) -> Array:
+    """Sums over the last axis, (R, 1), exact but for one rounding: sites compare what follows from them."""
+    return np.array([[math.fsum(row)] for row in values.tolist()])
 
 
 class Decision(NamedTuple):

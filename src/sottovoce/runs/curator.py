@@ -51,6 +51,15 @@ class Asked(Protocol):
         """Charge, then release; of a sum, what the net opens of all sites' sealed shares."""
 
 
+class Centred(Asked, Protocol):
+    """The part of a curator that centring needs."""
+
+    centring: Centring | None
+
+    def centre(self, mean: Array) -> Move:
+        """Move rows by a released mean from now on."""
+
+
 def make_solver(rows: Rows, facts: Facts) -> Solver:
     """The solver of the local problems."""
     return Solver(rows, facts.loss, facts.C)

@@ -27,7 +27,7 @@ from ..problem.facts import Facts
 from ..queries import Query, Sum
 from ..util import files
 from ..util.typing import Any, Array
-from .curator import Asked, Curator
+from .curator import Asked, Centred, Curator
 
 Observer = Callable[[int, Any], None]
 """Called with the round and the state after it; in simulations only."""
@@ -127,17 +127,21 @@ def run(
     return Outcome(state, done, stopped)
 
 
-def centred(place: Place, curator: Curator, facts: Facts) -> tuple[Place, str]:
+def centred(place: Place, curator: Centred, facts: Facts) -> tuple[Place, str]:
     """Ask for the mean that the curator's centring needs, and move the rows: the place of the method, and why it ended.
 
-    `facts` are of all sites.  Without a mean, as where too few sites are left, the place is what it was.
+    `facts` are of all sites.  If the sum is lost, the attempt stays charged and the mean is zero: rows are lengthened
+    and shortened alone.  If the run ends before, the place is what it was.
     """
     assert curator.centring is not None
     recipe = curator.centring.recipe
     asked = run(recipe, replace(place, start=None), len(recipe.items))  # no mean is counted from a model
-    if asked.stopped != FINISHED:
+    if asked.stopped == FEW:
+        mean = np.zeros((1, facts.d // facts.loss.outputs))
+    elif asked.stopped == FINISHED:
+        mean = curator.centring.shrunk(recipe.outcome(asked.state, facts))
+    else:
         return place, asked.stopped
-    mean = curator.centring.shrunk(recipe.outcome(asked.state, facts))
     return place.moved(curator.centre(mean if place.lead else mean[0])), FINISHED
 
 

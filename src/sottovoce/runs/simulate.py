@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -269,7 +270,12 @@ def simulate(
                 done, state = engine.load_checkpoint(path, spelled, prepared.algorithm.init(place), curator)
             watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, curator))
         if curator.move is not None:  # a checkpoint's
+            released = replace(curator, ledger=_again(book))
+            engine.centred(replace(place, curator=released), released, facts)
             place = place.moved(curator.move)
+            if released.move != curator.move:
+                rule = "holds another mean than the one that was released first; remove it to go on with that one"
+                raise CheckpointError(f"checkpoint={shown(Path(checkpoint or ''))}: {rule}")
         elif centre is not None:
             place, stopped = engine.centred(place, curator, facts)
         if stopped == engine.FINISHED:
@@ -358,6 +364,17 @@ def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
         rule = "its totals are not proved for runs that are chosen as one goes"
         raise InvalidInput("accountant", shared.accountant.name, rule, "share a ledger of 'pure', 'zcdp' or 'rdp'")
     return Joint(prepared.ledger, shared, _affordable(prepared), deal)
+
+
+def _again(book: Ledger | Joint | Run) -> Ledger | Run:
+    """A book in which the first releases of a run are asked again: stored ones, or those of noise that can be repeated.
+
+    Nothing is charged again: a run's own rows are found, and in memory nobody keeps these.
+    """
+    if isinstance(book, Run):
+        return book.anew()
+    own = book.own if isinstance(book, Joint) else book
+    return Ledger(own.accountant, math.inf, own.delta)
 
 
 def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str, *before: str) -> Run:

@@ -218,15 +218,15 @@ def of_people(run: RunConfig, dataset: data.Dataset) -> RunConfig:
 
 def raw_digest(config: TrainConfig, schema: Schema | None, sites: int, ledger: DurableLedger | None) -> bytes | None:
     """What a ledger on disk knows a table by, whatever its schema and test rows; None if dealing depends on these."""
-    how = config.partition or "iid"
-    one = sites == 1 or config.run.trusted.pools_rows
-    if ledger is None or not (one or how.startswith("site:")):
+    how, run = config.partition or "iid", config.run
+    if ledger is None or not (sites == 1 or run.trusted.pools_rows or how.startswith("site:")):
         return None
-    return data.file_digest(config.data, unit_of_deal(ONE_SITE if one else how, schema))
+    return data.file_digest(config.data, deal_of(how, schema, sites, run))
 
 
-def unit_of_deal(deal: str, schema: Schema | None) -> str:
-    """A deal, and whose rows are bounded together: budgets of rows and of people are kept apart."""
+def deal_of(how: str, schema: Schema | None, sites: int, run: RunConfig) -> str:
+    """How rows lie at sites, dealt `how`, and whose are bounded together: budgets of people are kept apart."""
+    deal = ONE_SITE if sites == 1 or run.trusted.pools_rows else how
     return deal if schema is None or schema.person is None else f"{deal}, person {schema.person.column}"
 
 

@@ -15,8 +15,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...data.move import Move
 from ...errors import Refused, TransportClosed
+from ...problem.facts import Among
 from ...util.typing import Array, IntArray
+from ..answering import ReadNet, moved
 from ..hublog import HubLog
 from ..limits import PROOFS
 from ..messages import Message
@@ -71,6 +74,7 @@ class SumHub:
         self._shares: list[int] = []  # exchanges with an attempt
         self._inquiries: dict[str, _Inquiry] = {}
         self._told: set[str] = set()  # that the others went on without them
+        self._move: Move | None = None
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -95,6 +99,12 @@ class SumHub:
         """Whether the last models were sent."""
         with self._current() as state:
             return state.phase == "over"
+
+    @property
+    def move(self) -> Move | None:
+        """The map by which the sites move their rows; None if they do not, or not yet."""
+        with self._current():
+            return self._move
 
     def last(self) -> dict[str, Array]:
         """Last models of the sites that came to the end; empty before."""
@@ -284,7 +294,11 @@ class SumHub:
             self._kept = {self._round: self._whole(self._round)}
             if self._state.phase == "share":
                 self._shares.append(self._round)
+            first = self._state.phase == "share" and self._state.attempt == 1
             self._state.take(self._present, why)
+            if first and self._plan.centre is not None and self._state.attempts:
+                self._move = self._moved()
+                self._state.bind(self._move.digest)
             self._round, self._present, self._since = self._round + 1, None, None
         return self._round > before
 
@@ -297,6 +311,14 @@ class SumHub:
         if self._round == 0 and len(self._present) < self._state.least:
             return False
         return self._clock() >= self._closes
+
+    def _moved(self) -> Move:
+        """The map by which the sites move their rows, after the attempt for their mean."""
+        counts, members, total = self._plan.counts(1), self._state.attempts[0].members, self._state.total
+        among = Among(float(sum(counts[name] for name in members)), len(members))
+        move = moved(self._plan, ReadNet([(among, None if total is None else total.view(np.int64))]))
+        assert move is not None
+        return move
 
     def _whole(self, round: int) -> dict[str, bytes]:
         """All messages of a round; of sites without one, the proof that they left or signed two."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...data.move import Move
 from ...errors import AttemptLost, LedgerCorrupt, NetClosed, Refused, TransportClosed
 from ...ledger.journal import Journal
 from ...problem.facts import Among, Facts
@@ -109,6 +110,10 @@ class SumNet(JournaledNet):
             content = read(self._plan, stored, self._name, 0).content
             key = content.key if isinstance(content, Hello) else b""
         self._exchange(Hello(key))
+
+    def agree(self, move: Move) -> None:
+        """Bind all that follows to the map by which this site moves its rows: another map is another history."""
+        self.state.bind(move.digest)
 
     def finish(self, kind: Kind, model: Array) -> None:
         """Send the last model, which is the same at all sites."""

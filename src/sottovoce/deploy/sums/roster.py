@@ -124,7 +124,12 @@ class ProtocolState:
             if content != self.next_roster:
                 raise Refused(f"{where}: signs another roster {content.epoch}: the sites do not have the same history")
         elif (content.roster, content.attempt, content.parent) != (self.roster, self.attempt, self.parent):
-            raise Refused(f"{where}: is of another attempt: the sites do not have the same history")
+            or_mean = "" if self.plan.centre is None else ", or move rows by different means"
+            raise Refused(f"{where}: is of another attempt: the sites do not have the same history{or_mean}")
+
+    def bind(self, what: bytes) -> None:
+        """Go on only with sites that computed the same `what` from what was opened."""
+        self.parent = keyed_hash(b"history", fields(self.parent, what))
 
     def take(self, present: Mapping[str, SignedMessage], why: Mapping[str, str]) -> None:
         """Go on with the messages `present` of an exchange; raises as :meth:`check`.

@@ -1,0 +1,122 @@
+"""The game of rare levels (docs/audit.md, `rare`): does a survey show a level, or a range, that few rows have?
+
+A survey says that no level and no run of cells with at most `rare` rows is shown, but for a stated rate of errors.
+Here every level but one has exactly that many rows, which nearly reaches the stated rate, and all that a survey tells
+is looked at.  The tables differ in one of these rows, and what is shown must not tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..answers.survey import ERROR, RARE, Column
+from ..answers.surveyed import replicates
+from ..data.schema import Schema
+from ..data.table import Table
+from ..runs.config import RunConfig
+from ..util.typing import Any, Array
+from .confidence import choose_test, least_probability
+from .game import DEFAULT, Options, Verdict
+
+RUNS, QUICK_RUNS = 4_000, 1_000
+DELTA, LEVELS, COMMON, SITES = 1e-5, 30, 4_000, 3
+FAR = 2.0**12
+"""Where few values of a number lie; the others are between 1 and 2."""
+
+
+@dataclass(frozen=True)
+class Stand:
+    """A schema, the columns of either table, and whether what a survey tells of them shows the few rows."""
+
+    schema: Schema
+    tables: tuple[dict[str, Any], dict[str, Any]]
+    shows: Callable[[Sequence[Column]], bool]
+    config: RunConfig
+
+
+@dataclass(frozen=True)
+class RareVerdict(Verdict):
+    """The verdict on rare levels."""
+
+    stated: float = ERROR
+    """The rate of surveys that may show one."""
+    shown: int = 0
+    """How many did, of the runs of both tables."""
+    rate_bound: float = 0.0
+    """Lower bound on their rate, true with the confidence."""
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the rate, or epsilon, is larger than stated."""
+        return self.rate_bound > self.stated or super().refuted
+
+
+def _levels(config: RunConfig) -> Stand:
+    few = [f"level {k}" for k in range(LEVELS)]
+    block = {"kind": "category", "values": ["common", *few]}
+
+    def table(moved: int) -> dict[str, Any]:
+        rare = [name for name in [*few, "", "a typo"] for _ in range(int(RARE))]
+        return {"x": np.array(["common"] * (COMMON + moved) + rare[moved:], dtype=object)}
+
+    def shows(columns: Sequence[Column]) -> bool:
+        (one,) = columns
+        return bool(set(one.kept) & set(few)) or one.missing is not None or one.unread is not None
+
+    return Stand(Schema.from_dict({"columns": {"x": block}}), (table(0), table(1)), shows, config)
+
+
+def _ranges(config: RunConfig) -> Stand:
+    names = ("a", "b", "c")
+    block = {"kind": "number", "lo": 0, "hi": 1e6}
+
+    def table(moved: int) -> dict[str, Any]:
+        few = int(RARE)
+        return {name: np.array([1.5] * (COMMON + moved) + [FAR] * (few - moved)) for name in names}
+
+    def shows(columns: Sequence[Column]) -> bool:
+        return any(one.proposed.get("hi", 0.0) > FAR / 4.0 or one.missing or one.unread for one in columns)
+
+    return Stand(Schema.from_dict({"columns": dict.fromkeys(names, block)}), (table(0), table(1)), shows, config)
+
+
+def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str, Stand]:
+    """Levels and ranges, by whom people trust."""
+    found = dict[str, Stand]()
+    for trust in ("nobody", "sum"):
+        config = RunConfig("auto", epsilon or 1.0, delta or DELTA, trust=trust)
+        found |= {f"levels, {trust}": _levels(config), f"ranges, {trust}": _ranges(config)}
+    return found
+
+
+def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) -> RareVerdict:
+    """Play every game, and return the one with the highest rate (:func:`sottovoce.audit.attack`)."""
+    stands = cases(asked.epsilon, asked.delta) if stands is None else stands
+    each = 1.0 - (1.0 - asked.confidence) / len(stands)
+    runs = asked.replicates or RUNS
+    found = [_verdict(name, stand, runs, asked.seed, each) for name, stand in stands.items()]
+    return replace(max(found, key=lambda one: (one.refuted, one.rate_bound)), confidence=asked.confidence)
+
+
+def _verdict(name: str, stand: Stand, runs: int, seed: int, confidence: float) -> RareVerdict:
+    sides, expected = list[Array](), None
+    for k, columns in enumerate(stand.tables):
+        whole = Table("t", columns)
+        parts = [whole.take(np.arange(i, whole.n_rows, SITES)) for i in range(SITES)]
+        run = replace(stand.config, seed=2 * seed + k, replicates=runs)
+        expected, told = replicates(stand.schema, parts, run)
+        sides.append(np.array([stand.shows(one) for one in told], dtype=float))
+    assert expected is not None
+    said, half = expected.statement, runs // 2
+    delta, hits = said.delta, int(sum(side.sum() for side in sides))
+    test = choose_test((sides[0][:half], sides[1][:half]), delta, confidence)
+    return RareVerdict(
+        method="rare", form="corrected", claimed_epsilon=said.epsilon, proved_epsilon=said.epsilon,
+        lower_bound=test.verdict((sides[0][half:], sides[1][half:]), delta, confidence), delta=delta,
+        confidence=confidence, replicates=runs, rounds=1, attack=f"whether {name}, is shown",
+        why=f"every rare level or range has {RARE:g} rows, or one of them a row less", shown=hits,
+        rate_bound=float(least_probability(hits, 2 * runs, 1.0 - confidence)),
+    )  # fmt: skip

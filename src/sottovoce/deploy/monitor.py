@@ -1,0 +1,82 @@
+"""The hub's page while a run goes on: read only, and by default for this machine alone."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+from ..errors import InvalidInput, SottovoceError
+from ..util.plain import jsonable
+from ..util.typing import Any
+from .watch import page
+
+PAGE = "127.0.0.1:8444"
+REFRESH = 5
+"""Seconds after which a browser asks again."""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+
+def serve_page(
+    status: Callable[[], dict[str, Any]], address: str, *, free: bool = False
+) -> tuple[ThreadingHTTPServer, str]:
+    """Serve `status` as a page (``/``) and as JSON (``/status.json``) in a thread; returns the server and its address.
+
+    Any other request is refused, and so is one that names another host (a page elsewhere, in the browser of somebody
+    who may see this one).  With `free`, a port that is taken is replaced by a free one.  Raises :class:`InvalidInput`.
+    """
+    host, _, digits = address.rpartition(":")
+    host = host.strip("[]")
+    if not host or not digits.isdecimal() or int(digits) > 65_535:
+        raise InvalidInput("page", address, "must be HOST:PORT", f"use e.g. {PAGE}")
+
+    class Handler(BaseHTTPRequestHandler):
+        server_version, sys_version, timeout = "sottovoce", "", 10.0
+
+        def do_GET(self) -> None:
+            named = urlsplit(f"//{self.headers.get('Host', '')}").hostname
+            if named not in (host, "localhost", "127.0.0.1", "::1") and host not in ("0.0.0.0", "::"):
+                self._reply(403, "text/plain", "another host is named\n")
+            elif self.path not in ("/", "/status.json"):
+                self._reply(404, "text/plain", "there is / and /status.json\n")
+            else:
+                try:
+                    found = status()
+                except SottovoceError as error:
+                    self._reply(503, "text/plain", f"{error}\n")
+                    return
+                if self.path == "/":
+                    self._reply(200, "text/html", page(found))
+                else:
+                    self._reply(200, "application/json", json.dumps(jsonable(found)) + "\n")
+
+        def _reply(self, code: int, kind: str, text: str) -> None:
+            body = text.encode()
+            self.send_response(code)
+            for name, value in (
+                ("Content-Type", f"{kind}; charset=utf-8"), ("Content-Length", str(len(body))),
+                ("Content-Security-Policy", _POLICY), ("X-Content-Type-Options", "nosniff"),
+                ("Cache-Control", "no-store"), ("Referrer-Policy", "no-referrer"), ("Refresh", str(REFRESH)),
+            ):  # fmt: skip
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Who looks at the page is not written down."""
+
+    try:
+        server = _Server((host, int(digits)), Handler)
+    except OSError:
+        if free:
+            return serve_page(status, f"{address.rpartition(':')[0]}:0")
+        raise InvalidInput("page", address, "cannot be listened on", "use a free port, or --page none") from None
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server, f"http://{address.rpartition(':')[0]}:{server.server_address[1]}/"
+
+
+class _Server(ThreadingHTTPServer):
+    allow_reuse_address = False
+    daemon_threads = True

@@ -1,0 +1,261 @@
+"""What a hub sees of a run, with times: for `hub status`, for its page, and for lines on its console.
+
+All times are the hub's own, of when it got a request or a message.  Nothing is asked of a site, and nothing of rows is
+known here.  The process that serves a run keeps the times in ``hub.seen`` beside its log, so that another process can
+show them, and so that they outlive a restart.  They decide nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+
+from ..errors import SottovoceError
+from ..reports import STYLE
+from ..util import files
+from ..util.pages import frame, table
+from ..util.typing import Any
+from . import certificates
+from .hub import Hub
+from .report import last_words
+from .requests import sizes
+from .strict import parse
+
+SEEN = "hub.seen"
+ALIVE = 15.0
+"""Seconds without a sign in :data:`SEEN` after which the process that wrote it counts as stopped."""
+STALLED = 120.0
+"""Seconds that a round may take before it counts as stalled; ten times the usual if that is more."""
+SOON = 30
+"""Days before a certificate's end from which on there is an alarm."""
+_SPARE = 2**28  # bytes that a disk should have beside what the run still writes
+_KEPT = 21  # ends of rounds
+_EVERY = 2.0
+_LARGEST = 2**20
+
+
+class Watch:
+    """The hub's observations of a run, as plain data.
+
+    Parameters
+    ----------
+    hub : Hub
+    folder : path
+        Where the hub's files are.
+    clock : callable
+        Seconds since 1970.
+    """
+
+    def __init__(self, hub: Hub, folder: Path, clock: Callable[[], float] = time.time) -> None:
+        self._hub, self._folder, self._clock = hub, folder, clock
+        self._lock = threading.Lock()
+        self._wrote = 0.0
+        seen = _seen(folder, hub.plan.digest)
+        self._heard: dict[str, float] = dict(seen.get("heard", {}))
+        self._rounds: dict[str, int] = {name: int(one[0]) for name, one in seen.get("said", {}).items()}
+        self._said: dict[str, float] = {name: float(one[1]) for name, one in seen.get("said", {}).items()}
+        self._ends: deque[tuple[int, float]] = deque(map(tuple, seen.get("ends", [])), _KEPT)  # round, time
+        self._served: float | None = seen.get("at")
+
+    def hear(self, site: str) -> None:
+        """A request of `site` has come; from any thread."""
+        with self._lock:
+            self._heard[site] = self._clock()
+
+    def look(self, *, now: bool = False) -> None:
+        """Note which sites have sent a message since the last look; for the serving process.
+
+        Times are kept on the disk every few seconds, or `now`.
+        """
+        at = self._clock()
+        with self._lock:
+            before = min(self._rounds.values(), default=-1)
+            for site in self._hub.sites():
+                if site["round"] > self._rounds.get(site["site"], -1):
+                    self._rounds[site["site"]], self._said[site["site"]] = site["round"], at
+            there = len(self._rounds) == len(self._hub.plan.sites)
+            if there and min(self._rounds.values()) > max(before, 0):
+                self._ends.append((min(self._rounds.values()), at))
+            self._served = at
+            due = now or not self._wrote <= at < self._wrote + _EVERY
+            kept = {
+                "plan": self._hub.plan.digest, "at": at, "heard": dict(self._heard),
+                "said": {name: [round, self._said[name]] for name, round in self._rounds.items()},
+                "ends": list(self._ends),
+            }  # fmt: skip
+        if due:
+            self._wrote = at
+            files.write("seen", self._folder / SEEN, json.dumps(kept) + "\n")
+
+    def status(self) -> dict[str, Any]:
+        """The run, its sites with times, who waits for whom, and alarms with what to do."""
+        now, shown = self._clock(), self._hub.status()
+        with self._lock:
+            heard, said, ends = dict(self._heard), dict(self._said), list(self._ends)
+        seconds = (ends[-1][1] - ends[0][1]) / (ends[-1][0] - ends[0][0]) if len(ends) > 1 else None
+        waits = self._waits(shown, said)
+        for site in shown["sites"]:
+            name = site["site"]
+            site |= {
+                "last_message": _stamp(said.get(name)), "last_heard": _stamp(heard.get(name)),
+                "waits_for": waits.get(name, []), "awaited_since": None,
+            }  # fmt: skip
+            since = [said[other] for other, names in waits.items() if name in names and other in said]
+            if since:
+                site["awaited_since"] = _stamp(min(since))
+        running = self._served is not None and now - self._served < ALIVE
+        shown |= {
+            "at": _stamp(now), "running": running, "seconds_a_round": seconds,
+            "round": min((s["round"] for s in shown["sites"] if s["left"] is None), default=shown["rounds"]),
+        }  # fmt: skip
+        over = all(site["left"] is not None for site in shown["sites"])
+        shown["alarms"] = [*self._alarms(shown, now, over, said, heard, seconds), *self._ending(now)]
+        return shown
+
+    def _waits(self, shown: dict[str, Any], said: dict[str, float]) -> dict[str, list[str]]:
+        """Sites that wait, and for whom."""
+        found: dict[str, list[str]] = {}
+        run, log = self._hub.plan.run, self._hub.log
+        for site in shown["sites"]:
+            name, last = site["site"], log.last(run, site["site"])
+            if site["left"] is None and last >= 0 and not shown["ended"]:
+                missing = self._hub.missing(name, last)
+                if missing and name not in missing:
+                    found[name] = sorted(missing)
+        return found
+
+    def _alarms(
+        self, shown: dict[str, Any], now: float, over: bool, said: dict[str, float], heard: dict[str, float],
+        seconds: float | None,
+    ) -> list[dict[str, str]]:  # fmt: skip
+        if over:
+            return []
+        alarms = []
+        if not shown["running"]:
+            when = "never did" if self._served is None else f"was last seen {_ago(now - self._served)} ago"
+            alarms.append(_alarm("not running", f"the hub {when}", f"sottovoce hub run {self._folder}"))
+        longest = max(STALLED, 10.0 * (seconds or 0.0))
+        for site in shown["sites"]:
+            name = site["site"]
+            since = [said[s["site"]] for s in shown["sites"] if name in s["waits_for"] and s["site"] in said]
+            if since and now - min(since) > longest:
+                quiet = f"last heard {_ago(now - heard[name])} ago" if name in heard else "never heard"
+                what = f"the others wait for {name} since {_ago(now - min(since))}; it was {quiet}"
+                do = "ask its people to look at it, and to repeat `sottovoce site run`; if it will not come back: "
+                do += f"`sottovoce hub end {self._folder} {shown['run']}`"
+                alarms.append(_alarm("stalled", what, do))
+        need = self._bytes_left(shown) + _SPARE
+        free = shutil.disk_usage(self._folder).free
+        if free < need:
+            what = f"the disk of {self._folder} has {free >> 20:,} MiB free, and this run may need {need >> 20:,}"
+            alarms.append(_alarm("disk", what, "free some space; the sites wait meanwhile"))
+        return alarms
+
+    def _bytes_left(self, shown: dict[str, Any]) -> int:
+        message = sizes(self._hub.plan)[0]
+        return sum(message * max(0, shown["rounds"] - max(0, site["round"])) for site in shown["sites"])
+
+    def _ending(self, now: float) -> list[dict[str, str]]:
+        alarms = []
+        sites = [f"{name}.crt" for name in self._hub.plan.names]
+        for file in ("ca.crt", "hub.crt", *sites):
+            path = self._folder / file
+            if not path.exists():
+                continue
+            try:
+                end = (
+                    certificates.expiry(path) if file == "ca.crt" else certificates.ends(self._folder / "ca.crt", path)
+                )
+                left = end - datetime.fromtimestamp(now, UTC)
+            except SottovoceError:
+                alarms.append(_alarm("certificate", f"{file} is no certificate", "get it back"))
+                continue
+            if left.days < SOON:
+                when = f"ends in {left.days} days" if left.days >= 0 else "has ended"
+                own = file in ("ca.crt", "hub.crt")
+                do = (
+                    f"`sottovoce hub renew {self._folder}`"
+                    if own
+                    else "`sottovoce site renew` there, `hub admit --renew` here"
+                )
+                alarms.append(_alarm("certificate", f"{file} {when}", do))
+        return alarms
+
+
+def _alarm(kind: str, what: str, do: str) -> dict[str, str]:
+    return {"alarm": kind, "what": what, "do": do}
+
+
+def _stamp(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _ago(seconds: float) -> str:
+    seconds = max(0.0, seconds)
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def _seen(folder: Path, digest: str) -> dict[str, Any]:
+    """What the serving process kept of this plan; empty if there is nothing, since times decide nothing."""
+    try:
+        found = dict(parse(files.read("seen", folder / SEEN, _LARGEST), _LARGEST))
+    except (SottovoceError, ValueError, TypeError):
+        return {}
+    return found if found.get("plan") == digest else {}
+
+
+def waiting_lines(status: dict[str, Any], longer: float, now: float | None = None) -> list[str]:
+    """A line for each site for which others have waited longer than so many seconds."""
+    now = time.time() if now is None else now
+    lines = []
+    for site in status["sites"]:
+        since = site["awaited_since"]
+        if since is not None and (waited := now - datetime.fromisoformat(since).timestamp()) >= longer:
+            who = [s["site"] for s in status["sites"] if site["site"] in s["waits_for"]]
+            heard = site["last_heard"]
+            ago = None if heard is None else _ago(now - datetime.fromisoformat(heard).timestamp())
+            quiet = "which was never heard" if ago is None else f"which was heard {ago} ago"
+            lines.append(
+                f"{', '.join(who)} wait{'s' * (len(who) == 1)} for {site['site']} since {_ago(waited)}, {quiet}"
+            )
+    return lines
+
+
+def page(status: dict[str, Any]) -> str:
+    """The page of a run that goes on, from :meth:`Watch.status`."""
+    pace = "" if status["seconds_a_round"] is None else f", {status['seconds_a_round']:.3g} s a round"
+    state = "ended by the hub" if status["ended"] else "goes on" if status["running"] else "the hub does not run"
+    body = [
+        f"<h1>Run {escape(status['run'])}</h1>",
+        f'<p class="lead">Round {max(0, status["round"])} of {status["rounds"]}{pace}; {state}.</p>',
+    ]
+    if status["demonstration"]:
+        body.append('<p class="warn">A demonstration: its noise can be repeated by whoever has the plan.</p>')
+    for one in status["alarms"]:
+        body.append(f'<p class="warn"><b>{escape(one["what"])}</b><br>{escape(one["do"])}</p>')
+    rows = []
+    for site in status["sites"]:
+        cells = [
+            (site["site"], "name"), (f"{site['rows']:,}", "n"), (last_words(site, status["rounds"]), ""),
+            (site["last_message"] or "never", "w"), (site["last_heard"] or "never", "w"),
+            (", ".join(site["waits_for"]) or "nobody", ""), (site["left"] or "no", ""),
+        ]  # fmt: skip
+        rows.append("<tr>" + "".join(f'<td class="{css}">{escape(text)}</td>' for text, css in cells) + "</tr>")
+    names = ("site", "rows", "last message", "it came", "last heard", "waits for", "left")
+    head = [(name, "n" if name == "rows" else "") for name in names]
+    body += [
+        "<h2>Sites</h2>", table(head, rows),
+        f'<p class="soft">As seen by the hub at {status["at"]}; times are when it got something. What a site has '
+        "spent stands in the site's own ledger, and no hub is told. Plan "
+        f"{escape(status['plan'])}.</p>",
+    ]  # fmt: skip
+    return frame(f"Run {status['run']}", body, STYLE)

@@ -1,0 +1,312 @@
+"""Separate sites centre their rows: one mean, asked once, the same everywhere; and what is planted is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from centred_in_tests import MEAN, NAMES, SIZES, SUMS, centred
+from sites_in_tests import Consortium, Stop, rewrite
+from sums_in_tests import Background, Lost, hub_of, run
+
+from sottovoce.data import move as move_module
+from sottovoce.data.move import Move
+from sottovoce.deploy import session as session_module
+from sottovoce.deploy.hub import LocalTransport
+from sottovoce.deploy.local import train_sites
+from sottovoce.deploy.messages import read
+from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.report import hub_page, result, site_page
+from sottovoce.deploy.session import Finished
+from sottovoce.deploy.sums.roster import LATE
+from sottovoce.errors import CheckpointError, InvalidInput, LedgerMismatch, Refused
+from sottovoce.ledger.durable import Run
+from sottovoce.ledger.memory import Ledger
+from sottovoce.privacy.events import GaussianMechanism
+from sottovoce.runs.centre import DISCLOSED
+from sottovoce.runs.curator import Curator
+from sottovoce.runs.simulate import Result, simulate
+
+pytest.importorskip("cryptography")
+
+GRAPH: dict[str, Any] = {}
+BOTH = pytest.mark.parametrize("knobs", [GRAPH, SUMS], ids=["graph", "sums"])
+
+
+def mean_of(sites: Consortium) -> np.ndarray:
+    """The rows' own mean, without noise."""
+    every = np.concatenate([sites.rows.signed[i][: SIZES[i]] for i in range(len(SIZES))])
+    return (every * np.sign(every[:, -1:])).mean(axis=0)[:-1]
+
+
+class TestOneMean:
+    @pytest.mark.parametrize(
+        "knobs",
+        [GRAPH, {"method": "momentum", "graph": "ring"}, {"method": "mr_admm"}, {"epsilon": (2.0, 3.0, 2.5, 4.0)}, SUMS,
+         SUMS | {"method": "prox_average"}],
+        ids=str,
+    )  # fmt: skip
+    def test_sites_arrive_where_one_process_does(self, tmp_path: Path, knobs: dict[str, Any]) -> None:
+        """Bit by bit as threads of one process, and as the batched simulation but for its rounding."""
+        sites = centred(tmp_path / "sites", **knobs)
+        plan = sites.plan
+        assert plan.centre is not None
+        with hub_of(sites, tmp_path / "hub.log") as hub:
+            ends = run(sites, hub)
+            models, move = hub.models(), hub.move()
+        config = replace(plan.config, centre=None, epsilon=plan.config.epsilon)
+        whole = simulate(config, sites.rows, centre=plan.centre)
+        assert whole.move is not None and isinstance(move, Move) and move == whole.move.at(0)
+        for i, (name, (model, own)) in enumerate(zip(NAMES, train_sites(plan, sites.rows), strict=True)):
+            assert ends[name].move == own == move
+            np.testing.assert_array_equal(ends[name].model, model)
+            np.testing.assert_array_equal(models[0 if plan.summed else i], model)
+            np.testing.assert_allclose(model, whole.models[0, i], atol=1e-8)
+            assert ends[name].outcome.rounds == 3
+        exact = mean_of(sites)
+        assert np.linalg.norm(move.mean[:-1] - exact) < 0.4 * np.linalg.norm(exact) and np.linalg.norm(MEAN) > 0.7
+
+    @BOTH
+    def test_it_is_reserved_charged_and_stated_at_every_site(self, tmp_path: Path, knobs: dict[str, Any]) -> None:
+        sites = centred(tmp_path / "sites", **knobs)
+        plan = sites.plan
+        with hub_of(sites, tmp_path / "hub.log") as hub:
+            ends = run(sites, hub)
+        for i, name in enumerate(NAMES):
+            with sites.ledger(name) as ledger:
+                ledger.verify()
+                rows = ledger.to_list()
+            assert rows == [event.to_dict() for event in plan.events(name)] and len(rows) == 1 + plan.rounds
+            assert "mean of rows" in str(rows[0]) and "mean of rows" not in str(rows[1:])
+            if not plan.summed:  # its own number of rows, and not the mean number
+                event = plan.events(name)[0]
+                assert isinstance(event, GaussianMechanism)
+                assert float(np.max(event.sensitivity)) == pytest.approx(2.0 / SIZES[i], rel=1e-5)
+            said = ends[name].privacy
+            assert said["discloses"] == DISCLOSED and said["epsilon"] <= 2.0
+            assert f"Released too: {DISCLOSED}" in " ".join("".join(pair) for pair in ends[name].statement.words)
+            assert "taken away from all rows" in site_page(plan, name, ends[name])
+        assert plan.statement.discloses == DISCLOSED and "taken away from all rows" in hub_page(
+            plan, {"sites": []}, np.zeros((1 if plan.summed else 4, plan.d)), plan.statement
+        )
+        plain = Plan.make("trial", replace(plan.config, centre=None, noise=None), plan.sites, plan.d)
+        assert plain.statement.discloses is None and len(plain.events("north")) == plan.rounds
+
+    def test_on_a_graph_every_site_hears_every_mean(self, tmp_path: Path) -> None:
+        """A path, where the ends are no neighbours: all hear all in two exchanges, and neighbours alone later."""
+        plan = centred(tmp_path).plan
+        assert plan.widths == (5, 5, 5, 5, 5) and plan.stages[0].first == 2
+        for k in (1, 2):
+            assert plan.neighbours("north", k) == ("east", "south", "west")
+        assert plan.neighbours("north", 3) == ("east",) == plan.neighbours("north", 0)
+        assert centred(tmp_path, **SUMS).plan.widths == (5, 5, 5, 5)
+
+    @pytest.mark.parametrize("after", [False, True])
+    def test_a_sum_that_is_lost_leaves_rows_where_they_are(self, tmp_path: Path, after: bool) -> None:
+        """The mean's attempt stays charged, all go on with the mean 0, and the models are those of one process."""
+        sites = centred(tmp_path / "sites", **SUMS)
+        with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
+            ends = run(sites, hub, lambda name: Lost(hub, name, 2, after) if name == "south" else None)
+            attempts, move = hub.sums.attempts, hub.move()
+            models = hub.models()
+        assert [one.opened for one in attempts] == ([True, False] if after else [False]) + [True] * (2 if after else 3)
+        told = [([NAMES.index(name) for name in one.members], one.opened) for one in attempts]
+        alone = train_sites(sites.plan, sites.rows, told)
+        for i, name in enumerate(NAMES):
+            if name != "south":
+                np.testing.assert_array_equal(ends[name].model, alone[i][0])
+                np.testing.assert_array_equal(models[0], alone[i][0])
+                assert ends[name].outcome.rounds == 3 and ends[name].move == alone[i][1] == move
+                with sites.ledger(name) as ledger:
+                    assert len(ledger.rows) == 4
+        assert (np.linalg.norm(move.mean) > 0.3) == after
+
+
+class TestResuming:
+    @BOTH
+    @pytest.mark.parametrize(
+        ("last", "after", "seed"), [(1, False, None), (1, True, 3), (2, False, 3), (2, True, 3), (3, True, None)]
+    )
+    def test_a_site_that_dies_around_the_mean_goes_on_with_it(
+        self, tmp_path: Path, knobs: dict[str, Any], last: int, after: bool, seed: int | None
+    ) -> None:
+        sites = centred(tmp_path / "sites", **knobs, seed=seed)
+        with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
+            others = Background(sites, hub, ("north", "south", "west"))
+            with pytest.raises(Stop):
+                sites.run_site("east", Lost(hub, "east", last, after))
+            east = sites.run_site("east", LocalTransport(hub, "east", 30.0))
+            ends, move = others.join() | {"east": east}, hub.move()
+        with sites.ledger("east") as ledger:
+            ledger.verify()
+            assert ["mean of rows" in str(row) for row in ledger.to_list()] == [True, False, False, False]
+        assert move is not None and all(ends[name].move == move for name in NAMES)
+        if seed is not None:
+            for name, (model, _) in zip(NAMES, train_sites(sites.plan, sites.rows), strict=True):
+                np.testing.assert_array_equal(ends[name].model, model)
+
+    @BOTH
+    def test_a_resumed_site_that_draws_again_is_found(
+        self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Planted: a book that draws for the mean again.  The message that was written down stands, and no other."""
+        sites = centred(tmp_path / "sites", **knobs, seed=None)
+        number = 2 if sites.plan.summed else 1
+        with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
+            others = Background(sites, hub, ("north", "south", "west"))
+            with pytest.raises(Stop):
+                sites.run_site("east", Lost(hub, "east", number))
+            once = Run.once
+
+            def again(self: Run, event: Any, draw: Any) -> bytes:
+                stored = once(self, event, draw)
+                return draw() if self.release == 1 and "east" in str(self._ledger.path) else stored
+
+            with monkeypatch.context() as patch:
+                patch.setattr(Run, "once", again)
+                with pytest.raises(LedgerMismatch, match=f"something else was sent in round {number} already"):
+                    sites.run_site("east", LocalTransport(hub, "east", 30.0))
+            sites.run_site("east", LocalTransport(hub, "east", 30.0))
+            assert all(not isinstance(end, BaseException) for end in others.join().values())
+
+
+def curators(monkeypatch: pytest.MonkeyPatch, rows: int, made: type[Curator]) -> None:
+    """The site with that many rows has another kind of curator."""
+    monkeypatch.setattr(
+        session_module,
+        "Curator",
+        lambda own, *rest, **more: (made if own.n[0, 0] == rows else Curator)(own, *rest, **more),
+    )
+
+
+class TestPlanted:
+    @BOTH
+    def test_a_site_that_uses_a_mean_of_its_own_is_found(
+        self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """No round of training follows at a site that knows of it; in sums the others go on without that site."""
+
+        class Own(Curator):
+            def centre(self, mean: np.ndarray) -> Move:
+                return super().centre(mean * (1.0 - 1e-15))
+
+        curators(monkeypatch, SIZES[2], Own)
+        sites = centred(tmp_path / "sites", **knobs)
+        with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
+            ends = run(sites, hub)
+        assert isinstance(ends["south"], Refused)
+        if sites.plan.summed:
+            assert "the sites do not have the same history, or move rows by different means" in str(ends["south"])
+            others = [ends[name] for name in NAMES if name != "south"]
+            assert all(isinstance(end, Finished) and end.lost == {"south": LATE} for end in others)
+            return
+        assert "moves its rows by another mean" in str(ends["south"])
+        for name in ("north", "east", "west"):
+            assert isinstance(ends[name], Refused) and "site 'south' moves its rows by another mean" in str(ends[name])
+            with sites.ledger(name) as ledger:
+                assert len(ledger.rows) == 1
+
+    def test_sites_that_were_told_different_means_find_out(self, tmp_path: Path) -> None:
+        """South and the hub plot: the ends of the path are told of different releases, each well signed."""
+        sites = centred(tmp_path / "sites")
+        with hub_of(sites, tmp_path / "hub.log") as hub:
+
+            class Plotting(LocalTransport):
+                def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+                    inbox = super().exchange(round, message)
+                    if round == 1 and "south" in inbox:
+                        said = read(sites.plan, inbox["south"], "south", 1).payload
+                        inbox["south"] = sites.sealed("south", 1, said * 1.01)
+                    return inbox
+
+            ends = run(sites, hub, lambda name: Plotting(hub, name, 30.0) if name == "north" else None)
+        assert all(isinstance(end, Refused) for end in ends.values())
+        assert "site 'north' moves its rows by another mean" in str(ends["west"])
+
+    @BOTH
+    def test_a_mean_that_is_not_charged_is_found(
+        self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Planted: a curator with a book of its own for the mean.  The next release is not the reserved one."""
+
+        class Free(Curator):
+            def ask(self, query: Any, net: Any = None) -> Any:
+                if self.move is None:
+                    return Curator(self.rows, self.facts, self.noise, Ledger("rdp", delta=1e-5)).ask(query, net)
+                return super().ask(query, net)
+
+        curators(monkeypatch, SIZES[0], Free)
+        sites = centred(tmp_path / "sites", **knobs)
+        with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
+            ends = run(sites, hub, lambda name: LocalTransport(hub, name, 3.0))
+        assert isinstance(ends["north"], LedgerMismatch) and "from what was reserved; nothing was" in str(ends["north"])
+        with sites.ledger("north") as ledger:
+            assert ledger.rows == ()
+
+    @BOTH
+    def test_a_saved_model_without_its_map_is_refused(self, tmp_path: Path, knobs: dict[str, Any]) -> None:
+        sites = centred(tmp_path / "sites", **knobs)
+        with hub_of(sites, tmp_path / "hub.log") as hub:
+            end = run(sites, hub)["north"]
+            status, models = hub.status(), hub.models()
+        plan, how, path = sites.plan, end.outcome, tmp_path / "north.npz"
+        result(plan, end.model[None], end.statement, how.stopped, how.rounds, end.move).save(path)
+        kept = Result.load(path)
+        assert kept.move is not None and kept.move.at(0) == end.move and kept.centring == plan.centre
+        for models_, statement, move in ((end.model[None], end.statement, None), (models, plan.statement, None)):
+            result(plan, models_, statement, how.stopped, how.rounds, move).save(path)
+            with pytest.raises(CheckpointError, match="not a saved run"):
+                Result.load(path)
+        assert status["finished"]
+
+    @BOTH
+    def test_rows_that_are_not_shortened_again_are_found(
+        self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Planted: at one site moved rows stay as long as they come out, and derivatives pass the bound of proofs."""
+        longest: list[float] = []
+
+        class Measured(Curator):
+            def centre(self, mean: np.ndarray) -> Move:
+                moved = super().centre(mean)
+                block, d = replace(self.rows, move=moved).design(np.array([0])), self.rows.d
+                entries = [np.asarray(block.host(block.margins(unit[None, None]))).ravel() for unit in np.eye(d)]
+                longest.append(float(np.linalg.norm(np.stack(entries), axis=0).max()))
+                return moved
+
+        class Long(Measured):
+            def centre(self, mean: np.ndarray) -> Move:
+                whole = move_module._factors
+                with monkeypatch.context() as patch:
+                    patch.setattr(move_module, "_factors", lambda rows, move, short: whole(rows, move, short=False))
+                    return super().centre(mean)
+
+        for made in (Measured, Long):
+            curators(monkeypatch, SIZES[0], made)
+            sites = centred(tmp_path / made.__name__, **knobs)
+            with hub_of(sites, tmp_path / f"{made.__name__}.log") as hub:
+                run(sites, hub)
+        assert longest[0] <= 1.0 < 1.05 < longest[1]
+
+
+class TestPlans:
+    def test_it_is_read_back_and_what_was_changed_is_refused(self, tmp_path: Path) -> None:
+        plan, path = centred(tmp_path).plan, tmp_path / "plan.json"
+        plan.write(path)
+        assert Plan.read(path) == plan and Plan.read(path).digest == plan.digest
+        plain = plan.to_dict()
+        assert plain["version"] == 2 and plain["centre"] == plan.centre.to_dict()
+        for change in (
+            {"centre": plain["centre"] | {"gain": 1.5}}, {"centre": plain["centre"] | {"constants": [9]}},
+            {"centre": plain["centre"] | {"alpha": -1.0}}, {"centre": [1]}, {"version": 1},
+            {"config": plain["config"] | {"centre": "0" * 32}},
+        ):  # fmt: skip
+            rewrite(path, plain | change)
+            with pytest.raises(InvalidInput):
+                Plan.read(path)
+        rewrite(path, {key: value for key, value in plain.items() if key != "centre"})
+        with pytest.raises(InvalidInput, match="centring that was not given"):
+            Plan.read(path)

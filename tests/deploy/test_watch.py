@@ -1,0 +1,260 @@
+"""What a hub tells of a run while it goes on: times, who waits for whom, alarms, a page; looking writes nothing."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from sites_in_tests import Consortium
+
+from sottovoce.deploy import certificates, requests, watch
+from sottovoce.deploy.certificates import Authority
+from sottovoce.deploy.hub import Hub, LocalTransport
+from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.monitor import serve_page
+from sottovoce.deploy.requests import RequestTransport
+from sottovoce.deploy.watch import SEEN, Watch, page, waiting_lines
+from sottovoce.errors import InvalidInput, SottovoceError, Unreachable
+
+pytest.importorskip("cryptography")
+START = 1_700_000_000.0
+
+
+class Clock:
+    now = START
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def seen(hub: Hub, tmp_path: Path, clock: Clock) -> Watch:
+    return Watch(hub, tmp_path, clock)
+
+
+def greet(sites: Consortium, hub: Hub, *names: str, round: int = 0) -> None:
+    for name in names:
+        hub.exchange(name, round, sites.sealed(name, round), 0.0)
+
+
+def of(status: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(site for site in status["sites"] if site["site"] == name)
+
+
+def test_it_says_who_waits_for_whom_since_when(sites: Consortium, hub: Hub, seen: Watch, clock: Clock) -> None:
+    seen.look()
+    assert not any(site["waits_for"] or site["last_heard"] for site in seen.status()["sites"])
+    clock.now += 10.0
+    seen.hear("north")
+    greet(sites, hub, "north", "east")
+    seen.look()
+    clock.now += 30.0
+    told = seen.status()
+    assert of(told, "north")["waits_for"] == ["south"] == of(told, "east")["waits_for"]
+    assert of(told, "south")["waits_for"] == [] and of(told, "north")["awaited_since"] is None
+    assert of(told, "south")["awaited_since"] == "2023-11-14T22:13:30+00:00" == of(told, "north")["last_message"]
+    assert of(told, "south")["last_heard"] is None and of(told, "north")["last_heard"] is not None
+    assert told["round"] == -1 and told["seconds_a_round"] is None
+    assert waiting_lines(told, 20.0, clock.now) == ["north, east wait for south since 30 s, which was never heard"]
+    assert waiting_lines(told, 31.0, clock.now) == []
+    greet(sites, hub, "south")
+    seen.look()
+    assert not any(site["waits_for"] for site in seen.status()["sites"])
+
+
+def test_seconds_a_round_and_times_outlive_a_restart(
+    sites: Consortium, hub: Hub, seen: Watch, clock: Clock, tmp_path: Path
+) -> None:
+    greet(sites, hub, *sites.plan.names)
+    for round in (1, 2, 3):
+        seen.look(now=True)
+        clock.now += 4.0
+        greet(sites, hub, *sites.plan.names, round=round)
+    seen.look(now=True)
+    assert seen.status()["seconds_a_round"] == pytest.approx(4.0) and seen.status()["round"] == 3
+    again = Watch(hub, tmp_path, clock)
+    assert again.status()["seconds_a_round"] == pytest.approx(4.0)
+    assert again.status()["sites"] == seen.status()["sites"] and again.status()["running"]
+    clock.now += 60.0
+    assert not again.status()["running"]
+    (tmp_path / SEEN).write_text("{")  # times decide nothing: a file that cannot be read is like none
+    assert Watch(hub, tmp_path, clock).status()["seconds_a_round"] is None
+
+
+def test_alarms_say_what_to_do(
+    sites: Consortium, hub: Hub, seen: Watch, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def alarms() -> dict[str, str]:
+        return {one["alarm"]: one["what"] + "; " + one["do"] for one in seen.status()["alarms"]}
+
+    assert set(alarms()) == {"not running"} and "sottovoce hub run" in alarms()["not running"]
+    greet(sites, hub, "north", "east")
+    seen.look()
+    assert alarms() == {}
+    clock.now += 130.0
+    seen.look()
+    assert set(alarms()) == {"stalled"}
+    assert "wait for south since 2 min; it was never heard" in alarms()["stalled"] and "hub end" in alarms()["stalled"]
+    monkeypatch.setattr(watch.shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
+    assert "1 MiB free" in alarms()["disk"]
+    monkeypatch.undo()
+    Authority.make(tmp_path).serve(tmp_path, ["localhost"])
+    assert "certificate" not in alarms()
+    clock.now = certificates.expiry(tmp_path / "hub.crt").timestamp() - 5 * 86_400
+    assert "ends in 4 days" in alarms()["certificate"] or "ends in 5 days" in alarms()["certificate"]
+    assert "sottovoce hub renew" in alarms()["certificate"]
+    clock.now += 10 * 86_400
+    assert "has ended" in alarms()["certificate"]
+
+
+def test_a_run_that_is_over_raises_no_alarm(sites: Consortium, tmp_path: Path, clock: Clock) -> None:
+    with HubLog(tmp_path / "hub.log") as log:
+        sites.run_locally(log)
+        told = Watch(Hub(sites.plan, log), tmp_path, clock).status()
+    assert told["finished"] and told["alarms"] == [] and told["round"] == told["rounds"]
+
+
+def test_looking_needs_no_right_to_write(sites: Consortium, tmp_path: Path) -> None:
+    path = tmp_path / "hub.log"
+    with HubLog(path) as log:
+        sites.run_locally(log)
+
+    def files() -> dict[str, bytes]:
+        return {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.is_file()}
+
+    before = files()
+    with HubLog(path, read_only=True) as looked:
+        assert Hub(sites.plan, looked).status()["finished"] and files() == before
+        with pytest.raises(SottovoceError):
+            looked.end("trial")
+    assert files() == before
+    with pytest.raises(InvalidInput, match="no hub's log"):
+        HubLog(tmp_path / "absent.log", read_only=True)
+    assert not (tmp_path / "absent.log").exists()
+
+
+def test_a_reader_beside_a_writer_sees_what_was_committed(sites: Consortium, hub: Hub, tmp_path: Path) -> None:
+    with HubLog(tmp_path / "hub.log", read_only=True) as looked:
+        reader = Hub(sites.plan, looked)
+        assert reader.highest("north") == 0 and looked.last("trial", "north") == -1
+        greet(sites, hub, "north")
+        assert looked.last("trial", "north") == 0
+        with pytest.raises(sqlite3.OperationalError):
+            looked._db.execute("DELETE FROM message")
+
+
+@contextmanager
+def served(status: Any) -> Iterator[str]:
+    server, address = serve_page(status, "127.0.0.1:0")
+    try:
+        yield address
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_the_page_shows_the_run_and_can_change_nothing(sites: Consortium, hub: Hub, seen: Watch, clock: Clock) -> None:
+    greet(sites, hub, "north", "east")
+    seen.look()
+    clock.now += 500.0
+    seen.look()
+    with served(seen.status) as address:
+        with urllib.request.urlopen(address, timeout=10.0) as reply:
+            text, headers = reply.read().decode(), reply.headers
+        assert "Run trial" in text and "the others wait for south" in text and "hub end" in text
+        assert "http://" not in text and "https://" not in text and "<script" not in text  # nothing from elsewhere
+        assert headers["Content-Security-Policy"].startswith("default-src 'none'") and headers["Refresh"] == "5"
+        with urllib.request.urlopen(f"{address}status.json", timeout=10.0) as reply:
+            told = json.load(reply)
+        assert told["sites"] == seen.status()["sites"] and told["alarms"][0]["alarm"] == "stalled"
+        host = urlsplit(address).netloc
+        for method, path, name, code in (
+            ("GET", "/../hub.key", host, 404), ("POST", "/", host, 501), ("PUT", "/", host, 501),
+            ("GET", "/", "evil.example", 403), ("GET", "/", "localhost", 200),
+        ):  # fmt: skip
+            connection = HTTPConnection(host, timeout=10.0)
+            connection.putrequest(method, path, skip_host=True)
+            connection.putheader("Host", name)
+            connection.endheaders()
+            assert connection.getresponse().status == code, (method, path, name)
+            connection.close()
+
+
+def test_an_error_of_the_hubs_own_is_one_line_of_the_page() -> None:
+    def broken() -> dict[str, Any]:
+        raise SottovoceError("log: no space")
+
+    with served(broken) as address, pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(address, timeout=10.0)
+    with caught.value as error:
+        assert error.code == 503 and error.read() == b"log: no space\n"
+
+
+def test_addresses_of_the_page() -> None:
+    with pytest.raises(InvalidInput, match="must be HOST:PORT"):
+        serve_page(dict, "8444")
+    with served(dict) as address:
+        taken = urlsplit(address).netloc
+        with pytest.raises(InvalidInput, match="--page none"):
+            serve_page(dict, taken)
+        other, elsewhere = serve_page(dict, taken, free=True)
+        other.shutdown()
+        other.server_close()
+        assert urlsplit(elsewhere).netloc != taken and elsewhere.startswith("http://127.0.0.1:")
+
+
+def test_names_and_words_of_others_are_text_on_the_page(sites: Consortium, hub: Hub, seen: Watch) -> None:
+    told = seen.status()
+    told["sites"][0] |= {"left": "<script>alert(1)</script>", "last_message": None}
+    told["alarms"] = [{"alarm": "x", "what": "<b>", "do": "&"}]
+    text = page(told)
+    assert "<script>" not in text and "&lt;script&gt;" in text and "&lt;b&gt;" in text
+
+
+def test_a_site_that_waits_says_so_again(sites: Consortium, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, said, polls = SimpleNamespace(now=0.0), list[str](), iter([["east"]] * 9 + [["south"]] + [None])
+    monkeypatch.setattr(requests.time, "monotonic", lambda: clock.now)
+
+    class Poll(RequestTransport):
+        def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
+            clock.now += 10.0
+            missing = next(polls)
+            return {"inbox": {}} if missing is None else {"inbox": None, "missing": missing}
+
+    Poll(sites.plan, said.append).exchange(3, b"")
+    assert said == [
+        "waits for east in round 3", "waits for east in round 3 since 70 s", "waits for south in round 3 since 100 s",
+    ]  # fmt: skip
+
+
+def test_in_a_run_of_sums_those_who_have_sent_wait_for_those_who_have_not(tmp_path: Path, clock: Clock) -> None:
+    from sums_in_tests import hub_of, summed
+
+    sums = summed(tmp_path / "sums")
+    with hub_of(sums, tmp_path / "hub.log") as hub:
+        seen, names = Watch(hub, tmp_path, clock), sums.plan.names
+        assert not any(site["waits_for"] for site in seen.status()["sites"])
+        with ThreadPoolExecutor(1) as pool:
+            job = pool.submit(sums.run_site, names[0], LocalTransport(hub, names[0], 3.0))
+            with pytest.raises(Unreachable):
+                job.result()
+        seen.look()
+        told = seen.status()
+    assert of(told, names[0])["waits_for"] == sorted(names[1:])
+    assert all(of(told, name)["waits_for"] == [] and of(told, name)["awaited_since"] for name in names[1:])
