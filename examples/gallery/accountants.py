@@ -1,8 +1,8 @@
 """How releases add up
 
-The same releases, each with Gaussian noise eight times its sensitivity, added by four rules. The sum of their epsilons is
-true and wasteful; zCDP and Rényi divergences grow with the root; loss distributions are exact for these releases, and
-nothing smaller can be proved. The delta is 10⁻⁵ in all.
+The same releases, each with Gaussian noise eight times its sensitivity, added by four rules. The sum of their
+epsilons is true and wasteful; zCDP and Rényi divergences grow with the root; loss distributions are exact for these
+releases, and nothing smaller can be proved. The delta is 10⁻⁵ in all.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """Hub, sites and the boundary
 
-What crosses the line around a site, and what does not. Rows, keys and the ledger stay inside; a vector leaves only after its
-row in the ledger is on disk and its noise is drawn. The hub carries signed messages, and everybody who listens may keep them
-for ever: epsilon counts on it.
+What crosses the line around a site, and what does not. Rows, keys and the ledger stay inside; a vector leaves only
+after its row in the ledger is on disk and its noise is drawn. The hub carries signed messages, and everybody who
+listens may keep them for ever: epsilon counts on it.
 """
 
 from matplotlib.patches import FancyBboxPatch

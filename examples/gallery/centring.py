@@ -1,8 +1,8 @@
 """Centring
 
-Rows far from zero look alike: what they have in common fills the ball that the noise is scaled to. Asking for their mean
-first costs a hundredth of the budget, and moves every row by it. Here all numbers are moved away from zero by ever more, at
-epsilon 0.3: centred rows stay as easy to tell apart as before.
+Rows far from zero look alike: what they have in common fills the ball that the noise is scaled to. Asking for their
+mean first costs a hundredth of the budget, and moves every row by it. Here all numbers are moved away from zero by
+ever more, at epsilon 0.3: centred rows stay as easy to tell apart as before.
 """
 
 import numpy as np

@@ -1,7 +1,8 @@
 """A dropout
 
-Twenty sites agree on a run of sums, and some are gone on the day. Those that are left take over their shares of the noise,
-so the promise stays. What is lost is rows: the same noise falls on fewer of them, and each coefficient has more of it.
+Twenty sites agree on a run of sums, and some are gone on the day. Those that are left take over their shares of the
+noise, so the promise stays. What is lost is rows: the same noise falls on fewer of them, and each coefficient has
+more of it.
 """
 
 import numpy as np
@@ -19,7 +20,13 @@ for left in gone:
     stay = site >= left
     models = [
         ConsensusClassifier(
-            "momentum", rounds=30, epsilon=0.5, data_norm=3.0, trust="sum", knobs={"max_grad_norm": 0.3}, random_state=seed
+            "momentum",
+            rounds=30,
+            epsilon=0.5,
+            data_norm=3.0,
+            trust="sum",
+            knobs={"max_grad_norm": 0.3},
+            random_state=seed,
         ).fit(X[stay], y[stay], groups=site[stay])
         for seed in range(6)
     ]

@@ -1,7 +1,7 @@
 """Intervals
 
-Coefficients with 95% intervals at three budgets and without privacy, from the same 12,000 made-up rows at four sites. The
-thin strokes are the truth. Noise widens an interval; the interval says so, and still holds the truth as often.
+Coefficients with 95% intervals at three budgets and without privacy, from the same 12,000 made-up rows at four sites.
+The thin strokes are the truth. Noise widens an interval; the interval says so, and still holds the truth as often.
 """
 
 import numpy as np

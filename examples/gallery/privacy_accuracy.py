@@ -1,8 +1,8 @@
 """Privacy against accuracy
 
-What a smaller epsilon costs: test error on the census data, five sites that trust nobody, five draws of the noise at each
-epsilon. From epsilon 1 on the run is nearly as good as one without privacy; at 0.03 it is over halfway to always answering
-the commoner class.
+What a smaller epsilon costs: test error on the census data, five sites that trust nobody, five draws of the noise at
+each epsilon. From epsilon 1 on the run is nearly as good as one without privacy; at 0.03 it is over halfway to always
+answering the commoner class.
 """
 
 import numpy as np

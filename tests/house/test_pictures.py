@@ -23,9 +23,7 @@ def alike(told: str, shown: str) -> bool:
     """Equal in words, and in numbers but for the last bits of another processor's arithmetic."""
     here, there = (list(map(float, NUMBER.findall(text))) for text in (told, shown))
     words = [NUMBER.sub("#", text).split() for text in (told, shown)]
-    return words[0] == words[1] and all(
-        abs(a - b) <= 0.01 + 0.03 * abs(b) for a, b in zip(here, there, strict=True)
-    )
+    return words[0] == words[1] and all(abs(a - b) <= 0.01 + 0.03 * abs(b) for a, b in zip(here, there, strict=True))
 
 
 @pytest.mark.parametrize("script", draw.scripts(), ids=lambda script: script.stem)
