@@ -4,6 +4,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .data.schema import Schema
     from .errors import SottovoceError
     from .estimators.classifiers import ConsensusClassifier, PrivateClassifier
     from .estimators.components import ConsensusPCA
@@ -30,6 +31,7 @@ __all__ = [
     "Report",
     "Result",
     "RunConfig",
+    "Schema",
     "SchemaTransformer",
     "SottovoceError",
     "TrainConfig",
@@ -50,6 +52,7 @@ _HOMES = {
     "Report": "runs.training",
     "Result": "runs.simulate",
     "RunConfig": "runs.config",
+    "Schema": "data.schema",
     "SchemaTransformer": "estimators.transformer",
     "SottovoceError": "errors",
     "TrainConfig": "runs.training",

@@ -57,7 +57,8 @@ hi = "2021-01-01"
 WRONG = {
     "intercep": "did you mean intercept?", "ignore": "", "scale": "", "label.name": "did you mean column?",
     "age.min": "did you mean lo?", "age.max": "did you mean hi?", "bmi.lo, hi": "", "bmi.weight": "",
-    "ward.kind": "did you mean category?", "sex.values": "", "stay.typical": "", "stay.missing": "", "stay.to": "",
+    "ward.kind": "did you mean category?", "ward.values": "is missing", "sex.values": "",
+    "stay.typical": "", "stay.missing": "", "stay.to": "",
     "day.lo": "still open",
 }  # fmt: skip
 

@@ -292,6 +292,7 @@ def test_public_names() -> None:
         "Report",
         "Result",
         "RunConfig",
+        "Schema",
         "SchemaTransformer",
         "SottovoceError",
     ]

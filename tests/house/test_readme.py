@@ -62,7 +62,8 @@ def test_own_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
                 writer.writerow([f"branch {i % 4}", age[i], balance[i], "yes" if default[i] else "no"])
     (schema,) = blocks("toml")
     Path("bank.toml").write_text(schema)
-    train, predict = blocks("sh")[2].strip().splitlines()
+    check, train, predict = blocks("sh")[2].strip().splitlines()
+    assert "bank.csv against bank: 800 rows" in run(check, capsys)
     assert "4 sites" in run(train, capsys)
     answers = run(predict, capsys).splitlines()
     assert len(answers) == 801

@@ -1,4 +1,4 @@
-"""The tutorial's commands, run as they stand there: each prints what the page shows."""
+"""The commands of the tutorial and of its sibling, run as they stand there: each prints what the page shows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ import pytest
 from sottovoce.cli import main
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/tutorial/first_study.md").read_text()
-STEPS = re.findall(r"```sh\n(.*?)```.*?```text\n(.*?)```", PAGE, flags=re.S)
+PAGES = {
+    name: (ROOT / "docs" / path).read_text()
+    for name, path in (("tutorial", "tutorial/first_study.md"), ("hospital", "howto/hospital.md"))
+}
+PAGE = PAGES["tutorial"]
+STEPS = {name: re.findall(r"```sh\n(.*?)```.*?```text\n(.*?)```", page, flags=re.S) for name, page in PAGES.items()}
 
 
 def tokens(screen: str) -> list[str]:
@@ -35,15 +39,14 @@ def same(told: str, shown: str) -> bool:
     return abs(a - b) <= 0.002 + 0.02 * abs(b)
 
 
-@pytest.fixture(scope="module")
-def screens(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """Every step's output, in a folder that ends up with its files."""
-    folder, outputs = tmp_path_factory.mktemp("tutorial"), []
-    shutil.copytree(ROOT / "examples/tutorial", folder / "examples/tutorial")
+def shown_by(name: str, folder: Path) -> list[str]:
+    """The output of every step of a page, in a folder that ends up with its files."""
+    outputs = []
+    shutil.copytree(ROOT / "examples" / name, folder / "examples" / name)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("COLUMNS", "88")
-        for commands, _ in STEPS:
+        for commands, _ in STEPS[name]:
             program, *words = shlex.split(commands.replace("\\\n", " "))
             out = io.StringIO()
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
@@ -52,12 +55,18 @@ def screens(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
                 else:
                     main(words)
             outputs.append(out.getvalue())
-    return folder, outputs
+    return outputs
 
 
-@pytest.mark.parametrize("k", range(len(STEPS)))
-def test_a_command_prints_what_the_page_shows(screens: tuple[Path, list[str]], k: int) -> None:
-    told, shown = tokens(screens[1][k]), tokens(STEPS[k][1])
+@pytest.fixture(scope="module")
+def screens(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[str]]]:
+    folders = {name: tmp_path_factory.mktemp(name) for name in PAGES}
+    return folders["tutorial"], {name: shown_by(name, folder) for name, folder in folders.items()}
+
+
+@pytest.mark.parametrize(("name", "k"), [(name, k) for name, steps in STEPS.items() for k in range(len(steps))])
+def test_a_command_prints_what_the_page_shows(screens: tuple[Path, dict[str, list[str]]], name: str, k: int) -> None:
+    told, shown = tokens(screens[1][name][k]), tokens(STEPS[name][k][1])
     if shown[0] == "...":
         shown = shown[1:]
         told = told[-len(shown) :]
@@ -66,11 +75,12 @@ def test_a_command_prints_what_the_page_shows(screens: tuple[Path, list[str]], k
 
 
 def test_there_are_all_steps() -> None:
-    words = [shlex.split(commands.replace("\\\n", " "))[:2] for commands, _ in STEPS]
-    assert [second for _, second in words[1:]] == ["data", "data", "train", "report", "train", "predict"]
+    words = {name: [commands.split()[1] for commands, _ in steps[1:]] for name, steps in STEPS.items()}
+    assert words["tutorial"] == ["schema", "schema", "train", "report", "train", "predict"]
+    assert words["hospital"] == ["schema", "schema", "schema", "train"]
 
 
-def test_truth_estimates_and_misses_are_those_of_the_run(screens: tuple[Path, list[str]]) -> None:
+def test_truth_estimates_and_misses_are_those_of_the_run(screens: tuple[Path, dict[str, list[str]]]) -> None:
     """Every interval that does not hold the truth is named below the table."""
     lines = json.loads((screens[0] / "run.json").read_text())["record"]["coefficients"]
     truth = runpy.run_path(str(ROOT / "examples/tutorial/hospitals.py"))["TRUTH"]
@@ -84,7 +94,7 @@ def test_truth_estimates_and_misses_are_those_of_the_run(screens: tuple[Path, li
     assert missed == re.findall(r"That of `(\w+)` misses", PAGE)
 
 
-def test_the_report_has_the_answer_and_the_picture_is_its_own(screens: tuple[Path, list[str]]) -> None:
+def test_the_report_has_the_answer_and_the_picture_is_its_own(screens: tuple[Path, dict[str, list[str]]]) -> None:
     page = (screens[0] / "report.html").read_text()
     assert "<h1>Who comes back within 30 days?</h1>" in page and "Ulmenhof" in page and "geriatrics" in page
     drawn, kept = (screens[0] / "odds.svg").read_text(), (ROOT / "docs/tutorial/odds.svg").read_text()

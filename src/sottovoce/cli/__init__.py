@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from ..errors import EXIT_CODES, SottovoceError, exit_code, printable
+from ..errors import EXIT_CODES, SchemaError, SottovoceError, exit_code, printable
 
 _EXAMPLES = """
 Train one linear classifier across sites that may not share their rows, with a proved privacy guarantee.
@@ -97,7 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         error.show()
         sys.exit(error.exit_code)
     except SottovoceError as error:
-        click.echo(f"error: {error}", err=True)
+        more = " (`sottovoce schema check SCHEMA TABLE` tells all at once)" if isinstance(error, SchemaError) else ""
+        click.echo(f"error: {error}{more}", err=True)
         sys.exit(exit_code(error))
     except OSError as error:  # a full disk behind standard output, say
         place = "" if error.filename is None else f" for {error.filename!r}"

@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import InvalidInput
 from .columns import Block, Category, Vector
 from .curved import Derived
+from .dates import Date
 from .schema import ABSENT, BEYOND, HEAVY, LABEL, OTHER, ROW, Schema, count_unfit
 from .table import MISSING, Column, Table, as_table, distinct
 from .table import marked as gaps_in
@@ -117,7 +118,8 @@ def _absent(block: Block, columns: Mapping[str, Column], na: frozenset[str]) -> 
     """Rows with a missing value that the block replaces."""
     value, marked = getattr(block, "missing", None), getattr(block, "indicator", False)
     if value is not None:
-        stands = (value if isinstance(value, str) else f"{value:g}") + ", and is marked" * marked
+        plain = block.day(value) if isinstance(block, Date) else value if isinstance(value, str) else f"{value:g}"
+        stands = plain + ", and is marked" * marked
     elif marked:
         stands = "a level of its own"
     elif isinstance(block, Category) and block.other:

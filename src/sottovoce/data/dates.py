@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import ClassVar
 
 import numpy as np
@@ -105,6 +105,11 @@ class Date(Number):
         if isinstance(entries.get("typical"), list | tuple):
             found["typical"] = [number(value) for value in entries["typical"]]
         return entries | found | {"epoch": epoch}
+
+    def day(self, value: float) -> str:
+        """A number of units as the day, or point in time, that it is."""
+        point = day_of(self.epoch) + timedelta(seconds=round(value * UNITS[self.unit]))
+        return point.isoformat().removesuffix("T00:00:00")
 
     def number(self, value: object) -> float:
         return since(text_of(value), self.epoch, self.unit)

@@ -17,8 +17,11 @@ _CALLED = {
     "intercept": "constant bias fit_intercept", "person": "patient subject id unit_of_privacy",
     "positive": "true yes one", "negative": "false no zero", "class_weight": "class_weights weights",
     "max": "cap hi upper maximum", "rows": "most max cap",
+    "number": "numeric float integer int double real continuous count", "date": "datetime timestamp time day",
+    "category": "categorical boolean bool logical string str text object enum factor nominal",
+    "bins": "binned bucket buckets ordinal", "vector": "array list image pixels embedding",
 }  # fmt: skip
-"""Entries, and what people write for them."""
+"""Entries and kinds, and what people write for them."""
 
 
 def meant(key: str, known: Iterable[str]) -> str:

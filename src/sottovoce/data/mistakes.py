@@ -115,7 +115,8 @@ def _of_block(
     if not isinstance(kind, str) or kind not in KINDS:
         remedy = meant(kind, KINDS) if isinstance(kind, str) else ""
         rule = f"must be one of {', '.join(KINDS)}"
-        return [SchemaError(f"{name}.kind", kind, rule, remedy or "declare the kind of the column")]
+        wrong = SchemaError(f"{name}.kind", kind, rule, remedy or "declare the kind of the column")
+        return [wrong, *(_of_block(name, {**given, "kind": _guessed(remedy)}, columns, plain) if remedy else ())]
     found, left = list[SchemaError](), dict(given)
     declared = [field for field in fields(KINDS[kind]) if field.name != "name"]
     known, needed = [field.name for field in declared], [field.name for field in declared if field.default is MISSING]
@@ -126,13 +127,14 @@ def _of_block(
             continue
         if key not in known:
             found.append(_unknown(f"{name}.{key}", kind, key, known))
-            called.add(found[-1].remedy.removeprefix("did you mean ").removesuffix("?"))
+            called.add(_guessed(found[-1].remedy))
         elif value == OPEN or (isinstance(value, list | tuple) and OPEN in value):
             found.append(_open(f"{name}.{key}"))
         elif not _readable(kind, key, given):
             wanted = "a text" if kind == "category" and key in _TEXTS else _WANTED.get(key, "a text")
             wanted = f"{wanted}, or a day such as 2024-01-31" if kind == "date" and key in _DAYS else wanted
-            found.append(SchemaError(f"{name}.{key}", None, f"must be {wanted}", "correct its type"))
+            remedy = "a mean of the rows is private: take a public one" if value == "mean" else "correct its type"
+            found.append(SchemaError(f"{name}.{key}", None, f"must be {wanted}", remedy))
         else:
             continue
         del left[key]
@@ -150,6 +152,11 @@ def _of_block(
         return block_from_dict(name, dict(some) | (named(name, some, plain) if is_derived(given) else {}))
 
     return found + _one_by_one(read, left, f"{name}.", needed)
+
+
+def _guessed(remedy: str) -> str:
+    """The name in a question of :func:`meant`."""
+    return remedy.removeprefix("did you mean ").removesuffix("?")
 
 
 def _waits(given: Mapping[str, Any], columns: Collection[str], plain: Mapping[str, Block]) -> bool:

@@ -15,10 +15,12 @@ from scipy.sparse import issparse
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from ..errors import InvalidInput, InvalidKind, SottovoceError
+from ..errors import InvalidInput, InvalidKind, SottovoceError, printable
 from ..util.typing import Any, Array, ArrayLike, IntArray
-from .table import text_of
+from .frames import read_frame
+from .table import as_numbers, text_of
 
+_SHOWN = 8
 T = TypeVar("T")
 
 # Messages of scikit-learn and NumPy: pattern, rule, remedy.  Groups match counts, shapes, class names, never an entry.
@@ -30,10 +32,10 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     (r"Expected (?:2D|a 2-dimensional)|Found array with dim \d", "must have shape (n_samples, n_features)",
      "Reshape your data: X.reshape(1, -1) is one row, X.reshape(-1, 1) one column"),
     (r"Input (?:\w+ )?contains (?:NaN|inf)|(?:Python )?int too large", "holds NaN or infinite values",
-     "replace them by a public constant, or drop those rows"),
+     "replace them by a public constant, or drop those rows; a schema declares what stands for them"),
     (r"Complex data not supported", "must be real: Complex data not supported", "give real numbers"),
     (r"could not convert string", "holds text that is no number",
-     "encode text by categories that are declared, not read off the rows"),
+     "give a schema, or encode text by categories that are declared, not read off the rows"),
     (r"setting an array element", "has rows of several lengths, or entries that are no numbers",
      "give a table of numbers"),
     (r".*argument must be .*string.*number",
@@ -46,25 +48,45 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
 )  # fmt: skip
 
 
-def checked(field: str, check: Callable[[], T]) -> T:
-    """What `check` returns; an error is replaced by an :class:`InvalidInput` without values and without its cause."""
+def checked(field: str, check: Callable[[], T], frame: Any = None) -> T:
+    """What `check` returns; an error is replaced by an :class:`InvalidInput` without values and without its cause.
+
+    Of a `frame` it names the columns that were refused.
+    """
     try:
         return check()
     except (SottovoceError, Warning, MemoryError):
         raise
     except Exception as error:
-        refusal = _refusal(field, error)
+        refusal = _refusal(field, error, frame)
     raise refusal  # here, where nothing is being handled: a traceback would show what scikit-learn said
 
 
-def _refusal(field: str, error: Exception) -> InvalidInput:
+def _refusal(field: str, error: Exception, frame: Any) -> InvalidInput:
     text, kind = str(error), InvalidKind if isinstance(error, TypeError) else InvalidInput
     if text.startswith("The feature names should match"):
         return kind(field, None, "has other columns than fit was given", _names(text))
     for pattern, rule, remedy in _MESSAGES:
         if found := re.match(pattern, text, re.DOTALL):
-            return kind(field, None, rule.format(*found.groups()), remedy)
+            where = _columns(frame, text="text" in rule) if rule.startswith("holds") else ""
+            return kind(field, None, rule.format(*found.groups()) + where, remedy)
     return kind(field, None, "cannot be read as an array", "give one row, label or site a line")
+
+
+def _columns(frame: Any, *, text: bool) -> str:
+    """The names of a frame's columns that hold text, or values that are missing or not finite; for a message."""
+    if not hasattr(type(frame), "columns"):
+        return ""
+    found = []
+    for name, column in read_frame(frame).columns.items():
+        try:
+            unfit = bool(as_numbers(column)[1].any()) and not text
+        except ValueError as error:
+            unfit = text != (str(error) == "not finite")
+        if unfit and not _reads_as_number(name):
+            found.append(printable(name))
+    shown = ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")
+    return f" in {'column' if len(found) == 1 else 'columns'} {shown}" if found else ""
 
 
 def _names(text: str) -> str:

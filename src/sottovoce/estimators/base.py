@@ -266,4 +266,4 @@ class SitedTable(Sited):
             return self._by_rows(X)
         if issparse(X):
             raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
-        return np.asarray(checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64)))
+        return np.asarray(checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64), X))

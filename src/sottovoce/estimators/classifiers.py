@@ -443,7 +443,7 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         """X as scikit-learn validates it, dense or CSR; under a schema, encoded rows."""
         if self.schema_ is not None:
             return self._by_rows(X)
-        return checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64, accept_sparse="csr"))
+        return checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64, accept_sparse="csr"), X)
 
     def _starts(
         self, coef: ArrayLike | None, intercept: ArrayLike | None, labelled: Labelled, features: int
