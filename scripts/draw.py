@@ -27,10 +27,11 @@ def scripts() -> list[Path]:
 
 def run(script: Path, folder: Path) -> str:
     """Run a script in `folder`, where its pictures are then; what it prints."""
-    (folder / "matplotlibrc").write_text("svg.hashsalt: sottovoce\n", encoding="utf-8")  # the same ids every time
+    (folder / "matplotlibrc").write_text("svg.hashsalt: sottovoce\n", encoding="utf-8")  # the same ids
     done = subprocess.run(
         [sys.executable, str(script)], cwd=folder, capture_output=True, text=True, check=False,
-        env=os.environ | {"GALLERY": str(folder), "MPLBACKEND": "svg", "OMP_NUM_THREADS": "1", "SOURCE_DATE_EPOCH": "0"},
+        env=os.environ
+        | {"GALLERY": str(folder), "MPLBACKEND": "svg", "OMP_NUM_THREADS": "1", "SOURCE_DATE_EPOCH": "0"},
     )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"{script} ended with {done.returncode}:\n{done.stderr}")

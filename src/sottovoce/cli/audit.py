@@ -135,7 +135,10 @@ def _step(console: Console, report: str | None, about: str) -> AbstractContextMa
 def _render(found: list[Verdict], confidence: float) -> None:
     bound = f">bound, {confidence:.0%}"
     table = listing("<method, form", ">claimed", ">proved", bound, ">exact", "<verdict", no_wrap=True)
-    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"  # on a narrow screen names give way, not numbers
+    table.columns[0].no_wrap, table.columns[0].overflow = (
+        False,
+        "fold",
+    )  # on a narrow screen names give way, not numbers
     table.title = "Claims under attack"
     for one in found:
         exact = "" if one.exact_epsilon is None else f"{one.exact_epsilon:.3f}"
