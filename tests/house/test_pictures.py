@@ -52,3 +52,14 @@ def test_every_picture_has_a_script() -> None:
     page = (draw.GALLERY / "index.md").read_text(encoding="utf-8")
     listed = page.split("```{gallery}\n")[1].split("```")[0].split()
     assert sorted(listed) == sorted(path.stem for path in draw.GALLERY.glob("*.svg")) and len(listed) >= 12
+
+
+def test_readme_and_the_first_page_show_the_same_ten_lines() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    code = (ROOT / "examples" / "doors" / "ten_lines.py").read_text(encoding="utf-8")
+    assert f"```python\n{code}```\n\n```text\n{(draw.DOORS / 'ten_lines.txt').read_text(encoding='utf-8')}```" in readme
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    (lead,) = re.findall(
+        r"# sottovoce\n\n(.*?)\n\n!", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), flags=re.S
+    )
+    assert lead in readme
