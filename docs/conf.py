@@ -151,7 +151,10 @@ class Methods(SphinxDirective):
                  ", ".join(cls.forms), ", ".join(f"`{knob}`" for knob in knobs_of(cls)),
                  "; ".join([cls.good_for, *same]))
             )  # fmt: skip
-        return self.parse_text_to_nodes(table(*rows))
+        found = self.parse_text_to_nodes(table(*rows))
+        for one in found:
+            one["classes"].append("words")
+        return found
 
 
 class Knobs(SphinxDirective):
