@@ -21,6 +21,7 @@
     ├── Busy                             another process uses the same ledger, or serves the same hub
     ├── AttemptLost                      a sum over sites was charged but could not be opened
     ├── EndedEarly                       a run across sites ended before its last round, by another's decision
+    ├── FinishedWithout                  a run across sites is finished, without some of them
     └── NetClosed                        a neighbour left before the round was over
         └── TransportClosed              the run ended at the hub
 
@@ -31,6 +32,7 @@ what follows from public facts alone is another, :class:`PublicNote`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Number
 from os import PathLike
 
@@ -199,6 +201,17 @@ class EndedEarly(SottovoceError):
     """A run across sites ended before its last round, because another site left it or the hub ended it."""
 
 
+class FinishedWithout(SottovoceError):
+    """A run across sites is finished, without some of them."""
+
+
+def check_whole(where: str, lost: Mapping[str, str]) -> None:
+    """Raise :class:`FinishedWithout` if a finished run went on without sites; `lost` says why of each."""
+    if lost:
+        who = ", ".join(f"{name!r} (it {why})" for name, why in sorted(lost.items()))
+        raise FinishedWithout(f"{where}: finished without {who}; results are those of the sites that are left")
+
+
 class NotWritten(SottovoceError, OSError):
     """A file could not be written, for example because the disk is full.  An earlier file in its place is unchanged."""
 
@@ -233,6 +246,7 @@ EXITS = {
     2: "bad input, or a ledger that cannot be used: nothing was spent for it",
     3: "refused: a person must look before it is tried again",
     4: "a run across sites ended early, by another's decision",
+    5: "a run across sites is finished, without some of them",
     130: "interrupted",
 }
 """Exit codes of the commands."""
@@ -245,4 +259,5 @@ def exit_code(error: SottovoceError) -> int:
     """The exit code in :data:`EXITS` of a command that ends with `error`."""
     if isinstance(error, InvalidInput | CheckpointError | BudgetExceeded | LedgerError | UnknownEvent | NotWritten):
         return 2
-    return 3 if isinstance(error, Refused) else 4 if isinstance(error, EndedEarly) else 1
+    codes = {Refused: 3, EndedEarly: 4, FinishedWithout: 5}
+    return next((code for kind, code in codes.items() if isinstance(error, kind)), 1)

@@ -32,14 +32,18 @@ from sottovoce.audit.answers import (
 from sottovoce.audit.game import Options, watch
 from sottovoce.audit.several import WorstVerdict
 from sottovoce.cli import cli
+from sottovoce.data import move as move_module
 from sottovoce.data.rows import Rows
 from sottovoce.errors import BudgetExceeded, InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.facts import Facts
 from sottovoce.queries import Gradient, NoisyBounded, Positives, Products
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.curator import make_solver
+from sottovoce.solvers.local import Solver
 from sottovoce.util.typing import Array, IntArray
 
 CLAIM = {trust: RunConfig(method="auto", trust=trust, epsilon=1.0, delta=DELTA) for trust in TRUSTS}
@@ -174,6 +178,44 @@ def test_too_little_noise_is_refuted(name: str) -> None:
     case = cases()[name]
     assert not play_one(case, 1500).refuted
     assert play_one(replace(case, noise=Faint), 1500).refuted
+
+
+class ForgetsMeans(ForgetsCounts):
+    """Holds the mean of rows to be public."""
+
+    def charge(self, event: Event) -> None:
+        if "mean of rows" not in event.source:
+            Ledger.charge(self, event)
+
+
+@pytest.mark.parametrize(("mark", "runs", "least"), [("", 400, 0.1), (", summed", 200, 0.0)])
+def test_a_centred_training_stands(mark: str, runs: int, least: float) -> None:
+    verdict = play_one(cases()[f"centred training{mark}"], runs)
+    assert verdict.releases == 3 and not verdict.refuted and verdict.lower_bound >= least
+    assert verdict.claimed_epsilon == verdict.proved_epsilon == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("fault", ["a mean that costs nothing", "rows as long as they come out", "a mean of its own"])
+def test_what_is_planted_in_a_centred_training_is_refuted(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last: rows are moved by their exact mean, and not by the one that was released."""
+    own = fault == "a mean of its own"
+    case = cases()["centred training" + (", summed" if own else "")]
+    assert case.centring is not None
+
+    def exact(rows: Rows, facts: Facts, table: int) -> Solver:
+        every = case.tables[table].signed * (np.arange(D) < D - 1)
+        mean = (every * np.sign(case.tables[table].signed[..., -1:])).sum(axis=(0, 1)) / case.tables[table].n.sum()
+        return make_solver(rows if rows.move is None else replace(rows, move=replace(rows.move, mean=mean)), facts)
+
+    if own:  # the training has most of the budget, as in any run
+        case = replace(case, solver=exact, centring=replace(case.centring, alpha=case.centring.alpha / 3, share=0.09))
+    elif fault == "a mean that costs nothing":
+        case = replace(case, book=ForgetsMeans.of)
+    else:
+        whole = move_module._factors
+        monkeypatch.setattr(move_module, "_factors", lambda rows, move, short: whole(rows, move, short=False))
+        case = replace(case, centring=replace(case.centring, gain=8.0))
+    assert play_one(case, 300 if own else 700).refuted
 
 
 GAME = """

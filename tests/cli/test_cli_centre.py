@@ -86,3 +86,31 @@ def test_a_warm_start_and_a_plan(table: list[Any], tmp_path: Path) -> None:
     bare = json.loads(said("plan", *table[2:], *sizes, *RUN[:-2], "--no-centre", "--json"))
     assert "centre" not in bare and len(bare["releases"]) == 8
     assert "taken away from all rows" in said("plan", *table[2:], *sizes, *RUN[:-2]).replace("\n", " ")
+
+
+def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
+    """Decided when it is written; without, it is a plan of before, which older versions read."""
+    pytest.importorskip("cryptography")
+    from sottovoce.deploy.keys import SigningKey
+    from sottovoce.deploy.plan import Plan
+
+    words: list[Any] = ["plan", *table[2:], "--run", "trial-1", "--epsilon", "2"]
+    for name in ("north", "east", "south"):
+        member = {"name": name, "rows": 400, "key": SigningKey.make().public}
+        (tmp_path / f"{name}.public.json").write_text(json.dumps(member))
+        words += ["--site", tmp_path / f"{name}.public.json"]
+    for method, trust in (("momentum", "nobody"), ("momentum", "sum"), ("auto", "nobody")):
+        asked = [*words, "--write", tmp_path / "plan.json", "--method", method, "--trust", trust, "--rounds", "8"]
+        told = json.loads(said(*asked, "--json"))
+        plan = Plan.read(tmp_path / "plan.json")
+        assert plan.centre is not None and plan.to_dict()["version"] == 2 and plan.centre.gain == 2.0
+        assert told["centre"]["alpha"] == plan.centre.alpha and "Released too" in told["privacy"]["says"]
+        assert len(told["releases"]) == 1 + plan.rounds == len(plan.events("east"))
+        assert plan.statement.epsilon <= 2.0
+        assert "taken away from all rows" in said(*asked).replace("\n", " ")
+        bare = json.loads(said(*asked, "--json", "--no-centre"))
+        plain = Plan.read(tmp_path / "plan.json")
+        assert plain.centre is None and plain.to_dict()["version"] == 1 and "centre" not in {*bare, *plain.to_dict()}
+        assert "Released too" not in bare["privacy"]["says"] and len(bare["releases"]) == plain.rounds
+    said(*words, "--write", tmp_path / "asked.json", "--inference")
+    assert Plan.read(tmp_path / "asked.json").centre is None

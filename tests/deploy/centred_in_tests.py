@@ -9,8 +9,9 @@ import numpy as np
 from sites_in_tests import Consortium
 
 from sottovoce.data.rows import Rows
+from sottovoce.deploy.asks import Asks, SiteTable
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.plan import Member, Plan
+from sottovoce.deploy.plan import Member, Plan, trained_rows
 from sottovoce.runs.centre import Frame, decide
 from sottovoce.runs.config import RunConfig
 
@@ -21,27 +22,27 @@ NAMES, SIZES = ("north", "east", "south", "west"), (300, 90, 150, 210)
 """Of different sizes: each has its own sensitivity, and all have one mean."""
 
 
-def offset_rows(sizes: tuple[int, ...] = SIZES) -> Rows:
+def tables_of() -> list[SiteTable]:
     rng = np.random.default_rng(0)
     truth, parts = rng.normal(size=P - 1), []
-    for n in sizes:
+    for n in SIZES:
         z = 0.2 * rng.normal(size=(n, P - 1))
         X = np.hstack([MEAN + z, np.full((n, 1), K)])
         X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True) * (1 + 1e-12))
-        parts.append((X, np.where(z @ truth + 0.05 * rng.normal(size=n) > 0, 1.0, -1.0)))
-    return Rows.build(parts)
+        parts.append(SiteTable(X, np.where(z @ truth + 0.05 * rng.normal(size=n) > 0, 1.0, -1.0)))
+    return parts
 
 
-def centred(folder: Path, **knobs: Any) -> Consortium:
+def centred(folder: Path, asks: Asks | None = None, **knobs: Any) -> Consortium:
     """Sites of a plan that centres."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = {"method": "prox_admm", "epsilon": 2.0, "delta": 1e-5, "rounds": 3, "seed": 3, "graph": "path"} | knobs
-    config, rows = RunConfig(**settings), offset_rows()
+    config, rows = RunConfig(**settings), Rows.build([(one.X, one.y) for one in tables_of()])
     keys = {name: SigningKey.make() for name in NAMES}
     members = [Member(name, size, keys[name].public) for name, size in zip(NAMES, SIZES, strict=True)]
-    centre = decide(config, rows.n, P, FRAME).centring
+    centre = decide(config, trained_rows(members, asks), P, FRAME).centring
     assert centre is not None
-    return Consortium(folder, Plan.make("trial", config, members, P, centre=centre), keys, rows)
+    return Consortium(folder, Plan.make("trial", config, members, P, asks=asks, centre=centre), keys, rows)
 
 
 SUMS: dict[str, Any] = {"method": "momentum", "trust": "sum", "graph": "complete"}

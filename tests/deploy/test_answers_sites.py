@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import make_accountant
 from sottovoce.privacy.statement import Statement
 from sottovoce.problem.facts import Among
+from sottovoce.reports import answer
 from sottovoce.reports import page as report_page
 from sottovoce.runs.simulate import simulate
 
@@ -79,6 +81,17 @@ def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, t
     assert ("weights" in (tmp_path / "hub.html").read_text()) != sites.plan.infers
     assert (">x2<" in site_page(sites.plan, "north", ends["north"])) == sites.plan.infers
     assert report_page(known | {"versions": ""}).startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("what", EVERY)
+def test_pages_begin_with_the_answer(tmp_path: Path, what: str) -> None:
+    sites = answering(tmp_path / "sites", EVERY[what], trust="nobody")
+    with hub_of(sites, tmp_path / "hub.log") as hub:
+        ends = run(sites, hub)
+        assert write_hub(tmp_path, hub)
+    lead = answer(record(sites.plan, ends["north"].found))[0]  # type: ignore[arg-type]
+    for page in ((tmp_path / "hub.html").read_text(), site_page(sites.plan, "north", ends["north"])):
+        assert page.index(f'<p class="lead">{escape(lead)}</p>') < page.index("<h2>")
 
 
 @pytest.mark.parametrize("trust", ["sum", "nobody"])

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from centred_in_tests import MEAN, NAMES, SIZES, SUMS, centred
+from centred_in_tests import MEAN, NAMES, SIZES, SUMS, centred, tables_of
 from sites_in_tests import Consortium, Stop, rewrite
 from sums_in_tests import Background, Lost, hub_of, run
+from transports_in_tests import DOORS
 
 from sottovoce.data import move as move_module
 from sottovoce.data.move import Move
 from sottovoce.deploy import session as session_module
+from sottovoce.deploy.answering import record
+from sottovoce.deploy.asks import Asks
 from sottovoce.deploy.hub import LocalTransport
-from sottovoce.deploy.local import train_sites
-from sottovoce.deploy.messages import read
+from sottovoce.deploy.local import answer_sites, train_sites
+from sottovoce.deploy.messages import check_payload, read
 from sottovoce.deploy.plan import Plan
 from sottovoce.deploy.report import hub_page, result, site_page
 from sottovoce.deploy.session import Finished
@@ -125,6 +129,35 @@ class TestOneMean:
         assert (np.linalg.norm(move.mean) > 0.3) == after
 
 
+@pytest.mark.parametrize("way", ["relay", "tasks"])
+@BOTH
+def test_every_transport_carries_it(tmp_path: Path, way: str, knobs: dict[str, Any]) -> None:
+    sites = centred(tmp_path / "sites", **knobs)
+    with hub_of(sites, tmp_path / "hub.log") as hub, DOORS[way](sites, hub, tmp_path / "way") as door:
+        ends, move = sites.run(door), hub.move()
+    for name, (model, own) in zip(NAMES, train_sites(sites.plan, sites.rows), strict=True):
+        np.testing.assert_array_equal(ends[name].model, model)
+        assert ends[name].move == own == move is not None
+
+
+def test_held_out_rows_are_as_short_as_those_of_the_training(tmp_path: Path) -> None:
+    """An evaluation after a centred training is that of one process, at sites and at the hub."""
+    sites, tables = centred(tmp_path / "sites", asks=Asks(evaluation=5.0, holdout=0.3)), tables_of()
+    with hub_of(sites, tmp_path / "hub.log") as hub:
+        with ThreadPoolExecutor(len(NAMES)) as pool:
+            ends = list(
+                pool.map(
+                    lambda i: sites.run_site(NAMES[i], LocalTransport(hub, NAMES[i], 30.0), table=tables[i]), range(4)
+                )
+            )
+        found = hub.found()
+    alone = answer_sites(sites.plan, tables)
+    said = [record(sites.plan, one) for one in (*(end.found for end in ends), found, *(one for _, one in alone))]
+    assert all(one == said[0] for one in said) and all(
+        np.array_equal(end.model, one) for end, (one, _) in zip(ends, alone, strict=True)
+    )
+
+
 class TestResuming:
     @BOTH
     @pytest.mark.parametrize(
@@ -225,6 +258,15 @@ class TestPlanted:
             ends = run(sites, hub, lambda name: Plotting(hub, name, 30.0) if name == "north" else None)
         assert all(isinstance(end, Refused) for end in ends.values())
         assert "site 'north' moves its rows by another mean" in str(ends["west"])
+
+    def test_a_site_cannot_send_more_than_rows_and_noise_can_make(self, tmp_path: Path) -> None:
+        plan = centred(tmp_path).plan
+        firsts = [plan.events(name)[0] for name in NAMES]
+        spread = max(float(np.max(event.spread())) * n for n, event in zip(SIZES, firsts, strict=True))
+        assert 1.0 < plan.cap(1) == plan.cap(2) < 1.01 + 45.0 * spread / sum(SIZES) < 10.0 < plan.cap(3)
+        check_payload(plan, "release", np.full(5, plan.cap(1) / 3.0), 1)
+        with pytest.raises(Refused, match="longer than the plan's cap"):
+            check_payload(plan, "release", np.full(5, plan.cap(1)), 1)
 
     @BOTH
     def test_a_mean_that_is_not_charged_is_found(

@@ -373,11 +373,11 @@ def test_the_hub_gives_nothing_before_all_is_there(table: Table, tmp_path: Path)
 
 def test_the_hub_waits_from_the_first_message_and_then_no_longer(table: Table, tmp_path: Path) -> None:
     from sottovoce.deploy.hublog import HubLog
-    from sottovoce.deploy.sums.hub import SumHub
+    from sottovoce.deploy.sums.hub import RoundHub
 
     now = [0.0]
     with HubLog(tmp_path / "hub.log") as log:
-        sums = SumHub(table.sites.plan, log, 60.0, clock=lambda: now[0])
+        sums = RoundHub(table.sites.plan, log, 60.0, clock=lambda: now[0])
         for name in SORTED:
             sums.exchange(name, 0, table.said(name).data, 0.0)
         table.go()

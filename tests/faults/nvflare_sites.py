@@ -125,7 +125,7 @@ def check(consortium: Consortium, sites: dict[str, Path], hub: Path, calm: dict[
     with HubLog(hub / "hub.log") as log:
         messages, models = log.messages(plan.run), Hub(plan, log).models()
     assert models is not None, "a site has not sent its model"
-    last = plan.config.rounds + 1
+    last = plan.attempts + 1
     assert sorted(messages) == sorted((k, name) for k in range(last + 1) for name in NAMES)
     for i, name in enumerate(NAMES):
         settings = SiteSettings.read(sites[name])
@@ -135,7 +135,7 @@ def check(consortium: Consortium, sites: dict[str, Path], hub: Path, calm: dict[
             for k in range(last + 1):
                 assert journal.sent(k) == messages[k, name], f"{name}, round {k}: journal and hub differ"
                 inbox = json.loads(journal.received(k) or b"{}")
-                assert inbox == {other: messages[k, other].decode() for other in plan.neighbours(name)}
+                assert inbox == {other: messages[k, other].decode() for other in plan.neighbours(name, k)}
         model, rows, total = calm[name]
         assert np.array_equal(models[i], model), f"{name}: not the model of an undisturbed run"
         assert spend(sites[name]) == (rows, total), f"{name}: spent something else than an undisturbed run"

@@ -29,10 +29,11 @@ from typing import Any
 import numpy as np
 from sites import SCHEMA, table
 
-from sottovoce.deploy import demonstration, run_sites
+from sottovoce.deploy import demonstration
 from sottovoce.deploy.demonstration import Demonstration
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.local import train_sites
 from sottovoce.deploy.relay import Credentials, RelayTransport, serve
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.settings import SiteSettings
@@ -159,10 +160,9 @@ def play(demo: Demonstration, restarts: int, rng: random.Random) -> dict[str, in
             server.stop(0.0).wait()
     if refused:
         raise SystemExit(f"refused: {refused[0]}")
-    twins = run_sites(plan.config, demo.rows)
+    twins = train_sites(plan, demo.rows)
     for i, (site, end) in enumerate(zip(plan.names, ends, strict=True)):
-        model = plan.prepared.algorithm.at(i).model(twins[i][0].state)
-        if end is None or not np.array_equal(end.model, model):
+        if end is None or not np.array_equal(end.model, twins[i][0]):
             raise SystemExit(f"{site}: its model differs from the twin's")
         with DurableLedger.open(demo.folder / site / f"{site}.ledger") as ledger:
             if ledger.to_list() != [event.to_dict() for event in plan.events(site)]:

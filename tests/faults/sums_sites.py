@@ -27,16 +27,17 @@ import numpy as np
 import sites as plain
 from sites import SCHEMA, messages, table
 
-from sottovoce.deploy import demonstration, run_sites
+from sottovoce.deploy import demonstration
 from sottovoce.deploy.demonstration import Demonstration
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.local import train_sites
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.journal import Journal
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import Result
 
-EARLY = 4
+EARLY, WITHOUT = 4, 5
 """Exit code of a site without which the others went on."""
 
 
@@ -63,7 +64,7 @@ class Supervised(plain.Supervised):
                 continue
             if code == -signal.SIGKILL:
                 self.start(name)
-            elif code in (0, EARLY) and name != "hub":
+            elif code in (0, EARLY, WITHOUT) and name != "hub":
                 self.done.add(name)
             else:
                 said = (self.demo.folder / name / "errors").read_text()
@@ -83,10 +84,10 @@ def check(demo: Demonstration, lost: set[str]) -> dict[str, int]:
         attempts, gone, models = hub.sums.attempts, hub.sums.gone, hub.models()
     if not lost <= gone.keys():
         raise SystemExit(f"lost {lost}, and the hub went on without {gone}")
-    if models is None or len(attempts) != plan.config.rounds:
+    if models is None or len(attempts) != plan.attempts:
         raise SystemExit(f"ended after {len(attempts)} attempts")
     told = [([plan.names.index(name) for name in one.members], one.opened) for one in attempts]
-    made = run_sites(plan.config, demo.rows, attempts=told)
+    made = train_sites(plan, demo.rows, told)
     for i, name in enumerate(plan.names):
         with DurableLedger.open(demo.folder / name / f"{name}.ledger") as ledger:
             ledger.verify()
@@ -107,7 +108,7 @@ def check(demo: Demonstration, lost: set[str]) -> dict[str, int]:
         if len(rows) != len(planned):
             raise SystemExit(f"{name}: charged {len(rows)} attempts of {len(planned)}")
         model = Result.load(demo.folder / name / f"{name}.npz").models[0, 0]
-        twin = plan.prepared.algorithm.at(i).model(made[i][0].state)
+        twin = made[i][0]
         if not np.array_equal(model, twin) or not np.array_equal(model, models[0]):
             raise SystemExit(f"{name}: its model differs from the twin's by {np.max(np.abs(model - twin)):g}")
     opened = sum(one.opened for one in attempts)

@@ -27,6 +27,13 @@ def dual(eta: Array, V: Array, f: Array, S: Array, lam: Array) -> Array:
     return lam + eta / 2 * (V * f - S)
 
 
+INDUCED = (
+    "ADMM on the graph that is left, with a proximal term eta ||w - f_i||^2 for every lost edge: it converges with any "
+    "such term (He, Liao, Han and Yang 2002), to the minimiser over the sites that are left"
+)
+"""Of consensus ADMM: a lost neighbour counts as oneself, and its edge's dual is dropped."""
+
+
 class ADMMState(NamedTuple):
     """Public state of a node after round t."""
 
@@ -49,6 +56,7 @@ class ADMM(Algorithm[ADMMState]):
     noise_law: ClassVar[str] = "none"
     good_for: ClassVar[str] = "a yardstick without privacy"
     private: ClassVar[bool] = False
+    induced: ClassVar[str] = INDUCED
 
     def init(self, node: Node) -> ADMMState:
         zero = node.zeros()
@@ -60,7 +68,8 @@ class ADMM(Algorithm[ADMMState]):
         answer = node.ask(self.query(k, augment(eta, V, f, S, lam), f, node))  # 000, eq. (9) and (10)
         f = self.sent(answer, f)
         S = node.net.neighbour_sum(f)
-        return ADMMState(f, S, dual(self.dual_penalty(k), V, f, S, lam))  # 000, eq. (11)
+        eta = self.dual_penalty(k)
+        return ADMMState(f, S, dual(eta, V, f, S, lam) - node.net.lost_dual(eta / 2))  # 000, eq. (11)
 
     def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
         """What round k asks; the solver starts at `f`."""

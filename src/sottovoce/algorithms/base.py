@@ -81,6 +81,8 @@ class Algorithm(ABC, Generic[StateT]):
     """Whether releases depend on statistics of earlier rounds, which a resumed run has to compute again."""
     objective_noise: ClassVar[bool] = False
     """Whether noise is inside the objective, so that the price includes a determinant that curvature makes small."""
+    induced: ClassVar[str] = ""
+    """Why a run may go on with the graph that is left without a lost site; empty: its theorem does not allow it."""
     complete: ClassVar[bool] = False  # only all rounds together mean something: all are paid for, and none is lost
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from ..queries import NoisyEpoch, NoisyGradient
 from ..util.typing import Array
 from .base import Algorithm, Node
 from .knobs import gradient_cap, knob
-from .prox import tail
+from .prox import MIXED, tail
 
 
 class DescentState(NamedTuple):
@@ -41,6 +41,7 @@ class DGD(Algorithm[DescentState]):
     curvature: ClassVar[str] = "node"
     least_penalty: ClassVar[float] = 0.02
     gradient_steps: ClassVar[bool] = True
+    induced: ClassVar[str] = MIXED
 
     def init(self, node: Node) -> DescentState:
         zero = node.zeros()

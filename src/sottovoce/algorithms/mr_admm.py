@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, check_law
 from ..util.typing import Array
-from .admm import augment, dual
+from .admm import INDUCED, augment, dual
 from .base import Algorithm, Node
 from .knobs import knob, law
 
@@ -72,6 +72,7 @@ class MRADMM(Algorithm[RecycledState]):
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
     objective_noise: ClassVar[bool] = True
     noise_weight: ClassVar[float] = 2.5
+    induced: ClassVar[str] = INDUCED
 
     def check(self, node: Node) -> None:
         if not self.penalty.non_decreasing:
@@ -96,9 +97,10 @@ class MRADMM(Algorithm[RecycledState]):
             new = node.ask(self._query(odd, f, linear, curvature, node))
             g = -linear - curvature * new  # KKT of (18): public quantities only
             S = node.net.neighbour_sum(new)
-            return RecycledState(new, S, dual(eta, V, new, S, lam), g)  # (15)
+            return RecycledState(new, S, dual(eta, V, new, S, lam) - node.net.lost_dual(eta / 2), g)  # (15)
         f = f - (2 * lam + g + eta * (V * f - S)) / (2 * eta * V + self.gamma)  # (19)
-        return RecycledState(f, node.net.neighbour_sum(f), lam, g)  # (17)
+        S = node.net.neighbour_sum(f)
+        return RecycledState(f, S, lam - node.net.lost_dual(0.0), g)  # (17)
 
     def _query(self, odd: int, f: Array, linear: Array, curvature: Array, node: Node) -> Query:
         if self.perturbation == "output" and self.noise is not None:

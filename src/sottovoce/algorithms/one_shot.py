@@ -12,6 +12,7 @@ from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, Sp
 from ..util.typing import Array
 from .base import Algorithm, Node
 from .knobs import gradient_cap, law
+from .prox import MIXED
 
 
 class OneShotState(NamedTuple):
@@ -32,6 +33,7 @@ class OneShot(Algorithm[OneShotState]):
     curvature: ClassVar[str] = "node"
     least_penalty: ClassVar[float] = 0.0003
     single: ClassVar[bool] = True
+    induced: ClassVar[str] = MIXED
 
     def init(self, node: Node) -> OneShotState:
         return OneShotState(node.zeros(), node.zeros())

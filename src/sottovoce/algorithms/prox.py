@@ -11,9 +11,15 @@ import numpy as np
 from ..problem.facts import Facts
 from ..queries import NoisyMinimiser
 from ..util.typing import Any, Array
-from .admm import augment, dual
+from .admm import INDUCED, augment, dual
 from .base import Algorithm, Node
 from .knobs import gradient_cap
+
+MIXED = (
+    "a lost neighbour counts as oneself, so that the matrix of weights stays symmetric with rows that add up to 1, and "
+    "of one component if the graph that is left is connected: all that the averaging needs"
+)
+"""Of methods that average over the graph."""
 
 
 def tail(average: Array, w: Array, k: int | Array, power: float = 3.0) -> Array:
@@ -55,6 +61,7 @@ class ProxADMM(Algorithm[DualState]):
     releases: ClassVar[str] = "every round"
     noise_law: ClassVar[str] = "Gaussian (pure: spherical), on the answer"
     good_for: ClassVar[str] = "the first choice with a delta; sites that differ; softmax"
+    induced: ClassVar[str] = INDUCED
     least_penalty: ClassVar[float] = 0.0005
     noise_weight: ClassVar[float] = 1.2
 
@@ -69,7 +76,8 @@ class ProxADMM(Algorithm[DualState]):
         alpha = None if self.noise is None else self.noise(k)
         f = node.ask(NoisyMinimiser(f, alpha, "U7", None, linear, curvature))
         S = node.net.neighbour_sum(f)
-        return DualState(f, S, dual(eta, V, f, S, lam), tail(mean, f, k))  # 000, eq. (11)
+        lam = dual(eta, V, f, S, lam) - node.net.lost_dual(eta / 2)  # 000, eq. (11)
+        return DualState(f, S, lam, tail(mean, f, k))
 
     def model(self, state: DualState) -> Array:
         return state.mean
@@ -105,6 +113,7 @@ class ProxAverage(Algorithm[MeanState]):
     releases: ClassVar[str] = "every round"
     noise_law: ClassVar[str] = "Gaussian (pure: spherical), on the answer"
     good_for: ClassVar[str] = "sites alike, with a delta; one site"
+    induced: ClassVar[str] = MIXED
     curvature: ClassVar[str] = "node"
     least_penalty: ClassVar[float] = 0.002
     noise_weight: ClassVar[float] = 1.2

@@ -23,7 +23,7 @@ from ..answers.survey import Survey
 from ..answers.terms import of_columns
 from ..data.rows import Rows
 from ..privacy.events import GaussianMechanism
-from ..privacy.gaussian import gaussian_epsilon
+from ..privacy.gaussian import gaussian_epsilon, gaussian_mu
 from ..problem.losses import HuberResidual, Logistic, Loss
 from ..problem.weighted_loss import Weighted
 from ..queries import (
@@ -42,6 +42,7 @@ from ..queries import (
     SecondMoments,
     SlopeMoments,
 )
+from ..runs.centre import Centring
 from ..runs.config import RunConfig
 from ..util.typing import Array
 from .game import (
@@ -61,6 +62,8 @@ from .likelihood import honest_sums
 from .several import WorstVerdict, play_all
 
 RUNS, QUICK_RUNS = 4_000, 1_000
+MOVED = 2_000
+"""Runs at most where every run has a map and a solver of its own."""
 DELTA = 0.1
 D, SITES = 3, (30, 40, 40)
 LAST = np.eye(D)[-1]
@@ -132,13 +135,13 @@ PAIRS: dict[str, Pair] = {
 TRUSTS = ("nobody", "sum")
 
 
-def tables(pair: Pair, victims: int = 1) -> tuple[Rows, Rows]:
-    """Tables that differ in the first row of each of the first `victims` sites."""
+def tables(pair: Pair, victims: int = 1, constant: float = 0.5) -> tuple[Rows, Rows]:
+    """Tables that differ in the first row of each of the first `victims` sites; all others are signed constants."""
 
     def one(table: int) -> Rows:
         signed = np.zeros((len(SITES), max(SITES), D))
         for i, n in enumerate(SITES):
-            signed[i, :n] = [0.0, 0.0, 0.5]
+            signed[i, :n] = [0.0, 0.0, constant]
         signed[:victims, 0] = pair.rows[table]
         rows = Rows(signed, np.array(SITES, dtype=float)[:, None], any_norm=pair.long)
         if pair.numbers is None:
@@ -187,8 +190,25 @@ def held_out(config: RunConfig, trained: bool = False) -> RecipeCase:
     )  # fmt: skip
 
 
+def centred(config: RunConfig) -> RecipeCase:
+    """The mean of rows, and a training on rows that are moved by it: a row and its opposite, of almost no constant.
+
+    Such a row is as long as a row may be, before and after it is moved, so both releases change by all that they may.
+    All others have the other label: were they moved by a mean that tells more, their gradients would add to it.  The
+    mean has more of the squared shift than any run gives it, so that one which is not charged shows.
+    """
+    whole, share = gaussian_mu(float(np.max(config.epsilon)), config.delta or 0.0), 0.75
+    mean = Centring((D - 1,), 0.5, 2.0, whole * math.sqrt(share), share)
+    run = RunConfig(
+        "momentum", trust=config.trust, epsilon=config.epsilon, delta=config.delta, rounds=2, eta=1e6, rho=0.02,
+        loss="huber:0.5", graph="complete",
+    )  # fmt: skip
+    why = "a row and its opposite, which move the mean and every gradient by as much as a row may"
+    return RecipeCase(run, tables(PAIRS["mean of rows"], constant=-0.5), 0, why, centring=mean)
+
+
 def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str, RecipeCase]:
-    """Every release, every recipe, and training with held-out rows, by name and trust."""
+    """Every release, every recipe, training with held-out rows and with centred ones, by name and trust."""
     found: dict[str, RecipeCase] = {}
     for trust in TRUSTS:
         config = RunConfig(
@@ -199,6 +219,7 @@ def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str,
         found |= {name + mark: release(name, pair, config) for name, pair in PAIRS.items()}
         found |= {name + mark: case for name, case in recipes(config).items()}
         found["held-out rows" + mark] = held_out(config)
+        found["centred training" + mark] = centred(config)
         if trust == "sum":  # one of three sites colludes, so a person at two of them has all other rows
             found["cross moments, two sites"] = release("cross moments", PAIRS["cross moments"], config, victims=2)
     return found
@@ -240,6 +261,9 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, RecipeCase] | None = Non
     `rounds` has no meaning here: a recipe has a fixed number of releases.
     """
     stands, runs = cases(asked.epsilon, asked.delta) if stands is None else stands, asked.replicates or RUNS
-    return play_all(
-        "answers", stands, asked.confidence, lambda case, each: play_one(case, runs, seed=asked.seed, confidence=each)
-    )
+
+    def one(case: RecipeCase, each: float) -> Verdict:
+        many = runs if case.centring is None else min(runs, MOVED)
+        return play_one(case, many, seed=asked.seed, confidence=each)
+
+    return play_all("answers", stands, asked.confidence, one)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..algorithms import Algorithm, Recipe
+from ..data.move import Move
 from ..data.rows import Rows
 from ..errors import LedgerError
 from ..ledger.memory import Ledger
@@ -27,11 +28,13 @@ from ..problem.facts import Facts
 from ..problem.losses import Loss
 from ..queries import Query, Sum
 from ..runs import engine
+from ..runs.centre import Centring
 from ..runs.config import RunConfig
 from ..runs.curator import Book, Curator, make_solver
 from ..runs.engine import Place
 from ..runs.prepare import held, prepare
 from ..runs.start import named
+from ..solvers.apart import Apart
 from ..solvers.local import Solver
 from ..util.later import Later
 from ..util.typing import Any, Array, IntArray
@@ -80,6 +83,8 @@ class Case:
         Sites of a sum that tell the adversary all they know; by default as many as the claim allows.
     method, loss : optional
         A recipe to run in place of the configuration's method, and the loss of its rows.
+    centring : Centring, optional
+        How rows are centred before the method.
     """
 
     config: RunConfig
@@ -93,6 +98,7 @@ class Case:
     colluders: int | None = None
     method: Recipe | None = None
     loss: Loss | None = None
+    centring: Centring | None = None
 
     @property
     def known(self) -> int:
@@ -102,6 +108,17 @@ class Case:
     def solve(self, rows: Rows, facts: Facts, table: int) -> Solver:
         """The solver of a table, at its sites and for the adversary."""
         return make_solver(rows, facts) if self.solver is None else self.solver(rows, facts, table)
+
+    def moved(self, move: Move | None) -> Case:
+        """The case for an adversary who knows the map of every replicate: she moves rows as their proofs say."""
+        if move is None:
+            return self
+
+        def solver(rows: Rows, facts: Facts, table: int) -> Solver:
+            solvers = [self.solve(replace(rows, move=one), facts, table) for one in move.apart()]
+            return solvers[0] if len(solvers) == 1 else Apart(solvers)
+
+        return replace(self, solver=solver)
 
 
 @dataclass
@@ -171,7 +188,8 @@ class OpenNet(DenseNet):
 class Transcripts:
     """What was seen of one table: queries with answers, messages (replicates, entries), and the ledger's totals.
 
-    Messages of sums are the totals and the colluding sites' shares.
+    Messages of sums are the totals and the colluding sites' shares.  After the first release, of the mean, rows are
+    moved by `move`.
     """
 
     asked: list[tuple[Query, Array]]
@@ -180,6 +198,7 @@ class Transcripts:
     claimed: float
     proved: float
     opened: list[OpenedSum] = field(default_factory=list)
+    move: Move | None = None
 
 
 def watch(case: Case, table: int, replicates: int, seed: int) -> Transcripts:
@@ -187,17 +206,19 @@ def watch(case: Case, table: int, replicates: int, seed: int) -> Transcripts:
     config = replace(case.config, seed=seed, replicates=replicates)
     rows = case.tables[table]
     named(config, None, rows.d)  # an audit starts at zero
-    ready = prepare(config, rows.n, rows.d, method=case.method, loss=case.loss)
+    ready = prepare(config, rows.n, rows.d, method=case.method, loss=case.loss, centre=case.centring)
     rows = held(ready.config, rows)
     nodes = range(len(rows.n))
     algorithm = ready.algorithm if case.algorithm is None else case.algorithm(ready.algorithm)
     noise = (case.noise or KeyedNoise)(seed, range(replicates), nodes)
     book: Book = ready.ledger if case.book is None else case.book(ready.ledger)
-    curator = Curator(rows, ready.facts, noise, book, partial(case.solve, table=table))
+    curator = Curator(rows, ready.facts, noise, book, partial(case.solve, table=table), case.centring)
     recorder, net = Recorder(curator, ready.facts), OpenNet(ready.graph)
-    lead = (replicates, len(rows.n))
-    engine.run(algorithm, Place(ready.facts, net, recorder, lead, rows.d), ready.config.rounds)
-    return transcripts(case, recorder, net, ready.ledger, book.rows)
+    place = Place(ready.facts, net, recorder, (replicates, len(rows.n)), rows.d)
+    if case.centring is not None:
+        place, _ = engine.centred(place, curator, ready.facts)
+    engine.run(algorithm, place, ready.config.rounds)
+    return replace(transcripts(case, recorder, net, ready.ledger, book.rows), move=curator.move)
 
 
 def transcripts(case: Case, seen: Recorder, net: OpenNet, own: Ledger, charged: Sequence[Event]) -> Transcripts:
@@ -288,10 +309,15 @@ def likelihood(case: Case, seen: tuple[Transcripts, Transcripts]) -> Attack:
     """The likelihood ratio of all releases."""
 
     def ratio(transcripts: Transcripts) -> Array:
-        facts, opened = transcripts.facts, transcripts.opened
+        facts, opened, asked = transcripts.facts, transcripts.opened, transcripts.asked
+        mean, after = (0 if transcripts.move is None else 1), case.moved(transcripts.move)
         if not opened:
-            return score(transcripts.asked, candidates(case, facts))
-        return score_sums(opened, case.tables, facts, case.solve, case.known)
+            return score(asked[:mean], candidates(case, facts)) + score(asked[mean:], candidates(after, facts))
+        first, later = (
+            score_sums(seen, case.tables, facts, one.solve, case.known)
+            for one, seen in ((case, opened[:mean]), (after, opened[mean:]))
+        )
+        return first + later
 
     return Attack("likelihood ratio", (ratio(seen[0]), ratio(seen[1])), 0)
 

@@ -13,6 +13,8 @@ from rich.table import Table
 
 from ..deploy import demonstration
 from ..deploy.demonstration import Demonstration
+from ..deploy.plan import Waits
+from ..errors import InvalidInput
 from ..privacy.statement import DEMONSTRATION, ceil_text
 from ..runs import defaults
 from ..runs.config import RunConfig
@@ -39,6 +41,7 @@ _EVERY = 0.5
     say("--inference", "Coefficients with intervals of a few columns, in place of training.", is_flag=True),
     say("--evaluation", "Also ask held-out rows how good it is, with this epsilon of theirs.", type=float),
     say("--holdout", "Share of every site's rows that is held out for that.", type=float, default=0.2),
+    say("--lose-site", "Sites that are killed in the middle of the run, and do not come back.", type=int, default=0),
     say("--transport", "What carries the messages.", type=click.Choice(["relay", "nvflare"]), default="relay"),
     say("--keep", "Folder for hub and sites, which stays.  [default: one that is removed at the end]",
         type=click.Path(file_okay=False, path_type=Path)),
@@ -46,7 +49,7 @@ _EVERY = 0.5
 ])  # fmt: skip
 def demo(
     sites: int, rounds: int, method: str | None, trust: str | None, colluders: int, epsilon: float, delta: float,
-    graph: str, centre: bool, inference: bool, evaluation: float | None, holdout: float, transport: str,
+    graph: str, centre: bool, inference: bool, evaluation: float | None, holdout: float, lose_site: int, transport: str,
     keep: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Start a hub and sites as real processes with generated certificates, train on Adult, and compare.
@@ -60,6 +63,12 @@ def demo(
       sottovoce demo --sites 3 --trust sum       only sums are seen
       sottovoce demo --inference --keep rehearsal   look into the folders
     """
+    if not 0 <= lose_site < sites:
+        rule = f"must be at least 0, and leave one of {sites} sites"
+        raise InvalidInput("lose_site", lose_site, rule, "use --lose-site 1")
+    if lose_site and (transport != "relay" or inference or evaluation is not None):
+        rule = "is for a training over the relay"
+        raise InvalidInput("lose_site", lose_site, rule, "leave transport, inference and evaluation out")
     asks = asked(inference, False, evaluation, holdout, 0.5, None)
     named = method or ("auto" if inference else "momentum" if trust == "sum" else "prox_admm")
     config = RunConfig(named, epsilon, delta, rounds, graph, trust=trust, colluders=colluders)
@@ -67,8 +76,9 @@ def demo(
     with tempfile.TemporaryDirectory(prefix="sottovoce-demo-") if keep is None else nullcontext(keep) as place:
         folder = Path(place)
         demo = demonstration.build(
-            folder, config, sites, schema=demonstration.FEW if inference else None, asks=asks, centre=centre
-        )
+            folder, config, sites, schema=demonstration.FEW if inference else None, asks=asks, centre=centre,
+            waits=demonstration.SOON if lose_site else Waits(),
+        )  # fmt: skip
         started, last = time.perf_counter(), 0.0
         live = Live(_table(demo), console=console, transient=True)
         with nullcontext() if as_json or not console.is_terminal else live as shown:
@@ -80,13 +90,16 @@ def demo(
                     shown.update(_table(demo))
 
             if transport == "relay":
-                demonstration.relay(demo, tick)
+                exits = demonstration.relay(demo, tick, lose_site)
             else:
+                exits = {}
                 from ..deploy.nvflare.loopback import demonstrate
 
                 demonstrate(demo, tick)
         report = demonstration.compare(demo, transport, time.perf_counter() - started)
         table = _table(demo)
+    if lose_site:
+        report["exits"] = exits
     if keep is None:
         del report["folder"]
     if as_json:
@@ -105,6 +118,9 @@ def demo(
         f"{100 * report['test_error']:.2f}%; largest difference to the same run in one process: "
         f"{report['difference']:.3g}", highlight=False,
     )  # fmt: skip
+    for name, why in (report["roster"] or {"gone": {}})["gone"].items():
+        console.print(f"without {escape(name)} from round {report['roster']['since'][name]} on: it {why}",
+                      highlight=False)  # fmt: skip
     if keep is not None:
         first = escape(str(keep / "hub" / "hub.html"))
         console.print(f"everything is in {escape(str(keep))}: start with {first}", highlight=False, soft_wrap=True)

@@ -53,6 +53,7 @@ def hub() -> None:
       sottovoce hub admit hub north.joined east.joined south.joined
       sottovoce hub run hub --listen 0.0.0.0:8443     with plan.json in it
       sottovoce hub status hub
+      sottovoce hub expel hub north                   go on without a site
       sottovoce hub end hub trial-1                   for good, for every site
     """
 
@@ -197,9 +198,10 @@ def revoke(folder: Path, name: str) -> None:
 @takes([
     say("--listen", "HOST:PORT to listen on.", default="0.0.0.0:8443"),
     say("--once", "End when every site has left the run.", is_flag=True),
-    say("--patience", "Seconds that a sum waits for the last site after the first.", type=float, default=PATIENCE),
-    say("--greeting", "The same for the greeting of a run of sums.  [default: until all sites are there]", type=float),
-    say("--linger", "With --once: seconds more for sites without which a run of sums went on, to be told.", type=float,
+    say("--patience", "Seconds that a round waits for the last site after the first.  [default: the plan's deadline]",
+        type=float),
+    say("--greeting", "The same for the greeting.  [default: until all sites are there]", type=float),
+    say("--linger", "With --once: seconds more for sites without which the run went on, to be told.", type=float,
         default=LINGER),
     say("--page", "HOST:PORT of the page that shows the run while it goes on; or none.  [default: "
         f"{PAGE}, or a free port]"),
@@ -209,7 +211,7 @@ def revoke(folder: Path, name: str) -> None:
     as_json("Print a JSON object at the start, for every refusal, and when every site has left."),
 ])  # fmt: skip
 def run(
-    folder: Path, listen: str, once: bool, patience: float, greeting: float | None, linger: float,
+    folder: Path, listen: str, once: bool, patience: float | None, greeting: float | None, linger: float,
     page: str | None, answers: tuple[Path, ...], codes: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Serve the plan.json of FOLDER until stopped.
@@ -353,6 +355,29 @@ def end(folder: Path, run_name: str) -> None:
             raise InvalidInput("run", run_name, "is over: every site has left it", "there is nothing to end")
         log.end(plan.run)
     click.echo(f"run {plan.run} is ended; every site is told when it asks, while `sottovoce hub run {folder}` runs")
+
+
+@hub.command()
+@click.argument("folder", type=FOLDER)
+@click.argument("name", metavar="NAME")
+def expel(folder: Path, name: str) -> None:
+    """Take site NAME out of the run of FOLDER's plan.json.
+
+    The others do not wait for it any longer: they sign a roster without it and go on, or end if too few would be left.
+    NAME is told when it asks, and ends with exit code 4.  The hub may run meanwhile or be started afterwards.
+    """
+    plan = Plan.read(folder / "plan.json")
+    plan.index(name)
+    if not (plan.summed or plan.waits is not None):
+        rule = "this plan needs all its sites to its end: it was written without a deadline"
+        raise InvalidInput("name", name, rule, f"end the run, for every site: `sottovoce hub end {folder} {plan.run}`")
+    with _log(folder) as log:
+        carried = Hub(plan, log)
+        carried.check()
+        if name in carried.gone():
+            raise InvalidInput("name", name, f"is out already: {carried.gone()[name]}", "there is nothing to do")
+        log.expel(plan.run, name)
+    click.echo(f"{name} is taken out of run {plan.run}; the others go on while `sottovoce hub run {folder}` runs")
 
 
 def _kept(plan: Plan) -> str:

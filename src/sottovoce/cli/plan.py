@@ -17,7 +17,7 @@ from ..data.synthetic_tables import Expected
 from ..deploy.answering import ahead
 from ..deploy.asks import Asks
 from ..deploy.invitation import plan_code
-from ..deploy.plan import Member, Plan, check_public
+from ..deploy.plan import Member, Plan, Waits, check_public
 from ..errors import InvalidInput
 from ..network.graphs import MOST_NODES
 from ..privacy.statement import Statement, ceil_text
@@ -60,6 +60,10 @@ _OPTIONS = [
     say("--cut", "Of the evaluation: from which probability on a row is positive.", type=float, default=0.5),
     say("--by", "Of the evaluation: also for every level of this column."),
     say("--norm-cap", "Longest message of that plan.  [default: from public facts]", type=float),
+    say("--deadline", "Of that plan: seconds that a round waits for its last site, then the run goes on without it.",
+        type=float, default=Waits.deadline),
+    say("--patience", "The same where it may not go on without it; then the run ends.", type=float,
+        default=Waits.patience),
     as_json(),
 ]  # fmt: skip
 
@@ -70,7 +74,7 @@ def plan(
     sizes: float | tuple[float, ...], nodes: int, features: int, partition: str, as_json: bool, write: Path | None,
     run_name: str | None, sites: tuple[Path, ...], schema: Path | None, norm_cap: float | None, start: Path | None,
     public: Path | None, inference: bool, site_constants: bool, evaluation: float | None, holdout: float, cut: float,
-    by: str | None, life: float | None, centre: bool, **knobs: Any,
+    by: str | None, life: float | None, centre: bool, deadline: float, patience: float, **knobs: Any,
 ) -> None:  # fmt: skip
     """Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.
 
@@ -145,7 +149,7 @@ def plan(
         assert encoding is not None and run_name is not None
         agreed = Plan.make(
             run_name, config, members, features, schema=encoding.to_dict(), norm_cap=norm_cap, start=begin, asks=asks,
-            centre=centring,
+            centre=centring, waits=Waits(deadline, patience),
         )  # fmt: skip
         agreed.write(write)
         outlined |= ahead(agreed, outlined.get("releases", []), life)

@@ -29,6 +29,7 @@ from ..privacy.statement import Statement, ceil_text
 from .join import INVITE, agree, heard, make, tell, tell_more
 from .options import FILE, FOLDER, LIFELONG, as_json, check_folder, say, takes
 from .render import privacy
+from .replace import accept, replace
 from .screen import Console, escape, print_json, progress
 
 _NEW_KEYS = say("--new-keys", "Known sites may have new signing keys, which they told you themselves.", is_flag=True)
@@ -46,6 +47,7 @@ def site() -> None:
       sottovoce site run here/site.toml       take part until the run ends
       sottovoce site end here/site.toml       give up this site's part in the run
       sottovoce site renew here/site.toml     before the certificate ends
+      sottovoce site replace here/site.toml   a signing key or ledger was lost
     """
 
 
@@ -289,7 +291,7 @@ def run_site(settings: Path, new_keys: bool = False, times: bool = False, as_jso
         print_json(done)
     else:
         _show(done)
-    check_end(found.name, str(done["run"]), str(done["stopped"]), done.get("by"))
+    check_end(found.name, str(done["run"]), str(done["stopped"]), done.get("by"), done.get("lost", {}))
 
 
 def _erase_old_keys(found: SiteSettings) -> dict[str, str]:
@@ -385,3 +387,7 @@ def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
             if plan.run in keys_beside(found.ledger.resolve()):
                 tell("the key of this run stays beside the ledger, so that it can go on; if it shall not: `site end`")
             raise
+
+
+site.add_command(replace)
+site.add_command(accept)

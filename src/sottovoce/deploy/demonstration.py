@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,13 +25,14 @@ from ..data import partition
 from ..data.labels import rows_of
 from ..data.loaders import Dataset, load
 from ..data.rows import Rows
-from ..errors import InvalidInput, SottovoceError
+from ..errors import EndedEarly, FinishedWithout, InvalidInput, SottovoceError, exit_code
 from ..ledger.durable import DurableLedger, rows_digest
 from ..ledger.journal import Journal
 from ..privacy.statement import DEMONSTRATION
 from ..problem.losses import make_loss
 from ..runs.centre import decide, frame_of
 from ..runs.config import RunConfig
+from ..runs.engine import BUDGET, FINISHED
 from ..runs.simulate import Result
 from ..util.plain import jsonable
 from ..util.typing import Any, Array, IntArray
@@ -39,15 +40,20 @@ from . import certificates
 from .answering import record
 from .asks import Asks, SiteTable, table_of
 from .files import write_new
+from .hub import Hub
+from .hublog import HubLog
 from .keys import SigningKey
 from .local import answer_sites, train_sites
-from .plan import Member, Plan, trained_rows
+from .plan import Member, Plan, Waits, trained_rows
 from .settings import write_settings
+from .sums.roster import Attempt
 
 LIFE = 3.0
 """Lifetime budget of a throw-away ledger, in multiples of the run's."""
 LONGEST = 1800.0
 """Seconds before a demonstration is given up."""
+SOON = Waits(deadline=5.0, patience=10.0)
+"""Of a demonstration that loses sites."""
 FEW: dict[str, Any] = {
     "name": "adult-few", "ignore": ["*"],
     "label": {"column": "income", "positive": ">50K", "negative": "<=50K"},
@@ -101,7 +107,7 @@ def free_port() -> int:
 
 def build(
     folder: Path, config: RunConfig, sites: int, data: str = "adult", schema: dict[str, Any] | None = None,
-    asks: Asks | None = None, *, centre: bool = True,
+    asks: Asks | None = None, *, centre: bool = True, waits: Waits | None = None,
 ) -> Demonstration:  # fmt: skip
     """Deal the rows to sites, and write what ``sottovoce site init`` and ``hub admit`` would.
 
@@ -135,7 +141,7 @@ def build(
         centring = decide(config, trained_rows(members, asks), rows.d, frame_of(dataset.schema)).centring
     plan = Plan.make(
         "demonstration", config, members, rows.d, schema=dataset.schema.to_dict(), asks=asks,
-        centre=centring,
+        centre=centring, waits=waits,
     )  # fmt: skip
     plan.write(hub / "plan.json")
     for name in names:
@@ -180,28 +186,40 @@ def start(*arguments: str, errors: Path) -> subprocess.Popen[str]:
         )  # fmt: skip
 
 
-def relay(demo: Demonstration, tick: Callable[[], None]) -> None:
+def relay(demo: Demonstration, tick: Callable[[], None], lose: int = 0) -> dict[str, int]:
     """Run hub and sites over the relay until all sites are done; calls `tick` some times a second.
 
-    Raises :class:`SottovoceError` with the message of the first that fails.
+    The last `lose` sites are killed in the middle of the run and do not come back.  Returns the exit codes of hub and
+    sites.  Raises :class:`SottovoceError` with the message of the first that fails.
     """
     names, until = demo.plan.names, time.monotonic() + LONGEST
-    listen = f"127.0.0.1:{demo.port}"
-    processes = {"hub": start("hub", "run", str(demo.hub), "--listen", listen, "--once", errors=demo.hub / "errors")}
+    listen, lost = f"127.0.0.1:{demo.port}", names[len(names) - lose :]
+    doomed = lost
+    hub = ("hub", "run", str(demo.hub), "--listen", listen, "--once", "--linger", "0")
+    processes = {"hub": start(*hub, errors=demo.hub / "errors")}
+    fine = {0, exit_code(EndedEarly("")), exit_code(FinishedWithout(""))} if lose else {0}
     try:
         for name in names:
             processes[name] = start(
                 "site", "run", str(demo.settings(name)), "--json", errors=demo.folder / name / "errors"
             )
         while any(process.poll() is None for process in processes.values()):
+            if doomed and _halfway(demo):
+                for name in doomed:
+                    if processes[name].poll() == 0:
+                        raise SottovoceError(f"lose_site: {name} came to its end before it was lost; use more rounds")
+                    processes[name].kill()
+                doomed = ()
             for name, process in processes.items():
-                if process.poll():
+                dead = process.poll() is not None and (name in doomed or name not in lost)
+                if dead and process.returncode not in fine:
                     said = (demo.folder / name / "errors").read_text().strip()
                     raise SottovoceError(f"{name}: {said or f'exit code {process.returncode}'}")
             if time.monotonic() > until:
                 raise SottovoceError(f"demonstration: not done after {LONGEST:g} s")
             tick()
-            time.sleep(0.05)
+            time.sleep(0.01 if doomed else 0.05)
+        return {name: process.wait() for name, process in processes.items()}
     finally:
         for name, process in processes.items():
             process.kill()
@@ -209,6 +227,14 @@ def relay(demo: Demonstration, tick: Callable[[], None]) -> None:
             errors = demo.folder / name / "errors"
             if errors.exists() and not errors.stat().st_size:
                 errors.unlink()
+
+
+def _halfway(demo: Demonstration) -> bool:
+    """Whether a third of the rounds is over: what is killed now is lost in the middle."""
+    if not (demo.hub / "hub.log").exists():
+        return False
+    with HubLog(demo.hub / "hub.log") as log:
+        return log.last(demo.plan.run, demo.plan.names[-1]) >= max(1, demo.plan.attempts // 3)
 
 
 def progress(demo: Demonstration) -> list[dict[str, Any]]:
@@ -226,11 +252,16 @@ def progress(demo: Demonstration) -> list[dict[str, Any]]:
 
 
 def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
-    """Compare the result with that of the same run in one process."""
+    """Compare the result with that of the same run in one process, in which the same sites were lost."""
     plan = demo.plan
-    ends = [json.loads((demo.folder / n / f"{n}.json").read_text()) for n in plan.names]
+    with HubLog(demo.hub / "hub.log") as log:
+        carried = Hub(plan, log)
+        roster = None if carried.rounds is None else carried.rounds.roster
+        names = [name for name in plan.names if carried.rounds is None or name not in carried.rounds.gone]
+        attempts = None if carried.sums is None else carried.sums.attempts
+    ends = [json.loads((demo.folder / n / f"{n}.json").read_text()) for n in names]
     if plan.asks is None:
-        twin = [model for model, _ in train_sites(plan, demo.rows)]
+        twin = _twin(demo, names, roster, attempts, whole=all(end["stopped"] in (FINISHED, BUDGET) for end in ends))
         told: dict[str, Any] = {}
     else:
         alone = answer_sites(plan, demo.tables)
@@ -242,7 +273,7 @@ def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
         answered = SavedModel.load(demo.folder / plan.names[0] / f"{plan.names[0]}.json")
         error = _error(demo.dataset, answered.margins(demo.dataset.test_columns))
     else:
-        models = np.array([Result.load(demo.folder / n / f"{n}.npz").models[0, 0] for n in plan.names])
+        models = np.array([Result.load(demo.folder / n / f"{n}.npz").models[0, 0] for n in names])
         error = _error(demo.dataset, demo.dataset.X_test @ models.mean(axis=0))
     rounds = min(end["rounds"] for end in ends)
     seconds = max(end["seconds"] for end in ends)
@@ -253,7 +284,24 @@ def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
         "test_error": error, "difference": float(np.max(np.abs(models - np.array(twin)))),
         "privacy": plan.statement.to_dict(), "plan": plan.digest,
         "spent": [end["spent"] for end in ends], "demonstration": DEMONSTRATION, "folder": str(demo.folder),
+        "roster": roster,
     } | told  # fmt: skip
+
+
+def _twin(
+    demo: Demonstration, names: Sequence[str], roster: dict[str, Any] | None, attempts: list[Attempt] | None, *,
+    whole: bool,
+) -> list[Array]:  # fmt: skip
+    """The models of these sites in the same run in one process; unless it is `whole`, all stop where one was lost."""
+    plan, since = demo.plan, {} if roster is None else roster["since"]
+    if attempts is not None:
+        told = [([plan.index(name) for name in one.members], one.opened) for one in attempts]
+        made = train_sites(plan, demo.rows, attempts=told)
+    else:
+        lost = {plan.index(name): round - plan.stages[0].first for name, round in since.items()}
+        end = {} if whole or not lost else dict.fromkeys(range(len(plan.names)), max(lost.values()))
+        made = train_sites(plan, demo.rows, lost=end | lost)
+    return [made[plan.index(name)][0] for name in names]
 
 
 def _error(dataset: Dataset, margins: Array) -> float:

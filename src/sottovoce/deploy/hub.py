@@ -14,14 +14,17 @@ from dataclasses import replace
 import numpy as np
 
 from ..data.move import Move
-from ..errors import EndedEarly, InvalidInput, Refused, Unreachable
+from ..errors import EndedEarly, InvalidInput, Refused, Unreachable, check_whole
 from ..problem.facts import Among
 from ..util.typing import Any, Array
 from .answering import LOST, Found, ReadNet, at_hub, moved
 from .hublog import HubLog
-from .messages import COMPLETE, Farewell, agree, read, read_farewell
+from .messages import COMPLETE, Farewell, Message, agree, longest_inbox, read_farewell
 from .plan import Plan
-from .sums.hub import PATIENCE, SumHub
+from .sums.hub import RoundHub
+from .sums.messages import read
+
+_QUOTED = 64  # bytes that quotes and escapes may add to a text in a reply
 
 
 class Hub:
@@ -32,12 +35,17 @@ class Hub:
     plan : Plan
     log : HubLog
     patience, greeting : float
-        Of a run of sums: see :class:`sottovoce.deploy.sums.hub.SumHub`.
+        Of a run whose rounds end: see :class:`sottovoce.deploy.sums.hub.RoundHub`.
     """
 
-    def __init__(self, plan: Plan, log: HubLog, patience: float = PATIENCE, greeting: float = math.inf) -> None:
+    def __init__(
+        self, plan: Plan, log: HubLog, patience: float | None = None, greeting: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         self.plan, self.log = plan, log
-        self.sums = SumHub(plan, log, patience, greeting) if plan.summed else None
+        ends = plan.summed or plan.waits is not None
+        self.rounds = RoundHub(plan, log, patience, greeting, clock) if ends else None
+        self.sums = self.rounds if plan.summed else None
         self._left: dict[str, Farewell] = {}
 
     def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
@@ -46,16 +54,16 @@ class Hub:
         None if some are missing after `seconds`, or there are questions to answer (:meth:`asked`): ask again.  Raises
         :class:`Refused` or :class:`TransportClosed`.
         """
-        if self.sums is not None:
-            return self.sums.exchange(self._known(site), round, message, seconds)
+        if self.rounds is not None:
+            return self.rounds.exchange(self._known(site), round, message, seconds)
         read(self.plan, message, self._known(site), round)
         self.log.post(self.plan.run, round, site, message)
         return self.log.wait(self.plan.run, round, self.plan.neighbours(site, round), seconds)
 
     def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
         """The inbox of `site` in a round, None while it is incomplete; raises :class:`TransportClosed`."""
-        if self.sums is not None:
-            return self.sums.inbox(self._known(site), round)
+        if self.rounds is not None:
+            return self.rounds.inbox(self._known(site), round)
         return self.log.inbox(self.plan.run, round, self.plan.neighbours(site, round))
 
     def asked(self, site: str) -> dict[str, bytes]:
@@ -80,11 +88,21 @@ class Hub:
         """The highest round with a message of `site`; 0 for none."""
         return max(0, self.log.last(self.plan.run, self._known(site)))
 
+    def earlier(self, site: str) -> list[bytes]:
+        """What `site` signed in other runs of this log, as far as it fits into a reply: its farewells, or greetings."""
+        found, room = list[bytes](), longest_inbox(self.plan) // 2
+        for words in self.log.earlier(self.plan.run, self._known(site)):
+            room -= len(words) + _QUOTED
+            if room < 0:
+                break
+            found.append(words)
+        return found
+
     def missing(self, site: str, round: int) -> list[str]:
         """Neighbours of `site` whose message of `round` is missing."""
         run = self.plan.run
-        if self.sums is not None:
-            return self.sums.missing()
+        if self.rounds is not None:
+            return self.rounds.missing()
         return [name for name in self.plan.neighbours(site, round) if self.log.last(run, name) < round]
 
     def leave(self, site: str, farewell: bytes) -> None:
@@ -92,22 +110,22 @@ class Hub:
         due = self.log.last(self.plan.run, self._known(site)) + 1
         read_farewell(self.plan, farewell, site, due)
         self.log.leave(self.plan.run, site, due, farewell)
-        if self.sums is not None:
-            self.sums.tell()
+        if self.rounds is not None:
+            self.rounds.tell()
 
     def gone(self) -> dict[str, str]:
-        """Sites that left or were left out of a run of sums, and why; raises :class:`Refused` for a false farewell."""
+        """Sites that left or were left out, and why; raises :class:`Refused` for a false farewell."""
         for site, data in self.log.gone(self.plan.run).items():
             if site not in self._left:
                 due = self.log.last(self.plan.run, self._known(site)) + 1
                 self._left[site] = read_farewell(self.plan, data, site, due)
-        without = {} if self.sums is None else self.sums.gone
+        without = {} if self.rounds is None else self.rounds.gone
         return dict(sorted((without | {site: farewell.reason for site, farewell in self._left.items()}).items()))
 
     @property
     def untold(self) -> list[str]:
-        """Sites that were left out of a run of sums and have not asked since: they still hold the run's key."""
-        return [] if self.sums is None else self.sums.untold
+        """Sites that were left out and have not asked since; in a run of sums they still hold the run's key."""
+        return [] if self.rounds is None else self.rounds.untold
 
     @property
     def over(self) -> bool:
@@ -124,8 +142,9 @@ class Hub:
             raise InvalidInput("log", None, rule, "give the run a new name, or the hub the log of this run") from None
 
     def check_end(self) -> None:
-        """Raise :class:`EndedEarly` if the run has ended early."""
-        if self.sums is not None and self.sums.over:
+        """Raise :class:`EndedEarly` if the run has ended early, :class:`FinishedWithout` if it went on without some."""
+        if self.rounds is not None and self.rounds.over:
+            check_whole(f"run={self.plan.run!r}", self.rounds.gone)
             return  # the others have done all that the plan asks for, at its price
         left = [f"site {site!r} ({reason})" for site, reason in self.gone().items() if reason not in COMPLETE]
         if left:
@@ -143,7 +162,7 @@ class Hub:
     def _round(self, site: str) -> int:
         """The algorithm's round of a site's last message; 0 for its greeting, -1 for none, T + 1 for its last model."""
         last = self.log.last(self.plan.run, site)
-        return last if self.sums is None else self.sums.attempt_in(last)
+        return last if self.rounds is None else self.rounds.attempt_in(last)
 
     def status(self) -> dict[str, Any]:
         """The run and its sites, as plain data."""
@@ -151,20 +170,34 @@ class Hub:
             "run": self.plan.run, "plan": self.plan.digest, "rounds": self.plan.attempts, "sites": self.sites(),
             "demonstration": self.plan.demonstration, "finished": self.models() is not None,
             "ended": self.log.ended(self.plan.run),
-        }  # fmt: skip
+        } | ({} if self.rounds is None else {"roster": self.rounds.roster})  # fmt: skip
 
     def models(self) -> Array | None:
-        """Last models of the sites, (N, d), or of a run of sums the common one, (1, d); None while one is missing."""
+        """Last models of the sites that came to the end, (N, d); of a run of sums the common one, (1, d).
+
+        None while one is missing.
+        """
         if self.sums is not None:
             return self._common()
+        found = self._last()
+        if self.rounds is not None and self.rounds.over:
+            return np.array([*found.values()])
+        return np.array([*found.values()]) if len(found) == len(self.plan.names) else None
+
+    @property
+    def finishers(self) -> list[str]:
+        """The sites whose last models :meth:`models` has, over a graph."""
+        return [*self._last()]
+
+    def _last(self) -> dict[str, Array]:
         found = {}
         for name in self.plan.names:
             round = self.log.last(self.plan.run, name)
             data = self.log.message(self.plan.run, round, name)
-            message = None if data is None else read(self.plan, data, name, round)
-            if message is not None and message.kind in ("stop", "refuse"):
+            message = None if data is None else read(self.plan, data, name, round).content
+            if isinstance(message, Message) and message.kind in ("stop", "refuse"):
                 found[name] = message.payload
-        return np.array([found[name] for name in self.plan.names]) if len(found) == len(self.plan.names) else None
+        return found
 
     def _common(self) -> Array | None:
         """The model with which most sites of a run of sums ended: all of them, if they are honest."""
@@ -205,7 +238,8 @@ class Hub:
             sent = []
             for round in range(first, end):
                 stored = self.log.round(run, round)
-                sent.append([read(plan, stored[name], name, round).payload for name in plan.names])
+                messages = [read(plan, stored[name], name, round).content for name in plan.names]
+                sent.append([one.payload for one in messages if isinstance(one, Message)])
             return ReadNet(sent=sent)
         totals = []
         for attempt in range(first, end):
@@ -226,12 +260,14 @@ class LocalTransport:
     """A site's connection to a hub in the same process."""
 
     answers: Callable[[str, bytes], bytes] | None = None
+    earlier: tuple[bytes, ...] = ()
 
     def __init__(self, hub: Hub, site: str, patience: float = 60.0) -> None:
         self._hub, self._site, self._patience = hub, site, patience
 
     def highest(self, plan: str) -> int:
         agree(plan, self._hub.plan.digest)
+        self.earlier = tuple(self._hub.earlier(self._site))
         return self._hub.highest(self._site)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:

@@ -32,13 +32,15 @@ _LATER = (
 )
 """Not in a log of version 0.1, whose sites did not sign that they left; what such a log says of that is ignored."""
 
-_OF_SUMS = (
+_LATER_STILL = (
     "CREATE TABLE IF NOT EXISTS closed (run TEXT NOT NULL, round INTEGER NOT NULL, PRIMARY KEY (run, round)) STRICT, "
     "WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS twice (run TEXT NOT NULL, site TEXT NOT NULL, round INTEGER NOT NULL, "
     "bytes BLOB NOT NULL, PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS expelled (run TEXT NOT NULL, site TEXT NOT NULL, PRIMARY KEY (run, site)) STRICT, "
+    "WITHOUT ROWID",
 )
-"""Only in logs of runs of sums: rounds closed before all had sent, and second messages of one round."""
+"""Made when first needed: rounds closed before all had sent, second messages of one round, and who was taken out."""
 
 
 class HubLog:
@@ -244,13 +246,22 @@ class HubLog:
             found = self._one("SELECT bytes FROM message WHERE run = ? AND round = ? AND site = ?", run, round, site)
             return None if found is None else bytes(found)
 
+    def earlier(self, run: str, site: str) -> list[bytes]:
+        """What a site signed in each other run: its farewell, or its greeting if there is none."""
+        query = (
+            "SELECT run, bytes FROM farewell WHERE site = ? AND run != ? UNION ALL SELECT run, bytes FROM message "
+            "WHERE site = ? AND run != ? AND round = 0 AND run NOT IN (SELECT run FROM farewell WHERE site = ?)"
+        )
+        with self._news, self._translated():
+            return [bytes(words) for _, words in self._db.execute(query, (site, run, site, run, site))]
+
     def messages(self, run: str) -> dict[tuple[int, str], bytes]:
         """All messages of a run, by round and site."""
         with self._news, self._translated():
             rows = self._db.execute("SELECT round, site, bytes FROM message WHERE run = ? ORDER BY round, site", (run,))
             return {(round, site): message for round, site, message in rows}
 
-    # Of runs of sums
+    # Of runs whose rounds end without the sites that are missing
 
     def round(self, run: str, round: int) -> dict[str, bytes]:
         """The messages of a round so far, by site."""
@@ -261,28 +272,47 @@ class HubLog:
     def shut(self, run: str, round: int) -> None:
         """Record that a round goes on without the sites that are missing; on the disk before any site is told."""
         with self._news, self._translated():
-            self._db.execute(_OF_SUMS[0])
+            self._db.execute(_LATER_STILL[0])
             self._db.execute("INSERT OR IGNORE INTO closed VALUES (?, ?)", (run, round))
 
     def is_shut(self, run: str, round: int) -> bool:
         """Whether :meth:`shut` was called for this round."""
         with self._news, self._translated():
-            known = self._one("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'closed'") is not None
-            return known and self._one("SELECT 1 FROM closed WHERE run = ? AND round = ?", run, round) is not None
+            return (
+                self._has("closed")
+                and self._one("SELECT 1 FROM closed WHERE run = ? AND round = ?", run, round) is not None
+            )
 
     def accuse(self, run: str, site: str, round: int, message: bytes) -> None:
         """Record a site's second message of one round; only the first such is kept."""
         with self._news, self._translated():
-            self._db.execute(_OF_SUMS[1])
+            self._db.execute(_LATER_STILL[1])
             self._db.execute("INSERT OR IGNORE INTO twice VALUES (?, ?, ?, ?)", (run, site, round, message))
 
     def accused(self, run: str) -> dict[str, tuple[int, bytes]]:
         """Sites that sent two messages of one round: that round, and the second message."""
         with self._news, self._translated():
-            if self._one("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'twice'") is None:
+            if not self._has("twice"):
                 return {}
             rows = self._db.execute("SELECT site, round, bytes FROM twice WHERE run = ?", (run,))
             return {site: (round, bytes(message)) for site, round, message in rows}
+
+    def expel(self, run: str, site: str) -> None:
+        """Record that the hub's operator takes a site out: it sends nothing more."""
+        with self._news, self._translated():
+            self._db.execute(_LATER_STILL[2])
+            self._db.execute("INSERT OR IGNORE INTO expelled VALUES (?, ?)", (run, site))
+            self._news.notify_all()
+
+    def expelled(self, run: str) -> set[str]:
+        """Sites that were taken out."""
+        with self._news, self._translated():
+            if not self._has("expelled"):
+                return set()
+            return {site for (site,) in self._db.execute("SELECT site FROM expelled WHERE run = ?", (run,))}
+
+    def _has(self, table: str) -> bool:
+        return self._one("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", table) is not None
 
     def _one(self, query: str, *values: object) -> Any:
         row = self._db.execute(query, values).fetchone()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from .crypto import need_cryptography
 from .files import together, write_new
 from .keys import SigningKey
 from .names import check_name
-from .plan import Member
+from .plan import Member, Plan
 from .relay import target
 from .settings import check_no_other, digests_of, load_rows, write_settings
 
@@ -34,10 +34,12 @@ class Made:
 def make_site(
     folder: Path, name: str, hub: str, data: Path, schema: Schema, schema_file: Path, epsilon: float,
     delta: float | None, accountant: str | None, more: Callable[[Member, str], dict[str, str]] = lambda *_: {},
+    spent: Sequence[Plan] = (),
 ) -> Made:  # fmt: skip
     """Make a site's folder: all of its files, or none.
 
-    `more` gives further files by name, from the public facts and the certificate request.
+    `more` gives further files by name, from the public facts and the certificate request.  The ledger has charged all
+    that the plans in `spent` planned for the site, in place of a ledger that was lost.
     """
     need_cryptography()
     check_name("name", name)
@@ -50,8 +52,15 @@ def make_site(
     unknown = check_no_other(data, folder, *ours)
     with together(folder) as made:
         book = folder / f"{name}.ledger"
-        DurableLedger.create(book, epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=ours[0]).close()
-        made(book)
+        with DurableLedger.create(
+            book, epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=ours[0]
+        ) as ledger:
+            made(book)
+            for plan in spent:
+                events = plan.events(name)
+                with ledger.reserve(plan.run, plan.digest, events) as run:
+                    for event in events:
+                        run.charge(event)
         certificates.request(folder, name)
         for ending in ("key", "csr"):
             made(folder / f"{name}.{ending}")

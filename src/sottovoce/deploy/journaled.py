@@ -9,8 +9,9 @@ from typing import TypeVar
 from ..ledger.journal import Journal
 from ..network.net import Net
 from ..util.plain import canonical
+from ..util.typing import Any
 from .keys import SigningKey
-from .messages import Farewell, Reason, longest_inbox
+from .messages import OUT, Farewell, Reason, longest_inbox
 from .plan import Plan
 from .strict import parse
 from .transport import Transport
@@ -39,12 +40,19 @@ class JournaledNet(Net):
 
     @property
     def lost(self) -> dict[str, str]:
-        """Sites without which a run of sums went on, and why."""
+        """Sites without which the run went on, and why."""
         return {}
 
+    @property
+    def roster(self) -> dict[str, Any] | None:
+        """The last roster, as plain data; None if the run needs all its sites."""
+        return None
+
     def leave(self, reason: Reason) -> None:
-        """Sign that no more messages will come, and why."""
-        farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, reason)
+        """Sign that no more messages will come, and why, unless the others went on without this site."""
+        if self.closed_by == OUT:
+            return
+        farewell = Farewell(self._plan.run, self._plan.digest, self.round + 1, self._name, reason, self._journal.mark)
         self._transport.leave(farewell.seal(self._key))
 
     def refused(self) -> None:

@@ -7,7 +7,7 @@ site notices an older copy of its ledger, or another key under a known name.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
@@ -17,9 +17,11 @@ from ..errors import InvalidInput, LedgerCorrupt, SottovoceError
 from ..ledger.durable import DurableLedger
 from ..util import files
 from ..util.typing import Any
+from .messages import own_words
 from .names import check_name, check_run
 from .plan import LARGEST, Plan
 from .strict import parse
+from .sums.messages import DOMAIN as SUMS
 
 _LARGEST = 2**20
 ENDING = "known"
@@ -35,11 +37,14 @@ class Known:
         The last run, and the ledger's head at its end; None before the first.
     keys : dict
         Public signing keys of other sites by name; names that differ in capitals only are one, as in a plan.
+    shared : dict
+        Runs by name: the plan's digest, and the other sites.
     """
 
     run: str | None = None
     head: str | None = None
     keys: dict[str, str] = field(default_factory=dict)
+    shared: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -56,6 +61,10 @@ class Known:
                     raise TypeError
             if not isinstance(found.head, str):
                 raise TypeError
+            for run, one in found.shared.items():
+                check_run("run", run)
+                if set(one) != {"plan", "sites"} or not all(isinstance(x, str) for x in (one["plan"], *one["sites"])):
+                    raise TypeError
         except (SottovoceError, ValueError, TypeError, AttributeError):
             rule, remedy = "is not what `site run` writes", "get it back as it was after the last run"
             raise InvalidInput("known", path, rule, remedy) from None
@@ -69,7 +78,10 @@ class Known:
         others = {site.name: site.key for site in plan.sites if site.name != name and complete}
         called = {other.lower() for other in others}
         kept = {other: key for other, key in self.keys.items() if other.lower() not in called}
-        return type(self)(plan.run, head, dict(sorted((kept | others).items())))
+        shared = self.shared | {
+            plan.run: {"plan": plan.digest, "sites": [other for other in plan.names if other != name]}
+        }
+        return type(self)(plan.run, head, dict(sorted((kept | others).items())), shared)
 
     def new(self, plan: Plan, name: str) -> list[str]:
         """Other sites of a plan with unknown names; none before the first run."""
@@ -99,6 +111,28 @@ def check_ledger(ledger: DurableLedger, stem: Path) -> None:
                 f"ledger={ledger.path.name!r}: {missing}, of which {path.name!r} is at hand: it is an older copy or "
                 "another ledger; nothing was sent or drawn; put the newest one back, or if that is lost count its "
                 "budget as spent"
+            )
+
+
+def check_hub(ledger: DurableLedger, name: str, key: str, earlier: Iterable[bytes]) -> None:
+    """Raise :class:`LedgerCorrupt` if a ledger lacks what the hub has of this site's earlier runs.
+
+    Only what the site itself signed counts, with its present `key` (public): a hub cannot make that up.
+    """
+    runs = set(ledger.runs)
+    for words in earlier:
+        body = own_words(words, name, key, SUMS)
+        if body is None:
+            continue
+        missing = None if body["run"] in runs else f"lacks the run {body['run']!r}"
+        mark = body.get("ledger")
+        if missing is None and isinstance(mark, str) and not ledger.passes(mark):
+            missing = f"does not hold what it held at the end of the run {body['run']!r}"
+        if missing:
+            raise LedgerCorrupt(
+                f"ledger={ledger.path.name!r}: {missing}, of which the hub has this site's own signed words: it is an "
+                "older copy or another ledger; nothing was drawn; put the newest one back, or if that is lost count "
+                "its budget as spent"
             )
 
 

@@ -5,7 +5,7 @@ With keyed noise the result equals the batched simulation of the same replicate;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -36,6 +36,9 @@ from .plan import Plan
 Attempts = Sequence[tuple[Sequence[int], bool]]
 """Of a run of sums: the nodes of every attempt, and whether its sum was opened."""
 
+Lost = Mapping[int, int]
+"""Of a run over a graph: nodes that are lost, and the round from which each is out."""
+
 
 class LossyNet(QueueNet):
     """A :class:`sottovoce.network.net.QueueNet` that loses sites as given."""
@@ -60,7 +63,7 @@ class LossyNet(QueueNet):
 
 def run_sites(
     config: RunConfig, rows: Rows, replicate: int = 0, *, start: Start | None = None, attempts: Attempts | None = None,
-    centre: Centring | None = None,
+    lost: Lost | None = None, centre: Centring | None = None,
 ) -> list[tuple[Outcome, Ledger]]:  # fmt: skip
     """Run every node of `rows` as a site of its own.
 
@@ -74,6 +77,8 @@ def run_sites(
         As for :func:`sottovoce.runs.simulate.simulate`; states are relative to it.
     attempts : sequence of (nodes, bool), optional
         Of a run of sums that loses sites: the nodes of every attempt, and whether its sum was opened.
+    lost : dict of int, optional
+        Of a run over a graph that loses sites: the nodes, and the round from which each is out.
     centre : Centring, optional
         As for :func:`sottovoce.runs.simulate.simulate`; states are of moved rows.
 
@@ -82,12 +87,14 @@ def run_sites(
     list of (Outcome, Ledger)
         One for each site; states hold vectors of shape (d,).
     """
-    return [(outcome, ledger) for outcome, ledger, _ in _run(config, rows, replicate, start, attempts, centre)]
+    return [(outcome, ledger) for outcome, ledger, _ in _run(config, rows, replicate, start, attempts, centre, lost)]
 
 
-def train_sites(plan: Plan, rows: Rows, attempts: Attempts | None = None) -> list[tuple[Array, Move | None]]:
+def train_sites(
+    plan: Plan, rows: Rows, attempts: Attempts | None = None, lost: Lost | None = None
+) -> list[tuple[Array, Move | None]]:
     """The training of a plan with a seed: every site's model of rows as they are, and the map of centred rows."""
-    found = _run(plan.config, rows, 0, plan.start, attempts, plan.centre)
+    found = _run(plan.config, rows, 0, plan.start, attempts, plan.centre, lost)
     algorithm = plan.prepared.algorithm
     return [
         (np.array(np.broadcast_to(place.classifier(algorithm.at(i).model(outcome.state)), (plan.d,))), place.move)
@@ -97,7 +104,7 @@ def train_sites(plan: Plan, rows: Rows, attempts: Attempts | None = None) -> lis
 
 def _run(
     config: RunConfig, rows: Rows, replicate: int, start: Start | None, attempts: Attempts | None,
-    centre: Centring | None,
+    centre: Centring | None, lost: Lost | None,
 ) -> list[tuple[Outcome, Ledger, Place]]:  # fmt: skip
     config = centred(named(config, start, rows.d), centre)
     prepared = prepare(config, rows.n, rows.d, centre=centre)
@@ -106,6 +113,10 @@ def _run(
     others = QueueNet.connect(make_graph("complete", len(nets)))  # for what all sites hear
     if attempts is not None:
         nets = [LossyNet(net, i, rows.n[:, 0], attempts) for i, net in enumerate(nets)]
+    for i, round in ({} if lost is None else lost).items():
+        nets[i].until = round
+        for j in prepared.graph.neighbours(i):
+            nets[j].leaves[i] = round
 
     def site(i: int) -> tuple[Outcome, Ledger, Place]:
         facts = prepared.facts.node(i)

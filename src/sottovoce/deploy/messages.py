@@ -8,6 +8,7 @@ doubles in base64, the signature is Ed25519 over the canonical JSON of the other
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -30,13 +31,18 @@ _KEYS = {"v", "run", "plan", "round", "sender", "kind", "dtype", "shape", "paylo
 HUB = "the hub ended the run"
 OUT = "the other sites go on without this one"
 """Why a run across sites stopped, in addition to the reasons of :mod:`sottovoce.runs.engine`."""
-Reason = Literal["done", "its budget is spent", "a neighbour left", "the hub ended the run", "too few sites are left"]
+Reason = Literal[
+    "done", "its budget is spent", "a neighbour left", "the hub ended the run", "too few sites are left",
+    "it cannot go on",
+]  # fmt: skip
 """Why a site sends no more: a closed list, because a free text could reveal something about its rows."""
 COMPLETE: tuple[Reason, ...] = ("done", "its budget is spent")
 """Reasons after which the site has done all that the plan asks of it."""
 _FAREWELL = {"v", "run", "plan", "round", "sender", "reason", "sig"}
+_MARKED = _FAREWELL | {"ledger"}
 OTHER_MEAN = "site {!r} moves its rows by another mean than this site, and no round may follow; compare the releases"
 _OTHER_PLAN = "is of another plan; compare the digests with `sottovoce site check`"
+_OWN = 4096  # bytes of a greeting or a farewell
 _DOMAIN = b"sottovoce message 1\n"
 _LAST_DOMAIN = b"sottovoce farewell 1\n"
 
@@ -61,17 +67,22 @@ class Message:
 
 @dataclass(frozen=True)
 class Farewell:
-    """A site's statement that it sends nothing from `round` on."""
+    """A site's statement that it sends nothing from `round` on.
+
+    `ledger` is the hash of the last record of its ledger then, by which the site itself notices an older copy later; it
+    says nothing to others.  Farewells of earlier versions have none.
+    """
 
     run: str
     plan: str
     round: int
     sender: str
     reason: Reason
+    ledger: str | None = None
 
     def seal(self, key: SigningKey) -> bytes:
         """The signed bytes."""
-        return signed(key, _LAST_DOMAIN, vars(self))
+        return signed(key, _LAST_DOMAIN, {k: v for k, v in vars(self).items() if v is not None})
 
 
 def signed(key: SigningKey, domain: bytes, body: dict[str, Any]) -> bytes:
@@ -89,7 +100,8 @@ def longest(plan: Plan) -> int:
 def longest_inbox(plan: Plan) -> int:
     """The most bytes of a site's inbox of one round."""
     degree = len(plan.sites) - 1 if plan.all_hear else int(plan.graph.degree.max())
-    return inbox_bytes(plan.widest, degree + (PROOFS if plan.summed else 0))
+    ends = 0 if plan.waits is None else inbox_bytes(0, len(plan.sites))  # signed rosters, and who is missing and why
+    return inbox_bytes(plan.widest, degree + (PROOFS if plan.summed or plan.waits is not None else 0)) + ends
 
 
 def check_payload(plan: Plan, kind: str, payload: Array, round: int) -> None:
@@ -132,11 +144,32 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
 def read_farewell(plan: Plan, data: bytes, sender: str, round: int) -> Farewell:
     """Check the farewell of `sender`, who sends nothing from `round` on; raises :class:`Refused`."""
     where = f"farewell of {printable(sender)!r} before round {round}"
-    body = opened(plan, where, data, _FAREWELL, sender=sender, round=round, last=plan.last_round + 1)
+    body = opened(plan, where, data, _FAREWELL, _MARKED, sender=sender, round=round, last=plan.last_round + 1)
     if body["reason"] not in get_args(Reason):
         raise Refused(f"{where}: gives a reason that is none of {', '.join(get_args(Reason))}")
+    if not isinstance(body.get("ledger", ""), str):
+        raise Refused(f"{where}: is no message of this schema")
     check_signature(plan, where, _LAST_DOMAIN, body)
-    return Farewell(plan.run, plan.digest, round, sender, body["reason"])
+    return Farewell(plan.run, plan.digest, round, sender, body["reason"], body.get("ledger"))
+
+
+def own_words(data: bytes, name: str, key: str, *domains: bytes) -> dict[str, Any] | None:
+    """The content of what site `name` signed with `key` (public, base64) in whatever run; None if it did not.
+
+    `domains` are those of messages that it may be, besides messages and farewells over a graph.
+    """
+    try:
+        body = dict(parse(data, _OWN))
+        signature = base64.b64decode(body.pop("sig"), validate=True)
+        if body["sender"] != name or not isinstance(body["run"], str):
+            return None
+    except (ValueError, TypeError, LookupError):
+        return None
+    for domain in (_LAST_DOMAIN, _DOMAIN, *domains):
+        with suppress(ValueError):
+            verify(base64.b64decode(key), signature, domain + canonical(body).encode())
+            return body
+    return None
 
 
 def opened(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -49,6 +50,7 @@ _ROOM = 100.0
 _LOG_ODDS = 1e9  # no coefficient of encoded columns is longer
 ANSWERS_CAP = 1e9
 """Norm cap of answers in a run without sums; without noise they have a norm of at most 1."""
+_LONGEST_WAIT = 1e8
 _LONGEST = 1_000_000  # entries of a start, so that the file stays below LARGEST
 _DRAWN = ("erdos-renyi", "watts-strogatz", "edges")
 """Graphs that are random or come from a file: the plan lists their edges, so no site draws or reads them."""
@@ -119,6 +121,31 @@ def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -
 
 
 @dataclass(frozen=True)
+class Waits:
+    """How long a run waits for sites, in seconds from the first message of a round.
+
+    Parameters
+    ----------
+    deadline : float
+        For the last site's message, if the run may go on without those that are missing.
+    patience : float
+        If it may not, before it ends.
+    """
+
+    deadline: float = 60.0
+    patience: float = 600.0
+
+    def __post_init__(self) -> None:
+        for field, value in vars(self).items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value <= _LONGEST_WAIT:
+                rule = f"must be a number of seconds above 0 and at most {_LONGEST_WAIT:g}"
+                raise InvalidInput(field, value, rule, f"use e.g. {getattr(type(self), field):g}")
+        if self.patience < self.deadline:
+            rule = f"must be at least the deadline, {self.deadline:g} s"
+            raise InvalidInput("patience", self.patience, rule, "raise it")
+
+
+@dataclass(frozen=True)
 class Plan:
     """An agreed run.  Use :meth:`make`, which calibrates, or :meth:`read`.
 
@@ -142,6 +169,8 @@ class Plan:
         What is asked in addition to the training, or instead of it.
     centre : Centring or None
         How rows are centred: their mean is asked before the method, within epsilon, and taken away from all of them.
+    waits : Waits or None
+        How long a round waits for its last site; None for a run over a graph that needs all its sites to its end.
     """
 
     run: str
@@ -154,12 +183,13 @@ class Plan:
     start: Start | None = None
     asks: Asks | None = None
     centre: Centring | None = None
+    waits: Waits | None = None
 
     @classmethod
     def make(
         cls, run: str, config: RunConfig, sites: Sequence[Member], d: int, *, schema: dict[str, Any] | None = None,
         norm_cap: float | None = None, start: Start | None = None, asks: Asks | None = None,
-        centre: Centring | None = None,
+        centre: Centring | None = None, waits: Waits | None = None,
     ) -> Self:  # fmt: skip
         """Check and calibrate a run, and return its plan.
 
@@ -190,8 +220,9 @@ class Plan:
                 edges = make_graph("complete", len(sites)).edges
                 known = replace(config, graph="complete", accountant=config.notion)
                 return cls(
-                    run, known, d, tuple(sites), edges, _LOG_ODDS if norm_cap is None else norm_cap, schema, start, asks
-                )
+                    run, known, d, tuple(sites), edges, _LOG_ODDS if norm_cap is None else norm_cap, schema, start,
+                    asks, None, waits,
+                )  # fmt: skip
         n = trained_rows(sites, asks)
         prepared = prepare(config, n, d, centre=centre)
         known = replace(
@@ -202,7 +233,7 @@ class Plan:
         if cap is None:
             cap = _cap(prepared, config.rounds) + (0.0 if start is None else float(np.linalg.norm(start.vector)))
             cap *= prepared.facts.stretch  # between models of moved rows, and of rows as they are
-        return cls(run, known, d, tuple(sites), prepared.graph.edges, cap, schema, start, asks, centre)
+        return cls(run, known, d, tuple(sites), prepared.graph.edges, cap, schema, start, asks, centre, waits)
 
     def __post_init__(self) -> None:
         check_public(self.run, self.config, self.sites, self.d)
@@ -351,18 +382,39 @@ class Plan:
         return {site.name: site.rows - held[site.name] for site in self.sites}
 
     def cap(self, exchange: int) -> float:
-        """The norm cap of an exchange; answers have one of their own."""
-        answers = exchange <= self.attempts and self.stage_of(exchange).answers(exchange)
-        return ANSWERS_CAP if answers else self.norm_cap
+        """The norm cap of an exchange; answers have one of their own, and so have means of rows."""
+        stage = self.stage_of(exchange)
+        if exchange > self.attempts or not stage.answers(exchange):
+            return self.norm_cap
+        return ANSWERS_CAP if stage.recipe is not None else self._longest_mean
+
+    @cached_property
+    def _longest_mean(self) -> float:
+        """What no site's part of the mean of rows is longer than, nor their sum once it is shrunk.
+
+        Rows have norm at most 1, and d normals one above ``sqrt(d) + 40`` with a probability below e^-800.
+        """
+        noise = np.broadcast_to(self.stages[0].planned()[0].spread(), (len(self.sites),)) * self._n.ravel()
+        return 1.001 + float(np.max(noise) / np.sum(self._n)) * (math.sqrt(self.d) + 40.0)
 
     @property
     def last_round(self) -> int:
         """The highest number of an exchange, greeting and last models included.
 
-        With sums every roster takes an exchange: the first one, and one for each site that may be lost.
+        Every roster takes an exchange: one for each site that may be lost, and with sums the first one.
         """
-        spare = len(self.sites) - self.facts.participants + 1 if self.summed else 0
-        return self.attempts + 1 + spare
+        spare = len(self.sites) - self.least if self.summed or self.goes_on else 0
+        return self.attempts + 1 + spare + self.summed
+
+    @property
+    def least(self) -> int:
+        """The fewest sites of a roster: K of a run of sums, over a graph more than half of all."""
+        return self.facts.participants if self.summed else len(self.sites) // 2 + 1
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a run over a graph may go on without a site."""
+        return bool(self.waits is not None and self.asks is None and self.prepared.algorithm.induced)
 
     @property
     def _n(self) -> Array:
@@ -379,7 +431,7 @@ class Plan:
     @cached_property
     def statement(self) -> Statement:
         """What is proved of the whole run, for every site: of a row, whichever releases read it."""
-        return either(self.statements)
+        return reduce(Statement.either, self.statements)
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
@@ -389,7 +441,8 @@ class Plan:
     def statement_at(self, name: str, simulated: bool) -> Statement:
         """What is proved of all that is planned for one site, about its own rows."""
         i = self.index(name)
-        return either([stage.statement_at(i, simulated, self.caveat) for stage in self.stages])
+        each = [stage.statement_at(i, simulated, self.caveat) for stage in self.stages]
+        return reduce(Statement.either, each)
 
     @cached_property
     def digest(self) -> str:
@@ -451,7 +504,7 @@ class Plan:
             "features": self.features,
         } | {
             name: one.to_dict() for name, one in (("asks", self.asks), ("centre", self.centre)) if one is not None
-        }  # fmt: skip
+        } | ({} if self.waits is None else {"waits": vars(self.waits)})  # fmt: skip
 
     def write(self, path: str | Path) -> None:
         """Write the file that every site gets."""
@@ -490,6 +543,7 @@ class Plan:
                     edges=tuple((i, j) for i, j in plain["edges"]), norm_cap=plain["norm_cap"],
                     schema=plain["schema"], start=start,
                     asks=None if "asks" not in plain else Asks.from_dict(plain["asks"]),
+                    waits=None if "waits" not in plain else Waits(**plain["waits"]),
                     centre=None if "centre" not in plain else Centring.of(plain["centre"]),
                 )  # fmt: skip
         except InvalidInput:
@@ -502,11 +556,6 @@ class Plan:
         if plan.digest != stated:  # it holds what this version would not write
             raise InvalidInput("plan", str(path), changed, "get the agreed file again")
         return plan
-
-
-def either(statements: Sequence[Statement]) -> Statement:
-    """The statement about rows of which each is read by the releases of one of these."""
-    return reduce(Statement.either, statements)
 
 
 def trained_rows(sites: Sequence[Member], asks: Asks | None) -> Array:

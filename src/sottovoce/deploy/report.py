@@ -13,7 +13,7 @@ import numpy as np
 from ..data.move import Move
 from ..errors import InvalidInput
 from ..privacy.statement import DEMONSTRATION, Statement, ceil_text
-from ..reports import STYLE, sections
+from ..reports import STYLE, answer, sections
 from ..runs.engine import FINISHED
 from ..runs.simulate import Result
 from ..util import files
@@ -50,11 +50,13 @@ def site_page(plan: Plan, name: str, finished: Finished) -> str:
 
 
 def hub_page(
-    plan: Plan, status: dict[str, Any], models: Array, statement: Statement, found: Found | None = None
-) -> str:
+    plan: Plan, status: dict[str, Any], models: Array, statement: Statement, found: Found | None = None,
+    names: Sequence[str] = (),
+) -> str:  # fmt: skip
     """The hub's page: messages and public facts.
 
-    `status` is that of :meth:`sottovoce.deploy.hub.Hub.status`, `models` has shape (N, d), `statement` is the plan's.
+    `status` is that of :meth:`sottovoce.deploy.hub.Hub.status`, `models` has shape (N, d), `statement` is the plan's;
+    `names` are of the models, all sites of the plan if left out.
     """
     rows = [
         [escape(site["site"]), f"{site['rows']:,}", last_words(site, plan.attempts), escape(site["left"] or "no")]
@@ -66,7 +68,7 @@ def hub_page(
         "<h2>Sites</h2>",
         _table([("site", ""), (statement.counted, "n"), ("last message", ""), ("left", "")], rows), *_agreed(plan),
         *([] if plan.infers else ["<h2>Classifiers that were released</h2>",
-                                  _model(models, ["all sites"] if plan.summed else plan.names)]),
+                                  _model(models, ["all sites"] if plan.summed else names or plan.names)]),
         f'<p class="soft">Everything on this page was sent by the sites or agreed on before: a hub sees {unseen}.</p>',
     ]  # fmt: skip
     return frame(plan.run, body, STYLE)
@@ -165,7 +167,7 @@ def write_hub(folder: Path, hub: Hub) -> bool:
     statement, stem, status = plan.statement, folder / "hub", hub.status()
     put_aside(stem, plan)
     found = hub.found()
-    files.write("report", folder / "hub.html", hub_page(plan, status, models, statement, found))
+    files.write("report", folder / "hub.html", hub_page(plan, status, models, statement, found, hub.finishers))
     if not plan.infers:
         result(plan, models, statement, FINISHED, plan.config.rounds, hub.move()).save(folder / "hub.npz")
     answers = {} if found is None else document(plan, found)
@@ -199,7 +201,13 @@ def _head(title: str, demonstration: bool) -> Iterable[str]:
 
 
 def _answers(plan: Plan, found: Found | None) -> list[str]:
-    return [] if found is None else sections(record(plan, found))
+    """The answer in a sentence, further ones, and the tables; nothing without recipes."""
+    if found is None:
+        return []
+    plain = record(plan, found)
+    lead, points = answer(plain)
+    listed = "".join(f"<li>{escape(point)}</li>" for point in points)
+    return [f'<p class="lead">{escape(lead)}</p>', *([f"<ul>{listed}</ul>"] if points else []), *sections(plain)]
 
 
 def _privacy(statement: Statement) -> str:

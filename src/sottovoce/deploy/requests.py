@@ -81,7 +81,8 @@ def _reply(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
     match method:
         case "highest":
             agree(_text(asked, "plan"), hub.plan.digest)
-            return {"highest": hub.highest(site)}
+            earlier = [words.decode("ascii") for words in hub.earlier(site)]
+            return {"highest": hub.highest(site)} | ({"earlier": earlier} if earlier else {})
         case "exchange":
             round = _number(asked, "round")
             inbox = hub.exchange(site, round, _text(asked, "message").encode(), seconds)
@@ -137,6 +138,7 @@ class RequestTransport(ABC):
     def __init__(self, plan: Plan, tell: Callable[[str], None] = lambda _: None) -> None:
         self._run, self._tell = plan.run, tell
         self.answers: Callable[[str, bytes], bytes] | None = None
+        self.earlier: tuple[bytes, ...] = ()
 
     @abstractmethod
     def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -153,7 +155,11 @@ class RequestTransport(ABC):
         """
 
     def highest(self, plan: str) -> int:
-        highest = self._ask("highest", plan=plan).get("highest")
+        found = self._ask("highest", plan=plan)
+        highest, earlier = found.get("highest"), found.get("earlier", [])
+        self.earlier = tuple(
+            str(one).encode("utf-8", "replace") for one in (earlier if isinstance(earlier, list) else [])
+        )
         if type(highest) is not int or highest < 0:
             raise Refused(OTHER_VERSION)
         return highest

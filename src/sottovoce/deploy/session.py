@@ -9,7 +9,7 @@ there on these two methods give other results than an undisturbed run, at a pric
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,9 +18,20 @@ import numpy as np
 
 from ..data.move import Move
 from ..data.rows import Rows
-from ..errors import EndedEarly, InvalidInput, LedgerCorrupt, LedgerError, NetClosed, Refused, TransportClosed
+from ..errors import (
+    EndedEarly,
+    InvalidInput,
+    LedgerCorrupt,
+    LedgerError,
+    NetClosed,
+    Refused,
+    SottovoceError,
+    TransportClosed,
+    check_whole,
+)
 from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.journal import Journal
+from ..network.net import Edges
 from ..privacy.noise import Noise, SystemNoise
 from ..privacy.statement import Statement
 from ..problem.losses import Logistic
@@ -35,10 +46,13 @@ from .answering import Asker, Found, at_site
 from .asks import SiteTable
 from .journaled import JournaledNet
 from .keys import SigningKey
-from .messages import HUB, OTHER_MEAN, OUT, Kind, Message, Reason, check_payload, read, read_farewell
+from .known import check_hub
+from .messages import HUB, OTHER_MEAN, OUT, Kind, Message, Reason, check_payload, read_farewell
 from .plan import Plan
 from .sums.masks import secret_of
+from .sums.messages import Roster, SignedMessage, read, sign
 from .sums.net import SumNet
+from .sums.roster import LATE, ProtocolState, read_absence
 from .transport import Transport
 
 _WORDS: dict[str, Reason] = {
@@ -48,26 +62,53 @@ _WORDS: dict[str, Reason] = {
 
 
 class WireNet(JournaledNet):
-    """A site's network in a run without sums: vectors go to its neighbours."""
+    """A site's network in a run without sums: vectors go to its neighbours.
+
+    If the plan says how long rounds wait, the run goes on without a lost site once all that stay have signed so.
+    """
 
     def __init__(self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey) -> None:
         super().__init__(plan, name, journal, transport, key)
         self.degree = np.array([float(len(plan.neighbours(name)))])
+        self.state, self._edges = ProtocolState.of(plan), Edges()
+
+    @property
+    def lost(self) -> dict[str, str]:
+        return {} if self._plan.waits is None else dict(sorted(self.state.gone.items()))
+
+    @property
+    def roster(self) -> dict[str, Any] | None:
+        return None if self._plan.waits is None else self.state.to_dict()
 
     def say(self, kind: Kind, x: Array) -> list[Message]:
         """Send a message, and return those of the neighbours."""
+        check_payload(self._plan, kind, x, self.round + 1)
+        found = self._said(Message(self._plan.run, self._plan.digest, self.round + 1, self._name, kind, x))
+        return [one.content for one in found.values() if isinstance(one.content, Message)]
+
+    def _said(self, content: Message | Roster) -> dict[str, SignedMessage]:
+        """Take part in the next exchange, and go on with what was sent in it."""
         self.round += 1
-        check_payload(self._plan, kind, x, self.round)
-        message = Message(self._plan.run, self._plan.digest, self.round, self._name, kind, x).seal(self._key)
-        return self._journaled(message, self._exchange, self._read)
+        message = sign(self._plan, self.round, self._name, content, self._key)
+        present, why = self._journaled(message, self._exchange, self._read)
+        self.state.take(present | {self._name: SignedMessage(self._name, content, message)}, why)
+        return present
+
+    def _agree(self) -> None:
+        """Sign the roster of those that stay, if one was lost, until all of them have signed the same."""
+        while self.state.phase == "roster":
+            if not self.state.enough:
+                self.closed_by = FEW
+                raise NetClosed(f"round={self.round}: without {', '.join(self.lost)} the run cannot go on")
+            self._said(self.state.next_roster)
 
     def _exchange(self, message: bytes) -> dict[str, bytes]:
         """The neighbours' messages; a neighbour counts as gone only if it signed that it left, for this round."""
         try:
             return self._transport.exchange(self.round, message)
         except TransportClosed as error:
-            if error.site is None:
-                self.closed_by = HUB
+            if error.site in (None, self._name):
+                self.closed_by = HUB if error.site is None else OUT
                 raise
             if error.site not in self._plan.neighbours(self._name, self.round):
                 raise Refused(f"round={self.round}: the hub says that a site left that is no neighbour") from None
@@ -75,15 +116,31 @@ class WireNet(JournaledNet):
             self.closed_by = error.site
             raise
 
-    def _read(self, inbox: dict[str, bytes]) -> list[Message]:
-        heard = self._plan.neighbours(self._name, self.round)
-        if inbox.keys() != set(heard):
-            raise Refused(f"round={self.round}: the hub gave messages of other sites than the neighbours")
-        return [read(self._plan, inbox[name], name, self.round) for name in heard]
+    def _read(self, inbox: dict[str, bytes]) -> tuple[dict[str, SignedMessage], dict[str, str]]:
+        """The messages of an inbox, and why those of other members are missing."""
+        others = [name for name in self.state.members if name != self._name]
+        about = self.state.phase == "roster"
+        heard = [name for name in self._plan.neighbours(self._name, self.round) if name in others]
+        due = others if about else heard
+        present, why = dict[str, SignedMessage](), dict.fromkeys(others, LATE) if about else dict[str, str]()
+        for name in [*due, *sorted(inbox.keys() - set(due))]:
+            data, absence = inbox.get(name), None
+            if data is not None and self._plan.waits is not None and name in others:
+                absence = read_absence(self._plan, data, name, self.round)
+            if absence is not None:
+                why[name] = absence
+            elif name in due and data is not None:
+                present[name] = read(self._plan, data, name, self.round)
+                self.state.check(present[name])
+                why.pop(name, None)
+            elif not about or data is not None:
+                raise Refused(f"round={self.round}: the hub gave messages of other sites than the neighbours")
+        return present, why
 
     def greet(self) -> None:
         """Agree on the plan."""
         self.say("hello", np.zeros(0))
+        self._agree()
 
     def agree(self, move: Move) -> None:
         """Compare the mean by which this site moves its rows with that of every other; Refused if one differs."""
@@ -99,16 +156,18 @@ class WireNet(JournaledNet):
         """Releases of the neighbours in the next exchange, in their order."""
         messages = self.say("release", x)
         for message in messages:
-            if message.kind != "release":
+            if message.kind != "release" and not self._plan.goes_on:
                 self.closed_by = message.sender
                 raise NetClosed(f"site {message.sender!r} ended its run in round {self.round}")
-        return {message.sender: message.payload for message in messages}
+        self._agree()
+        return {message.sender: message.payload for message in messages if message.sender in self.state.members}
 
     def neighbour_sum(self, x: Array) -> Array:
-        total = np.zeros_like(x)
-        for payload in self._told(x).values():
-            total = total + payload
-        return total
+        told = self._told(x)
+        return self._edges.sum(x, {name: told.get(name) for name in self._plan.neighbours(self._name)})
+
+    def lost_dual(self, weight: Array | float) -> Array | float:
+        return self._edges.lost_dual(weight)
 
     def whole_sum(self, x: Array) -> Array:
         told, total = self._told(x) | {self._name: x}, np.zeros_like(x)
@@ -141,7 +200,9 @@ class Finished:
     by : str, optional
         The neighbour that ended the run early.
     lost : dict
-        Sites without which a run of sums went on, and why.
+        Sites without which the run went on, and why.
+    roster : dict, optional
+        Sites of the last roster, in a run that may go on without some: see ``ProtocolState.to_dict``.
     found : Found, optional
         Coefficients and quality, if the plan asks for them.
     move : Move, optional
@@ -162,6 +223,7 @@ class Finished:
     found: Found | None = None
     head: str = ""
     move: Move | None = None
+    roster: dict[str, Any] | None = None
 
     @property
     def privacy(self) -> dict[str, Any]:
@@ -177,14 +239,17 @@ class Finished:
         return {
             "rounds": self.outcome.rounds, "stopped": self.outcome.stopped, "privacy": self.privacy,
             "spent": self.spent, "budget": self.budget, "by": self.by, "head": self.head,
-        } | ({"lost": self.lost} if self.lost else {})  # fmt: skip
+        } | ({"lost": self.lost} if self.lost else {}) | (
+            {} if self.roster is None else {"roster": self.roster}
+        )  # fmt: skip
 
 
-def check_end(site: str, run: str, stopped: str, by: str | None) -> None:
-    """Raise :class:`EndedEarly` if a run has ended early for a site."""
+def check_end(site: str, run: str, stopped: str, by: str | None, lost: Mapping[str, str] | None = None) -> None:
+    """Raise :class:`EndedEarly` if a run has ended early for a site, FinishedWithout if it went on without some."""
     if stopped not in (FINISHED, BUDGET):
         who = "" if by is None else f", site {by!r}"
         raise EndedEarly(f"site={site!r}: run {run!r} ended early: {stopped}{who}; what was spent stays spent")
+    check_whole(f"site={site!r}: run {run!r}", lost or {})
 
 
 @dataclass
@@ -293,6 +358,7 @@ class SiteSession:
                 f"{max(own, 0)}: the journal is an older copy; halted, nothing was drawn; find the newest one, and "
                 "never restore a ledger from a backup"
             )
+        check_hub(self.ledger, self.name, self.key.public, getattr(transport, "earlier", ()))
         if plan.run in self.ledger.runs:
             book = self.ledger.resume(plan.run, plan.digest)
         else:
@@ -311,6 +377,11 @@ class SiteSession:
             raise
         except NetClosed:  # before the first round
             model, outcome, found, move = self._blank(), Outcome(None, 0, NEIGHBOUR), None, None
+        except Exception:
+            if book.failed:  # no start can draw that release again
+                with suppress(SottovoceError):  # that of the draw is told
+                    net.leave("it cannot go on")
+            raise
         if outcome.stopped == NEIGHBOUR and net.closed_by in (HUB, FEW, OUT):
             outcome = replace(outcome, stopped=net.closed_by)
         if outcome.stopped in (FINISHED, BUDGET):
@@ -323,7 +394,7 @@ class SiteSession:
         by = net.closed_by if outcome.stopped == NEIGHBOUR else None
         return Finished(
             model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, net.waited, by,
-            net.lost, found, self.ledger.head(), move,
+            net.lost, found, self.ledger.head(), move, net.roster,
         )  # fmt: skip
 
     def _take_part(

@@ -46,6 +46,7 @@ from ..runs.training import ONE_SITE, deal_of
 from ..util import files
 from ..util.typing import Any
 from . import certificates
+from .amendment import amended, beside
 from .answering import document
 from .asks import SiteTable, table_of
 from .files import KEY, write_new
@@ -272,6 +273,7 @@ class SiteSettings:
         """
         check_ledger(ledger, self.folder / self.name)
         known = Known.read(self.file(ENDING))
+        known = amended(known, self.agreed, self.name, beside(self.folder))
         if not new_keys and self.agreed.run not in ledger.runs:
             known.check(self.agreed, self.name)
         return known

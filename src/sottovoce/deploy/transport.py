@@ -20,6 +20,9 @@ class Transport(Protocol):
     answers: Callable[[str, bytes], bytes] | None
     """Set by the session: this site's signed answer to another site's question, while this site waits."""
 
+    earlier: tuple[bytes, ...]
+    """What this site signed in other runs of the hub, once :meth:`highest` was called; a carrier may know none."""
+
     def highest(self, plan: str) -> int:
         """The highest round of which the hub holds a message of this site, 0 for none; `plan` is its plan's digest.
 

@@ -157,6 +157,10 @@ class Chain(Generic[F]):
     def goes_through(self, records: int, head: bytes) -> bool:
         return bool(self._db.execute("SELECT hash FROM log WHERE id = ?", (records,)).fetchone() == (head,))
 
+    def passes(self, head: bytes) -> bool:
+        """Whether a record has this hash."""
+        return self._db.execute("SELECT 1 FROM log WHERE hash = ?", (head,)).fetchone() is not None
+
     def corrupt(self, what: str) -> NoReturn:
         raise LedgerCorrupt(
             f"{self.name}: {what}; spend nothing on this data set until it is known who changed the file"

@@ -506,6 +506,11 @@ class Run(Readings):
         return tuple(self._state().planned[: self._release])
 
     @property
+    def failed(self) -> bool:
+        """Whether the draw of a release failed, so that the run cannot go past it."""
+        return bool(self._state().failed)
+
+    @property
     def answers(self) -> list[str]:
         """Digests of stored answers up to :attr:`release` ("" for none); they match a checkpoint to its ledger."""
         stored = self._state().stored

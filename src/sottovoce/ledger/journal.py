@@ -27,6 +27,12 @@ class Journal:
         known = self._file.read().runs.get(self._run)
         return -1 if known is None else len(known.sent) - 1
 
+    @property
+    def mark(self) -> str:
+        """Hash of the ledger's last record, in hexadecimal digits."""
+        with self._file.transaction("DEFERRED"):
+            return self._file.head().partition(":")[2]
+
     def sent(self, round: int) -> bytes | None:
         """The message of a round."""
         return self._find("sent", round)

@@ -157,6 +157,24 @@ class Ledger:
             for each in priced:
                 self._take(event, deal, each, self._plus(deal, [each]))
 
+    def charge_all(self, events: Sequence[Event], times: int = 1) -> None:
+        """Record these releases, in order and `times` in a row, or none of them (BudgetExceeded, as by :meth:`charge`).
+
+        What is spent is the same to the last bit as if they were charged one by one.
+        """
+        with self._lock:
+            conditions = self._conditions_of(None).copy()
+            priced = [conditions.add(event) for event in events]
+            rows = list(zip(events, priced, strict=True))
+            if any(event.needs == "rounds" and price is not event for event, price in rows):
+                rows += [(event, conditions.add(event)) for _ in range(times - 1) for event in events]
+            else:  # the next time each round follows one as before, and costs as much
+                rows *= times
+            spent = self._afford([price for _, price in rows], None)
+            for event, price in rows:
+                self._write(event, None, price, spent)
+            self._conditions[None] = conditions  # of the first time: what follows another one later is priced alone
+
     def expect(self, events: Sequence[Event]) -> None:
         """Test once what a run will charge, in order; while it charges these, and nobody else does, it is not tested.
 
@@ -315,7 +333,7 @@ class Ledger:
 
     def _write(self, event: Event, deal: bytes | None, priced: Event, spent: Any) -> None:
         self._relation = same_relation(self._relation, event)
-        self._sizes[deal] = max(self._sizes.get(deal, 1), _nodes(event))
+        self._sizes[deal] = max(self._sizes.get(deal, 1), event.nodes)
         self._spent[deal] = spent
         last = self._rows[-1] if self._rows else None
         if last and last.deal == deal and (last.event.terms, last.priced.terms) == (event.terms, priced.terms):
@@ -342,8 +360,8 @@ class Ledger:
         self._expected.clear()  # it was tested with other charges in mind
         budgets, relation = np.asarray(self.epsilon, dtype=float), self._relation
         nodes = self._sizes.get(deal, 1)
-        for event, _ in counted(events):
-            relation, size = same_relation(relation, event), _nodes(event)
+        for event in {id(event): event for event in events}.values():
+            relation, size = same_relation(relation, event), event.nodes
             if 1 not in (size, nodes) and size != nodes:
                 rule = f"releases of these rows were of {nodes} nodes so far"
                 raise InvalidInput("nodes", size, rule, "use a ledger of its own for each network")
@@ -408,10 +426,6 @@ class _Elsewhere(Ledger):
         if name.startswith("__") or name not in vars(Ledger()):
             raise AttributeError(name)
         raise LedgerError(_STAYS)
-
-
-def _nodes(event: Event) -> int:
-    return max((value.size for value in vars(event).values() if isinstance(value, np.ndarray)), default=1)
 
 
 class Joint:

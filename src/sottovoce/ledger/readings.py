@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from pathlib import Path
 
@@ -113,6 +114,11 @@ class OnDisk(Readings):
         except (InvalidInput, LedgerCorrupt):
             return False
         return True
+
+    def passes(self, mark: str) -> bool:
+        """Whether the log contains a record with this hash in hexadecimal digits: a :meth:`head` without its count."""
+        with self._file.transaction("DEFERRED"):
+            return bool(re.fullmatch("[0-9a-f]{64}", mark)) and self._file.passes(bytes.fromhex(mark))
 
     def verify(self, expected_head: str | None = None) -> str:
         """Verify the whole file from its first record, payloads included; returns its head.

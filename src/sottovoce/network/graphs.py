@@ -136,6 +136,13 @@ class Graph:
         to, starts = self._lists
         return tuple(to[starts[i] : starts[i + 1]].tolist())
 
+    def joins(self, nodes: Sequence[int]) -> bool:
+        """Whether the edges among `nodes` alone connect them."""
+        place = np.full(self.n_nodes, -1)
+        place[list(nodes)] = np.arange(len(nodes))
+        ends = place[self._ends]
+        return not np.any(_components(len(nodes), ends[np.all(ends >= 0, axis=1)]))
+
     @property
     def bipartite(self) -> bool:
         """Whether two colours suffice: exactly then is the signless Laplacian D + A singular."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import queue
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping
 
 import numpy as np
 
@@ -38,6 +39,13 @@ class Net(ABC):
         Sends ``x`` to everybody; needs a complete network.
         """
         raise TypeError(f"{type(self).__name__} sends nothing to all nodes")
+
+    def lost_dual(self, weight: Array | float) -> Array | float:
+        """What the duals of the edges lost in the last :meth:`neighbour_sum` have added up to; zero if none was lost.
+
+        `weight` is that of the last differences ``x_i - x_j`` in this node's dual, ``(..., 1)``.
+        """
+        return 0.0
 
     def among(self, facts: Facts) -> Among:
         """The sites of the next attempt to open a sum, agreed on before noise is drawn; NetClosed if too few."""
@@ -85,6 +93,34 @@ class DenseNet(Net):
         return sealed
 
 
+class Edges:
+    """One node's edges, of which some are lost in a run: a lost neighbour counts as the node itself.
+
+    With itself in a neighbour's place a node keeps the degree of the plan, so that no price changes, and a difference
+    of zero, so that the duals of the edges that are left go on; the lost edge's dual is to be dropped at both ends.
+    """
+
+    def __init__(self) -> None:
+        self._own, self._told = np.zeros(0), dict[Hashable, Array]()
+        self._duals = dict[Hashable, Array]()
+
+    def sum(self, own: Array, told: Mapping[Hashable, Array | None]) -> Array:
+        """The sum over all neighbours, in their order; None stands for one that is lost."""
+        self._own, self._told = own, {who: x for who, x in told.items() if x is not None}
+        total = np.zeros_like(own)
+        for x in told.values():
+            total = total + (own if x is None else x)
+        return total
+
+    def lost_dual(self, weight: Array | float) -> Array | float:
+        """See :meth:`Net.lost_dual`."""
+        lost = [self._duals.pop(who) for who in [*self._duals] if who not in self._told]
+        if np.any(weight):
+            for who, x in self._told.items():
+                self._duals[who] = self._duals.get(who, 0.0) + weight * (self._own - x)
+        return sum(lost, start=0.0)
+
+
 class Adder:
     """Sums the shares of one process's threads; no thread can read another's."""
 
@@ -123,6 +159,9 @@ class QueueNet(Net):
         self, inbox: dict[int, queue.Queue[Array | None]], outbox: dict[int, queue.Queue[Array | None]], adder: Adder
     ) -> None:
         self._inbox, self._outbox, self._adder, self._attempts = inbox, outbox, adder, 0
+        self._edges, self._exchanges = Edges(), 0
+        self.until: float = np.inf  # the exchange before which this node is lost
+        self.leaves: dict[int, float] = {}  # the same of its neighbours
         self.degree = np.array([float(len(inbox))])
 
     @classmethod
@@ -138,10 +177,11 @@ class QueueNet(Net):
         ]
 
     def neighbour_sum(self, x: Array) -> Array:
-        total = np.zeros_like(x)
-        for message in self._exchange(x).values():
-            total = total + message
-        return total
+        found = self._exchange(x)
+        return self._edges.sum(x, {j: found.get(j) for j in self._inbox})
+
+    def lost_dual(self, weight: Array | float) -> Array | float:
+        return self._edges.lost_dual(weight)
 
     def whole_sum(self, x: Array) -> Array:
         found = self._exchange(x)
@@ -152,10 +192,15 @@ class QueueNet(Net):
         return total
 
     def _exchange(self, x: Array) -> dict[int, Array]:
+        self._exchanges += 1
+        if self._exchanges >= self.until:
+            raise NetClosed("this node is lost")
         for wire in self._outbox.values():
             wire.put(x.copy())
         found = {}
         for j, wire in self._inbox.items():
+            if self._exchanges >= self.leaves.get(j, np.inf):
+                continue
             message = wire.get()
             if message is None:
                 raise NetClosed(f"node {j} left the run")

@@ -31,13 +31,14 @@ from .spherical import ORDERS, Within, epsilon_from_rdp, objective_surplus
 
 Spent = TypeVar("Spent")
 T = TypeVar("T")
+_PRICES = 512  # of different events that an accountant remembers: more than a run has rounds
 
 
 class Accountant(ABC, Generic[Spent]):
     """How events add up, per node and over the network."""
 
     name: ClassVar[str]
-    _last: tuple[tuple[Any, ...], Any] | None = None
+    _prices: dict[tuple[Any, ...], Any] | None = None
     is_filter: bool = False
     """Whether totals hold if events, and when to stop, are chosen in view of earlier releases (a privacy filter).
 
@@ -88,11 +89,13 @@ class Accountant(ABC, Generic[Spent]):
         return np.asarray(self.epsilon(spent, delta) <= budget)
 
     def _once(self, price: Callable[[Event], T], event: Event) -> T:
-        """``price(event)``, computed once for equal events that follow one another; `price` is always the same."""
-        known = self._last  # another thread may replace it meanwhile
-        if known is None or known[0] != event.terms:
-            known = self._last = event.terms, price(event)
-        found: T = known[1]
+        """``price(event)``, computed once for equal events; `price` is always the same."""
+        known, terms = self._prices, event.terms  # another thread may replace it meanwhile
+        if known is None or len(known) >= _PRICES:
+            known = self._prices = {}
+        if terms not in known:
+            known[terms] = price(event)
+        found: T = known[terms]
         return found
 
     def endless(self, spent: Spent) -> bool:
@@ -102,6 +105,13 @@ class Accountant(ABC, Generic[Spent]):
     def report(self, spent: Spent, delta: float, sites_per_row: int = 1) -> dict[str, float]:
         """The network's epsilon by each notion in use; infinite where a notion proves nothing."""
         return {self.name: self.network(spent, delta, sites_per_row)}
+
+    def gaussian(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Spent:
+        """What Gaussian releases, given by their nodes' bills with counts, spend `copies` times in a row: as by `add`.
+
+        UnknownEvent if the accountant prices no Gaussian noise.
+        """
+        raise UnknownEvent(f"event=GaussianMechanism: the {self.name} accountant has no proof for it")
 
     def spent(self, events: Iterable[Event]) -> Spent:
         """What a whole run spends."""
@@ -206,6 +216,9 @@ class ZCDPAccountant(_Renyi):
     def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
         return float(self.epsilon(_largest_sum(spent, sites_per_row), delta))
 
+    def gaussian(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Array:
+        return np.asarray(np.add.accumulate(_rhos(releases, copies), axis=0)[-1])
+
 
 class RDPAccountant(_Renyi):
     """Sums of Renyi curves, shape (directions, nodes, orders); epsilon at the best order, or at one `order`."""
@@ -232,8 +245,20 @@ class RDPAccountant(_Renyi):
     def worst(self, spent: Array, sites_per_row: int) -> Array:
         return np.array([_largest_sum(side, sites_per_row)[None] for side in spent]) if spent.ndim else spent
 
+    def gaussian(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Array:
+        spent, a = np.zeros(()), np.array(self._orders)
+        for rho in _rhos(releases, copies)[:, :, None]:
+            spent = spent + a * rho
+        return spent[None]
+
     def _one(self, curve: Array, delta: float) -> float:
         return 0.0 if np.all(curve <= 0) else epsilon_from_rdp(self._orders, curve, delta)
+
+
+def _rhos(releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int) -> Array:
+    """``rho`` of every Gaussian release, in order, (releases, nodes)."""
+    once = [0.5 * np.array([bill.mu for bill in bills]) ** 2 for bills, count in releases for _ in range(count)]
+    return np.tile(np.stack(once), (copies, 1))
 
 
 _Bills = tuple[tuple[Bill, ...], ...]
@@ -247,12 +272,15 @@ class Prices(NamedTuple):
     before: Prices | None = None
 
     def all(self) -> list[tuple[_Bills, int]]:
-        """Bills and counts in the order in which they came."""
-        found, last = [], self
+        """Different bills and how often they came, in the order in which they came first."""
+        found, last = list[Prices](), self
         while last.before is not None:
-            found.append((last.bills, last.times))
+            found.append(last)
             last = last.before
-        return found[::-1]
+        times = dict[_Bills, int]()
+        for one in reversed(found):
+            times[one.bills] = times.get(one.bills, 0) + one.times
+        return list(times.items())
 
 
 _SUBSETS = 200
@@ -282,6 +310,12 @@ class PLDAccountant(Accountant[Prices]):
 
     def endless(self, spent: Prices) -> bool:
         return True
+
+    def gaussian(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Prices:
+        spent = self.nothing()
+        for bills, count in releases:
+            spent = Prices((bills,), count * copies, spent)
+        return spent
 
     def epsilon(self, spent: Prices, delta: float) -> Array:
         known, found = spent.all(), list[float]()
@@ -433,6 +467,10 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         if all(value is None for value in after):
             raise UnknownEvent(f"event={type(event).__name__}: no accountant has a proof for it and what came before")
         return tuple(after)
+
+    def gaussian(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> tuple[Any, ...]:
+        parts = self._parts
+        return tuple(None if part.name == "pure" else part.gaussian(releases, copies) for part in parts)
 
     def _each(self, spent: tuple[Any, ...]) -> list[tuple[Accountant[Any], Any]]:
         return [(part, value) for part, value in zip(self._parts, spent, strict=True) if value is not None]

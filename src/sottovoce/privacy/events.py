@@ -81,6 +81,11 @@ class Event(ABC):
         values = (getattr(self, field.name) for field in fields(self))
         return type(self), *(v.tobytes() if isinstance(v, np.ndarray) else v for v in values)
 
+    @cached_property
+    def nodes(self) -> int:
+        """How many nodes it concerns; 1 may stand for all."""
+        return max((v.size for v in list(vars(self).values()) if isinstance(v, np.ndarray)), default=1)
+
     def spread(self) -> Array:
         """Bound, per node, on the noise's standard deviation in a coordinate of the release; 0 without noise."""
         return np.zeros(1)

@@ -112,6 +112,14 @@ class CarriedGradient(NoisyGradient):
         again = _AGAIN * facts.change_certified * facts.C / facts.n
         return np.asarray(whole + math.sqrt(2.0) * (1.5 * rounding + sums + again))
 
+    def shifts(self, facts: Facts) -> Array:
+        """Shifts over sigma of the events of all rounds, (rounds, N), to the last bit."""
+        assert self.alpha is not None
+        sensitivity, T = self.sensitivity(facts), float(self.rounds)
+        t = np.arange(1.0, T + 1.0).reshape(-1, *[1] * sensitivity.ndim)
+        sigma = sensitivity / self.alpha * np.sqrt((T + t) / (2.0 * (T + t - 1.0)))
+        return np.asarray(sensitivity / sigma * (T / (T + t - 1.0))).reshape(self.rounds, -1)
+
     def event(self, facts: Facts) -> Event:
         assert self.alpha is not None
         if not carries(facts, Schedule(), self.rounds):

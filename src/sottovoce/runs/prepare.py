@@ -268,8 +268,7 @@ def privacy_statement(
     """
     facts, config, book = prepared.facts, prepared.config, prepared.ledger
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
-    for row in tuple(rows) * config.copies:
-        ledger.charge(row)
+    ledger.charge_all(tuple(rows), config.copies)
     said = Statement.prove(
         ledger, trust_of(config, facts.n_nodes), relation=facts.relation, nodes=facts.n_nodes, simulated=simulated,
         unit=unit_of(config.sites_per_row), form=config.form, assumes=EXACT, caveat=caveat,
@@ -286,8 +285,8 @@ def privacy_statement(
 def against_all(ledger: Ledger, nodes: int) -> float:
     """What a ledger's releases cost a site's rows if all other sites collude."""
     alone = Ledger(ledger.accountant, math.inf, ledger.delta, ledger.sites_per_row)
-    for row in ledger.rows:
-        alone.charge(row.against(nodes - 1) if isinstance(row, SummedGaussianMechanism) else row)
+    rows = ledger.rows
+    alone.charge_all([row.against(nodes - 1) if isinstance(row, SummedGaussianMechanism) else row for row in rows])
     return alone.total()
 
 

@@ -13,7 +13,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from ...errors import EndedEarly, InvalidInput, Refused, SottovoceError
+from ...errors import EndedEarly, FinishedWithout, InvalidInput, Refused, SottovoceError
 from ..lock import only_one
 from ..session import check_end
 from ..settings import SiteSettings
@@ -50,7 +50,7 @@ class SiteExecutor(Executor):
         failure = ""
         try:
             self.take_part(local / layout.SITE_FILE, name, self._post, self.logger.info)
-        except EndedEarly as error:  # as it should be: the hub has this site's word
+        except (EndedEarly, FinishedWithout) as error:  # as it should be: the hub has this site's word
             self.logger.error("%s", error)
         except Refused as error:
             failure = f"{type(error).__name__}: {error}"  # about messages and the plan, which the hub has
@@ -65,7 +65,7 @@ class SiteExecutor(Executor):
 
     @staticmethod
     def take_part(path: Path, name: str, post: Post, tell: Callable[[str], None]) -> None:
-        """Run the site of this file to its end; raises :class:`EndedEarly` when all is written down."""
+        """Run the site of this file to its end; raises as :func:`check_end` when all is written down."""
         settings = SiteSettings.read(path)
         if settings.name != name:
             rule = f"this site's certificate is for {name!r}"
@@ -73,4 +73,4 @@ class SiteExecutor(Executor):
         with only_one(settings.lock, layout.LET_GO):
             settings.erase_old_keys(tell)
             ended = settings.take_part(TaskTransport(settings.agreed, post))
-        check_end(name, settings.agreed.run, ended.outcome.stopped, ended.by)
+        check_end(name, settings.agreed.run, ended.outcome.stopped, ended.by, ended.lost)

@@ -103,8 +103,8 @@ class TaskTransport(RequestTransport):
 def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
     """Answer the requests of all sites until all have ended, in a thread for each.
 
-    A lost site ends the job; a run of sums goes on without it after the hub's patience, while another site is there to
-    answer.  A site that was left out is told so if it is there.
+    A lost site ends the job; a run whose rounds end goes on without it, while another site is there to answer.
+    A site that was left out is told so if it is there.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
         try:
             threads = {pool.submit(converse, hub, site, carry): site for site in running}
             while not over.is_set() and (threads or running - hub.gone().keys()):
-                if lost is not None and (hub.sums is None or not threads):
+                if lost is not None and (hub.rounds is None or not threads):
                     return lost
                 for thread in wait(threads, _LOOK, FIRST_COMPLETED).done:
                     site, failure = threads.pop(thread), thread.result()

@@ -1,4 +1,4 @@
-"""The hub's side of a run of sums.
+"""The hub's side of a run whose rounds end without the sites that are missing: of sums, or over a graph.
 
 It decides one thing, when to go on without a site, and writes that down before it tells anybody.  What else it could
 try is in ``docs/deploy/threats.md``.
@@ -18,14 +18,14 @@ import numpy as np
 from ...data.move import Move
 from ...errors import Refused, TransportClosed
 from ...problem.facts import Among
-from ...util.typing import Array, IntArray
+from ...util.typing import Any, Array, IntArray
 from ..answering import ReadNet, moved
 from ..hublog import HubLog
 from ..limits import PROOFS
 from ..messages import Message
-from ..plan import Plan
+from ..plan import Plan, Waits
 from .messages import Hello, Share, SignedMessage, prove, read, read_attestation, read_question
-from .roster import LEFT, TWICE, Attempt, ProtocolState
+from .roster import EXPELLED, LATE, LEFT, NOTICES, TWICE, Attempt, ProtocolState, ends_run
 
 PATIENCE = 60.0
 """Seconds that a round waits for the last site after the first site's message."""
@@ -46,13 +46,15 @@ class _Inquiry:
         return len(self.answers) < self.enough
 
 
-class SumHub:
-    """Receives and distributes the messages of one run of sums.  Safe for several threads; one process at a time.
+class RoundHub:
+    """Receives and distributes the messages of one run.  Safe for several threads; one process at a time.
+
+    Nobody gets a message of a round before all members of the roster have sent theirs, or the round is closed.
 
     Parameters
     ----------
-    patience : float
-        Seconds from the first message of a round to its end.
+    patience : float, optional
+        Seconds from the first message of a round to its end, in place of what the plan says.
     greeting : float
         The same for the greeting, since sites may be started one after another.
     clock : callable
@@ -60,11 +62,14 @@ class SumHub:
     """
 
     def __init__(
-        self, plan: Plan, log: HubLog, patience: float = PATIENCE, greeting: float = math.inf,
+        self, plan: Plan, log: HubLog, patience: float | None = None, greeting: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._plan, self._log, self._run, self._clock = plan, log, plan.run, clock
-        self._patience, self._greeting = patience, greeting
+        waits = Waits(PATIENCE, PATIENCE) if plan.waits is None else plan.waits
+        if patience is not None:
+            waits = Waits(patience, patience if plan.waits is None else max(patience, waits.patience))
+        self._waits, self._greeting = waits, greeting
         self._news = threading.Condition(threading.RLock())
         self._state, self._round = ProtocolState.of(plan), 0
         self._present: dict[str, SignedMessage] | None = None  # of the present round; None before the log was read
@@ -72,6 +77,8 @@ class SumHub:
         self._since: float | None = None
         self._shut = False
         self._shares: list[int] = []  # exchanges with an attempt
+        self._rosters: set[int] = set()  # exchanges with a roster
+        self._absent: dict[int, dict[str, bytes]] = {}  # over a graph, by exchange: what all get in place of a message
         self._inquiries: dict[str, _Inquiry] = {}
         self._told: set[str] = set()  # that the others went on without them
         self._move: Move | None = None
@@ -87,6 +94,12 @@ class SumHub:
         """Sites that are no longer in the roster, and why."""
         with self._current() as state:
             return dict(state.gone)
+
+    @property
+    def roster(self) -> dict[str, Any]:
+        """The present roster: see :meth:`sottovoce.deploy.sums.roster.ProtocolState.to_dict`."""
+        with self._current() as state:
+            return state.to_dict()
 
     @property
     def untold(self) -> list[str]:
@@ -128,7 +141,8 @@ class SumHub:
                 return -1
             if state.phase == "over" and round >= self._round - 1:
                 return self._plan.attempts + 1
-            return sum(at <= round for at in self._shares)
+            own = not self._plan.summed and state.phase == "share" and round == self._round
+            return sum(at <= round for at in self._shares) + own
 
     def opened(self, attempt: int) -> tuple[tuple[str, ...], IntArray] | None:
         """The sites of an attempt and the sum of their shares modulo ``2^64``; None if it was not opened."""
@@ -163,7 +177,10 @@ class SumHub:
                 self._wait(left)
 
     def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
-        """The other sites' messages of a round, once it is over for all; raises :class:`TransportClosed`."""
+        """The messages for a site, once the round is over for all; raises :class:`TransportClosed`.
+
+        Those of all other sites, or over a graph those of its neighbours, unless it is about a roster.
+        """
         with self._current():
             if self._log.ended(self._run):
                 raise TransportClosed(f"the hub ended the run {self._run!r}")
@@ -171,7 +188,11 @@ class SumHub:
                 return None
             if round not in self._kept:
                 self._kept[round] = self._whole(round)
-            return {name: data for name, data in self._kept[round].items() if name != site}
+            whole, absent = self._kept[round], self._absent.get(round, {})
+            if not self._plan.summed and round not in self._rosters:
+                near = self._plan.neighbours(site, round)
+                whole = {name: whole[name] for name in near if name in whole}
+            return {name: data for name, data in (absent | whole).items() if name != site}
 
     def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
         """See :meth:`sottovoce.deploy.hub.Hub.inquire`.
@@ -257,9 +278,11 @@ class SumHub:
             self._news.notify_all()
 
     def _still_in(self, site: str, *, late: bool = False) -> None:
-        if late or site not in self._state.members or site in self._log.accused(self._run):
+        out = self._log.accused(self._run).keys() | self._log.expelled(self._run)
+        if late or site not in self._state.members or site in out:
             self._told.add(site)
             why = self._state.gone.get(site, TWICE if site in self._log.accused(self._run) else "came too late")
+            why = EXPELLED if site in self._log.expelled(self._run) else why
             raise TransportClosed(f"the other sites go on without {site!r}: it {why}", site)
 
     def _accuse(self, site: str, round: int, message: bytes) -> None:
@@ -271,8 +294,12 @@ class SumHub:
     @property
     def _closes(self) -> float:
         """When the present round ends without the sites that are missing."""
-        waits = self._greeting if self._round == 0 else self._patience
-        return math.inf if self._since is None else self._since + waits
+        if self._since is None:
+            return math.inf
+        if self._round == 0:
+            return self._since + self._greeting
+        there = [name for name in self._state.members if name in (self._present or {})]
+        return self._since + (self._waits.deadline if self._state.allows(there) else self._waits.patience)
 
     def _look(self) -> bool:
         """Go on as far as the log allows; whether that was any further."""
@@ -290,8 +317,16 @@ class SumHub:
                 self._log.shut(self._run, self._round)
             accused = self._log.accused(self._run)
             left = self._log.gone(self._run)
-            why = {name: TWICE if name in accused else LEFT for name in absent if name in accused or name in left}
+            out = self._log.expelled(self._run)
+            why = {
+                name: TWICE if name in accused else LEFT if name in left else EXPELLED if name in out else LATE
+                for name in absent
+            }
             self._kept = {self._round: self._whole(self._round)}
+            if self._state.phase == "roster":
+                self._rosters.add(self._round)
+            elif self._state.phase == "share" or not self._plan.summed:
+                self._note(why)
             if self._state.phase == "share":
                 self._shares.append(self._round)
             first = self._state.phase == "share" and self._state.attempt == 1
@@ -305,12 +340,23 @@ class SumHub:
     def _may_go_on(self, absent: list[str]) -> bool:
         """Whether to close the round without these: they left, signed two messages, or are late."""
         assert self._present is not None
-        known = self._log.gone(self._run).keys() | self._log.accused(self._run).keys()
+        known = self._log.gone(self._run).keys() | self._log.accused(self._run).keys() | self._log.expelled(self._run)
         if known.issuperset(absent):
             return bool(self._present)
-        if self._round == 0 and len(self._present) < self._state.least:
-            return False
+        if self._round == 0 and not self._state.allows([*self._present]):  # it has not begun, and is not given up soon
+            return self._plan.waits is not None and self._clock() >= self._closes + self._waits.patience
         return self._clock() >= self._closes
+
+    def _note(self, why: dict[str, str]) -> None:
+        """Over a graph: what says to all, also to those that are no neighbours, who is missing or has left."""
+        assert self._present is not None
+        ends = [name for name, signed in self._present.items() if ends_run(signed)]
+        if self._plan.summed or not (why or 0 < len(ends) < len(self._present)):
+            return
+        words, whole = {text: notice for notice, text in NOTICES.items()}, self._kept[self._round]
+        self._absent[self._round] = {name: whole.get(name, words.get(why[name], b"")) for name in why} | (
+            dict.fromkeys(ends, words[LEFT]) if len(ends) < len(self._present) else {}
+        )
 
     def _moved(self) -> Move:
         """The map by which the sites move their rows, after the attempt for their mean."""

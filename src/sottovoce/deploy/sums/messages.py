@@ -35,7 +35,8 @@ from ..transport import printable
 from .masks import Words, check_key, fields
 
 DTYPE = "<u8"
-_DOMAIN = b"sottovoce sums 1\n"
+DOMAIN = b"sottovoce sums 1\n"
+"""Of the signatures of greetings, rosters and shares."""
 _ASKING = b"sottovoce sums question 1\n"
 _ANSWERING = b"sottovoce sums answer 1\n"
 _HEAD = {"v", "run", "plan", "round", "sender", "kind", "sig"}
@@ -43,6 +44,7 @@ _KEY = _HEAD | {"key"}
 _ROSTER = _HEAD | {"session", "epoch", "first", "members", "parent"}
 _SHARE = _HEAD | {"roster", "attempt", "parent", "dtype", "shape", "words"}
 _LAST = _HEAD | {"dtype", "shape", "payload"}
+_KINDS = {True: (_KEY, _ROSTER, _SHARE, _LAST), False: (_ROSTER,)}  # whether the plan is of sums
 _QUESTION = {"v", "run", "plan", "round", "sender", "nonce", "sig"}
 _ANSWER = _QUESTION | {"asker", "seen"}
 NONCE = 32
@@ -132,19 +134,21 @@ def sign(plan: Plan, round: int, sender: str, content: Content, key: SigningKey)
             }  # fmt: skip
         case Message():
             return content.seal(key)
-    return signed(key, _DOMAIN, body)
+    return signed(key, DOMAIN, body)
 
 
 def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
     """Check a message as that of `sender` in exchange `round`, its signature included; raises :class:`Refused`."""
+    if not plan.summed and not data.startswith(b'{"epoch":'):
+        return SignedMessage(sender, read_message(plan, data, sender, round), data)
     where = f"message of {printable(sender)!r} in round {round}"
-    body = opened(plan, where, data, _KEY, _ROSTER, _SHARE, _LAST, sender=sender, round=round)
+    body = opened(plan, where, data, *_KINDS[plan.summed], sender=sender, round=round)
     kind = body["kind"]
     if body.keys() == _LAST and kind in ("stop", "refuse"):
         return SignedMessage(sender, read_message(plan, data, sender, round), data)
     if not isinstance(kind, str) or body.keys() != {"key": _KEY, "roster": _ROSTER, "share": _SHARE}.get(kind):
         raise Refused(f"{where}: has a kind that does not belong there")
-    check_signature(plan, where, _DOMAIN, body)
+    check_signature(plan, where, DOMAIN, body)
     content: Content
     match kind:
         case "key":
@@ -155,7 +159,7 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
                 raise Refused(f"{where}: its key {error}") from None
         case "roster":
             members, session, parent = _named(plan, where, body["members"]), body["session"], body["parent"]
-            numbers = _count(where, body["epoch"], 0), _count(where, body["first"], 1)
+            numbers = _count(where, body["epoch"], 0), _count(where, body["first"], int(plan.summed))
             content = Roster(_digest(where, session), *numbers, members, _digest(where, parent))
         case _:
             content = _share(plan, where, body)

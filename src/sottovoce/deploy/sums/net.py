@@ -16,10 +16,10 @@ from ...ledger.journal import Journal
 from ...problem.facts import Among, Facts
 from ...runs.engine import FEW
 from ...util.plain import canonical, keyed_hash
-from ...util.typing import Array, IntArray
+from ...util.typing import Any, Array, IntArray
 from ..journaled import JournaledNet
 from ..keys import SigningKey
-from ..messages import HUB, OUT, Kind, Message, Reason, longest_inbox, read_farewell
+from ..messages import HUB, OUT, Kind, Message, Reason
 from ..plan import Plan
 from ..transport import Transport
 from .masks import Bound, RunKey, seal
@@ -33,11 +33,10 @@ from .messages import (
     SignedMessage,
     read,
     read_attestation,
-    read_proof,
     read_question,
     sign,
 )
-from .roster import LEFT, TWICE, ProtocolState
+from .roster import ProtocolState, read_absence
 
 
 class SumNet(JournaledNet):
@@ -60,6 +59,10 @@ class SumNet(JournaledNet):
     @property
     def lost(self) -> dict[str, str]:
         return dict(sorted(self.state.gone.items()))
+
+    @property
+    def roster(self) -> dict[str, Any]:
+        return self.state.to_dict()
 
     # What a curator needs
 
@@ -120,10 +123,9 @@ class SumNet(JournaledNet):
         self._exchange(Message(self._plan.run, self._plan.digest, self.round + 1, self._name, kind, model))
 
     def leave(self, reason: Reason) -> None:
-        """Erase the key of this run, and sign the farewell, unless the others went on without this site."""
+        """Erase the key of this run, and sign the farewell."""
         RunKey.erase(self._secret)
-        if self.closed_by != OUT:
-            super().leave(reason)
+        super().leave(reason)
 
     def refused(self) -> None:
         """Erase the key if a sum was refused, because then the run is over for everybody."""
@@ -195,18 +197,12 @@ class SumNet(JournaledNet):
         if not inbox.keys() <= others:
             raise Refused(f"round={self.round}: the hub gave messages of other sites than the roster's")
         for name in sorted(inbox):
-            if b'"reason":' in inbox[name]:
-                read_farewell(self._plan, inbox[name], name, self.round)
-                why[name] = LEFT
-                continue
-            twice = read_proof(self._plan, inbox[name], name, longest_inbox(self._plan))
-            if twice is None:
+            absence = read_absence(self._plan, inbox[name], name, self.round)
+            if absence is None:
                 present[name] = read(self._plan, inbox[name], name, self.round)
                 self.state.check(present[name])
-            elif twice <= self.round:
-                why[name] = TWICE
             else:
-                raise Refused(f"round={self.round}: a proof against {name!r} is about a later round")
+                why[name] = absence
         return present, why
 
     def _not_behind(self) -> None:

@@ -1,12 +1,13 @@
 """From messages to rosters and attempts: rules that every site and the hub apply by themselves.
 
 Nobody proposes anything.  All compute the next roster from the same messages, so a hub that shows different messages to
-different sites gets no roster that all its members have signed.
+different sites gets no roster that all its members have signed.  Over a graph a site sees its neighbours' messages
+alone, and takes the hub's word for who else is missing; the signatures of all that stay are what it goes on with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,14 +15,36 @@ import numpy as np
 
 from ...errors import Refused
 from ...util.plain import keyed_hash
-from ..messages import Message
+from ...util.typing import Any
+from ..messages import Message, longest_inbox, read_farewell
 from ..plan import Plan
 from .masks import Words, fields
-from .messages import Hello, Roster, Share, SignedMessage
+from .messages import Hello, Roster, Share, SignedMessage, read_proof
 
 Phase = Literal["key", "roster", "share", "over"]
 LATE, LEFT, TWICE = "sent nothing in time", "left", "signed two messages where there may be one"
+EXPELLED = "was taken out by the hub's operator"
 """Why a site is no longer in the roster."""
+NOTICES = {b"": LATE, b"left": LEFT, b"expelled": EXPELLED}
+"""In an inbox in place of a message, where nothing signed says why there is none."""
+
+
+def read_absence(plan: Plan, data: bytes, sender: str, round: int) -> str | None:
+    """Why there is no message of `sender`, by what is in an inbox in its place; None if it is a message.
+
+    Raises :class:`Refused` for a farewell or a proof that is none.
+    """
+    if data in NOTICES:
+        return NOTICES[data]
+    if b'"reason":' in data:
+        read_farewell(plan, data, sender, round)
+        return LEFT
+    about = read_proof(plan, data, sender, longest_inbox(plan))
+    if about is None:
+        return None
+    if about > round:
+        raise Refused(f"round={round}: a proof against {sender!r} is about a later round")
+    return TWICE
 
 
 def check_quorum(sites: int, least: int, colluders: int) -> None:
@@ -52,7 +75,8 @@ class ProtocolState:
     Attributes
     ----------
     phase : str
-        Purpose of the next exchange: keys, the next roster, shares of the next attempt, or nothing more.
+        Purpose of the next exchange: keys, the next roster, shares of the next attempt (over a graph: the next round),
+        or nothing more.
     members : tuple of str
         Sites of the next exchange, sorted.
     keys : dict
@@ -60,11 +84,13 @@ class ProtocolState:
     session, parent : bytes
         Digest of the greetings, and of the history.
     epoch, attempt : int
-        Numbers of the next (or present) roster, and of the next attempt.
+        Numbers of the next (or present) roster, and of the next attempt; over a graph, of the round that goes on.
     roster : bytes
         Digest of the present roster, which all its members have signed.
     gone : dict
         Sites that are no longer in it, and why.
+    since : dict
+        The attempt, over a graph the round, from which each of these is out.
     total : array (d,) or None
         Sum of the shares of the last exchange modulo ``2^64``, if it opened an attempt.
     """
@@ -79,30 +105,51 @@ class ProtocolState:
     attempt: int = 1
     roster: bytes = b""
     gone: dict[str, str] = field(default_factory=dict)
+    since: dict[str, int] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
     total: Words | None = None
 
     @classmethod
     def of(cls, plan: Plan) -> ProtocolState:
         """The state before the greeting; raises :class:`Refused` if the plan's numbers do not allow sums."""
+        members = tuple(sorted(plan.names))
+        if not plan.summed:
+            session = keyed_hash(b"session", fields(b"graph", bytes.fromhex(plan.digest)))
+            return cls(plan, members, session=session, parent=keyed_hash(b"history", session), attempt=0)
         facts = plan.facts
         check_quorum(len(plan.sites), facts.participants, facts.colluders)
-        return cls(plan, tuple(sorted(plan.names)))
+        return cls(plan, members)
 
     @property
     def least(self) -> int:
         """The fewest sites of a roster."""
-        return self.plan.facts.participants
+        return self.plan.least
 
     @property
     def enough(self) -> bool:
         """Whether these members may sign a roster."""
-        return len(self.members) >= self.least
+        return self.allows(self.members)
+
+    def allows(self, members: Collection[str]) -> bool:
+        """Whether the run may go on with these sites alone; over a graph they must be connected."""
+        plan = self.plan
+        if plan.summed or len(members) in (0, len(plan.sites)):
+            return len(members) >= self.least
+        if len(members) < self.least or not plan.goes_on or self.attempt < plan.stages[0].first:
+            return False  # what comes before the training is a mean over the rows of all
+        return plan.graph.joins([plan.index(name) for name in members])
 
     @property
     def next_roster(self) -> Roster:
         """The roster for every member to sign now."""
         return Roster(self.session, self.epoch, self.attempt, self.members, self.parent)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The members, who is out and why, and the number of the roster, as plain data."""
+        return {
+            "members": list(self.members), "gone": dict(sorted(self.gone.items())),
+            "since": dict(sorted(self.since.items())), "epoch": self.epoch,
+        }  # fmt: skip
 
     def check(self, signed: SignedMessage) -> None:
         """Raise :class:`Refused` for a message of no member, or of another phase, roster, attempt or history."""
@@ -110,8 +157,10 @@ class ProtocolState:
         if signed.sender not in self.members:
             raise Refused(f"{where}: it is not in the present roster")
         if isinstance(content, Message):
-            if self.phase == "key":
+            if self.phase == "key" and self.plan.summed:
                 raise Refused(f"{where}: comes before any greeting")
+            if content.kind == "release" and self.phase != "share":
+                raise Refused(f"{where}: does not belong here: the sites do not have the same history")
             return
         expected = {"key": Hello, "roster": Roster, "share": Share}.get(self.phase)
         if expected is None or not isinstance(content, expected):
@@ -135,20 +184,34 @@ class ProtocolState:
         """Go on with the messages `present` of an exchange; raises as :meth:`check`.
 
         A member without a message sent none before the exchange was closed, for the reason in `why` if one is known.
+        Over a graph a site does not see all messages: there only those in `why` are missing.
         """
         for name in sorted(present):
             self.check(present[name])
             if isinstance(content := present[name].content, Hello):
                 self.keys[name] = content.key
         self.total = None
-        last = [name for name, signed in present.items() if isinstance(signed.content, Message)]
-        stay = tuple(name for name in self.members if name in present and name not in last)
+        last = [name for name, signed in present.items() if ends_run(signed)]
+        here = present if self.plan.summed else set(self.members) - why.keys()
+        stay = tuple(name for name in self.members if name in here and name not in last)
         lost = {name: LEFT if name in last else why.get(name, LATE) for name in self.members if name not in stay}
-        if last and not stay:  # all that are there sent their last model
-            self.gone |= {name: reason for name, reason in lost.items() if name not in last}
-            self.members, self.phase = tuple(sorted(last)), "over"
+        over = bool(last) and len(last) == len(present)  # all that are there sent their last model
+        if over:
+            lost = {name: reason for name, reason in lost.items() if name not in last}
+        self.since |= dict.fromkeys(lost, self.attempt)
+        if over:
+            self.gone |= lost
+            self.members, self.phase = tuple(name for name in self.members if name not in lost), "over"
             return
-        if self.phase == "key":
+        if not self.plan.summed:
+            if self.phase == "roster" and not lost:
+                self.roster = self.next_roster.digest
+                self.parent = keyed_hash(b"history", fields(self.parent, self.roster))
+            if lost:
+                self.epoch, self.phase = self.epoch + 1, "roster"
+            else:
+                self.attempt, self.phase = self.attempt + 1, "share"
+        elif self.phase == "key":
             self.session = keyed_hash(b"session", fields(*(present[name].data for name in stay)))
             self.parent = keyed_hash(b"history", self.session)
             self.phase = "roster"
@@ -168,3 +231,8 @@ class ProtocolState:
             self.epoch += 1
         self.members = stay
         self.gone |= lost
+
+
+def ends_run(signed: SignedMessage) -> bool:
+    """Whether it is a last model."""
+    return isinstance(signed.content, Message) and signed.content.kind in ("stop", "refuse")

@@ -1,0 +1,126 @@
+"""``sottovoce site replace`` and ``accept``: a lost key or ledger, and the signed consent of all other members."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from ..data.schema import Schema
+from ..deploy.amendment import ENDING, Amendment
+from ..deploy.joining import make_site
+from ..deploy.keys import SigningKey
+from ..deploy.known import ENDING as KNOWN
+from ..deploy.known import Known
+from ..deploy.lock import only_one
+from ..deploy.plan import Member, Plan
+from ..deploy.settings import SiteSettings
+from ..errors import InvalidInput
+from ..ledger.durable import DurableLedger
+from ..util import files
+from .join import heard, tell_more
+from .options import FILE, FOLDER, check_folder, say, takes
+
+
+@click.command()
+@click.argument("settings", type=FILE)
+@takes([
+    say("--folder", "The ledger was lost: make the site's new folder here.", type=FOLDER),
+    say("--plan", "With --folder: the plan of a run that the site ever agreed to; once a run.", name="plans", type=FILE,
+        multiple=True),
+    say("--epsilon", "With --folder: the lifetime budget that the lost ledger had.", type=float),
+    say("--delta", "With --folder: its delta; 0 for none.", type=float, default=0.0),
+    say("--old-key", "The public key of before, of a .public.json, if the signing key is lost, too.", metavar="KEY"),
+])  # fmt: skip
+def replace(
+    settings: Path, folder: Path | None, plans: tuple[Path, ...], epsilon: float | None, delta: float,
+    old_key: str | None,
+) -> None:  # fmt: skip
+    """Make a new signing key for a site, and an amendment for the other members to sign.
+
+    With --folder the ledger is lost: a new folder is made, with a new ledger of the same budget, in which all is spent
+    that the plans of --plan planned, which is at least what was.  The others know in which runs the site took part, and
+    sign only if none is left out.  Send NAME.amendment from one member to the next, for `site accept`; when all have
+    signed, everybody puts it into the site's folder, and takes the new key with the next plan.
+    """
+    found = SiteSettings.read(settings)
+    name = found.name
+    old = old_key or SigningKey.read(found.signing).public
+    Member(name, 1, old)
+    if folder is None:
+        if plans or epsilon is not None:
+            raise InvalidInput("folder", None, "a new ledger needs a new folder", "give --folder, or leave --plan out")
+        with only_one(found.lock):
+            DurableLedger.open(found.ledger).close()  # only the key is lost
+            key = SigningKey.make()
+            if found.signing.exists():
+                found.signing.replace(found.signing.with_name(f"{found.signing.name}.{datetime.now(UTC):%Y%m%d%H%M%S}"))
+            key.write(found.signing)
+        place, runs = found.folder, None
+        public = found.file("public.json")
+        if public.exists():
+            files.write("public", public, _public(Member.read(public), key))
+    else:
+        if epsilon is None:
+            rule = "is missing: the lifetime budget that the lost ledger had"
+            raise InvalidInput("epsilon", None, rule, "give it, and its --delta")
+        check_folder("folder", folder)
+        agreed = [Plan.read(path) for path in plans]
+        if found.schema is None:
+            raise InvalidInput("schema", None, "is in no file that site.toml names", "write it there: [data] schema")
+        made = make_site(
+            folder, name, found.hub, found.data, Schema.from_toml(found.schema), found.schema, epsilon, delta or None,
+            None, spent=agreed,
+        )  # fmt: skip
+        place, key = folder, SigningKey.read(folder / f"{name}.signing")
+        runs = {plan.run: plan.digest for plan in agreed}
+        known = Known.read(found.file(KNOWN))
+        if agreed:
+            with DurableLedger.open(folder / f"{name}.ledger") as ledger:
+                Known(agreed[-1].run, ledger.head(), known.keys, known.shared).write(folder / f"{name}.{KNOWN}")
+                click.echo(f"made {folder}: {ledger.total():.6g} of {epsilon:g} count as spent, by {len(runs)} plans")
+        tell_more(made)
+    made_amendment = Amendment(name, old, key.public, runs).sign(name, key)
+    path = place / f"{name}.{ENDING}"
+    files.write("amendment", path, made_amendment.text())
+    click.echo(
+        f"1. send {path} to the other members, one after another: each signs it with `site accept`\n"
+        f"2. read this code to each by telephone: {made_amendment.code}\n"
+        f"3. when all have signed, each puts the file beside its site.toml; write the next plan with {name}'s new key"
+    )
+
+
+def _public(before: Member, key: SigningKey) -> str:
+    return json.dumps({"name": before.name, "rows": before.rows, "key": key.public}, indent=1) + "\n"
+
+
+@click.command()
+@click.argument("settings", type=FILE)
+@click.argument("amendment", type=FILE)
+@takes([say("--code", "What the site read out, so that nobody is asked.", metavar="CODE")])
+def accept(settings: Path, amendment: Path, code: str | None) -> None:
+    """Sign the AMENDMENT of another member, which lost its key or its ledger.
+
+    Refused if the site's key of before is another than in the runs of this site, or if a run is left out in which both
+    took part.  It asks for the code that the site's people read out by telephone, and adds a signature to the file.
+    """
+    found = SiteSettings.read(settings)
+    one = Amendment.read(amendment)
+    if one.name == found.name:
+        raise InvalidInput("amendment", one.name, "is of this site itself", "the others sign it")
+    one.check_shared(Known.read(found.file(KNOWN)))
+    what = (
+        "lost its signing key" if one.runs is None else f"lost its ledger; all of {_listed(one.runs)} counts as spent"
+    )
+    click.echo(f"{one.name} {what}")
+    heard(f"{one.name}: the code that {one.name} reads to you", one.code, code, "of this amendment")
+    signed = one.sign(found.name, SigningKey.read(found.signing))
+    files.write("amendment", amendment, signed.text())
+    click.echo(f"signed {amendment}, as {', '.join(signed.signatures)} have")
+
+
+def _listed(runs: Iterable[str]) -> str:
+    return ", ".join(runs) or "no run"

@@ -1,0 +1,131 @@
+"""A site that lost its signing key or its ledger, and what the other members say to that: all of them, signed.
+
+An *amendment* names the site, its key of before and its new one, and, if the ledger was lost, every run that the site
+has ever agreed to, each with its plan's digest.  The new ledger has charged all that those plans planned for the site,
+which is at least what was spent.  Each other member checks that no run that it shared with the site is left out, hears
+the amendment's code from the site's people, and signs.  A member takes the new key for the old one once all other
+members of a plan that it knows have signed, itself among them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from ..errors import InvalidInput, SottovoceError
+from ..util import files
+from ..util.plain import canonical
+from .invitation import PLAN_GROUPS, stretch
+from .keys import SigningKey, verify
+from .known import Known
+from .names import check_name, check_run
+from .plan import Member, Plan
+from .strict import parse
+
+ENDING = "amendment"
+_DOMAIN = b"sottovoce amendment 1\n"
+_LARGEST = 2**20
+
+
+@dataclass(frozen=True)
+class Amendment:
+    """What members sign.
+
+    Parameters
+    ----------
+    name, old, key : str
+        Of the site; its public key of before and its new one, in base64.
+    runs : dict, optional
+        Plans' digests by run, of all runs whose price the new ledger has charged; None if the ledger was not lost.
+    signatures : dict
+        By member, in base64.
+    """
+
+    name: str
+    old: str
+    key: str
+    runs: dict[str, str] | None = None
+    signatures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def _said(self) -> bytes:
+        body = {"name": self.name, "old": self.old, "key": self.key, "runs": self.runs}
+        return _DOMAIN + canonical(body).encode()
+
+    @property
+    def code(self) -> str:
+        """For the telephone, of all but the signatures."""
+        return stretch(self._said, PLAN_GROUPS)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read what :meth:`text` gave; raises :class:`InvalidInput`."""
+        try:
+            found = cls(**parse(files.read("amendment", path, _LARGEST), _LARGEST))
+            for key in (found.old, found.key):
+                Member(found.name, 1, key)
+            for run, digest in (found.runs or {}).items():
+                check_run("run", run)
+                if not isinstance(digest, str):
+                    raise TypeError
+            for name, signature in found.signatures.items():
+                check_name("name", name)
+                base64.b64decode(signature, validate=True)
+        except (SottovoceError, ValueError, TypeError, AttributeError):
+            raise InvalidInput("amendment", path, "is none", "give the file that `site replace` wrote") from None
+        return found
+
+    def text(self) -> str:
+        """The file's content."""
+        return json.dumps(vars(self), indent=1) + "\n"
+
+    def sign(self, name: str, key: SigningKey) -> Self:
+        """With the signature of a member."""
+        made = base64.b64encode(key.sign(self._said)).decode()
+        return type(self)(
+            self.name, self.old, self.key, self.runs, dict(sorted((self.signatures | {name: made}).items()))
+        )
+
+    def signed_by(self, name: str, key: str) -> bool:
+        """Whether a member with this public key has signed."""
+        try:
+            verify(base64.b64decode(key), base64.b64decode(self.signatures.get(name, "")), self._said)
+        except ValueError:
+            return False
+        return True
+
+    def check_shared(self, known: Known) -> None:
+        """Raise :class:`InvalidInput` unless this is of a known site, and leaves out no run that was shared with it."""
+        mine = {other.lower(): key for other, key in known.keys.items()}
+        if mine.get(self.name.lower()) != self.old:
+            rule = f"its key of before is not that of {self.name} in the runs of this site"
+            raise InvalidInput("amendment", self.name, rule, "ask the site; sign nothing that you do not understand")
+        if self.runs is None:
+            return
+        shared = {run: one["plan"] for run, one in known.shared.items() if self.name in one["sites"]}
+        lacks = [run for run, digest in shared.items() if self.runs.get(run) != digest]
+        if lacks:
+            rule = f"leaves out {', '.join(sorted(lacks))}, in which the site took part with this one"
+            raise InvalidInput("amendment", self.name, rule, "send the site those plans: what they planned is spent")
+
+
+def amended(known: Known, plan: Plan, own: str, amendments: Iterable[Amendment]) -> Known:
+    """What a site knows after the amendments that all others of a plan, as far as it knows them, have signed."""
+    keys = dict(known.keys)
+    now = {site.name: site.key for site in plan.sites}
+    for one in amendments:
+        if one.name == own or now.get(one.name) != one.key or keys.get(one.name) != one.old:
+            continue
+        others = [name for name in plan.names if name not in (own, one.name) and name in keys]
+        if all(one.signed_by(name, keys[name]) for name in others) and one.signed_by(own, now[own]):
+            keys[one.name] = one.key
+    return Known(known.run, known.head, keys, known.shared)
+
+
+def beside(folder: Path) -> list[Amendment]:
+    """The amendments in a site's folder."""
+    return [Amendment.read(path) for path in sorted(folder.glob(f"*.{ENDING}"))]

@@ -1,0 +1,142 @@
+"""A hub shows a site what it signed in earlier runs: an older ledger is noticed, and a hub cannot make that up."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sites_in_tests import Consortium, consortium
+
+from sottovoce.deploy.hub import Hub, LocalTransport
+from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.keys import SigningKey
+from sottovoce.deploy.known import check_hub
+from sottovoce.deploy.messages import Farewell
+from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.requests import RequestTransport, answer
+from sottovoce.deploy.transport import Transport
+from sottovoce.errors import LedgerCorrupt, LedgerError
+from sottovoce.ledger.durable import DurableLedger
+
+pytest.importorskip("cryptography")
+
+
+class Asked(RequestTransport):
+    """Requests and replies as a carrier brings them."""
+
+    def __init__(self, hub: Hub, site: str) -> None:
+        super().__init__(hub.plan)
+        self._hub, self._site = hub, site
+
+    def ask(self, method: str, asked: dict[str, object]) -> dict[str, object]:
+        return answer(self._hub, self._site, method, asked, 20.0)
+
+
+DOORS: dict[str, Callable[[Hub, str], Transport]] = {"local": LocalTransport, "requests": Asked}
+
+
+def second(sites: Consortium) -> Consortium:
+    """The same sites with the plan of another run."""
+    plan = sites.plan
+    return replace(sites, plan=Plan.make("trial-2", plan.config, plan.sites, plan.d))
+
+
+@pytest.fixture(params=["graph", "sums"])
+def ran(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Consortium, HubLog, Path]]:
+    """Sites after a run, the hub's log, and a copy of north's ledger of before it began."""
+    if request.param == "sums":
+        from sums_in_tests import summed
+
+        sites = summed(tmp_path / "sites", seed=3)
+    else:
+        sites = consortium(tmp_path / "sites")
+    for name in sites.plan.names:
+        sites.ledger(name).close()
+    old = Path(shutil.copy(sites.folder / "north.ledger", tmp_path / "old"))
+    with HubLog(tmp_path / "hub.log") as log:
+        sites.run_locally(log)
+        yield sites, log, old
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_ledger_of_before_the_last_run_is_refused_although_nothing_is_left_beside_it(
+    ran: tuple[Consortium, HubLog, Path], door: str
+) -> None:
+    sites, log, old = ran
+    after = second(sites)
+    hub = Hub(after.plan, log)
+    shutil.copy(old, sites.folder / "north.ledger")
+    with pytest.raises(LedgerCorrupt, match="lacks the run 'trial', of which the hub has this site's own signed words"):
+        after.run_site("north", DOORS[door](hub, "north"))
+    with after.ledger("north") as ledger:
+        assert ledger.runs == () and ledger.total() == 0.0
+    assert hub.highest("north") == 0 and log.last("trial-2", "north") == -1  # nothing was sent
+
+
+def test_the_right_ledger_goes_on(ran: tuple[Consortium, HubLog, Path]) -> None:
+    sites, log, _ = ran
+    ends = second(sites).run_locally(log)
+    assert all(one.outcome.stopped == "finished" for one in ends.values())
+    with sites.ledger("north") as ledger:
+        assert set(ledger.runs) == {"trial", "trial-2"}
+
+
+def test_a_ledger_that_has_the_run_and_not_its_end_is_refused(tmp_path: Path) -> None:
+    """A copy of the middle of a run, which was ended in it: it has the run's name, and lacks what followed."""
+    sites = consortium(tmp_path / "sites")
+    copy = tmp_path / "copy"
+
+    def keep(k: int, _: object) -> None:
+        if k == 2:
+            shutil.copy(sites.folder / "north.ledger", copy)
+
+    def door(name: str) -> Transport:
+        return LocalTransport(hub, name, 20.0)
+
+    with HubLog(tmp_path / "hub.log") as log:
+        hub = Hub(sites.plan, log)
+        whole = sites.run_site
+        sites.run_site = lambda name, transport, **more: whole(  # type: ignore[method-assign]
+            name, transport, **(more | ({"observers": [keep]} if name == "north" else {}))
+        )
+        sites.run(door)
+        shutil.copy(copy, sites.folder / "north.ledger")
+        with sites.ledger("north") as ledger:
+            ledger.close_run("trial", reclaim=True)
+        after = second(sites)
+        with pytest.raises(LedgerCorrupt, match="does not hold what it held at the end of the run 'trial'"):
+            after.run_site("north", LocalTransport(Hub(after.plan, log), "north"))
+
+
+def test_a_hub_cannot_make_up_a_run(sites: Consortium) -> None:
+    own, other = sites.keys["north"], SigningKey.make()
+    said = {"run": "never", "plan": "0" * 64, "round": 1, "sender": "north", "reason": "done", "ledger": "0" * 64}
+    true = Farewell(**said).seal(own)  # type: ignore[arg-type]
+    with sites.ledger("north") as ledger:
+        for lie in (
+            Farewell(**said).seal(other), true.replace(b"never", b"newer"), b"", b"[]", b"{}", b"\xff", true[:-1],  # type: ignore[arg-type]
+            Farewell(**(said | {"sender": "east"})).seal(own),  # type: ignore[arg-type]
+            b"[" * 4000, true + b" " * 5000,
+        ):  # fmt: skip
+            check_hub(ledger, "north", own.public, [lie])
+        with pytest.raises(LedgerCorrupt, match="lacks the run 'never'"):
+            check_hub(ledger, "north", own.public, [b"", true])
+
+
+def test_a_log_of_many_runs_is_shown_as_far_as_a_reply_holds_it(sites: Consortium, tmp_path: Path) -> None:
+    with HubLog(tmp_path / "hub.log") as log:
+        for k in range(200):
+            log.leave(f"run-{k}", "north", 0, b"x" * 500)
+        shown = Hub(sites.plan, log).earlier("north")
+    assert 0 < len(shown) < 200
+
+
+def test_marks_are_hashes_of_records(tmp_path: Path) -> None:
+    with DurableLedger.create(tmp_path / "a.ledger", epsilon=1.0) as ledger:
+        mark = ledger.head().partition(":")[2]
+        assert ledger.passes(mark) and not any(map(ledger.passes, ("", "0" * 64, mark[:-1], mark.upper() + "g")))
+    with pytest.raises(LedgerError):
+        ledger.passes(mark)
