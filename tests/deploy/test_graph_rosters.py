@@ -19,10 +19,10 @@ from sottovoce.algorithms import METHODS
 from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.plan import Waits
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.sums.messages import sign
 from sottovoce.deploy.sums.roster import EXPELLED, LATE, LEFT, ProtocolState
+from sottovoce.deploy.waits import Waits
 from sottovoce.errors import EndedEarly, FinishedWithout, InvalidInput, Refused, SottovoceError
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare

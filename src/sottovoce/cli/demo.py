@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ..deploy import demonstration
 from ..deploy.demonstration import Demonstration
-from ..deploy.plan import Waits
+from ..deploy.waits import Waits
 from ..errors import InvalidInput
 from ..privacy.statement import DEMONSTRATION, ceil_text
 from ..runs import defaults

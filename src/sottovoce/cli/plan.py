@@ -17,7 +17,8 @@ from ..data.synthetic_tables import Expected
 from ..deploy.answering import ahead
 from ..deploy.asks import Asks
 from ..deploy.invitation import plan_code
-from ..deploy.plan import Member, Plan, Waits, check_public
+from ..deploy.plan import Member, Plan, check_public
+from ..deploy.waits import Waits
 from ..errors import InvalidInput
 from ..network.graphs import MOST_NODES
 from ..privacy.statement import Statement, ceil_text

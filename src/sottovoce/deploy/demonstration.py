@@ -44,9 +44,10 @@ from .hub import Hub
 from .hublog import HubLog
 from .keys import SigningKey
 from .local import answer_sites, train_sites
-from .plan import Member, Plan, Waits, trained_rows
+from .plan import Member, Plan, trained_rows
 from .settings import write_settings
 from .sums.roster import Attempt
+from .waits import Waits
 
 LIFE = 3.0
 """Lifetime budget of a throw-away ledger, in multiples of the run's."""

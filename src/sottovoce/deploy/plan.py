@@ -36,6 +36,7 @@ from .asks import Asks, Lists, lists_of
 from .names import check_different, check_name, check_run
 from .stages import Stage
 from .strict import NotStrict, parse
+from .waits import Waits
 
 VERSION = 2
 """Of plans whose sites centre their rows; all others have version 1, and the digest that they had."""
@@ -50,7 +51,6 @@ _ROOM = 100.0
 _LOG_ODDS = 1e9  # no coefficient of encoded columns is longer
 ANSWERS_CAP = 1e9
 """Norm cap of answers in a run without sums; without noise they have a norm of at most 1."""
-_LONGEST_WAIT = 1e8
 _LONGEST = 1_000_000  # entries of a start, so that the file stays below LARGEST
 _DRAWN = ("erdos-renyi", "watts-strogatz", "edges")
 """Graphs that are random or come from a file: the plan lists their edges, so no site draws or reads them."""
@@ -118,31 +118,6 @@ def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -
     check_different("sites", tuple(site.name for site in sites))
     if len({site.key for site in sites}) != len(sites):
         raise InvalidInput("sites", None, "every site needs a key of its own", "correct the list")
-
-
-@dataclass(frozen=True)
-class Waits:
-    """How long a run waits for sites, in seconds from the first message of a round.
-
-    Parameters
-    ----------
-    deadline : float
-        For the last site's message, if the run may go on without those that are missing.
-    patience : float
-        If it may not, before it ends.
-    """
-
-    deadline: float = 60.0
-    patience: float = 600.0
-
-    def __post_init__(self) -> None:
-        for field, value in vars(self).items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value <= _LONGEST_WAIT:
-                rule = f"must be a number of seconds above 0 and at most {_LONGEST_WAIT:g}"
-                raise InvalidInput(field, value, rule, f"use e.g. {getattr(type(self), field):g}")
-        if self.patience < self.deadline:
-            rule = f"must be at least the deadline, {self.deadline:g} s"
-            raise InvalidInput("patience", self.patience, rule, "raise it")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from ..answering import ReadNet, moved
 from ..hublog import HubLog
 from ..limits import PROOFS
 from ..messages import Message
-from ..plan import Plan, Waits
+from ..plan import Plan
+from ..waits import Waits
 from .messages import Hello, Share, SignedMessage, prove, read, read_attestation, read_question
 from .roster import EXPELLED, LATE, LEFT, NOTICES, TWICE, Attempt, ProtocolState, ends_run
 

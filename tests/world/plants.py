@@ -1,0 +1,56 @@
+"""Bugs that are planted, one at a time, for the auditor to find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+
+def _plant_mask() -> None:
+    """A mask key that forgets what an attempt is bound to."""
+    from sottovoce.deploy.sums import masks
+
+    key = masks.mask_key
+    masks.mask_key = lambda own, names, keys, other, bound: key(  # type: ignore[assignment]
+        own, names, keys, other, replace(bound, attempt=1, query=b"", roster=b"", parent=b"")
+    )
+
+
+def _plant_row() -> None:
+    """A row that is written only with the bytes of its draw."""
+    from sottovoce.ledger.durable import Run
+
+    def once(self: Any, event: Any, draw: Callable[[], bytes]) -> bytes:
+        known = self._ledger._file.read().runs[self.name]
+        drawn = None if known.charged > self._release else draw()
+        self.charge(event, kept=True)
+        found = self.payload()
+        if found is not None:
+            return bytes(found)
+        return bytes(self._ledger.keep(self.name, self._release, draw() if drawn is None else drawn))
+
+    Run.once = once  # type: ignore[method-assign]
+
+
+def _plant_double() -> None:
+    """A release that is drawn again although its bytes are kept."""
+    from sottovoce.ledger.durable import Run
+
+    def once(self: Any, event: Any, draw: Callable[[], bytes]) -> bytes:
+        self.charge(event, kept=True)
+        drawn, found = draw(), self.payload()
+        return bytes(self._ledger.keep(self.name, self._release, drawn) if found is None else drawn)
+
+    Run.once = once  # type: ignore[method-assign]
+
+
+def _plant_deadline() -> None:
+    """A hub that waits for ever."""
+    from sottovoce.deploy.sums.hub import RoundHub
+
+    RoundHub._closes = property(lambda self: float("inf"))  # type: ignore[method-assign,assignment]
+
+
+PLANTS = {"mask": _plant_mask, "row": _plant_row, "double": _plant_double, "deadline": _plant_deadline}
+"""Bugs that the auditor must find."""
