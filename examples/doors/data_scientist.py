@@ -35,7 +35,8 @@ print(f"epsilon {spent['epsilon']:.2f} at delta {spent['delta']:g}, {spent['rela
 # 4. The picture.
 import matplotlib.pyplot as plt  # noqa: E402
 
-plt.rcParams |= dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), "#7f868e")
+inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+plt.rcParams |= dict.fromkeys(inks, "#7f868e")
 figure, axes = plt.subplots(figsize=(5.2, 3.2), layout="constrained")
 for trust, colour in (("sum", "#3a8fd0"), ("nobody", "#dd8a1f")):
     axes.plot(epsilons, [100 * scores[trust, e] for e in epsilons], "o-", color=colour, label=f"trust: {trust}")

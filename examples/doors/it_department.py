@@ -30,7 +30,8 @@ print(sottovoce("ledger", "verify", book).split(";")[0])
 # 4. The picture: how much lies where.
 import matplotlib.pyplot as plt  # noqa: E402
 
-plt.rcParams |= dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), "#7f868e")
+inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+plt.rcParams |= dict.fromkeys(inks, "#7f868e")
 kept = {"rows, at the site": "north/rows.csv", "ledger, at the site": book.removeprefix("rehearsal/"),
         "all messages, at the hub": "hub/hub.log", "the model": "hub/hub.npz"}  # fmt: skip
 sizes = [Path("rehearsal", name).stat().st_size / 1000 for name in kept.values()]

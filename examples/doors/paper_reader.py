@@ -20,7 +20,8 @@ for form in ("printed", "corrected"):
 # 3. The picture: above the diagonal a claim is false.
 import matplotlib.pyplot as plt  # noqa: E402
 
-plt.rcParams |= dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), "#7f868e")
+inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+plt.rcParams |= dict.fromkeys(inks, "#7f868e")
 figure, axes = plt.subplots(figsize=(5.2, 3.4), layout="constrained")
 axes.plot([0, 2], [0, 2], "--", color="#7f868e", label="claimed = true")
 for form, colour in (("printed", "#dd8a1f"), ("corrected", "#3a8fd0")):

@@ -37,7 +37,8 @@ print(model.privacy_spent_["says"])
 # 4. The picture of the odds ratios.
 import matplotlib.pyplot as plt  # noqa: E402
 
-plt.rcParams |= dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), "#7f868e")
+inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+plt.rcParams |= dict.fromkeys(inks, "#7f868e")
 lines = [line for line in model.coefficients_ if line["odds_ratio_low"] is not None]
 figure, axes = plt.subplots(figsize=(5.2, 2.6), layout="constrained")
 for row, line in enumerate(lines):
