@@ -19,7 +19,10 @@ print(f"difference to the same run in one process: {told['difference']:g}")
 
 # 2. What a site keeps, and what the hub keeps: it has no rows.
 for folder in ("rehearsal/north", "rehearsal/hub"):
-    print(f"{folder}: {', '.join(sorted(path.name for path in Path(folder).iterdir()))}")
+    names = {path.name for path in Path(folder).iterdir()}
+    kinds = {"rows": ".csv", "ledger": ".ledger", "secret keys": ".key", "all messages": ".log", "report": ".html"}
+    held = [kind for kind, ending in kinds.items() if any(name.endswith(ending) for name in names)]
+    print(f"{folder}: {', '.join(held)}")
 
 # 3. The ledger of a site: what was spent, and whether anybody changed it.
 book = "rehearsal/north/north.ledger"
