@@ -149,7 +149,10 @@ class Watch:
                 quiet = f"last heard {_ago(now - heard[name])} ago" if name in heard else "never heard"
                 what = f"the others wait for {name} since {_ago(now - min(since))}; it was {quiet}"
                 do = "ask its people to look at it, and to repeat `sottovoce site run`; if it will not come back: "
-                do += f"`sottovoce hub end {self._folder} {shown['run']}`"
+                end = (
+                    f"end {self._folder} {shown['run']}" if self._hub.rounds is None else f"expel {self._folder} {name}"
+                )
+                do += f"`sottovoce hub {end}`"
                 alarms.append(_alarm("stalled", what, do))
         need = self._bytes_left(shown) + _SPARE
         free = shutil.disk_usage(self._folder).free
