@@ -129,7 +129,7 @@ def main() -> None:
     parser.add_argument("--env", type=Path, default=default_folder(), help="where the environment with statsmodels is")
     parser.add_argument("--json", help="write the numbers here")
     args = parser.parse_args()
-    runs = 10 if args.quick else 100
+    runs = 10 if args.quick else 20
     done: dict[str, Any] = {"coefficients": [coefficients(e, runs, args.env) for e in (1.0, 3.0)]}
     for one in done["coefficients"]:
         shown(one, runs)
