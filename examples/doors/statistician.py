@@ -39,7 +39,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
 plt.rcParams |= dict.fromkeys(inks, "#7f868e")
-lines = [line for line in model.coefficients_ if line["odds_ratio_low"] is not None]
+lines = [line for line in model.coefficients_ if line["odds_ratio_low"] and line["name"] != "(constant)"]
 figure, axes = plt.subplots(figsize=(5.2, 2.6), layout="constrained")
 for row, line in enumerate(lines):
     axes.plot([line["odds_ratio_low"], line["odds_ratio_high"]], [row, row], color="#3a8fd0", lw=2)
