@@ -123,6 +123,14 @@ def test_alarms_say_what_to_do(
     assert "has ended" in alarms()["certificate"]
 
 
+def test_where_another_carrier_serves_nobody_is_said_to_be_down(
+    sites: Consortium, hub: Hub, seen: Watch, clock: Clock
+) -> None:
+    greet(sites, hub, "north")
+    told = seen.status()  # nothing has kept times
+    assert told["running"] is None and told["alarms"] == [] and "goes on" in page(told)
+
+
 def test_a_run_that_is_over_raises_no_alarm(sites: Consortium, tmp_path: Path, clock: Clock) -> None:
     with HubLog(tmp_path / "hub.log") as log:
         sites.run_locally(log)

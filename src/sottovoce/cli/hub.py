@@ -37,6 +37,7 @@ from .options import FILE, FOLDER, as_json, check_folder, say, takes
 from .screen import Console, escape, listing, print_json
 
 _EVERY = 0.2
+_STATES = {True: "the hub runs", False: "the hub does not run", None: "no times are kept by this carrier"}
 _LOOK, _PATIENT, _REPEAT = 0.5, 15.0, 60.0  # seconds: between looks, before a line about waiting, between such lines
 _CODE = say("--code", "NAME=CODE, what a site read out, so that nobody is asked; once a site.", name="codes",
             multiple=True, metavar="NAME=CODE")  # fmt: skip
@@ -322,7 +323,7 @@ def status(folder: Path, as_json: bool) -> None:
         print_json(shown)
         return
     console = Console()
-    state = "ended by the hub" if shown["ended"] else "the hub runs" if shown["running"] else "the hub does not run"
+    state = "ended by the hub" if shown["ended"] else _STATES[shown["running"]]
     pace = shown["seconds_a_round"]
     console.print(
         f"run [bold]{escape(shown['run'])}[/], round {max(0, shown['round'])} of {shown['rounds']}"
