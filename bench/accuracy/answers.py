@@ -23,7 +23,8 @@ from scipy.special import expit
 
 from sottovoce import data
 from sottovoce.answers import evaluation as ev
-from sottovoce.answers.inference import newton_of, table
+from sottovoce.answers.coefficients import table
+from sottovoce.answers.inference import newton_of
 from sottovoce.answers.terms import columns_of, of_schema
 from sottovoce.data.rows import Rows
 from sottovoce.data.schema import Schema
@@ -128,10 +129,10 @@ def main() -> None:
     parser.add_argument("--env", type=Path, default=default_folder(), help="where the environment with statsmodels is")
     parser.add_argument("--json", help="write the numbers here")
     args = parser.parse_args()
-    runs = 10 if args.quick else 100
-    done: dict[str, Any] = {"coefficients": [coefficients(e, runs, args.env) for e in (1.0, 3.0)]}
+    runs, draws = (10, 10) if args.quick else (100, 20)
+    done: dict[str, Any] = {"coefficients": [coefficients(e, draws, args.env) for e in (1.0, 3.0)]}
     for one in done["coefficients"]:
-        shown(one, runs)
+        shown(one, draws)
     done["auc"] = [areas(e, 4 * runs) for e in (0.2, 0.5, 1.0)]
     for row in done["auc"]:
         print(f"AUC at epsilon {row['epsilon']:g}: off by {row['rms']:.4f} (rms), {100 * row['held']:.1f}% hold it")

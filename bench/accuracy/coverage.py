@@ -30,7 +30,8 @@ from _coverage_picture import draw
 from scipy.special import expit
 
 import sottovoce
-from sottovoce.answers.inference import newton_of, table
+from sottovoce.answers.coefficients import table
+from sottovoce.answers.inference import newton_of
 from sottovoce.answers.terms import Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
 from sottovoce.problem.losses import Logistic
@@ -192,8 +193,9 @@ def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-FILES = (*(f"answers/{name}.py" for name in ("inference", "terms", "second_order")), "algorithms/recipe.py",
-         "queries/bounded.py", "problem/weighted_loss.py")  # fmt: skip
+_ANSWERS = ("coefficients", "frames", "inference", "terms", "second_order")
+FILES = (*(f"answers/{name}.py" for name in _ANSWERS), "algorithms/recipe.py", "queries/bounded.py",
+         "queries/framed.py", "problem/weighted_loss.py")  # fmt: skip
 
 
 @lru_cache

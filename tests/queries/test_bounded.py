@@ -23,8 +23,13 @@ from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import (
     Bounded,
     Curvature,
+    FramedCurvature,
+    FramedMoments,
+    FramedResiduals,
+    FramedSlopes,
     Gradient,
     HuberGradient,
+    Lengths,
     NoisyBounded,
     Positives,
     Products,
@@ -73,6 +78,8 @@ def at(point: Any, nodes: int) -> np.ndarray:
 
 
 W = np.array([0.7, -1.1, 0.4, 0.9])
+FRAME = np.array([[[3.0, 0.5, 0.0, 0.1], [0.5, 1.0, 0.2, 0.0], [0.0, 0.2, 2.0, -0.4], [0.1, 0.0, -0.4, 4.0]]])
+LONGER = np.array([1.0, 2.0, 3.0])
 
 
 class TestValues:
@@ -116,6 +123,27 @@ class TestValues:
         rows, of = Rows.build([table(30), table(28, 1)]), facts([30, 28])
         found = exact(Scores(at(W, 2), LAST, EDGES), rows, of)[0]
         np.testing.assert_allclose(found.sum(axis=-1), 1.0)
+
+    def test_rows_in_a_frame_are_shortened_in_the_square(self) -> None:
+        X, y = table(40)
+        X[:9] *= 2.0
+        loss = Weighted(Logistic())
+        rows, of, w = Rows.of_any_norm([(X, y)]), facts([40], loss), at(W, 1)
+        weight = np.minimum(1.0, 1.0 / np.sum(X**2, axis=1))
+        frame, edges = 0.3 * FRAME, 0.3 * LONGER
+        U = X @ frame[0].T
+        size = weight * np.sum(U**2, axis=1)
+        short, p = 1.0 / np.maximum(1.0, size), 1.0 / (1.0 + np.exp(y * (X @ W)))
+        assert (size > 1).any() and (size < 1).any()
+        for what, factors in (
+            (FramedMoments(w, frame=frame), weight), (FramedSlopes(w, frame=frame), (weight * p) ** 2),
+            (FramedCurvature(w, 0.2, frame=frame), weight * np.minimum(p * (1 - p) / 0.2, 1.0)),
+        ):  # fmt: skip
+            found = square(exact(what, rows, of)[0, 0], D)
+            np.testing.assert_allclose(found, (U.T * (factors * short)) @ U / 40, rtol=1e-9)
+        cells = np.searchsorted(edges, np.sqrt(size), side="right")
+        found = exact(Lengths(w, frame=frame, edges=edges), rows, of)[0, 0]
+        np.testing.assert_allclose(found, np.bincount(cells, minlength=4) / 40)
 
     def test_products_and_residuals_of_numbers(self) -> None:
         X, _ = table(40)
@@ -186,6 +214,11 @@ def statistics(w: np.ndarray) -> list[tuple[Bounded, Loss]]:
         (Gradient(w), huber), (Products(w), huber), (Residuals(w, LAST, EDGES[1:]), huber), (SecondMoments(w), huber),
         (ResidualMoments(w, 0.3), huber), (ResidualMoments(w, 0.3), Weighted(huber)),
         (RowMean(w, (D - 1,)), logistic), (RowMean(w, (D - 1,)), Weighted(logistic)), (RowMean(w, (D - 1,)), huber),
+        *((kind(w, frame=FRAME), loss) for kind in (FramedCurvature, FramedSlopes, FramedMoments)
+          for loss in (logistic, Weighted(logistic))),
+        (FramedCurvature(w, 0.1, frame=30.0 * FRAME), Weighted(logistic)),
+        (FramedResiduals(w, 0.3, frame=FRAME), Weighted(huber)),
+        (Lengths(w, frame=FRAME, edges=LONGER), logistic), (Lengths(w, frame=FRAME, edges=LONGER), Weighted(logistic)),
     ]  # fmt: skip
 
 

@@ -1,10 +1,13 @@
 """Coefficients with confidence intervals: Newton steps on noisy sums (docs/privacy/answers.md, "Inference").
 
-Two Newton steps, and one with an old Hessian, go near the minimiser; there a fresh Hessian H, the second moments J of
-derivatives and a gradient g give, with noise s_g and s_H on an entry of g and of the flattened H,
+Second moments give a public *frame*, a matrix A in which rows have about equal second moments in all directions and
+nine in ten are shorter than 1.  Hessians are asked of rows ``A a``, so that their noise is small beside them in every
+direction; gradients are asked of the rows as they are, so the frame moves no estimate.  Steps go near the minimiser.
+At the last point w, with H from all Hessians and the second moments J of derivatives, both in the frame, g from all
+gradients, and noise s_g and s_H on an entry of g and of the flattened H,
 
-    estimate = w + d - b,    d = -H^-1 g,
-    covariance = H^-1 [J / n + s_g^2 I + (s_H^2 / 2)(|d|^2 I + d d')] H^-1 + b b',
+    estimate = w + A'(d - b),    d = -H^-1 A g,
+    covariance = H^-1 [J / n + s_g^2 A A' + (s_H^2 / 2)(|d|^2 I + d d')] H^-1 + b b',
 
 as an error E of H moves the estimate by ``H^-1 E d``.  b is the second-order bias of the last step
 (:mod:`sottovoce.answers.second_order`), taken to be as uncertain as it is large.
@@ -13,41 +16,53 @@ as an error E of H moves the estimate by ``H^-1 E d``.  b is the second-order bi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Generator
+from dataclasses import dataclass, field, fields
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
-from ..algorithms.items import Item, Script
+from ..algorithms.items import Answer, Item, Script
 from ..algorithms.recipe import Recipe
 from ..errors import InvalidInput
-from ..privacy.gaussian import gaussian_epsilon
-from ..problem.facts import Facts
-from ..queries import Curvature, Gradient, Positives, SecondMoments, SlopeMoments
+from ..problem.facts import Among, Facts
+from ..queries import (
+    Bounded,
+    Curvature,
+    FramedCurvature,
+    FramedSlopes,
+    Gradient,
+    Lengths,
+    Positives,
+    SecondMoments,
+    SlopeMoments,
+)
 from ..queries.moments import square
-from ..reports.coefficients import remark, text_table
 from ..runs.config import RunConfig
-from ..util.typing import Any, Array, BoolArray
+from ..util.typing import Array, BoolArray
+from .frames import EDGES, Frame, displacement, positive, short, whitening
 from .second_order import missed
-from .terms import Naming, Term
+from .terms import Naming
 
-LEVEL = 0.95
-"""Confidence level of intervals."""
-TAU = 0.1
+TAU = 0.3
 """Share of a coefficient's variance that the noise of the Hessian may add beyond first order; above it, refused."""
+LOWER = 1.0
+"""Noise deviations by which tau takes an eigenvalue of the Hessian to be less than it seems."""
 SURE, UNSURE = 0.5, 1.0
 """The strain q of a table: printed below the first, flagged up to the second, refused above.
 
 In between it is refused, too, if a coefficient fails `TAU`: with some directions of the Hessian lost in noise, a
 strained step is not reliable in the others either (bench/accuracy/coverage.py, correlated columns).
 """
-_FIRST, _SECOND, _THIRD = 2.0, 1.5, 0.75  # largest root mean square shifts of scores in the steps
+_FIRST = 2.0
 _RARE = 3.4  # curvatures are clipped at this many mean curvatures: at .1 with 3% positives
 RAREST = 0.01
 """Levels with a smaller share of the rows are merged with their reference if noise would hide their coefficient."""
-_FLOOR = 0.05  # of the noise's norm: eigenvalues of a Hessian are raised to it in the steps
+HIDDEN = 2.0
+"""So much may noise in the gradients be expected to move the log-odds of a rare level."""
+_SEEN = 2.0  # noise deviations of a second moment, below which it may be that of no row
+_FLOOR = 0.05  # of the noise's norm: a Hessian with an eigenvalue below it has no inverse
+_TYPICAL = 1.3  # a row's length at the edge beyond which one in ten is, over the root mean square, about
 
 
 @dataclass(frozen=True)
@@ -58,22 +73,18 @@ class Estimates:
     at: Array  # a public point                                   (R, d)
     covariance: Array  # of the estimate                          (R, d, d)
     noise: Array  # its part from privacy noise                   (R, d, d)
-    inverse: Array  # of H; zeros if noise may have made an eigenvalue  (R, d, d)
-    strain: Array  # q, how far the last step leads from where H holds; inf without an inverse  (R,)
+    frame: Array  # A                                             (R, d, d)
+    hessian: Array  # H in the frame                              (R, d, d)
     hessian_noise: Array  # s_H                                   (R,)
-    positives: Array  # share of positive labels                  (R,)
+    strain: Array  # q, how far the last step leads from where H holds; inf without an inverse  (R,)
     kept: BoolArray  # but for rare levels that were merged with their references  (R, d)
     rows: float
     scale: float  # shift over sigma of the whole plan; inf without noise
 
-    def fragility(self, c: Array) -> Array:
-        """tau of ``c'w``, shape (R,): ``(s_H^2 / 2)(tr(H^-1) c'H^-2 c + c'H^-3 c) / c'H^-1 c``."""
-        H1 = self.inverse
-        H2 = H1 @ H1
-        first, second, third = (np.einsum("i,rij,j->r", c, P, c) for P in (H1, H2, H2 @ H1))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            tau = self.hessian_noise**2 / 2.0 * (np.trace(H1, axis1=1, axis2=2) * second + third) / first
-        return np.where(first > 0, tau, np.inf)
+    def fragility(self, c: Array, less: float = 1.0) -> Array:
+        """tau of ``c'w``, (R,), or (R, m) of m rows c, with `less` of the noise."""
+        tau = fragility(self.frame, self.hessian, self.kept, less * self.hessian_noise, np.atleast_2d(c))
+        return tau[:, 0] if c.ndim == 1 else tau
 
 
 def check_run(run: RunConfig) -> None:
@@ -98,14 +109,110 @@ class Newton(Recipe):
         Entry of a row in its constant column.
     marks : array (d,)
         Entry of a column that marks a level, in rows of that level; 0 for other columns.
+    blocks : array (d,)
+        Number of the block of a column that marks a level; 0 for other columns.
     """
 
     constant: Array = field(kw_only=True)
     value: float = field(kw_only=True)
     marks: Array = field(kw_only=True)
+    blocks: Array = field(kw_only=True)
 
     name: ClassVar[str] = "newton"
     summary: ClassVar[str] = "coefficients with intervals, by Newton steps"
+    steps: ClassVar[tuple[tuple[float, bool], ...]] = ((1.5, True), (1.0, True), (0.75, True))
+    """Largest root mean square shift of scores in a step after the first, and whether a Hessian is asked before it."""
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return (
+            Item("count of positives", lambda at: Positives(at, self.constant), 0.01),
+            Item("second moments", SecondMoments, 0.06),
+            Item("lengths of rows", lambda at: Lengths(at, edges=EDGES), 0.01),
+            Item("first gradient", Gradient, 0.04),
+            Item("second Hessian", FramedCurvature, 0.04),
+            Item("second gradient", Gradient, 0.12),
+            Item("third Hessian", FramedCurvature, 0.03),
+            Item("third gradient", Gradient, 0.12),
+            Item("fourth Hessian", FramedCurvature, 0.04),
+            Item("fourth gradient", Gradient, 0.12),
+            Item("last Hessian", FramedCurvature, 0.14),
+            Item("moments of slopes", FramedSlopes, 0.04),
+            Item("last gradient", Gradient, 0.23),
+        )
+
+    def script(self, facts: Facts, replicates: int) -> Script:
+        R, d, mask = replicates, facts.d, self.constant
+        zero = np.zeros((R, d))
+        count = yield Positives(zero, mask)
+        n, least = count.rows, max(1.0 / count.rows, 2.0 * count.spread)
+        share = np.clip(count.value[:, 0], min(least, 0.5), 1.0 - min(least, 0.5))
+        w = np.log(share / (1.0 - share))[:, None] / self.value * mask
+        moments = yield SecondMoments(zero)
+        S, curvature = square(moments.value, d), share * (1.0 - share)
+        cap = float(np.minimum(facts.loss.curvature_bound, _RARE * curvature).max())  # one for all replicates
+        noise, s_g = (self._ahead(kind, facts, moments.among) for kind in (Curvature, Gradient))
+        kept = _kept(S, moments.spread, curvature, self.marks, s_g)
+        S = within(S, kept)
+        hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
+        frame = yield from self._frame(S, moments.spread, kept, hidden)
+        gradient = yield Gradient(w)
+        at_zero = curvature[:, None, None] * (frame.A @ S @ frame.A)
+        step = displacement(frame, within(at_zero, kept), np.zeros(R), gradient.value, gradient.spread)
+        w, pool, seen = w + no_further(step, S, _FIRST), None, list[Seen]()
+        for most, fresh in self.steps:
+            if fresh or pool is None:
+                found = yield self._bends(w, cap, frame)
+                pool = pooled(pool, within(cap * square(found.value, d), kept), cap * found.spread)
+            gradient = yield Gradient(w)
+            seen.append(Seen(w, gradient.value, gradient.spread))
+            step = displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
+            w = w + no_further(step, S, most)
+        found = yield self._bends(w, cap, frame)
+        pool = pooled(pool, within(cap * square(found.value, d), kept), cap * found.spread)
+        slopes = yield self._slopes(w, frame)
+        gradient = yield Gradient(w)
+        seen.append(Seen(w, gradient.value, gradient.spread))
+        rows = Moments(positive(S), S @ (mask / self.value), self.marks, self.blocks)
+        J = within(square(slopes.value, d), kept)
+        return one_step(frame, pool, J, seen, rows, kept, n, self.scale)
+
+    def expected(self, S: Array, positives: float, c: Array, unit: float) -> float:
+        """The largest tau of rows c that moments S let one expect, with noise of `unit` over the root of a share."""
+        shares = [(item.what(np.zeros(1)), item.share) for item in self.items]
+        of_S = unit / math.sqrt(next(share for what, share in shares if isinstance(what, SecondMoments)))
+        of_H = unit / math.sqrt(sum(share for what, share in shares if isinstance(what, Curvature)))
+        curvature, kept = positives * (1.0 - positives), np.ones((1, len(S)), dtype=bool)
+        A = whitening(S[None], of_S, kept).A / (_TYPICAL * math.sqrt(len(S)))
+        noise = np.array([min(0.25, _RARE * curvature) * of_H])
+        return float(fragility(A, curvature * (A @ S @ A), kept, noise, c).max())
+
+    def older(self) -> tuple[Recipe, ...]:
+        return (Unframed(**{f.name: getattr(self, f.name) for f in fields(self)}),)
+
+    def _frame(self, S: Array, spread: float, kept: BoolArray, hidden: Array) -> Generator[Bounded, Answer, Frame]:
+        """Asks for the lengths of rows in a frame, and shortens it."""
+        frame = whitening(S, spread, kept)
+        cells = yield Lengths(np.zeros(S.shape[:2]), frame=frame.A, edges=EDGES)
+        return short(frame, cells.value, hidden)
+
+    def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
+        return FramedCurvature(at, cap, frame=frame.A)
+
+    def _slopes(self, at: Array, frame: Frame) -> Bounded:
+        return FramedSlopes(at, frame=frame.A)
+
+    def _ahead(self, kind: type[Bounded], facts: Facts, among: Among) -> float:
+        """Standard deviation of the noise on an entry of all answers of a kind together."""
+        what = [item.what(np.zeros(1)) for item in self.items]
+        spreads = [self.spread(j, facts, among) for j, one in enumerate(what) if isinstance(one, kind)]
+        return 1.0 / math.sqrt(sum(s**-2.0 for s in spreads)) if all(spreads) else 0.0
+
+
+class Unframed(Newton):
+    """The list of version 0.1, with matrices of rows as they are: what was begun with it goes on."""
+
+    steps: ClassVar[tuple[tuple[float, bool], ...]] = ((1.5, True), (0.75, False))
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -121,48 +228,77 @@ class Newton(Recipe):
             Item("last gradient", Gradient, 0.32),
         )
 
-    def script(self, facts: Facts, replicates: int) -> Script:
-        R, d, mask = replicates, facts.d, self.constant
-        zero = np.zeros((R, d))
-        count = yield Positives(zero, mask)
-        n, least = count.rows, max(1.0 / count.rows, 2.0 * count.spread)
-        share = np.clip(count.value[:, 0], min(least, 0.5), 1.0 - min(least, 0.5))
-        w = np.log(share / (1.0 - share))[:, None] / self.value * mask
-        moments = yield SecondMoments(zero)
-        S = square(moments.value, d)
-        curvature = (share * (1.0 - share))[:, None, None]
-        cap = float(np.minimum(facts.loss.curvature_bound, _RARE * curvature).max())  # one for all replicates
-        kept = _kept(S, curvature, self.marks, cap * self.spread(6, facts, moments.among))
-        S = _within(S, kept)
-        gradient = yield Gradient(w)
-        w = w - _step(curvature * S, curvature[:, 0, 0] * moments.spread, kept * gradient.value, S, _FIRST)
-        hessian = yield Curvature(w, cap)
-        H, noise = _within(cap * square(hessian.value, d), kept), np.full(R, cap * hessian.spread)
-        for most in (_SECOND, _THIRD):
-            gradient = yield Gradient(w)
-            w = w - _step(H, noise, kept * gradient.value, S, most)
-        hessian = yield Curvature(w, cap)
-        slopes = yield SlopeMoments(w)
-        gradient = yield Gradient(w)
-        H, J = _within(cap * square(hessian.value, d), kept), _within(square(slopes.value, d), kept)
-        return _one_step(
-            w, H, J, kept * gradient.value, S, cap * hessian.spread, gradient.spread, share, kept, n, self.scale,
-            S @ (mask / self.value), self.marks,
-        )  # fmt: skip
+    def older(self) -> tuple[Recipe, ...]:
+        return ()
+
+    def _frame(self, S: Array, spread: float, kept: BoolArray, hidden: Array) -> Generator[Bounded, Answer, Frame]:
+        eye = kept[:, :, None] * np.eye(S.shape[-1])
+        return Frame(eye, eye)
+        yield  # nothing is asked
+
+    def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
+        return Curvature(at, cap)
+
+    def _slopes(self, at: Array, frame: Frame) -> Bounded:
+        return SlopeMoments(at)
 
 
-def newton_of(naming: Naming) -> Newton:
-    """The recipe for rows of an encoding."""
-    marks = np.where(marked(naming), np.diag(naming.into_units), 0.0)
-    return Newton(constant=naming.constant, value=naming.value, marks=marks)
+def newton_of(naming: Naming, framed: bool = True) -> Newton:
+    """The recipe for rows of an encoding; without `framed` that of version 0.1."""
+    kind = Newton if framed else Unframed
+    return kind(constant=naming.constant, value=naming.value, marks=naming.marks, blocks=naming.blocks)
 
 
 def model_of(found: Estimates) -> Array:
     """The model for predictions: the estimate, or the last point of the steps if the whole table is refused."""
-    return np.where((found.strain <= 1.0)[:, None], found.estimate, found.at)
+    return np.where((found.strain <= UNSURE)[:, None], found.estimate, found.at)
 
 
-def _within(H: Array, kept: BoolArray) -> Array:
+class Moments(NamedTuple):
+    """What is known of the rows, for second-order biases."""
+
+    S: Array  # second moments, positive semidefinite  (R, d, d)
+    mean: Array  # (R, d)
+    marks: Array  # as in :class:`Newton`
+    blocks: Array  # likewise
+
+    def missed(self, w: Array, d: Array, moved: Array) -> Array:
+        """:func:`sottovoce.answers.second_order.missed` of these rows."""
+        return missed(w, d, self.S, self.mean, moved, self.marks, self.blocks)
+
+
+class Seen(NamedTuple):
+    """A gradient and where it was asked."""
+
+    at: Array  # (R, d)
+    gradient: Array  # (R, d)
+    spread: float
+
+
+class Pool(NamedTuple):
+    """Hessians so far as one, in the frame, and the standard deviation of its error on an entry."""
+
+    H: Array  # (R, d, d)
+    noise: Array  # (R,)
+
+
+def pooled(before: Pool | None, H: Array, spread: float) -> Pool:
+    """The best mean of the Hessians before, at other points, and of H, which is without bias.
+
+    How far the others are off is the largest eigenvalue of the difference, less that of a matrix of noise alone:
+    curvature that changes in one direction must not drown among those where it does not.
+    """
+    d, noise = H.shape[-1], np.full(len(H), spread)
+    if before is None:
+        return Pool(H, noise)
+    apart = np.abs(np.linalg.eigvalsh(H - before.H)).max(axis=1) ** 2
+    off = np.maximum(apart - 2.0 * d * (before.noise**2 + noise**2), 0.0) + before.noise**2
+    share = np.divide(noise**2, noise**2 + off, out=np.zeros_like(off), where=noise > 0.0)
+    mixed = (1.0 - share)[:, None, None] * H + share[:, None, None] * before.H
+    return Pool(mixed, np.sqrt((1.0 - share) ** 2 * noise**2 + share**2 * off))
+
+
+def within(H: Array, kept: BoolArray) -> Array:
     """H without rows and columns that are not kept; their diagonal gets the mean of the rest."""
     rest = np.einsum("rii,ri->r", H, kept) / np.maximum(kept.sum(axis=1), 1)
     return np.asarray(
@@ -170,227 +306,101 @@ def _within(H: Array, kept: BoolArray) -> Array:
     )
 
 
-def marked(naming: Naming) -> BoolArray:
-    """Whether each column marks a level."""
-    return np.array([term.reference is not None for term in naming.terms])
-
-
-def _kept(S: Array, curvature: Array, marks: Array, noise: float) -> BoolArray:
-    """Columns but for those of rare levels whose tau, expected from second moments alone, is above `TAU`.
-
-    The level with the largest tau is dropped, and counts as the reference, until no rare level is above.
-    """
-    d = S.shape[-1]
-    kept = np.ones((len(S), d), dtype=bool)
-    levels = marks > 0
-    if noise == 0.0 or not levels.any():
-        return kept
-    for r, moments in enumerate(S):
-        rare = levels & (np.diag(moments) < RAREST * marks**2)
-        while np.any(rare & kept[r]):
-            H = _within(curvature[r] * moments[None], kept[r : r + 1])[0]
-            values, vectors = np.linalg.eigh(H)
-            values = np.maximum(values, 1e-3 * noise)
-            H1 = (vectors / values) @ vectors.T * kept[r] * kept[r][:, None]
-            H2 = H1 @ H1
-            tau = noise**2 / 2.0 * (np.trace(H1) * np.diag(H2) + np.diag(H2 @ H1)) / np.maximum(np.diag(H1), 1e-300)
-            tau = np.where(rare & kept[r], tau, 0.0)
-            if tau.max() <= TAU:
-                break
-            kept[r, int(tau.argmax())] = False
-    return kept
-
-
-def _one_step(
-    w: Array, H: Array, J: Array, g: Array, S: Array, s_H: float, s_g: float, share: Array, kept: BoolArray, n: float,
-    scale: float, center: Array, marks: Array,
-) -> Estimates:  # fmt: skip
-    """The last step and its errors; `center` is the mean of rows."""
-    R, d = w.shape
-    values, vectors = np.linalg.eigh(H)
-    fine = values[:, 0] > max(1e-12, _FLOOR * s_H * math.sqrt(2.0 * d))
-    safe = np.where(values > 0, values, 1.0)
-    inverse = np.where(fine[:, None, None], (vectors / safe[:, None, :]) @ vectors.transpose(0, 2, 1), 0.0)
-    inverse = inverse * kept[:, :, None] * kept[:, None, :]
-    shift = -np.einsum("rij,rj->ri", inverse, g)
-    noise = noise_of(inverse, shift, s_g, s_H)
-    covariance = inverse @ (positive(J) / n) @ inverse + noise
-    with np.errstate(divide="ignore", invalid="ignore"):
-        traces = np.einsum("rii,ri->r", H, kept) / np.maximum(np.einsum("rii,ri->r", S, kept), 1e-300)
-        spread = np.sqrt(np.trace(H @ covariance, axis1=1, axis2=2) / kept.sum(axis=1))
-        moved = np.einsum("ri,rij,rj->r", shift, H, shift)
-        strain = 0.35 * moved / np.sqrt(np.maximum(traces, 0.0)) / spread
-    strain = np.where(fine & np.isfinite(strain), strain, np.inf)
-    moved = np.maximum(moved - s_g**2 * np.trace(inverse, axis1=1, axis2=2), 0.0)  # without what noise in g adds
-    second = missed(w, shift, positive(S), center, moved, marks)
-    bias = 0.5 * np.einsum("rij,rj->ri", inverse, second)
-    covariance = covariance + bias[:, :, None] * bias[:, None, :]
-    return Estimates(w + shift - bias, w, covariance, noise, inverse, strain, np.full(R, s_H), share, kept, n, scale)
-
-
-def noise_of(inverse: Array, shift: Array, s_g: float, s_H: float) -> Array:
-    """Covariance (R, d, d) of a step `shift` that the noise in gradient and Hessian adds."""
-    eye, length = np.eye(shift.shape[1]), np.sum(shift**2, axis=1)[:, None, None]
-    added = s_g**2 * eye + s_H**2 / 2.0 * (length * eye + shift[:, :, None] * shift[:, None, :])
-    return np.asarray(inverse @ added @ inverse)
-
-
-def positive(S: Array) -> Array:
-    """The nearest positive semidefinite matrices."""
-    values, vectors = np.linalg.eigh(S)
-    return np.asarray((vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1))
-
-
-def _step(H: Array, noise: Array, g: Array, S: Array, most: float) -> Array:
-    """``H^-1 g``, shortened so that margins shift by at most `most` in root mean square."""
-    values, vectors = np.linalg.eigh(H)
-    floor = np.maximum(_FLOOR * noise * math.sqrt(2.0 * H.shape[-1]), 1e-12)[:, None]
-    along = np.einsum("rji,rj->ri", vectors, g) / np.maximum(values, floor)
-    step = np.einsum("rij,rj->ri", vectors, along)
+def no_further(step: Array, S: Array, most: float) -> Array:
+    """The step, shortened so that margins shift by at most `most` in root mean square."""
     moved = np.sqrt(np.maximum(np.einsum("ri,rij,rj->r", step, positive(S), step), 1e-300))
     return np.asarray(step * np.minimum(1.0, most / moved)[:, None])
 
 
-@dataclass(frozen=True)
-class Coefficient:
-    """One line of the table; if `refused` says why, all numbers are None."""
+def _kept(S: Array, spread: float, curvature: Array, marks: Array, noise: float) -> BoolArray:
+    """Columns but for those of rare levels that noise hides: they count as the reference.
 
-    term: Term
-    estimate: float | None
-    standard_error: float | None
-    noise_share: float | None
-    low: float | None
-    high: float | None
-    p: float | None
-    unsure: bool = False
-    refused: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; ``noise_share`` is of the variance."""
-        ratios = [None if x is None else _exp(x) for x in (self.estimate, self.low, self.high)]
-        return {
-            "name": self.term.name, "level": self.term.level, "reference": self.term.reference, "unit": self.term.unit,
-            "estimate": self.estimate, "odds_ratio": ratios[0], "standard_error": self.standard_error,
-            "noise_share": self.noise_share, "low": self.low, "high": self.high, "p": self.p,
-            "odds_ratio_low": ratios[1], "odds_ratio_high": ratios[2], "unsure": self.unsure, "refused": self.refused,
-            "typical": None if self.term.typical is None else list(self.term.typical), "steps": self.term.steps,
-        }  # fmt: skip
-
-
-def _exp(x: float) -> float:
-    return math.exp(min(x, 700.0))
-
-
-@dataclass(frozen=True)
-class Coefficients(Sequence[dict[str, Any]]):
-    """A table of coefficients: a sequence of lines as dicts, which ``pandas.DataFrame`` takes as it is."""
-
-    lines: tuple[Coefficient, ...]
-    strain: float  # q of the table
-    needs: dict[str, float] | None
-    """The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about; None if all is."""
-    odds: bool = True  # coefficients are log-odds
-    weighed: str = ""  # :attr:`sottovoce.answers.terms.Naming.weighed`
-
-    def to_dict(self) -> list[dict[str, Any]]:
-        """Plain data; without odds ratios unless coefficients are log-odds."""
-        lines = [line.to_dict() for line in self.lines]
-        return [{k: v for k, v in line.items() if self.odds or not k.startswith("odds_ratio")} for line in lines]
-
-    def __len__(self) -> int:
-        return len(self.lines)
-
-    def __getitem__(self, k: Any) -> Any:
-        return self.to_dict()[k]
-
-    def __str__(self) -> str:
-        lines = self.to_dict()
-        return f"{text_table(lines)}\n{remark(lines, self.needs, self.weighed)}".rstrip()
-
-
-def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None) -> Coefficients:
-    """The table of one replicate, in the user's units; with a `delta` refusals name the epsilon that would do."""
-    M, q = naming.into_units, float(found.strain[replicate])
-    center = M @ found.estimate[replicate]
-    total = np.einsum("ij,jk,ik->i", M, found.covariance[replicate], M)
-    noise = np.einsum("ij,jk,ik->i", M, found.noise[replicate], M)
-    merged = np.append(~found.kept[replicate], np.zeros(len(M) - naming.d, dtype=bool))
-    merged &= marked(naming)
-    tau = np.array([0.0 if out else found.fragility(row)[replicate] for row, out in zip(M, merged, strict=True)])
-    needs = _needs(found, tau, q, delta)
-    lines = []
-    for k, term in enumerate(naming.terms):
-        why = None
-        if merged[k]:
-            why = "too few rows for this noise: merged with the reference"
-        elif q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
-            why = "the whole table: the last step is mostly noise" + _remedy(needs)
-        elif not tau[k] <= TAU:
-            why = "too much of its variance is noise in the Hessian" + _remedy(needs)
-        if why is not None:
-            lines.append(Coefficient(term, None, None, None, None, None, None, refused=why))
-            continue
-        error = math.sqrt(total[k])
-        z = float(-ndtri((1.0 - LEVEL) / 2.0))
-        p = float(2.0 * ndtr(-abs(center[k]) / error)) if error > 0 else 0.0
-        share = float(noise[k] / total[k]) if total[k] > 0 else 0.0
-        mid, half = float(center[k]), z * error
-        lines.append(Coefficient(term, mid, error, share, mid - half, mid + half, p, unsure=q > SURE))
-    return Coefficients(tuple(lines), q, needs, weighed=naming.weighed)
-
-
-def _needs(found: Estimates, tau: Array, q: float, delta: float | None) -> dict[str, float] | None:
-    """Epsilon and rows that would do: tau falls as ``(n mu)^-2`` and q as ``(n mu)^-1``."""
-    worst = float(np.max(tau))
-    if q <= SURE and worst <= TAU:
-        return None
-    factor = max(math.sqrt(worst / TAU) if math.isfinite(worst) else 4.0, min(q, 64.0) / SURE, 1.01)
-    needs = {"rows": _up(found.rows * factor)}
-    if delta is not None and math.isfinite(found.scale):
-        needs["epsilon"] = _up(gaussian_epsilon(delta, found.scale * factor))
-    return needs
-
-
-def _remedy(needs: dict[str, float] | None) -> str:
-    if needs is None:
-        return ""
-    more = f"epsilon {needs['epsilon']:g}, or " if "epsilon" in needs else ""
-    return f"; {more}{needs['rows']:,.0f} rows would do, about"
-
-
-def _up(x: float) -> float:
-    """Rounded up to two digits."""
-    unit = 10.0 ** (math.floor(math.log10(x)) - 1)
-    return math.ceil(x / unit * (1.0 - 1e-12)) * unit if x < 1e12 else x
-
-
-def forecast(
-    naming: Naming, rows: float, mu: float, *, sites: int = 1, summed: bool = True, colluders: int = 1,
-    positives: float = 0.5, rho: float = 0.0,
-) -> dict[str, float]:  # fmt: skip
-    """The number of rows n0 from which on a table will be printed, from public facts alone.
-
-    Parameters
-    ----------
-    rows : float
-        Of all sites.
-    mu : float
-        Shift over sigma of the whole plan.
-    sites, summed, colluders
-        Noise of local answers adds up over sites; that of sums is ``sites / (sites - colluders)`` of a curator's.
-    positives : float
-        Expected share of positive labels.
-    rho : float
-        Largest expected correlation of a column with the others.
-
-    Returns
-    -------
-    dict
-        ``rows_needed`` (n0), and ``tau``, about ``.1 (n0 / n)^2``.
+    Those of which the moments S do not show a row, or of which `noise` in a gradient moves the log-odds by `HIDDEN`.
     """
-    if not 0.0 < positives < 1.0:
-        raise InvalidInput("positives", positives, "must be inside (0, 1)", "use the share that you expect")
-    loss = sites / (sites - colluders) if summed and sites > colluders else float(sites)
-    curvature, least = positives * (1.0 - positives), naming.least_variance(rho)
-    needed = 1.7 * math.sqrt(naming.d + 1.0) / (curvature * max(least, 1e-12) * mu) * math.sqrt(loss)
-    return {"rows_needed": _up(needed), "tau": TAU * (needed / rows) ** 2}
+    size = np.einsum("rii->ri", S)
+    every = whitening(S, spread, np.ones(size.shape, dtype=bool)).A
+    inverse = every @ every
+    moved = noise * np.sqrt(np.einsum("rij,rij->rj", inverse, inverse)) * marks / curvature[:, None]
+    return np.asarray((size >= RAREST * marks**2) | ((size > _SEEN * spread) & (moved <= HIDDEN)))
+
+
+def one_step(
+    frame: Frame, pool: Pool, J: Array, seen: list[Seen], rows: Moments, kept: BoolArray, n: float, scale: float
+) -> Estimates:
+    """The last step and its errors."""
+    A, (H, s_H) = frame.A, pool
+    w, g, s_g, u, turned = together(frame, H, seen, rows)
+    inverse, fine = inverse_of(H, kept, np.maximum(1e-12, _FLOOR * s_H * math.sqrt(2.0 * H.shape[-1])))
+    d = -np.einsum("rij,rjk,rk->ri", inverse, A, g)
+    of_g = (s_g**2)[:, None, None] * (A @ A)
+    noise = inverse @ (of_g + noise_of(d + np.einsum("rij,rj->ri", frame.back, u), s_H)) @ inverse
+    covariance = inverse @ (positive(J) / n) @ inverse + noise
+    moved = np.einsum("ri,rij,rj->r", d, H, d) - np.einsum("rij,rji->r", inverse, of_g)
+    moved = np.maximum(moved, 0.0)  # without what noise in g adds
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bends = np.einsum("rii,ri->r", H, kept) / np.einsum("rij,rji->r", A @ rows.S, A)
+        spread = np.sqrt(np.einsum("rij,rji->r", H, covariance) / kept.sum(axis=1))
+        strain = 0.35 * moved / np.sqrt(np.maximum(bends, 0.0)) / spread
+    strain = np.where(fine & np.isfinite(strain), strain, np.inf)
+    over = rows.missed(w, np.einsum("rij,rj->ri", A, d), moved)
+    b, other = (np.einsum("rij,rjk,rk->ri", inverse, A, t) for t in (0.5 * over, turned))
+    covariance = covariance + b[:, :, None] * b[:, None, :] + other[:, :, None] * other[:, None, :]
+    estimate = w + np.einsum("rij,rj->ri", A, d - b)
+    return Estimates(estimate, w, A @ covariance @ A, A @ noise @ A, A, H, s_H, strain, kept, n, scale)
+
+
+def together(frame: Frame, H: Array, seen: list[Seen], rows: Moments) -> tuple[Array, Array, Array, Array, Array]:
+    """All gradients as one at the last point w, by their precision: w, the gradient, and its noise.
+
+    One at v is that at w less ``H u - t / 2`` with ``u = w - v`` and the third derivatives' t.  Its error is its noise,
+    and the mean square of t / 2.  Also the means of u and of t / 2.
+    """
+    w, d = seen[-1].at, seen[-1].at.shape[1]
+    H = frame.back @ H @ frame.back
+    total, g, moved, turned = np.zeros((len(w), 1)), np.zeros_like(w), np.zeros_like(w), np.zeros_like(w)
+    for one in seen:
+        u = w - one.at
+        along = np.einsum("rij,rj->ri", H, u)
+        half = 0.5 * rows.missed(w, u, np.maximum(np.sum(u * along, axis=1), 0.0))
+        sure = 1.0 / np.maximum(one.spread**2 + np.sum(half**2, axis=1) / d, 1e-300)[:, None]
+        total += sure
+        g += sure * (one.gradient + along - half)
+        moved += sure * u
+        turned += sure * half
+    s_g = np.sqrt(1.0 / total[:, 0]) if seen[-1].spread > 0.0 else np.zeros(len(w))
+    return w, g / total, s_g, moved / total, turned / total
+
+
+def inverse_of(H: Array, kept: BoolArray, least: Array, lowered: Array | float = 0.0) -> tuple[Array, BoolArray]:
+    """The inverse of H with all eigenvalues `lowered`, and whether it is one: whether they are above `least`.
+
+    Zeros where it is none, and in columns that are not kept.
+    """
+    values, vectors = np.linalg.eigh(H)
+    values = values - np.reshape(lowered, (-1, 1))
+    fine = values[:, 0] > least
+    safe = np.where(fine[:, None], values, 1.0)
+    found = (vectors / safe[:, None, :]) @ vectors.transpose(0, 2, 1)
+    return np.where(fine[:, None, None], found, 0.0) * (kept[:, :, None] & kept[:, None, :]), fine
+
+
+def fragility(A: Array, H: Array, kept: BoolArray, s_H: Array, c: Array) -> Array:
+    """tau of ``c'w`` for each row of c, (R, m): ``c'A P E[E P E] P A c / c'A P A c``; infinite where P is no inverse.
+
+    E is noise in H of deviation s_H, and P the inverse of H in the frame A with its eigenvalues lowered by `LOWER` s_H.
+    """
+    P, _ = inverse_of(H, kept, np.zeros(len(H)), LOWER * s_H)
+    turned = c @ A
+    along = turned @ P
+    trace = np.einsum("rii->r", P)[:, None]
+    first = np.sum(turned * along, axis=2)
+    beyond = 0.5 * (trace * np.sum(along**2, axis=2) + np.einsum("rmi,rij,rmj->rm", along, P, along))
+    found = np.divide(beyond, first, out=np.full_like(first, np.inf), where=first > 0.0)
+    return np.asarray(np.where(first > 0.0, found * (s_H**2)[:, None], np.inf))
+
+
+def noise_of(shift: Array, s_H: Array) -> Array:
+    """Covariance (R, d, d) of ``E d`` for a step d = `shift` and noise E in H."""
+    length = np.sum(shift**2, axis=1)[:, None, None]
+    added = length * np.eye(shift.shape[1]) + shift[:, :, None] * shift[:, None, :]
+    return np.asarray((s_H**2 / 2.0)[:, None, None] * added)

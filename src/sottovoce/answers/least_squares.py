@@ -26,7 +26,9 @@ from ..problem.task import BoundedNumber
 from ..queries import HuberGradient, ResidualMoments, Residuals, SecondMoments
 from ..queries.moments import square
 from ..util.typing import Array, BoolArray
-from .inference import RAREST, UNSURE, Coefficient, Coefficients, Estimates, marked, noise_of, positive, table
+from .coefficients import Coefficient, Coefficients, table
+from .frames import positive
+from .inference import RAREST, UNSURE, Estimates, inverse_of, noise_of, within
 from .regression import mean_given, shrunk
 from .terms import CONSTANT, Naming
 
@@ -34,8 +36,8 @@ EDGES = 2.0 ** np.arange(-2.0, 1.5, 0.5)
 """Public cells of residuals, in half widths of the target's bounds; beyond the last one no residual is kept."""
 _SEEN = 2.0  # noise deviations by which residuals beyond an edge are taken to be there
 _MARGIN = math.sqrt(2.0)  # residuals are kept up to this many times the edge beyond which none are seen
+_FLOOR = 0.05  # of the noise's norm: a matrix with an eigenvalue below it has no inverse
 _MERGED = 3.0  # noise deviations of a second moment, below which a rare level is merged with its reference
-_FLOOR = 0.05  # of the noise's norm: a matrix with an eigenvalue below it is refused
 
 
 @dataclass(frozen=True)
@@ -81,19 +83,22 @@ class Stepped(Recipe):
         squares = yield ResidualMoments(w, h)
         last = yield HuberGradient(w, h)
         J, g = h**2 * square(squares.value, d), h * last.value
-        inverse = np.stack([_inverse(one, kept, _FLOOR * s_S * math.sqrt(2.0 * d)) for one in S])
+        every, s_H = np.tile(kept, (R, 1)), np.full(R, s_S)
+        own = within(S, every)
+        inverse, fine = inverse_of(own, every, np.maximum(1e-12, _FLOOR * s_H * math.sqrt(2.0 * d)))
         shift = -np.einsum("rij,rj->ri", inverse, g)
-        noise = noise_of(inverse, shift, h * last.spread, s_S)
-        strain = np.where(inverse.any(axis=(1, 2)), 0.0, 2.0 * UNSURE)  # no step is too long for a quadratic
+        of_g = (h * last.spread) ** 2 * np.eye(d)
+        noise = inverse @ (of_g + noise_of(shift, s_H)) @ inverse
+        strain = np.where(fine, 0.0, 2.0 * UNSURE)  # no step is too long for a quadratic
         return Estimates(
-            w + shift, w, inverse @ (positive(J) / last.rows) @ inverse + noise, noise, inverse, strain,
-            np.full(R, s_S), np.zeros(R), np.tile(kept, (R, 1)), last.rows, self.scale,
+            w + shift, w, inverse @ (positive(J) / last.rows) @ inverse + noise, noise,
+            np.tile(np.eye(d), (R, 1, 1)), own, s_H, strain, every, last.rows, self.scale,
         )  # fmt: skip
 
 
 def slopes_of(naming: Naming) -> Stepped:
     """The recipe for rows of an encoding."""
-    return Stepped(constant=naming.constant, marks=np.where(marked(naming), np.diag(naming.into_units), 0.0))
+    return Stepped(constant=naming.constant, marks=naming.marks)
 
 
 def width(cells: Array, noise: float) -> float:
@@ -121,17 +126,8 @@ def _kept(S: Array, marks: Array, noise: float) -> BoolArray:
     return ~(rare & (moments < _MERGED * noise))
 
 
-def _inverse(S: Array, kept: BoolArray, least: float) -> Array:
-    """Inverse of the kept part, with zeros elsewhere; all zeros if noise alone may have made an eigenvalue."""
-    own, inverse = np.ix_(kept, kept), np.zeros_like(S)
-    values, vectors = np.linalg.eigh(S[own])
-    if values[0] > max(least, 1e-12):
-        inverse[own] = (vectors / values) @ vectors.T
-    return inverse
-
-
 def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float | None = None) -> Coefficients:
-    """The table of :func:`sottovoce.answers.inference.table`, in the units of the columns and of the target."""
+    """The table of :func:`sottovoce.answers.coefficients.table`, in the units of the columns and of the target."""
     encoded = table(found, naming, delta=delta)
     half = 0.5 * (task.high - task.low)
 
@@ -144,4 +140,5 @@ def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float
         low, high = start + half * line.low, start + half * line.high
         return replace(line, estimate=mid, standard_error=error, p=p, low=low, high=high)
 
-    return replace(encoded, lines=tuple(map(scaled, encoded.lines)), odds=False)
+    lines, covariance = tuple(map(scaled, encoded.lines)), half**2 * encoded.covariance
+    return replace(encoded, lines=lines, odds=False, covariance=covariance)

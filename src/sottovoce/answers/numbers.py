@@ -88,7 +88,7 @@ def fit_numbers(
     evaluation = dealt.evaluate(held, answered)
     middle = np.full(len(dataset.y_test), task.baselines(dataset.y_train)["mean"])
     return Fitted(
-        **dealt.told(method, result, started), answered=answered, exact=exact(task, margins, dataset.y_test),
+        **dealt.told(result, started), answered=answered, exact=exact(task, margins, dataset.y_test),
         evaluation=evaluation, task=task, coefficients=coefficients, baseline=exact(task, middle, dataset.y_test),
         needs=needs, weighed=naming.weighed,
     ).recorded(dataset.notes)  # fmt: skip

@@ -1,8 +1,9 @@
 """Second-order bias of a Newton step, from released moments alone (docs/privacy/answers.md, "Inference").
 
 A step d from w misses the minimiser by ``H^-1 t / 2`` with ``t = E[l'''(z) u^2 x]``, z = w'x and u = d'x.  Rows are
-taken as if normal with the released second moments.  A column x that marks a level adds its third cumulants, with any
-other column v ``cum(x, x, v) = a (1 - 2 q) cov(x, v)``, if it holds a in a share q of the rows and 0 in the others.
+taken as if normal with the released second moments, and where a column has levels, as if normal within each level of
+the one column whose levels u tells apart most.  The reference is a level like the others: it has the rows that no mark
+of the column has.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from ..util.typing import Array
+from ..util.typing import Array, IntArray
 
 _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
@@ -18,7 +19,7 @@ _LEAST = 1e-3
 """Least share of the rows that a level is taken to have."""
 
 
-def missed(w: Array, d: Array, S: Array, center: Array, moved: Array, marks: Array) -> Array:
+def missed(w: Array, d: Array, S: Array, center: Array, moved: Array, marks: Array, blocks: Array) -> Array:
     """t, shape (R, d).
 
     Parameters
@@ -33,30 +34,52 @@ def missed(w: Array, d: Array, S: Array, center: Array, moved: Array, marks: Arr
         ``E[l''(z) u^2]`` as it was released, less the part of the noise in d: t is scaled to agree.
     marks : array (d,)
         Entry of a column that marks a level, in rows of that level; 0 for other columns.
+    blocks : array (d,)
+        Number of the block of a column that marks a level; 0 for other columns.
     """
     covariance = S - center[:, :, None] * center[:, None, :]
+    t, length = _normal(w, d, center, covariance)
+    most = np.zeros(len(w))
+    for block in np.unique(blocks[blocks > 0]):
+        shares, rows = _levels(S, center, np.flatnonzero(blocks == block), marks)
+        off = rows - center[:, None, :]
+        apart = np.sum(shares * np.einsum("rli,ri->rl", off, d) ** 2, axis=1)
+        if not np.any(apart > most):
+            continue
+        inside = covariance - np.einsum("rl,rli,rlj->rij", shares, off, off)
+        found = [_normal(w, d, rows[:, k], inside) for k in range(shares.shape[1])]
+        own = sum(shares[:, k, None] * one[0] for k, one in enumerate(found))
+        its = sum(shares[:, k] * one[1] for k, one in enumerate(found))
+        t, length = np.where((apart > most)[:, None], own, t), np.where(apart > most, its, length)
+        most = np.maximum(most, apart)
+    return np.asarray(t * (moved / np.maximum(length, 1e-300))[:, None])
+
+
+def _levels(S: Array, center: Array, own: IntArray, marks: Array) -> tuple[Array, Array]:
+    """Shares of a block's levels, the reference last, (R, levels), and the mean row of each, (R, levels, d)."""
+    shares = np.clip(np.einsum("rjj->rj", S[:, own][:, :, own]) / marks[own] ** 2, _LEAST, 1.0)
+    rest = np.maximum(1.0 - shares.sum(axis=1, keepdims=True), _LEAST)
+    rows = S[:, own] / (shares * marks[own])[:, :, None]
+    left = (center - np.einsum("rj,rji->ri", shares, rows)) / rest
+    shares = np.hstack([shares, rest])
+    return shares / shares.sum(axis=1, keepdims=True), np.concatenate([rows, left[:, None]], axis=1)
+
+
+def _normal(w: Array, d: Array, center: Array, covariance: Array) -> tuple[Array, Array]:
+    """t, (R, d), and ``E[l''(z) u^2]``, (R,), of normal rows."""
     with_z, with_u = (np.einsum("rij,rj->ri", covariance, x) for x in (w, d))
     zz, zu, uu = (np.einsum("ri,ri->r", *pair) for pair in ((w, with_z), (w, with_u), (d, with_u)))
     zz = np.maximum(zz, 1e-12)
     rest = np.maximum(uu - zu**2 / zz, 0.0)
-    t = np.sqrt(zz)[:, None] * _POINTS  # z less its mean
+    z = np.sqrt(zz)[:, None] * _POINTS  # less its mean
     curvature, third = _derivatives(np.einsum("ri,ri->r", w, center), zz)
-    u = np.einsum("ri,ri->r", d, center)[:, None] + (zu / zz)[:, None] * t
+    u = np.einsum("ri,ri->r", d, center)[:, None] + (zu / zz)[:, None] * z
     squares = u**2 + rest[:, None]
     slope = with_z / zz[:, None]  # of x in z
     both = with_u - slope * zu[:, None]  # covariance of x and u, given z
-    parts = ((third * squares).sum(axis=1), (third * squares * t).sum(axis=1), 2.0 * (third * u).sum(axis=1))
-    normal = sum(part[:, None] * x for part, x in zip(parts, (center, slope, both), strict=True))
-    scale = moved / np.maximum((curvature * squares).sum(axis=1), 1e-300)
-    out = np.asarray(normal * scale[:, None])
-    for j in np.flatnonzero(marks):
-        share = np.clip(S[:, j, j] / marks[j] ** 2, _LEAST, 1.0)
-        row = S[:, :, j] / (share * marks[j])[:, None]  # the mean one of the level
-        spread = np.maximum(covariance[:, j, j], _LEAST * marks[j] ** 2)
-        own = _derivatives(np.einsum("ri,ri->r", w, row), np.maximum(zz - with_z[:, j] ** 2 / spread, 0.0))[1]
-        weight = own.sum(axis=1) * marks[j] * (1.0 - 2.0 * share) * scale * d[:, j] ** 2
-        out += weight[:, None] * covariance[:, :, j]
-    return out
+    parts = ((third * squares).sum(axis=1), (third * squares * z).sum(axis=1), 2.0 * (third * u).sum(axis=1))
+    found = sum(part[:, None] * x for part, x in zip(parts, (center, slope, both), strict=True))
+    return np.asarray(found), np.asarray((curvature * squares).sum(axis=1))
 
 
 def _derivatives(mean: Array, variance: Array) -> tuple[Array, Array]:

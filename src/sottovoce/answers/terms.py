@@ -28,6 +28,7 @@ _FAR = 1e300
 SHARE = 0.25
 """The constant's share of the squared norm of a row of numbers: columns with less of it have more noise."""
 _COLUMNS = math.sqrt(1.0 - SHARE) / _SLACK
+_SPREAD = 1.35  # data_norm over the root mean square norm of made-up rows of numbers
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,18 @@ class Naming:
         return len(self.constant)
 
     @property
+    def marks(self) -> Array:
+        """Entry of a column that marks a level, in rows of that level; 0 for other columns, (d,)."""
+        diagonal = np.diag(self.into_units)
+        return np.array([0.0 if t.reference is None else x for t, x in zip(self.terms, diagonal, strict=True)])
+
+    @property
+    def blocks(self) -> Array:
+        """Number of the block of a column that marks a level; 0 for other columns, (d,)."""
+        names = list(dict.fromkeys(t.name for t in self.terms if t.reference is not None))
+        return np.array([0.0 if t.reference is None else 1.0 + names.index(t.name) for t in self.terms])
+
+    @property
     def weighed(self) -> str:
         """How long rows change the coefficients, in a sentence; empty if no row is longer than 1."""
         if not self.long:
@@ -115,14 +128,17 @@ class Naming:
         encoded = [(self.encoded(table, i) * np.abs(y)[:, None], y) for i, (table, y) in enumerate(parts, first)]
         return Rows.of_any_norm(encoded) if self.long else Rows.build(encoded)
 
-    def least_variance(self, rho: float = 0.0) -> float:
-        """Least variance of an encoded column of made-up rows, times ``1 - rho``, for forecasts."""
-        rng = np.random.default_rng(0)
+    def made_up(self, n: int) -> Array:
+        """Second moments of n made-up rows, (d, d): normal columns, or what the schema lets one expect."""
+        rng, k = np.random.default_rng(0), self.d - max(1, len(self.sites))
         if self.schema is None:
-            return (1.0 - rho) * (1.0 - SHARE) / max(1, self.d - 1)  # of rows on the sphere
-        X = weighted_sketch(self.schema, 4000, rng) / self.schema.divisor
-        columns = np.var(X, axis=0)[: X.shape[1] - 1]
-        return float((1.0 - rho) * columns.min())
+            X = rng.normal(size=(n, k)) * _COLUMNS / (_SPREAD * math.sqrt(max(1, k)))
+        else:
+            X = weighted_sketch(self.schema, n, rng)[:, :k] / (self.schema.divisor * self.schema.slack)
+        own = np.eye(self.d - k)[rng.integers(self.d - k, size=n)] * self.value
+        X = np.hstack([X, own])
+        weight = 1.0 / np.maximum(1.0, np.sum(X**2, axis=1))
+        return np.asarray((X.T * weight) @ X / n)
 
 
 def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()) -> Naming:

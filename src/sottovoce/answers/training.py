@@ -29,8 +29,9 @@ from ..runs.training import Report, TrainConfig, deal, placed, raw_digest
 from ..util.pages import versions
 from ..util.plain import digest_of, jsonable
 from ..util.typing import Any, Array, IntArray
+from .coefficients import Coefficients, forecast, table
 from .evaluation import Held, exact
-from .inference import Coefficients, Estimates, check_run, forecast, model_of, newton_of, table
+from .inference import Estimates, check_run, model_of, newton_of
 from .judging import Scored, judge_of
 from .saved import SavedModel, to_keep
 from .terms import Naming, columns_of, naming_of, outcome
@@ -168,11 +169,11 @@ class DealtTable:
         judge = judge_of(self.dataset.task, held, self.naming.schema)
         return judge.ask(scored, self.config.run, len(self.parts), caveat=self.dataset.caveat)
 
-    def told(self, method: Recipe, result: Result, started: float) -> dict[str, Any]:
+    def told(self, result: Result, started: float) -> dict[str, Any]:
         """What every :class:`TableFit` says of its run."""
         return {
-            "config": self.config, "statement": result.statement, "asked": method.asked, "sizes": self.sizes,
-            "sites": self.sites, "n_test": self.dataset.n_held_out,
+            "config": self.config, "statement": result.statement, "asked": result.algorithm["asked"],
+            "sizes": self.sizes, "sites": self.sites, "n_test": self.dataset.n_held_out,
             "notes": (
                 *self.dataset.notes, *([ONE_EACH] * (self.dataset.people is not None)),
                 *unfit(self.dataset.clipped, shortened=False),
@@ -236,7 +237,7 @@ def infer(
             colluders=facts.colluders,
         )  # fmt: skip
     return Inferred(
-        **dealt.told(method, result, started), answered=answered, exact=quality, evaluation=evaluation,
+        **dealt.told(result, started), answered=answered, exact=quality, evaluation=evaluation,
         coefficients=lines, estimates=found, forecast=ahead,
     ).recorded(dataset.notes)  # fmt: skip
 

@@ -30,8 +30,13 @@ from ..queries import (
     Bounded,
     Cells,
     Curvature,
+    FramedCurvature,
+    FramedMoments,
+    FramedResiduals,
+    FramedSlopes,
     Gradient,
     HuberGradient,
+    Lengths,
     NoisyBounded,
     Positives,
     Products,
@@ -113,6 +118,7 @@ _E0, _E1, _ZERO = _row(1, 0, 0), _row(0, 1, 0), np.zeros(D)
 _TILT = np.array([0.0, 0.0, -0.1])
 _STEEP = np.array([0.0, 0.0, 400.0])  # where derivatives of both rows are at their bound
 _LEFT, _RIGHT = _row(*(_E0 + _TILT)), _row(*(-_E0 + _TILT))
+_FRAME = np.diag([3.0, 3.0, 1.0])[None]  # in which these rows are longer than 1
 _ACROSS = (_row(1, 1, 0), _row(1, -1, 0))  # moments differ off the diagonal
 PAIRS: dict[str, Pair] = {
     "gradient": Pair(Gradient, _STEEP, (_LEFT, _RIGHT)),
@@ -122,6 +128,15 @@ PAIRS: dict[str, Pair] = {
     "Hessian": Pair(Curvature, _ZERO, _ACROSS),
     "Hessian, curvatures cut": Pair(lambda at: Curvature(at, 0.1), _ZERO, (_E0, _E1)),
     "moments of derivatives": Pair(SlopeMoments, _STEEP, (_LEFT, _row(*(_E1 + _TILT)))),
+    "Hessian in a frame": Pair(lambda at: FramedCurvature(at, 0.1, frame=_FRAME), _ZERO, _ACROSS, long=True),
+    "second moments in a frame": Pair(lambda at: FramedMoments(at, frame=_FRAME), _ZERO, (_E0, _E1)),
+    "moments of derivatives in a frame": Pair(
+        lambda at: FramedSlopes(at, frame=np.eye(D)[None]), _STEEP, (_LEFT, _row(*(_E1 + _TILT)))
+    ),
+    "moments of residuals in a frame": Pair(
+        lambda at: FramedResiduals(at, 0.5, frame=_FRAME), _ZERO, (_E0, _E1), (1.0, -1.0)
+    ),
+    "lengths of rows": Pair(lambda at: Lengths(at, frame=_FRAME, edges=np.array([2.0])), _ZERO, (_E0, 0.25 * _E1)),
     "count of positives": Pair(lambda at: Positives(at, LAST), _ZERO, (_row(0, 0, 1), _row(0, 0, -1))),
     "scores": Pair(lambda at: Scores(at, LAST, np.array([0.0])), _E0, (_row(1, 0, 1), _row(-1, 0, 1))),
     "Huber step": Pair(lambda at: HuberGradient(at, 0.5), _ZERO, (_E0, _E0), (1.0, -1.0)),

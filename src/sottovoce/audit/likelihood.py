@@ -39,13 +39,14 @@ class Silence(KeyedNoise):
 
 
 def of_node(x: T, i: int, nodes: int) -> T:
-    """Node `i`'s part of a query or a law: node axes cut down to length one."""
+    """Node `i`'s part of a query or a law: node axes cut down to length one, but of fields that are marked `whole`."""
     if isinstance(x, np.ndarray):
         return x[..., i : i + 1, :] if x.ndim >= 2 and x.shape[-2] == nodes else x  # type: ignore[return-value]
     if isinstance(x, tuple):
         return tuple(of_node(part, i, nodes) for part in x)  # type: ignore[return-value]
     if is_dataclass(x) and not isinstance(x, type):
-        return replace(x, **{f.name: of_node(getattr(x, f.name), i, nodes) for f in fields(x)})
+        cut = [f.name for f in fields(x) if not f.metadata.get("whole")]
+        return replace(x, **{name: of_node(getattr(x, name), i, nodes) for name in cut})
     return x
 
 

@@ -255,7 +255,7 @@ def ahead(plan: Plan, releases: Sequence[dict[str, Any]], life: float | None = N
 
 def _forecast(plan: Plan) -> dict[str, float]:
     """Rows that a table needs, about; empty without noise."""
-    from ..answers.inference import forecast
+    from ..answers.coefficients import forecast
 
     stage, naming = plan.stages[0], _lists(plan).naming
     if naming is None or stage.recipe is None or stage.recipe.noise is None:
@@ -285,7 +285,7 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
         "config": plan.config.to_dict(),
     }  # fmt: skip
     if found.estimates is not None:
-        from ..answers.inference import table
+        from ..answers.coefficients import table
 
         assert lists.naming is not None
         lines = table(found.estimates, lists.naming, delta=plan.config.delta)

@@ -91,6 +91,8 @@ class Asks:
         Column of the schema for whose levels there are evaluations of their own.
     scale, evaluation_scale : float, optional
         Shift over sigma of all releases together; None before calibration, and without noise.
+    framed : bool
+        Whether an inference asks for Hessians in a frame; plans of version 0.1, which do not say so, have none.
     """
 
     inference: bool = False
@@ -101,12 +103,14 @@ class Asks:
     by: str | None = None
     scale: float | None = None
     evaluation_scale: float | None = None
+    framed: bool = True
 
     def __post_init__(self) -> None:
         for name, kinds in _KINDS.items():
             value = getattr(self, name)
             if type(value) not in kinds or (type(value) is float and math.isnan(value)):
                 raise InvalidInput(name, None, "is of the wrong type in what a plan asks", "write the plan again")
+        object.__setattr__(self, "framed", self.framed and self.inference)
         if not self.inference and self.evaluation is None:
             raise InvalidInput("asks", None, "asks nothing", "ask for inference, an evaluation or both")
         if self.site_constants and not self.inference:
@@ -136,13 +140,13 @@ class Asks:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; infinity is the text ``inf``."""
-        plain = asdict(self)
+        plain = {name: value for name, value in asdict(self).items() if name != "framed" or value}
         return plain | {"evaluation": "inf"} if self.evaluation == math.inf else plain
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
         """Inverse of :meth:`to_dict`; raises :class:`InvalidInput` or :class:`TypeError`."""
-        given = dict(plain)
+        given = {"framed": False} | plain
         if given.keys() != {f.name for f in fields(cls)}:
             raise TypeError("other fields")
         if given["evaluation"] == "inf":
@@ -154,6 +158,7 @@ _NONE = type(None)
 _KINDS: dict[str, tuple[type, ...]] = {
     "inference": (bool,), "site_constants": (bool,), "evaluation": (float, _NONE), "holdout": (float,),
     "threshold": (float,), "by": (str, _NONE), "scale": (float, _NONE), "evaluation_scale": (float, _NONE),
+    "framed": (bool,),
 }  # fmt: skip
 
 
@@ -208,7 +213,7 @@ def lists_of(
         plain = [f"x{j}" for j in range(d)]
         naming = naming_of(schema, plain, 1.0, list(names) if asks.site_constants and len(names) > 1 else [])
         kind = Weighted(Logistic()) if naming.long else Logistic()
-        priced = _priced(inference.newton_of(naming), config, trained, naming.d, kind, asks.scale)
+        priced = _priced(inference.newton_of(naming, asks.framed), config, trained, naming.d, kind, asks.scale)
         width, based = naming.d, naming.schema
     if asks.evaluation is None:
         return Lists(priced, naming, None, ())

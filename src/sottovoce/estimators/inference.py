@@ -11,8 +11,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from ..answers.inference import Coefficients, Estimates, model_of, newton_of
-from ..answers.inference import table as coefficients
+from ..answers.coefficients import Coefficients
+from ..answers.coefficients import table as coefficients
+from ..answers.inference import Estimates, model_of, newton_of
 from ..answers.saved import SavedModel
 from ..answers.terms import of_columns, of_schema
 from ..answers.training import check

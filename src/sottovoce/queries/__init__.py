@@ -18,6 +18,7 @@ from .bounded import (
     SlopeMoments,
 )
 from .correlated import CarriedGradient, carries
+from .framed import FramedCurvature, FramedMoments, FramedResiduals, FramedSlopes, Lengths
 from .numeric_moments import Misses
 from .objective import (
     GaussianLaw,
@@ -37,10 +38,15 @@ __all__ = [
     "CarriedGradient",
     "Cells",
     "Curvature",
+    "FramedCurvature",
+    "FramedMoments",
+    "FramedResiduals",
+    "FramedSlopes",
     "GatedMinimiser",
     "GaussianLaw",
     "Gradient",
     "HuberGradient",
+    "Lengths",
     "Misses",
     "NoisyBounded",
     "NoisyEpoch",

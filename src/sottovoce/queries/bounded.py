@@ -134,7 +134,7 @@ class HuberGradient(_Vector):
         return np.asarray(block.combine(block.asarray(weights(loss, z) * np.clip(z / self.h, -1.0, 1.0))))
 
 
-class _Gram(Bounded):
+class Gram(Bounded):
     """Sums of ``c_k a_k a_k'`` with ``c_k >= 0``, flattened by :func:`sottovoce.queries.moments.flat`.
 
     ``<a a', b b'> = (a.b)^2 >= 0``, so contributions lie in a cone.
@@ -156,7 +156,7 @@ class _Gram(Bounded):
 
 
 @dataclass(frozen=True)
-class SecondMoments(_Gram):
+class SecondMoments(Gram):
     """``(1/n) sum_k weight_k a_k a_k'``: norm at most 1."""
 
     of_people: ClassVar[bool] = True
@@ -169,7 +169,7 @@ class SecondMoments(_Gram):
 
 
 @dataclass(frozen=True)
-class Curvature(_Gram):
+class Curvature(Gram):
     """The Hessian ``(1/n) sum_k curvature(a_k.w) a_k a_k'`` with curvatures cut at `most`, in units of :meth:`unit`.
 
     A row adds at most 1.  `most` may follow from earlier releases: neither sensitivity nor event depends on it.
@@ -190,7 +190,7 @@ class Curvature(_Gram):
 
 
 @dataclass(frozen=True)
-class SlopeMoments(_Gram):
+class SlopeMoments(Gram):
     """``(1/n) sum_k derivative(a_k.w)^2 a_k a_k'``, second moments of gradients: norm at most the bound squared."""
 
     def norm(self, facts: Facts) -> float:
@@ -330,7 +330,7 @@ class Scores(Bounded):
             inside = np.asarray(block.host(block.moves(_everywhere(self.groups[k], at)))) != 0.0
             group = np.where(np.broadcast_to(inside, sign.shape), k + 1, group)
         index = (group * 2 + (sign > 0)) * cells + cell
-        return _counts(index, sign != 0.0, groups * 2 * cells)
+        return counts(index, sign != 0.0, groups * 2 * cells)
 
 
 @dataclass(frozen=True)
@@ -351,7 +351,7 @@ class Residuals(Bounded):
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
         assert self.edges is not None
         cell = np.searchsorted(self.edges, np.abs(np.asarray(block.host(block.margins(at)))), side="right")
-        return _counts(cell, labels_of(block, self.constant, at) != 0.0, len(self.edges) + 1)
+        return counts(cell, labels_of(block, self.constant, at) != 0.0, len(self.edges) + 1)
 
 
 @dataclass(frozen=True)
@@ -395,7 +395,7 @@ class Cells(Bounded):
         return np.repeat((np.concatenate(found, axis=1) * self.unit)[:, None, :], at.shape[1], axis=1)
 
 
-def _counts(cells: IntArray, counted: BoolArray, width: int) -> Array:
+def counts(cells: IntArray, counted: BoolArray, width: int) -> Array:
     """How many counted rows are in each of `width` cells, (M, R, width)."""
     out = np.zeros((*counted.shape[:2], width))
     for at in np.ndindex(counted.shape[:2]):

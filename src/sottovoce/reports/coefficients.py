@@ -112,7 +112,8 @@ def needed(needs: dict[str, Any] | None) -> str:
     if not needs:
         return ""
     more = [f"epsilon {number(needs['epsilon']):g}"] if "epsilon" in needs else []
-    return " or ".join([*more, f"{number(needs['rows']):,.0f} rows"])
+    said = " or ".join([*more, f"{number(needs['rows']):,.0f} rows"])
+    return f"more than {said}" if needs.get("more") else said
 
 
 STRAINED = "the steps may have ended too early, and intervals may be off by about a standard error"
@@ -122,7 +123,8 @@ def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighe
     """A sentence on what a table lacks and one on long rows; empty if there is nothing to say."""
     would, refused = needed(needs), [line.get("refused") is not None for line in lines]
     what = "Not all is printed: noise is too much of it" if any(refused) else f"Question marks: {STRAINED}"
-    return " ".join([f"{what}; {would} would do, about."] * bool(would) + [weighed] * (not all(refused))).strip()
+    end = "is needed" if needs and needs.get("more") else "would do, about"
+    return " ".join([f"{what}; {would} {end}."] * bool(would) + [weighed] * (not all(refused))).strip()
 
 
 # The plot of coefficients

@@ -16,7 +16,7 @@ import numpy as np
 from ..algorithms import ANSWERS, Recipe
 from ..data.move import Move
 from ..data.rows import Rows
-from ..errors import BudgetExceeded, CheckpointError, InvalidInput, shown
+from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerError, shown
 from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.memory import Joint, Ledger
 from ..network.net import DenseNet
@@ -229,6 +229,8 @@ def simulate(
         On a parameter that breaks a rule; nothing has been spent.
     """
     started = time.perf_counter()
+    if isinstance(ledger, DurableLedger) and method is not None:
+        method = _as_begun(method, config, rows, loss, label, ledger, run_name)
     asked, config = config, asked_by(config, method)
     rows.check(make_loss(config.loss) if loss is None else loss)
     rows.check_unit(config.rows_per_person)
@@ -392,6 +394,27 @@ def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str, *be
     if name in ledger.runs:
         return ledger.resume(name, key, *before)
     return ledger.reserve(name, key, allowed)
+
+
+def _as_begun(
+    method: Recipe,
+    config: RunConfig,
+    rows: Rows,
+    loss: Loss | None,
+    label: str,
+    book: DurableLedger,
+    name: str | None,
+) -> Recipe:
+    """The recipe, or the older form of it with which this run was begun."""
+    for older in method.older():
+        facts = prepare(asked_by(config, older), rows.n, rows.d, method=older, loss=loss).facts
+        key = _key_before(config, facts, label, older)
+        try:
+            book.resume(name or key, key)
+        except LedgerError:  # no such run, or begun with another list
+            continue
+        return older
+    return method
 
 
 def _keys(config: RunConfig, facts: Facts, label: str, identity: dict[str, Any]) -> list[str]:

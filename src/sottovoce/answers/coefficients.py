@@ -1,0 +1,258 @@
+"""The table of coefficients: lines, what is refused and why, and what would do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import chdtrc, ndtr, ndtri
+
+from ..errors import InvalidInput
+from ..privacy.gaussian import gaussian_epsilon
+from ..reports.coefficients import needed, remark, text_table
+from ..util.typing import Any, Array
+from .inference import SURE, TAU, UNSURE, Estimates, fragility, newton_of
+from .terms import Naming, Term
+
+LEVEL = 0.95
+"""Confidence level of intervals."""
+LATE = (
+    "the whole table: the steps have not come near enough, and noise is not why; a level or a number may decide the "
+    "outcome alone: leave it out, or join it with another"
+)
+_FACTORS = 2.0 ** (np.arange(1.0, 81.0) / 8.0)  # of rows, or of shift over sigma
+_MADE_UP = 4000  # rows of a forecast
+_NOISY = 1.7  # rows that are needed over those by matrices without noise, on made designs
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One line of the table; if `refused` says why, all numbers are None."""
+
+    term: Term
+    estimate: float | None
+    standard_error: float | None
+    noise_share: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    unsure: bool = False
+    refused: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; ``noise_share`` is of the variance."""
+        ratios = [None if x is None else _exp(x) for x in (self.estimate, self.low, self.high)]
+        return {
+            "name": self.term.name, "level": self.term.level, "reference": self.term.reference, "unit": self.term.unit,
+            "estimate": self.estimate, "odds_ratio": ratios[0], "standard_error": self.standard_error,
+            "noise_share": self.noise_share, "low": self.low, "high": self.high, "p": self.p,
+            "odds_ratio_low": ratios[1], "odds_ratio_high": ratios[2], "unsure": self.unsure, "refused": self.refused,
+            "typical": None if self.term.typical is None else list(self.term.typical), "steps": self.term.steps,
+        }  # fmt: skip
+
+
+def _exp(x: float) -> float:
+    return math.exp(min(x, 700.0))
+
+
+class Contrast(NamedTuple):
+    """A weighted sum of coefficients with its interval."""
+
+    estimate: float
+    standard_error: float
+    low: float
+    high: float
+    p: float
+
+
+class Wald(NamedTuple):
+    """A joint test of coefficients, by the law of chi squared with `df` degrees of freedom."""
+
+    statistic: float
+    df: int
+    p: float
+
+
+@dataclass(frozen=True)
+class Coefficients(Sequence[dict[str, Any]]):
+    """A table of coefficients: a sequence of lines as dicts, which ``pandas.DataFrame`` takes as it is."""
+
+    lines: tuple[Coefficient, ...]
+    strain: float  # q of the table
+    needs: dict[str, float] | None
+    """The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about; None if all is."""
+    covariance: Array = field(repr=False)  # of all lines, NaN for those that are refused
+    odds: bool = True  # coefficients are log-odds
+    weighed: str = ""  # :attr:`sottovoce.answers.terms.Naming.weighed`
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Plain data; without odds ratios unless coefficients are log-odds."""
+        lines = [line.to_dict() for line in self.lines]
+        return [{k: v for k, v in line.items() if self.odds or not k.startswith("odds_ratio")} for line in lines]
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def conf_int(self, alpha: float = 1.0 - LEVEL) -> Array:
+        """Intervals of all lines at level ``1 - alpha``, (lines, 2); NaN for those that are refused."""
+        found = [(np.nan, np.nan) if x.refused else self.contrast({x.term.text: 1.0}, alpha)[2:4] for x in self.lines]
+        return np.array(found)
+
+    def contrast(self, weights: Mapping[str, float], alpha: float = 1.0 - LEVEL) -> Contrast:
+        """A weighted sum of coefficients by name, as ``{"stage: 3": 1, "stage: 2": -1}``; it costs no budget.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no coefficient of a name, or it is refused.
+        """
+        if not 0.0 < alpha < 1.0:
+            raise InvalidInput("alpha", alpha, "must be inside (0, 1)", "use 0.05")
+        which = self._places(list(weights))
+        c = np.array(list(weights.values()), dtype=float)
+        mid = float(c @ np.array([self.lines[k].estimate for k in which], dtype=float))
+        error = math.sqrt(max(0.0, float(c @ self.covariance[np.ix_(which, which)] @ c)))
+        half = float(-ndtri(alpha / 2.0)) * error
+        return Contrast(mid, error, mid - half, mid + half, float(2.0 * ndtr(-abs(mid) / error)) if error > 0 else 0.0)
+
+    def wald(self, names: str | Sequence[str]) -> Wald:
+        """A joint test that coefficients are zero, by name; the name of a column stands for all of its levels.
+
+        Raises
+        ------
+        InvalidInput
+            As :meth:`contrast`.
+        """
+        asked = [names] if isinstance(names, str) else list(names)
+        own = [[x.term.text for x in self.lines if x.term.name == name] or [name] for name in asked]
+        which = self._places([text for texts in own for text in texts])
+        b = np.array([self.lines[k].estimate for k in which], dtype=float)
+        statistic = float(b @ np.linalg.solve(self.covariance[np.ix_(which, which)], b))
+        return Wald(statistic, len(which), float(chdtrc(len(which), statistic)))
+
+    def _places(self, names: Sequence[str]) -> list[int]:
+        """Positions of printed lines by name."""
+        known = {line.term.text: k for k, line in enumerate(self.lines)}
+        for name in names:
+            if name not in known:
+                raise InvalidInput("names", name, "is no coefficient of this table", f"use one of {sorted(known)}")
+            if self.lines[known[name]].refused is not None:
+                raise InvalidInput("names", name, "is refused, so nothing is known of it", "leave it out")
+        return [known[name] for name in names]
+
+    def __getitem__(self, k: Any) -> Any:
+        return self.to_dict()[k]
+
+    def __str__(self) -> str:
+        lines = self.to_dict()
+        return f"{text_table(lines)}\n{remark(lines, self.needs, self.weighed)}".rstrip()
+
+
+def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None) -> Coefficients:
+    """The table of one replicate, in the user's units; with a `delta` refusals name the epsilon that would do."""
+    M, q = naming.into_units, float(found.strain[replicate])
+    center = M @ found.estimate[replicate]
+    covariance = M @ found.covariance[replicate] @ M.T
+    total, noise = np.diag(covariance), np.einsum("ij,jk,ik->i", M, found.noise[replicate], M)
+    merged = ~found.kept[replicate] & (naming.marks > 0.0)
+    tau = np.where(merged, 0.0, found.fragility(M)[replicate])
+    late = math.isfinite(q) and q > SURE and float(noise.sum()) < 0.5 * float(total.sum())
+    needs = None if late else _needs(found, np.delete(M, np.flatnonzero(merged), axis=0), q, replicate, delta)
+    lines = []
+    for k, term in enumerate(naming.terms):
+        why = None
+        if merged[k]:
+            why = "too few rows for this noise: merged with the reference"
+        elif q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
+            why = LATE if late else "the whole table: the last step is mostly noise" + _remedy(needs)
+        elif not tau[k] <= TAU:
+            why = "too much of its variance is noise in the Hessian" + _remedy(needs)
+        if why is not None:
+            lines.append(Coefficient(term, None, None, None, None, None, None, refused=why))
+            continue
+        error = math.sqrt(total[k])
+        z = float(-ndtri((1.0 - LEVEL) / 2.0))
+        p = float(2.0 * ndtr(-abs(center[k]) / error)) if error > 0 else 0.0
+        share = float(noise[k] / total[k]) if total[k] > 0 else 0.0
+        mid, half = float(center[k]), z * error
+        lines.append(Coefficient(term, mid, error, share, mid - half, mid + half, p, unsure=q > SURE))
+    hidden = np.array([line.refused is not None for line in lines])
+    covariance = np.where(hidden[:, None] | hidden, np.nan, covariance)
+    return Coefficients(tuple(lines), q, needs, covariance, weighed=naming.weighed)
+
+
+def _needs(found: Estimates, M: Array, q: float, replicate: int, delta: float | None) -> dict[str, float] | None:
+    """Epsilon and rows that would do: with less noise, tau by the same matrices; q falls as ``(n mu)^-1``.
+
+    An eigenvalue that noise hides may be as small as one likes: what is needed is then more than what is said.
+    """
+    if q <= SURE and np.all(found.fragility(M)[replicate] <= TAU):
+        return None
+    noise = float(found.hessian_noise[replicate])
+    values, vectors = np.linalg.eigh(found.hessian[replicate])
+    lost = bool(values[0] <= noise) or not math.isfinite(q)
+    raised = (vectors * np.maximum(values, noise)) @ vectors.T
+    one = slice(replicate, replicate + 1)
+    for factor in _FACTORS:
+        tau = fragility(found.frame[one], raised[None], found.kept[one], np.array([noise / factor]), M)
+        if np.all(tau <= TAU) and (q if math.isfinite(q) else 0.0) / factor <= SURE:
+            break
+    needs = {"rows": _up(found.rows * factor)} | ({"more": 1.0} if lost else {})
+    if delta is not None and math.isfinite(found.scale):
+        needs["epsilon"] = _up(gaussian_epsilon(delta, found.scale * factor))
+    return needs
+
+
+def _remedy(needs: dict[str, float] | None) -> str:
+    if needs is None:
+        return ""
+    return f"; {needed(needs)} " + ("is needed" if "more" in needs else "would do, about")
+
+
+def _up(x: float) -> float:
+    """Rounded up to two digits."""
+    unit = 10.0 ** (math.floor(math.log10(x)) - 1)
+    return math.ceil(x / unit * (1.0 - 1e-12)) * unit if x < 1e12 else x
+
+
+def forecast(
+    naming: Naming, rows: float, mu: float, *, sites: int = 1, summed: bool = True, colluders: int = 1,
+    positives: float = 0.5,
+) -> dict[str, float]:  # fmt: skip
+    """The number of rows n0 from which on a table will be printed, from public facts alone.
+
+    The recipe's matrices are computed of made-up rows (:meth:`sottovoce.answers.terms.Naming.made_up`), with the noise
+    that n rows would have.
+
+    Parameters
+    ----------
+    rows : float
+        Of all sites.
+    mu : float
+        Shift over sigma of the whole plan.
+    sites, summed, colluders
+        Noise of local answers adds up over sites; that of sums is ``sites / (sites - colluders)`` of a curator's.
+    positives : float
+        Expected share of positive labels.
+
+    Returns
+    -------
+    dict
+        ``rows_needed`` (n0), and ``tau``, the largest that these rows would have, None if it has no end.
+    """
+    if not 0.0 < positives < 1.0:
+        raise InvalidInput("positives", positives, "must be inside (0, 1)", "use the share that you expect")
+    loss = sites / (sites - colluders) if summed and sites > colluders else float(sites)
+    S = naming.made_up(_MADE_UP)
+    expected = partial(newton_of(naming).expected, S, positives, naming.into_units)
+    unit = math.sqrt(2.0 * loss) / mu
+    few, many = -16.0, 16.0  # logarithms of n0 over the rows
+    for _ in range(9):
+        middle = (few + many) / 2.0
+        few, many = (few, middle) if expected(unit / (rows * 2.0**middle)) <= TAU else (middle, many)
+    tau = expected(unit / rows)
+    return {"rows_needed": _up(_NOISY * rows * 2.0**many)} | ({"tau": tau} if math.isfinite(tau) else {})

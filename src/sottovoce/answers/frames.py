@@ -1,0 +1,83 @@
+"""Public frames for sums over rows, and steps by gradients with noise in them (docs/privacy/answers.md, "Frames")."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ..util.typing import Array, BoolArray
+
+EDGES = 2.0 ** np.arange(-2.0, 7.25, 0.25)
+"""Public cells of a row's length in a frame of :func:`whitening`, where its root mean square is that of the columns."""
+LONG = 0.1
+"""Largest share of the rows that may be longer than 1 in a frame, and are shortened."""
+_FLOOR = 0.05  # of the noise's norm: eigenvalues of a Hessian are raised to it in the steps
+_SPREADS = np.logspace(-3.0, 6.0, 91)
+"""Variances that a step may have in a direction of a frame."""
+_TURNS = 20  # of expectation and maximisation, for the law of these variances
+
+
+class Frame(NamedTuple):
+    """Symmetric matrices A, and the inverse of each in the columns that it keeps: zeros in the others."""
+
+    A: Array  # (R, d, d)
+    back: Array  # (R, d, d)
+
+
+def whitening(S: Array, spread: float, kept: BoolArray) -> Frame:
+    """Frames in which the second moments S are the identity, but for what noise of deviation `spread` hides.
+
+    Eigenvalues are raised to the noise's norm, about ``spread sqrt(2 d)``: no direction is stretched for its noise.
+    """
+    values, vectors = np.linalg.eigh(S)
+    root = np.sqrt(np.maximum(values, max(1e-12, spread * math.sqrt(2.0 * S.shape[-1]))))[:, None, :]
+    both, turned = kept[:, :, None] & kept[:, None, :], vectors.transpose(0, 2, 1)
+    return Frame((vectors / root) @ turned * both, (vectors * root) @ turned * both)
+
+
+def short(frame: Frame, cells: Array, noise: Array) -> Frame:
+    """The frames divided by the least edge beyond which so few rows lie that noise hides what they lack.
+
+    `cells` is the answer of :class:`sottovoce.queries.Lengths`, (R, cells), and `noise` the norm of the noise in a
+    Hessian over its eigenvalues, (R,): a share of the rows as large as it may be long, at most `LONG`.
+    """
+    beyond = np.cumsum(cells[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    few = beyond <= np.minimum(noise, LONG)[:, None]
+    edge = EDGES[np.where(few.any(axis=1), few.argmax(axis=1), len(EDGES) - 1)][:, None, None]
+    return Frame(frame.A / edge, frame.back * edge)
+
+
+def displacement(frame: Frame, H: Array, noise: Array, gradient: Array, s_g: float) -> Array:
+    """How far the minimiser is from a point, (R, d), given a gradient there with noise of deviation s_g an entry.
+
+    H is the Hessian in the frame, with errors of deviation `noise`.  Without noise in the gradient it is Newton's step.
+    With it, it is the mean given the gradient if in the frame every direction is normal beforehand, with a variance of
+    a law that all of them tell (empirical Bayes): a direction of which noise hides the gradient hardly moves.
+    """
+    values, vectors = np.linalg.eigh(H)
+    floor = np.maximum(_FLOOR * noise * math.sqrt(2.0 * H.shape[-1]), 1e-12)[:, None]
+    H = (vectors * np.maximum(values, floor)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    if s_g == 0.0:
+        found = -np.linalg.solve(H, frame.A @ gradient[:, :, None])
+    else:
+        left, sizes, right = np.linalg.svd(frame.back @ H / s_g)
+        z = np.einsum("rji,rj->ri", left, gradient / s_g)
+        seen = 1.0 + _SPREADS[:, None] * sizes[:, None, :] ** 2  # variance of z, (R, spreads, d)
+        likely = -0.5 * (np.log(seen) + z[:, None, :] ** 2 / seen)
+        likely = np.exp(likely - likely.max(axis=1, keepdims=True))
+        before = np.full((len(z), len(_SPREADS), 1), 1.0 / len(_SPREADS))
+        for _ in range(_TURNS):
+            after = before * likely
+            after /= after.sum(axis=1, keepdims=True)
+            before = (after.sum(axis=2, keepdims=True) + 1.0 / len(_SPREADS)) / (z.shape[1] + 1.0)
+        gain = np.sum(after * _SPREADS[:, None] * sizes[:, None, :] / seen, axis=1)
+        found = -np.einsum("rij,ri->rj", right, gain * z)[:, :, None]
+    return np.asarray((frame.A @ found)[:, :, 0])
+
+
+def positive(S: Array) -> Array:
+    """The nearest positive semidefinite matrices."""
+    values, vectors = np.linalg.eigh(S)
+    return np.asarray((vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1))
