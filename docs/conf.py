@@ -1,5 +1,6 @@
 """Sphinx configuration; ``scripts/docs`` builds."""
 
+import ast
 import re
 import sys
 from collections import Counter
@@ -32,6 +33,8 @@ exclude_patterns = ["_build", "measured/papers/times.md"]  # times.md is a part 
 html_theme = "furo"
 html_title = f"sottovoce {release}"
 html_show_copyright = False
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_math_renderer = "mathml"  # written while building: pages ask nobody for a script
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
@@ -62,6 +65,28 @@ def table(*rows: tuple[str, ...]) -> str:
     """A Markdown table; the first row is its header."""
     head, *body = (f"| {' | '.join(row)} |" for row in rows)
     return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
+
+
+class Gallery(SphinxDirective):
+    """Pictures, with the words and the code of the scripts under examples/gallery that draw them."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        text = []
+        for name in filter(None, self.content):
+            title, words = parted(ROOT / "examples" / "gallery" / f"{name}.py")
+            text.append(
+                f"## {title}\n\n{words}\n\n![{title}]({name}.svg)\n\n<details><summary>{name}.py</summary>\n\n"
+                f"```{{literalinclude}} ../../examples/gallery/{name}.py\n```\n\n</details>\n"
+            )
+        return self.parse_text_to_nodes("\n".join(text), allow_section_headings=True)
+
+
+def parted(script: Path) -> tuple[str, str]:
+    """A script's title, the first line of its docstring, and its words."""
+    title, words = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").split("\n\n", 1)
+    return title, words
 
 
 class Layers(SphinxDirective):
@@ -126,7 +151,10 @@ class Methods(SphinxDirective):
                  ", ".join(cls.forms), ", ".join(f"`{knob}`" for knob in knobs_of(cls)),
                  "; ".join([cls.good_for, *same]))
             )  # fmt: skip
-        return self.parse_text_to_nodes(table(*rows))
+        found = self.parse_text_to_nodes(table(*rows))
+        for one in found:
+            one["classes"].append("words")
+        return found
 
 
 class Knobs(SphinxDirective):
@@ -203,6 +231,7 @@ def lead_on(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     app.connect("build-finished", lead_on)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displayed, None))
+    app.add_directive("gallery", Gallery)
     app.add_directive("layers", Layers)
     app.add_directive("types", Types)
     app.add_directive("guides", Guides)

@@ -1,7 +1,7 @@
 """Built pages ask nobody for anything, and show no raw TeX: ``python scripts/check_pages.py [FOLDER]``.
 
 Read as text, every page must load only files that were built with it.  Opened in a browser (Chromium, where one is
-installed) that reaches no network, none may ask for an address, and none may leave a formula unrendered.
+installed) that reaches no network, none may ask for an address, and none may be wider than a telephone.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+MOVED = 'http-equiv="refresh"'  # a page that only leads to another
+NARROW = 390  # pixels, of a telephone
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSERS_OWN = "not an origin"  # what the log calls the initiator of requests that no page made
 LOADED = {"img": "src", "script": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
@@ -75,26 +78,44 @@ def styled(path: Path) -> list[str]:
     return [f"{path}: loads {address}" for address in re.findall(r"url\([\"']?((?:https?:)?//[^)\"']+)", text)]
 
 
+READER = """<!doctype html><iframe id="page" style="width: {width}px; height: 900px"></iframe><pre id="found"></pre>
+<script>
+const found = [], frame = document.getElementById("page");
+(async () => {{
+  for (const address of {addresses}) {{
+    await new Promise(done => {{ frame.onload = done; frame.src = address; }});
+    found.push([address, frame.contentDocument.documentElement.scrollWidth]);
+  }}
+  document.getElementById("found").textContent = JSON.stringify(found);
+}})();
+</script>"""
+"""Opens one page after the other as wide as a telephone, and notes how wide each wants to be."""
+
+
 def opened(browser: str, pages: list[Path]) -> list[str]:
-    """What pages ask the network for, when a browser opens them that reaches none."""
-    found = []
+    """What pages ask the network for, and which are cut at the right, in a browser that reaches no network."""
     with tempfile.TemporaryDirectory() as folder:
-        for number, page in enumerate(pages):
-            log = Path(folder) / f"{number}.json"
-            subprocess.run(
-                [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile",
-                 "--disable-background-networking", "--disable-component-update", "--no-first-run",
-                 "--host-resolver-rules=MAP * ~NOTFOUND", f"--log-net-log={log}", "--dump-dom",
-                 page.resolve().as_uri()],
-                capture_output=True, check=True, timeout=120,
-            )  # fmt: skip
-            events = [event.get("params", {}) for event in json.loads(log.read_text(encoding="utf-8"))["events"]]
-            asked = {
-                one["url"] for one in events if "url" in one and one.get("initiator", BROWSERS_OWN) != BROWSERS_OWN
-            }
-            asked = {url for url in asked if urlsplit(url).scheme not in ("file", "data", "blob")}
-            found += [f"{page}: asks for {address}" for address in sorted(asked)]
-    return found
+        log, reader = Path(folder) / "log.json", Path(folder) / "reader.html"
+        addresses = {page.resolve().as_uri(): page for page in pages}
+        reader.write_text(READER.format(width=NARROW, addresses=json.dumps(list(addresses))), encoding="utf-8")
+        done = subprocess.run(
+            [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile",
+             "--disable-background-networking", "--disable-component-update", "--no-first-run",
+             "--allow-file-access-from-files", "--virtual-time-budget=10000000",
+             "--host-resolver-rules=MAP * ~NOTFOUND", f"--log-net-log={log}", "--dump-dom", reader.as_uri()],
+            capture_output=True, check=True, timeout=600, text=True,
+        )  # fmt: skip
+        (told,) = re.findall(r'<pre id="found">(.*?)</pre>', done.stdout, flags=re.S)
+        wide = dict(json.loads(unescape(told) or "[]"))
+        events = [event.get("params", {}) for event in json.loads(log.read_text(encoding="utf-8"))["events"]]
+    asked = {one["url"] for one in events if "url" in one and one.get("initiator", BROWSERS_OWN) != BROWSERS_OWN}
+    found = [f"asks for {url}" for url in sorted(asked) if urlsplit(url).scheme not in ("file", "data", "blob")]
+    found += [f"{page}: was not opened" for address, page in addresses.items() if address not in wide]
+    return found + [
+        f"{addresses[address]}: is cut at the right: {width} pixels wide where {NARROW} are there"
+        for address, width in wide.items()
+        if width > NARROW
+    ]
 
 
 def main(folder: Path) -> int:
@@ -106,7 +127,7 @@ def main(folder: Path) -> int:
     found += [line for sheet in sorted(folder.rglob("*.css")) for line in styled(sheet)]
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is not None:
-        found += opened(browser, pages)
+        found += opened(browser, [page for page in pages if MOVED not in page.read_text(encoding="utf-8")])
     print(
         "\n".join(found)
         or f"{len(pages)} pages ask nobody for anything, read"

@@ -38,6 +38,7 @@ from pathlib import Path
 
 import numpy as np
 import roofline
+from _peers import peers
 from _rivals import (
     ALPHA,
     ETA,
@@ -480,7 +481,8 @@ def forget(folder: Path) -> bool:
 
 
 PARTS: dict[str, Callable[[Sizes], dict[str, Any]]] = {
-    "adult": adult_run, "schema": schema, "cvxpy": cvxpy_solve, "one_site": one_site,
+    "adult": adult_run, "peers": lambda sizes: peers(sizes.quick, sizes.repeats), "schema": schema,
+    "cvxpy": cvxpy_solve, "one_site": one_site,
     "growth": growth, "streamed": streamed, "thousand": thousand, "study": study,
 }  # fmt: skip
 

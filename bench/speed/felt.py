@@ -112,10 +112,10 @@ def measure(times: int, only: str, against: str | None, quick: bool) -> dict[str
             if only not in name or not arguments:
                 continue
             found: dict[str, list[tuple[float, float | None]]] = {which: [] for which in sources}
-            for k in range(times + 1):
+            for k in range(0 if quick else -1, times):
                 for which, env in sources.items():
                     one = seconds(arguments, env, folder)
-                    if k:
+                    if k >= 0:
                         found[which].append(one)
             entry: dict[str, Any] = {"line": case.line, "line_of": "fit" if case.fitted else "process"}
             for which, pairs in found.items():

@@ -1,4 +1,4 @@
-"""Train one linear classifier across sites that may not share their rows, with a privacy guarantee that is proved."""
+"""Train linear models across sites that may not share their rows, with a privacy guarantee that is proved."""
 
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING

@@ -68,7 +68,7 @@ def test_methods(ok: Call) -> None:
     shown = ok("methods", "--all").out
     for name in NAMES:
         line = next(line for line in shown.splitlines() if line.startswith(f"{name} "))
-        assert ("yes" if REGISTRY[name].private else "no") in line.split()
+        assert ("No noise" in line) is not REGISTRY[name].private
 
 
 def test_data_sets(ok: Call) -> None:
@@ -126,6 +126,19 @@ def test_help_has_examples(ok: Call) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(commands.commands))
+def test_every_command_teaches_by_an_example_with_options_that_it_has(ok: Call, name: str) -> None:
+    lines = [line.split() for line in ok(name, "--help").out.splitlines()]
+    examples = [words for words in lines if words[:1] == ["sottovoce"]]
+    assert any(words[1] == name for words in examples)
+    for words in examples:
+        asked = command(words[1])
+        if isinstance(asked, click.Group):
+            asked = asked.commands[words[2]] if words[2:] and words[2] in asked.commands else asked
+        known = {o for p in asked.params for o in (*p.opts, *p.secondary_opts)} | {"--help"}
+        assert {word for word in words if word.startswith("--")} <= known, words
+
+
+@pytest.mark.parametrize("name", sorted(commands.commands))
 def test_help_explains_every_option_and_says_its_default(ok: Call, name: str) -> None:
     asked = command(name)
     shown = " ".join(ok(name, "--help").out.split())
@@ -134,7 +147,7 @@ def test_help_explains_every_option_and_says_its_default(ok: Call, name: str) ->
     for option in (p for p in asked.params if isinstance(p, click.Option)):
         assert option.help, option.name
         last = [option.opts[0], *option.secondary_opts][-1]
-        text = f"{shown} --".partition(f" {last} ")[2].partition(" --")[0]
+        text = f"{shown} --".partition("Options:")[2].partition(f" {last} ")[2].partition(" --")[0]
         for default in (getattr(config, str(option.name)) for config in configs if hasattr(config, str(option.name))):
             # None is "not given" or is said in words, and so are epsilon's, which depends on the method, tol's, and the
             # test share's, which depends on what is asked.

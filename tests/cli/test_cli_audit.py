@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from command_line import Call
 
-from sottovoce.audit import aborts, labels
+from sottovoce.audit import Verdict, aborts, labels, targets
+from sottovoce.cli.audit import _render
 
 KEYS = {"claimed_epsilon", "proved_epsilon", "lower_bound", "confidence", "refuted"}
 
@@ -78,3 +79,20 @@ def test_one_colluder_more_than_is_claimed_refutes_a_sum(ok: Call, run: Call) ->
     shown = ok("audit", "sums", "--colluders", 2, "--quick", "--json").json
     assert shown["refuted"] and shown["lower_bound"] > 1.2
     assert run("audit", "dvp", "--colluders", 2).code == 2
+
+
+def test_no_number_is_cut_in_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [Verdict(n, f, 12.345, 12.345, 0.123, 1e-5, 0.95, 10, 1, "a", "b", 1, 12.346) for n, f in targets()]
+    for columns in (80, 160):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        _render(found, 0.95)
+        shown = capsys.readouterr().out
+        assert "\u2026" not in shown and max(map(len, shown.splitlines())) <= columns
+        assert shown.count("12.345 at 1e-05") == shown.count("refuted (exact)") == len(found)
+    assert "feature_aggregator, corrected" in shown  # a wide screen is used
+
+
+@pytest.mark.parametrize("words", [("claims",), ("study", "--list"), ("methods",), ("graphs",), ("data",)])
+def test_lists_are_whole_in_80_columns(ok: Call, words: tuple[str, ...]) -> None:
+    shown = ok(*words).out
+    assert "\u2026" not in shown and max(map(len, shown.splitlines())) <= 80

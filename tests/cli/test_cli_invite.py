@@ -129,6 +129,16 @@ def test_six_commands_and_six_files_of_the_page_lead_to_three_reports(
         assert summary["plan"] == plan.digest and summary["privacy"]["release"]
         assert f'agreed = "{plan.digest}"' in (tmp_path / name / name / "site.toml").read_text()
     assert (office / "hub/hub.html").exists()
+    # a second run: two commands at the hub, one at each site, and no file is sent
+    Person(office, COMMANDS[4][1].replace("trial-1", "trial-2").replace("--rounds 30", "--rounds 3")).ends()
+    agreed = plan_code(Plan.read(office / "hub/plan.json").digest)
+    hub = Person(office, f"hub run hub --listen localhost:{port} --once")
+    sites = {name: Person(tmp_path / name, f"site join {name}.invite --wait --plan-code {agreed}") for name in NAMES}
+    for person in (*sites.values(), hub):
+        person.ends()
+    for name in NAMES:
+        assert json.loads((tmp_path / name / name / f"{name}.json").read_text())["run"] == "trial-2"
+        assert (tmp_path / name / name / f"{name}.trial-1.json").exists()
 
 
 @pytest.fixture

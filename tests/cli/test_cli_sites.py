@@ -109,7 +109,7 @@ def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -
     sites = {name: start("site", "run", f"{name}/site.toml", "--json") for name in NAMES}
     ends = {name: [json.loads(line) for line in said(process)[0].splitlines()] for name, process in sites.items()}
     for name in NAMES:
-        assert [line.get("round") for line in ends[name][:-1]] == [1, 2, 3, 4]
+        assert [line.get("round") for line in ends[name][:-1]] == [3, 4, 5, 6]  # the mean of rows has two exchanges
         spending = [line["spent"] for line in ends[name]]
         assert spending[0] > 0.0 and sorted(set(spending[:-1])) == spending[:-1] and spending[-1] == spending[-2]
         last = ends[name][-1]
@@ -140,7 +140,7 @@ def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -
     assert all(name in page for name in NAMES) and "Lifetime budget" not in page
     assert run("predict", "hub/hub.npz", "north.csv", "--out", "scores.csv").code == 0
     with HubLog("hub/hub.log") as log:
-        assert len(log.messages("trial-1")) == 3 * 6
+        assert len(log.messages("trial-1")) == 3 * 8
 
 
 def test_separate_processes_find_answers_though_one_is_killed(run: Call, agreed: int, tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ def test_a_hub_that_ends_a_run_tells_every_site(run: Call, agreed: int, tmp_path
         assert (last["stopped"], last["rounds"], last["spent"]) == ("the hub ended the run", 0, 0.0)
         assert last["privacy"]["epsilon"] > 0.0 and "ended early: the hub ended the run" in err.splitlines()[-1]
     late = run("site", "run", "south/site.toml")
-    assert late.code == 4 and "Ended early: after 0 of 4 releases" in " ".join(late.out.split())
+    assert late.code == 4 and "Ended early: after 0 of 5 releases" in " ".join(late.out.split())
     out, err = said(hub, 4)
     assert json.loads(out.splitlines()[-1])["finished"] is False
     assert err == "error: run='trial-1': ended early: the hub ended it\n"
@@ -389,7 +389,7 @@ def test_the_demonstration_is_the_run_of_one_process(run: Call) -> None:
     assert report["demonstration"] == "demonstration, not a release"
     for name in NAMES:
         with DurableLedger.open(f"shown/{name}/{name}.ledger") as ledger:
-            assert ledger.demonstration and len(ledger.rows) == 3
+            assert ledger.demonstration and len(ledger.rows) == 4  # the mean of rows, and three rounds
         assert "Demonstration, not a release" in Path(f"shown/{name}/{name}.html").read_text()
     assert "Demonstration, not a release" in Path("shown/hub/hub.html").read_text()
     # The command of a real site takes no part of it for a release: a real ledger refuses the plan.
@@ -406,7 +406,7 @@ def test_the_demonstration_of_sums_is_the_run_of_one_process(run: Call) -> None:
     assert report["privacy"]["epsilon"] <= 1.0 < report["privacy"]["alone"]
     for name in NAMES:
         with DurableLedger.open(f"shown/{name}/{name}.ledger") as ledger:
-            assert len(ledger.rows) == 3
+            assert len(ledger.rows) == 4
         assert not list(Path(f"shown/{name}").glob("*.masks"))
     page = Path("shown/hub/hub.html").read_text()
     assert "no single share of a sum" in page and "over at least 3 of 3 sites, 1 of which may collude" in page

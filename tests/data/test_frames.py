@@ -40,6 +40,9 @@ SCHEMA = Schema.from_dict(
 )
 
 
+VECTOR = {"kind": "vector", "lo": -1, "hi": 1, "size": 2, "norm": 1.0}
+
+
 def framed(library: str, columns: dict[str, list[Any]] = COLUMNS) -> Any:
     if library == "pyarrow":
         return pytest.importorskip("pyarrow").table(columns)
@@ -134,8 +137,13 @@ def test_what_has_no_names_is_refused_without_a_value(given: Any) -> None:
 def test_a_column_that_cannot_be_read_is_named_and_its_values_are_not() -> None:
     pl = pytest.importorskip("polars")
     with pytest.raises(InvalidInput, match=r"^v: is a column that cannot be read") as refusal:
-        read_frame(pl.DataFrame({"v": [[31337.0], [1.0, 2.0]]}))
+        read_frame(pl.DataFrame({"v": [{"a": 31337.0}, {"a": 1.0}]}))
     assert refusal.value.__context__ is None and "31337" not in str(refusal.value)
+    for ragged in ([[31337.0], [1.0, 2.0]], [[31337.0, 1.0], None], [[31337.0, 1.0], [None, 2.0]]):
+        frame = pl.DataFrame({"v": pl.Series(ragged, dtype=pl.List(pl.Float64))})
+        assert read_frame(frame).columns["v"].tolist() == ragged  # a survey counts those that are fine
+        with pytest.raises(InvalidInput, match=r"^v: must hold a list of 2 numbers in every row; repair it$"):
+            Schema.from_dict({"columns": {"v": VECTOR}}).encode(read_frame(frame), labels=False)
     pd = pytest.importorskip("pandas")
     twice = pd.DataFrame([[1, 2]], columns=["a", "a"])
     with pytest.raises(InvalidInput, match=r"every column once|cannot be read|in memory"):

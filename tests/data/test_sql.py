@@ -10,7 +10,7 @@ import pytest
 
 from sottovoce.data import Schema, load, read_table
 from sottovoce.data.draft import draft
-from sottovoce.data.sql import DATABASE
+from sottovoce.data.sql import DATABASE, DRIVERS
 from sottovoce.errors import InvalidInput
 
 SCHEMA = Schema.from_dict({
@@ -35,12 +35,17 @@ def query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.parametrize("door", ["python", "adbc"])
 class TestAsked:
     @pytest.fixture(autouse=True)
-    def _driver(self) -> None:
-        pytest.importorskip("adbc_driver_sqlite")
+    def _door(self, door: str, query: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """SQLite by Python's module; or as servers are, through Arrow by a driver."""
+        if door == "adbc":
+            pytest.importorskip("adbc_driver_sqlite")
+            monkeypatch.setitem(DRIVERS, "file", "adbc_driver_sqlite")
+            monkeypatch.setenv(DATABASE, f"file://{tmp_path / 'clinic.db'}")
 
-    def test_rows_are_those_that_the_query_selects(self, query: Path) -> None:
+    def test_rows_are_those_that_the_query_selects(self, door: str, query: Path) -> None:
         table = read_table(query)
         assert list(table.columns) == ["age", "ward", "ill"] and table.n_rows == 12
         assert table.columns["age"].tolist()[:5] == [30.5, 31.5, 32.5, None, 34.5]
@@ -49,7 +54,7 @@ class TestAsked:
         assert dataset.X_train.shape == (12, 5) and dataset.y_train.tolist() == [-1.0, 1.0] * 6
         assert np.flatnonzero(dataset.X_train[:, 3] > 0).tolist() == [0, 3, 6, 9]
 
-    def test_a_draft_has_the_names(self, query: Path) -> None:
+    def test_a_draft_has_the_names(self, door: str, query: Path) -> None:
         text = draft(query, label="ill")
         assert "[columns.age]" in text and "[columns.ward]" in text and "quarzberg" not in text
 
@@ -61,7 +66,7 @@ class TestAsked:
             ("SELECT CASE WHEN id < 9 THEN abs(-9223372036854775808) ELSE 0 END AS a FROM visits", "refused it"),
         ],
     )  # fmt: skip
-    def test_refusals_say_nothing_of_the_database(self, query: Path, text: str, rule: str) -> None:
+    def test_refusals_say_nothing_of_the_database(self, door: str, query: Path, text: str, rule: str) -> None:
         query.write_text(text)
         with pytest.raises(InvalidInput, match=rule) as refused:
             read_table(query)
@@ -87,8 +92,26 @@ def test_a_driver_that_is_not_installed_is_named(query: Path, monkeypatch: pytes
     assert "secret" not in str(refused.value)
 
 
+def test_a_value_is_read_by_itself(query: Path, tmp_path: Path) -> None:
+    """SQLite's columns have no types: a text in one row must not round, or rename, what others hold."""
+    query.write_text("SELECT x FROM mixed ORDER BY id\n")
+    for strange in (2.5, "x", b"x", None, 2**62, "\udc80".encode("utf-8", "surrogatepass")):
+        with sqlite3.connect(tmp_path / "clinic.db") as database:
+            database.execute("DROP TABLE IF EXISTS mixed")
+            database.execute("CREATE TABLE mixed (id INTEGER, x)")
+            rows = [(0, 1), (1, 0.1 + 0.2), (2, "1.50"), *((3 + k, 1.0) for k in range(3000)), (9999, strange)]
+            database.executemany("INSERT INTO mixed VALUES (?, ?)", rows)
+        database.close()
+        assert read_table(query).columns["x"].tolist()[:4] == [1, 0.1 + 0.2, "1.50", 1.0]
+
+
+def test_a_query_changes_nothing(query: Path) -> None:
+    query.write_text("DELETE FROM visits")
+    with pytest.raises(InvalidInput, match="refused it"):
+        read_table(query)
+
+
 def test_the_pages_commands_run(query: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("adbc_driver_sqlite")
     page = (Path(__file__).parents[2] / "docs" / "reference" / "data.md").read_text(encoding="utf-8")
     block = page.split("## Rows in a database")[1].split("```sh\n")[1].split("```")[0]
     asked = block.split("'")[3]

@@ -26,12 +26,14 @@ from sottovoce.deploy.plan import Plan
 from sottovoce.deploy.report import hub_page, result, site_page
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.sums.roster import LATE
+from sottovoce.deploy.waits import Waits
 from sottovoce.errors import CheckpointError, InvalidInput, LedgerMismatch, Refused
 from sottovoce.ledger.durable import Run
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.events import GaussianMechanism
 from sottovoce.runs.centre import DISCLOSED
 from sottovoce.runs.curator import Curator
+from sottovoce.runs.engine import FEW, FINISHED
 from sottovoce.runs.simulate import Result, simulate
 
 pytest.importorskip("cryptography")
@@ -156,6 +158,20 @@ def test_held_out_rows_are_as_short_as_those_of_the_training(tmp_path: Path) -> 
     assert all(one == said[0] for one in said) and all(
         np.array_equal(end.model, one) for end, (one, _) in zip(ends, alone, strict=True)
     )
+
+
+@pytest.mark.parametrize("last", [1, 2])
+def test_over_a_graph_no_mean_is_made_without_a_site(tmp_path: Path, last: int) -> None:
+    """Lost with the means, a site ends the run; once all have heard them, the others go on and keep the map."""
+    sites = centred(tmp_path / "sites", graph="complete")
+    sites.plan = replace(sites.plan, waits=Waits(deadline=2.0, patience=6.0))
+    with hub_of(sites, tmp_path / "hub.log") as hub:
+        ends = run(sites, hub, lambda name: Lost(hub, name, last) if name == "south" else None)
+        move = hub.move()
+    for name in ("north", "east", "west"):
+        assert ends[name].outcome.stopped == (FEW if last == 1 else FINISHED)
+        assert ends[name].outcome.rounds == (0 if last == 1 else 3) and set(ends[name].lost) == {"south"}
+        assert ends[name].move == move and (move is None) == (last == 1)
 
 
 class TestResuming:

@@ -9,6 +9,11 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 INCIDENTS: dict[str, tuple[str, ...]] = {
+    "a site died for good in a run over a graph, and the others waited without end": (
+        "deploy/test_graph_rosters.py::test_a_run_goes_on_without_a_lost_site",
+        "deploy/test_graph_rosters.py::test_a_graph_that_falls_apart_ends_the_run_with_the_last_state",
+        "deploy/test_graph_rosters.py::test_the_operator_takes_a_site_out",
+    ),
     "a late site of a run of sums came back after the hub had gone: its key and reservation stayed": (
         "deploy/test_sums_endings.py::test_a_hub_that_ends_by_itself_waits_for_lost_sites",
         "deploy/test_sums_endings.py::test_a_site_that_is_ended_never_shares_again",

@@ -55,12 +55,13 @@ class MemoryJournal:
     def received(self, round: int) -> bytes | None:
         return self._received[round] if round < len(self._received) else None
 
-    def send(self, round: int, message: bytes) -> None:
+    def send(self, round: int, message: bytes) -> bytes | None:
         if round < len(self._sent):
             assert self._sent[round] == message, "two messages of one exchange"
         else:
             assert len(self._sent) == len(self._received) == round
             self._sent.append(message)
+        return self.received(round)
 
     def receive(self, round: int, inbox: bytes) -> None:
         assert len(self._received) == round == len(self._sent) - 1

@@ -123,6 +123,14 @@ def test_alarms_say_what_to_do(
     assert "has ended" in alarms()["certificate"]
 
 
+def test_where_another_carrier_serves_nobody_is_said_to_be_down(
+    sites: Consortium, hub: Hub, seen: Watch, clock: Clock
+) -> None:
+    greet(sites, hub, "north")
+    told = seen.status()  # nothing has kept times
+    assert told["running"] is None and told["alarms"] == [] and "goes on" in page(told)
+
+
 def test_a_run_that_is_over_raises_no_alarm(sites: Consortium, tmp_path: Path, clock: Clock) -> None:
     with HubLog(tmp_path / "hub.log") as log:
         sites.run_locally(log)
@@ -258,3 +266,36 @@ def test_in_a_run_of_sums_those_who_have_sent_wait_for_those_who_have_not(tmp_pa
         told = seen.status()
     assert of(told, names[0])["waits_for"] == sorted(names[1:])
     assert all(of(told, name)["waits_for"] == [] and of(told, name)["awaited_since"] for name in names[1:])
+
+
+def test_what_was_sent_in_runs_that_are_over_can_go(sites: Consortium, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from sottovoce.cli import main
+    from sottovoce.deploy.plan import Plan
+    from sottovoce.deploy.report import write_hub
+
+    folder = tmp_path / "hub"
+    folder.mkdir()
+    plans = [Plan.make(f"trial-{k}", sites.plan.config, sites.plan.sites, sites.plan.d) for k in range(3)]
+    with HubLog(folder / "hub.log") as log:
+        for plan in plans[:2]:  # the second one's results are those at hand, the first one's were put aside
+            replace(sites, plan=plan).run_locally(log)
+            assert write_hub(folder, Hub(plan, log))
+        log.post("unknown", 0, "north", b"x")  # not known to be over
+        log.post("unknown", 1, "north", b"y")
+        kept = {run: log.earlier("another", "north") for run in ("", "trial-0")}
+        size = (folder / "hub.log").stat().st_size
+    plans[1].write(folder / "plan.json")
+    main(["hub", "prune", str(folder)])
+    with HubLog(folder / "hub.log") as log:  # the plan's own run stays
+        assert log.last("trial-1", "east") == 5 and log.last("trial-0", "east") == 0
+    plans[2].write(folder / "plan.json")
+    main(["hub", "prune", str(folder)])
+    with HubLog(folder / "hub.log") as log:
+        assert log.last("trial-0", "north") == log.last("trial-1", "east") == 0 and log.last("unknown", "north") == 1
+        assert {run: log.earlier("another", "north") for run in ("", "trial-0")} == kept
+        replace(sites, plan=plans[2]).run_locally(log)  # the next run goes on as if nothing had happened
+        assert Hub(plans[2], log).status()["finished"]
+        total = sum(len(message) for message in log.messages("trial-0").values())
+    assert size > 0 and 0 < total < 3_000

@@ -39,6 +39,9 @@ def test_compare() -> None:
     figures = {"seconds_study", "seconds_1000_nodes", "memory_mib_1000_nodes", "difference"}
     assert ratios | slopes | figures <= set(answer)
     assert all(answer[name] > 0 for name in ratios)
+    for problem in ("Adult", "dense", "sparse"):  # each solve of ours has its certificate, or the part would end
+        assert answer[f"ratio_{problem}_lbfgs"] > 0
+        assert f"ratio_{problem}_glum" in answer or "glum" in answer[f"peer_{problem}_glum"]
     # Same noise, same recurrence, same certificate: the same models.
     assert answer["certificate_scipy"] <= answer["certificate"]
     assert answer["certificate_newton"] <= answer["certificate"]
@@ -69,6 +72,16 @@ def test_startup() -> None:
     assert wanted["sottovoce train"]["numpy"].startswith("sottovoce.")
     assert wanted["sottovoce --help"]["click"].startswith("sottovoce.cli:")
     assert "numpy" not in wanted["sottovoce --help"] and "numpy" in wanted["python -c 'import numpy'"]
+
+
+def test_felt() -> None:
+    """Seconds of whole commands, and of fits alone, each beside the line that it is meant to keep."""
+    answer = run("bench/speed/felt.py")
+    assert set(answer) == {"train", "PrivateClassifier, 40,000 x 100"}
+    for entry in answer.values():
+        assert entry["here"] > 0 and entry["line"] > 0
+    fit = answer["PrivateClassifier, 40,000 x 100"]
+    assert 0 < fit["here_fit"] < fit["here"] and answer["train"]["here_fit"] is None
 
 
 def test_fuzz() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -46,3 +47,21 @@ def test_a_stylesheet_that_asks_somebody_and_a_folder_without_pages(folder: Path
     assert check_pages.main(folder) == 1
     (tmp_path / "empty").mkdir()
     assert check_pages.main(tmp_path / "empty") == 1
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
+def test_a_browser_finds_what_asks_and_what_is_cut(tmp_path: Path) -> None:
+    assert BROWSER is not None
+    pages = {
+        "good": "<p>well</p><div style='overflow-x: auto'><p style='width: 900px'>wide</p></div>",
+        "asks": "<script>fetch('https://asked.example/a').catch(() => 0)</script>",
+        "wide": "<p style='width: 900px'>wide</p>",
+    }
+    for name, text in pages.items():
+        (tmp_path / f"{name}.html").write_text(f"<!doctype html><html><body>{text}</body></html>")
+    found = check_pages.opened(BROWSER, sorted(tmp_path.glob("*.html")))
+    assert any("asked.example" in line for line in found) and any("wide.html: is cut" in line for line in found)
+    assert not any("good.html" in line for line in found) and len(found) == 2

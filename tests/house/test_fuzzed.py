@@ -98,6 +98,8 @@ RECORDS: tuple[tuple[int, dict[str, Any]], ...] = (
     (1, {"epsilon": "900"}), (1, {"epsilon": {"a": 1}}), (1, {"delta": [0.0]}), (1, {"accountant": 5}), (1, {"at": []}),
     (1, {"demonstration": "no"}), (2, {"tag": 5}), (2, {"tag": "\u00e9"}), (2, {"tag": None}), (3, {"events": {}}),
     (3, {"events": [5]}), (3, {"events": [[]]}), (3, {"run": 5}), (3, {"plan": []}), (3, {"at": 5}),
+    (3, {"releases": {}}), (3, {"releases": [5]}), (3, {"releases": [[]]}), (3, {"releases": [[{}, 1]]}),
+    (3, {"releases": [[5, 1]]}), (3, {"releases": [[{"event": 5}, 10**9]]}), (4, {"count": "1"}), (4, {"count": 2}),
     (4, {"release": "1"}), (4, {"release": 1.0}), (4, {"release": True}), (4, {"event": []}), (4, {"kept": "x"}),
     (4, {"kind": []}),
 )  # fmt: skip
@@ -123,8 +125,8 @@ def test_events_of_another_number_of_nodes(spent: Path) -> None:
     """Failed with a ValueError of NumPy's in `ledger show`."""
 
     def longer(record: dict[str, Any]) -> dict[str, Any]:
-        events = [event | {"beta": event["beta"] * 3} for event in record["events"]]
-        return record | {"events": events}
+        (event, count), *others = record["releases"]
+        return record | {"releases": [[event | {"beta": event["beta"] * 3}, count], *others]}
 
     forge(spent, longer, 3)
     with pytest.raises(LedgerError, match="record 3 does not follow"):

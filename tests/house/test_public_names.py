@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import pickle
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -15,6 +16,7 @@ import pytest
 
 import sottovoce
 
+ROOT = Path(__file__).parents[2]
 NAMES = [name for name in sottovoce.__all__ if name != "__version__"]
 
 
@@ -62,3 +64,10 @@ def test_nothing_is_loaded_before_it_is_asked_for() -> None:
     assert python(f"import sys, sottovoce; print({heavy}, 'train' in dir(sottovoce))") == "[] True\n"
     assert python("import sys, sottovoce; sottovoce.RunConfig; print('sklearn' in sys.modules)") == "False\n"
     assert python("import sys; from sottovoce import PrivateClassifier; print('sklearn' in sys.modules)") == "True\n"
+
+
+def test_the_reference_has_every_name() -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
+    modules = set(re.findall(r"automodule:: sottovoce\.(\S+)\n   :members:", pages))
+    shown = set(re.findall(r"autoclass:: sottovoce\.(\w+)$", pages, flags=re.M))
+    assert [name for name in NAMES if name not in shown and sottovoce._HOMES[name] not in modules] == []

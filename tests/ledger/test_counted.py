@@ -1,15 +1,25 @@
-"""Charges that were tested together, charges by the count, and totals that have no number."""
+"""Charges that were tested together, charges by the count, in memory and on disk, and totals that have no number."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import sqlite3
 import threading
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from ledgers import release
 
-from sottovoce.errors import BudgetExceeded, InvalidInput
+from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerVersion
+from sottovoce.ledger import chain
+from sottovoce.ledger.durable import DurableLedger
+from sottovoce.ledger.file import ChainFile
+from sottovoce.ledger.history import packed, unpacked
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import BestAccountant, PLDAccountant, PureAccountant, RDPAccountant, ZCDPAccountant
 from sottovoce.privacy.events import CarriedGaussianMechanism, GaussianMechanism
@@ -144,3 +154,155 @@ def test_a_total_without_a_number_is_infinite(accountant: Any) -> None:
     event = GaussianMechanism(source="s", relation="replace-one", sigma=one, sensitivity=one, dimension=3)
     with np.errstate(all="ignore"):
         assert np.all(np.isinf(accountant().epsilon(accountant().add(accountant().nothing(), event), 1e-5)))
+
+
+# On disk
+
+
+def _on_disk(path: Path, epsilon: float = 90.0) -> DurableLedger:
+    DurableLedger.create(path, epsilon=epsilon, delta=1e-5, accountant="rdp", n_nodes=1).close()
+    return DurableLedger.open(path)
+
+
+def _bodies(path: Path) -> list[dict[str, Any]]:
+    with closing(sqlite3.connect(path)) as db:
+        return [json.loads(body) for (body,) in db.execute("SELECT body FROM log ORDER BY id")]
+
+
+def test_packed_events_are_the_same_again() -> None:
+    """Equal ones counted, of one class what differs, of another class whole; 1 and 1.0 are not the same text."""
+    plain = [event.to_dict() for event in [noisy(), noisy(), *carried(3), noisy(), noisy(3.0), noisy(3.0)]]
+    plain += [plain[-1] | {"dimension": 3.0}, plain[0] | {"source": "t"}]
+    packs = json.loads(json.dumps(packed(plain)))
+    assert [count for _, count in packs] == [2, 1, 1, 1, 1, 2, 1, 1]
+    assert set(packs[2][0]) == {"index"} and "event" in packs[4][0] and packs[6][0] == {"dimension": 3.0}
+    again = [event for event, count in unpacked(packs) for _ in range(count)]
+    assert [json.dumps(event, sort_keys=True) for event in again] == [json.dumps(e, sort_keys=True) for e in plain]
+    for wrong in ([[{}, 1]], [[plain[0], 0]], [[plain[0], True]], [[plain[0], 6_000_000], [{}, 6_000_000]], [[[], 1]]):
+        with pytest.raises(ValueError):
+            list(unpacked(wrong))
+
+
+@pytest.mark.parametrize("events", [[noisy(nodes=1)], carried(3), [noisy(nodes=1), noisy(9.0, 1)]])
+def test_a_count_on_disk_is_so_many_charges(tmp_path: Path, events: list[Any]) -> None:
+    """One record; same rows and same total, to the last bit, now and when it is read again."""
+    with _on_disk(tmp_path / "many") as many, _on_disk(tmp_path / "one") as one:
+        for event in events * 2:
+            many.charge(event, count=4)
+            for _ in range(4):
+                one.charge(event)
+        totals = [ledger.per_node() for ledger in (many, one)]
+        assert many.to_list() == one.to_list() and len(many.rows) == 8 * len(events)
+        assert many.verify() != one.verify()
+    for name in ("many", "one"):
+        with DurableLedger.open(tmp_path / name) as ledger:
+            totals.append(ledger.per_node())
+            assert ledger.show()["releases"] == 8 * len(events)
+    assert len({total.tobytes() for total in totals}) == 1
+    assert len(_bodies(tmp_path / "many")) == 1 + 2 * len(events)
+    if len(events) == 1:  # an event is written once, and known from then on
+        assert ["event" in body for body in _bodies(tmp_path / "one")] == [False, True] + [False] * 7
+
+
+def test_a_count_on_disk_is_charged_whole_or_not_at_all(tmp_path: Path) -> None:
+    with _on_disk(tmp_path / "a", epsilon=3.0) as ledger:
+        head = ledger.head()
+        with pytest.raises(BudgetExceeded, match="a run of 900 releases"):
+            ledger.charge(noisy(nodes=1), count=900)
+        for wrong in (0, -1, 1.0, 10**9):
+            with pytest.raises(InvalidInput, match="count"):
+                ledger.charge(noisy(nodes=1), count=wrong)  # type: ignore[arg-type]
+        assert ledger.head() == head and ledger.total() == 0.0
+
+
+def test_a_run_writes_each_event_once_and_charges_outside_do_not_mix_with_it(tmp_path: Path) -> None:
+    """What a charge leaves out is of its own run, or of the charges outside runs."""
+    path, one, other = tmp_path / "a", noisy(nodes=1), noisy(9.0, 1)
+    with _on_disk(path) as ledger:
+        ledger.charge(one)
+        with ledger.reserve("run", "plan", [other] * 3 + carried(2)) as run:
+            run.charge(other)
+            ledger.charge(one)
+            run.charge(other)
+            ledger.charge(other)
+        expected, rows = ledger.per_node(), ledger.to_list()
+        assert ledger.show()["runs"][0]["charged"] == 2
+    assert rows == [event.to_dict() for event in (one, other, one, other, other)]
+    assert [set(body) & {"event", "releases"} for body in _bodies(path)] == [
+        set(), {"event"}, {"releases"}, set(), set(), set(), {"event"}, set()
+    ]  # fmt: skip
+    with DurableLedger.open(path) as ledger:
+        assert ledger.to_list() == rows and np.array_equal(ledger.per_node(), expected)
+
+
+def test_records_of_schema_4_cost_the_same_and_a_reader_of_it_refuses_those_of_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    totals = []
+    for old in (True, False):
+        path, events = tmp_path / str(old), [noisy(nodes=1)] * 2 + carried(2)
+        with _on_disk(path) as ledger:
+            if old:  # as it was written
+                plain = [event.to_dict() for event in events]
+                records: list[dict[str, Any]] = [
+                    {"kind": "reserve", "run": "run", "plan": "plan", "events": plain, "at": "then"},
+                    {"kind": "charge", "run": "run", "release": 1, "event": plain[0], "kept": True},
+                    {"kind": "charge", "run": None, "release": None, "event": plain[0]},
+                ]
+                for record in records:
+                    with ledger._file.transaction():
+                        ledger._file.append(record)
+            run = ledger.resume("run", "plan") if old else ledger.reserve("run", "plan", events)
+            for event in events[: 3 if old else 1]:
+                run.charge(event, kept=True)
+            for event in [] if old else [events[0]]:
+                ledger.charge(event)
+            for event in [] if old else events[1:3]:
+                run.charge(event, kept=True)
+            totals.append((ledger.per_node().tobytes(), ledger.committed().tobytes(), json.dumps(ledger.to_list())))
+    assert totals[0] == totals[1]
+    with closing(sqlite3.connect(tmp_path / "True")) as db:
+        db.execute("PRAGMA user_version = 4")
+    with DurableLedger.open(tmp_path / "True") as ledger:
+        assert ledger.per_node().tobytes() == totals[0][0]
+    monkeypatch.setattr(chain, "_READS", (3, 4))
+    monkeypatch.setattr(chain, "SCHEMA_VERSION", 4)
+    for name in ("True", "False"):  # the first opening says so for good
+        with pytest.raises(LedgerVersion, match="has schema 5, this version reads 4"):
+            DurableLedger.open(tmp_path / name)
+
+
+@pytest.mark.parametrize("point", ["in the commit", "after it"])
+def test_a_count_is_there_whole_or_not_at_all_after_a_kill(tmp_path: Path, point: str) -> None:
+    path = tmp_path / "a"
+    _on_disk(path).close()
+    pid = os.fork()
+    if not pid:
+        append = ChainFile.append
+
+        def dying(file: ChainFile[Any], record: dict[str, Any], payload: bytes | None = None) -> None:
+            append(file, record, payload)
+            if point == "in the commit":
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        ChainFile.append = dying  # type: ignore[method-assign]
+        DurableLedger.open(path).charge(noisy(nodes=1), count=50)
+        os.kill(os.getpid(), signal.SIGKILL)
+    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    with DurableLedger.open(path) as ledger:
+        ledger.verify()
+        assert len(ledger.rows) == (0 if point == "in the commit" else 50)
+
+
+@pytest.mark.parametrize(
+    "change", [{"count": 2}, {"count": 0}, {"release": 3}, {"event": noisy(9.0, 1).to_dict()}, {"run": "none"}]
+)
+def test_a_charge_that_is_not_the_next_reserved_is_no_record(tmp_path: Path, change: dict[str, Any]) -> None:
+    with _on_disk(tmp_path / "a") as ledger:
+        ledger.reserve("run", "plan", [noisy(nodes=1)] * 3).charge(noisy(nodes=1))
+        record = {"kind": "charge", "run": "run", "release": 2, "kept": True} | change
+        state = ledger._file.read()
+        with pytest.raises((ValueError, KeyError)):
+            state.apply(9, record)
+    with _on_disk(tmp_path / "b") as ledger, pytest.raises(KeyError):  # nothing to repeat
+        ledger._file.read().apply(2, {"kind": "charge", "run": None, "release": None})

@@ -329,7 +329,7 @@ def test_a_ledger_with_a_log_beside_it_is_turned_over_with_all_commits(path: Pat
             ledger.charge(release())
         with closing(sqlite3.connect(place)) as db:
             assert db.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-            assert db.execute("PRAGMA user_version").fetchone() == (4,)
+            assert db.execute("PRAGMA user_version").fetchone() == (5,)
 
 
 def test_a_log_of_another_time_or_of_another_ledger_is_refused(path: Path, tmp_path: Path) -> None:

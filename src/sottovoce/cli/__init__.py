@@ -14,7 +14,7 @@ import click
 from ..errors import EXIT_CODES, SchemaError, SottovoceError, exit_code, printable
 
 _EXAMPLES = """
-Train one linear classifier across sites that may not share their rows, with a proved privacy guarantee.
+Train linear models across sites that may not share their rows, with a proved privacy guarantee.
 
 \b
   sottovoce train                                  Adult, five sites

@@ -134,7 +134,11 @@ def _step(console: Console, report: str | None, about: str) -> AbstractContextMa
 
 def _render(found: list[Verdict], confidence: float) -> None:
     bound = f">bound, {confidence:.0%}"
-    table = listing("<method", "<form", ">claimed", ">proved", bound, ">exact", "<verdict", no_wrap=True)
+    table = listing("<method, form", ">claimed", ">proved", bound, ">exact", "<verdict", no_wrap=True)
+    table.columns[0].no_wrap, table.columns[0].overflow = (
+        False,
+        "fold",
+    )  # on a narrow screen names give way, not numbers
     table.title = "Claims under attack"
     for one in found:
         exact = "" if one.exact_epsilon is None else f"{one.exact_epsilon:.3f}"
@@ -143,7 +147,7 @@ def _render(found: list[Verdict], confidence: float) -> None:
         if one.refuted or one.refuted_exactly:
             word = "[bold red]refuted[/]" if one.refuted else "[bold red]refuted (exact)[/]"
         claimed = ceil_text(one.claimed_epsilon) + (f" at {one.delta:g}" if one.delta else "")
-        table.add_row(one.method, one.form, claimed, ceil_text(one.proved_epsilon), lower, exact, word)
+        table.add_row(f"{one.method}, {one.form}", claimed, ceil_text(one.proved_epsilon), lower, exact, word)
     console = Console()
     console.print(table)
     if len(found) != 1:

@@ -24,6 +24,10 @@ def claims(rows: bool, as_json: bool) -> None:
     """Compare every printed privacy claim of the papers with what can be proved, at one setting.
 
     Computed afresh on every call; nothing is looked up.
+
+    \b
+      sottovoce claims                  what is printed, attained and proved
+      sottovoce claims --json           all fields
     """
     found = sample_size.table() if rows else [row.to_dict() for row in known.table()]
     if as_json:

@@ -57,6 +57,11 @@ def demo(
     With --inference it prints coefficients with intervals, with --evaluation the area under the ROC curve and more.
     The model is compared with that of the same run in one process.  For that the noise is repeatable: this is a
     demonstration, not a release, and its ledgers and reports say so.
+
+    \b
+      sottovoce demo                             five sites on a ring
+      sottovoce demo --sites 3 --trust sum       only sums are seen
+      sottovoce demo --inference --keep rehearsal   look into the folders
     """
     if not 0 <= lose_site < sites:
         rule = f"must be at least 0, and leave one of {sites} sites"

@@ -57,6 +57,10 @@ def evaluate(
     label, gives the area under the ROC curve, calibration, Brier score and rates at a threshold, with intervals that
     hold sampling and noise; of several classes, accuracy by class; of a number, R2 and how far predictions are off.  A
     simulation prints the exact numbers beside.
+
+    \b
+      sottovoce evaluate run.npz held.csv --epsilon 0.5
+      sottovoce evaluate run.npz held.csv --by ward --threshold 0.3
     """
     if report is not None:
         files.check("report", report, reads=(run, rows, ledger))

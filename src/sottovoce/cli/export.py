@@ -26,6 +26,9 @@ def export(run: Path, place: Path, replicate: int) -> None:
     RUN is a file written by `train --save`.  The graph's inputs are the schema's columns, each of shape (rows, 1):
     texts for categories, else double precision; a vector is one input.  It answers as `sottovoce predict` does.  Needs
     the extra `sottovoce[onnx]`.
+
+    \b
+      sottovoce export run.json --onnx model.onnx
     """
     files.check("onnx", place, reads=(run,))
     model = Linear.of(SavedModel.load(run, replicate))

@@ -27,7 +27,7 @@ from ..deploy.monitor import PAGE, serve_page
 from ..deploy.names import check_name
 from ..deploy.plan import ANSWER, Plan
 from ..deploy.relay import Credentials, serve
-from ..deploy.report import finished, last_words, other_run, write_hub
+from ..deploy.report import finished, last_words, other_run, run_of, write_hub
 from ..deploy.sums.hub import PATIENCE
 from ..deploy.watch import Watch, waiting_lines
 from ..errors import EXIT_CODES, InvalidInput
@@ -37,6 +37,7 @@ from .options import FILE, FOLDER, as_json, check_folder, say, takes
 from .screen import Console, escape, listing, print_json
 
 _EVERY = 0.2
+_STATES = {True: "the hub runs", False: "the hub does not run", None: "no times are kept by this carrier"}
 _LOOK, _PATIENT, _REPEAT = 0.5, 15.0, 60.0  # seconds: between looks, before a line about waiting, between such lines
 _CODE = say("--code", "NAME=CODE, what a site read out, so that nobody is asked; once a site.", name="codes",
             multiple=True, metavar="NAME=CODE")  # fmt: skip
@@ -322,7 +323,7 @@ def status(folder: Path, as_json: bool) -> None:
         print_json(shown)
         return
     console = Console()
-    state = "ended by the hub" if shown["ended"] else "the hub runs" if shown["running"] else "the hub does not run"
+    state = "ended by the hub" if shown["ended"] else _STATES[shown["running"]]
     pace = shown["seconds_a_round"]
     console.print(
         f"run [bold]{escape(shown['run'])}[/], round {max(0, shown['round'])} of {shown['rounds']}"
@@ -389,6 +390,25 @@ def _welcome(folder: Path, name: str) -> dict[str, Any]:
     check_name("name", name)
     files = {"certificate": folder / f"{name}.crt", "plan": folder / "plan.json"}
     return {what: path.read_text("utf-8") for what, path in files.items() if path.is_file()}
+
+
+@hub.command()
+@click.argument("folder", type=FOLDER)
+def prune(folder: Path) -> None:
+    """Remove from hub.log what the sites sent in runs that are over.
+
+    That is of runs, other than that of plan.json, whose results are in FOLDER, or which were ended by `hub end`.  The
+    sites' greetings and farewells stay: a farewell is signed, and holds the hash of the site's ledger, in which every
+    message is.  The hub must not run meanwhile.
+    """
+    plan = Plan.read(folder / "plan.json")
+    with only_one(folder / "hub.lock"), _log(folder) as log:
+        there = {run_of(path) for path in folder.glob("hub*.json")}
+        over = [run for run in log.runs() if run != plan.run and (run in there or log.ended(run))]
+        before = (folder / "hub.log").stat().st_size
+        removed = log.prune(over)
+    saved = before - (folder / "hub.log").stat().st_size
+    click.echo(f"removed {removed:,} messages of {', '.join(over) or 'no run'}: {saved:,} bytes")
 
 
 class _News:

@@ -77,7 +77,7 @@ def invite(
             made(folder / f"{name}.{INVITE}")
     for name in names:
         click.echo(f"{folder / name}.{INVITE}: send it to {name}, who answers with {name}.{ANSWER}")
-    click.echo(f"the sites reach the hub at {address}; `hub admit` asks for the code that each reads to you")
+    click.echo(f"the sites reach the hub at {address}; `hub run --admit` asks for the code that each reads to you")
 
 
 def _address(folder: Path, host: str | None) -> str:

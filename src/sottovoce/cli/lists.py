@@ -21,7 +21,12 @@ from .screen import Console, escape, listing, print_json
 @click.option("--all", "everything", is_flag=True, help="Also those that cannot meet a budget (no noise).")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
 def methods(everything: bool, as_json: bool) -> None:
-    """List the private methods: whom each can trust, how often it releases what, and when to pick it."""
+    """List the private methods: whom each can trust, how often it releases what, and when to pick it.
+
+    \b
+      sottovoce methods                 whom each can trust, and when
+      sottovoce methods --json          every field
+    """
     rows: list[dict[str, Any]] = [
         {
             "name": cls.name, "private": cls.private, "trusts": _trusts(cls.name), "releases": cls.releases,
@@ -34,19 +39,22 @@ def methods(everything: bool, as_json: bool) -> None:
     if as_json:
         print_json(rows, indent=2)
         return
-    shown = [
-        {
-            "name": row["name"], "private": row["private"], "trusts": list(row["trusts"]), "releases": row["releases"],
-            "noise": row["noise"],
-            "good for": "; ".join([row["good for"], *(f"by default the same as {other}" for other in row["equals"])]),
-            "from": f"{row['paper']} ({', '.join(row['forms'])})",
-        }
-        for row in rows
-    ]  # fmt: skip
+    shown = []
+    for row in rows:
+        says = [
+            f"{'' if row['private'] else 'No noise: '}{row['releases']}, {row['noise']}.",
+            f"Good for {row['good for']}.",
+            *(f"By default the same as {other}." for other in row["equals"]),
+            f"After {row['paper']} ({', '.join(row['forms'])}).",
+        ]
+        about = "what it releases; what it is good for; after which paper"
+        shown.append({"name": row["name"], "trusts": list(row["trusts"]), about: "  ".join(says)})
     _list("Methods", shown)
     relations = " or ".join(dict.fromkeys(name for row in rows for name in row["relations"]))
-    click.echo(f"Every private method: {relations} (--relation).  `--method auto` picks one from public facts.")
-    click.echo("--trust sum or curator: a method that lists it releases sums over all sites, or answers of all rows.")
+    Console().print(
+        f"Every private method: {relations} (--relation).  `--method auto` picks one from public facts.  --trust sum "
+        "or curator: a method that lists it releases sums over all sites, or answers of all rows."
+    )
 
 
 def _trusts(name: str) -> dict[str, dict[str, str]]:
@@ -68,6 +76,11 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
     With a TABLE (CSV or Parquet) and its schema: what in the table does not fit, and what training would refuse, before
     any budget is spent.  These counts are exact, so they are for the holder of the rows only.  Exit code 2 if training
     would refuse the table.  `sottovoce schema check` does the same, and finds every mistake in the schema at once.
+
+    \b
+      sottovoce data                           data sets in the package
+      sottovoce data --schema s.toml           will rows fill the ball?
+      sottovoce data rows.csv --schema s.toml  does this table fit?
     """
     if schema is None:
         if table is not None:
@@ -94,7 +107,12 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
 @click.command(name="graphs")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
 def graphs(as_json: bool) -> None:
-    """List the networks that --graph understands."""
+    """List the networks that --graph understands.
+
+    \b
+      sottovoce graphs
+      sottovoce train --graph watts-strogatz:k=4,p=0.1
+    """
     _list("Networks", [{"spec": spec, "about": about} for spec, about in names().items()], as_json)
 
 

@@ -47,6 +47,10 @@ def predict(
     was cut at another probability than 0.5 (`train --cut`) is used at that one.  Probabilities
     of a model trained with --max-grad-norm are not calibrated: a note on standard error says so, and in JSON every line
     does.
+
+    \b
+      sottovoce predict run.npz new.csv > answers.csv
+      sottovoce predict run.npz new.csv --threshold 0.3
     """
     if out is not None:
         files.check("out", out, reads=(run, rows))

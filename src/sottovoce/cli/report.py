@@ -28,6 +28,10 @@ def report(run: Path, out: Path | None, plot: Path | None, title: str | None, ho
     The page is one HTML file that needs nothing else: coefficients with intervals, how good the model is, who took
     part, what it cost and what is promised.  It holds only what was released, unless --holder asks for more, which a
     saved run does not have and --json has.  `train --report` and `evaluate --report` write it at once.
+
+    \b
+      sottovoce report run.json --out report.html
+      sottovoce report run.json --out report.html --plot odds.svg
     """
     out = run.with_suffix(".html") if out is None else out
     files.check("out", out, reads=(run,))

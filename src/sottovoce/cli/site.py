@@ -26,6 +26,7 @@ from ..deploy.sums.masks import give_up, keys_beside
 from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement, ceil_text
+from ..util import files
 from .join import INVITE, agree, heard, make, tell, tell_more
 from .options import FILE, FOLDER, LIFELONG, as_json, check_folder, say, takes
 from .render import privacy
@@ -111,7 +112,7 @@ def join(
     Keys, the ledger and site.toml are made; the data are read, to tie the ledger to them; nothing is sent.  Send
     NAME.joined to the hub's operator, and read the code to the operator by telephone.  With --wait the command stays:
     when the hub runs it shows the plan and its price, and takes part if you type the plan's code.  After an
-    interruption the same command goes on.
+    interruption the same command goes on, and after a run it takes part in the hub's next one.
     """
     invited = Invitation.read(invitation)
     name = invited.name
@@ -135,13 +136,17 @@ def _wait(invited: Invitation, folder: Path, told: str | None) -> None:
     """Get certificate and plan from the hub, ask for consent to the plan, and take part."""
     settings, name = folder / "site.toml", invited.name
     found = SiteSettings.read(settings)
-    if not (found.credentials.certificate.exists() and found.plan.exists()):
+    over = found.plan.exists() and found.results() is not None
+    if over or not (found.credentials.certificate.exists() and found.plan.exists()):
         own = invited.authority.encode(), invited.certificate.encode(), invited.key.encode()
         certificate, plan = ask_welcome(found.hub, own, lambda line: click.echo(f"{name}: {line}", err=True))
         certificates.check(name, own[0], certificate, found.credentials.key.read_bytes())
         for path, content in ((found.credentials.certificate, certificate), (found.plan, plan)):
             if not path.exists():
                 write_new(path, content)
+            elif over and path == found.plan and path.read_bytes() != content:
+                files.write("plan", path, content)  # of the next run
+    found = SiteSettings.read(settings)
     agreed = found.agreed
     if found.digest != agreed.digest:
         check_site(settings, asks=False)

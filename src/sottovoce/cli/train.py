@@ -99,6 +99,11 @@ def train(
     --inference prints coefficients (of classes with odds ratios) and 95% intervals in the columns' units, from all
     rows of your table unless a share is held out for --evaluation or by --test-share.
     All sites run in this process; their noise is keyed by --seed, so the run can be repeated, and is a simulation.
+
+    \b
+      sottovoce train --epsilon 2 --trust sum
+      sottovoce train --data rows.csv --schema s.toml --save run.npz
+      sottovoce train --data rows.csv --schema s.toml --inference
     """
     for name, path in (("save", save), ("report", report), ("checkpoint", checkpoint)):
         if path is not None:

@@ -468,10 +468,14 @@ class Vector:
         return (self.name,) if self._whole(columns) else tuple(self.names)
 
     def _whole(self, columns: Mapping[str, Column]) -> bool:
-        return not self.columns and self.name in columns and columns[self.name].ndim == 2
+        if self.columns or self.name not in columns:
+            return False
+        return columns[self.name].ndim == 2 or not set(self.names) <= set(columns)
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         if self._whole(columns):
+            if columns[self.name].ndim != 2:
+                raise SchemaError(self.name, None, f"must hold a list of {self.size} numbers in every row", "repair it")
             raw = _numbers(self.name, columns[self.name], na, self.missing)
         else:
             raw = np.stack([_numbers(c, _one(c, columns), na, self.missing) for c in self.sources(columns)], axis=1)

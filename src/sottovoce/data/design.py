@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -180,8 +181,17 @@ class Sparse(Storage):
         return out
 
     def combine(self, derivatives: Array) -> Array:
-        pairs = zip(self.blocks, derivatives, strict=True)
-        return np.stack([(block.T @ s[:, : block.shape[0]].T).T for block, s in pairs])
+        pairs = zip(self._turned, derivatives, strict=True)
+        return np.stack([(turned @ s[:, : turned.shape[1]].T).T for turned, s in pairs])
+
+    @cached_property
+    def _turned(self) -> tuple[Any, ...]:
+        return tuple(block.T for block in self.blocks)
+
+    @cached_property
+    def _parts(self) -> dict[tuple[int, int], Sparse]:
+        """Blocks of rows, which every sweep cuts alike; they are views of these."""
+        return {}
 
     def gram(self, weights: Array) -> Array:
         pairs = zip(self.blocks, weights, strict=True)
@@ -204,8 +214,18 @@ class Sparse(Storage):
         return Sparse(tuple(block[part::parts] for block in self.blocks))
 
     def between(self, first: int, last: int) -> Sparse:
-        whole = (first, last) == (0, self.n)
-        return self if whole else Sparse(tuple(block[first:last] for block in self.blocks))
+        if (first, last) == (0, self.n):
+            return self
+        if (first, last) not in self._parts:
+            self._parts[first, last] = Sparse(tuple(_rows_of(block, first, last) for block in self.blocks))
+        return self._parts[first, last]
+
+
+def _rows_of(block: csr_array, first: int, last: int) -> csr_array:
+    """Rows of a matrix, not copied."""
+    ends = block.indptr[min(first, block.shape[0]) : min(last, block.shape[0]) + 1]
+    own = slice(ends[0], ends[-1])
+    return type(block)((block.data[own], block.indices[own], ends - ends[0]), (len(ends) - 1, block.shape[1]))
 
 
 @dataclass(frozen=True)

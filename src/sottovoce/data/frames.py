@@ -138,6 +138,18 @@ def _of_series(name: str, values: Any) -> Column:
     return _plain(name, np.asarray(values)) if series is None else _column(name, series)
 
 
+def _block(values: list[Any]) -> Column:
+    """Lists of numbers, of one length: a block, such as an image.  If one of them is not, all stay lists."""
+    if all(isinstance(one, list) and len(one) == len(values[0]) and None not in one for one in values):
+        return np.array(values, dtype=np.float64)
+    if any(isinstance(one, dict) for one in values):
+        raise TypeError("records are no block")
+    found = np.empty(len(values), dtype=object)
+    for k, one in enumerate(values):
+        found[k] = one
+    return found
+
+
 def _column(name: str, series: Any) -> Column:
     """A column of a frame as NumPy holds it."""
     kind = series.dtype
@@ -147,9 +159,9 @@ def _column(name: str, series: Any) -> Column:
                 series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
             return _points(np.asarray(series.to_numpy()))
         if kind == nw.Date:
-            return _points(np.asarray(series.to_numpy(), dtype="datetime64[D]"))
-        if kind.is_nested():  # lists of equal length are one block, such as an image
-            return np.array(series.to_list(), dtype=np.float64)
+            return _points(np.asarray(series.cast(nw.Datetime("us")).to_numpy()))
+        if kind.is_nested():
+            return _block(series.to_list())
         gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
         if kind == nw.Boolean or (kind.is_numeric() and not kind.is_decimal()):
             if kind.is_float():  # NaN is a gap, whether or not another row is null

@@ -127,8 +127,7 @@ class Norms(Dyadic):
     block: Vector
 
     def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
-        names, whole = tuple(self.block.names), self.name in columns and not self.block.columns
-        return (self.name,) if whole and not set(names) <= set(columns) else names
+        return self.block.sources(columns)
 
     def _rows(self, columns: Mapping[str, Column]) -> Iterable[Any]:
         sources = self.sources(columns)

@@ -1,29 +1,39 @@
-"""Rows of a database: a query in a file, read through Arrow (ADBC).
+"""Rows of a database: a query in a file, read by Python's own module (SQLite) or through Arrow (ADBC).
 
 The file ``visits.sql`` holds one query.  Which database it is asked is not written down anywhere: it stands in the
 environment variable ``SOTTOVOCE_DATABASE``, as ``postgresql://user@host/clinic`` or ``sqlite:///clinic.db``, so no
 password gets into a command, a record or a message.
+
+A value must not depend on what other rows hold.  Databases whose columns have a type keep to that.  SQLite's have none:
+a driver that reads whole columns turns 1.0 into "1.000000e+00" if any row holds a text, so its values are read one by
+one.
 """
 
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+
+import numpy as np
 
 from ..errors import InvalidInput
 from ..util.files import read_text
 from .table import Table, fits, from_batches, read_csv, read_parquet
 
 DATABASE = "SOTTOVOCE_DATABASE"
+SQLITE = "sqlite"
 DRIVERS = {
-    "sqlite": "adbc_driver_sqlite", "postgresql": "adbc_driver_postgresql", "postgres": "adbc_driver_postgresql",
+    "postgresql": "adbc_driver_postgresql", "postgres": "adbc_driver_postgresql",
     "snowflake": "adbc_driver_snowflake", "grpc": "adbc_driver_flightsql", "grpc+tls": "adbc_driver_flightsql",
 }  # fmt: skip
 """Drivers by the beginning of a database's address; each is a package with the same name in hyphens."""
+_ROWS, _VALUE = 8192, 64.0  # read at a time; bytes that a value takes in memory, about
 
 
 def read_sql(path: str | Path) -> Table:
@@ -37,15 +47,26 @@ def read_sql(path: str | Path) -> Table:
     InvalidInput
         If the driver is not installed, or the query fails; no message of the database is shown, as it may hold values.
     """
-    batches, size = [], 0
-    with _asked(path) as reader:
-        for batch in reader:
-            batches.append(batch)
-            size += batch.nbytes
-            fits(Path(path).name, size)
-    if not sum(batch.num_rows for batch in batches):
+    with _asked(path) as (names, parts):
+        if names is None:
+            batches, size = [], 0
+            for batch in parts:
+                batches.append(batch)
+                size += batch.nbytes
+                fits(Path(path).name, size)
+            rows = sum(batch.num_rows for batch in batches)
+        else:
+            values = list[tuple[Any, ...]]()
+            for part in parts:
+                values += part
+                fits(Path(path).name, _VALUE * len(names) * len(values))
+            rows = len(values)
+    if not rows:
         raise InvalidInput("data", Path(path), "selects no row", "correct the query")
-    return from_batches(batches, path)
+    if names is None:
+        return from_batches(batches, path)
+    columns = (np.fromiter(column, dtype=object, count=rows) for column in zip(*values, strict=True))
+    return Table(Path(path).name, dict(zip(names, columns, strict=True)))
 
 
 def read_table(path: str | Path) -> Table:
@@ -56,37 +77,67 @@ def read_table(path: str | Path) -> Table:
 
 def sql_names(path: str | Path) -> list[str]:
     """The names of the columns that the query selects."""
-    with _asked(path) as reader:
-        return [str(name) for name in reader.schema.names]
+    with _asked(path) as (names, parts):
+        return [str(name) for name in (parts.schema.names if names is None else names)]
 
 
 @contextmanager
-def _asked(path: str | Path) -> Iterator[Any]:
-    """The answer to a query, as a reader of record batches."""
+def _asked(path: str | Path) -> Iterator[tuple[list[str] | None, Any]]:
+    """The answer to a query: names and lists of rows, or None and a reader of record batches."""
     query, address = read_text("data", Path(path)), os.environ.get(DATABASE, "")
     scheme, mark, rest = address.partition("://")
-    if not mark or scheme not in DRIVERS:
-        rule = f"must name the database that {Path(path).name} is asked, as one of {', '.join(DRIVERS)}"
+    if not mark or scheme not in (SQLITE, *DRIVERS):
+        known = ", ".join((SQLITE, *DRIVERS))
+        rule = f"must name the database that {Path(path).name} is asked, as one of {known}"
         remedy = "set this environment variable, to postgresql://user@host/clinic or sqlite:///clinic.db, say"
         raise InvalidInput(DATABASE, None, rule, remedy)
+    ask = _of_sqlite(query, rest.removeprefix("/")) if scheme == SQLITE else _of_driver(path, query, scheme, address)
+    try:
+        with ask as (names, parts):
+            found = parts.schema.names if names is None else names
+            if len(set(found)) != len(found):
+                raise InvalidInput(Path(path).name, None, "must name every column once", "rename one")
+            yield names, parts
+    except _Refused:
+        refusal = InvalidInput("data", Path(path), "the database refused it", "run the query there to see why")
+    else:
+        return
+    raise refusal  # here, where nothing is being handled: a traceback would show what the database said
+
+
+class _Refused(Exception):
+    """What a database said, which is not shown."""
+
+
+@contextmanager
+def _of_sqlite(query: str, file: str) -> Iterator[tuple[list[str], Any]]:
+    """Names, and lists of rows, of a file that is opened for reading alone."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as database:
+            database.text_factory = lambda text: text.decode("utf-8", "replace")
+            cursor = database.execute(query)
+            yield [name for name, *_ in cursor.description or ()], iter(lambda: cursor.fetchmany(_ROWS), [])
+    except (sqlite3.Error, sqlite3.Warning):
+        raise _Refused from None
+
+
+@contextmanager
+def _of_driver(path: str | Path, query: str, scheme: str, address: str) -> Iterator[tuple[None, Any]]:
+    """A reader of record batches."""
     package = DRIVERS[scheme].replace("_", "-")
     try:
         driver = import_module(f"{DRIVERS[scheme]}.dbapi")
     except ImportError:
         rule, remedy = f"a {scheme} database is read by {package}", f"run: pip install 'sottovoce[sql]' {package}"
         raise InvalidInput("data", Path(path), rule, remedy) from None
-    refusal = InvalidInput("data", Path(path), "the database refused it", "run the query there to see why")
     try:
-        target = rest.removeprefix("/") if scheme == "sqlite" else address
-        with driver.connect(target) as connection, connection.cursor() as cursor:
+        with driver.connect(address) as connection, connection.cursor() as cursor:
             cursor.execute(query)
-            reader = cursor.fetch_record_batch()
-            names = reader.schema.names
-            if len(set(names)) != len(names):
-                raise InvalidInput(Path(path).name, None, "must name every column once", "rename one")
-            yield reader
-    except driver.Error:
-        raise refusal from None
+            yield None, cursor.fetch_record_batch()
+    except InvalidInput:
+        raise
+    except (driver.Error, OSError, ValueError):  # of the database, or of Arrow while it reads
+        raise _Refused from None
 
 
-__all__ = ["DATABASE", "DRIVERS", "read_sql", "read_table", "sql_names"]
+__all__ = ["DATABASE", "DRIVERS", "SQLITE", "read_sql", "read_table", "sql_names"]

@@ -71,9 +71,12 @@ class Table:
 
 
 def _array(values: Any) -> Column:
-    """A column as an array; lists of several types stay what they are, or one value would change the others."""
-    mixed = isinstance(values, list | tuple) and len(set(map(type, values))) > 1
-    return np.array(values, dtype=object) if mixed else np.asarray(values)
+    """A column as an array; in lists values stay what they are, or one of them would change the others."""
+    if not isinstance(values, list | tuple):
+        return np.asarray(values)
+    kinds = {bool: "b", int: "iu", float: "f"}.get(type(values[0]), "") if len(set(map(type, values))) == 1 else ""
+    found = np.asarray(values) if kinds else None
+    return found if found is not None and found.dtype.kind in kinds else np.array(values, dtype=object)
 
 
 def as_table(table: Table | Mapping[str, Any]) -> Table:

@@ -255,6 +255,25 @@ class HubLog:
         with self._news, self._translated():
             return [bytes(words) for _, words in self._db.execute(query, (site, run, site, run, site))]
 
+    def runs(self) -> list[str]:
+        """All runs with a message."""
+        with self._news, self._translated():
+            return [run for (run,) in self._db.execute("SELECT DISTINCT run FROM message ORDER BY run")]
+
+    def prune(self, runs: Iterable[str]) -> int:
+        """Remove all messages of these runs but greetings, and give the space back; returns how many.
+
+        Greetings and farewells stay: they are all that :meth:`earlier` shows, and a farewell, which its site signed,
+        holds the hash of that site's ledger, whose chain vouches for every message that it sent and received.
+        """
+        removed = 0
+        with self._news, self._translated():
+            for run in runs:
+                removed += self._db.execute("DELETE FROM message WHERE run = ? AND round > 0", (run,)).rowcount
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return removed
+
     def messages(self, run: str) -> dict[tuple[int, str], bytes]:
         """All messages of a run, by round and site."""
         with self._news, self._translated():

@@ -63,8 +63,7 @@ class JournaledNet(Net):
     ) -> _T:
         """Write down, send, wait, check, write down; an inbox that is in the journal is not asked for again."""
         started = time.perf_counter()
-        self._journal.send(self.round, message)
-        stored = self._journal.received(self.round)
+        stored = self._journal.send(self.round, message)
         if stored is None:
             inbox = ask(message)
         else:

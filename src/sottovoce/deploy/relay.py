@@ -300,15 +300,15 @@ def ask_welcome(
                 certificate, plan = found.get("certificate"), found.get("plan")
                 if isinstance(certificate, str) and isinstance(plan, str):
                     return certificate.encode(), plan.encode()
-                why = "has not admitted this site: its operator does so with `hub admit`, or `hub run --admit`"
+                why = "it has not admitted this site: its operator does so with `hub run --admit`, or `hub admit`"
             except grpc.RpcError as error:
                 if error.code() in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED):
                     raise Refused(f"the hub refused: {printable(error.details() or '')}") from None
-                why = "does not answer: it does not run yet, a firewall is between, or its authority is another"
+                why = "it does not run yet, or a firewall is between, or its authority is another"
             now = time.monotonic()
             if told is None or told[0] != why or now - told[1] >= every:
                 told = why, now
-                tell(f"waits for the hub at {address}: it {why}")
+                tell(f"waits for the hub at {address}: {why}")
             time.sleep(1.0)
 
 

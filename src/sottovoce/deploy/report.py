@@ -84,6 +84,12 @@ def finished(stem: Path, plan: Plan) -> dict[str, Any] | None:
     return found if found is not None and found.get("plan") == plan.digest else None
 
 
+def run_of(path: Path) -> str | None:
+    """The run whose results a file holds; None if it holds none."""
+    found = _summary(path.with_suffix("")) if path.suffix == ".json" else None
+    return None if found is None else found.get("run")
+
+
 def put_aside(stem: Path, plan: Plan) -> None:
     """Rename the results of another run: ``north.npz`` of the run trial-1 becomes ``north.trial-1.npz``.
 

@@ -363,6 +363,7 @@ class SiteSession:
             book = self.ledger.resume(plan.run, plan.digest)
         else:
             book = self.ledger.reserve(plan.run, plan.digest, plan.events(self.name))
+        book.journaled = True
         net = self._net(journal, transport)
         asker = None
         if plan.asks is not None and self.table is not None:

@@ -110,7 +110,9 @@ class Watch:
             since = [said[other] for other, names in waits.items() if name in names and other in said]
             if since:
                 site["awaited_since"] = _stamp(min(since))
-        running = self._served is not None and now - self._served < ALIVE
+        running: bool | None = self._served is not None and now - self._served < ALIVE
+        if self._served is None and any(site["round"] >= 0 for site in shown["sites"]):
+            running = None  # another carrier serves the run, and keeps no times
         shown |= {
             "at": _stamp(now), "running": running, "seconds_a_round": seconds,
             "round": min((s["round"] for s in shown["sites"] if s["left"] is None), default=shown["rounds"]),
@@ -138,7 +140,7 @@ class Watch:
         if over:
             return []
         alarms = []
-        if not shown["running"]:
+        if shown["running"] is False:
             when = "never did" if self._served is None else f"was last seen {_ago(now - self._served)} ago"
             alarms.append(_alarm("not running", f"the hub {when}", f"sottovoce hub run {self._folder}"))
         longest = max(STALLED, 10.0 * (seconds or 0.0))
@@ -149,7 +151,10 @@ class Watch:
                 quiet = f"last heard {_ago(now - heard[name])} ago" if name in heard else "never heard"
                 what = f"the others wait for {name} since {_ago(now - min(since))}; it was {quiet}"
                 do = "ask its people to look at it, and to repeat `sottovoce site run`; if it will not come back: "
-                do += f"`sottovoce hub end {self._folder} {shown['run']}`"
+                end = (
+                    f"end {self._folder} {shown['run']}" if self._hub.rounds is None else f"expel {self._folder} {name}"
+                )
+                do += f"`sottovoce hub {end}`"
                 alarms.append(_alarm("stalled", what, do))
         need = self._bytes_left(shown) + _SPARE
         free = shutil.disk_usage(self._folder).free
@@ -233,7 +238,9 @@ def waiting_lines(status: dict[str, Any], longer: float, now: float | None = Non
 def page(status: dict[str, Any]) -> str:
     """The page of a run that goes on, from :meth:`Watch.status`."""
     pace = "" if status["seconds_a_round"] is None else f", {status['seconds_a_round']:.3g} s a round"
-    state = "ended by the hub" if status["ended"] else "goes on" if status["running"] else "the hub does not run"
+    state = (
+        "ended by the hub" if status["ended"] else "the hub does not run" if status["running"] is False else "goes on"
+    )
     body = [
         f"<h1>Run {escape(status['run'])}</h1>",
         f'<p class="lead">Round {max(0, status["round"])} of {status["rounds"]}{pace}; {state}.</p>',

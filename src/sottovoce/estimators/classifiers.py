@@ -126,7 +126,7 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
     Other Parameters
     ----------------
     relation, sites_per_row, colluders, graph, C, rho, eta, eta_growth, noise_growth
-        As for :class:`sottovoce.runs.simulate.RunConfig`; the first three are part of the guarantee.
+        As for :class:`sottovoce.RunConfig`; the first three are part of the guarantee.
         :meth:`sottovoce.problem.facts.Facts.sklearn_weights` maps C and rho to scikit-learn's C.
     max_weight : float or None, default=None
         Public cap on the `sample_weight` of :meth:`fit`; a release with weights needs it.

@@ -24,9 +24,9 @@ from ..errors import LedgerCorrupt, LedgerError, LedgerVersion, SottovoceError
 from ..util.plain import canonical, keyed_hash
 from ..util.typing import Any
 
-SCHEMA_VERSION = 4
-WITH_A_LOG_BESIDE = 3
-"""The previous schema, with SQLite's write-ahead log."""
+SCHEMA_VERSION = 5
+_READS = (3, 4, SCHEMA_VERSION)
+"""3 had SQLite's write-ahead log, and records of both name every event whole."""
 APPLICATION = 0x736F7474  # "sott": tells a ledger from any other SQLite file
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH")  # ERROR: a table is missing
 TABLES = (
@@ -75,7 +75,7 @@ class Chain(Generic[F]):
         application, version = (self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
         if application != APPLICATION:
             raise LedgerCorrupt(f"{self.name}: is not a ledger; give the path of one, or make one with create")
-        if version not in (WITH_A_LOG_BESIDE, SCHEMA_VERSION):
+        if version not in _READS:
             raise LedgerVersion(
                 f"{self.name}: has schema {version}, this version reads {SCHEMA_VERSION}; use the version that wrote it"
             )
@@ -107,6 +107,7 @@ class Chain(Generic[F]):
     def sync(self) -> None:
         """Apply the records that any process appended since the last read."""
         records, head = self.written()
+        last, record = "", dict[str, Any]()  # records that follow one another are often the same
         try:
             if self.records and not self.goes_through(self.records, self._head):
                 self.corrupt("went back behind what this process has read")
@@ -117,7 +118,9 @@ class Chain(Generic[F]):
                 if not sound or stored != link(self._head, number, body):
                     self.corrupt(f"record {self.records + 1} was edited, removed or moved")
                 try:
-                    self.state.apply(number, json.loads(body))
+                    if body != last:
+                        last, record = body, json.loads(body)
+                    self.state.apply(number, record)
                 except SottovoceError:
                     raise  # an event or accountant of a newer version: says so itself
                 except (ValueError, KeyError, TypeError):

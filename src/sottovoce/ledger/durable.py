@@ -39,7 +39,7 @@ from ..privacy.events import Event, same_relation
 from ..util.plain import canonical, jsonable, keyed_hash
 from ..util.typing import Any, Array, ArrayLike
 from .file import ChainFile
-from .history import History, RunHistory, rows_digest
+from .history import MOST, History, RunHistory, packed, rows_digest, stored
 from .memory import validate_target
 from .readings import OnDisk, Readings
 
@@ -232,9 +232,10 @@ class DurableLedger(OnDisk):
 
     # Spending
 
-    def charge(self, event: Event) -> None:
-        """Record a release outside any run, durably, or refuse it.  Such a row can have no payload.
+    def charge(self, event: Event, *, count: int = 1) -> None:
+        """Record a release outside any run, durably, or refuse it; with a `count` that many equal ones, or none.
 
+        Such rows can have no payload.  A count is one record: all are charged before the first of them is drawn.
         An event out of the conditions of its proof is charged what it costs then (:mod:`sottovoce.privacy.conditions`).
 
         Raises
@@ -244,9 +245,14 @@ class DurableLedger(OnDisk):
         UnknownEvent
             If the accountant cannot price it.
         """
+        if not isinstance(count, int | np.integer) or not 1 <= count <= MOST:
+            raise InvalidInput("count", count, f"must be a whole number from 1 to {MOST:,}", "use 1")
         with self._file.transaction():
-            self._afford([self._file.state.next(event)], f"release {len(self._file.state.rows) + 1}", "drawn")
-            self._file.append({"kind": "charge", "run": None, "release": None, "event": event.to_dict()})
+            state, plain, record = self._file.state, event.to_dict(), {"kind": "charge", "run": None, "release": None}
+            what = f"release {len(state.rows) + 1}" if count == 1 else f"a run of {count} releases"
+            self._afford(state.next(event, int(count)), what, "drawn")
+            told = {} if canonical(plain) == state.last else {"event": plain}
+            self._file.append(record | told | ({"count": int(count)} if count > 1 else {}))
 
     def reserve(self, run: str, plan: str, events: Sequence[Event]) -> Run:
         """Reserve the price of a whole run before its first round; an open run with the same plan is resumed.
@@ -274,7 +280,9 @@ class DurableLedger(OnDisk):
             known = self._file.state.runs.get(run)
             if known is None:
                 self._afford(all_priced(events), f"run {run!r} of {len(events)} releases", "reserved")
-                self._file.append({"kind": "reserve", "run": run, "plan": plan, "events": plain, "at": _now()})
+                self._file.append(
+                    {"kind": "reserve", "run": run, "plan": plan, "releases": packed(plain), "at": _now()}
+                )
             elif not known.open:
                 rule = f"is closed; choose a new name, such as {self._free(run)!r}, or replay it with resume"
                 raise LedgerMismatch(f"run={run!r}: {rule}")
@@ -305,10 +313,11 @@ class DurableLedger(OnDisk):
             raise LedgerMismatch(f"run={run!r}: {rule}")
         return Run(self, run)
 
-    def charge_release(self, run: str, release: int, event: Event, *, kept: bool) -> None:
+    def charge_release(self, run: str, release: int, event: Event, *, kept: bool) -> bytes | None:
         """Record release number `release` of a run, durably, or find it recorded.
 
-        `kept` promises to store the bytes before they are handed out.  Only such a row can be drawn again.
+        `kept` promises to store the bytes before they are handed out.  Only such a row can be drawn again.  Returns the
+        bytes stored with it, as :meth:`payload`, to a caller that made the promise.
 
         Raises
         ------
@@ -336,13 +345,13 @@ class DurableLedger(OnDisk):
             if release > known.charged:
                 if not known.open:
                     raise LedgerError(f"run={run!r}: is closed; nothing was drawn; reserve a new run")
-                record = {"kind": "charge", "run": run, "release": release, "event": plain, "kept": kept}
-                self._file.append(record)
+                self._file.append({"kind": "charge", "run": run, "release": release, "kept": kept})
             elif release in known.loose:
                 raise LedgerError(
                     f"run={run!r}: release {release} was charged before and its bytes were not kept, so they may have "
                     "been seen; nothing was drawn; close the run and plan another"
                 )
+            return self._stored(run, release) if kept else None
 
     def close_run(self, run: str, *, reclaim: bool = False) -> int:
         """Close a run for good; with `reclaim`, give it up: return the price of reserved events that have no row.
@@ -393,8 +402,7 @@ class DurableLedger(OnDisk):
         with self._file.transaction():
             found = self._stored(run, release)
             if found is None:
-                digest = keyed_hash(payload).hex()
-                self._file.append({"kind": "store", "run": run, "release": release, "digest": digest}, payload)
+                self._file.append(stored(run, release, payload), payload)
         return payload if found is None else found
 
     def fail(self, run: str, release: int) -> bytes | None:
@@ -470,10 +478,19 @@ class Run(Readings):
     It goes through the run from its first release.  Rows that exist are replayed: the same events are expected, and
     nothing is charged.  A context manager: left normally, it closes the run and returns the price of events without a
     row; left by an exception, the run stays open.
+
+    Attributes
+    ----------
+    journaled : bool
+        A promise that bytes of :meth:`once` leave this process only in messages of the :class:`.journal.Journal`.  They
+        are then stored first thing at the next use of the file: by such a message's commit, or an earlier one.
     """
+
+    journaled = False
 
     def __init__(self, ledger: DurableLedger, name: str) -> None:
         self._ledger, self.name, self._release = ledger, name, 0
+        self._most = len(ledger._run(name).planned)  # a caller has just read the file
 
     def __enter__(self) -> Self:
         return self
@@ -518,19 +535,22 @@ class Run(Readings):
 
     def charge(self, event: Event, *, kept: bool = False) -> None:
         """Record the next release, durably, or find it recorded; see :meth:`DurableLedger.charge_release`."""
-        if self._release >= len(self._state().planned):
+        self._next(event, kept=kept)
+
+    def _next(self, event: Event, *, kept: bool) -> bytes | None:
+        if self._release >= self._most:
             what = f"all {self._release} reserved releases are made; nothing was drawn; reserve a new run"
             raise BudgetExceeded(f"run={self.name!r}: {what}")
-        self._ledger.charge_release(self.name, self._release + 1, event, kept=kept)
+        found = self._ledger.charge_release(self.name, self._release + 1, event, kept=kept)
         self._release += 1
+        return found
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
         """The next release: charged, drawn and stored if it is new; else its stored bytes, without a draw.
 
         If `draw` raises, the row is marked as failed and the error goes on; LedgerError if it failed before.
         """
-        self.charge(event, kept=True)
-        found = self.payload()
+        found = self._next(event, kept=True)
         if found is not None:
             return found
         try:
@@ -540,6 +560,9 @@ class Run(Readings):
             if found is None:
                 raise
             return found
+        if self.journaled:
+            self._ledger._file.later(stored(self.name, self._release, drawn), drawn)
+            return drawn
         return self._ledger.keep(self.name, self._release, drawn)
 
     def payload(self) -> bytes | None:

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from ..errors import InvalidInput, LedgerCorrupt, LedgerError, NotWritten, shown
+from ..errors import InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch, NotWritten, shown
 from ..util import files
 from ..util.plain import canonical, keyed_hash
 from ..util.typing import Any
@@ -52,6 +52,7 @@ class ChainFile(Chain[F]):
         self.path, self.real, self.timeout = Path(path), Path(os.path.realpath(path)), timeout
         self.name, self._blank = f"ledger={str(path)!r}", blank
         self._pid, self._lock, self._ahead = os.getpid(), threading.RLock(), False
+        self._waiting: list[tuple[dict[str, Any], bytes]] = []
         self._inode: tuple[int, int] | None = None
         if not self.real.is_file():
             raise LedgerError(
@@ -135,7 +136,11 @@ class ChainFile(Chain[F]):
     def close(self) -> None:
         if os.getpid() == self._pid:  # a forked copy of the connection belongs to the parent
             with self._lock:
-                self._db.close()
+                try:
+                    if self._waiting:
+                        self.read()
+                finally:
+                    self._db.close()
 
     @contextmanager
     def transaction(self, mode: str = "IMMEDIATE") -> Iterator[None]:
@@ -145,12 +150,14 @@ class ChainFile(Chain[F]):
         with self._lock, self._turn() as beside, self.translated():
             if beside:
                 raise LedgerError(f"{self.name}: was given a log beside it while it was open; open it again")
-            self._db.execute(f"BEGIN {mode}")
+            self._db.execute(f"BEGIN {'IMMEDIATE' if self._waiting else mode}")
             self._ahead = False
             try:
                 self.sync()
+                self._append_waiting()
                 yield
                 self._db.execute("COMMIT")
+                self._waiting.clear()
             except BaseException:
                 if self._ahead:
                     self.forget()
@@ -165,6 +172,24 @@ class ChainFile(Chain[F]):
     def append(self, record: dict[str, Any], payload: bytes | None = None) -> None:
         self._ahead = True
         super().append(record, payload)
+
+    def later(self, record: dict[str, Any], payload: bytes) -> None:
+        """Append it first thing in the next transaction of this object, whatever that is for.
+
+        The caller hands out nothing that depends on it before that is over.
+        """
+        self._waiting.append((record, payload))
+
+    def _append_waiting(self) -> None:
+        try:
+            for record, payload in self._waiting:
+                self.append(record, payload)
+        except (ValueError, KeyError):  # another process was first
+            self._waiting.clear()
+            raise LedgerMismatch(
+                f"{self.name}: another process went on with the same run meanwhile; nothing of this one was handed "
+                "out; use one process for a run"
+            ) from None
 
     def expect(self, head: str) -> None:
         count, _, text = head.removeprefix("head ").strip().partition(":")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import ChainMap, Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby, repeat
 
 import numpy as np
 
@@ -29,6 +30,8 @@ def rows_digest(*arrays: Array) -> bytes:
 
 
 _UNITS = 2.0**64  # to one of the accountant's currency
+MOST = 10_000_000
+"""Releases of a record: a count is short, however long the list that it stands for."""
 
 
 def _up(price: float) -> int | float:
@@ -56,8 +59,8 @@ class Tally:
         self._new: Counter[str] = Counter()  # not in the sum yet
         self._sum: Any = None
 
-    def add(self, text: str) -> None:
-        self._new[text] += 1
+    def add(self, text: str, count: int = 1) -> None:
+        self._new[text] += count
 
     def epsilon(self, delta: float, events: Mapping[str, Event], more: Counter[str]) -> Array:
         """Epsilon per node of all that was added and of `more`; `events` maps texts to events."""
@@ -84,6 +87,39 @@ class Tally:
             return self._accountant.epsilon(self._accountant.nothing(), delta)
         found = self._accountant.epsilon(np.asarray(np.frompyfunc(_down, 1, 1)(total), dtype=float), delta)
         return np.where(np.isnan(found), np.inf, found)  # what has no number has no proof
+
+
+def packed(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], int]]:
+    """Plain events in order, equal ones as one with their count; of one class as what differs from the one before."""
+    found, before = list[tuple[dict[str, Any], int]](), dict[str, Any]()
+    for _, some in groupby(events, canonical):
+        first, *others = some
+        changed = {name for name, value in first.items() if canonical(value) != canonical(before.get(name))}
+        found.append((first if "event" in changed else {name: first[name] for name in changed}, 1 + len(others)))
+        before = first
+    return found
+
+
+def unpacked(packs: Iterable[tuple[dict[str, Any], int]]) -> Iterator[tuple[dict[str, Any], int]]:
+    """Whole events, each with its count; ValueError for what :func:`packed` does not make."""
+    before, left = dict[str, Any](), MOST
+    for changed, count in packs:
+        left -= _counted(count)
+        if not isinstance(changed, dict) or left < 0 or not ("event" in changed or before):
+            raise ValueError
+        before = changed if "event" in changed else before | changed
+        yield before, count
+
+
+def stored(run: str, release: int, payload: bytes) -> dict[str, Any]:
+    """The record of a release's bytes."""
+    return {"kind": "store", "run": run, "release": release, "digest": keyed_hash(payload).hex()}
+
+
+def _counted(count: object) -> int:
+    if type(count) is not int or not 1 <= count <= MOST:
+        raise ValueError
+    return count
 
 
 @dataclass
@@ -133,6 +169,7 @@ _FITS: dict[str, Callable[[Any], bool]] = {  # of an entry of a record: whether 
     "demonstration": lambda v: isinstance(v, bool), "given_up": lambda v: isinstance(v, bool),
     "epsilon": lambda v: isinstance(v, list),
     "events": lambda v: isinstance(v, list), "event": lambda v: isinstance(v, dict),
+    "releases": lambda v: isinstance(v, list), "count": _whole,
 }  # fmt: skip
 
 
@@ -147,6 +184,7 @@ class History:
         self.demonstration = False
         self.tags: list[str] = []  # keyed hashes of the digests by which the rows are known
         self.rows: list[Event] = []
+        self.last = ""  # text of the last charge outside runs
         self.relation: str | None = None
         self.runs: dict[str, RunHistory] = {}
         self._events: dict[str, Event] = {}
@@ -167,10 +205,7 @@ class History:
             case "bind" if number > 1 and record["tag"] not in self.tags and (self.tags or not self.used):
                 self.tags.append(record["tag"])
             case "reserve" if number > 1 and record["run"] not in self.runs:
-                texts = [canonical(plain) for plain in record["events"]]
-                events = [self._event(text, plain) for text, plain in zip(texts, record["events"], strict=True)]
-                priced = [self._priced(*each) for each in zip(texts, events, all_priced(events), strict=True)]
-                self.runs[record["run"]] = RunHistory(record["plan"], events, texts, priced, record["at"])
+                self.runs[record["run"]] = self._reserved(record)
             case "charge" if number > 1:
                 self._charge(record)
             case "store" if self._drawable(record):
@@ -204,22 +239,46 @@ class History:
             self._event(text, plain)
         return text
 
+    def _reserved(self, record: dict[str, Any]) -> RunHistory:
+        """A run; schemas before 5 hold every event whole, under ``events``."""
+        if "events" in record and "releases" in record:
+            raise ValueError
+        packs = unpacked(record["releases"]) if "releases" in record else ((one, 1) for one in record["events"])
+        texts, events = list[str](), list[Event]()
+        for plain, count in packs:
+            text = canonical(plain)
+            texts += [text] * count
+            events += [self._event(text, plain)] * count
+        priced = [self._priced(*each) for each in zip(texts, events, all_priced(events), strict=True)]
+        return RunHistory(record["plan"], events, texts, priced, record["at"])
+
     def _charge(self, record: dict[str, Any]) -> None:
-        text = canonical(record["event"])
+        """A release of a run, which is the next reserved, or so many equal ones outside runs.
+
+        Since schema 5 an event that is known is left out: the reserved one, or that of the last charge outside runs.
+        """
+        count, told = _counted(record["count"]) if "count" in record else 1, record.get("event")
         if record["run"] is not None:
             run = self.runs[record["run"]]
-            reserved = run.texts[run.charged : run.charged + 1]
-            if not run.open or record["release"] != run.charged + 1 or [text] != reserved:
+            if not run.open or record["release"] != run.charged + 1 or not run.left or count > 1:
                 raise ValueError
+            if told is not None and canonical(told) != run.texts[run.charged]:
+                raise ValueError
+            self.rows.append(run.planned[run.charged])
+            self._tally.add(run.priced[run.charged])
             run.charged += 1
             if not record["kept"]:
                 run.loose.add(run.charged)
-        event = self._event(text, record["event"])
-        self.rows.append(event)
-        if record["run"] is None:
+            return
+        text = self.last if told is None else canonical(told)
+        event = self._events[text] if told is None else self._event(text, told)
+        self.last = text
+        self.rows.extend(repeat(event, count))
+        if count == 1:
             self._tally.add(self._priced(text, event, self._alone.add(event)))
-        else:
-            self._tally.add(run.priced[run.charged - 1])
+            return
+        for priced, times in Counter(self._alone.add(event) for _ in range(count)).items():  # an event is its own key
+            self._tally.add(self._priced(text, event, priced), times)
 
     def _drawable(self, record: dict[str, Any]) -> bool:
         run, release = self.runs[record["run"]], record["release"]
@@ -252,9 +311,12 @@ class History:
         """Epsilon per node of all rows and of `more`, counted by text; `events` has those not in the log."""
         return self._tally.epsilon(self.delta, ChainMap(events or {}, self._events), Counter(more or {}))
 
-    def next(self, event: Event) -> Event:
-        """What prices an event that is charged outside runs now."""
-        return self._alone.priced(event)
+    def next(self, event: Event, count: int) -> list[Event]:
+        """What prices so many equal events that are charged outside runs now."""
+        if count == 1:
+            return [self._alone.priced(event)]
+        trial = self._alone.copy()
+        return [trial.add(event) for _ in range(count)]
 
     def alone(self, text: str, event: Event) -> Array:
         """Epsilon per node of one event, of this text."""

@@ -41,9 +41,12 @@ class Journal:
         """The inbox of a round."""
         return self._find("received", round)
 
-    def send(self, round: int, message: bytes) -> None:
-        """Write a message down before it is sent; LedgerMismatch if the round has another one."""
-        self._keep("send", "sent", round, message)
+    def send(self, round: int, message: bytes) -> bytes | None:
+        """Write a message down before it is sent; LedgerMismatch if the round has another one.
+
+        Returns the inbox of the round, if it was received already.
+        """
+        return self._keep("send", "sent", round, message)
 
     def receive(self, round: int, inbox: bytes) -> None:
         """Write an inbox down before anything depends on it; LedgerMismatch if the round has another one."""
@@ -51,18 +54,21 @@ class Journal:
 
     def _find(self, which: str, round: int) -> bytes | None:
         with self._file.transaction("DEFERRED"):
-            known = getattr(self._file.state.runs[self._run], which)
-            return self._file.payload(*known[round]) if round < len(known) else None
+            return self._stored(which, round)
 
-    def _keep(self, kind: str, which: str, round: int, data: bytes) -> None:
+    def _stored(self, which: str, round: int) -> bytes | None:
+        known = getattr(self._file.state.runs[self._run], which)
+        return self._file.payload(*known[round]) if round < len(known) else None
+
+    def _keep(self, kind: str, which: str, round: int, data: bytes) -> bytes | None:
         with self._file.transaction():
-            known = getattr(self._file.state.runs[self._run], which)
-            if round < len(known):
-                if self._file.payload(*known[round]) != data:
-                    raise LedgerMismatch(
-                        f"run={self._run!r}: something else was {which} in round {round} already; that stands, and "
-                        "nothing was done under this one"
-                    )
-                return
-            record = {"kind": kind, "run": self._run, "round": round, "digest": keyed_hash(data).hex()}
-            self._file.append(record, data)
+            found = self._stored(which, round)
+            if found is None:
+                record = {"kind": kind, "run": self._run, "round": round, "digest": keyed_hash(data).hex()}
+                self._file.append(record, data)
+            elif found != data:
+                raise LedgerMismatch(
+                    f"run={self._run!r}: something else was {which} in round {round} already; that stands, and "
+                    "nothing was done under this one"
+                )
+            return self._stored("received", round)

@@ -84,6 +84,10 @@ class OnDisk(Readings):
         """Whether it is tied to rows, whose fingerprint it needs to spend."""
         return bool(self._file.read().tags)
 
+    def reserved(self, run: str) -> tuple[Event, ...]:
+        """All releases that a run reserved, in order."""
+        return tuple(self._file.read().runs[run].planned)
+
     @property
     def runs(self) -> tuple[str, ...]:
         """Names of all runs, open or closed."""

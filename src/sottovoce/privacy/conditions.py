@@ -97,7 +97,8 @@ def _follows(event: Event, before: Event) -> bool:
 
 
 def _alike(one: Event, other: Event, *names: str) -> bool:
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("source", "relation", *names))
+    pairs = ((getattr(one, name), getattr(other, name)) for name in ("source", "relation", *names))
+    return all(np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b for a, b in pairs)
 
 
 def _about(one: Array, other: Array) -> bool:

@@ -84,17 +84,18 @@ class KeyedNoise(Noise):
     def _generator(self, replicate: int, node: int, release: int, use: int) -> np.random.Generator:
         """The generator, moved to the start of that stream, which is far cheaper than making a new generator."""
         # The lowest counter word is the stream's own; the others name it, so streams cannot overlap.
-        self._unused["state"]["counter"] = np.array([0, (release << 8) | use, node, replicate], dtype=np.uint64)
+        counter = self._unused["state"]["counter"]
+        counter[0], counter[1], counter[2], counter[3] = 0, (release << 8) | use, node, replicate
         self._bits.state = self._unused
         return self._rng
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
-        directions, norms = np.empty((len(self._streams), d)), np.empty((len(self._streams), 1))
-        for k, (replicate, node) in enumerate(self._streams):
+        directions, norms = np.empty((len(self._streams), d)), list[float]()
+        for row, (replicate, node) in zip(directions, self._streams, strict=True):
             rng = self._generator(replicate, node, release, use)
-            rng.standard_normal(out=directions[k])
-            norms[k] = rng.standard_gamma(d)
-        directions *= norms / np.linalg.norm(directions, axis=-1, keepdims=True)
+            rng.standard_normal(out=row)
+            norms.append(rng.standard_gamma(d))
+        directions *= np.array(norms)[:, None] / np.linalg.norm(directions, axis=-1, keepdims=True)
         return directions.reshape(*self._lead, d)
 
     def gaussian(self, d: int, release: int, use: int = 0) -> Array:

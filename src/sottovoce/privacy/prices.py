@@ -40,7 +40,8 @@ def _unknown(event: Event, accountant: str) -> UnknownEvent:
 
 
 def _positive(event: Event, *names: str) -> None:
-    if not all(np.all(getattr(event, name) > 0) for name in names):
+    signs = (getattr(event, name) > 0 for name in names)
+    if not all(sign.all() if isinstance(sign, np.ndarray) else sign for sign in signs):
         raise UnknownEvent(f"{', '.join(names)}: must be > 0 for the proof to hold; nothing was drawn")
 
 
@@ -53,8 +54,9 @@ def _summed(event: events.SummedGaussianMechanism) -> Array:
     return event.shift() if event.bits >= COARSEST else np.full(event.alpha.shape, np.inf)
 
 
+@lru_cache(maxsize=1)  # an event is its own key: the accountants price it one after another
 def _shift(event: events.GaussianMechanism | events.CarriedGaussianMechanism) -> Array:
-    """Shift over sigma of Gaussian noise on a statistic, or of a round of correlated noise."""
+    """Shift over sigma of Gaussian noise on a statistic, or of a round of correlated noise; not to be written to."""
     _positive(event, "sigma")
     if isinstance(event, events.GaussianMechanism):
         return event.sensitivity / event.sigma

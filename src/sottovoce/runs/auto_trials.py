@@ -42,6 +42,8 @@ _ENTRIES = 160  # of a classifier of several classes in a world: memory grows li
 _FEWEST, _CELLS, _MOST = 60, 400_000, 120_000  # rows, and numbers that a search and a world may have
 FAR = 60.0
 """Where margins are cut, far beyond the slopes' limits: still smaller numbers are slow in single precision."""
+_AT_ONCE = 2**18
+"""Margins up to which all worlds are gone through together: fewer calls, and arrays that fit a cache."""
 _SEED = 20_240_301  # of the noise: no user's seed enters a choice
 
 
@@ -202,9 +204,17 @@ class _Stacked(Schedule):
         return value
 
     def __call__(self, k: int) -> Array:
-        return self.stacked([part(k) for part in self.parts])
+        return self._always if self.steady else self._of(k)
 
-    @property
+    def _of(self, k: int) -> Array:
+        found: Array = self.stacked([part(k) for part in self.parts])
+        return found
+
+    @cached_property
+    def _always(self) -> Array:
+        return self._of(1)
+
+    @cached_property
     def steady(self) -> bool:
         return all(part.steady for part in self.parts)
 
@@ -270,6 +280,16 @@ class _Problems(Sweep):
                 yield X, slice(first, last)
 
     def gradient(self, loss: Loss, w: Array) -> Array:
+        many, worlds = len(w), len(self.X)
+        together = many % worlds == 0 and w.size * self.X.shape[1] <= _AT_ONCE * self.X.shape[2]
+        if together and np.array_equal(self.world, np.repeat(np.arange(worlds), many // worlds)):
+            # As many problems in every world: all products at once, each of the shape that it has alone.
+            d, several = self.X.shape[2], self.width > self.X.shape[2]
+            X = self.X[:, None] if several else self.X
+            shape = (worlds, -1, self.width // d, d) if several else (worlds, -1, d)
+            z = np.clip(w.astype(np.float32).reshape(shape) @ X.swapaxes(-1, -2), -FAR, FAR)
+            slopes = self._slopes(loss, z.reshape(many, *z.shape[2:]), slice(None))
+            return (slopes.reshape(z.shape) @ X).reshape(w.shape).astype(w.dtype)
         out = np.empty_like(w)
         for X, mine in self._worlds():
             slopes = self._slopes(loss, self._margins(X, w[mine]), mine)

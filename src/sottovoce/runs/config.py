@@ -98,11 +98,38 @@ class RunConfig:
         Total of the whole run, per row of one site: for all nodes, or for each.  ``inf`` runs without noise.
     delta : float, optional
         The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta``, for the whole run.  None for pure epsilon.
+    trust : {"nobody", "sum", "curator"}, optional
+        Whom people trust with their rows: nobody; nobody with more than sums over all sites; or a curator.  None for
+        whom the method's name says, and nobody for "auto".  A name that says another trust is refused.
     rounds : int
         Exchanges with the neighbours.
     graph, loss : str
         See :func:`sottovoce.network.graphs.make_graph` and :func:`sottovoce.problem.losses.make_loss`.
+    relation : {"replace-one", "zero-out"}
+        Whether epsilon compares a row with any other, or with an empty one, which promises less.
+    accountant : {"pure", "zcdp", "rdp", "pld", "best"}, optional
+        How releases add up.  None is "pure" without a delta, and "best", the least of all, with one.
+    colluders : int
+        Under trust in sums: how many sites may tell others all they know.  With one of N the noise has N / (N - 1) of
+        a curator's variance.
+    participants : int, optional
+        Under trust in sums: the least number of sites of a sum.  None for the least that the protocol allows:
+        ``max(colluders + 2, more than (N + colluders) / 2)``.
+    sites_per_row : int
+        Largest number of sites at which one person may have a row; the total is that of the worst such sites together.
+    rows_per_person : int, optional
+        The most rows of a person at a site, bounded together (:meth:`sottovoce.data.rows.Rows.with_people`): the unit
+        of the guarantee is then a person.  None for a row.
+    seed : int, optional
+        Source of the noise in a simulation, which anybody who knows it can repeat.  None draws from the operating
+        system.
+    replicates : int
+        Independent repetitions of the noise.
+
+    Other Parameters
+    ----------------
     form : {"corrected", "printed", "listed"}
+        Whether the code has a proof that covers it, or is a paper's algorithm to the letter.
     C, rho : float
         See :mod:`sottovoce.problem.facts`.
     eta : float, tuple of N floats or Schedule, optional
@@ -114,12 +141,6 @@ class RunConfig:
         would exceed it.  None calibrates alpha so that the run costs `epsilon`.
     noise_growth : float
         Factor of alpha from one release to the next.
-    relation : {"replace-one", "zero-out"}
-        Whether epsilon compares a row with any other, or with an empty one, which promises less.
-    accountant : {"pure", "zcdp", "rdp", "pld", "best"}, optional
-        How releases add up.  None is "pure" without a delta, and "best", the least of all, with one.
-    sites_per_row : int
-        Largest number of sites at which one person may have a row; the total is that of the worst such sites together.
     copies : int
         Number of runs like this one, on the same rows and each with its own noise, that share epsilon and delta.
     tol : float, optional
@@ -129,31 +150,14 @@ class RunConfig:
     backend : str
         Array library that multiplies rows: "numpy", or one of :data:`sottovoce.data.device.LIBRARIES`, with a device
         where it has several ("torch:cuda").  The noise is the same on all, and results agree to within the certificate.
-    seed : int, optional
-        Source of the noise in a simulation, which anybody who knows it can repeat.  None draws from the operating
-        system.
-    replicates : int
-        Independent repetitions of the noise.
     auto : bool
         Whether ``method="auto"`` was given.
     start : str, optional
         Digest of the public starting point (:class:`sottovoce.runs.start.Start`), filled in by
         :func:`sottovoce.runs.simulate.simulate`; None for zero.
-    trust : {"nobody", "sum", "curator"}, optional
-        Whom people trust with their rows: nobody; nobody with more than sums over all sites; or a curator.  None for
-        whom the method's name says, and nobody for "auto".  A name that says another trust is refused.
-    colluders : int
-        Under trust in sums: how many sites may tell others all they know.  With one of N the noise has N / (N - 1) of
-        a curator's variance.
-    participants : int, optional
-        Under trust in sums: the least number of sites of a sum.  None for the least that the protocol allows:
-        ``max(colluders + 2, more than (N + colluders) / 2)``.
     centre : str, optional
         Digest of how rows are centred (:class:`sottovoce.runs.centre.Centring`), filled in by
         :func:`sottovoce.runs.simulate.simulate`; None for rows as they are.
-    rows_per_person : int, optional
-        The most rows of a person at a site, bounded together (:meth:`sottovoce.data.rows.Rows.with_people`): the unit
-        of the guarantee is then a person.  None for a row.
     <knobs>
 
     Examples

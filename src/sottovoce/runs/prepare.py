@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from ..problem.facts import Facts
 from ..problem.losses import Loss, make_loss
 from ..problem.schedules import Schedule
 from ..problem.trust import Trust
-from ..util.typing import Any, Array
+from ..util.typing import Any, Array, BoolArray
 from .centre import DISCLOSED, Centring, centred
 from .config import RunConfig
 from .planner import calibrate, plan
@@ -32,6 +32,7 @@ from .planner import calibrate, plan
 MOST_RELEASES = 20_000_000  # rounds times nodes of a run
 MOST_ROWS = 10**12  # of a site
 MOST_WEIGHTS = 10**8  # of a classifier: features times the margins of the loss
+_BESIDE, _HALVED, _NEAREST = 1e-6, 48, 8  # how far another processor's scale may be; steps towards it; numbers there
 
 
 def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
@@ -154,6 +155,47 @@ class Prepared:
             self.algorithm, self.facts, self.graph, many, book.accountant, book.delta, node=node, budget=budget,
             after=after, first=self.first,
         )  # fmt: skip
+
+    def as_reserved(self, reserved: Sequence[Event]) -> Prepared:
+        """This run at the scale of noise with which its releases were reserved, if that is next to its own.
+
+        On another processor prices may differ in their last bits, and a search for the scale ends elsewhere by a little
+        more.  Without such a scale the run stays as it is, and the ledger refuses its releases.
+        """
+        noise, mine = self.algorithm.noise, [event.to_dict() for event in self.plan().rows]
+        wanted = [event.to_dict() for event in reserved]
+        other = next((k for k, (a, b) in enumerate(zip(mine, wanted, strict=False)) if a != b), None)
+        if noise is None or other is None or mine[other].keys() != wanted[other].keys():
+            return self
+
+        def at(factor: Array) -> Prepared:
+            exact = replace(noise, factor=factor.item() if factor.ndim == 0 else tuple(factor.tolist()))
+            return replace(self, algorithm=self.algorithm.with_noise(exact))
+
+        def matches(factor: Array) -> BoolArray:
+            """For each node whether all that was reserved for it is what is planned now."""
+            same = np.ones(self.facts.n_nodes, dtype=bool)
+            for event, other in zip(at(factor).plan().rows, wanted, strict=False):
+                for name, value in event.to_dict().items():
+                    each = isinstance(value, list) and isinstance(other[name], list) and len(value) == len(same)
+                    same &= np.array(value) == np.array(other[name]) if each else value == other[name]
+            return same if factor.ndim else np.array(np.all(same))
+
+        own = np.asarray(noise.factor, dtype=float)
+        aim = np.asarray(reserved[other].spread(), dtype=float).ravel()
+        low, high = own * (1.0 - _BESIDE), own * (1.0 + _BESIDE)
+        for _ in range(_HALVED):  # a larger factor is less noise
+            middle = 0.5 * (low + high)
+            more = np.asarray(at(middle).plan().rows[other].spread(), dtype=float).ravel() > aim
+            more = more if own.ndim else more[0]
+            low, high = np.where(more, middle, low), np.where(more, high, middle)
+        found = np.full(own.shape, np.nan)
+        for _ in range(_NEAREST):
+            low = np.nextafter(low, 0.0)
+        for _ in range(2 * _NEAREST):
+            low = np.nextafter(low, np.inf)
+            found = np.where(np.isnan(found) & matches(low), low, found)
+        return self if np.any(np.isnan(found)) else at(found)
 
 
 def prepare(

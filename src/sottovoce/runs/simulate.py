@@ -257,6 +257,8 @@ def simulate(
             raise InvalidInput("ledger", None, "was made for a demonstration", "use the ledger of these rows")
         ledger.bind(*(() if digest is None else (digest,)), rows_digest(*rows.arrays()))
         name = run_name or next((known for known in before if known in ledger.runs), key)
+        if name in ledger.runs:
+            prepared = prepared.as_reserved(ledger.reserved(name))
         book = _reserve(prepared, ledger, name, key, *before)
     elif ledger is not None:
         # Not sound where two people have equal rows and change places: the digest stays, and what they spent moves.

@@ -1,0 +1,37 @@
+"""A run that was reserved on another machine goes on at the scale of its reservation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sottovoce.runs.prepare import prepare
+from sottovoce.runs.simulate import RunConfig
+
+SIZES = np.array([[300.0], [200.0], [500.0]])
+
+
+@pytest.mark.parametrize("method", ["prox_admm", "ipp_admm", "momentum", "sum_momentum"])
+@pytest.mark.parametrize("off", [-4e-13, 3e-9])
+def test_a_scale_that_is_a_little_off_is_found(method: str, off: float) -> None:
+    mine = prepare(RunConfig(method=method, epsilon=2.0, delta=1e-5, rounds=3), SIZES, 4)
+    noise = mine.algorithm.noise
+    assert noise is not None
+    factor = np.asarray(noise.factor) * (1.0 + off * np.arange(1, 4) if np.ndim(noise.factor) else 1.0 + off)
+    exact = replace(noise, factor=tuple(factor.tolist()) if factor.ndim else factor.item())
+    reserved = replace(mine, algorithm=mine.algorithm.with_noise(exact)).plan().rows
+    plain = [event.to_dict() for event in reserved]
+    assert plain != [event.to_dict() for event in mine.plan().rows]
+    assert [event.to_dict() for event in mine.as_reserved(reserved).plan().rows] == plain
+    assert mine.as_reserved(mine.plan().rows) is mine
+
+
+def test_another_run_stays_as_it_is() -> None:
+    mine = prepare(RunConfig(method="prox_admm", epsilon=2.0, delta=1e-5, rounds=3), SIZES, 4)
+    less = prepare(RunConfig(method="prox_admm", epsilon=2.1, delta=1e-5, rounds=3), SIZES, 4).plan().rows
+    other = prepare(RunConfig(method="mr_admm", epsilon=2.0, delta=1e-5, rounds=3), SIZES, 4).plan().rows
+    mixed = (*mine.plan().rows[:1], *less[1:])  # no scale has both
+    for reserved in (less, other, mixed):
+        assert mine.as_reserved(reserved) is mine
