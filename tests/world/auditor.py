@@ -39,6 +39,15 @@ def text(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
+def reserved_by(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """All events of a reservation, in order: each entry says what differs from the one before, and how many follow."""
+    events, before = list[dict[str, Any]](), dict[str, Any]()
+    for changed, count in record["releases"]:
+        before = changed if "event" in changed else before | changed
+        events += [before] * count
+    return events
+
+
 class Auditor:
     """Sees every message as it leaves a site, every draw of noise, and how every process ended.
 
@@ -136,7 +145,7 @@ class Auditor:
         members = self.members(roster)
         if len([name for name in members if name not in self.liars]) < 2:
             self.breach(f"{site}: one honest share alone in attempt {attempt}")
-        events = next(one["events"] for one in records if one["kind"] == "reserve")
+        events = reserved_by(next(one for one in records if one["kind"] == "reserve"))
         query = digest(text(events[attempt - 1]))
         words = np.frombuffer(base64.b64decode(body["words"]), dtype="<u8").astype(np.uint64)
         keys = {name: base64.b64decode(self.plain[name, 0]["key"]) for name in members}
@@ -168,9 +177,9 @@ class Auditor:
         if site in self.liars or not (self.folder / f"{site}.ledger").exists():
             return
         records = self.records(site)[0]
-        reserved = [one["events"] for one in records if one["kind"] == "reserve"]
-        rows = [one["event"] for one in records if one["kind"] == "charge"]
-        if rows and (len(reserved) != 1 or rows != reserved[0][: len(rows)]):
+        reserved = [reserved_by(one) for one in records if one["kind"] == "reserve"]
+        rows = [one["release"] for one in records if one["kind"] == "charge"]
+        if rows and (len(reserved) != 1 or rows != [k + 1 for k in range(len(reserved[0]))][: len(rows)]):
             self.breach(f"{site}: charged something else than what was planned")
         kept = [one["release"] for one in records if one["kind"] in ("store", "fail")]
         if kept != list(range(1, len(kept) + 1)) or not len(rows) - 1 <= len(kept) <= len(rows):

@@ -272,11 +272,14 @@ class World:
             self.sleep(max(0.0, end - self.now))
 
     def _expel(self, name: str) -> None:
-        while self.hub is None:
+        while True:
+            with suppress(SottovoceError):  # a full disk: the operator tries again
+                if self.hub is not None and name not in self.hub.gone():
+                    self.hub.log.expel("trial", name)
+                    self.say(f"expels {name}")
+                if self.hub is not None:
+                    return
             self.sleep(1.0)
-        if name not in self.hub.gone():
-            self.say(f"expels {name}")
-            self.hub.log.expel("trial", name)
 
     # Sites
 

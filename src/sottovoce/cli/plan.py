@@ -10,6 +10,7 @@ from typing import Any
 import click
 import numpy as np
 
+from ..algorithms import REGISTRY
 from ..data import load
 from ..data.expected import expected_rows
 from ..data.schema import Schema
@@ -20,14 +21,15 @@ from ..deploy.invitation import plan_code
 from ..deploy.plan import Member, Plan, check_public
 from ..deploy.waits import Waits
 from ..errors import InvalidInput
-from ..network.graphs import MOST_NODES
+from ..network.dropout import outlook
+from ..network.graphs import MOST_NODES, make_graph
 from ..privacy.statement import Statement, ceil_text
 from ..problem.losses import make_loss
 from ..runs import auto_search
 from ..runs.auto_search import choose, declared
 from ..runs.centre import decide, frame_of
 from ..runs.config import RunConfig
-from ..runs.prepare import outline
+from ..runs.prepare import outline, quorum
 from ..runs.public import Public, start_of
 from ..runs.simulate import Result
 from ..util import files
@@ -61,6 +63,8 @@ _OPTIONS = [
     say("--cut", "Of the evaluation: from which probability on a row is positive.", type=float, default=0.5),
     say("--by", "Of the evaluation: also for every level of this column."),
     say("--norm-cap", "Longest message of that plan.  [default: from public facts]", type=float),
+    say("--dropout", "Probability of each site to be lost in a round: also say how the run would end.", type=float,
+        default=0.0),
     say("--deadline", "Of that plan: seconds that a round waits for its last site, then the run goes on without it.",
         type=float, default=Waits.deadline),
     say("--patience", "The same where it may not go on without it; then the run ends.", type=float,
@@ -75,7 +79,7 @@ def plan(
     sizes: float | tuple[float, ...], nodes: int, features: int, partition: str, as_json: bool, write: Path | None,
     run_name: str | None, sites: tuple[Path, ...], schema: Path | None, norm_cap: float | None, start: Path | None,
     public: Path | None, inference: bool, site_constants: bool, evaluation: float | None, holdout: float, cut: float,
-    by: str | None, life: float | None, centre: bool, deadline: float, patience: float, **knobs: Any,
+    by: str | None, life: float | None, centre: bool, dropout: float, deadline: float, patience: float, **knobs: Any,
 ) -> None:  # fmt: skip
     """Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.
 
@@ -144,6 +148,12 @@ def plan(
             begin = start_of(Result.load(start), config, encoding.n_features, encoding)
         caveats += [] if begin is None else [begin.caveat]
     outlined = {} if inference else outline(config, n[:, None], features, caveat=caveats, life=life, centre=centring)
+    if dropout and not inference:
+        least, _ = quorum(config, len(n))
+        graph, method = make_graph(config.graph, len(n), config.seed or 0), REGISTRY[config.method]
+        outlined["dropout"] = outlook(
+            dropout, graph, config.rounds, least=least, summed=least > 0, induced=bool(method.induced)
+        )
     if decision is not None:
         outlined["centre"] = decision.to_dict()
     if write is not None:
@@ -227,6 +237,12 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
     if len(sizes) > _SHOWN:
         table.add_row("…", f"and {len(sizes) - _SHOWN} more", "", "", "", "")
     console.print(table)
+    if (dropout := outlined.get("dropout")) is not None:
+        console.print(
+            f"if a site is lost with probability {dropout['rate']:g} a round, {dropout['finishes']:.1%} of runs come "
+            f"to their end, with {dropout['sites_left']:.1f} sites on average; the others end after "
+            f"{dropout['rounds_if_not']:.1f} rounds; the price stays", highlight=False,
+        )  # fmt: skip
     if outlined["life"] is not None:
         console.print(_lifelong(outlined["life"]), highlight=False)
     schedule = outlined["algorithm"].get("noise")

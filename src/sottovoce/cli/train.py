@@ -53,6 +53,12 @@ _OPTIONS = [
         "from every row, where public facts say that it pays.",
         default=_DEFAULT_ROWS.centre,
     ),
+    say(
+        "--dropout",
+        "Probability of each site to be lost for good in a round: a simulation.",
+        type=float,
+        default=_DEFAULT_ROWS.dropout,
+    ),
     *knob_options(),
     say("--seed", "Keys noise, partition and random graphs: a simulation.", type=int, default=_RUN.seed),
     say("--system-noise", "Draw noise from the operating system: a release.  The rest is keyed by 0.", is_flag=True),
@@ -80,9 +86,9 @@ _OPTIONS = [
 def train(
     data: str, schema: str | None, nodes: int | None, partition: str | None, strength: float, sizes: Any,
     test_share: float | None, start: Path | None, public: Path | None, public_share: float | None, centre: bool,
-    seed: int, system_noise: bool, save: Path | None, report: Path | None, checkpoint: Path | None, ledger: Path | None,
-    run_name: str | None, inference: bool, site_constants: bool | None, evaluation: float | None, cut: float | None,
-    by: str | None, as_json: bool, **knobs: Any,
+    dropout: float, seed: int, system_noise: bool, save: Path | None, report: Path | None, checkpoint: Path | None,
+    ledger: Path | None, run_name: str | None, inference: bool, site_constants: bool | None,
+    evaluation: float | None, cut: float | None, by: str | None, as_json: bool, **knobs: Any,
 ) -> None:  # fmt: skip
     """Train across sites, print the privacy statement and the accuracy.
 
@@ -118,8 +124,12 @@ def train(
         config = TrainConfig(
             settings, data, schema, nodes, partition, strength, relative, test_share or None,
             None if start is None else str(start), None if public is None else str(public), public_share, centre,
+            dropout,
         )  # fmt: skip
         squared |= isinstance(task, BoundedNumber) and settings.auto and settings.loss == _RUN.loss and not inference
+        if dropout and (inference or squared or evaluation is not None):
+            rule = "rehearses a training that loses sites; answers need all of them, or sums"
+            raise InvalidInput("dropout", dropout, rule, "leave it out, or train alone")
         held: Any = None
         if inference or squared or evaluation is not None:  # loads SciPy's statistics, which no other run needs
             from ..answers.numbers import fit_numbers

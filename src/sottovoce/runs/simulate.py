@@ -9,16 +9,18 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from ..algorithms import ANSWERS, Recipe
+from ..algorithms import ANSWERS, Algorithm, Recipe
 from ..data.move import Move
 from ..data.rows import Rows
 from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerError, shown
 from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.memory import Joint, Ledger
+from ..network.dropout import DropoutNet, drawn
 from ..network.net import DenseNet
 from ..privacy.events import Event
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
@@ -112,11 +114,13 @@ class Result:
 
     @property
     def consensus(self) -> Array:
-        """The average over nodes (002, section VIII), (R, d): post-processing; InvalidInput for a recipe's run."""
+        """The average over nodes that are not lost (002, section VIII), (R, d); InvalidInput for a recipe's run."""
         if self.config.method in ANSWERS:
             rule = "is of answers, whose run trained no model"
             raise InvalidInput("run", self.config.method, rule, "use the file that `train --save` wrote")
-        return self.models.mean(axis=1)
+        lost = self.extra.get("dropout", {}).get("since", {})
+        stay = [i for i in range(self.models.shape[1]) if str(i) not in lost]
+        return self.models[:, stay].mean(axis=1) if lost and stay else self.models.mean(axis=1)
 
     def packed(self) -> memoryview:
         """Everything but the duration, as the bytes of an ``.npz`` file without pickled objects."""
@@ -181,7 +185,7 @@ def simulate(
     config: RunConfig, rows: Rows, *, observers: Sequence[Observer] = (), checkpoint: str | Path | None = None,
     label: str = "", ledger: DurableLedger | Ledger | None = None, run_name: str | None = None, caveat: Caveat = None,
     deal: bytes | None = None, start: Start | None = None, method: Recipe | None = None, loss: Loss | None = None,
-    digest: bytes | None = None, centre: Centring | None = None,
+    digest: bytes | None = None, centre: Centring | None = None, dropout: float = 0.0,
 ) -> Result:  # fmt: skip
     """Run all nodes and replicates at once.
 
@@ -222,6 +226,9 @@ def simulate(
         Asks for the rows' mean first, within epsilon, and runs the method on rows without it
         (:func:`sottovoce.runs.centre.decide`).  States are of moved rows; models, start and result of rows as they
         were.
+    dropout : float
+        Probability of each site to be lost for good in a round, drawn from the seed, for all replicates alike: the run
+        goes on, or ends, as separate sites would.  The ledger keeps the price of the plan, with all sites to the end.
 
     Raises
     ------
@@ -262,7 +269,9 @@ def simulate(
         prepared.ledger.expect(prepared.plan().rows)
     with holding:
         curator = Curator(rows, facts, noise, book, centring=centre)
-        place = Place(facts, DenseNet(prepared.graph), curator, lead, rows.d, place_of(start))
+        lossy = _lossy(dropout, prepared, rows, config.seed, ledger is None and checkpoint is None and method is None)
+        net = DenseNet(prepared.graph) if lossy is None else lossy
+        place = Place(facts, net, curator, lead, rows.d, place_of(start))
         done, state, watchers, stopped = 0, None, list(observers), engine.FINISHED
         if checkpoint is not None:
             if not noise.simulated and ledger is None:
@@ -283,9 +292,14 @@ def simulate(
         elif centre is not None:
             place, stopped = engine.centred(place, curator, facts)
         if stopped == engine.FINISHED:
-            outcome = engine.run(prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done)
+            step = None if lossy is None else partial(_lossy_round, prepared.algorithm, lossy)
+            outcome = engine.run(
+                prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done, step=step
+            )
         else:
             outcome = engine.Outcome(prepared.algorithm.init(place), 0, stopped)
+    if lossy is not None and outcome.stopped == engine.NEIGHBOUR:
+        outcome = replace(outcome, stopped=engine.FEW)
     statement = privacy_statement(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
     statement = statement if start is None else statement.with_caveat(start.caveat)
     if isinstance(book, Run):
@@ -298,10 +312,33 @@ def simulate(
     return Result(
         config, facts, prepared.algorithm.to_dict(), np.array(np.broadcast_to(models, (*lead, rows.d))), outcome.rounds,
         outcome.stopped, book.to_list(), statement, time.perf_counter() - started, start=start, centring=centre,
-        move=curator.move,
+        move=curator.move, extra={} if lossy is None else {"dropout": _lost(lossy, dropout, config.rounds)},
         outcome=prepared.algorithm.outcome(outcome.state, facts) if outcome.stopped == engine.FINISHED else None,
         prepared=prepared,
     )  # fmt: skip
+
+
+def _lossy(dropout: float, prepared: Prepared, rows: Rows, seed: int | None, alone: bool) -> DropoutNet | None:
+    if dropout == 0.0:
+        return None
+    nodes = prepared.facts.n_nodes
+    if seed is None or not alone or nodes < 2 or not prepared.config.trusted.between_sites:
+        rule = "rehearses the loss of sites, in a simulation of a method between sites, without ledger and checkpoint"
+        raise InvalidInput("dropout", dropout, rule, "give a seed, or leave it out")
+    since, induced = drawn(dropout, seed, nodes), bool(prepared.algorithm.induced)
+    return DropoutNet(prepared.graph, since, rows.n[:, 0], induced=induced)
+
+
+def _lossy_round(algorithm: Algorithm[Any], net: DropoutNet, k: int, state: Any, place: Place) -> Any:
+    """A round of those that are there; the others stay as they are."""
+    net.begin(k, place.facts)
+    after = algorithm.round(k, state, place)
+    return type(after)(*(np.where(net.here, new, old) for new, old in zip(after, state, strict=True)))
+
+
+def _lost(net: DropoutNet, rate: float, rounds: int) -> dict[str, Any]:
+    since = {str(i): int(k) for i, k in enumerate(net.since) if k <= rounds}
+    return {"rate": rate, "since": since}
 
 
 def simulate_many(

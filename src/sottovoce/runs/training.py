@@ -64,6 +64,8 @@ class TrainConfig:
         Share of the training rows that a simulation takes as public instead.
     centre : bool
         Whether to ask for the rows' mean first, where :func:`sottovoce.runs.centre.decide` says that it pays.
+    dropout : float
+        Probability of each site to be lost in a round: see :func:`sottovoce.runs.simulate.simulate`.
 
     Examples
     --------
@@ -88,6 +90,7 @@ class TrainConfig:
     public: str | None = None
     public_share: float | None = None
     centre: bool = True
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -167,6 +170,8 @@ class Report:
             "features": result.facts.d, "privacy": result.privacy, "seconds": result.seconds,
             "notes": list(self.notes), "config": run.to_dict(), "algorithm": result.algorithm,
         }  # fmt: skip
+        if "dropout" in result.extra:
+            report["dropout"] = result.extra["dropout"]
         if self.details:
             report["test_details"] = {name: detail.value for name, detail in self.details.items()}
         if self.decision is not None:
@@ -308,18 +313,21 @@ def train(
     label += "" if config.public_share is None else f" public {config.public_share}"
     result = simulate(
         config.run, rows, observers=observers, checkpoint=checkpoint, label=label, ledger=ledger, run_name=run_name,
-        caveat=dataset.caveat, start=start, centre=centring, digest=digest,
+        caveat=dataset.caveat, start=start, centre=centring, digest=digest, dropout=config.dropout,
     )  # fmt: skip
     config = replace(config, run=result.config)
     if REGISTRY[config.run.method].trust.pools_rows:
         parts = [np.concatenate(parts)]
     schema = None if dataset.schema is None else dataset.schema.to_dict()
-    result = replace(result, extra={"data": config.data, "schema": schema})
+    result = replace(result, extra=result.extra | {"data": config.data, "schema": schema})
     notes = [*dataset.notes, *_of_start(result, public), *([centring.says] if centring is not None else [])]
     if dataset.schema is not None and dataset.schema.site and not how.startswith("site:"):
         column = dataset.schema.site
         notes.append(f"the schema names {column!r} as the site, but rows were dealt by {how!r}")
     notes += [] if dataset.schema is None else long_rows(dataset.schema)
+    if "dropout" in result.extra:
+        lost = [f"{i} from round {k} on" for i, k in result.extra["dropout"]["since"].items()]
+        notes.append(f"sites lost in this rehearsal: {', '.join(lost) or 'none'}; the price is that of all to the end")
     if rows.one_class:
         notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))} (for the data's holder only)")
     notes += unfit(dataset.clipped)

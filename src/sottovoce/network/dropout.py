@@ -1,0 +1,114 @@
+"""Simulations that lose sites for good, by the rules of a deployment: what a plan would have become."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import AttemptLost, InvalidInput, NetClosed
+from ..problem.facts import Among, Facts
+from ..util.typing import Array, IntArray
+from .graphs import Graph
+from .net import DenseNet
+
+
+def drawn(rate: float, seed: int, nodes: int) -> Array:
+    """The round from which each of the nodes is out, (N,): each is lost with probability `rate` a round."""
+    if not 0.0 <= rate < 1.0:
+        rule = "must be at least 0 and below 1: the chance of a site to be lost in a round"
+        raise InvalidInput("dropout", rate, rule, "use e.g. 0.01")
+    if rate == 0.0:
+        return np.full(nodes, np.inf)
+    digest = hashlib.blake2b(f"sottovoce dropout {seed}".encode(), digest_size=8).digest()
+    return np.random.default_rng(int.from_bytes(digest, "big")).geometric(rate, nodes).astype(float)
+
+
+def left(graph: Graph, since: Array, k: int, *, least: int, summed: bool, induced: bool) -> list[int] | None:
+    """The nodes with which round k is begun; None if the run may not go on with them.
+
+    In sums a node that is lost in this round counts among them: nobody knows yet.  `least` is the fewest of a sum.
+    """
+    there = np.flatnonzero((since >= k) if summed else since > k).tolist()
+    if summed:
+        return there if len(there) >= least else None
+    whole = len(there) == len(since)
+    return there if whole or (induced and 2 * len(there) > len(since) and graph.joins(there)) else None
+
+
+def outlook(
+    rate: float, graph: Graph, rounds: int, *, least: int, summed: bool, induced: bool, draws: int = 1000
+) -> dict[str, float]:  # fmt: skip
+    """How often a run with such losses comes to its end, with how many sites, and the rounds of the others, by draws.
+
+    Rounds in which a sum is lost count.
+    """
+    ends: list[int] = []
+    early: list[int] = []
+    for seed in range(draws):
+        since = drawn(rate, seed, graph.n_nodes)
+        changes = [int(k) + summed for k in np.unique(since) if k + summed <= rounds]
+        told = (k for k in changes if left(graph, since, k, least=least, summed=summed, induced=induced) is None)
+        fatal = next(told, None)
+        if fatal is not None:
+            early.append(fatal - 1)
+        else:
+            ends.append(int(np.sum(since > rounds)))
+    return {
+        "rate": rate, "finishes": len(ends) / draws, "sites_left": float(np.mean(ends)) if ends else 0.0,
+        "rounds_if_not": float(np.mean(early)) if early else float(rounds),
+    }  # fmt: skip
+
+
+class DropoutNet(DenseNet):
+    """A :class:`DenseNet` whose nodes are lost from the rounds `since` (N,) on; :meth:`begin` begins a round.
+
+    Over a graph a lost neighbour counts as the node itself (:class:`sottovoce.network.net.Edges`).  In sums the attempt
+    in which a node is lost opens nothing, and the next is of those that are left.  `induced` says whether the method
+    may go on over a graph.
+    """
+
+    def __init__(self, graph: Graph, since: Array, n: Array, *, induced: bool) -> None:
+        super().__init__(graph)
+        self._graph, self.since, self._n, self._induced = graph, since, n, induced
+        self._round, self._own = 0, np.zeros(0)
+        self._duals = dict.fromkeys(since[np.isfinite(since)].tolist(), np.zeros(1))
+
+    @property
+    def here(self) -> NDArray[np.bool_]:
+        """Whether each node is there in this round, (N, 1)."""
+        return (self.since > self._round)[:, None]
+
+    def begin(self, k: int, facts: Facts) -> None:
+        """Begin round k; NetClosed if those that are left may not go on."""
+        self._round = k
+        least, summed = facts.participants, facts.summed
+        if left(self._graph, self.since, k, least=least, summed=summed, induced=self._induced) is None:
+            raise NetClosed(f"round {k}: the run cannot go on with the sites that are left")
+
+    def neighbour_sum(self, x: Array) -> Array:
+        here, self._own = self.here, x
+        heard = super().neighbour_sum(here.astype(float))
+        return super().neighbour_sum(x * here) + (self.degree - heard) * x
+
+    def lost_dual(self, weight: Array | float) -> Array | float:
+        lost = self._duals.pop(float(self._round), 0.0)
+        for since, dual in self._duals.items():
+            if since > self._round:  # the edges to the nodes that are lost then
+                there = (self.since == since)[:, None].astype(float)
+                moved = super().neighbour_sum(there) * self._own - super().neighbour_sum(there * self._own)
+                self._duals[since] = dual + weight * moved
+        return lost
+
+    def among(self, facts: Facts) -> Among:
+        there = self.since >= max(self._round, 1)
+        return Among(float(self._n[there].sum()), int(there.sum()))
+
+    def seal(self, share: IntArray) -> IntArray:
+        return super().seal(np.where(self.here, share, 0))
+
+    def total(self, sealed: IntArray) -> IntArray:
+        if np.any(self.since == self._round):
+            raise AttemptLost(f"attempt {self._round}: a share is missing")
+        return super().total(sealed)
