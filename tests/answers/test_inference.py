@@ -376,8 +376,16 @@ class TestFrames:
         cells = np.zeros((1, len(EDGES) + 1))
         cells[0, [10, 14, 20]] = 0.92, 0.05, 0.03
         for noise, edge in ((1.0, EDGES[10]), (0.05, EDGES[14]), (0.0, EDGES[20])):
-            np.testing.assert_allclose(short(frame, cells, np.array([noise])).A, frame.A / edge)
+            np.testing.assert_allclose(short(frame, cells, 0.0, np.array([noise])).A, frame.A / edge)
         assert LONG >= 0.08
+
+    def test_noise_in_the_lengths_makes_no_far_edge(self) -> None:
+        frame, rng, spread = whitening(self.S, 0.0, self.KEPT), np.random.default_rng(0), 0.003
+        cells = np.zeros((400, len(EDGES) + 1))
+        cells[:, 10] = 1.0
+        noisy, many = cells + spread * rng.normal(size=cells.shape), Frame(*(np.repeat(x, 400, axis=0) for x in frame))
+        edges = [frame.A[0, 0, 0] / short(many, noisy, s, np.full(400, 0.01)).A[:, 0, 0] for s in (spread, 0.0)]
+        assert np.quantile(edges[0], 0.9) <= EDGES[12] < EDGES[16] < np.quantile(edges[1], 0.9)
 
     def test_a_displacement_is_newtons_without_noise_and_stays_where_noise_hides_it(self) -> None:
         rng, frame = np.random.default_rng(0), whitening(self.S[:, :2, :2], 0.0, self.KEPT[:, :2])

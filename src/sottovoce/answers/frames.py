@@ -37,14 +37,16 @@ def whitening(S: Array, spread: float, kept: BoolArray) -> Frame:
     return Frame((vectors / root) @ turned * both, (vectors * root) @ turned * both)
 
 
-def short(frame: Frame, cells: Array, noise: Array) -> Frame:
+def short(frame: Frame, cells: Array, spread: float, noise: Array) -> Frame:
     """The frames divided by the least edge beyond which so few rows lie that noise hides what they lack.
 
-    `cells` is the answer of :class:`sottovoce.queries.Lengths`, (R, cells), and `noise` the norm of the noise in a
-    Hessian over its eigenvalues, (R,): a share of the rows as large as it may be long, at most `LONG`.
+    `cells` is the answer of :class:`sottovoce.queries.Lengths`, (R, cells), with noise of deviation `spread` an entry,
+    and `noise` the norm of the noise in a Hessian over its eigenvalues, (R,): a share of the rows as large as it may be
+    long, at most `LONG`.  Two deviations of a share's own noise are allowed for: else a far edge is taken by chance.
     """
     beyond = np.cumsum(cells[:, ::-1], axis=1)[:, ::-1][:, 1:]
-    few = beyond <= np.minimum(noise, LONG)[:, None]
+    doubt = 2.0 * spread * np.sqrt(np.arange(beyond.shape[1], 0, -1))
+    few = beyond <= np.minimum(noise, LONG)[:, None] + doubt
     edge = EDGES[np.where(few.any(axis=1), few.argmax(axis=1), len(EDGES) - 1)][:, None, None]
     return Frame(frame.A / edge, frame.back * edge)
 

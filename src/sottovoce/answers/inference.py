@@ -194,7 +194,7 @@ class Newton(Recipe):
         """Asks for the lengths of rows in a frame, and shortens it."""
         frame = whitening(S, spread, kept)
         cells = yield Lengths(np.zeros(S.shape[:2]), frame=frame.A, edges=EDGES)
-        return short(frame, cells.value, hidden)
+        return short(frame, cells.value, cells.spread, hidden)
 
     def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
         return FramedCurvature(at, cap, frame=frame.A)
