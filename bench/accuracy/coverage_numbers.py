@@ -99,11 +99,11 @@ def robust_errors(found: Drawn, t: np.ndarray) -> np.ndarray:
 
 def equal(found: Estimates) -> Estimates:
     """The same with residuals of one spread: what the constant's moment says of it."""
-    if not found.inverse[0].any():
+    if found.strain[0] > 0.0:  # no inverse
         return found
-    S = np.linalg.pinv(found.inverse[0])
+    S = found.hessian[0]
     J = S @ (found.covariance - found.noise)[0] @ S
-    return replace(found, covariance=(J[-1, -1] / S[-1, -1] * found.inverse[0] + found.noise[0])[None])
+    return replace(found, covariance=(J[-1, -1] / S[-1, -1] * np.linalg.pinv(S) + found.noise[0])[None])
 
 
 def one(cell: Setting, seed: int) -> dict[str, Any]:

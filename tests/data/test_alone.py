@@ -54,7 +54,7 @@ def test_a_row_changes_how_no_other_is_encoded(door: str, tmp_path: Path) -> Non
         if before is not None and after is not None:
             np.testing.assert_array_equal(np.delete(before, i, axis=0), np.delete(after, i, axis=0), str(columns))
             compared += 1
-    assert compared >= 10
+    assert compared == 0 if door == "nested" else compared >= 10  # a list is no value: it is always refused
 
 
 def test_a_gap_elsewhere_makes_no_number_a_missing_one() -> None:

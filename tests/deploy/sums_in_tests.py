@@ -40,12 +40,13 @@ class Lost(LocalTransport):
 
     def __init__(self, hub: Hub, site: str, round: int, after: bool = False) -> None:
         super().__init__(hub, site, 30.0)
-        self._last, self._after = round, after
+        self._last, self._after, self.stopped = round, after, threading.Event()
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         if round == self._last:
             if self._after:
                 self._hub.exchange(self._site, round, message, 0.0)
+            self.stopped.set()
             raise Stop
         return super().exchange(round, message)
 

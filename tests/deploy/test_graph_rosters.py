@@ -189,13 +189,10 @@ def test_who_stays_may_crash_around_a_roster(tmp_path: Path, at: int, after: boo
     """north is killed before or after its message of the lost round (3), the roster (4), or the next round (5)."""
     sites = lasting(tmp_path / "sites", waits=Waits(3.0, 6.0))
     with hub_of(sites, tmp_path / "hub.log") as hub:
-        door: dict[str, Callable[[], LocalTransport]] = {
-            "south": lambda: Lost(hub, "south", 3), "north": lambda: Lost(hub, "north", at, after),
-        }  # fmt: skip
+        door = {"south": Lost(hub, "south", 3), "north": Lost(hub, "north", at, after)}
         with ThreadPoolExecutor(1) as pool:
-            ran = pool.submit(run, sites, hub, lambda name: door[name]() if name in door else None)
-            while hub.log.last("trial", "north") < at - 1 + after:
-                pass
+            ran = pool.submit(run, sites, hub, door.get)
+            assert door["north"].stopped.wait(60.0)
             end = sites.run_site("north", LocalTransport(hub, "north", 30.0))
             ends = ran.result()
         roster = hub.status()["roster"]

@@ -390,7 +390,7 @@ def fragility(A: Array, H: Array, kept: BoolArray, s_H: Array, c: Array) -> Arra
     E is noise in H of deviation s_H, and P the inverse of H in the frame A with its eigenvalues lowered by `LOWER` s_H.
     """
     P, _ = inverse_of(H, kept, np.zeros(len(H)), LOWER * s_H)
-    turned = c @ A
+    turned = (c / np.maximum(np.abs(c).max(axis=1, keepdims=True), 1e-300)) @ A  # tau is one of directions
     along = turned @ P
     trace = np.einsum("rii->r", P)[:, None]
     first = np.sum(turned * along, axis=2)

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from ..errors import InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch, NotWritten, shown
@@ -138,7 +138,8 @@ class ChainFile(Chain[F]):
             with self._lock:
                 try:
                     if self._waiting:
-                        self.read()
+                        with suppress(LedgerMismatch):  # another went on with the run, so these bytes go to nobody
+                            self.read()
                 finally:
                     self._db.close()
 
