@@ -359,7 +359,7 @@ class TestEstimators:
         assert table[1].split()[:2] == ["x0", f"{first.estimate:.3f}"] and table[1].endswith("<.001")
         assert len({len(line) for line in table}) == 1
         assert "<table>" in model._repr_html_() and "95% interval" in model._repr_mimebundle_()["text/html"]
-        few = ConsensusClassifier(inference=True, epsilon=0.3, data_norm=3.0, random_state=0).fit(X[:3000], y[:3000])
+        few = ConsensusClassifier(inference=True, epsilon=0.03, data_norm=3.0, random_state=0).fit(X[:3000], y[:3000])
         assert "refused" in str(few) and "Not all is printed" in str(few) and "Not all is printed" in few.page()
 
     def test_regressors_show_their_statement(self) -> None:
