@@ -27,7 +27,7 @@ from sottovoce.problem.clipped import cap
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import make_loss
 from sottovoce.problem.schedules import Schedule
-from sottovoce.queries import CarriedGradient, NoisyGradient, carries
+from sottovoce.queries import CarriedGradient, NoisyGradient, carries, correlated, within_reach
 from sottovoce.queries.correlated import Pulls, computed_twice
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import Curator
@@ -188,6 +188,42 @@ def test_a_round_that_was_not_planned_and_a_point_too_far_out_are_refused_before
         with pytest.raises(InvalidInput, match=said):
             curator.ask(query)
     assert not curator.ledger.rows
+
+
+@pytest.mark.parametrize(("stretch", "people"), [(1.0, None), (6.8, None), (1.0, 3), (6.8, 3)])
+def test_a_point_that_is_too_long_is_shortened_to_one_that_is_answered(stretch: float, people: int | None) -> None:
+    d, loss = 20_000, make_loss("logistic")
+    n = np.array([[1000.0]])
+    facts = Facts(loss, n, d, 1.0, 0.01, 1, stretch=stretch, pure=False, rows_per_person=people)
+    query = CarriedGradient(np.zeros(d), np.array([1.0]), "test", index=1, rounds=T)
+    for size in (1.0, 1e9):
+        far = np.full(d, size / math.sqrt(d))
+        near = within_reach(facts, far)
+        replace(query, start=near).check(facts)
+        if size == 1.0:
+            assert near.tobytes() == far.tobytes()
+        else:  # in the same direction, and hardly more than is needed
+            np.testing.assert_allclose(near / np.linalg.norm(near), far / size, rtol=1e-12)
+            with pytest.raises(InvalidInput, match="eta"):
+                replace(query, start=1.01 * near).check(facts)
+
+
+def test_a_run_whose_model_is_all_noise_ends(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points are refused beyond a norm that this run would pass, were it not for shortened points."""
+    run = RunConfig(**RUN | {"epsilon": 0.05}, seed=0)
+    free = np.max(np.linalg.norm(simulate(run, rows).models, axis=-1))
+    asked: list[float] = []
+    check = CarriedGradient.check
+
+    def noted(self: CarriedGradient, facts: Facts) -> None:
+        asked.append(float(np.max(np.linalg.norm(self.start, axis=-1))))
+        check(self, facts)
+
+    monkeypatch.setattr(CarriedGradient, "check", noted)
+    facts = prepare(run, rows.n, rows.d).facts
+    monkeypatch.setattr(correlated, "_AGAIN", computed_twice(facts, free / 8.0))
+    simulate(run, rows)
+    assert free / 9.0 < max(asked) <= free / 8.0
 
 
 @pytest.mark.parametrize(("gain", "spec"), [(2.0, "logistic"), (1e5, "logistic"), (1e5, "capped")])

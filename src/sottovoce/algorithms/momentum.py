@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from ..problem.facts import Facts
-from ..queries import CarriedGradient, NoisyGradient, carries
+from ..queries import CarriedGradient, NoisyGradient, carries, within_reach
 from ..util.typing import Any, Array
 from .base import Algorithm, Node
 from .knobs import gradient_cap, knob
@@ -94,7 +94,8 @@ class Momentum(Algorithm[MomentumState]):
         f, v, before, mean, heard, opened = state
         alpha = None if self.noise is None else self.noise(k)
         if self.correlation == "half" and carries(node.facts, self.noise, self.rounds):
-            query = CarriedGradient(f, alpha, "noisy gradient, carried", index=k, rounds=self.rounds)
+            near = within_reach(node.facts, f)  # f itself, but for models that are all noise
+            query = CarriedGradient(near, alpha, "noisy gradient, carried", index=k, rounds=self.rounds)
             g = node.ask(query) + query.share * heard
         else:
             g = node.ask(NoisyGradient(f, alpha, "noisy gradient"))

@@ -17,7 +17,7 @@ from .bounded import (
     SecondMoments,
     SlopeMoments,
 )
-from .correlated import CarriedGradient, carries
+from .correlated import CarriedGradient, carries, within_reach
 from .framed import FramedCurvature, FramedMoments, FramedResiduals, FramedSlopes, Lengths
 from .numeric_moments import Misses
 from .objective import (
@@ -73,4 +73,5 @@ __all__ = [
     "check_law",
     "check_unit",
     "law_of",
+    "within_reach",
 ]

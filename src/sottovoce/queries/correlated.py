@@ -28,7 +28,7 @@ from ..solvers.local import elsewhere_bound
 from ..util.typing import Array
 from .audit_hooks import Canaries, Leaning, gaussian
 from .reach import length
-from .statistic import NoisyGradient, check_places, gradient_sensitivity
+from .statistic import MOVED, NoisyGradient, check_places, gradient_sensitivity, moved_apart
 from .vault import Secret, Vault
 
 _U = 2.0**-53
@@ -70,6 +70,21 @@ def computed_twice(facts: Facts, far: float) -> float:
     wide = d + 8.0 if stretch == 1.0 else (2.0 * d + 24.0) * stretch
     once = wide * _U * (far * loss.hessian_bound + loss.derivative_bound * loss.by_norm)
     return 2.0 * (once + float(elsewhere_bound(1.0, loss, d, far, stretch)))
+
+
+def within_reach(facts: Facts, point: Array) -> Array:
+    """Public points (..., d), shortened to where every round of :class:`CarriedGradient` is answered.
+
+    Both errors that a round is refused for are affine in a point's norm.  Points that are short enough come back to
+    the last bit.
+    """
+    longest, L = math.inf, facts.loss.derivative_bound
+    for error, most in ((computed_twice, _AGAIN * L), (moved_apart, MOVED * L)):
+        least = error(facts, 0.0)
+        if (slope := error(facts, 1.0) - least) > 0.0:
+            longest = min(longest, 0.999 * (most - least) / slope)
+    norm = length(point, "start")
+    return np.asarray(point * (longest / np.maximum(norm, longest)) if 0.0 < longest < math.inf else point)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ from .reach import INFLATION, certificate, check_solve, inside, length, matched
 from .vault import Secret, Vault
 
 _FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
-_MOVED = 2.0**-10  # of a gradient's sensitivity: what rows may add that stand at another place
+MOVED = 2.0**-10
+"""Of a gradient's sensitivity: what rows may add that stand at another place."""
 _U = 2.0**-53
 
 
@@ -43,7 +44,7 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     row depends on which others repeat, which this bound does not cover; that of solves does.
 
     Where `rows` are people, another person may have another number of rows, and those of the others then stand at other
-    places: their margins round otherwise, which :func:`check_places` holds to a share `_MOVED` of the whole.
+    places: their margins round otherwise, which :func:`check_places` holds to a share `MOVED` of the whole.
     """
     none = np.zeros_like(rows)
     stretch, summed = facts.stretch, facts.summands(rows) + 1.0
@@ -51,24 +52,30 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     whole = facts.gradients_changed * facts.C / rows
     if facts.several:
         rounding = rounding + elsewhere_bound(facts.C, facts.loss, facts.d, none, facts.stretch)
-        whole = whole * (1.0 + _MOVED)
+        whole = whole * (1.0 + MOVED)
     return np.asarray(whole + 2.0 * rounding)
 
 
-def check_places(facts: Facts, start: Array) -> None:
-    """Refuse points at which margins of rows that stand at other places could round too differently.
+def moved_apart(facts: Facts, far: float) -> float:
+    """How far n people's gradients may differ together at points of norm `far`, where rows stand at other places.
 
     A margin errs by at most ``(d + 9) u (||w|| + T)`` with numbers to predict up to T, that of a moved row by at most
     ``(2 d + 24) u (||w|| + T)`` times the facts' stretch, and the mean gradient over n people by `hessian_bound` times
-    as much, twice; what shortens moved rows adds :func:`sottovoce.solvers.local.elsewhere_bound`.
+    as much, twice; what shortens moved rows adds :func:`sottovoce.solvers.local.elsewhere_bound`.  0 for one row a
+    person.
     """
     if not facts.several:
-        return
-    far, loss = float(np.max(length(start, "start"), initial=0.0)) + facts.loss.offset_bound, facts.loss
+        return 0.0
+    far, loss = far + facts.loss.offset_bound, facts.loss
     wide = facts.d + 9.0 if facts.stretch == 1.0 else (2.0 * facts.d + 24.0) * facts.stretch
     short = float(np.ptp(elsewhere_bound(1.0, loss, facts.d, np.array([0.0, far]), facts.stretch)))
-    each = 2.0 * (wide * _U * far * loss.hessian_bound + short)
-    if not float(np.max(facts.n)) * each <= _MOVED * loss.derivative_bound:
+    return float(np.max(facts.n)) * 2.0 * (wide * _U * far * loss.hessian_bound + short)
+
+
+def check_places(facts: Facts, start: Array) -> None:
+    """Refuse points at which margins of rows that stand at other places could round too differently."""
+    far = float(np.max(length(start, "start"), initial=0.0)) if facts.several else 0.0
+    if not moved_apart(facts, far) <= MOVED * facts.loss.derivative_bound:
         rule = "the model is too long for so many people's gradients to be told apart from rounding"
         raise InvalidInput("eta", None, rule, "use a larger eta or rho")
 
