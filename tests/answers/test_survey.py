@@ -16,7 +16,7 @@ from doors import DOORS, TEXTS, through
 
 from sottovoce import ConsensusClassifier, RunConfig, TrainConfig, train
 from sottovoce.algorithms.items import Answer
-from sottovoce.answers.survey import RARE, Noise, columns_of, proposed, survey_of
+from sottovoce.answers.survey import RARE, UNSEEN, Noise, columns_of, proposed, survey_of
 from sottovoce.answers.surveyed import Surveyed, ahead, survey
 from sottovoce.data import Schema, Table
 from sottovoce.data.columns import Category, Number
@@ -298,6 +298,18 @@ class TestProposals:
             {"a": np.array([-7.0, 0.0, 3.0])}, labels=False
         )
         assert np.sign(X.X[:, 0]).tolist() == [-1, 0, 1] and block.typical is None and "nearly all" in one.says
+
+    def test_where_noise_may_hide_many_rows_bounds_take_in_a_cell_more(self) -> None:
+        """One cell to each side, and down to zero as that is near; with little noise the seen cells suffice."""
+        rng = np.random.default_rng(0)
+        age = np.where(np.arange(N) % 8, rng.uniform(33, 63, N), rng.uniform(65, 120, N))
+        rows = Table("t", dict(table().columns) | {"age": age})
+        for epsilon, bounds in ((1.0, (32.0, 128.0)), (0.1, (0.0, 256.0))):
+            found = survey(schema(), [rows], replace(RUN, epsilon=epsilon), columns=["age"])
+            noise = found.expected.noise
+            assert (noise.threshold() > UNSEEN * N) == (epsilon < 1.0)
+            block = found.proposed.blocks[0]
+            assert (block.lo, block.hi) == bounds  # type: ignore[union-attr]
 
     def test_a_number_to_predict_gets_bounds(self) -> None:
         of = schema(label={"column": "y", "lo": 0, "hi": 4000, "unit": "days"})

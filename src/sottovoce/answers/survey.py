@@ -34,6 +34,8 @@ FILLED = 0.75
 """Share of the norms seen that are at most the norm proposed for a vector."""
 LEAST = 0.002
 """Cells with a smaller share of the rows stretch no bounds: a wrong unit in few rows is no reason for wide ones."""
+UNSEEN = 0.05
+"""Where a cell may hold a larger share of the rows without being seen, bounds take in one more cell at each end."""
 NEAR = 0.125
 """A bound on one side of zero that is a smaller share of the other bound is put at zero."""
 UNSURE = 0.3
@@ -281,7 +283,10 @@ def _number(grid: Dyadic, block: Block | None, own: Array, noise: Noise) -> Colu
     mass, seen = _seen(counts, noise)
     if not seen.any():
         return others.column(grid.name, {}, says="too few rows for this noise: it stays as it is")
-    first, last = _near_zero(grid, int(np.flatnonzero(seen)[0]), int(np.flatnonzero(seen)[-1]))
+    first, last = int(np.flatnonzero(seen)[0]), int(np.flatnonzero(seen)[-1])
+    if noise.threshold() > UNSEEN * noise.rows:
+        first, last = _one_more(grid, first, last)
+    first, last = _near_zero(grid, first, last)
     lo, hi = float(grid.edges[first]), float(grid.edges[last + 1])
     outside = np.concatenate([counts[:first], counts[last + 1 :]])
     inside = np.concatenate([counts[first : last + 1], own[-2:]])  # the number of rows is known, and all are somewhere
@@ -307,6 +312,13 @@ def _number(grid: Dyadic, block: Block | None, own: Array, noise: Noise) -> Colu
     if others.unread is not None:
         says = "; ".join(filter(None, (says, "some values cannot be read: training will refuse them")))
     return others.column(grid.name, _that_fit(block, more), beyond=beyond, says=says)
+
+
+def _one_more(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
+    """One more cell at each end, but not beyond zero: many rows may lie there, and be too few for this noise."""
+    zero = int(np.searchsorted(grid.edges, 0.0, side="right")) - 1
+    first = first if first == zero else max(0, first - 1)
+    return first, last if last == zero else min(grid.cells - 1, last + 1)
 
 
 def _near_zero(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
