@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from _coverage_picture import draw
+from _coverage_picture import clopper_pearson, draw
 from scipy.special import expit, ndtr
 
 import sottovoce
@@ -243,11 +243,13 @@ def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
     printed = [x for column in known for x in column]
     often = [column for column in known if len(column) >= max(5, len(sets) // 10)]
     widths = [x for one in sets for x in one["width"] if x is not None]
+    worst = min(often, key=np.mean, default=None)
     return {
         "cell": cell.name, "sets": len(sets), "coefficients": len(columns),
         "printed": len(printed) / max(1, sum(map(len, columns))), "intervals": len(printed),
         "coverage": float(np.mean(printed)) if printed else None,
-        "worst": min((float(np.mean(column)) for column in often), default=None),
+        "worst": None if worst is None else float(np.mean(worst)),
+        "worst_ends": None if worst is None else clopper_pearson(sum(worst), len(worst)),
         "width": float(np.median(widths)) if widths else None,
     }  # fmt: skip
 
@@ -334,6 +336,20 @@ def show(done: list[dict[str, Any]], more: tuple[str, ...] = ()) -> None:
         print(f"pooled over {intervals:,} printed intervals: {100 * inside / intervals:.2f}%")
 
 
+def page(done: list[dict[str, Any]]) -> str:
+    """The table in Markdown."""
+    text = ["| cell | sets | printed | coverage | worst (95% interval) | width |", "|---|---|---|---|---|---|"]
+    for row in done:
+        name = row["cell"].removesuffix(", sum").replace(", nobody", ", local trust")
+        cells = [name, f"{row['sets']:,}", f"{100 * row['printed']:.1f}%", "–", "–", "–"]
+        if row["worst"] is not None:
+            low, high = row["worst_ends"]
+            worst = f"{100 * row['worst']:.1f}% ({100 * low:.0f} to {100 * high:.0f})"
+            cells[3:] = f"{100 * row['coverage']:.1f}%", worst, f"{row['width']:.2f}"
+        text.append(f"| {' | '.join(cells)} |")
+    return "\n".join(text) + "\n"
+
+
 def main(
     bench: Any, show: Callable[[list[dict[str, Any]]], None], draw: Callable[[Sequence[Any]], bytes] | None = None
 ) -> None:
@@ -349,6 +365,7 @@ def main(
     if draw is not None:
         parser.add_argument("--svg", type=Path, help="draw the table here")
         parser.add_argument("--from-json", type=Path, help="draw this table, and measure nothing")
+        parser.add_argument("--write", type=Path, help="write the table here, as Markdown")
     args = parser.parse_args()
     if draw is not None and args.from_json is not None:
         args.svg.write_bytes(draw(json.loads(args.from_json.read_text(encoding="utf-8"))))
@@ -363,6 +380,8 @@ def main(
         args.json.write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")
     if draw is not None and args.svg:
         args.svg.write_bytes(draw(done))
+    if draw is not None and args.write:
+        args.write.write_text(page(done), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,18 @@ from sottovoce.answers.terms import Naming, columns_of
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.util import files
 
-TABLES = ("cps91", "fair", "loanapp", "crime1", "magic", "diamonds", "hospitals-like", "lognormal", "correlated")
+TABLES = (
+    "cps91",
+    "fair",
+    "loanapp",
+    "crime1",
+    "magic",
+    "diamonds",
+    "anes96",
+    "hospitals-like",
+    "lognormal",
+    "correlated",
+)
 DESIGNS = {"hospitals-like": hospitals, "lognormal": lognormal, "correlated": partial(numbers, k=10, rho=0.9)}
 FEWEST, MOST = 500, 1_200_000
 Drawer = Callable[[int, int], tuple[Naming, list[tuple[Any, np.ndarray]]]]

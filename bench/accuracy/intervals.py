@@ -43,7 +43,19 @@ from sottovoce.util import files
 SITES, DELTA, EPSILONS, REACH = 5, 1e-5, (1.0, 3.0, 10.0), 1.5
 TRUSTS = {"nobody": float(SITES), "sum": SITES / (SITES - 1.0), "curator": 1.0}
 """The noise's variance over a curator's."""
-TABLES = ("cps91", "fair", "loanapp", "crime1", "magic", "randhie", "diamonds", "segments", "adult, 7", "adult")
+TABLES = (
+    "cps91",
+    "fair",
+    "loanapp",
+    "crime1",
+    "magic",
+    "randhie",
+    "diamonds",
+    "anes96",
+    "phishing",
+    "adult, 7",
+    "adult",
+)
 Parts = list[tuple[Any, np.ndarray]]
 
 
@@ -65,7 +77,7 @@ def fitted(naming: Naming, parts: Parts) -> Loaded:
     y = np.concatenate([labels for _, labels in parts])
     weight = np.abs(y) / np.maximum(1.0, np.sum(E**2, axis=1))
     w = np.zeros(E.shape[1])
-    for _ in range(60):
+    for _ in range(200):
         p = expit(E @ w)
         H = (E.T * (weight * p * (1.0 - p))) @ E
         step = np.linalg.solve(H, E.T @ (weight * ((y > 0) - p)))
