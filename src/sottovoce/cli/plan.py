@@ -259,7 +259,7 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
     if outlined.get("forecast"):
         needed, rows = outlined["forecast"]["rows_needed"], sum(sizes) - sum(outlined["held"])
         console.print(
-            f"all coefficients are printed from about {needed:,.0f} rows on if columns spread over their declared ranges "
+            f"all coefficients are printed from about {needed:,.0f} rows on if columns spread over their ranges "
             f"and are unrelated, from several times as many if not; there are {rows:,}",
             highlight=False,
         )
