@@ -34,7 +34,6 @@ TABLES = (
     "loanapp",
     "crime1",
     "magic",
-    "diamonds",
     "anes96",
     "hospitals-like",
     "lognormal",

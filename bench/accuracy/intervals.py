@@ -118,17 +118,21 @@ def asked_of(naming: Naming, parts: Parts, trust: str, epsilon: float, seed: int
     return [table(found, naming, r, DELTA) for r in range(draws)]
 
 
-def judged(tables: list[Coefficients], truth: np.ndarray, errors: list[np.ndarray]) -> dict[str, float | None]:
-    """Printed, width and held of some tables."""
-    printed = np.array([[line.refused is None for line in lines] for lines in (t.lines for t in tables)])
-    if not printed.any():
-        return {"printed": 0.0, "width": None, "held": None}
-    known = [(x, t, e) for one, error in zip(tables, errors, strict=True)
-             for x, t, e in zip(one.lines, truth, error, strict=True) if x.refused is None]  # fmt: skip
-    return {
-        "printed": float(printed.mean()), "width": float(np.median([x.standard_error / e for x, _, e in known])),
-        "held": float(np.mean([x.low <= t <= x.high for x, t, _ in known])),
-    }  # fmt: skip
+def judged(tables: list[Coefficients], truth: np.ndarray, errors: list[np.ndarray]) -> dict[str, Any]:
+    """Printed, width and held of some tables, and the coefficient that is held least if it is printed ten times."""
+    shown = [[line.refused is None for line in one.lines] for one in tables]
+    found = {"printed": float(np.mean(shown)), "width": None, "held": None, "worst": None}
+    if not np.any(shown):
+        return found
+    width, held = list[float](), [list[bool]() for _ in truth]
+    for one, error in zip(tables, errors, strict=True):
+        for k, line in enumerate(one.lines):
+            if line.low is not None and line.high is not None and line.standard_error is not None:
+                width.append(line.standard_error / error[k])
+                held[k].append(bool(line.low <= truth[k] <= line.high))
+    often = [float(np.mean(column)) for column in held if len(column) >= 10]
+    every = float(np.mean([x for column in held for x in column]))
+    return found | {"width": float(np.median(width)), "held": every, "worst": min(often, default=None)}
 
 
 def hidden(one: Loaded, trust: str, epsilon: float) -> np.ndarray:
@@ -276,8 +280,8 @@ def of_real(lines: list[dict[str, Any]]) -> list[str]:
 def of_designs(lines: list[dict[str, Any]]) -> list[str]:
     """A table of Markdown."""
     text = [
-        "| design (rows, coefficients) | epsilon | draws | printed | goal | width | held |",
-        "|---|---|---|---|---|---|---|",
+        "| design (rows, coefficients) | epsilon | draws | printed | goal | width | floor | held |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for x in lines:
         goal = percent(x["goal"]) + ("" if x["goal_width"] is None else f", width {x['goal_width']:g}")
@@ -303,7 +307,12 @@ def main() -> None:
     for name in [] if args.designs else args.tables.split(";"):
         one = read(args.folder, name)
         lines += [real(name, one, trust, epsilon, draws) for trust in TRUSTS for epsilon in EPSILONS]
-        print(f"{name}: {time.monotonic() - started:.0f} s", flush=True)
+        for x in lines[-len(TRUSTS) * len(EPSILONS) :]:
+            held = f"held {percent(x['held'])}, the worst coefficient {percent(x['worst'])}"
+            print(
+                f"{name}, {x['trust']}, epsilon {x['epsilon']:g}: {percent(x['printed'])} printed, {held}", flush=True
+            )
+        print(f"{time.monotonic() - started:.0f} s", flush=True)
     for each in () if args.real else NAMED:
         designs.append(named(each, draws))
         print(f"{each.name}: {time.monotonic() - started:.0f} s", flush=True)
