@@ -26,7 +26,7 @@ def draw(cells: list[dict[str, Any]]) -> bytes:
         left, right = canvas.subplots(1, 2, sharey=True, width_ratios=(1.4, 1))
         at = np.arange(len(shown))[::-1]
         covered = np.array([100.0 * cell["coverage"] for cell in shown])
-        ends = np.array([_interval(cell["coverage"], cell["intervals"] // cell["coefficients"]) for cell in shown])
+        ends = np.array([_interval(cell) for cell in shown])
         off = np.abs(100.0 * ends.T - covered)
         left.axvline(95.0, color="0.6", lw=1.0)
         left.errorbar(covered, at, xerr=off, fmt="o", color=COLOURS[0], ms=4.5, elinewidth=0.9, capsize=2, label="all")
@@ -46,9 +46,14 @@ def draw(cells: list[dict[str, Any]]) -> bytes:
         return sink.getvalue()
 
 
-def _interval(share: float, trials: int) -> tuple[float, float]:
-    """Clopper and Pearson's 95% interval, with as many trials as data sets: those of one set are not independent."""
-    hits, trials = share * trials, max(1, trials)
+def _interval(cell: dict[str, Any]) -> tuple[float, float]:
+    """With as many trials as data sets: intervals of one set are not independent."""
+    trials = max(1, cell["intervals"] // cell["coefficients"])
+    return clopper_pearson(cell["coverage"] * trials, trials)
+
+
+def clopper_pearson(hits: float, trials: int) -> tuple[float, float]:
+    """The 95% interval of a share."""
     low = 0.0 if hits <= 0 else float(beta.ppf(0.025, hits, trials - hits + 1))
     high = 1.0 if hits >= trials else float(beta.ppf(0.975, hits + 1, trials - hits))
     return low, high

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from _coverage_picture import draw
-from scipy.special import expit
+from _coverage_picture import clopper_pearson, draw
+from scipy.special import expit, ndtr
 
 import sottovoce
 from sottovoce.answers.coefficients import table
@@ -52,8 +52,8 @@ class Drawn(NamedTuple):
     X: np.ndarray
 
 
-def split(n: int) -> list[np.ndarray]:
-    return list(np.array_split(np.arange(n), SITES))
+def split(n: int, sites: int = SITES) -> list[np.ndarray]:
+    return list(np.array_split(np.arange(n), sites))
 
 
 def numbers(
@@ -65,6 +65,7 @@ def numbers(
     constant: float = -0.8,
     norm: float | None = None,
     tail: bool = False,
+    sites: int = SITES,
 ) -> Drawn:
     """Normal columns, equally correlated; with `tail` of Student's law with 4 degrees of freedom."""
     X = np.sqrt(1 - rho) * rng.normal(size=(n, k)) + np.sqrt(rho) * rng.normal(size=(n, 1))
@@ -73,20 +74,68 @@ def numbers(
     beta = np.array([(0.6, -0.4, 0.0, 0.3, -0.2)[j % 5] for j in range(k)]) / np.sqrt(max(1.0, k / 5.0))
     y = np.where(rng.random(n) < expit(X @ beta + constant), 1.0, -1.0)
     naming = of_columns([f"x{j}" for j in range(k)], norm or 1.35 * np.sqrt(k))
-    return Drawn(naming, [(X[p], y[p]) for p in split(n)], np.append(beta, constant), X)
+    return Drawn(naming, [(X[p], y[p]) for p in split(n, sites)], np.append(beta, constant), X)
+
+
+def probit(X: np.ndarray) -> np.ndarray:
+    return np.asarray(ndtr(X @ (0.6, -0.4, 0.0, 0.3, -0.2) - 0.8))
+
+
+def saturation(X: np.ndarray) -> np.ndarray:
+    return np.asarray(expit(1.5 * np.tanh(X[:, 0]) + X @ (0.0, -0.4, 0.0, 0.3, -0.2) - 0.8))
+
+
+def interaction(X: np.ndarray) -> np.ndarray:
+    return np.asarray(expit(0.5 * X[:, 0] * X[:, 1] + X @ (0.6, -0.4, 0.0, 0.3, -0.2) - 0.8))
+
+
+@lru_cache
+def best(chance: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """The coefficients that fit best, of a million rows with chances for labels, weighed as the table weighs rows."""
+    X = np.random.default_rng(35).normal(size=(1_000_000, 5))
+    naming, p = of_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5)), chance(X)
+    E = naming.encoded(X)
+    weight, w = 1.0 / np.maximum(1.0, np.sum(E**2, axis=1)), np.zeros(6)
+    for _ in range(12):
+        q = expit(E @ w)
+        w = w + np.linalg.solve((E.T * (weight * q * (1.0 - q))) @ E, E.T @ (weight * (p - q)))
+    return np.asarray(naming.into_units @ w)
+
+
+def wrong(n: int, rng: np.random.Generator, chance: Callable[[np.ndarray], np.ndarray]) -> Drawn:
+    """Normal columns with chances that no logistic model has; the truth is the model that fits best."""
+    X = rng.normal(size=(n, 5))
+    y = np.where(rng.random(n) < chance(X), 1.0, -1.0)
+    naming = of_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5))
+    return Drawn(naming, [(X[p], y[p]) for p in split(n)], best(chance), X)
+
+
+def lognormal(n: int, rng: np.random.Generator) -> Drawn:
+    """Eight columns of median 20 under bounds of 0 and 10,000, with a logistic truth in their logarithms."""
+    column = {"kind": "number", "lo": 0, "hi": 10_000, "transform": "log1p"}
+    schema = Schema.from_dict({"columns": {f"x{j}": column for j in range(8)}, "name": "lognormal", "intercept": True})
+    raw = np.exp(3.0 + 0.8 * rng.normal(size=(n, 8)))
+    X, beta = np.log1p(raw), np.array([0.6, -0.4, 0.0, 0.3, -0.2, 0.5, -0.3, 0.2])
+    constant = -0.8 - 3.0 * float(beta.sum())
+    y = np.where(rng.random(n) < expit(X @ beta + constant), 1.0, -1.0)
+    parts = [({f"x{j}": raw[p, j] for j in range(8)}, y[p]) for p in split(n)]
+    return Drawn(of_schema(schema), parts, np.append(beta, constant), X)
 
 
 SHARES = (0.5, 0.25, 0.15, 0.08, 0.02)
 EFFECTS = (0.5, -0.4, 0.8, 0.3)
 
 
-def levels(n: int, rng: np.random.Generator, *, blocks: int = 3, constant: float = -0.5) -> Drawn:
-    """Columns of five levels, the rarest with 2% of rows; the commonest is the reference."""
+def levels(
+    n: int, rng: np.random.Generator, *, blocks: int = 3, constant: float = -0.5, rarest: float = SHARES[-1]
+) -> Drawn:
+    """Columns of five levels, the rarest with 2% of rows unless said; the commonest is the reference."""
     names = [chr(ord("a") + k) for k in range(5)]
     schema = Schema.from_dict(
         {"columns": {f"c{j}": {"kind": "category", "values": names} for j in range(blocks)}, "name": "levels"}
     )
-    codes = rng.choice(5, p=SHARES, size=(n, blocks))
+    shares = (SHARES[0] + SHARES[-1] - rarest, *SHARES[1:-1], rarest)
+    codes = rng.choice(5, p=shares, size=(n, blocks))
     X = np.concatenate([codes[:, j : j + 1] == np.arange(1, 5) for j in range(blocks)], axis=1).astype(float)
     beta = np.concatenate([np.array(EFFECTS) * (-1) ** j for j in range(blocks)])
     y = np.where(rng.random(n) < expit(X @ beta + constant), 1.0, -1.0)
@@ -118,6 +167,15 @@ DESIGNS = {
     "40 columns": lambda n, rng: levels(n, rng, blocks=10),
     "unlike sites": unlike,
     "half long": lambda n, rng: numbers(n, rng, norm=2.1, tail=True),
+    "probit truth": lambda n, rng: wrong(n, rng, probit),
+    "saturation": lambda n, rng: wrong(n, rng, saturation),
+    "interaction": lambda n, rng: wrong(n, rng, interaction),
+    "lognormal": lognormal,
+    "2% events": lambda n, rng: numbers(n, rng, constant=-4.13),
+    "collinear": lambda n, rng: numbers(n, rng, rho=0.99),
+    "20 sites": lambda n, rng: numbers(n, rng, sites=20),
+    "50 sites": lambda n, rng: numbers(n, rng, sites=50),
+    "levels of .3%": lambda n, rng: levels(n, rng, rarest=0.003),
 }
 
 
@@ -152,6 +210,7 @@ CELLS = (
     Cell("40 columns", 2_000, 3.0),
     *(Cell("unlike sites", 40_000, e) for e in (1.0, 3.0)),
     *(Cell("half long", 40_000, e) for e in (1.0, 3.0)),
+    *(Cell(design, 40_000, e) for design in list(DESIGNS)[7:] for e in (1.0, 3.0)),
 )
 
 
@@ -184,11 +243,13 @@ def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
     printed = [x for column in known for x in column]
     often = [column for column in known if len(column) >= max(5, len(sets) // 10)]
     widths = [x for one in sets for x in one["width"] if x is not None]
+    worst = min(often, key=np.mean, default=None)
     return {
         "cell": cell.name, "sets": len(sets), "coefficients": len(columns),
         "printed": len(printed) / max(1, sum(map(len, columns))), "intervals": len(printed),
         "coverage": float(np.mean(printed)) if printed else None,
-        "worst": min((float(np.mean(column)) for column in often), default=None),
+        "worst": None if worst is None else float(np.mean(worst)),
+        "worst_ends": None if worst is None else clopper_pearson(sum(worst), len(worst)),
         "width": float(np.median(widths)) if widths else None,
     }  # fmt: skip
 
@@ -275,6 +336,20 @@ def show(done: list[dict[str, Any]], more: tuple[str, ...] = ()) -> None:
         print(f"pooled over {intervals:,} printed intervals: {100 * inside / intervals:.2f}%")
 
 
+def page(done: list[dict[str, Any]]) -> str:
+    """The table in Markdown."""
+    text = ["| cell | sets | printed | coverage | worst (95% interval) | width |", "|---|---|---|---|---|---|"]
+    for row in done:
+        name = row["cell"].removesuffix(", sum").replace(", nobody", ", local trust")
+        cells = [name, f"{row['sets']:,}", f"{100 * row['printed']:.1f}%", "–", "–", "–"]
+        if row["worst"] is not None:
+            low, high = row["worst_ends"]
+            worst = f"{100 * row['worst']:.1f}% ({100 * low:.0f} to {100 * high:.0f})"
+            cells[3:] = f"{100 * row['coverage']:.1f}%", worst, f"{row['width']:.2f}"
+        text.append(f"| {' | '.join(cells)} |")
+    return "\n".join(text) + "\n"
+
+
 def main(
     bench: Any, show: Callable[[list[dict[str, Any]]], None], draw: Callable[[Sequence[Any]], bytes] | None = None
 ) -> None:
@@ -290,6 +365,7 @@ def main(
     if draw is not None:
         parser.add_argument("--svg", type=Path, help="draw the table here")
         parser.add_argument("--from-json", type=Path, help="draw this table, and measure nothing")
+        parser.add_argument("--write", type=Path, help="write the table here, as Markdown")
     args = parser.parse_args()
     if draw is not None and args.from_json is not None:
         args.svg.write_bytes(draw(json.loads(args.from_json.read_text(encoding="utf-8"))))
@@ -304,6 +380,8 @@ def main(
         args.json.write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")
     if draw is not None and args.svg:
         args.svg.write_bytes(draw(done))
+    if draw is not None and args.write:
+        args.write.write_text(page(done), encoding="utf-8")
 
 
 if __name__ == "__main__":

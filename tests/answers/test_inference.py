@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 from typing import Any
 
@@ -198,6 +199,16 @@ def test_forecast_says_from_how_many_rows_on() -> None:
     more = forecast(naming, 10_000.0, mu, sites=4)
     assert few["rows_needed"] == pytest.approx(more["rows_needed"], rel=0.1) and few["tau"] > 50 * more["tau"]
     assert forecast(naming, 1000.0, mu, positives=0.03)["rows_needed"] > 2 * few["rows_needed"]
+
+
+def test_a_remedy_is_no_capped_number() -> None:
+    """A strain that falls below its bound only with many thousand times the rows has no number; a smaller one has."""
+    naming, found, _ = fitted(config())
+    far = dataclasses.replace(found, strain=np.array([1e5]), noise=found.covariance)
+    near = dataclasses.replace(far, strain=np.array([5.0]))
+    assert table(far, naming, 0, 1e-5).needs is None
+    needs = table(near, naming, 0, 1e-5).needs
+    assert needs is not None and needs["rows"] == pytest.approx(10 * found.rows, rel=0.15)
 
 
 def test_what_needs_no_budget() -> None:

@@ -188,7 +188,8 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
 def _needs(found: Estimates, M: Array, q: float, replicate: int, delta: float | None) -> dict[str, float] | None:
     """Epsilon and rows that would do: with less noise, tau by the same matrices; q falls as ``(n mu)^-1``.
 
-    An eigenvalue that noise hides may be as small as one likes: what is needed is then more than what is said.
+    An eigenvalue that noise hides may be as small as one likes: what is needed is then more than what is said.  None if
+    nothing is, or if a thousand times the rows would not do.
     """
     if q <= SURE and np.all(found.fragility(M)[replicate] <= TAU):
         return None
@@ -201,6 +202,8 @@ def _needs(found: Estimates, M: Array, q: float, replicate: int, delta: float | 
         tau = fragility(found.frame[one], raised[None], found.kept[one], np.array([noise / factor]), M)
         if np.all(tau <= TAU) and (q if math.isfinite(q) else 0.0) / factor <= SURE:
             break
+    else:
+        return None  # a number beyond the last factor would only be that factor
     needs = {"rows": _up(found.rows * factor)} | ({"more": 1.0} if lost else {})
     if delta is not None and math.isfinite(found.scale):
         needs["epsilon"] = _up(gaussian_epsilon(delta, found.scale * factor))

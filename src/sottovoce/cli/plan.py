@@ -258,8 +258,11 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
         )
     if outlined.get("forecast"):
         needed, rows = outlined["forecast"]["rows_needed"], sum(sizes) - sum(outlined["held"])
-        console.print(f"all coefficients are printed from about {needed:,.0f} rows on, and there are {rows:,}",
-                      highlight=False)  # fmt: skip
+        console.print(
+            f"all coefficients are printed from about {needed:,.0f} rows on if columns spread over their ranges "
+            f"and are unrelated, from several times as many if not; there are {rows:,}",
+            highlight=False,
+        )
     if "plan" in outlined:
         wrote = f"wrote {escape(outlined['plan'])}, digest {outlined['digest']}"
         console.print(
