@@ -392,3 +392,25 @@ def test_the_hub_waits_from_the_first_message_and_then_no_longer(table: Table, t
         with pytest.raises(TransportClosed) as late:
             sums.exchange("west", 1, table.said("west").data, 0.0)
         assert late.value.site == "west" and log.last("trial", "west") == 0
+
+
+def test_a_clock_that_is_set_back_makes_nobody_wait_longer(table: Table, tmp_path: Path) -> None:
+    from sottovoce.deploy.hublog import HubLog
+    from sottovoce.deploy.sums.hub import RoundHub
+
+    now = [1000.0]
+    with HubLog(tmp_path / "hub.log") as log:
+        sums = RoundHub(table.sites.plan, log, 60.0, clock=lambda: now[0])
+        for name in SORTED:
+            sums.exchange(name, 0, table.said(name).data, 0.0)
+        table.go()
+        for name in SORTED[:4]:
+            sums.exchange(name, 1, table.said(name).data, 0.0)
+        now[0] = 1050.0
+        assert sums.inbox("east", 1) is None
+        now[0] -= 10_000.0
+        assert sums.inbox("east", 1) is None
+        now[0] += 9.0
+        assert sums.inbox("east", 1) is None and not sums.gone
+        now[0] += 1.0
+        assert set(sums.inbox("east", 1)) == {"centre", "north", "south"} and sums.gone == {"west": LATE}

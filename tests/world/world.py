@@ -227,6 +227,9 @@ class World:
 
     def run(self) -> list[str]:
         """Let everything happen; returns the promises that were broken."""
+        for name in self.plan.names:  # made by hand, before anything can fail
+            path = self.folder / f"{name}.ledger"
+            DurableLedger.create(path, epsilon=20.0, delta=1e-5, accountant="rdp", demonstration=True).close()
         self.spawn("hub", self._hub)
         for name in self.plan.names:
             if name != self.liar:
@@ -298,7 +301,6 @@ class World:
 
     def _site(self, name: str) -> None:
         path, dead = self.folder / f"{name}.ledger", False
-        DurableLedger.create(path, epsilon=20.0, delta=1e-5, accountant="rdp", demonstration=True).close()
         for _ in range(TRIES):
             code = self._start(name, path)
             self.say(f"ends with {code}")

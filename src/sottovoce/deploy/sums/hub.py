@@ -47,6 +47,19 @@ class _Inquiry:
         return len(self.answers) < self.enough
 
 
+class _Forward:
+    """Seconds by a clock that may be set back: the time until then is kept, so no wait grows by it."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._last, self._kept = clock, clock(), 0.0
+
+    def __call__(self) -> float:
+        now = self._clock()
+        self._kept += max(0.0, self._last - now)
+        self._last = now
+        return now + self._kept
+
+
 class RoundHub:
     """Receives and distributes the messages of one run.  Safe for several threads; one process at a time.
 
@@ -59,14 +72,14 @@ class RoundHub:
     greeting : float
         The same for the greeting, since sites may be started one after another.
     clock : callable
-        Seconds.
+        Seconds; one that is set back makes nobody wait longer.
     """
 
     def __init__(
         self, plan: Plan, log: HubLog, patience: float | None = None, greeting: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        self._plan, self._log, self._run, self._clock = plan, log, plan.run, clock
+        self._plan, self._log, self._run, self._clock = plan, log, plan.run, _Forward(clock)
         waits = Waits(PATIENCE, PATIENCE) if plan.waits is None else plan.waits
         if patience is not None:
             waits = Waits(patience, patience if plan.waits is None else max(patience, waits.patience))
