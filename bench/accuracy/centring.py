@@ -24,6 +24,7 @@ import json
 import multiprocessing
 import sys
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -92,8 +93,11 @@ def measure(folder: Path, job: Job) -> dict[str, Any]:
     return {"arms": arms, "says": says, "chose": chose, "seconds": round(time.perf_counter() - started, 1)}
 
 
-def measure_all(folder: Path, jobs: list[Job], path: Path, workers: int) -> dict[str, dict[str, Any]]:
-    """The cells of all jobs; those in the file are kept."""
+def measure_all(
+    folder: Path, jobs: Sequence[Any], path: Path, workers: int, measure: Callable[[Path, Any], dict[str, Any]],
+    line: Callable[[dict[str, Any]], str],
+) -> dict[str, dict[str, Any]]:  # fmt: skip
+    """The cells of all jobs, by their keys; those in the file are kept, and `line` tells of a new one."""
     cells = read(path)
     left = [job for job in jobs if job.key not in cells]
     print(f"{len(jobs) - len(left)} of {len(jobs)} cells are in {path}", file=sys.stderr)
@@ -102,8 +106,7 @@ def measure_all(folder: Path, jobs: list[Job], path: Path, workers: int) -> dict
         for count, done in enumerate(as_completed(waiting), 1):
             cells[waiting[done].key] = cell = done.result()
             save(path, cells)
-            change = difference(cell)
-            print(f"{count}/{len(left)} {waiting[done].key}: {change[0]:+.2f} ± {change[1]:.2f}", file=sys.stderr)
+            print(f"{count}/{len(left)} {waiting[done].key}: {line(cell)}", file=sys.stderr, flush=True)
     return {job.key: cells[job.key] for job in jobs}
 
 
@@ -111,6 +114,13 @@ def difference(cell: dict[str, Any]) -> tuple[float, float]:
     """Change of a table's error by centring, in points, with its standard error over deals."""
     by_deal = np.mean(cell["arms"]["with"], axis=1) - np.mean(cell["arms"]["without"], axis=1)
     return float(by_deal.mean()), float(by_deal.std(ddof=1) / np.sqrt(len(by_deal)))
+
+
+def changed(cell: dict[str, Any]) -> str:
+    """Errors of both arms, and their difference."""
+    without, those = (float(np.mean(cell["arms"][arm])) for arm in ("without", "with"))
+    change, error = difference(cell)
+    return f"{without:.1f} -> {those:.1f}  {change:+.2f} ± {error:.2f}"
 
 
 def show(jobs: list[Job], cells: dict[str, dict[str, Any]]) -> None:
@@ -123,13 +133,8 @@ def show(jobs: list[Job], cells: dict[str, dict[str, Any]]) -> None:
         for title in ("table", *(f"epsilon {epsilon:g}" for epsilon in epsilons)):
             shown.add_column(title, justify="left" if title == "table" else "right")
         for name in names:
-            row = [name + "*" * (name in tables.SOURCES)]
-            for job in (one for one in mine if one.table == name):
-                (change, error), arms = difference(cells[job.key]), cells[job.key]["arms"]
-                row.append(
-                    f"{np.mean(arms['without']):.1f} -> {np.mean(arms['with']):.1f}  {change:+.2f} ± {error:.2f}"
-                )
-            shown.add_row(*row)
+            mark = "*" * (name in tables.SOURCES)
+            shown.add_row(name + mark, *(changed(cells[job.key]) for job in mine if job.table == name))
         console.print(shown)
         for epsilon in epsilons:
             for group, some in (("all", names), ("unseen", [name for name in names if name not in tables.SOURCES])):
@@ -169,7 +174,7 @@ def main() -> None:
         for schema in SCHEMAS for trust in TRUSTS for name in names for epsilon in epsilons
         if schema == "bounds" or name in tables.SOURCES
     ]  # fmt: skip
-    cells = measure_all(folder, jobs, arguments.write or folder / "centring.json", arguments.workers)
+    cells = measure_all(folder, jobs, arguments.write or folder / "centring.json", arguments.workers, measure, changed)
     if arguments.json:
         print(json.dumps(cells))
     else:

@@ -20,11 +20,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # cells run side by side
 
 import argparse
 import json
-import multiprocessing
-import sys
 import time
 import tomllib
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
@@ -32,9 +29,10 @@ from typing import Any
 
 import _tables_data as tables
 import numpy as np
+from centring import measure_all
 from rich.console import Console
 from rich.table import Table as Shown
-from tables import listed, read, save
+from tables import listed
 
 from sottovoce import TrainConfig, data, train
 from sottovoce.answers.surveyed import survey
@@ -159,20 +157,6 @@ def measure(folder: Path, job: Job) -> dict[str, Any]:
     return {"arms": arms, "commonest": commonest, "says": says, "seconds": round(time.perf_counter() - started, 1)}
 
 
-def measure_all(folder: Path, jobs: list[Job], path: Path, workers: int) -> dict[str, dict[str, Any]]:
-    """The cells of all jobs; those in the file are kept."""
-    cells = read(path)
-    left = [job for job in jobs if job.key not in cells]
-    print(f"{len(jobs) - len(left)} of {len(jobs)} cells are in {path}", file=sys.stderr)
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        waiting = {pool.submit(measure, folder, job): job for job in left}
-        for count, done in enumerate(as_completed(waiting), 1):
-            cells[waiting[done].key] = cell = done.result()
-            save(path, cells)
-            print(f"{count}/{len(left)} {waiting[done].key}: {line(cell)}", file=sys.stderr, flush=True)
-    return {job.key: cells[job.key] for job in jobs}
-
-
 def difference(cell: dict[str, Any], arm: str) -> tuple[float, float]:
     """Error of an arm less that of good bounds, in points, with its standard error over deals."""
     by_deal = np.mean(cell["arms"][arm], axis=1) - np.mean(cell["arms"]["good"], axis=1)
@@ -228,7 +212,7 @@ def main() -> None:
     epsilons = EPSILONS[-1:] if given.quick else tuple(map(float, given.epsilons.split(",")))
     trusts = listed(given.trusts, TRUSTS, "--trusts")
     jobs = [Job(name, trust, epsilon) for trust in trusts for name in names for epsilon in epsilons]
-    cells = measure_all(folder, jobs, given.write or folder / "survey.json", given.workers)
+    cells = measure_all(folder, jobs, given.write or folder / "survey.json", given.workers, measure, line)
     if given.json:
         print(json.dumps(cells))
     else:

@@ -19,7 +19,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.clipped import cap
 from sottovoce.problem.facts import Facts
-from sottovoce.problem.losses import HuberResidual, Logistic, Loss, Softmax
+from sottovoce.problem.losses import HuberResidual, LogCosh, Logistic, Loss, Softmax
 from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import Curvature, Gradient, Products, SecondMoments, SlopeMoments
 from sottovoce.solvers.local import Solver, rounding_bound
@@ -79,12 +79,22 @@ def kinds(where: Path) -> dict[str, tuple[Rows, Rows, Loss]]:
         "torch": (dense[0].on("array_api_strict"), dense[1], Logistic()),
         "mapped": (write_rows(where / "rows", blocks), dense[1], Logistic()),
         "long": (Rows.of_any_norm(long), far, Weighted(Logistic())),
+        "long numbers": (
+            *(
+                one.with_offset([np.where(y == 0.0, 0.0, t) for t, (_, y) in zip(numbers, parts, strict=True)])
+                for one in (
+                    Rows.of_any_norm([(X, np.abs(y)) for X, y in long]),
+                    Rows.of_any_norm([(2.0 * moved(X, short=False), np.abs(y)) for X, y in parts]),
+                )
+            ),
+            Weighted(HuberResidual(0.5)),
+        ),
         "pooled": (dense[0].pooled(), dense[1].pooled(), Logistic()),
     }
 
 
 NAMES = ("dense", "capped", "sparse", "numbers", "classes", "capped classes", "weights", "torch", "mapped", "long",
-    "pooled")  # fmt: skip
+    "long numbers", "pooled")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -244,8 +254,8 @@ def test_what_is_no_map_is_refused() -> None:
 
 
 @pytest.mark.parametrize("gain", [1.0, 2.0])
-@pytest.mark.parametrize("capped", [False, True])
-def test_rounding_is_within_what_is_charged(gain: float, capped: bool) -> None:
+@pytest.mark.parametrize("kind", ["classes", "capped", "numbers"])
+def test_rounding_is_within_what_is_charged(gain: float, kind: str) -> None:
     """Against extended precision, whose own rounding is 2000 times finer; the bound is far from what happens."""
     rng = np.random.default_rng(7)
     n, p, k = 4000, 12, 0.05
@@ -253,18 +263,24 @@ def test_rounding_is_within_what_is_charged(gain: float, capped: bool) -> None:
     z *= 0.95 / np.linalg.norm(z)
     X = np.hstack([z + 0.05 * rng.normal(size=(n, p - 1)), np.full((n, 1), k)])
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True) * (1 + 1e-12))
-    y = rng.choice([-1.0, 1.0], n)
+    y, t = rng.choice([-1.0, 1.0], n), np.zeros(n)
     mean = np.append(X[:, :-1].mean(axis=0), 0.0)
     move = Move(mean, (p - 1,), k, gain)
-    rows, loss = replace(Rows.build([(X, y)]), move=move), cap(Logistic(), 0.2) if capped else Logistic()
+    loss: Loss = {"classes": Logistic(), "capped": cap(Logistic(), 0.2), "numbers": LogCosh(0.1)}[kind]
+    rows = Rows.build([(X, y)])
+    if kind == "numbers":
+        y, t = np.ones(n), rng.uniform(-1.0, 1.0, n)
+        rows = Rows.build([(X, y)], [t])
+    rows = replace(rows, move=move)
     w = 3.0 * rng.normal(size=(1, 1, p))
     c = Moved.of(Dense(X[None]), move).factors[0].astype(np.longdouble)
     long = (X * y[:, None]).astype(np.longdouble)
     moved = gain * (long - long[:, -1:] * mean.astype(np.longdouble) / np.longdouble(k))
     moved[:, -1] = long[:, -1]
     moved *= c[:, None]
-    slopes = -1.0 / (1.0 + np.exp(moved @ w[0, 0].astype(np.longdouble)))
-    if capped:
+    z = moved @ w[0, 0].astype(np.longdouble) - t.astype(np.longdouble)
+    slopes = np.tanh(z / np.longdouble(0.1)) if kind == "numbers" else -1.0 / (1.0 + np.exp(z))
+    if kind == "capped":
         most = 0.2 / Moved.of(Dense(X[None]), move).lengths[0]
         slopes = np.clip(slopes, -most, most)
     wanted = (slopes @ moved) / n

@@ -414,7 +414,7 @@ class TestDeciding:
             (RunConfig("dvp", delta=1e-5, form="printed"), FRAME, "printed form"),
             (RunConfig("admm", epsilon=math.inf), FRAME, "no noise to save"),
             (config_of(), None, "no constant"),
-            (config_of(loss="huber-residual:0.25"), FRAME, "numbers"),
+            (config_of(loss="huber-residual:0.25"), FRAME, "numbers, for which it loses more"),
         ):
             found = decide(config, N, P, frame)
             assert found.centring is None and why in found.says

@@ -253,7 +253,7 @@ def _cannot(config: RunConfig, frame: Frame | None) -> str:
     if config.delta is None or config.notion == "pure":
         return "a mean's noise has no price in pure epsilon"
     if make_loss(config.loss).offset_bound:
-        return "labels are numbers, for which it has not been measured"
+        return "labels are numbers, for which it loses more on small tables than it gains on large ones"
     return ""
 
 
