@@ -206,7 +206,7 @@ def test_a_remedy_is_no_capped_number() -> None:
     naming, found, _ = fitted(config())
     far = dataclasses.replace(found, strain=np.array([1e5]), noise=found.covariance)
     near = dataclasses.replace(far, strain=np.array([5.0]))
-    assert table(far, naming, 0, 1e-5).needs is None
+    assert table(far, naming, 0, 1e-5).needs == {}
     needs = table(near, naming, 0, 1e-5).needs
     assert needs is not None and needs["rows"] == pytest.approx(10 * found.rows, rel=0.15)
 

@@ -189,7 +189,7 @@ def _needs(found: Estimates, M: Array, q: float, replicate: int, delta: float | 
     """Epsilon and rows that would do: with less noise, tau by the same matrices; q falls as ``(n mu)^-1``.
 
     An eigenvalue that noise hides may be as small as one likes: what is needed is then more than what is said.  None if
-    nothing is, or if a thousand times the rows would not do.
+    nothing is, and empty if a thousand times the rows would not do.
     """
     if q <= SURE and np.all(found.fragility(M)[replicate] <= TAU):
         return None
@@ -203,7 +203,7 @@ def _needs(found: Estimates, M: Array, q: float, replicate: int, delta: float | 
         if np.all(tau <= TAU) and (q if math.isfinite(q) else 0.0) / factor <= SURE:
             break
     else:
-        return None  # a number beyond the last factor would only be that factor
+        return {}  # a number beyond the last factor would only be that factor
     needs = {"rows": _up(found.rows * factor)} | ({"more": 1.0} if lost else {})
     if delta is not None and math.isfinite(found.scale):
         needs["epsilon"] = _up(gaussian_epsilon(delta, found.scale * factor))
@@ -211,7 +211,7 @@ def _needs(found: Estimates, M: Array, q: float, replicate: int, delta: float | 
 
 
 def _remedy(needs: dict[str, float] | None) -> str:
-    if needs is None:
+    if not needs:
         return ""
     return f"; {needed(needs)} " + ("is needed" if "more" in needs else "would do, about")
 

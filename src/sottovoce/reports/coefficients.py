@@ -123,8 +123,9 @@ def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighe
     """A sentence on what a table lacks and one on long rows; empty if there is nothing to say."""
     would, refused = needed(needs), [line.get("refused") is not None for line in lines]
     what = "Not all is printed: noise is too much of it" if any(refused) else f"Question marks: {STRAINED}"
-    end = "is needed" if needs and needs.get("more") else "would do, about"
-    return " ".join([f"{what}; {would} {end}."] * bool(would) + [weighed] * (not all(refused))).strip()
+    end = f"{would} is needed" if needs and needs.get("more") else f"{would} would do, about"
+    said = f"{what}; {end if would else 'a thousand times the rows would not do'}."
+    return " ".join([said] * (needs is not None) + [weighed] * (not all(refused))).strip()
 
 
 # The plot of coefficients
