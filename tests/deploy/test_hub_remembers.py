@@ -18,8 +18,9 @@ from sottovoce.deploy.messages import Farewell
 from sottovoce.deploy.plan import Plan
 from sottovoce.deploy.requests import RequestTransport, answer
 from sottovoce.deploy.transport import Transport
-from sottovoce.errors import LedgerCorrupt, LedgerError
+from sottovoce.errors import LedgerCorrupt, LedgerError, Unreachable
 from sottovoce.ledger.durable import DurableLedger
+from sottovoce.ledger.journal import Journal
 
 pytest.importorskip("cryptography")
 
@@ -109,6 +110,33 @@ def test_a_ledger_that_has_the_run_and_not_its_end_is_refused(tmp_path: Path) ->
         after = second(sites)
         with pytest.raises(LedgerCorrupt, match="does not hold what it held at the end of the run 'trial'"):
             after.run_site("north", LocalTransport(Hub(after.plan, log), "north"))
+
+
+@pytest.mark.parametrize("reserved", [False, True], ids=["before the run", "before its greeting"])
+def test_a_ledger_of_before_the_greeting_of_this_run_is_refused(
+    sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reserved: bool
+) -> None:
+    """It would sign a second greeting, with another key where masks are agreed on, and the hub would end the run."""
+    ledger, old, send = sites.folder / "north.ledger", tmp_path / "old", Journal.send
+    sites.ledger("north").close()
+    shutil.copy(ledger, old)
+
+    def greeted(self: Journal, round: int, message: bytes) -> bytes | None:
+        if reserved:
+            shutil.copy(ledger, old)
+        return send(self, round, message)
+
+    with HubLog(tmp_path / "hub.log") as log:
+        hub = Hub(sites.plan, log)
+        monkeypatch.setattr(Journal, "send", greeted)
+        with pytest.raises(Unreachable):  # alone: it greets, and nobody answers
+            sites.run_site("north", LocalTransport(hub, "north", 0.1))
+        greeting = log.messages("trial")[0, "north"]
+        shutil.copy(old, ledger)
+        what = "the greeting of the run" if reserved else "the run"
+        with pytest.raises(LedgerCorrupt, match=f"lacks {what} 'trial', of which the hub has"):
+            sites.run_site("north", LocalTransport(hub, "north", 0.1))
+        assert log.messages("trial") == {(0, "north"): greeting}
 
 
 def test_a_hub_cannot_make_up_a_run(sites: Consortium) -> None:

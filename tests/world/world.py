@@ -346,6 +346,7 @@ class World:
             return
         while self.hub is None:
             self.hub = Hub(plan, HubLog(self.folder / "hub.log"), greeting=GREETING, clock=self.clock)
+        _room(self.hub, True)
         roster = self.hub.status()["roster"]
         harmed = {name for name in plan.names if self.restored(name) or self.codes[name] in (-9, 1, 2)}
         for name, code in self.codes.items():
@@ -410,13 +411,15 @@ class Door:
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
         self.answers: Callable[[str, bytes], bytes] | None = None
+        self.earlier: list[bytes] = []
         self.lies = None if world.liar is None else Lies(world, name)
 
     def highest(self, plan: str) -> int:
         agree(plan, self.world.plan.digest)
         if self.lies is not None:
             return self.world.rng.choice((0, 0, 0, 1, 5))
-        return self._ask(lambda hub: hub.highest(self.name))
+        self.earlier, highest = self._ask(lambda hub: (hub.earlier(self.name), hub.highest(self.name)))
+        return int(highest)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         world = self.world
@@ -457,10 +460,7 @@ class Door:
             ends = world.expired.get(self.name, float("inf"))
             if world.hub is not None and not world.at(world.cut[self.name]) and world.now < ends:
                 try:
-                    if world.at(world.cut["hub full"]):
-                        world.hub.log._db.execute("PRAGMA max_page_count = 1")  # the real error of a full disk
-                    else:
-                        world.hub.log._db.execute("PRAGMA max_page_count = 1000000")
+                    _room(world.hub, not world.at(world.cut["hub full"]))
                     found = request(world.hub)
                     if world.rng.random() < 0.01 and self.world.faults:
                         raise OSError("the reply is lost")
@@ -472,6 +472,11 @@ class Door:
             if world.now - since > PATIENCE:
                 raise Unreachable("hub: no answer")
             world.sleep(1.0)
+
+
+def _room(hub: Hub, there: bool) -> None:
+    """Whether the hub's disk has room; its log meets the real error of a full disk."""
+    hub.log._db.execute(f"PRAGMA max_page_count = {1_000_000 if there else 1}")
 
 
 @contextmanager

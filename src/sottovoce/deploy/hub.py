@@ -89,7 +89,7 @@ class Hub:
         return max(0, self.log.last(self.plan.run, self._known(site)))
 
     def earlier(self, site: str) -> list[bytes]:
-        """What `site` signed in other runs of this log, as far as it fits into a reply: its farewells, or greetings."""
+        """What `site` signed in runs of this log, this one first, as far as a reply holds it: farewells, greetings."""
         found, room = list[bytes](), longest_inbox(self.plan) // 2
         for words in self.log.earlier(self.plan.run, self._known(site)):
             room -= len(words) + _QUOTED

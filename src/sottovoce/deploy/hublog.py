@@ -247,13 +247,13 @@ class HubLog:
             return None if found is None else bytes(found)
 
     def earlier(self, run: str, site: str) -> list[bytes]:
-        """What a site signed in each other run: its farewell, or its greeting if there is none."""
+        """What a site signed in each run, in `run` first: its farewell, or its greeting if there is none."""
         query = (
-            "SELECT run, bytes FROM farewell WHERE site = ? AND run != ? UNION ALL SELECT run, bytes FROM message "
-            "WHERE site = ? AND run != ? AND round = 0 AND run NOT IN (SELECT run FROM farewell WHERE site = ?)"
+            "SELECT run = ? AS here, bytes FROM farewell WHERE site = ? UNION ALL SELECT run = ?, bytes FROM message "
+            "WHERE site = ? AND round = 0 AND run NOT IN (SELECT run FROM farewell WHERE site = ?) ORDER BY here DESC"
         )
         with self._news, self._translated():
-            return [bytes(words) for _, words in self._db.execute(query, (site, run, site, run, site))]
+            return [bytes(words) for _, words in self._db.execute(query, (run, site, run, site, site))]
 
     def runs(self) -> list[str]:
         """All runs with a message."""

@@ -15,6 +15,7 @@ from typing import Self
 
 from ..errors import InvalidInput, LedgerCorrupt, SottovoceError
 from ..ledger.durable import DurableLedger
+from ..ledger.journal import Journal
 from ..util import files
 from ..util.typing import Any
 from .messages import own_words
@@ -115,7 +116,7 @@ def check_ledger(ledger: DurableLedger, stem: Path) -> None:
 
 
 def check_hub(ledger: DurableLedger, name: str, key: str, earlier: Iterable[bytes]) -> None:
-    """Raise :class:`LedgerCorrupt` if a ledger lacks what the hub has of this site's earlier runs.
+    """Raise :class:`LedgerCorrupt` if a ledger lacks what the hub has of this site's runs, the present one included.
 
     Only what the site itself signed counts, with its present `key` (public): a hub cannot make that up.
     """
@@ -125,6 +126,8 @@ def check_hub(ledger: DurableLedger, name: str, key: str, earlier: Iterable[byte
         if body is None:
             continue
         missing = None if body["run"] in runs else f"lacks the run {body['run']!r}"
+        if missing is None and Journal(ledger, body["run"]).highest < 0:
+            missing = f"lacks the greeting of the run {body['run']!r}"
         mark = body.get("ledger")
         if missing is None and isinstance(mark, str) and not ledger.passes(mark):
             missing = f"does not hold what it held at the end of the run {body['run']!r}"
