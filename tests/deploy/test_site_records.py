@@ -227,6 +227,12 @@ def test_a_ledger_that_knows_the_run_but_not_its_end_is_refused(sites: Consortiu
     ended = through(sites)
     with DurableLedger.open(home / "north.ledger") as ledger:
         assert ended.head == ledger.head() == json.loads((home / "north.json").read_text())["head"]
+    newest = (home / "north.ledger").read_bytes()
+    assert say("site", "run", home / "site.toml")[0] == 0
+    shutil.copy(home.parent / "backup", home / "north.ledger")
+    code, told = say("site", "run", home / "site.toml")  # of the run itself, which is over
+    assert code == 2 and "does not hold what it held after the run 'trial'" in told
+    (home / "north.ledger").write_bytes(newest)
     planned(sites, "trial-2")
     assert say("site", "check", home / "site.toml")[0] == 0
     shutil.copy(home.parent / "backup", home / "north.ledger")

@@ -286,8 +286,12 @@ def run_site(settings: Path, new_keys: bool = False, times: bool = False, as_jso
         ended = _take_part(found, as_json, new_keys)
         answers = {} if ended.found is None else document(found.agreed, ended.found)
         done = {"site": found.name, "run": found.agreed.run} | answers | ended.to_dict() | ended.times
-    elif not as_json:
-        click.echo(f"{found.name}: run {done['run']} was over before; nothing is sent", err=True)
+    else:
+        if found.ledger.exists():
+            with DurableLedger.open(found.ledger) as ledger:
+                found.check_records(ledger, new_keys=new_keys)
+        if not as_json:
+            click.echo(f"{found.name}: run {done['run']} was over before; nothing is sent", err=True)
     if not times:
         done = {key: value for key, value in done.items() if key not in ("seconds", "waited")}
     kept = "json" if found.agreed.infers else "npz"
