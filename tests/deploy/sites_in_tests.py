@@ -87,11 +87,11 @@ class Consortium:
 
 
 def consortium(
-    folder: Path, names: tuple[str, ...] = NAMES, sizes: tuple[int, ...] = SIZES, **knobs: Any
+    folder: Path, names: tuple[str, ...] = NAMES, sizes: tuple[int, ...] = SIZES, d: int = 4, **knobs: Any
 ) -> Consortium:
     folder.mkdir(parents=True, exist_ok=True)
     settings = {"method": "dvp", "epsilon": 2.0, "rounds": 4, "seed": 3, "graph": "ring", "rho": 0.02} | knobs
-    rows = make_rows(list(sizes), 4)
+    rows = make_rows(list(sizes), d)
     keys = {name: SigningKey.make() for name in names}
     members = [Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)]
     plan = Plan.make("trial", RunConfig(**settings), members, rows.d)

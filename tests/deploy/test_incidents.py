@@ -13,6 +13,21 @@ INCIDENTS: dict[str, tuple[str, ...]] = {
         "deploy/test_graph_rosters.py::test_a_run_goes_on_without_a_lost_site",
         "deploy/test_graph_rosters.py::test_a_graph_that_falls_apart_ends_the_run_with_the_last_state",
         "deploy/test_graph_rosters.py::test_the_operator_takes_a_site_out",
+        "deploy/test_lasting.py::test_a_demonstration_that_loses_a_site_ends_by_itself",
+    ),
+    "a site was too slow for a patience that was not in the plan": (
+        "deploy/test_graph_rosters.py::test_waits_are_in_the_plan_and_its_digest",
+        "deploy/test_lasting.py::test_a_site_too_slow_for_the_deadline_of_the_plan_is_told_when_it_asks",
+    ),
+    "a run of a thousand rounds was only watched by hand": (
+        "deploy/test_lasting.py::test_a_hub_holds_no_more_after_a_thousand_rounds_than_after_a_hundred",
+    ),
+    "sums of 200,000 columns were only tried by hand": (
+        "deploy/test_lasting.py::test_sums_of_200_000_columns_are_those_of_one_process",
+    ),
+    "a ledger of 100,000 releases took seconds to open": (
+        "ledger/test_counted.py::test_a_count_on_disk_is_so_many_charges",
+        "ledger/test_counted.py::test_a_run_writes_each_event_once_and_charges_outside_do_not_mix_with_it",
     ),
     "a late site of a run of sums came back after the hub had gone: its key and reservation stayed": (
         "deploy/test_sums_endings.py::test_a_hub_that_ends_by_itself_waits_for_lost_sites",
@@ -57,6 +72,7 @@ INCIDENTS: dict[str, tuple[str, ...]] = {
         "deploy/test_site_records.py::test_a_restored_ledger_is_refused_by_whatever_is_left_of_a_later_run",
         "deploy/test_hub_remembers.py::test_a_ledger_of_before_the_last_run_is_refused_although_nothing_is_left_beside_it",
         "deploy/test_hub_remembers.py::test_a_ledger_that_has_the_run_and_not_its_end_is_refused",
+        "deploy/test_hub_remembers.py::test_a_ledger_of_before_the_greeting_of_this_run_is_refused",
     ),
     "a second ledger was made for the same rows": (
         "deploy/test_site_records.py::test_a_second_ledger_of_the_same_rows_is_refused",
