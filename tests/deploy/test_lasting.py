@@ -7,17 +7,18 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sites_in_tests import consortium
+from sites_in_tests import Stop, consortium
 from sums_in_tests import Lost, hub_of, run, summed
 
 from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.messages import Kind, Message
+from sottovoce.deploy.messages import HUB, Kind, Message
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
@@ -72,6 +73,29 @@ def test_a_site_too_slow_for_the_deadline_of_the_plan_is_told_when_it_asks(tmp_p
     with sites.ledger("south") as ledger:
         assert len(ledger.rows) < len(sites.plan.events("south"))
         assert ledger.committed()[0] == ledger.total()
+
+
+def test_sites_that_were_all_started_again_do_not_wait_for_ever_for_the_word_of_a_lost_one(tmp_path: Path) -> None:
+    """Nobody has sent a message of the round, so no deadline runs; but each asks the others, and that has an end."""
+    sites = summed(tmp_path / "sites", seed=3, rounds=4)
+
+    def die(round: int, state: object) -> None:
+        if round == 2:
+            raise Stop
+
+    with hub_of(sites, tmp_path / "hub.log", patience=2.0) as hub:
+        with ThreadPoolExecutor(5) as pool:
+            jobs = [
+                pool.submit(sites.run_site, name, Lost(hub, name, 99), observers=[die]) for name in sites.plan.names
+            ]
+            assert all(isinstance(job.exception(), Stop) for job in jobs)
+            left = [name for name in sites.plan.names if name not in ("south", "west")]
+            ends = list(pool.map(lambda name: sites.run_site(name, Lost(hub, name, 99)), left))
+        assert hub.status()["ended"]
+    assert {end.outcome.stopped for end in ends} == {HUB}
+    for name in left:
+        with sites.ledger(name) as ledger:
+            assert ledger.committed()[0] == ledger.total()
 
 
 @pytest.fixture

@@ -40,6 +40,7 @@ class _Inquiry:
 
     question: bytes
     enough: int
+    since: float
     answers: dict[str, bytes] = field(default_factory=dict)
 
     @property
@@ -212,17 +213,20 @@ class RoundHub:
         """See :meth:`sottovoce.deploy.hub.Hub.inquire`.
 
         Only the last question of a site is open.  A killed process may still wait here for an earlier one: it gets
-        nothing, and takes nothing away from its successor.
+        nothing, and takes nothing away from its successor.  If a question stays open for the plan's patience, and no
+        message of the round is there that could end it, the run ends.
         """
         with self._news:
             read_question(self._plan, question, site)
             asked = self._inquiries.get(site)
             if asked is None or asked.question != question:
-                asked = self._inquiries[site] = _Inquiry(question, enough)
+                asked = self._inquiries[site] = _Inquiry(question, enough, self._clock())
                 self._news.notify_all()
             until = self._clock() + seconds
             while True:
                 self._look()
+                if asked.open and not self._present and self._clock() >= asked.since + self._waits.patience:
+                    self._log.end(self._run)
                 if self._log.ended(self._run):
                     raise TransportClosed(f"the hub ended the run {self._run!r}")
                 self._still_in(site)
