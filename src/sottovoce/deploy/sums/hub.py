@@ -89,6 +89,7 @@ class RoundHub:
         self._state, self._round = ProtocolState.of(plan), 0
         self._present: dict[str, SignedMessage] | None = None  # of the present round; None before the log was read
         self._kept: dict[int, dict[str, bytes]] = {}
+        self._begun = self._clock()  # when the present round was there to be sent to
         self._since: float | None = None
         self._shut = False
         self._shares: list[int] = []  # exchanges with an attempt
@@ -213,8 +214,8 @@ class RoundHub:
         """See :meth:`sottovoce.deploy.hub.Hub.inquire`.
 
         Only the last question of a site is open.  A killed process may still wait here for an earlier one: it gets
-        nothing, and takes nothing away from its successor.  If a question stays open for the plan's patience, and no
-        message of the round is there that could end it, the run ends.
+        nothing, and takes nothing away from its successor.  If a question is open for the plan's patience in a round
+        without any message, which would have a deadline, the run ends.
         """
         with self._news:
             read_question(self._plan, question, site)
@@ -225,11 +226,13 @@ class RoundHub:
             until = self._clock() + seconds
             while True:
                 self._look()
-                if asked.open and not self._present and self._clock() >= asked.since + self._waits.patience:
-                    self._log.end(self._run)
+                if not self._log.ended(self._run):
+                    self._still_in(site)
+                    waited = self._clock() - max(asked.since, self._begun)
+                    if asked.open and not self._present and waited >= self._waits.patience:
+                        self._log.end(self._run)
                 if self._log.ended(self._run):
                     raise TransportClosed(f"the hub ended the run {self._run!r}")
-                self._still_in(site)
                 left = until - self._clock()
                 if not asked.open:
                     return dict(asked.answers)
@@ -352,7 +355,7 @@ class RoundHub:
             if first and self._plan.centre is not None and self._state.attempts:
                 self._move = self._moved()
                 self._state.bind(self._move.digest)
-            self._round, self._present, self._since = self._round + 1, None, None
+            self._round, self._present, self._since, self._begun = self._round + 1, None, None, self._clock()
         return self._round > before
 
     def _may_go_on(self, absent: list[str]) -> bool:
