@@ -214,6 +214,7 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
         "colluders": plan.facts.colluders, "sent": 0,
         "message_bytes": sizes(plan)[0], "inbox_bytes": sizes(plan)[1], "agreed": found.digest == plan.digest,
         "new_sites": remembered.new(plan, found.name), "erased": sorted(erased),
+        "waits": None if plan.waits is None else vars(plan.waits),
     }  # fmt: skip
     if as_json:
         print_json(report)
@@ -241,6 +242,11 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
         f"messages of up to {sizes(plan)[0]:,} bytes, inboxes of up to {sizes(plan)[1]:,} a round: every carrier and "
         "store takes them", highlight=False,
     )  # fmt: skip
+    if plan.waits is not None:
+        console.print(
+            f"a round waits {plan.waits.deadline:g} s for its last site, and {plan.waits.patience:g} s where it cannot go "
+            "on without it", highlight=False,
+        )  # fmt: skip
     said = f"compare with the other sites and the hub:\nplan {plan.digest}\nauthority {authority}"
     if not asks:
         said = f"plan {plan.digest}"
