@@ -103,7 +103,9 @@ def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -
     checked = run("site", "check", "north/site.toml", "--json").json
     assert checked["sent"] == 0 and checked["plan"] == plan.digest and checked["privacy"]["release"]
     told = " ".join(run("site", "check", "north/site.toml").out.split())
-    assert "nothing was sent" in told and "a round waits 60 s for its last site, and 600 s where it cannot go on" in told
+    assert (
+        "nothing was sent" in told and "a round waits 60 s for its last site, and 600 s where it cannot go on" in told
+    )
     assert checked["waits"] == {"deadline": 60.0, "patience": 600.0}
     with DurableLedger.open("north/north.ledger") as ledger:
         assert ledger.runs == ()
