@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.special import expit
 
 from sottovoce.answers import inference
-from sottovoce.answers.coefficients import forecast, table
+from sottovoce.answers.coefficients import FAR, NEAR, forecast, table
 from sottovoce.answers.frames import EDGES, LONG, Frame, displacement, short, whitening
 from sottovoce.answers.inference import TAU, Estimates, Newton, newton_of
 from sottovoce.answers.terms import Naming, of_columns, of_schema
@@ -434,3 +434,32 @@ def long(frame: Frame, cells: np.ndarray, share: float) -> Frame:
     beyond = np.cumsum(cells[0, ::-1])[::-1][1:]
     edge = EDGES[int((beyond <= share).argmax())]
     return Frame(frame.A / edge, frame.back * edge)
+
+
+def test_what_a_step_leaves_undone_is_at_least_half_its_square_where_events_are_rare() -> None:
+    """Newton's step for ``exp`` from a log-odds that is D too high, which is what the rule of `NEAR` rests on."""
+    D = np.linspace(0.01, 6.0, 600)
+    step = 1.0 - np.exp(-D)  # f(D) - f(0) over f'(D), of f = exp
+    left = D - step
+    np.testing.assert_allclose(left, -np.log1p(-step) - step, rtol=1e-9)
+    assert np.all(left >= 0.5 * step**2) and np.all(left[D < 0.1] < 0.55 * step[D < 0.1] ** 2 + 1e-6)
+
+
+@pytest.mark.parametrize("step", [0.2, 2.0])
+def test_a_level_whose_last_step_was_long_for_its_interval_is_refused_with_the_constant(step: float) -> None:
+    """The strain is a mean over all directions; a level of rare events may still be on its way."""
+    naming = of_schema(Schema.from_dict({**SCHEMA, "label": {"column": "ill", "positive": 1, "negative": 0}}))
+    m = naming.into_units.shape[1]
+    names = [term.text for term in naming.terms]
+    k = names.index(next(name for name in names if name.startswith("stage")))
+    moved = np.linalg.solve(naming.into_units, step * np.eye(m)[k])
+    one = np.eye(m)[None]
+    found = Estimates(
+        moved[None], np.zeros((1, m)), 0.05 * one, 0.005 * one, one, one, np.array([1e-6]), np.array([0.1]),
+        np.ones((1, m), dtype=bool), 1e4, 10.0,
+    )  # fmt: skip
+    refused = {line.term.text: line.refused for line in table(found, naming).lines}
+    long = 0.5 * step**2 > NEAR * np.sqrt(0.05) * np.linalg.norm(naming.into_units[k])
+    assert long == (step == 2.0)
+    assert {name for name, why in refused.items() if why} == ({names[k], "(constant)"} if long else set())
+    assert not long or refused[names[k]] == FAR

@@ -244,8 +244,8 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
     )  # fmt: skip
     if plan.waits is not None:
         console.print(
-            f"a round waits {plan.waits.deadline:g} s for its last site, and {plan.waits.patience:g} s where it cannot go "
-            "on without it", highlight=False,
+            f"a round waits {plan.waits.deadline:g} s for its last site, and {plan.waits.patience:g} s where it cannot "
+            "go on without it", highlight=False,
         )  # fmt: skip
     said = f"compare with the other sites and the hub:\nplan {plan.digest}\nauthority {authority}"
     if not asks:
