@@ -25,7 +25,7 @@ from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.settings import SiteSettings, write_settings
 from sottovoce.deploy.strict import NotStrict, parse
-from sottovoce.errors import InvalidInput, NotWritten, Refused, SottovoceError
+from sottovoce.errors import InvalidInput, NotWritten, Refused, SottovoceError, Unreachable
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.util import files as writing
 from sottovoce.util.plain import canonical
@@ -445,9 +445,13 @@ def test_a_log_that_is_no_hubs_is_one_line_and_is_not_touched(
 
 def test_a_log_of_version_one_goes_on_and_what_nobody_signed_is_not_believed(tmp_path: Path) -> None:
     sites = consortium(tmp_path / "sites")
+    with HubLog(tmp_path / "first.log") as log:
+        with pytest.raises(Unreachable):  # alone: its greeting is in its ledger
+            sites.run_site("east", LocalTransport(Hub(sites.plan, log), "east", 0.1))
+        greeting = log.messages("trial")[0, "east"]
     foreign(tmp_path / "hub.log", *OLD)
     with closing(sqlite3.connect(tmp_path / "hub.log")) as database:
-        database.execute("INSERT INTO message VALUES ('trial', 0, 'east', ?)", (sites.sealed("east", 0),))
+        database.execute("INSERT INTO message VALUES ('trial', 0, 'east', ?)", (greeting,))
         database.execute("INSERT INTO gone VALUES ('trial', 'east', 'tired')")
         database.commit()
     with HubLog(tmp_path / "hub.log") as log:
