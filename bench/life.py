@@ -95,7 +95,7 @@ class Life:
             kind = self.rng.choice(FAULTS)
             if getattr(self, f"_{kind.split()[0]}")("hub" if "hub" in kind else self.rng.choice(self.plan.names)):
                 self.faults -= 1
-                self.happened[kind] += 1
+                self.happened[kind] += kind != "restore"  # which happens later, if the site is still there
         for name, process in list(self.processes.items()):
             code = process.poll()
             if code is None or name in self.codes:
@@ -184,6 +184,7 @@ class Life:
             if self._kill(name):
                 self.processes[name].wait()
                 self.harmed.add(name)
+                self.happened["restore"] += 1
                 self.ledger(name).write_bytes(self.copies[name])
                 self.ledger(name).with_name(f"{name}.ledger-journal").unlink(missing_ok=True)
                 self.say(f"{name} has its copy back")
