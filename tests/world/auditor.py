@@ -57,6 +57,12 @@ class Auditor:
         Holds ``NAME.ledger`` and, while they last, ``NAME.RUN.masks``.
     liars : collection of str
         Sites of the adversary, of which nothing is promised.
+
+    Attributes
+    ----------
+    put_back : set of str
+        Sites whose ledger was put back from an older copy.  ``docs/deploy/threats.md`` leaves one thing open for them:
+        what the hub had not stored can be signed, and drawn, again.
     """
 
     def __init__(
@@ -69,6 +75,7 @@ class Auditor:
         self.private: dict[str, bytes] = {}
         self.streams: dict[tuple[frozenset[str], bytes], tuple[int, bytes]] = {}
         self.draws = 0
+        self.put_back = set[str]()
 
     def breach(self, what: str) -> None:
         self.broken.append(what)
@@ -81,6 +88,14 @@ class Auditor:
             payloads = dict(db.execute("SELECT id, bytes FROM payload"))
         return [body | {"n": number} for number, body in found if body.get("run") == self.run], payloads
 
+    def stored(self, site: str) -> int:
+        """The last exchange of which the hub's log holds a message of a site, on the disk; -1 for none."""
+        path = self.folder / "hub.log"
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+            of = (self.run, site)
+            (last,) = db.execute("SELECT MAX(round) FROM message WHERE run = ? AND site = ?", of).fetchone()
+        return -1 if last is None else int(last)
+
     def drawn(self, site: str) -> None:
         """Noise is being drawn: its row is on the disk, and has no bytes yet."""
         self.draws += 1
@@ -88,6 +103,11 @@ class Auditor:
         if not rows or rows[-1]["kind"] != "charge":
             kinds = [(body["kind"], body["release"]) for body in rows]
             self.breach(f"{site}: drew noise without a row that waits for it, after {kinds[-4:]}")
+        if site in self.put_back and site not in self.liars:
+            records, payloads = self.records(site)
+            sent = [json.loads(payloads[one["n"]])["round"] for one in records if one["kind"] == "send"]
+            if self.stored(site) > max(sent, default=-1):
+                self.breach(f"{site}: drew noise with a ledger that is behind what the hub holds")
 
     def said(self, site: str, round: int, message: bytes) -> None:
         """A site hands a message of an exchange to the network."""
@@ -96,7 +116,10 @@ class Auditor:
             return
         before = self.said_so_far.setdefault((site, round), message)
         if before != message:
-            self.breach(f"{site}: two messages in exchange {round}")
+            if site not in self.put_back or self.stored(site) >= round:
+                self.breach(f"{site}: two messages in exchange {round}")
+            before = self.said_so_far[site, round] = message
+            self.streams = {mask: number for mask, number in self.streams.items() if f"at {site}" not in mask}
         body = self.plain[site, round] = json.loads(message)
         records, payloads = self.records(site)
         if not any(one["kind"] == "send" and payloads.get(one["n"]) == message for one in records):

@@ -52,5 +52,15 @@ def _plant_deadline() -> None:
     RoundHub._closes = property(lambda self: float("inf"))  # type: ignore[method-assign,assignment]
 
 
-PLANTS = {"mask": _plant_mask, "row": _plant_row, "double": _plant_double, "deadline": _plant_deadline}
+def _plant_older() -> None:
+    """A hub that does not tell a site what it has of it: a ledger that was put back goes unnoticed."""
+    from sottovoce.deploy.hub import Hub
+
+    Hub.highest = lambda self, site: 0  # type: ignore[method-assign]
+    Hub.earlier = lambda self, site: []  # type: ignore[method-assign]
+
+
+PLANTS = {
+    "mask": _plant_mask, "row": _plant_row, "double": _plant_double, "deadline": _plant_deadline, "older": _plant_older,
+}  # fmt: skip
 """Bugs that the auditor must find."""

@@ -310,6 +310,7 @@ class World:
             if code == -9 and name in self.copies:
                 self.say("its ledger is restored")
                 path.write_bytes(self.copies.pop(name))
+                self.auditor.put_back.add(name)
                 path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
             if code in (0, 3, 4, 5) or (code == 2 and not self.full[name]):
                 break
