@@ -12,8 +12,8 @@ from scipy import stats
 from scipy.special import expit
 
 from sottovoce.answers import inference
-from sottovoce.answers.coefficients import FAR, NEAR, forecast, table
-from sottovoce.answers.frames import EDGES, LONG, Frame, displacement, short, whitening
+from sottovoce.answers.coefficients import LONGEST, forecast, left_undone, table
+from sottovoce.answers.frames import EDGES, LONG, Frame, Sight, displacement, sharper, short, whitening
 from sottovoce.answers.inference import TAU, Estimates, Newton, newton_of
 from sottovoce.answers.terms import Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
@@ -269,7 +269,7 @@ class TestRecipe:
         for trust in ("sum", "nobody"):
             *_, result = fitted(config(trust=trust))
             said = result.statement
-            assert 2.99 < said.epsilon <= 3.0 and said.releases == 13 == result.rounds and result.stopped == "finished"
+            assert 2.99 < said.epsilon <= 3.0 and said.releases == 19 == result.rounds and result.stopped == "finished"
             assert said.trust.kind == trust and (said.alone is not None) == (trust == "sum")
 
     def test_shares_add_up_to_the_budget(self) -> None:
@@ -370,36 +370,62 @@ class TestFrames:
     KEPT = np.ones((1, 3), dtype=bool)
 
     def test_moments_are_alike_but_for_what_noise_hides(self) -> None:
-        frame = whitening(self.S, 0.0, self.KEPT)
+        frame, unseen = whitening(self.S, 0.0, self.KEPT)
         np.testing.assert_allclose(frame.A @ self.S @ frame.A, np.eye(3)[None], atol=1e-9)
         np.testing.assert_allclose(frame.A @ frame.back, np.eye(3)[None], atol=1e-9)
+        np.testing.assert_allclose(unseen, np.zeros((1, 3, 3)), atol=1e-9)
         noisy = whitening(self.S, 0.001, self.KEPT)
-        assert np.linalg.eigvalsh(noisy.A)[0, -1] == pytest.approx((0.001 * np.sqrt(6.0)) ** -0.5)
+        assert np.linalg.eigvalsh(noisy.frame.A)[0, -1] == pytest.approx((0.001 * np.sqrt(6.0)) ** -0.5)
+        np.testing.assert_allclose(np.linalg.eigvalsh(noisy.unseen)[0], [0.0, 0.0, 1.0], atol=1e-3)
+        np.testing.assert_allclose(noisy.moments[0, :2, :2], self.S[0, :2, :2], atol=1e-9)
 
     def test_columns_that_are_not_kept_are_in_no_frame(self) -> None:
         kept = np.array([[True, True, False]])
-        frame = whitening(inference.within(self.S, kept), 0.001, kept)
+        frame, _ = whitening(inference.within(self.S, kept), 0.001, kept)
         assert not frame.A[0, 2].any() and not frame.A[0, :, 2].any()
         np.testing.assert_allclose((frame.A @ frame.back)[0], np.diag([1.0, 1.0, 0.0]), atol=1e-9)
 
+    def test_what_noise_hid_is_seen_in_a_frame_of_what_it_did_not(self) -> None:
+        """In turns: each shows directions that are smaller by the noise's norm; what is seen is stretched no further."""
+        spread, noise, sight = 0.002, np.array([0.002]), whitening(self.S, 0.002, self.KEPT)
+        least = [self.smallest(sight)]
+        for _ in range(3):
+            before = sight
+            sight = sharper(sight, before.frame.A @ self.S @ before.frame.A, noise, self.KEPT)
+            least.append(self.smallest(sight))
+        assert least[0] == pytest.approx(1e-6 / (spread * np.sqrt(6.0)), rel=1e-3)
+        assert least[1] == pytest.approx(least[0] / (spread * np.sqrt(6.0)), rel=0.05)
+        np.testing.assert_allclose(least[2:], 1.0, rtol=0.05)
+        np.testing.assert_allclose(sight.unseen, np.zeros((1, 3, 3)), atol=0.05)
+        np.testing.assert_allclose(sight.moments, self.S, rtol=0.05, atol=1e-8)
+
+    def smallest(self, sight: Sight) -> float:
+        return float(np.linalg.eigvalsh(sight.frame.A @ self.S @ sight.frame.A)[0, 0])
+
+    def test_a_direction_that_was_seen_gets_no_longer_where_long_rows_were_shortened(self) -> None:
+        sight = whitening(self.S, 0.0, self.KEPT)
+        shortened = sharper(sight, np.diag([1.0, 0.2, 1.0])[None], np.array([0.001]), self.KEPT)
+        np.testing.assert_allclose(shortened.frame.A, sight.frame.A, rtol=1e-9, atol=1e-9)
+        longer = sharper(sight, np.diag([1.0, 4.0, 1.0])[None], np.array([0.001]), self.KEPT)
+        assert np.linalg.det(longer.frame.A[0]) == pytest.approx(0.5 * np.linalg.det(sight.frame.A[0]))
+
     def test_as_few_rows_are_long_as_noise_hides(self) -> None:
-        frame = whitening(self.S, 0.0, self.KEPT)
         cells = np.zeros((1, len(EDGES) + 1))
         cells[0, [10, 14, 20]] = 0.92, 0.05, 0.03
         for noise, edge in ((1.0, EDGES[10]), (0.05, EDGES[14]), (0.0, EDGES[20])):
-            np.testing.assert_allclose(short(frame, cells, 0.0, np.array([noise])).A, frame.A / edge)
+            assert short(cells, 0.0, np.array([noise])) == edge
         assert LONG >= 0.08
 
     def test_noise_in_the_lengths_makes_no_far_edge(self) -> None:
-        frame, rng, spread = whitening(self.S, 0.0, self.KEPT), np.random.default_rng(0), 0.003
+        rng, spread = np.random.default_rng(0), 0.003
         cells = np.zeros((400, len(EDGES) + 1))
         cells[:, 10] = 1.0
-        noisy, many = cells + spread * rng.normal(size=cells.shape), Frame(*(np.repeat(x, 400, axis=0) for x in frame))
-        edges = [frame.A[0, 0, 0] / short(many, noisy, s, np.full(400, 0.01)).A[:, 0, 0] for s in (spread, 0.0)]
+        noisy = cells + spread * rng.normal(size=cells.shape)
+        edges = [short(noisy, s, np.full(400, 0.01)) for s in (spread, 0.0)]
         assert np.quantile(edges[0], 0.9) <= EDGES[12] < EDGES[16] < np.quantile(edges[1], 0.9)
 
     def test_a_displacement_is_newtons_without_noise_and_stays_where_noise_hides_it(self) -> None:
-        rng, frame = np.random.default_rng(0), whitening(self.S[:, :2, :2], 0.0, self.KEPT[:, :2])
+        rng, frame = np.random.default_rng(0), whitening(self.S[:, :2, :2], 0.0, self.KEPT[:, :2]).frame
         H, away = 0.2 * np.eye(2)[None], np.array([[0.3, -2.0]])
         back = frame.back @ H @ frame.back
         gradient = -np.einsum("rij,rj->ri", back, away)
@@ -423,43 +449,50 @@ class TestFrames:
         of, loss = config(epsilon=float("inf")), Weighted(Logistic())
         for share in (0.0, 0.3):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(inference, "short", lambda frame, cells, noise, share=share: long(frame, cells, share))
+                patch.setattr(inference, "short", lambda cells, spread, noise, share=share: long(cells, share))
                 found = simulate(of, naming.rows(parts), method=newton_of(naming), loss=loss).outcome
             lines = table(found, naming).lines
             assert all(abs(x.estimate - w) < 0.05 * x.standard_error for x, w in zip(lines, b, strict=True))  # type: ignore[operator]
 
 
-def long(frame: Frame, cells: np.ndarray, share: float) -> Frame:
-    """A frame in which a share of the rows is long."""
+def long(cells: np.ndarray, share: float) -> np.ndarray:
+    """An edge beyond which a share of the rows is."""
     beyond = np.cumsum(cells[0, ::-1])[::-1][1:]
-    edge = EDGES[int((beyond <= share).argmax())]
-    return Frame(frame.A / edge, frame.back * edge)
+    return np.asarray(EDGES[[int((beyond <= share).argmax())]])
 
 
-def test_what_a_step_leaves_undone_is_at_least_half_its_square_where_events_are_rare() -> None:
-    """Newton's step for ``exp`` from a log-odds that is D too high, which is what the rule of `NEAR` rests on."""
-    D = np.linspace(0.01, 6.0, 600)
+def test_what_a_step_leaves_undone_where_events_are_rare() -> None:
+    """Newton's step for ``exp`` from a log-odds that is D too high."""
+    D = np.linspace(0.01, -np.log1p(-LONGEST), 600)
     step = 1.0 - np.exp(-D)  # f(D) - f(0) over f'(D), of f = exp
-    left = D - step
-    np.testing.assert_allclose(left, -np.log1p(-step) - step, rtol=1e-9)
-    assert np.all(left >= 0.5 * step**2) and np.all(left[D < 0.1] < 0.55 * step[D < 0.1] ** 2 + 1e-6)
+    np.testing.assert_allclose(left_undone(-step), D - step, rtol=1e-9)
+    above = np.exp(D[np.log1p(LONGEST) > D]) - 1.0  # from D below, which goes too far by less than is said
+    assert np.all(above - np.log1p(above) <= left_undone(above))
+    assert left_undone(np.array([50.0])) == pytest.approx(np.log(10.0) - 0.9)
 
 
-@pytest.mark.parametrize("step", [0.2, 2.0])
-def test_a_level_whose_last_step_was_long_for_its_interval_is_refused_with_the_constant(step: float) -> None:
+def test_a_variance_with_the_square_of_a_bias_leaves_an_interval_its_95_percent() -> None:
+    for bound in np.linspace(0.0, 12.0, 61):  # in standard errors of the rest
+        bias = np.linspace(0.0, bound, 61)
+        half = stats.norm.ppf(0.975) * np.hypot(1.0, bound)
+        assert np.all(stats.norm.cdf(half - bias) - stats.norm.cdf(-half - bias) >= 0.95 - 1e-12)
+
+
+@pytest.mark.parametrize("quadratic", [False, True])
+def test_intervals_of_levels_and_the_constant_hold_what_the_last_step_may_have_left_undone(quadratic: bool) -> None:
     """The strain is a mean over all directions; a level of rare events may still be on its way."""
     naming = of_schema(Schema.from_dict({**SCHEMA, "label": {"column": "ill", "positive": 1, "negative": 0}}))
     m = naming.into_units.shape[1]
-    names = [term.text for term in naming.terms]
-    k = names.index(next(name for name in names if name.startswith("stage")))
-    moved = np.linalg.solve(naming.into_units, step * np.eye(m)[k])
-    one = np.eye(m)[None]
+    steps = np.linspace(-0.8, 0.6, m)
+    moved, one = np.linalg.solve(naming.into_units, steps), np.eye(m)[None]
     found = Estimates(
-        moved[None], np.zeros((1, m)), 0.05 * one, 0.005 * one, one, one, np.array([1e-6]), np.array([0.1]),
-        np.ones((1, m), dtype=bool), 1e4, 10.0,
+        moved[None], np.zeros((1, m)), 0.05 * one, 0.005 * one, one, one, np.array([1e-6]),
+        np.array([0.0 if quadratic else 0.1]), np.ones((1, m), dtype=bool), 1e4, 10.0,
     )  # fmt: skip
-    refused = {line.term.text: line.refused for line in table(found, naming).lines}
-    long = 0.5 * step**2 > NEAR * np.sqrt(0.05) * np.linalg.norm(naming.into_units[k])
-    assert long == (step == 2.0)
-    assert {name for name, why in refused.items() if why} == ({names[k], "(constant)"} if long else set())
-    assert not long or refused[names[k]] == FAR
+    made = table(found, naming)
+    for k, line in enumerate(made.lines):
+        odds = line.term.level is not None or line.term.text == "(constant)"
+        left = float(left_undone(steps[[k]])[0]) if odds and not quadratic else 0.0
+        alone = 0.05 * np.sum(naming.into_units[k] ** 2)
+        assert line.standard_error == pytest.approx(np.sqrt(alone + left**2))
+        assert made.covariance[k, k] == pytest.approx(alone + left**2)

@@ -108,10 +108,22 @@ def test_an_interrupted_inference_goes_on(tmp_path: Path, trust: str, name: str 
         resumed = infer(config, ledger=ledger, run_name=name)
         assert ledger.runs == runs and np.array_equal(ledger.committed(), committed)
         assert len(ledger.rows) == before + (6 if name is None else 7)
-    assert len(resumed.asked) == 9 and len(infer(config).asked) == 13
+    assert len(resumed.asked) == 9 and len(infer(config).asked) == 19
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "newton_of", lambda naming: newton_of(naming, framed=False))
         assert np.allclose(resumed.answered.model, infer(config).answered.model, rtol=1e-4, atol=1e-6)
+
+
+def test_an_inference_of_version_0_2_goes_on_with_its_one_frame(tmp_path: Path) -> None:
+    config = asked(RunConfig(method="auto", epsilon=2.0, delta=1e-5, trust="sum"))
+    with DurableLedger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, accountant="rdp", n_nodes=3) as ledger:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(training, "newton_of", lambda naming: newton_of(naming).older()[0])
+            first = infer(config, ledger=ledger)
+        rows = len(ledger.rows)
+        again = infer(config, ledger=ledger)
+        assert len(ledger.rows) == rows == len(first.asked) == len(again.asked) == 13
+    assert np.array_equal(first.answered.model, again.answered.model)
 
 
 def test_an_evaluation_that_does_not_say_of_which_model_it_is_is_handed_to_none(

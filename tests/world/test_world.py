@@ -40,7 +40,13 @@ def test_planted_bugs_are_found(monkeypatch: pytest.MonkeyPatch, plant: str) -> 
     monkeypatch.setattr(Hub, "earlier", Hub.earlier)
     plants.PLANTS[plant]()
     found = next((broken for seed in range(40) if (broken := world.play(seed, "faults")[1])), [])
-    expected = {"mask": "masks", "row": "without a row", "double": "without a row", "deadline": "no end", "older": "behind"}
+    expected = {
+        "mask": "masks",
+        "row": "without a row",
+        "double": "without a row",
+        "deadline": "no end",
+        "older": "behind",
+    }
     assert any(expected[plant] in line for line in found), found
 
 

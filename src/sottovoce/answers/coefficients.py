@@ -24,17 +24,8 @@ LATE = (
     "the whole table: the steps have not come near enough, and noise is not why; a level or a number may decide the "
     "outcome alone: leave it out, or join it with another"
 )
-FAR = (
-    "the steps have not come near enough: the last one is long for its interval; join rare levels, also the reference, "
-    "or take more rows"
-)
-NEAR = 0.5
-"""Standard errors that the last step may leave undone in a level's log-odds, by its own length s: s^2 / 2.
-
-Where events are rare the odds of rows are the exponential of their log-odds.  A step s < 0, from D too high, is then
--(1 - exp(-D)), and what is left is -log(1 - |s|) - |s| >= s^2 / 2.  The table's strain is a mean over all directions,
-and does not see one of them.
-"""
+LONGEST = 0.9
+"""A last step that moves a level's log-odds by more than this is taken to be as long, for what it left undone."""
 _FACTORS = 2.0 ** (np.arange(1.0, 81.0) / 8.0)  # of rows, or of shift over sigma
 _MADE_UP = 4000  # rows of a forecast
 _NOISY = 1.7  # rows that are needed over those by matrices without noise, on made designs
@@ -172,10 +163,11 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     merged = ~found.kept[replicate] & (naming.marks > 0.0)
     tau = np.where(merged, 0.0, found.fragility(M)[replicate])
     late = math.isfinite(q) and q > SURE and float(noise.sum()) < 0.5 * float(total.sum())
-    step = M @ (found.estimate[replicate] - found.at[replicate]) if math.isfinite(q) else np.zeros(len(M))
-    level = np.array([term.level is not None for term in naming.terms])
-    far = level & (q > 0.0) & (0.5 * step**2 > NEAR * np.sqrt(total))  # of a quadratic q is 0
-    far |= np.array([term.name == CONSTANT for term in naming.terms]) & far.any()  # it is that of the references
+    if math.isfinite(q) and q > 0.0:  # of a quadratic it is 0
+        undone = left_undone(M @ (found.estimate[replicate] - found.at[replicate]))
+        odds = np.array([term.level is not None or term.name == CONSTANT for term in naming.terms])
+        covariance = covariance + np.diag(np.where(odds, undone, 0.0) ** 2)
+        total = np.diag(covariance)
     needs = None if late else _needs(found, np.delete(M, np.flatnonzero(merged), axis=0), q, replicate, delta)
     lines = []
     for k, term in enumerate(naming.terms):
@@ -184,8 +176,6 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
             why = "too few rows for this noise: merged with the reference"
         elif q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
             why = LATE if late else "the whole table: the last step is mostly noise" + _remedy(needs)
-        elif far[k]:
-            why = FAR
         elif not tau[k] <= TAU:
             why = "too much of its variance is noise in the Hessian" + _remedy(needs)
         if why is not None:
@@ -200,6 +190,16 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     hidden = np.array([line.refused is not None for line in lines])
     covariance = np.where(hidden[:, None] | hidden, np.nan, covariance)
     return Coefficients(tuple(lines), q, needs, covariance, weighed=naming.weighed)
+
+
+def left_undone(step: Array) -> Array:
+    """What a step s of a level's log-odds may leave undone: ``-log(1 - |s|) - |s|``, about ``s^2 / 2``.
+
+    Where events are rare the odds of a level's rows are the exponential of their log-odds.  A step s < 0, from D too
+    high, is then ``-(1 - exp(-D))``.  The table's strain is a mean over all directions, and does not see one of them.
+    """
+    s = np.minimum(np.abs(step), LONGEST)
+    return np.asarray(-np.log1p(-s) - s)
 
 
 def _needs(found: Estimates, M: Array, q: float, replicate: int, delta: float | None) -> dict[str, float] | None:

@@ -26,19 +26,51 @@ class Frame(NamedTuple):
     back: Array  # (R, d, d)
 
 
-def whitening(S: Array, spread: float, kept: BoolArray) -> Frame:
+class Sight(NamedTuple):
+    """A frame in which second moments are the identity, and what of that identity nobody saw."""
+
+    frame: Frame
+    unseen: Array  # (R, d, d), positive semidefinite
+
+    @property
+    def moments(self) -> Array:
+        """Second moments of the rows, raised where noise hides them, (R, d, d)."""
+        return self.frame.back @ self.frame.back
+
+
+def whitening(S: Array, spread: float, kept: BoolArray) -> Sight:
     """Frames in which the second moments S are the identity, but for what noise of deviation `spread` hides.
 
     Eigenvalues are raised to the noise's norm, about ``spread sqrt(2 d)``: no direction is stretched for its noise.
     """
     values, vectors = np.linalg.eigh(S)
-    root = np.sqrt(np.maximum(values, max(1e-12, spread * math.sqrt(2.0 * S.shape[-1]))))[:, None, :]
+    raised = np.maximum(values, max(1e-12, spread * math.sqrt(2.0 * S.shape[-1])))
+    root, unseen = np.sqrt(raised)[:, None, :], ((raised - values) / raised)[:, None, :]
     both, turned = kept[:, :, None] & kept[:, None, :], vectors.transpose(0, 2, 1)
-    return Frame((vectors / root) @ turned * both, (vectors * root) @ turned * both)
+    frame = Frame((vectors / root) @ turned * both, (vectors * root) @ turned * both)
+    return Sight(frame, (vectors * unseen) @ turned * both)
 
 
-def short(frame: Frame, cells: Array, spread: float, noise: Array) -> Frame:
-    """The frames divided by the least edge beyond which so few rows lie that noise hides what they lack.
+def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
+    """A frame in which directions are stretched that noise had hidden and the second moments M, asked in it, show.
+
+    M is the identity where all was seen, and has errors of deviation `noise` an entry, (R,).  An eigenvector of which
+    more than half was not seen has the second moment that M tells, raised to the noise's norm; others keep theirs, or
+    have a larger one: long rows, which are shortened in M, make none smaller.
+    """
+    values, vectors = np.linalg.eigh(M)
+    hidden = np.einsum("rji,rjk,rki->ri", vectors, sight.unseen, vectors) > 0.5
+    floor = np.maximum(1e-12, noise * math.sqrt(2.0 * M.shape[-1]))[:, None]
+    raised = np.maximum(values, np.where(hidden, floor, 1.0))
+    left = np.where(hidden, raised - values, 0.0)
+    back = sight.frame.back @ vectors
+    found = whitening((back * raised[:, None, :]) @ back.transpose(0, 2, 1), 0.0, kept)
+    turned = found.frame.A @ back
+    return Sight(found.frame, (turned * left[:, None, :]) @ turned.transpose(0, 2, 1))
+
+
+def short(cells: Array, spread: float, noise: Array) -> Array:
+    """The least edges beyond which so few rows lie that noise hides what they lack, (R,): frames are divided by them.
 
     `cells` is the answer of :class:`sottovoce.queries.Lengths`, (R, cells), with noise of deviation `spread` an entry,
     and `noise` the norm of the noise in a Hessian over its eigenvalues, (R,): a share of the rows as large as it may be
@@ -47,8 +79,7 @@ def short(frame: Frame, cells: Array, spread: float, noise: Array) -> Frame:
     beyond = np.cumsum(cells[:, ::-1], axis=1)[:, ::-1][:, 1:]
     doubt = 2.0 * spread * np.sqrt(np.arange(beyond.shape[1], 0, -1))
     few = beyond <= np.minimum(noise, LONG)[:, None] + doubt
-    edge = EDGES[np.where(few.any(axis=1), few.argmax(axis=1), len(EDGES) - 1)][:, None, None]
-    return Frame(frame.A / edge, frame.back * edge)
+    return np.asarray(EDGES[np.where(few.any(axis=1), few.argmax(axis=1), len(EDGES) - 1)])
 
 
 def displacement(frame: Frame, H: Array, noise: Array, gradient: Array, s_g: float) -> Array:

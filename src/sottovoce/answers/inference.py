@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, field, fields
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from ..queries import (
     Bounded,
     Curvature,
     FramedCurvature,
+    FramedMoments,
     FramedSlopes,
     Gradient,
     Lengths,
@@ -40,7 +41,7 @@ from ..queries import (
 from ..queries.moments import square
 from ..runs.config import RunConfig
 from ..util.typing import Array, BoolArray
-from .frames import EDGES, Frame, displacement, positive, short, whitening
+from .frames import EDGES, Frame, displacement, positive, sharper, short, whitening
 from .second_order import missed
 from .terms import Naming
 
@@ -123,22 +124,32 @@ class Newton(Recipe):
     steps: ClassVar[tuple[tuple[float, bool], ...]] = ((1.5, True), (1.0, True), (0.75, True))
     """Largest root mean square shift of scores in a step after the first, and whether a Hessian is asked before it."""
 
+    sharper: ClassVar[int] = 3
+    """Times that second moments are asked again, in a frame of those before: what noise hid of them is seen then."""
+    shares: ClassVar[tuple[float, ...]] = (0.05, 0.02, 0.03, 0.11, 0.03, 0.11, 0.04, 0.11, 0.13, 0.04, 0.22)
+    """From the second moments on, without what `sharper` adds."""
+
     @property
     def items(self) -> tuple[Item, ...]:
+        lengths = Item("lengths of rows", lambda at: Lengths(at, edges=EDGES), 0.01)
+        frames = [
+            item for k in range(1, self.sharper + 1)
+            for item in (
+                lengths._replace(name=f"lengths of rows in frame {k}"),
+                Item(f"second moments in frame {k}", FramedMoments, 0.02),
+            )
+        ]  # fmt: skip
+        asked: list[tuple[str, Any]] = [("second moments", SecondMoments), ("first gradient", Gradient)]
+        for which in ("second", "third", "fourth"):
+            asked += [(f"{which} Hessian", FramedCurvature), (f"{which} gradient", Gradient)]
+        asked += [("last Hessian", FramedCurvature), ("moments of slopes", FramedSlopes), ("last gradient", Gradient)]
+        first, *rest = [Item(*one, share) for one, share in zip(asked, self.shares, strict=True)]
         return (
             Item("count of positives", lambda at: Positives(at, self.constant), 0.01),
-            Item("second moments", SecondMoments, 0.06),
-            Item("lengths of rows", lambda at: Lengths(at, edges=EDGES), 0.01),
-            Item("first gradient", Gradient, 0.04),
-            Item("second Hessian", FramedCurvature, 0.04),
-            Item("second gradient", Gradient, 0.12),
-            Item("third Hessian", FramedCurvature, 0.03),
-            Item("third gradient", Gradient, 0.12),
-            Item("fourth Hessian", FramedCurvature, 0.04),
-            Item("fourth gradient", Gradient, 0.12),
-            Item("last Hessian", FramedCurvature, 0.14),
-            Item("moments of slopes", FramedSlopes, 0.04),
-            Item("last gradient", Gradient, 0.23),
+            first,
+            *frames,
+            lengths,
+            *rest,
         )
 
     def script(self, facts: Facts, replicates: int) -> Script:
@@ -155,11 +166,11 @@ class Newton(Recipe):
         kept = _kept(S, moments.spread, curvature, self.marks, s_g)
         S = within(S, kept)
         hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
-        frame = yield from self._frame(S, moments.spread, kept, hidden)
+        frame, sizes = yield from self._frame(S, moments.spread, kept, hidden)
         gradient = yield Gradient(w)
-        at_zero = curvature[:, None, None] * (frame.A @ S @ frame.A)
+        at_zero = curvature[:, None, None] * (frame.A @ sizes @ frame.A)
         step = displacement(frame, within(at_zero, kept), np.zeros(R), gradient.value, gradient.spread)
-        w, pool, seen = w + no_further(step, S, _FIRST), None, list[Seen]()
+        w, pool, seen = w + no_further(step, sizes, _FIRST), None, list[Seen]()
         for most, fresh in self.steps:
             if fresh or pool is None:
                 found = yield self._bends(w, cap, frame)
@@ -167,7 +178,7 @@ class Newton(Recipe):
             gradient = yield Gradient(w)
             seen.append(Seen(w, gradient.value, gradient.spread))
             step = displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
-            w = w + no_further(step, S, most)
+            w = w + no_further(step, sizes, most)
         found = yield self._bends(w, cap, frame)
         pool = pooled(pool, within(cap * square(found.value, d), kept), cap * found.spread)
         slopes = yield self._slopes(w, frame)
@@ -180,21 +191,44 @@ class Newton(Recipe):
     def expected(self, S: Array, positives: float, c: Array, unit: float) -> float:
         """The largest tau of rows c that moments S let one expect, with noise of `unit` over the root of a share."""
         shares = [(item.what(np.zeros(1)), item.share) for item in self.items]
-        of_S = unit / math.sqrt(next(share for what, share in shares if isinstance(what, SecondMoments)))
+        of_S, of_M = (
+            unit / math.sqrt(next(share for what, share in shares if isinstance(what, kind)))
+            for kind in (SecondMoments, FramedMoments)
+        )
         of_H = unit / math.sqrt(sum(share for what, share in shares if isinstance(what, Curvature)))
-        curvature, kept = positives * (1.0 - positives), np.ones((1, len(S)), dtype=bool)
-        A = whitening(S[None], of_S, kept).A / (_TYPICAL * math.sqrt(len(S)))
+        curvature, kept, edge = (
+            positives * (1.0 - positives),
+            np.ones((1, len(S)), dtype=bool),
+            _TYPICAL * len(S) ** 0.5,
+        )
+        sight = whitening(S[None], of_S, kept)
+        for _ in range(self.sharper):
+            sight = sharper(sight, sight.frame.A @ S @ sight.frame.A, np.array([of_M * edge**2]), kept)
+        A = sight.frame.A / edge
         noise = np.array([min(0.25, _RARE * curvature) * of_H])
         return float(fragility(A, curvature * (A @ S @ A), kept, noise, c).max())
 
     def older(self) -> tuple[Recipe, ...]:
-        return (Unframed(**{f.name: getattr(self, f.name) for f in fields(self)}),)
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        return (OneFrame(**own), Unframed(**own))
 
-    def _frame(self, S: Array, spread: float, kept: BoolArray, hidden: Array) -> Generator[Bounded, Answer, Frame]:
-        """Asks for the lengths of rows in a frame, and shortens it."""
-        frame = whitening(S, spread, kept)
-        cells = yield Lengths(np.zeros(S.shape[:2]), frame=frame.A, edges=EDGES)
-        return short(frame, cells.value, cells.spread, hidden)
+    def _frame(
+        self, S: Array, spread: float, kept: BoolArray, hidden: Array
+    ) -> Generator[Bounded, Answer, tuple[Frame, Array]]:
+        """Asks for second moments in ever better frames, each as short as the lengths of rows in it allow.
+
+        Returns the last of them, and second moments of rows as they are.
+        """
+        zero, sight = np.zeros(S.shape[:2]), whitening(S, spread, kept)
+        for k in range(self.sharper + 1):
+            cells = yield Lengths(zero, frame=sight.frame.A, edges=EDGES)
+            edge = short(cells.value, cells.spread, hidden)[:, None, None]
+            frame = Frame(sight.frame.A / edge, sight.frame.back * edge)
+            if k < self.sharper:
+                found = yield FramedMoments(zero, frame=frame.A)
+                M = within(square(found.value, S.shape[-1]), kept) * edge**2
+                sight = sharper(sight, M, found.spread * edge[:, 0, 0] ** 2, kept)
+        return frame, sight.moments if self.sharper else S
 
     def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
         return FramedCurvature(at, cap, frame=frame.A)
@@ -207,6 +241,16 @@ class Newton(Recipe):
         what = [item.what(np.zeros(1)) for item in self.items]
         spreads = [self.spread(j, facts, among) for j, one in enumerate(what) if isinstance(one, kind)]
         return 1.0 / math.sqrt(sum(s**-2.0 for s in spreads)) if all(spreads) else 0.0
+
+
+class OneFrame(Newton):
+    """The list of version 0.2, with one frame: what was begun with it goes on."""
+
+    sharper: ClassVar[int] = 0
+    shares: ClassVar[tuple[float, ...]] = (0.06, 0.04, 0.04, 0.12, 0.03, 0.12, 0.04, 0.12, 0.14, 0.04, 0.23)
+
+    def older(self) -> tuple[Recipe, ...]:
+        return ()
 
 
 class Unframed(Newton):
@@ -231,9 +275,11 @@ class Unframed(Newton):
     def older(self) -> tuple[Recipe, ...]:
         return ()
 
-    def _frame(self, S: Array, spread: float, kept: BoolArray, hidden: Array) -> Generator[Bounded, Answer, Frame]:
+    def _frame(
+        self, S: Array, spread: float, kept: BoolArray, hidden: Array
+    ) -> Generator[Bounded, Answer, tuple[Frame, Array]]:
         eye = kept[:, :, None] * np.eye(S.shape[-1])
-        return Frame(eye, eye)
+        return Frame(eye, eye), S
         yield  # nothing is asked
 
     def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
@@ -318,7 +364,7 @@ def _kept(S: Array, spread: float, curvature: Array, marks: Array, noise: float)
     Those of which the moments S do not show a row, or of which `noise` in a gradient moves the log-odds by `HIDDEN`.
     """
     size = np.einsum("rii->ri", S)
-    every = whitening(S, spread, np.ones(size.shape, dtype=bool)).A
+    every = whitening(S, spread, np.ones(size.shape, dtype=bool)).frame.A
     inverse = every @ every
     moved = noise * np.sqrt(np.einsum("rij,rij->rj", inverse, inverse)) * marks / curvature[:, None]
     return np.asarray((size >= RAREST * marks**2) | ((size > _SEEN * spread) & (moved <= HIDDEN)))
