@@ -386,7 +386,7 @@ class TestFrames:
         np.testing.assert_allclose((frame.A @ frame.back)[0], np.diag([1.0, 1.0, 0.0]), atol=1e-9)
 
     def test_what_noise_hid_is_seen_in_a_frame_of_what_it_did_not(self) -> None:
-        """In turns: each shows directions that are smaller by the noise's norm; what is seen is stretched no further."""
+        """In turns: each shows directions that are smaller by the noise's norm; what is seen is not stretched more."""
         spread, noise, sight = 0.002, np.array([0.002]), whitening(self.S, 0.002, self.KEPT)
         least = [self.smallest(sight)]
         for _ in range(3):

@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -444,13 +444,13 @@ def _as_begun(
 ) -> Recipe:
     """The recipe, or the older form of it with which this run was begun."""
     for older in method.older():
-        facts = prepare(asked_by(config, older), rows.n, rows.d, method=older, loss=loss).facts
-        key = _key_before(config, facts, label, older)
-        try:
-            book.resume(name or key, key)
-        except LedgerError:  # no such run, or begun with another list
-            continue
-        return older
+        asked = asked_by(config, older)
+        prepared = prepare(asked, rows.n, rows.d, method=older, loss=loss)
+        known = _keys(asked, prepared.facts, label, prepared.algorithm.identity())
+        for key in (*known, _key_before(config, prepared.facts, label, older)):
+            with suppress(LedgerError):  # no such run, or begun with another list
+                book.resume(name or key, key)
+                return older
     return method
 
 
