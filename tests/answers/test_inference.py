@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from scipy import stats
 from scipy.special import expit
 
 from sottovoce.answers import inference
-from sottovoce.answers.coefficients import LONGEST, forecast, left_undone, table
+from sottovoce.answers.coefficients import LONGEST, Coefficients, forecast, left_undone, table
 from sottovoce.answers.frames import EDGES, LONG, Frame, Sight, displacement, sharper, short, whitening
 from sottovoce.answers.inference import TAU, Estimates, Newton, newton_of
 from sottovoce.answers.terms import Naming, of_columns, of_schema
@@ -26,6 +27,7 @@ from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import Gradient
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import Result, simulate
+from sottovoce.util.plain import jsonable
 
 BETA = np.array([0.5, -0.4, 0.0, -0.8])
 SCHEMA = {
@@ -233,6 +235,12 @@ def test_what_needs_no_budget() -> None:
     assert np.isnan(refused.covariance).all() and np.isnan(refused.conf_int()).all()
     with pytest.raises(InvalidInput, match="is refused"):
         refused.contrast({"a": 1.0})
+    for one in (shown, refused):
+        again = Coefficients.of_plain(json.loads(json.dumps(jsonable(one.plain()), allow_nan=False)))
+        assert again.lines == one.lines and again.needs == one.needs and again.odds == one.odds
+        np.testing.assert_array_equal(again.covariance, one.covariance)
+    with pytest.raises(InvalidInput, match="no covariance"):
+        Coefficients.of_plain({"coefficients": shown.to_dict()})
 
 
 def test_steps_that_have_not_come_near_are_told_from_noise() -> None:

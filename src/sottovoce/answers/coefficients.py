@@ -96,6 +96,34 @@ class Coefficients(Sequence[dict[str, Any]]):
         lines = [line.to_dict() for line in self.lines]
         return [{k: v for k, v in line.items() if self.odds or not k.startswith("odds_ratio")} for line in lines]
 
+    def plain(self) -> dict[str, Any]:
+        """All of it as plain data: ``covariance`` has None where a line is refused."""
+        covariance = [[None if math.isnan(x) else x for x in line] for line in self.covariance.tolist()]
+        return {
+            "coefficients": self.to_dict(), "covariance": covariance, "strain": self.strain, "needs": self.needs,
+            "weighed": self.weighed,
+        }  # fmt: skip
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> Coefficients:
+        """What :meth:`plain` told, such as the record of ``run.json``; InvalidInput if that has no covariance."""
+        lines = plain["coefficients"]
+        if "covariance" not in plain:
+            rule = "this run has no covariance of its coefficients"
+            raise InvalidInput("run", None, rule, "ask for intervals with --inference, in this version")
+        terms = [
+            Term(
+                one["name"], one["level"], one["reference"], one["unit"],
+                None if one["typical"] is None else tuple(one["typical"]), one["steps"],
+            )
+            for one in lines
+        ]  # fmt: skip
+        numbers = ("estimate", "standard_error", "noise_share", "low", "high", "p", "unsure", "refused")
+        made = [Coefficient(term, *[one[x] for x in numbers]) for term, one in zip(terms, lines, strict=True)]
+        covariance = np.array(plain["covariance"], dtype=float)
+        odds = any("odds_ratio" in one for one in lines)
+        return cls(tuple(made), float(plain["strain"]), plain["needs"], covariance, odds, plain["weighed"])
+
     def __len__(self) -> int:
         return len(self.lines)
 

@@ -19,6 +19,7 @@ from ..runs.simulate import Result
 from ..util import files
 from ..util.plain import digest_of, jsonable
 from ..util.typing import Any, Array
+from .coefficients import Coefficients
 from .terms import Naming, naming_of, outcome
 
 _KIND, _VERSION = "sottovoce answers", 1
@@ -87,6 +88,11 @@ class SavedModel:
     def coefficients(self) -> list[dict[str, Any]]:
         """The table's lines."""
         return list(self.record.get("coefficients", []))
+
+    @property
+    def table(self) -> Coefficients:
+        """The table with its covariance, for contrasts and joint tests; InvalidInput if the run has no intervals."""
+        return Coefficients.of_plain(self.record)
 
     @property
     def trained_by(self) -> str:

@@ -92,10 +92,9 @@ class Inferred(TableFit):
     kind: ClassVar[str] = "inference"
 
     def found(self) -> dict[str, Any]:
-        best, lines = None if self.evaluation is None else self.evaluation.quality[""], self.coefficients
+        best = None if self.evaluation is None else self.evaluation.quality[""]
         return {
-            "coefficients": lines.to_dict(), "strain": lines.strain, "needs": lines.needs, "weighed": lines.weighed,
-            "forecast": self.forecast,
+            **self.coefficients.plain(), "forecast": self.forecast,
             "auc": self.exact.get("auc") if best is None else best.auc.value,
             "brier": self.exact.get("brier") if best is None else best.brier.value,
             "test_error": 1.0 - self.exact["accuracy"] if self.exact else None,

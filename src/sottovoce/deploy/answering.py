@@ -289,14 +289,7 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
 
         assert lists.naming is not None
         lines = table(found.estimates, lists.naming, delta=plan.config.delta)
-        more = {
-            "coefficients": lines.to_dict(),
-            "strain": lines.strain,
-            "needs": lines.needs,
-            "weighed": lines.weighed,
-            "forecast": _forecast(plan),
-        }
-        plain |= more
+        plain |= lines.plain() | {"forecast": _forecast(plan)}
     if found.quality is not None and best is not None:
         plain["evaluation"] = {
             **best.to_dict(), "privacy": statements[-1].to_dict(), "asked": asked[-1],

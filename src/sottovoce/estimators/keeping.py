@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms import ANSWERS
+from ..answers.coefficients import Coefficients
 from ..answers.saved import SavedModel, is_text, record_of
 from ..data.schema import Schema
 from ..errors import CheckpointError, InvalidInput, shown
@@ -95,7 +96,7 @@ class Kept:
         if result is not None:
             result = replace(result, extra={"data": "a frame", "schema": schema} | record)
         if answered is not None and answered.naming is not None:
-            told = answered.record if result is None else record_of(result) | {"coefficients": _lines(me.coefficients_)}
+            told = answered.record if result is None else record_of(result) | _told(me.coefficients_)
             replace(answered, record=told | record).save(path)
             return
         if result is None:
@@ -109,8 +110,8 @@ class Kept:
         parameters["schema"] = None if me.schema_ is None else me.schema_.to_dict()
         kept = {name: value for name, value in parameters.items() if name in me._get_param_names()}
         fitted = {name: getattr(me, name) for name in FITTED if name in vars(me)}
-        if "coefficients_" in fitted and not isinstance(fitted["coefficients_"], dict):
-            fitted["coefficients_"] = list(fitted["coefficients_"])
+        if isinstance(table := fitted.get("coefficients_"), Coefficients):
+            fitted["coefficients_"] = table.plain()
         return {"class": type(me).__name__, "parameters": plain(kept), "fitted": plain(fitted)}
 
     @classmethod
@@ -145,6 +146,8 @@ class Kept:
             model: Any = kind(**parameters)
             if not set(fitted) <= set(FITTED):
                 raise ValueError("another attribute")
+            if isinstance(table := fitted.get("coefficients_"), dict) and "covariance" in table:
+                fitted["coefficients_"] = Coefficients.of_plain(table)
             vars(model).update(fitted)
             if parameters["schema"] is not None:
                 model.schema_ = Schema.from_dict(parameters["schema"])
@@ -156,10 +159,10 @@ class Kept:
         return model
 
 
-def _lines(table: Any) -> list[dict[str, Any]]:
-    """Lines of a table of coefficients, as reports read them."""
-    if not isinstance(table, dict):
-        return list(table)
+def _told(table: Any) -> dict[str, Any]:
+    """A table of coefficients, as reports read it."""
+    if isinstance(table, Coefficients):
+        return table.plain()
     known = {"level": None, "reference": None}
     pairs = zip(table["name"], table["coefficient"], strict=True)
-    return [{"name": name} | known | {"estimate": value} for name, value in pairs]
+    return {"coefficients": [{"name": name} | known | {"estimate": value} for name, value in pairs]}
