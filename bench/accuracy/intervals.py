@@ -274,6 +274,10 @@ def of_real(lines: list[dict[str, Any]]) -> list[str]:
                 reach = f"{percent(x['printed_within'])} of {x['within']}" if x["within"] else "none"
                 cells.append(f"{percent(x['printed'])}, {ratio(x['width'])} ({ratio(x['floor'])}); {reach}")
             text.append(f"| {name} ({own[0]['rows']:,}, {own[0]['coefficients']}) | {' | '.join(cells)} |")
+    near = [(x["within"], x["printed_within"]) for x in lines if x["within"]]
+    if near:
+        share = sum(n * printed for n, printed in near) / sum(n for n, _ in near)
+        text += ["", f"Of all coefficients within reach {percent(share)} are printed."]
     return text
 
 
