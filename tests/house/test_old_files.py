@@ -19,11 +19,13 @@ import pytest
 from problems import make_rows
 
 from sottovoce.answers import training
-from sottovoce.answers.inference import OneFrame, newton_of
+from sottovoce.answers.inference import Newton, OneFrame, newton_of
 from sottovoce.answers.training import infer
 from sottovoce.cli import main
 from sottovoce.data import Schema
+from sottovoce.deploy.asks import Asks
 from sottovoce.deploy.plan import Plan
+from sottovoce.errors import InvalidInput
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import Result, simulate
@@ -110,7 +112,7 @@ def test_an_interrupted_inference_goes_on(tmp_path: Path, trust: str, name: str 
         assert len(ledger.rows) == before + (6 if name is None else 7)
     assert len(resumed.asked) == 9 and len(infer(config).asked) == 19
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "newton_of", lambda naming: newton_of(naming, framed=False))
+        patch.setattr(training, "newton_of", lambda naming: newton_of(naming, frames=0))
         assert np.allclose(resumed.answered.model, infer(config).answered.model, rtol=1e-4, atol=1e-6)
 
 
@@ -118,7 +120,7 @@ def test_an_inference_of_version_0_2_goes_on_with_its_one_frame(tmp_path: Path) 
     config = asked(RunConfig(method="auto", epsilon=2.0, delta=1e-5, trust="sum"))
     with DurableLedger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, accountant="rdp", n_nodes=3) as ledger:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(training, "newton_of", lambda naming: newton_of(naming).older()[0])
+            patch.setattr(training, "newton_of", lambda naming: newton_of(naming, frames=1))
             patch.setattr(OneFrame, "_slopes", stop)
             with pytest.raises(KeyboardInterrupt):
                 infer(config, ledger=ledger)
@@ -182,6 +184,20 @@ ASKED = {
     "evaluated.json": ("1e3cd34e9a249212ee09cf7da6f62f81bef5b15e78b8231c1b91ea1408022c55", "5ac47d61276325a7", 7),
 }
 """Of plans with answers, in sums and without: digest, hash of what their recipes charge, exchanges."""
+
+
+def test_a_plan_says_of_how_many_frames_its_inference_is() -> None:
+    """Those of version 0.2 said that there is one."""
+    new = Asks(inference=True)
+    assert new.to_dict()["frames"] == 1 + Newton.sharper == Asks.from_dict(new.to_dict()).frames
+    old = {name: value for name, value in new.to_dict().items() if name != "frames"}
+    for told, frames in ((old, 0), (old | {"framed": True}, 1)):
+        assert Asks.from_dict(told).frames == frames and Asks.from_dict(told).to_dict() == told
+    for wrong in (2, -1, 7):
+        with pytest.raises(InvalidInput, match="this version does not know"):
+            Asks.from_dict(old | {"frames": wrong})
+    with pytest.raises(TypeError, match="other fields"):
+        Asks.from_dict(old | {"framed": True, "frames": 4})
 
 
 @pytest.mark.parametrize("name", ASKED)

@@ -289,10 +289,10 @@ class Unframed(Newton):
         return SlopeMoments(at)
 
 
-def newton_of(naming: Naming, framed: bool = True) -> Newton:
-    """The recipe for rows of an encoding; without `framed` that of version 0.1."""
-    kind = Newton if framed else Unframed
-    return kind(constant=naming.constant, value=naming.value, marks=naming.marks, blocks=naming.blocks)
+def newton_of(naming: Naming, frames: int = 1 + Newton.sharper) -> Newton:
+    """The recipe for rows of an encoding; with one of the `frames`, that of version 0.2, and with none that of 0.1."""
+    kinds: dict[int, type[Newton]] = {0: Unframed, 1: OneFrame, 1 + Newton.sharper: Newton}
+    return kinds[frames](constant=naming.constant, value=naming.value, marks=naming.marks, blocks=naming.blocks)
 
 
 def model_of(found: Estimates) -> Array:

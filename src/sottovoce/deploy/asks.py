@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # which load SciPy's statistics, and most plans ask nothing
     from ..answers.evaluation import Level
     from ..answers.terms import Naming
 
+FRAMES = 4
+"""Of inferences that this version begins: see :class:`sottovoce.answers.inference.Newton`."""
 _MIXED = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
@@ -91,8 +93,8 @@ class Asks:
         Column of the schema for whose levels there are evaluations of their own.
     scale, evaluation_scale : float, optional
         Shift over sigma of all releases together; None before calibration, and without noise.
-    framed : bool
-        Whether an inference asks for Hessians in a frame; plans of version 0.1, which do not say so, have none.
+    frames : int
+        In how many frames an inference asks; plans of version 0.1, which do not say it, have none, those of 0.2 one.
     """
 
     inference: bool = False
@@ -103,14 +105,18 @@ class Asks:
     by: str | None = None
     scale: float | None = None
     evaluation_scale: float | None = None
-    framed: bool = True
+    frames: int = FRAMES
 
     def __post_init__(self) -> None:
         for name, kinds in _KINDS.items():
             value = getattr(self, name)
             if type(value) not in kinds or (type(value) is float and math.isnan(value)):
                 raise InvalidInput(name, None, "is of the wrong type in what a plan asks", "write the plan again")
-        object.__setattr__(self, "framed", self.framed and self.inference)
+        object.__setattr__(self, "frames", self.frames if self.inference else 0)
+        if self.frames not in (0, 1, FRAMES):
+            raise InvalidInput(
+                "frames", self.frames, "this version does not know", "use the version that wrote the plan"
+            )
         if not self.inference and self.evaluation is None:
             raise InvalidInput("asks", None, "asks nothing", "ask for inference, an evaluation or both")
         if self.site_constants and not self.inference:
@@ -140,13 +146,17 @@ class Asks:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; infinity is the text ``inf``."""
-        plain = {name: value for name, value in asdict(self).items() if name != "framed" or value}
+        plain = asdict(self)
+        if (frames := plain.pop("frames")) > 0:
+            plain |= {"framed": True} if frames == 1 else {"frames": frames}
         return plain | {"evaluation": "inf"} if self.evaluation == math.inf else plain
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
         """Inverse of :meth:`to_dict`; raises :class:`InvalidInput` or :class:`TypeError`."""
-        given = {"framed": False} | plain
+        given = dict(plain)
+        if "frames" not in given:
+            given["frames"] = int(given.pop("framed", False) is True)
         if given.keys() != {f.name for f in fields(cls)}:
             raise TypeError("other fields")
         if given["evaluation"] == "inf":
@@ -158,7 +168,7 @@ _NONE = type(None)
 _KINDS: dict[str, tuple[type, ...]] = {
     "inference": (bool,), "site_constants": (bool,), "evaluation": (float, _NONE), "holdout": (float,),
     "threshold": (float,), "by": (str, _NONE), "scale": (float, _NONE), "evaluation_scale": (float, _NONE),
-    "framed": (bool,),
+    "frames": (int,),
 }  # fmt: skip
 
 
@@ -213,7 +223,7 @@ def lists_of(
         plain = [f"x{j}" for j in range(d)]
         naming = naming_of(schema, plain, 1.0, list(names) if asks.site_constants and len(names) > 1 else [])
         kind = Weighted(Logistic()) if naming.long else Logistic()
-        priced = _priced(inference.newton_of(naming, asks.framed), config, trained, naming.d, kind, asks.scale)
+        priced = _priced(inference.newton_of(naming, asks.frames), config, trained, naming.d, kind, asks.scale)
         width, based = naming.d, naming.schema
     if asks.evaluation is None:
         return Lists(priced, naming, None, ())
