@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -55,6 +55,8 @@ SURE, UNSURE = 0.5, 1.0
 In between it is refused, too, if a coefficient fails `TAU`: with some directions of the Hessian lost in noise, a
 strained step is not reliable in the others either (bench/accuracy/coverage.py, correlated columns).
 """
+CUT = 2.0 * UNSURE
+"""Strain, at least, of a table whose last step but one was shortened: it says itself that one is not there yet."""
 _FIRST = 2.0
 _RARE = 3.4  # curvatures are clipped at this many mean curvatures: at .1 with 3% positives
 RAREST = 0.01
@@ -170,7 +172,7 @@ class Newton(Recipe):
         gradient = yield Gradient(w)
         at_zero = curvature[:, None, None] * (frame.A @ sizes @ frame.A)
         step = displacement(frame, within(at_zero, kept), np.zeros(R), gradient.value, gradient.spread)
-        w, pool, seen = w + no_further(step, sizes, _FIRST), None, list[Seen]()
+        w, pool, seen, cut = w + no_further(step, sizes, _FIRST)[0], None, list[Seen](), np.zeros(R, dtype=bool)
         for most, fresh in self.steps:
             if fresh or pool is None:
                 found = yield self._bends(w, cap, frame)
@@ -178,7 +180,8 @@ class Newton(Recipe):
             gradient = yield Gradient(w)
             seen.append(Seen(w, gradient.value, gradient.spread))
             step = displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
-            w = w + no_further(step, sizes, most)
+            step, cut = no_further(step, sizes, most)
+            w = w + step
         found = yield self._bends(w, cap, frame)
         pool = pooled(pool, within(cap * square(found.value, d), kept), cap * found.spread)
         slopes = yield self._slopes(w, frame)
@@ -186,7 +189,8 @@ class Newton(Recipe):
         seen.append(Seen(w, gradient.value, gradient.spread))
         rows = Moments(positive(S), S @ (mask / self.value), self.marks, self.blocks)
         J = within(square(slopes.value, d), kept)
-        return one_step(frame, pool, J, seen, rows, kept, n, self.scale)
+        ends = one_step(frame, pool, J, seen, rows, kept, n, self.scale)
+        return replace(ends, strain=np.where(cut, np.maximum(ends.strain, CUT), ends.strain))
 
     def expected(self, S: Array, positives: float, c: Array, unit: float) -> float:
         """The largest tau of rows c that moments S let one expect, with noise of `unit` over the root of a share."""
@@ -352,10 +356,10 @@ def within(H: Array, kept: BoolArray) -> Array:
     )
 
 
-def no_further(step: Array, S: Array, most: float) -> Array:
-    """The step, shortened so that margins shift by at most `most` in root mean square."""
+def no_further(step: Array, S: Array, most: float) -> tuple[Array, BoolArray]:
+    """The step, shortened so that margins shift by at most `most` in root mean square, and whether it was."""
     moved = np.sqrt(np.maximum(np.einsum("ri,rij,rj->r", step, positive(S), step), 1e-300))
-    return np.asarray(step * np.minimum(1.0, most / moved)[:, None])
+    return np.asarray(step * np.minimum(1.0, most / moved)[:, None]), np.asarray(moved > most)
 
 
 def _kept(S: Array, spread: float, curvature: Array, marks: Array, noise: float) -> BoolArray:
