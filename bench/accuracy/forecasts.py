@@ -95,8 +95,8 @@ def told(name: str, draw: Drawer, epsilon: float, draws: int) -> dict[str, Any]:
     line["before"] = forecast(naming, true, gaussian_mu(epsilon, DELTA), sites=SITES)["rows_needed"] / true
     for part, key in ((2, "half"), (4, "quarter")):
         needs = [one.needs for one in tables(draw, int(true / part), epsilon, draws) if one.needs is not None]
-        rows = [one.get("rows", np.inf) for one in needs]  # none if a thousand times would not do
-        line[key] = float(np.median(rows)) / true if needs else None
+        rows = float(np.median([one.get("rows", np.inf) for one in needs] or [np.inf]))
+        line[key] = rows / true if np.isfinite(rows) else None  # where most name no number
         line[f"{key}_more"] = float(np.mean(["more" in one or not one for one in needs])) if needs else None
     return line
 
