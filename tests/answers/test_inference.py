@@ -241,6 +241,8 @@ def test_what_needs_no_budget() -> None:
         np.testing.assert_array_equal(again.covariance, one.covariance)
     with pytest.raises(InvalidInput, match="no covariance"):
         Coefficients.of_plain({"coefficients": shown.to_dict()})
+    with pytest.raises(InvalidInput, match="no covariance"):
+        Coefficients.of_plain({})  # of a run by rounds
 
 
 def test_steps_that_have_not_come_near_are_told_from_noise() -> None:

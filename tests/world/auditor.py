@@ -99,12 +99,12 @@ class Auditor:
     def drawn(self, site: str) -> None:
         """Noise is being drawn: its row is on the disk, and has no bytes yet."""
         self.draws += 1
-        rows = [body for body in self.records(site)[0] if body["kind"] in ("charge", "store", "fail")]
+        records, payloads = self.records(site)
+        rows = [body for body in records if body["kind"] in ("charge", "store", "fail")]
         if not rows or rows[-1]["kind"] != "charge":
             kinds = [(body["kind"], body["release"]) for body in rows]
             self.breach(f"{site}: drew noise without a row that waits for it, after {kinds[-4:]}")
         if site in self.put_back and site not in self.liars:
-            records, payloads = self.records(site)
             sent = [json.loads(payloads[one["n"]])["round"] for one in records if one["kind"] == "send"]
             if self.stored(site) > max(sent, default=-1):
                 self.breach(f"{site}: drew noise with a ledger that is behind what the hub holds")

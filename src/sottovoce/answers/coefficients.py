@@ -107,10 +107,10 @@ class Coefficients(Sequence[dict[str, Any]]):
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> Coefficients:
         """What :meth:`plain` told, such as the record of ``run.json``; InvalidInput if that has no covariance."""
-        lines = plain["coefficients"]
         if "covariance" not in plain:
             rule = "this run has no covariance of its coefficients"
             raise InvalidInput("run", None, rule, "ask for intervals with --inference, in this version")
+        lines = plain["coefficients"]
         terms = [
             Term(
                 one["name"], one["level"], one["reference"], one["unit"],

@@ -200,11 +200,8 @@ class Newton(Recipe):
             for kind in (SecondMoments, FramedMoments)
         )
         of_H = unit / math.sqrt(sum(share for what, share in shares if isinstance(what, Curvature)))
-        curvature, kept, edge = (
-            positives * (1.0 - positives),
-            np.ones((1, len(S)), dtype=bool),
-            _TYPICAL * len(S) ** 0.5,
-        )
+        curvature, kept = positives * (1.0 - positives), np.ones((1, len(S)), dtype=bool)
+        edge = _TYPICAL * math.sqrt(len(S))
         sight = whitening(S[None], of_S, kept)
         for _ in range(self.sharper):
             sight = sharper(sight, sight.frame.A @ S @ sight.frame.A, np.array([of_M * edge**2]), kept)

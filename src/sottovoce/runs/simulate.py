@@ -443,7 +443,7 @@ def _as_begun(
     name: str | None,
 ) -> Recipe:
     """The recipe, or the older form of it with which this run was begun."""
-    for older in method.older():
+    for older in method.older() if book.runs else ():
         asked = asked_by(config, older)
         prepared = prepare(asked, rows.n, rows.d, method=older, loss=loss)
         known = _keys(asked, prepared.facts, label, prepared.algorithm.identity())
