@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from startup import PACKAGE, run
+from startup import PACKAGE, environment, run
 
 FIT = """
 import sys, time, warnings
@@ -99,14 +98,10 @@ def measure(times: int, only: str, against: str | None, quick: bool) -> dict[str
     answer: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        base = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-        base |= {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")} | {"COLUMNS": "100"}
-        if "PYTHONPATH" in base:  # the commands run in another folder
-            base["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, base["PYTHONPATH"].split(os.pathsep)))
-        sources = {"here": base | {"PYTHONPYCACHEPREFIX": str(folder / "here")}}
+        alone = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
+        sources = {"here": environment(folder / "here") | alone}
         if against:
-            other = {"PYTHONPATH": str(Path(against).absolute()), "PYTHONPYCACHEPREFIX": str(folder / "other")}
-            sources["other"] = base | other
+            sources["other"] = environment(folder / "other") | alone | {"PYTHONPATH": str(Path(against).absolute())}
         for name, case in CASES.items():
             arguments = case.quick if quick and case.quick is not None else case.arguments
             if only not in name or not arguments:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +22,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from startup import PACKAGE, run
+from startup import PACKAGE, environment, run
 
 from sottovoce import DurableLedger, RunConfig
 from sottovoce.data.memmap import write_rows
@@ -108,8 +107,7 @@ def started(folder: Path, times: int) -> float:
     request(folder, name)
     (folder / f"{name}.crt").write_bytes(authority.admit((folder / f"{name}.csr").read_bytes())[1])
     write_settings(folder, name, "127.0.0.1:1", Path("data"), agreed=plan.digest)
-    env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    env |= ONE | {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+    env = environment(folder / "bytecode") | ONE
     command = ["-m", PACKAGE, "site", "check", str(folder / "site.toml")]
     return median([run(command, env, folder)[0] for _ in range(times + 1)][1:])
 

@@ -104,14 +104,19 @@ def run(arguments: Iterable[str], env: dict[str, str], folder: Path) -> tuple[fl
     return used.ru_utime + used.ru_stime, text
 
 
+def environment(bytecode: Path) -> dict[str, str]:
+    """For processes in another folder, which write their bytecode into a folder of the benchmark's own."""
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    if "PYTHONPATH" in env:
+        env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, env["PYTHONPATH"].split(os.pathsep)))
+    return env | {"PYTHONPYCACHEPREFIX": str(bytecode), "COLUMNS": "100"}
+
+
 def measure(times: int) -> dict[str, Any]:
     answer: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-        env |= {"PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "COLUMNS": "100"}
-        if "PYTHONPATH" in env:  # the commands run in another folder
-            env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, env["PYTHONPATH"].split(os.pathsep)))
+        env = environment(folder / "bytecode")
         for name, arguments in COMMANDS.items():
             run(arguments, env, folder)
             seconds = [run(arguments, env, folder)[0] for _ in range(times)]
