@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import lru_cache
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
@@ -433,3 +434,44 @@ def test_a_part_that_is_lost_altogether_loses_the_product_in_silence() -> None:
     half = pld.LossDistribution(1.0, 0, np.array([0.5]), 0.5)
     assert pld.compose([(lost, 2), (half, 1)]).infinite >= 1.0
     np.testing.assert_allclose(pld.compose([(half, 2)]).infinite, 0.75, rtol=1e-9)
+
+
+@pytest.mark.parametrize("tilted", [True, False])
+@pytest.mark.parametrize(("d", "kappa"), [(1, 0.3), (7, 0.01), (101, 0.01), (101, 1e-6), (20_000, 1e-3), (20_000, 0.2)])
+def test_the_tail_is_that_of_sums_in_logarithms(d: int, kappa: float, tilted: bool) -> None:
+    """Sums below e^-600 of all are told from above, by at most the number of cells; others are the same."""
+    orders, beta = np.array([1.5, 2.0, 30.0, 4000.0]), 0.7
+    omega, tilt = np.full(4, 0.5 * kappa), orders * beta * tilted
+    found = spherical._tail(omega, np.zeros(4), tilt, beta, d)
+    reach = np.sqrt(np.arange(0.0, 40.5, 0.25) * 2.0)
+    scaled = np.unique(np.maximum(np.concatenate([d - reach * np.sqrt(d), d + reach * np.sqrt(d) + reach**2]), 0.0))
+    with np.errstate(divide="ignore"):
+        survival = np.log(special.gammaincc(d, scaled))
+    cells = spherical._log_cosine_cells(d) + np.log(spherical._GRID[1:])
+    for k in range(4):
+        above = np.logaddexp.accumulate((cells + tilt[k] * spherical._GRID[1:])[::-1])[::-1]
+        rho = omega[k] * scaled / beta
+        at = np.clip((spherical._PARTS / (rho + np.sqrt(rho**2 + 1.0))).astype(int), 0, spherical._PARTS - 1)
+        value = np.append(above[at], above[0])
+        with np.errstate(divide="ignore"):
+            steps = value[1:] + np.log(-np.expm1(np.minimum(value[:-1] - value[1:], 0.0))) + survival
+        exact = special.logsumexp(np.append(steps, value[0])) - np.log(2.0)
+        slack = 1e-8 if exact > above[0] - 550.0 else 1e-8 + np.log(spherical._PARTS)
+        assert 0.0 <= found[k] - exact <= slack
+
+
+def test_growth_is_that_of_bessel_functions_from_both_sides() -> None:
+    """Eight nodes a piece and groups of arguments, against 40 digits."""
+    for m in (-0.5, 0.0, 3.5, 49.5, 4000.0):
+        start, ends = 0.3, np.geomspace(0.31, 3000.0, 40)
+        found = spherical._log_growth(m, start, ends)
+        with mpmath.workdps(40):
+
+            def log_g(order: float, y: float) -> mpmath.mpf:
+                return mpmath.log(mpmath.besseli(order, y)) - order * mpmath.log(y)
+
+            own, following = ([float(log_g(k, y) - log_g(k, start)) for y in ends] for k in (m, m + 1.0))
+        np.testing.assert_allclose(found.low, own, rtol=2e-14)
+        np.testing.assert_allclose(found.high, own, rtol=2e-14)
+        np.testing.assert_allclose(found.next, following, rtol=2e-14)
+        assert np.all(found.low <= found.high * (1.0 + 4e-16))

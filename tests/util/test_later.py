@@ -42,10 +42,30 @@ def test_it_can_be_loaded_before_it_is_used(library: str) -> None:
         Later("no_such_library_anywhere").value  # noqa: B018
 
 
-def test_noise_of_the_operating_system_has_its_library_before_anything_is_charged() -> None:
-    code = (
-        "import sys; from sottovoce.privacy.noise import SystemNoise; print('scipy.special' in sys.modules); "
-        "SystemNoise(); print('scipy.special' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "True"]
+@pytest.mark.parametrize(("method", "needed"), [("dvp", True), ("momentum", False)])
+def test_noise_inside_an_objective_has_its_library_before_anything_is_charged(method: str, needed: bool) -> None:
+    code = f"""
+import sys
+import numpy as np
+from sottovoce.ledger.memory import Ledger
+from sottovoce.privacy.noise import SystemNoise
+from sottovoce import RunConfig
+from sottovoce.runs.simulate import simulate
+from sottovoce.data.rows import Rows
+
+told = []
+once = Ledger.once
+def watched(self, event, draw):
+    told.append("scipy.special" in sys.modules)
+    return once(self, event, draw)
+Ledger.once = watched
+X = np.random.default_rng(0).uniform(-0.1, 0.1, (2, 40, 3))
+rows = Rows.build([(x, np.where(x[:, 0] > 0, 1.0, -1.0)) for x in X])
+options = dict(epsilon=5.0, rounds=1, seed=None, graph="complete")
+options |= dict(accountant="pure") if {needed} else dict(accountant="zcdp", delta=1e-5)
+SystemNoise()
+assert "scipy.special" not in sys.modules
+simulate(RunConfig("{method}", **options), rows)
+assert told and set(told) == {{{needed}}}, told
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,14 +9,17 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc, ndtr, ndtri
 
 from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
 from ..reports.coefficients import needed, remark, text_table
+from ..util import normal
+from ..util.later import Later
 from ..util.typing import Any, Array
 from .inference import SURE, TAU, UNSURE, Estimates, fragility, newton_of
 from .terms import CONSTANT, Naming, Term
+
+special = Later("scipy.special")
 
 LEVEL = 0.95
 """Confidence level of intervals."""
@@ -146,8 +149,8 @@ class Coefficients(Sequence[dict[str, Any]]):
         c = np.array(list(weights.values()), dtype=float)
         mid = float(c @ np.array([self.lines[k].estimate for k in which], dtype=float))
         error = math.sqrt(max(0.0, float(c @ self.covariance[np.ix_(which, which)] @ c)))
-        half = float(-ndtri(alpha / 2.0)) * error
-        return Contrast(mid, error, mid - half, mid + half, float(2.0 * ndtr(-abs(mid) / error)) if error > 0 else 0.0)
+        half = -normal.quantile(alpha / 2.0) * error
+        return Contrast(mid, error, mid - half, mid + half, normal.two_sided(mid / error) if error > 0 else 0.0)
 
     def wald(self, names: str | Sequence[str]) -> Wald:
         """A joint test that coefficients are zero, by name; the name of a column stands for all of its levels.
@@ -162,7 +165,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         which = self._places([text for texts in own for text in texts])
         b = np.array([self.lines[k].estimate for k in which], dtype=float)
         statistic = float(b @ np.linalg.solve(self.covariance[np.ix_(which, which)], b))
-        return Wald(statistic, len(which), float(chdtrc(len(which), statistic)))
+        return Wald(statistic, len(which), float(special.chdtrc(len(which), statistic)))
 
     def _places(self, names: Sequence[str]) -> list[int]:
         """Positions of printed lines by name."""
@@ -210,8 +213,8 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
             lines.append(Coefficient(term, None, None, None, None, None, None, refused=why))
             continue
         error = math.sqrt(total[k])
-        z = float(-ndtri((1.0 - LEVEL) / 2.0))
-        p = float(2.0 * ndtr(-abs(center[k]) / error)) if error > 0 else 0.0
+        z = -normal.quantile((1.0 - LEVEL) / 2.0)
+        p = normal.two_sided(center[k] / error) if error > 0 else 0.0
         share = float(noise[k] / total[k]) if total[k] > 0 else 0.0
         mid, half = float(center[k]), z * error
         lines.append(Coefficient(term, mid, error, share, mid - half, mid + half, p, unsure=q > SURE))

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit
 
 from ..algorithms.items import Item, Script
 from ..algorithms.recipe import Recipe
@@ -28,9 +27,12 @@ from ..problem.weighted_loss import Weighted
 from ..queries import Positives, Scores
 from ..runs.config import RunConfig
 from ..runs.prepare import Prepared
+from ..util.later import Later
 from ..util.typing import Array
 from .metrics import CELLS, LEAST, WIDTH, Quality, quality_of
 from .terms import reference_of
+
+special = Later("scipy.special")
 
 LOSS = Weighted(Logistic())
 """Loss of held-out rows of any norm; counts do not depend on it."""
@@ -185,7 +187,7 @@ class Histogram(Recipe):
         at = np.tile(np.append(self.weights, 0.0), (replicates, 1))
         told = yield count(at)
         least = min(0.5, max(1.0 / told.rows, 2.0 * told.spread))
-        base, cut = logit(np.clip(told.value[:, 0], least, 1.0 - least)), float(logit(self.threshold))
+        base, cut = special.logit(np.clip(told.value[:, 0], least, 1.0 - least)), float(special.logit(self.threshold))
         center = cut + WIDTH * np.rint((base - cut) / WIDTH)
         told = yield scores(np.hstack([at[:, :-1], -center[:, None]]))
         return Cells(told.value.reshape(replicates, -1, 2, CELLS), center, told.rows, told.spread)
@@ -232,7 +234,7 @@ def exact(scores: Array, y: Array, threshold: float = 0.5) -> dict[str, float]:
     _, place, many = np.unique(s, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(many) - (many - 1) / 2.0)[place]  # equal scores share their mean rank
     area = (float(ranks[label].sum()) - P * (P + 1) / 2.0) / (P * N) if P and N else math.nan
-    p = expit(s)
+    p = -Logistic().derivative(-s)
     return {
         "rows": float(len(s)), "positives": P / max(1, len(s)), "auc": area,
         "brier": float(np.mean((p - label) ** 2)), "accuracy": float(np.mean((p >= threshold) == label)),

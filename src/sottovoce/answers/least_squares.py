@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import ndtr
 
 from ..algorithms.items import Item, Script
 from ..algorithms.recipe import Recipe
@@ -25,6 +24,7 @@ from ..problem.facts import Facts
 from ..problem.task import BoundedNumber
 from ..queries import HuberGradient, ResidualMoments, Residuals, SecondMoments
 from ..queries.moments import square
+from ..util import normal
 from ..util.typing import Array, BoolArray
 from .coefficients import Coefficient, Coefficients, table
 from .frames import positive
@@ -136,7 +136,7 @@ def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float
             return line
         start = task.low + half if line.term.name == CONSTANT else 0.0
         mid, error = start + half * line.estimate, half * line.standard_error
-        p = float(2.0 * ndtr(-abs(mid) / error)) if error > 0 else 0.0
+        p = normal.two_sided(mid / error) if error > 0 else 0.0
         low, high = start + half * line.low, start + half * line.high
         return replace(line, estimate=mid, standard_error=error, p=p, low=low, high=high)
 

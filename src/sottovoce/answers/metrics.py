@@ -12,9 +12,12 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit, ndtri
 
+from ..util import normal
+from ..util.later import Later
 from ..util.typing import Array
+
+special = Later("scipy.special")
 
 CELLS, REACH = 12, 3.0
 WIDTH = 2.0 * REACH / CELLS
@@ -25,7 +28,7 @@ CLEAR = 5.0
 """Least number of rows of a cell, in noise deviations, for it to be shown in the calibration."""
 TAIL = 2.0
 """Mean distance from the last edge, in logits, of rows in the two open cells."""
-_Z = float(-ndtri(0.025))
+_Z = -normal.quantile(0.025)
 
 
 @dataclass(frozen=True)
@@ -110,13 +113,13 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
     x = middle - float(np.median(middle))
     A, b = np.stack([np.ones_like(x), x]), np.array([0.0, 1.0])
     for _ in range(50):
-        p = expit(b @ A)
+        p = special.expit(b @ A)
         bent = total * p * (1.0 - p)
         weight = bent / (noise * ((1.0 - p) ** 2 + p**2) + bent + 1e-9)
         H = (A * (bent * weight)) @ A.T + 1e-6 * max(1.0, n) * np.eye(2)
         step = np.linalg.solve(H, A @ (weight * (raw[1] * (1.0 - p) - raw[0] * p)))
         b = np.clip(b + np.clip(step, -1.0, 1.0), [-20.0, -5.0], [20.0, 5.0])
-    p = expit(b @ A)
+    p = special.expit(b @ A)
     expected = total * np.stack([1.0 - p, p])
     known = (_MISFIT * total) ** 2
     share = known / (known + noise) if noise > 0 else np.ones_like(known)
@@ -133,7 +136,7 @@ def _squares(edges: Array) -> tuple[Array, Array]:
     share = (np.arange(40) + 0.5) / 40.0
     beyond = -TAIL * np.log(share)
     inner = edges[:-1] + WIDTH * share[:, None]
-    p = expit(np.concatenate([(edges[0] - beyond)[:, None], inner, (edges[-1] + beyond)[:, None]], axis=1))
+    p = special.expit(np.concatenate([(edges[0] - beyond)[:, None], inner, (edges[-1] + beyond)[:, None]], axis=1))
     return np.average((1.0 - p) ** 2, axis=0, weights=p), np.average(p**2, axis=0, weights=1.0 - p)
 
 
@@ -144,7 +147,7 @@ def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> E
     of it, or the number's if that is less, to the larger of its two ends.
     """
     lost, kept = _squares(edges)
-    ends = np.concatenate([[0.0], expit(edges), [1.0]])
+    ends = np.concatenate([[0.0], special.expit(edges), [1.0]])
     rate = counts[1] / np.maximum(counts.sum(axis=0), 1e-9)
     places = (np.clip(rate, ends[:-1], ends[1:]), ends[:-1], ends[1:])
     worths = [np.stack([kept, lost]), *(np.stack([p**2, (1.0 - p) ** 2]) for p in places)]
@@ -216,7 +219,7 @@ def _auc(counts: Array, left: Array, sigma: float, slope: _Slope) -> Estimate:
     def end(slope: float, z: float) -> float:
         mid, error = area(slope)
         inside = min(max(mid, 1e-6), 1.0 - 1e-6)
-        bent = float(expit(logit(inside) + z * error / (inside * (1.0 - inside))))
+        bent = float(special.expit(special.logit(inside) + z * error / (inside * (1.0 - inside))))
         straight = min(max(mid + z * error, 0.0), 1.0)  # the wider one near 0 and 1 if there is much noise
         return max(bent, straight) if z > 0.0 else min(bent, straight)
 
@@ -238,7 +241,7 @@ def _above(edges: Array, threshold: float) -> tuple[int, ...]:
 
     A threshold beyond all edges lies in an open cell, whose rows may count as either: the likelier is first.
     """
-    cut = float(logit(threshold))
+    cut = float(special.logit(threshold))
     if cut > edges[-1] + WIDTH / 4:
         return CELLS, CELLS - 1
     return (0, 1) if cut < edges[0] - WIDTH / 4 else (int(np.argmin(np.abs(edges - cut))) + 1,)
@@ -311,8 +314,9 @@ def _calibration(raw: Array, counts: Array, edges: Array, noise: float) -> list[
         found = Estimate.around(rate, variance)
         shown.append(
             {
-                "predicted": float(np.mean(expit(np.linspace(low, high, 21)))), "observed": float(found.value or 0.0),
-                "low": float(found.low or 0.0), "high": float(found.high or 0.0), "rows": size,
+                "predicted": float(np.mean(special.expit(np.linspace(low, high, 21)))),
+                "observed": float(found.value or 0.0), "low": float(found.low or 0.0), "high": float(found.high or 0.0),
+                "rows": size,
             }
         )  # fmt: skip
     return shown

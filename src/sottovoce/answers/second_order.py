@@ -9,8 +9,8 @@ of the column has.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit
 
+from ..problem.losses import Logistic
 from ..util.typing import Array, IntArray
 
 _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
@@ -84,6 +84,6 @@ def _normal(w: Array, d: Array, center: Array, covariance: Array) -> tuple[Array
 
 def _derivatives(mean: Array, variance: Array) -> tuple[Array, Array]:
     """Second and third derivatives of the logistic loss at the points of the quadrature, times its weights."""
-    p = expit(mean[:, None] + np.sqrt(variance)[:, None] * _POINTS)
+    p = -Logistic().derivative(-(mean[:, None] + np.sqrt(variance)[:, None] * _POINTS))
     curvature = _WEIGHTS * p * (1.0 - p)
     return curvature, curvature * (1.0 - 2.0 * p)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from scipy.special import ndtri
 
 from ..algorithms.items import Answer, Item
 from ..algorithms.once import Once
@@ -23,6 +22,7 @@ from ..data.labels import NumberLabel
 from ..data.schema import Schema
 from ..errors import InvalidInput, SchemaError
 from ..queries import Cells
+from ..util import normal
 from ..util.plain import digest_of
 from ..util.typing import Array, BoolArray
 
@@ -102,7 +102,7 @@ class Noise(NamedTuple):
             raise InvalidInput("error", error, "must be a rate above 0 and below 0.5", "use 0.05")
         if not 0.0 <= rare < math.inf:
             raise InvalidInput("rare", rare, "must be a number of rows, 0 or more", "use 10")
-        return cls(rows, sigma, rare, float(-ndtri(error / sum(map(_looks, grids)))))
+        return cls(rows, sigma, rare, -normal.quantile(error / sum(map(_looks, grids))))
 
     def threshold(self, cells: int = 1) -> float:
         """The noisy count from which on a run of cells is seen."""

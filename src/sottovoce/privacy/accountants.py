@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 from math import comb
 from typing import ClassVar, Generic, NamedTuple, TypeVar
@@ -398,12 +398,12 @@ def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
     extra = objective_surplus(slack, rest * float(np.exp(-exchange)))
     if not np.isfinite(extra) or exchange > 50.0:
         return float(np.inf)
-    coordinates = sum(bill.lattice * count for bill, count in bills.items())
+    coordinates, known = sum(bill.lattice * count for bill, count in bills.items()), _convolved(bills)
 
     def at(left: float) -> float:
         if left <= 0.0:
             return float(np.inf)
-        return _convolved(bills, left * float(np.exp(-exchange))) + extra + 2.0 * exchange
+        return known(left * float(np.exp(-exchange))) + extra + 2.0 * exchange
 
     if not coordinates:
         return at(delta - rest)
@@ -413,8 +413,8 @@ def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
     return value if value <= cap else float(np.inf)
 
 
-def _convolved(bills: Counter[Bill], delta: float) -> float:
-    """Epsilon of the parts whose exact loss distribution is known."""
+def _convolved(bills: Counter[Bill]) -> Callable[[float], float]:
+    """Epsilon, by delta, of the parts whose exact loss distribution is known."""
     mu = float(np.sqrt(sum(bill.mu**2 * count for bill, count in bills.items())))
     balls: Counter[tuple[int, float]] = Counter()
     pure: Counter[float] = Counter()
@@ -424,12 +424,12 @@ def _convolved(bills: Counter[Bill], delta: float) -> float:
         if bill.epsilon > 0:
             pure[bill.epsilon] += count
     if not balls and not pure:
-        return gaussian_epsilon(delta, mu)
+        return partial(gaussian_epsilon, mu=mu)
     largest = (
         mu * mu / 2.0 + 13.0 * mu + sum(s * n for (_, s), n in balls.items()) + sum(e * n for e, n in pure.items())
     )
     if largest > 500.0:
-        return float(np.inf)  # exponentials would overflow; other notions price what is that large
+        return lambda _: float(np.inf)  # exponentials would overflow; other notions price what is that large
     parts = sum(balls.values()) + sum(pure.values()) + 1
     variance = mu**2 + sum(min(s, s * s) / d * n for (d, s), n in balls.items())
     variance += sum(min(e * e, e) * n for e, n in pure.items())
@@ -440,7 +440,7 @@ def _convolved(bills: Counter[Bill], delta: float) -> float:
     exact = [(pld.shifted_ball(d, s, step), n) for (d, s), n in balls.items()]
     exact += [(pld.pure(e, step), n) for e, n in pure.items()]
     exact += [(pld.gaussian(mu, step), 1)] if mu > 0 else []
-    return pld.compose(exact).epsilon(delta)
+    return pld.compose(exact).epsilon
 
 
 _LEAST: tuple[Accountant[Any], ...] = (PureAccountant(), ZCDPAccountant(), RDPAccountant(), PLDAccountant())

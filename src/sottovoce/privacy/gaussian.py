@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..util.later import Later
+from ..util.normal import log_cdf
 from ..util.typing import Array, ArrayLike
 from .spherical import Within
 
@@ -37,9 +38,8 @@ def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> Array:
 
 
 def _delta(eps: float, mu: float) -> float:
-    """:func:`gaussian_delta` of two numbers, ``mu > 0``: the same operations and bits, ten times faster."""
-    log_ndtr = special.log_ndtr
-    high, low = log_ndtr(mu / 2 - eps / mu), log_ndtr(-mu / 2 - eps / mu)
+    """:func:`gaussian_delta` of two numbers, ``mu > 0``, without SciPy."""
+    high, low = log_cdf(mu / 2 - eps / mu), log_cdf(-mu / 2 - eps / mu)
     gap = eps + low - high
     return min(float(np.exp(high) * (-np.expm1(0.0 if gap > 0.0 else gap) + 1e-15)), 1.0)  # a NaN stays one
 

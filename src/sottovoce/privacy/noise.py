@@ -35,6 +35,9 @@ class Noise(ABC):
     simulated: bool
     """Whether the noise can be repeated from a seed: a run with it is a simulation, not a release."""
 
+    def load(self) -> None:  # noqa: B027 - most need nothing
+        """Load, before a charge, the libraries of `spherical` and `gaussian`: a draw is too late to find one broken."""
+
     @abstractmethod
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
         """Vectors of density proportional to ``exp(-||v||)``: direction uniform, norm Gamma(d, 1)."""
@@ -125,9 +128,11 @@ class SystemNoise(Noise):
     simulated = False
 
     def __init__(self, lead: tuple[int, ...] = ()) -> None:
-        special.load()  # a draw comes after its charge, when it is too late to find out that a library is broken
         exact.prepare()
         self._lead = lead
+
+    def load(self) -> None:
+        special.load()
 
     @staticmethod
     def _words(shape: tuple[int, ...]) -> NDArray[np.uint64]:

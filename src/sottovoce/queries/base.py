@@ -46,7 +46,10 @@ class Query(ABC):
         """
 
     def ready(self, vault: Vault) -> None:  # noqa: B027 - most depend on nothing that came before
-        """Refuse (LedgerError), before the charge, if the vault lacks what earlier rounds should have left."""
+        """Refuse (LedgerError), before the charge, if the vault lacks what earlier rounds should have left.
+
+        Libraries that the draw needs are loaded here, too.
+        """
 
     def stamp(self) -> bytes:
         """Digest that is stored with an answer and compared when it is read again; empty by default.

@@ -292,6 +292,10 @@ class PerturbedObjective(Query):
             return
         check_solve(facts, self._tol(facts), self.linear, self.start, self._q(facts), self._noise(facts))
 
+    def ready(self, vault: Vault) -> None:
+        if self.noise is not None:
+            vault.noise.load()
+
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
         vault.repeat(lambda: self._minimiser(vault, facts, release), self._nearest_start(facts))
 

@@ -5,7 +5,8 @@ SciPy's special functions alone take longer to load than this package, and a run
 in several threads fails before Python 3.11.9 and 3.12.3, and whatever walks ``sys.modules`` loads everything.
 
 Nothing between a charge and its release may be the first to load a library: if that failed, an epsilon would be spent
-for nothing.  A price is computed before it is charged; a source of noise calls :meth:`Later.load` when it is made.
+for nothing.  A price is computed before it is charged; a query whose draw needs a library loads it when it is asked
+whether it is ready.
 """
 
 from __future__ import annotations
