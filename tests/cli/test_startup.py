@@ -71,6 +71,12 @@ def test_a_delta_needs_special_functions_and_no_more(tmp_path: Path) -> None:
     assert not names & {"scipy.stats", "scipy.optimize", "scipy.signal", "scipy.spatial"}
 
 
+@pytest.mark.parametrize("arguments", [("train", "--inference"), ("train", "--method", "momentum", "--delta", "1e-5")])
+def test_gaussian_noise_needs_no_library(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    names = modules(tmp_path, *arguments)
+    assert not names & (OPTIONAL | NUMERIC | {"numpy.ma"})
+
+
 def test_a_random_graph_needs_networkx(tmp_path: Path) -> None:
     names = modules(tmp_path, "train", "--method", "mr_admm", *SMALL, "--graph", "erdos-renyi")
     assert "networkx" in names and "sklearn" not in names

@@ -40,7 +40,7 @@ def missed(w: Array, d: Array, S: Array, center: Array, moved: Array, marks: Arr
     covariance = S - center[:, :, None] * center[:, None, :]
     t, length = _normal(w, d, center, covariance)
     most = np.zeros(len(w))
-    for block in np.unique(blocks[blocks > 0]):
+    for block in sorted(set(blocks[blocks > 0].tolist())):
         shares, rows = _levels(S, center, np.flatnonzero(blocks == block), marks)
         off = rows - center[:, None, :]
         apart = np.sum(shares * np.einsum("rli,ri->rl", off, d) ** 2, axis=1)

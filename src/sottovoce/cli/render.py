@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.panel import Panel
 from rich.table import Table
 
 from ..privacy.statement import Words, ceil_text
 from ..problem.task import Detail
 from ..runs.training import Report
 from .screen import Console, escape, listing
+
+if TYPE_CHECKING:
+    from rich.panel import Panel
 
 _STYLES = {"No privacy guarantee": "bold red", "As printed": "bold"}
 _STYLES |= dict.fromkeys(("Not covered", "Ended early"), "bold yellow")
@@ -28,6 +31,8 @@ def marked_words(words: Words) -> str:
 
 def privacy(words: Words, title: str = "Privacy", more: str = "") -> Panel:
     """A privacy statement in a frame."""
+    from rich.panel import Panel  # which many commands do not need
+
     return Panel(marked_words(words) + more, title=title, title_align="left")
 
 

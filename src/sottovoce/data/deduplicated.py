@@ -52,7 +52,7 @@ def distinct_rows(a: Array, extra: Array | None = None) -> tuple[Array, Array, I
     factors = rng.integers(0, 2**63, size=d + 1, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
     some = slice(None, None, max(1, n // _SAMPLE))
     sample = _digests(rows[some], None if more is None else more[some], factors)
-    if len(np.unique(sample)) > _TOO_DISTINCT * len(sample):
+    if len(set(sample.tolist())) > _TOO_DISTINCT * len(sample):
         return None
     _, first, which = np.unique(_digests(rows, more, factors), return_index=True, return_inverse=True)
     if len(first) > SHARE * n:

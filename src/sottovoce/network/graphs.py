@@ -83,8 +83,10 @@ class Graph:
             sound = bool(pairs.min() >= 0 and pairs.max() < self.n_nodes and np.all(np.diff(pairs)))
         if not sound:  # or integers of another kind
             return tuple(sorted({self._edge(edge) for edge in self.edges}))
-        found: Any = map(tuple, np.unique(np.sort(pairs, axis=1), axis=0).tolist())
-        return tuple(found)
+        pairs = np.sort(pairs.astype(np.int64), axis=1)
+        codes = np.sort(pairs[:, 0] * self.n_nodes + pairs[:, 1])
+        ends = np.divmod(codes[np.diff(codes, prepend=-1) > 0], self.n_nodes)
+        return tuple(zip(*(end.tolist() for end in ends), strict=True))
 
     def _edge(self, edge: Sequence[int]) -> tuple[int, int]:
         try:

@@ -183,7 +183,7 @@ def rdp(orders: ArrayLike, d: int, s: float) -> Array:
     positive ratio, so small prices keep their digits.
     """
     a = np.asarray(orders, dtype=float)
-    flat = np.unique(a)
+    flat, place = np.unique(a, return_inverse=True)
     if s <= 0.0:
         return np.zeros_like(a)
     if np.any(flat <= 1.0):
@@ -198,7 +198,7 @@ def rdp(orders: ArrayLike, d: int, s: float) -> Array:
         mixed = np.where(gap < 30.0, second + np.log1p(share * np.expm1(np.minimum(gap, 30.0))), first)
     exact = mixed / (flat - 1.0) * (1.0 + _MARGIN)
     value = np.minimum(exact, np.minimum(s, zcdp(d, s) * flat))
-    return np.asarray(value[np.searchsorted(flat, a)])
+    return np.asarray(value[place].reshape(a.shape))
 
 
 def window(d: int, s: float) -> tuple[float, float]:
@@ -398,7 +398,8 @@ def _tail(omega: Array, derivative: Array, tilt: Array, beta: float, d: int) -> 
     """
     reach = np.sqrt(np.arange(0.0, 40.5, 0.25) * 2.0)
     scaled = np.concatenate([d - reach[::-1] * np.sqrt(d), d + reach * np.sqrt(d) + reach**2])
-    scaled = np.unique(np.maximum(scaled, 0.0))
+    scaled = np.maximum(scaled, 0.0)
+    scaled = scaled[np.diff(scaled, prepend=-1.0) > 0.0]
     with np.errstate(divide="ignore"):
         log_survival = np.log(special.gammaincc(d, scaled))
     cells = _log_cosine_cells(d) + np.log(_GRID[1:])

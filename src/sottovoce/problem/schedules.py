@@ -90,7 +90,7 @@ class Schedule:
     def constant(self) -> bool:
         """Whether all nodes have one value in all rounds."""
         first = self.start if self.table is None else self.table[0]
-        return self.steady and all(len(np.unique(x)) == 1 for x in (first, self.factor))
+        return self.steady and all(np.all(x == np.ravel(x)[0]) for x in (first, self.factor))
 
     @property
     def steady(self) -> bool:

@@ -323,7 +323,7 @@ class _Problems(Sweep):
             curvatures = loss.typical_curvature(z.reshape(len(z), -1)).reshape(z.shape)
             if z.ndim == 2:
                 curvatures = np.minimum(curvatures, 0.5 * self.most[mine])
-            for group in np.unique(groups):
+            for group in sorted(set(groups.tolist())):
                 for j, weights in enumerate(np.atleast_2d(curvatures[groups == group].mean(axis=0))):
                     block = slice(j * d, (j + 1) * d)
                     out[mine.start + np.flatnonzero(groups == group), block, block] = (X * weights[:, None]).T @ X

@@ -385,7 +385,9 @@ class Solver:
             order = order[~large[order]]  # neighbours in memory are solved together, so that views of rows suffice
             room = TOGETHER if self._sweep.here else np.inf
             batch = np.floor(np.cumsum(size[order]) * replicates / room).astype(int)
-            nodes = [np.array([i]) for i in np.flatnonzero(large)] + [order[batch == k] for k in np.unique(batch)]
+            nodes = [np.array([i]) for i in np.flatnonzero(large)] + [
+                order[batch == k] for k in sorted(set(batch.tolist()))
+            ]
             short, found = self._short() if single else None, []
             for ids in nodes:
                 keep = np.zeros(len(size), dtype=bool)

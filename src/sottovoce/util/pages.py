@@ -9,7 +9,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Sequence
 from html import escape
-from importlib.metadata import version
 
 STYLE = """
 :root{color-scheme:light dark;--page:#fff;--ink:#1b1f24;--soft:#59626c;--line:#d5dae0;--band:#f4f6f8;--blue:#0072b2;
@@ -121,5 +120,7 @@ def square(title: str, marks: str, x: str, y: str, about: str = "") -> str:
 
 def versions(*libraries: str) -> str:
     """Versions of the package, of these libraries and of Python."""
+    from importlib.metadata import version  # which takes longer to load than a page to write
+
     parts = [f"{name} {version(name)}" for name in ("sottovoce", *libraries)]
     return ", ".join([*parts, f"Python {platform.python_version()}"])
