@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -164,8 +164,8 @@ class TestPrices:
 class Shifted(KeyedNoise):
     """The noise of a run whose releases are numbered one higher."""
 
-    def _generator(self, replicate: int, node: int, release: int, use: int) -> np.random.Generator:
-        return super()._generator(replicate, node, release + 1, use)
+    def _starts(self, release: int, use: int) -> Iterator[np.random.Generator]:
+        return super()._starts(release + 1, use)
 
 
 @pytest.mark.parametrize(("method", "trust"), CASES)

@@ -398,12 +398,13 @@ class Watched(KeyedNoise):
     world: World
     name: str
 
-    def _generator(self, *which: int) -> np.random.Generator:
-        if self.name not in self.world.repeats:
-            self.world.door(self.name, "a draw")
-            self.world.auditor.drawn(self.name)
-            self.world.door(self.name, "a drawn number")
-        return super()._generator(*which)
+    def _starts(self, *which: int) -> Iterator[np.random.Generator]:
+        for generator in super()._starts(*which):
+            if self.name not in self.world.repeats:
+                self.world.door(self.name, "a draw")
+                self.world.auditor.drawn(self.name)
+                self.world.door(self.name, "a drawn number")
+            yield generator
 
 
 class Door:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,18 +84,19 @@ class KeyedNoise(Noise):
         self._streams = [(r, i) for r in replicates for i in nodes]
         self._lead = (len(replicates), len(nodes)) if lead is None else lead
 
-    def _generator(self, replicate: int, node: int, release: int, use: int) -> np.random.Generator:
-        """The generator, moved to the start of that stream, which is far cheaper than making a new generator."""
+    def _starts(self, release: int, use: int) -> Iterator[np.random.Generator]:
+        """The generator, moved to the start of each stream in turn: far cheaper than making generators."""
         # The lowest counter word is the stream's own; the others name it, so streams cannot overlap.
-        counter = self._unused["state"]["counter"]
-        counter[0], counter[1], counter[2], counter[3] = 0, (release << 8) | use, node, replicate
-        self._bits.state = self._unused
-        return self._rng
+        bits, unused, rng = self._bits, self._unused, self._rng
+        counter = unused["state"]["counter"]
+        counter[0], counter[1] = 0, (release << 8) | use
+        for counter[3], counter[2] in self._streams:
+            bits.state = unused
+            yield rng
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
         directions, norms = np.empty((len(self._streams), d)), list[float]()
-        for row, (replicate, node) in zip(directions, self._streams, strict=True):
-            rng = self._generator(replicate, node, release, use)
+        for row, rng in zip(directions, self._starts(release, use), strict=True):
             rng.standard_normal(out=row)
             norms.append(rng.standard_gamma(d))
         directions *= np.array(norms)[:, None] / np.linalg.norm(directions, axis=-1, keepdims=True)
@@ -103,8 +104,8 @@ class KeyedNoise(Noise):
 
     def gaussian(self, d: int, release: int, use: int = 0) -> Array:
         out = np.empty((len(self._streams), d))
-        for row, (replicate, node) in zip(out, self._streams, strict=True):
-            self._generator(replicate, node, release, use).standard_normal(out=row)
+        for row, rng in zip(out, self._starts(release, use), strict=True):
+            rng.standard_normal(out=row)
         return out.reshape(*self._lead, d)
 
     def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:

@@ -388,7 +388,7 @@ class _Stream(KeyedNoise):
         return np.broadcast_to(both, (both.shape[0], candidates, *both.shape[2:])).reshape(*self._lead, self._width)
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
-        rng = self._generator(0, 0, release, use)
+        (rng,) = self._starts(release, use)
         direction = rng.standard_normal((*self._drawn, self._width))
         norm = rng.standard_gamma(self._d, (*self._drawn, 1))
         square, rest = (direction**2).sum(axis=-1, keepdims=True), self._d - self._width
@@ -397,4 +397,4 @@ class _Stream(KeyedNoise):
         return self._for_all(direction * (norm / np.sqrt(square)))
 
     def gaussian(self, d: int, release: int, use: int = 0) -> Array:
-        return self._for_all(self._generator(0, 0, release, use).standard_normal((*self._drawn, self._width)))
+        return self._for_all(next(self._starts(release, use)).standard_normal((*self._drawn, self._width)))
