@@ -210,6 +210,10 @@ class Sparse(Storage):
     def keep(self, nodes: Any) -> Sparse:
         return Sparse(tuple(block for block, kept in zip(self.blocks, nodes, strict=True) if kept))
 
+    @property
+    def cache(self) -> int:
+        return 2**20  # every block's products are as wide as all columns
+
     def every(self, part: int, parts: int) -> Sparse:
         return Sparse(tuple(block[part::parts] for block in self.blocks))
 

@@ -365,7 +365,7 @@ class SparseRows(Rows):
         d = parts[0][0].shape[1]
         squares = [np.asarray(X.power(2).sum(axis=1)).ravel() for X, _ in parts]
         one_class = cls._checked(parts, d, squares)
-        blocks = tuple(sparse.csr_array(X.multiply(y[:, None])) for X, y in parts)
+        blocks = tuple(_signed(X, y) for X, y in parts)
         n = np.array([[float(block.shape[0])] for block in blocks])
         return cls(np.zeros((len(blocks), 0, d)), n, one_class, blocks)
 
@@ -381,6 +381,14 @@ class SparseRows(Rows):
 
     def _stored_together(self) -> dict[str, Any]:
         return {"signed": self.signed[:1], "blocks": (sparse.csr_array(sparse.vstack(self.blocks)),)}
+
+
+def _signed(X: csr_array, y: Array) -> csr_array:
+    """Rows times their labels, entries that are stored twice added up."""
+    signed = X.copy()
+    signed.sum_duplicates()
+    signed.data *= np.repeat(y, np.diff(signed.indptr))
+    return signed
 
 
 def _together(x: Array, counts: IntArray) -> Array:

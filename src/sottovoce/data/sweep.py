@@ -87,6 +87,10 @@ class Batch:
     nodes: IntArray
     design: Design
 
+    def spans(self, size: int) -> list[tuple[int, int]]:
+        """Parts of the rows for one task each, of about `size`, or as many as the storage prefers."""
+        return spans(self.design.n, max(size, self.design.storage.cache // 64))
+
 
 def batched(n: IntArray, d: int, padding: float = 0.1) -> Iterator[IntArray]:
     """Batches of nodes: large ones alone, others with nodes whose size is within `padding`."""
@@ -153,7 +157,7 @@ class Sweep:
         if len(self.batches) == 1 and self.batches[0].design.n < 1.5 * rows:  # the common case, without tasks
             return _gradient(self.batches[0].design, loss, w)
         out = np.zeros((self.nodes, *w.shape[1:]))
-        tasks = [(g, a, b) for g in self.batches for a, b in spans(g.design.n, max(rows, g.design.storage.cache // 64))]
+        tasks = [(g, a, b) for g in self.batches for a, b in g.spans(rows)]
 
         def one(batch: Batch, first: int, last: int) -> Array:
             return _gradient(batch.design.between(first, last), loss, w[batch.nodes])
@@ -188,7 +192,7 @@ class Sweep:
         With `typical`, by :meth:`Loss.typical_curvature`.
         """
         out = np.zeros((len(w), self.width) if diagonal else (len(w), self.width, self.width))
-        tasks = [(g, a, b) for g in self.batches for a, b in spans(g.design.n, CHUNK)]
+        tasks = [(g, a, b) for g in self.batches for a, b in g.spans(CHUNK)]
 
         def one(batch: Batch, first: int, last: int) -> Array:
             block = batch.design.between(first, last)

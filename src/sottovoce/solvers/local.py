@@ -48,6 +48,7 @@ NEARER = 6.0  # factor by which a sweep brings a solve nearer to its minimiser, 
 LESS = 0.8  # share of a certificate that is asked for in single precision, so that rounding does not spoil it
 NEAR = 1e-5  # below this gradient norm, over C, single precision ends if two sweeps in a row do not halve the norm
 SINGLE_WORTH = 2**22  # multiplications per sweep above which single precision is worth its copy of the rows
+ENOUGH = 200  # rows a feature that the preconditioner is computed from
 LARGE = 2**18  # entries of a node's rows above which the preconditioner is computed in single precision
 CHUNK = 2**21  # entries of all classifiers that are solved for at a time; the solver takes forty times that memory
 SAMPLE = 64  # replicates whose mean curvature makes the preconditioner
@@ -223,9 +224,13 @@ class Solver:
 
     def _factorise(self, reference: Array) -> None:
         self._reference = reference
-        large = float(np.max(self._n)) * reference.shape[-1] >= LARGE
-        sweep = (self._short() or self._sweep) if large else self._sweep
-        self._basis, self._spectrum = self._eigen(self._loss, sweep, self._weight, reference, typical=True)
+        width = reference.shape[-1]
+        large, parts = float(np.max(self._n)) * width >= LARGE, int(np.min(self._n) // (ENOUGH * width))
+        if parts > 1:  # of some rows it is nearly as good
+            sweep, weight = self._given.every(0, parts), self._weight * parts
+        else:
+            sweep, weight = (self._short() or self._sweep) if large else self._sweep, self._weight
+        self._basis, self._spectrum = self._eigen(self._loss, sweep, weight, reference, typical=True)
         self._inverse = None
 
     def _short(self) -> Sweep | None:
