@@ -184,6 +184,8 @@ class TestNumbers:
         days = [float(row["prediction"]) for row in table(ok("predict", run, folder / "rows.csv").out)]
         truth = np.clip([float(row["days"]) for row in table((folder / "rows.csv").read_text())], 0, 40)
         assert float(np.sqrt(np.mean((days - truth) ** 2))) == pytest.approx(report["test_error"], rel=0.2)
+        sure = table(ok("predict", run, folder / "rows.csv", "--interval", 0.95).out)
+        assert all(float(row["low"]) < float(row["prediction"]) < float(row["high"]) for row in sure)
         shown = ok(*train(folder, "days.toml", *more)).out
         assert "95% interval" in shown and "coefficients in days" in shown and "odds" not in shown
         refused = ok(*train(folder, "days.toml", "--epsilon", 0.02, "--inference")).out

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import Call, Clinic
+from command_line import Call, Clinic, make_table, write_csv
 
 from sottovoce.answers.saved import SavedModel
 from sottovoce.data import Schema, read_csv
@@ -41,6 +41,19 @@ class TestSites:
     def test_inference_has_their_names_and_constants(self, ok: Call, clinic: Clinic) -> None:
         train = ("train", "--data", clinic.csv, "--schema", clinic.schema, "--inference", "--epsilon", 200, "--json")
         assert ok(*train).json["sites"] == ["quarzberg", "tannfels", "ulmenau", "weidach"]
+
+    def test_and_intervals_for_what_it_predicts(self, ok: Call, refused: Any, clinic: Clinic) -> None:
+        many = write_csv(clinic.csv.with_name("many.csv"), make_table(4000))
+        train = ("train", "--data", many, "--schema", clinic.schema, "--epsilon", 200)
+        ok(*train, "--inference", "--save", "run.json")
+        lines = ok("predict", "run.json", clinic.csv, "--interval", 0.95, "--json").json
+        wide = ok("predict", "run.json", clinic.csv, "--interval", 0.99, "--json").json
+        known = [(a, b) for a, b in zip(lines, wide, strict=True) if a["low"] is not None]
+        assert len(known) > 0.9 * len(lines)
+        assert all(b["low"] < a["low"] < a["probability"] < a["high"] < b["high"] for a, b in known)
+        assert "inside (0, 1)" in refused("predict", "run.json", clinic.csv, "--interval", 95)
+        ok(*train, "--method", "prox_admm", "--rounds", 3, "--save", "rounds.npz")
+        assert "no covariance" in refused("predict", "rounds.npz", clinic.csv, "--interval", 0.95)
 
     @pytest.mark.parametrize(("more", "rule"), [(("--nodes", 3), "names 4 sites"), (("--sizes", "2,1"), "at random")])
     def test_other_numbers_of_sites_are_refused(self, refused: Any, clinic: Clinic, more: Any, rule: str) -> None:

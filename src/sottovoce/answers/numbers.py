@@ -19,6 +19,7 @@ from ..problem.task import BoundedNumber
 from ..runs.config import RunConfig
 from ..runs.training import TrainConfig
 from ..util.typing import Any, Array
+from .coefficients import Coefficients
 from .evaluation import Held
 from .inference import model_of
 from .least_squares import slopes_of, table_of
@@ -30,13 +31,14 @@ from .training import TableFit, prepared_table
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted(TableFit):
-    """A least squares fit; for `needs` and `weighed` see :class:`sottovoce.answers.inference.Coefficients`."""
+    """A least squares fit; for `needs` and `weighed` see :class:`sottovoce.answers.coefficients.Coefficients`."""
 
     task: BoundedNumber
     coefficients: list[dict[str, Any]]  # in the units of the columns and of the target
     baseline: dict[str, float]  # errors of the training rows' mean on the test rows, for the data's holder
     needs: dict[str, float] | None = None
     weighed: str = ""
+    table: Coefficients | None = None  # with intervals
 
     kind: ClassVar[str] = "least squares"
 
@@ -45,7 +47,7 @@ class Fitted(TableFit):
         return {
             "coefficients": self.coefficients, "needs": self.needs, "weighed": self.weighed,
             "test_error": self.exact.get(rms), "mean_test_error": self.baseline.get(rms),
-        }  # fmt: skip
+        } | ({} if self.table is None else self.table.plain())  # fmt: skip
 
 
 def fit_numbers(
@@ -76,10 +78,10 @@ def fit_numbers(
     rows = rows.with_offset(targets_of(list(zip(known, targets, strict=True))))
     plain = LeastSquares(constant=naming.constant, free=np.ones(naming.d))
     method: Recipe = slopes_of(naming) if intervals else plain
-    result, needs = dealt.ask(method, rows, HuberResidual(1.0), ledger, run_name, checkpoint), None
+    result, shown = dealt.ask(method, rows, HuberResidual(1.0), ledger, run_name, checkpoint), None
     if intervals:
         model, shown = model_of(result.outcome)[0], table_of(result.outcome, naming, task, config.run.delta)
-        coefficients, needs = shown.to_dict(), shown.needs
+        coefficients = shown.to_dict()
     else:
         model = result.outcome[0]
         coefficients = lines(naming, task, model)
@@ -90,7 +92,7 @@ def fit_numbers(
     return Fitted(
         **dealt.told(result, started), answered=answered, exact=exact(task, margins, dataset.y_test),
         evaluation=evaluation, task=task, coefficients=coefficients, baseline=exact(task, middle, dataset.y_test),
-        needs=needs, weighed=naming.weighed,
+        needs=None if shown is None else shown.needs, weighed=naming.weighed, table=shown,
     ).recorded(dataset.notes)  # fmt: skip
 
 

@@ -140,6 +140,30 @@ class SavedModel:
             margins = margins + float(own @ self.shares)
         return np.asarray(margins)
 
+    def intervals(self, table: Any, alpha: float = 0.05) -> Array:
+        """Intervals of what the model says on average of rows like these, (n, 2): log-odds, or numbers in their unit.
+
+        NaN for rows of which a coefficient is refused.  Sampling and privacy noise of the coefficients are in them, the
+        spread of single outcomes is not.  It costs no budget.
+
+        Parameters
+        ----------
+        table : raw columns, or array (n, d) without a schema
+        alpha : float
+            One less the level.
+
+        Raises
+        ------
+        InvalidInput
+            If the run has no intervals, or `alpha` is not inside (0, 1).
+        """
+        known = self.table
+        assert self.naming is not None
+        X = self.naming.encoded(table)
+        X[:, self.naming.constant > 0] = self.naming.value * (self.shares if self.naming.sites else 1.0)
+        weights = np.linalg.solve(self.naming.into_units.T, X.T).T
+        return known.sums(np.where(np.abs(weights) > 1e-12, weights, 0.0), alpha)
+
     def to_dict(self) -> dict[str, Any]:
         """A model whose coefficients have names as plain data, with an infinite number as the text ``inf``."""
         assert self.naming is not None

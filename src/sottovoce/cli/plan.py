@@ -257,10 +257,10 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
             highlight=False,
         )
     if outlined.get("forecast"):
-        needed, rows = outlined["forecast"]["rows_needed"], sum(sizes) - sum(outlined["held"])
+        needed, even = (outlined["forecast"][name] for name in ("rows_needed", "rows_even"))
         console.print(
-            f"all coefficients are printed from about {needed:,.0f} rows on if columns spread over their ranges "
-            f"and are unrelated, from several times as many if not; there are {rows:,}",
+            f"all coefficients are printed from about {needed:,.0f} rows on, as real tables go, from {even:,.0f} on if "
+            f"columns spread over their ranges and are unrelated; there are {sum(sizes) - sum(outlined['held']):,}",
             highlight=False,
         )
     if "plan" in outlined:

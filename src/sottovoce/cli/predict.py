@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from pathlib import Path
 
 import click
@@ -31,12 +32,14 @@ from .options import FILE, as_json, say, takes
     say("--threshold", "Probability from which on a row is called positive.  [default: the run's, else 0.5]",
         type=float),
     say("--proba", "Also the probability of every class.", is_flag=True),
+    say("--interval", "Also an interval of this level, such as 0.95, for the probability or the mean number.",
+        type=float),
     say("--out", "Write here instead of to the screen.", type=FILE),
     as_json("Print a JSON list instead of CSV."),
 ])  # fmt: skip
 def predict(
-    run: Path, rows: Path, replicate: int, site: int | None, threshold: float | None, proba: bool, out: Path | None,
-    as_json: bool,
+    run: Path, rows: Path, replicate: int, site: int | None, threshold: float | None, proba: bool,
+    interval: float | None, out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Classify ROWS (CSV or Parquet) with the model in RUN.
 
@@ -48,9 +51,14 @@ def predict(
     of a model trained with --max-grad-norm are not calibrated: a note on standard error says so, and in JSON every line
     does.
 
+    After inference (`train --inference`) `--interval` says how sure that is: where the probability, or the mean of
+    numbers, lies for rows like this one, with the privacy noise.  It is empty for rows of which a coefficient was
+    refused, and costs no budget.
+
     \b
       sottovoce predict run.npz new.csv > answers.csv
       sottovoce predict run.npz new.csv --threshold 0.3
+      sottovoce predict run.json new.csv --interval 0.95
     """
     if out is not None:
         files.check("out", out, reads=(run, rows))
@@ -69,10 +77,28 @@ def predict(
     if threshold is None and saved.threshold not in (None, 0.5):
         click.echo(f"Note: positive from {saved.threshold:g} on, as in the run; --threshold takes another.", err=True)
         answers = as_in_the_run(answers, schema, margins, saved.threshold)
-    _write(at_threshold(answers, schema, threshold), out, as_json)
+    answers = at_threshold(answers, schema, threshold)
+    if interval is not None:
+        answers = with_intervals(answers, saved, table, interval)
+    _write(answers, out, as_json)
 
 
-Answer = dict[str, str | float | bool]
+Answer = dict[str, str | float | bool | None]
+
+
+def with_intervals(answers: list[Answer], saved: SavedModel, table: data.Table, level: float) -> list[Answer]:
+    """The same with the ends of an interval: of the probability, or of the mean number."""
+    if not 0.0 < level < 1.0:
+        raise InvalidInput("interval", level, "is a level, and must be inside (0, 1)", "use 0.95")
+    if saved.naming is None or "covariance" not in saved.record:
+        rule = "this run has no covariance of its coefficients"
+        raise InvalidInput("interval", level, rule, "train with --inference, or leave --interval out")
+    ends = saved.intervals(table, 1.0 - level)
+    found = np.round(expit(ends) if saved.trained_by == "logistic" else ends, 6).tolist()
+    return [
+        answer | {name: None if math.isnan(x) else x for name, x in zip(("low", "high"), pair, strict=True)}
+        for answer, pair in zip(answers, found, strict=True)
+    ]
 
 
 def schema_answers(schema: data.Schema, margin: Array, loss: str, proba: bool = False) -> list[Answer]:
@@ -100,7 +126,9 @@ def at_threshold(answers: list[Answer], schema: data.Schema, threshold: float | 
         rule = "is for two classes and the logistic loss: other answers have no probability"
         raise InvalidInput("threshold", threshold, rule, "leave --threshold out")
     no, yes = schema.task.names
-    return [answer | {"prediction": yes if float(answer["probability"]) >= threshold else no} for answer in answers]
+    return [
+        answer | {"prediction": yes if float(answer["probability"] or 0.0) >= threshold else no} for answer in answers
+    ]
 
 
 def as_in_the_run(answers: list[Answer], schema: data.Schema, margin: Array, threshold: float) -> list[Answer]:
