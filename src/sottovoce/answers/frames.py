@@ -27,10 +27,14 @@ class Frame(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """A frame in which second moments are the identity, and what of that identity nobody saw."""
+    """A frame in which second moments are the identity, what of that nobody saw, and what long rows lack of it.
+
+    Both parts are positive semidefinite, (R, d, d).
+    """
 
     frame: Frame
-    unseen: Array  # (R, d, d), positive semidefinite
+    unseen: Array
+    lost: Array
 
     @property
     def moments(self) -> Array:
@@ -48,7 +52,7 @@ def whitening(S: Array, spread: float, kept: BoolArray) -> Sight:
     root, unseen = np.sqrt(raised)[:, None, :], ((raised - values) / raised)[:, None, :]
     both, turned = kept[:, :, None] & kept[:, None, :], vectors.transpose(0, 2, 1)
     frame = Frame((vectors / root) @ turned * both, (vectors * root) @ turned * both)
-    return Sight(frame, (vectors * unseen) @ turned * both)
+    return Sight(frame, (vectors * unseen) @ turned * both, np.zeros_like(S))
 
 
 def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
@@ -56,7 +60,7 @@ def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
 
     M is the identity where all was seen, and has errors of deviation `noise` an entry, (R,).  An eigenvector of which
     more than half was not seen has the second moment that M tells, raised to the noise's norm; others keep theirs, or
-    have a larger one: long rows, which are shortened in M, make none smaller.
+    have a larger one: what M lacks of it is lost to long rows, which are shortened in M.
     """
     values, vectors = np.linalg.eigh(M)
     hidden = np.einsum("rji,rjk,rki->ri", vectors, sight.unseen, vectors) > 0.5
@@ -65,8 +69,9 @@ def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
     left = np.where(hidden, raised - values, 0.0)
     back = sight.frame.back @ vectors
     found = whitening((back * raised[:, None, :]) @ back.transpose(0, 2, 1), 0.0, kept)
-    turned = found.frame.A @ back
-    return Sight(found.frame, (turned * left[:, None, :]) @ turned.transpose(0, 2, 1))
+    turned, lost = found.frame.A @ back, np.where(hidden, 0.0, np.clip(1.0 - values, 0.0, 1.0))
+    unseen, lost = ((turned * part[:, None, :]) @ turned.transpose(0, 2, 1) for part in (left, lost))
+    return Sight(found.frame, unseen, lost)
 
 
 def short(cells: Array, spread: float, noise: Array) -> Array:

@@ -168,7 +168,8 @@ class Newton(Recipe):
         kept = _kept(S, moments.spread, curvature, self.marks, s_g)
         S = within(S, kept)
         hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
-        frame, sizes = yield from self._frame(S, moments.spread, kept, hidden)
+        frame, sizes, lost = yield from self._frame(S, moments.spread, kept, hidden)
+        lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
         gradient = yield Gradient(w)
         at_zero = curvature[:, None, None] * (frame.A @ sizes @ frame.A)
         step = displacement(frame, within(at_zero, kept), np.zeros(R), gradient.value, gradient.spread)
@@ -179,7 +180,7 @@ class Newton(Recipe):
                 pool = pooled(pool, within(cap * square(found.value, d), kept), cap * found.spread)
             gradient = yield Gradient(w)
             seen.append(Seen(w, gradient.value, gradient.spread))
-            step = displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
+            step = displacement(frame, pool.H + lost, pool.noise, gradient.value, gradient.spread)
             step, cut = no_further(step, sizes, most)
             w = w + step
         found = yield self._bends(w, cap, frame)
@@ -215,10 +216,10 @@ class Newton(Recipe):
 
     def _frame(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array
-    ) -> Generator[Bounded, Answer, tuple[Frame, Array]]:
+    ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array]]:
         """Asks for second moments in ever better frames, each as short as the lengths of rows in it allow.
 
-        Returns the last of them, and second moments of rows as they are.
+        Returns the last of them, second moments of rows as they are, and in the frame what long rows lack of those.
         """
         zero, sight = np.zeros(S.shape[:2]), whitening(S, spread, kept)
         for k in range(self.sharper + 1):
@@ -229,7 +230,7 @@ class Newton(Recipe):
                 found = yield FramedMoments(zero, frame=frame.A)
                 M = within(square(found.value, S.shape[-1]), kept) * edge**2
                 sight = sharper(sight, M, found.spread * edge[:, 0, 0] ** 2, kept)
-        return frame, sight.moments if self.sharper else S
+        return frame, sight.moments if self.sharper else S, sight.lost / edge**2
 
     def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
         return FramedCurvature(at, cap, frame=frame.A)
@@ -278,9 +279,9 @@ class Unframed(Newton):
 
     def _frame(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array
-    ) -> Generator[Bounded, Answer, tuple[Frame, Array]]:
+    ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array]]:
         eye = kept[:, :, None] * np.eye(S.shape[-1])
-        return Frame(eye, eye), S
+        return Frame(eye, eye), S, np.zeros_like(S)
         yield  # nothing is asked
 
     def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
