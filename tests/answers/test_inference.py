@@ -432,10 +432,10 @@ class TestFrames:
     KEPT = np.ones((1, 3), dtype=bool)
 
     def test_moments_are_alike_but_for_what_noise_hides(self) -> None:
-        frame, unseen = whitening(self.S, 0.0, self.KEPT)
+        frame, unseen, lost = whitening(self.S, 0.0, self.KEPT)
         np.testing.assert_allclose(frame.A @ self.S @ frame.A, np.eye(3)[None], atol=1e-9)
         np.testing.assert_allclose(frame.A @ frame.back, np.eye(3)[None], atol=1e-9)
-        np.testing.assert_allclose(unseen, np.zeros((1, 3, 3)), atol=1e-9)
+        np.testing.assert_allclose([unseen, lost], np.zeros((2, 1, 3, 3)), atol=1e-9)
         noisy = whitening(self.S, 0.001, self.KEPT)
         assert np.linalg.eigvalsh(noisy.frame.A)[0, -1] == pytest.approx((0.001 * np.sqrt(6.0)) ** -0.5)
         np.testing.assert_allclose(np.linalg.eigvalsh(noisy.unseen)[0], [0.0, 0.0, 1.0], atol=1e-3)
@@ -443,7 +443,7 @@ class TestFrames:
 
     def test_columns_that_are_not_kept_are_in_no_frame(self) -> None:
         kept = np.array([[True, True, False]])
-        frame, _ = whitening(inference.within(self.S, kept), 0.001, kept)
+        frame = whitening(inference.within(self.S, kept), 0.001, kept).frame
         assert not frame.A[0, 2].any() and not frame.A[0, :, 2].any()
         np.testing.assert_allclose((frame.A @ frame.back)[0], np.diag([1.0, 1.0, 0.0]), atol=1e-9)
 
@@ -468,8 +468,39 @@ class TestFrames:
         sight = whitening(self.S, 0.0, self.KEPT)
         shortened = sharper(sight, np.diag([1.0, 0.2, 1.0])[None], np.array([0.001]), self.KEPT)
         np.testing.assert_allclose(shortened.frame.A, sight.frame.A, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(shortened.lost, np.diag([0.0, 0.8, 0.0])[None], atol=1e-9)
         longer = sharper(sight, np.diag([1.0, 4.0, 1.0])[None], np.array([0.001]), self.KEPT)
         assert np.linalg.det(longer.frame.A[0]) == pytest.approx(0.5 * np.linalg.det(sight.frame.A[0]))
+
+    @pytest.mark.parametrize("seed", [3, 8])
+    def test_steps_count_what_rows_lack_that_are_shortened(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A reference of 40 rows in 6,000: Hessians in the frame have a tenth of their curvature, and steps overshoot.
+
+        The levels' common log-odds, near 0.8, are then off by ten.
+        """
+        plain = {"kind": {"kind": "category", "values": list("abcdef")}}
+        plain |= {f"x{j}": {"kind": "number", "lo": -4.0, "hi": 4.0} for j in range(6)}
+        naming = of_schema(Schema.from_dict({"columns": plain, "name": "rare", "intercept": True}))
+        rng, n = np.random.default_rng(seed), 6000
+        kind = np.repeat(list("abcdef"), [40, 1192, 1192, 1192, 1192, 1192])
+        rng.shuffle(kind)
+        X = rng.normal(size=(n, 6)).clip(-4, 4)
+        z = X @ np.array([0.5, -0.3, 0.0, 0.2, 0.0, -0.1]) - 0.8 * (kind == "a") - 0.5
+        y = np.where(rng.random(n) < expit(z), 1.0, -1.0)
+        parts = [
+            ({"kind": kind[p].astype(object)} | {f"x{j}": X[p, j] for j in range(6)}, y[p])
+            for p in np.array_split(np.arange(n), 5)
+        ]
+
+        def reached() -> float:
+            of = config(epsilon=10.0, seed=seed)
+            loss = Weighted(Logistic()) if naming.long else Logistic()
+            found: Estimates = simulate(of, naming.rows(parts), method=newton_of(naming), loss=loss).outcome
+            return float((naming.into_units @ found.at[0])[0])
+
+        counted = reached()
+        monkeypatch.setattr(inference, "sharper", lambda *args: sharper(*args)._replace(lost=np.zeros((1, 12, 12))))
+        assert abs(counted) < 2.0 and abs(reached()) > 10.0
 
     def test_as_few_rows_are_long_as_noise_hides(self) -> None:
         cells = np.zeros((1, len(EDGES) + 1))
