@@ -1,4 +1,4 @@
-"""How true are the row counts that are told beforehand, and with a refusal?  The first nine chose two constants.
+"""How true are the row counts that are told beforehand, and with a refusal?  The tables chose two constants.
 
 ``scripts/bench forecasts [--draws N] [--tables a;b] [--epsilon E] [--quick] [--json FILE] [--write FILE]``
 
