@@ -19,6 +19,7 @@ from sottovoce.data.sweep import Sweep, batched
 from sottovoce.errors import SolverError
 from sottovoce.problem.clipped import cap
 from sottovoce.problem.losses import HuberSVM, Logistic, Loss, Softmax
+from sottovoce.solvers import local
 from sottovoce.solvers.local import Solver, certified_error, rounding_bound
 
 SIZES = [60, 7, 33]
@@ -275,3 +276,32 @@ def test_sparse_sites_of_unlike_sizes_are_solved_as_dense_ones(kind: str) -> Non
         start[:, 2] = solver.minimise(linear, q, np.zeros_like(start), 1e-10).w[:, 2]  # the longest is ready at once
         found.append(solver.minimise(linear, q, start, 1e-9).w)
     np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "classes", "twice", "weighted"])
+def test_a_preconditioner_of_some_rows_moves_no_answer(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every seventh row or so; the certificate says how far answers may differ."""
+    sizes, d, loss = [400, 380, 90], 5, Softmax(3) if kind == "classes" else Logistic()
+    rng, given = np.random.default_rng(0), []
+    for n in sizes:
+        X = rng.standard_normal((n, d)) / 10.0
+        given.append((np.vstack([X[: n // 2]] * 2) if kind == "twice" else X, np.where(X[:, 0] > 0, 1.0, -1.0)))
+    if kind == "classes":
+        rows = Rows.of_classes([(X, rng.integers(3, size=len(X))) for X, _ in given], 3)
+    else:
+        rows = Rows.build([(csr_array(X) if kind == "sparse" else X, y) for X, y in given])
+    if kind == "weighted":
+        rows = rows.with_weight([rng.random(len(X)) for X, _ in given])
+    w = np.zeros((2, 3, rows.d))
+    linear = 0.1 * rng.standard_normal(w.shape)
+
+    def answer() -> tuple[Any, Any]:
+        solver = Solver(rows, loss, 1.0)
+        return solver.minimise(linear, np.full((2, 3, 1), 0.05), w, 1e-10).w, solver._spectrum
+
+    whole, spectrum = answer()
+    monkeypatch.setattr(local, "ENOUGH", 2)
+    part, other = answer()
+    assert not np.array_equal(spectrum, other)
+    np.testing.assert_allclose(other, spectrum, rtol=0.7, atol=0.01)
+    np.testing.assert_allclose(part, whole, atol=2e-10 / 0.05)
