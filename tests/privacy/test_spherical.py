@@ -475,3 +475,14 @@ def test_growth_is_that_of_bessel_functions_from_both_sides() -> None:
         np.testing.assert_allclose(found.high, own, rtol=2e-14)
         np.testing.assert_allclose(found.next, following, rtol=2e-14)
         assert np.all(found.low <= found.high * (1.0 + 4e-16))
+
+
+def test_bessel_ratios_are_bracketed_from_the_sides_that_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With so few steps that the ends are apart."""
+    monkeypatch.setattr(spherical, "_STEPS", 0.0)
+    x = np.geomspace(100.0, 1e5, 20)
+    for m in (-0.5, 0.0, 3.5, 49.5):
+        found = spherical._ratios(m, x)
+        with mpmath.workdps(40):
+            own, following = ([float(mpmath.besseli(k + 1, y) / mpmath.besseli(k, y)) for y in x] for k in (m, m + 1.0))
+        assert np.all(found.low < own) and np.all(own < found.high) and np.all(following < found.next)

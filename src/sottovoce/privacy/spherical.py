@@ -28,6 +28,7 @@ ORDERS.setflags(write=False)
 _MARGIN = 1e-12
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _FEW, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(8)
+_STEPS = 45.0  # of a recurrence, their square over the argument: a bracket shrinks by e^-45
 _GROUPS = 6  # of numbers for which a recurrence begins at one height
 
 
@@ -72,7 +73,7 @@ def _ratios(m: float, x: Array) -> Ratios:
     """
     ends = np.empty((2, x.size))  # an even number of steps above m, the upper one first
     groups = np.array_split(np.arange(x.size), min(x.size, _GROUPS))
-    tops = [2 * (7 + int(np.sqrt(45.0 * x[group[-1]]) / 2.0)) for group in groups]
+    tops = [2 * (7 + int(np.sqrt(_STEPS * x[group[-1]]) / 2.0)) for group in groups]
     for group, top, last in reversed(list(zip(groups, tops, [1, *tops], strict=False))):
         own, first = x[group], int(group[0])
         ends[0, group] = own / (m + top + np.hypot(own, m + top + 2.0))
@@ -82,9 +83,8 @@ def _ratios(m: float, x: Array) -> Ratios:
             np.multiply(at, active, out=active)
             np.add(2.0 * (m + k + 1.0), active, out=active)
             np.divide(at, active, out=active)
-    following = ends[1].copy()
-    low, high = (x / (2.0 * (m + 1.0) + x * end) for end in ends)
-    return Ratios(low, high, following)
+    low, high = ends  # of R_{m+1}: the number of steps was odd
+    return Ratios(x / (2.0 * (m + 1.0) + x * high), x / (2.0 * (m + 1.0) + x * low), high)
 
 
 def _log_growth(m: float, start: float, ends: Array) -> Ratios:
