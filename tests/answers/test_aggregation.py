@@ -130,6 +130,9 @@ def test_a_party_without_budget_left_draws_nothing(sites: Rows) -> None:
     class NoNoise:
         simulated = True
 
+        def load(self) -> None:
+            """Nothing."""
+
     facts, start = PURE.facts(sites.n, sites.d), np.zeros((1, 4, 4))
     query = PerturbedObjective(start, np.zeros((4, 1)), start, SphericalLaw(np.full((4, 1), 9.0)), "x")
     curator = Curator(sites, facts, NoNoise(), Ledger(epsilon=1.0))  # type: ignore[arg-type]
