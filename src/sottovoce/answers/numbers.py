@@ -31,12 +31,11 @@ from .training import TableFit, prepared_table
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted(TableFit):
-    """A least squares fit; for `needs` and `weighed` see :class:`sottovoce.answers.coefficients.Coefficients`."""
+    """A least squares fit; for `weighed` see :class:`sottovoce.answers.coefficients.Coefficients`."""
 
     task: BoundedNumber
     coefficients: list[dict[str, Any]]  # in the units of the columns and of the target
     baseline: dict[str, float]  # errors of the training rows' mean on the test rows, for the data's holder
-    needs: dict[str, float] | None = None
     weighed: str = ""
     table: Coefficients | None = None  # with intervals
 
@@ -45,7 +44,7 @@ class Fitted(TableFit):
     def found(self) -> dict[str, Any]:
         rms = "root_mean_squared_error"
         return {
-            "coefficients": self.coefficients, "needs": self.needs, "weighed": self.weighed,
+            "coefficients": self.coefficients, "needs": None, "weighed": self.weighed,
             "test_error": self.exact.get(rms), "mean_test_error": self.baseline.get(rms),
         } | ({} if self.table is None else self.table.plain())  # fmt: skip
 
@@ -92,7 +91,7 @@ def fit_numbers(
     return Fitted(
         **dealt.told(result, started), answered=answered, exact=exact(task, margins, dataset.y_test),
         evaluation=evaluation, task=task, coefficients=coefficients, baseline=exact(task, middle, dataset.y_test),
-        needs=None if shown is None else shown.needs, weighed=naming.weighed, table=shown,
+        weighed=naming.weighed, table=shown,
     ).recorded(dataset.notes)  # fmt: skip
 
 
