@@ -19,7 +19,7 @@ from ..errors import InvalidInput, printable
 from ..problem.clipped import NOT_CALIBRATED
 from ..problem.task import TwoClasses
 from ..util import files
-from ..util.typing import Array
+from ..util.typing import Any, Array
 from .options import FILE, as_json, say, takes
 
 
@@ -64,6 +64,8 @@ def predict(
         files.check("out", out, reads=(run, rows))
     if threshold is not None and not 0.0 < threshold < 1.0:
         raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
+    if interval is not None and not 0.0 < interval < 1.0:
+        raise InvalidInput("interval", interval, "is a level, and must be inside (0, 1)", "use 0.95")
     saved = SavedModel.load(run, replicate, site)
     schema, table = saved.encoding(run), data.read_table(rows)
     encoded = schema.encode(table, labels=False)
@@ -83,16 +85,11 @@ def predict(
     _write(answers, out, as_json)
 
 
-Answer = dict[str, str | float | bool | None]
+Answer = dict[str, Any]  # text, a number, a flag, or None for an interval that is not known
 
 
 def with_intervals(answers: list[Answer], saved: SavedModel, table: data.Table, level: float) -> list[Answer]:
     """The same with the ends of an interval: of the probability, or of the mean number."""
-    if not 0.0 < level < 1.0:
-        raise InvalidInput("interval", level, "is a level, and must be inside (0, 1)", "use 0.95")
-    if saved.naming is None or "covariance" not in saved.record:
-        rule = "this run has no covariance of its coefficients"
-        raise InvalidInput("interval", level, rule, "train with --inference, or leave --interval out")
     ends = saved.intervals(table, 1.0 - level)
     found = np.round(expit(ends) if saved.trained_by == "logistic" else ends, 6).tolist()
     return [
@@ -126,9 +123,7 @@ def at_threshold(answers: list[Answer], schema: data.Schema, threshold: float | 
         rule = "is for two classes and the logistic loss: other answers have no probability"
         raise InvalidInput("threshold", threshold, rule, "leave --threshold out")
     no, yes = schema.task.names
-    return [
-        answer | {"prediction": yes if float(answer["probability"] or 0.0) >= threshold else no} for answer in answers
-    ]
+    return [answer | {"prediction": yes if float(answer["probability"]) >= threshold else no} for answer in answers]
 
 
 def as_in_the_run(answers: list[Answer], schema: data.Schema, margin: Array, threshold: float) -> list[Answer]:
