@@ -218,8 +218,9 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     merged = ~found.kept[replicate] & (naming.marks > 0.0)
     tau = np.where(merged, 0.0, found.fragility(M)[replicate])
     late = math.isfinite(q) and q > SURE and float(noise.sum()) < 0.5 * float(total.sum())
-    if math.isfinite(q) and q > 0.0:  # of a quadratic it is 0
-        undone = left_undone(M @ (found.estimate[replicate] - found.at[replicate]))
+    if not found.quadratic:
+        step = M @ (found.estimate[replicate] - found.at[replicate])
+        undone = left_undone(np.hypot(step, np.sqrt(noise)))  # a step is known but for its noise
         odds = np.array([term.level is not None or term.name == CONSTANT for term in naming.terms])
         covariance = covariance + np.diag(np.where(odds, undone, 0.0) ** 2)
         total = np.diag(covariance)

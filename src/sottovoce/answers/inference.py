@@ -55,6 +55,8 @@ SURE, UNSURE = 0.5, 1.0
 In between it is refused, too, if a coefficient fails `TAU`: with some directions of the Hessian lost in noise, a
 strained step is not reliable in the others either (bench/accuracy/coverage.py, correlated columns).
 """
+CHANCE = 2.0
+"""Deviations of its own by which noise in the gradients may make the last step longer, which is no strain."""
 CUT = 2.0 * UNSURE
 """Strain, at least, of a table whose last step but one was shortened: it says itself that one is not there yet."""
 _FIRST = 2.0
@@ -83,6 +85,7 @@ class Estimates:
     kept: BoolArray  # but for rare levels that were merged with their references  (R, d)
     rows: float
     scale: float  # shift over sigma of the whole plan; inf without noise
+    quadratic: bool = False  # whether the loss is one, of which a step leaves nothing undone
 
     def fragility(self, c: Array, less: float = 1.0) -> Array:
         """tau of ``c'w``, (R,), or (R, m) of m rows c, with `less` of the noise."""
@@ -126,19 +129,22 @@ class Newton(Recipe):
     steps: ClassVar[tuple[tuple[float, bool], ...]] = ((1.5, True), (1.0, True), (0.75, True))
     """Largest root mean square shift of scores in a step after the first, and whether a Hessian is asked before it."""
 
-    sharper: ClassVar[int] = 3
-    """Times that second moments are asked again, in a frame of those before: what noise hid of them is seen then."""
-    shares: ClassVar[tuple[float, ...]] = (0.05, 0.02, 0.03, 0.11, 0.03, 0.11, 0.04, 0.11, 0.13, 0.04, 0.22)
+    sharper: ClassVar[tuple[float, ...]] = (0.05, 0.04, 0.03, 0.02)
+    """Shares of second moments that are asked again, each in a frame of those before: noise hides less there.
+
+    The first gets most: what noise hides in it is hidden in all frames after it.
+    """
+    shares: ClassVar[tuple[float, ...]] = (0.04, 0.02, 0.03, 0.10, 0.03, 0.10, 0.03, 0.10, 0.12, 0.04, 0.19)
     """From the second moments on, without what `sharper` adds."""
 
     @property
     def items(self) -> tuple[Item, ...]:
         lengths = Item("lengths of rows", lambda at: Lengths(at, edges=EDGES), 0.01)
         frames = [
-            item for k in range(1, self.sharper + 1)
+            item for k, share in enumerate(self.sharper, 1)
             for item in (
                 lengths._replace(name=f"lengths of rows in frame {k}"),
-                Item(f"second moments in frame {k}", FramedMoments, 0.02),
+                Item(f"second moments in frame {k}", FramedMoments, share),
             )
         ]  # fmt: skip
         asked: list[tuple[str, Any]] = [("second moments", SecondMoments), ("first gradient", Gradient)]
@@ -196,16 +202,14 @@ class Newton(Recipe):
     def expected(self, S: Array, positives: float, c: Array, unit: float) -> float:
         """The largest tau of rows c that moments S let one expect, with noise of `unit` over the root of a share."""
         shares = [(item.what(np.zeros(1)), item.share) for item in self.items]
-        of_S, of_M = (
-            unit / math.sqrt(next(share for what, share in shares if isinstance(what, kind)))
-            for kind in (SecondMoments, FramedMoments)
-        )
+        of_S = unit / math.sqrt(next(share for what, share in shares if isinstance(what, SecondMoments)))
         of_H = unit / math.sqrt(sum(share for what, share in shares if isinstance(what, Curvature)))
         curvature, kept = positives * (1.0 - positives), np.ones((1, len(S)), dtype=bool)
         edge = _TYPICAL * math.sqrt(len(S))
         sight = whitening(S[None], of_S, kept)
-        for _ in range(self.sharper):
-            sight = sharper(sight, sight.frame.A @ S @ sight.frame.A, np.array([of_M * edge**2]), kept)
+        for share in self.sharper:
+            noise = np.array([unit / math.sqrt(share) * edge**2])
+            sight = sharper(sight, sight.frame.A @ S @ sight.frame.A, noise, kept)
         A = sight.frame.A / edge
         noise = np.array([min(0.25, _RARE * curvature) * of_H])
         return float(fragility(A, curvature * (A @ S @ A), kept, noise, c).max())
@@ -222,11 +226,11 @@ class Newton(Recipe):
         Returns the last of them, second moments of rows as they are, and in the frame what long rows lack of those.
         """
         zero, sight = np.zeros(S.shape[:2]), whitening(S, spread, kept)
-        for k in range(self.sharper + 1):
+        for k in range(len(self.sharper) + 1):
             cells = yield Lengths(zero, frame=sight.frame.A, edges=EDGES)
             edge = short(cells.value, cells.spread, hidden)[:, None, None]
             frame = Frame(sight.frame.A / edge, sight.frame.back * edge)
-            if k < self.sharper:
+            if k < len(self.sharper):
                 found = yield FramedMoments(zero, frame=frame.A)
                 M = within(square(found.value, S.shape[-1]), kept) * edge**2
                 sight = sharper(sight, M, found.spread * edge[:, 0, 0] ** 2, kept)
@@ -248,7 +252,7 @@ class Newton(Recipe):
 class OneFrame(Newton):
     """The list of version 0.2, with one frame: what was begun with it goes on."""
 
-    sharper: ClassVar[int] = 0
+    sharper: ClassVar[tuple[float, ...]] = ()
     shares: ClassVar[tuple[float, ...]] = (0.06, 0.04, 0.04, 0.12, 0.03, 0.12, 0.04, 0.12, 0.14, 0.04, 0.23)
 
     def older(self) -> tuple[Recipe, ...]:
@@ -291,9 +295,9 @@ class Unframed(Newton):
         return SlopeMoments(at)
 
 
-def newton_of(naming: Naming, frames: int = 1 + Newton.sharper) -> Newton:
+def newton_of(naming: Naming, frames: int = 1 + len(Newton.sharper)) -> Newton:
     """The recipe for rows of an encoding; with one of the `frames`, that of version 0.2, and with none that of 0.1."""
-    kinds: dict[int, type[Newton]] = {0: Unframed, 1: OneFrame, 1 + Newton.sharper: Newton}
+    kinds: dict[int, type[Newton]] = {0: Unframed, 1: OneFrame, 1 + len(Newton.sharper): Newton}
     return kinds[frames](constant=naming.constant, value=naming.value, marks=naming.marks, blocks=naming.blocks)
 
 
@@ -383,12 +387,14 @@ def one_step(
     of_g = (s_g**2)[:, None, None] * (A @ A)
     noise = inverse @ (of_g + noise_of(d + np.einsum("rij,rj->ri", frame.back, u), s_H)) @ inverse
     covariance = inverse @ (positive(J) / n) @ inverse + noise
-    moved = np.einsum("ri,rij,rj->r", d, H, d) - np.einsum("rij,rji->r", inverse, of_g)
-    moved = np.maximum(moved, 0.0)  # without what noise in g adds
+    by_noise = inverse @ of_g  # of which d'Hd has the trace in the mean, and twice that of the square as variance
+    moved = np.einsum("ri,rij,rj->r", d, H, d) - np.einsum("rii->r", by_noise)
+    beyond = moved - CHANCE * np.sqrt(2.0 * np.einsum("rij,rji->r", by_noise, by_noise))
+    moved, beyond = np.maximum(moved, 0.0), np.maximum(beyond, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         bends = np.einsum("rii,ri->r", H, kept) / np.einsum("rij,rji->r", A @ rows.S, A)
         spread = np.sqrt(np.einsum("rij,rji->r", H, covariance) / kept.sum(axis=1))
-        strain = 0.35 * moved / np.sqrt(np.maximum(bends, 0.0)) / spread
+        strain = 0.35 * beyond / np.sqrt(np.maximum(bends, 0.0)) / spread
     strain = np.where(fine & np.isfinite(strain), strain, np.inf)
     over = rows.missed(w, np.einsum("rij,rj->ri", A, d), moved)
     b, other = (np.einsum("rij,rjk,rk->ri", inverse, A, t) for t in (0.5 * over, turned))

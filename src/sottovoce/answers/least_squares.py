@@ -93,6 +93,7 @@ class Stepped(Recipe):
         return Estimates(
             w + shift, w, inverse @ (positive(J) / last.rows) @ inverse + noise, noise,
             np.tile(np.eye(d), (R, 1, 1)), own, s_H, strain, every, last.rows, self.scale,
+            quadratic=True,
         )  # fmt: skip
 
 

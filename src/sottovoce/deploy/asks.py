@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # which load SciPy's statistics, and most plans ask nothing
     from ..answers.evaluation import Level
     from ..answers.terms import Naming
 
-FRAMES = 4
+FRAMES = 5
 """Of inferences that this version begins: see :class:`sottovoce.answers.inference.Newton`."""
 _MIXED = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
