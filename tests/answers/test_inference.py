@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from sottovoce.answers import inference
 from sottovoce.answers.coefficients import LONGEST, Coefficients, forecast, left_undone, table
-from sottovoce.answers.frames import EDGES, LONG, Frame, Sight, displacement, sharper, short, whitening
+from sottovoce.answers.frames import EDGES, Frame
 from sottovoce.answers.inference import (
     CUT,
     TAU,
@@ -458,125 +458,22 @@ def test_a_rare_reference_is_corrected_like_a_level() -> None:
     assert abs(before[1]) > 0.05 and np.abs(after[1:]).max() < 0.4 * np.abs(before[1:]).max()
 
 
-class TestFrames:
-    S = np.array([[[0.5, 0.05, 0.0], [0.05, 0.02, 0.0], [0.0, 0.0, 1e-6]]])
-    KEPT = np.ones((1, 3), dtype=bool)
-
-    def test_moments_are_alike_but_for_what_noise_hides(self) -> None:
-        frame, unseen, lost = whitening(self.S, 0.0, self.KEPT)
-        np.testing.assert_allclose(frame.A @ self.S @ frame.A, np.eye(3)[None], atol=1e-9)
-        np.testing.assert_allclose(frame.A @ frame.back, np.eye(3)[None], atol=1e-9)
-        np.testing.assert_allclose([unseen, lost], np.zeros((2, 1, 3, 3)), atol=1e-9)
-        noisy = whitening(self.S, 0.001, self.KEPT)
-        assert np.linalg.eigvalsh(noisy.frame.A)[0, -1] == pytest.approx((0.001 * np.sqrt(6.0)) ** -0.5)
-        np.testing.assert_allclose(np.linalg.eigvalsh(noisy.unseen)[0], [0.0, 0.0, 1.0], atol=1e-3)
-        np.testing.assert_allclose(noisy.moments[0, :2, :2], self.S[0, :2, :2], atol=1e-9)
-
-    def test_columns_that_are_not_kept_are_in_no_frame(self) -> None:
-        kept = np.array([[True, True, False]])
-        frame = whitening(inference.within(self.S, kept), 0.001, kept).frame
-        assert not frame.A[0, 2].any() and not frame.A[0, :, 2].any()
-        np.testing.assert_allclose((frame.A @ frame.back)[0], np.diag([1.0, 1.0, 0.0]), atol=1e-9)
-
-    def test_what_noise_hid_is_seen_in_a_frame_of_what_it_did_not(self) -> None:
-        """In turns: each shows directions that are smaller by the noise's norm; what is seen is not stretched more."""
-        spread, noise, sight = 0.002, np.array([0.002]), whitening(self.S, 0.002, self.KEPT)
-        least = [self.smallest(sight)]
-        for _ in range(3):
-            before = sight
-            sight = sharper(sight, before.frame.A @ self.S @ before.frame.A, noise, self.KEPT)
-            least.append(self.smallest(sight))
-        assert least[0] == pytest.approx(1e-6 / (spread * np.sqrt(6.0)), rel=1e-3)
-        assert least[1] == pytest.approx(least[0] / (spread * np.sqrt(6.0)), rel=0.05)
-        np.testing.assert_allclose(least[2:], 1.0, rtol=0.05)
-        np.testing.assert_allclose(sight.unseen, np.zeros((1, 3, 3)), atol=0.05)
-        np.testing.assert_allclose(sight.moments, self.S, rtol=0.05, atol=1e-8)
-
-    def smallest(self, sight: Sight) -> float:
-        return float(np.linalg.eigvalsh(sight.frame.A @ self.S @ sight.frame.A)[0, 0])
-
-    def test_a_direction_that_was_seen_gets_no_longer_where_long_rows_were_shortened(self) -> None:
-        sight = whitening(self.S, 0.0, self.KEPT)
-        shortened = sharper(sight, np.diag([1.0, 0.2, 1.0])[None], np.array([0.001]), self.KEPT)
-        np.testing.assert_allclose(shortened.frame.A, sight.frame.A, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(shortened.lost, np.diag([0.0, 0.8, 0.0])[None], atol=1e-9)
-        longer = sharper(sight, np.diag([1.0, 4.0, 1.0])[None], np.array([0.001]), self.KEPT)
-        assert np.linalg.det(longer.frame.A[0]) == pytest.approx(0.5 * np.linalg.det(sight.frame.A[0]))
-
-    @pytest.mark.parametrize("seed", [9, 36])
-    def test_steps_count_what_rows_lack_that_are_shortened(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A reference of 40 rows in 6,000: Hessians in the frame have a tenth of their curvature, and steps overshoot.
-
-        The levels' common log-odds, near 0.8, are then off by ten.
-        """
-        plain = {"kind": {"kind": "category", "values": list("abcdef")}}
-        plain |= {f"x{j}": {"kind": "number", "lo": -4.0, "hi": 4.0} for j in range(6)}
-        naming = of_schema(Schema.from_dict({"columns": plain, "name": "rare", "intercept": True}))
-        rng, n = np.random.default_rng(seed), 6000
-        kind = np.repeat(list("abcdef"), [40, 1192, 1192, 1192, 1192, 1192])
-        rng.shuffle(kind)
-        X = rng.normal(size=(n, 6)).clip(-4, 4)
-        z = X @ np.array([0.5, -0.3, 0.0, 0.2, 0.0, -0.1]) - 0.8 * (kind == "a") - 0.5
-        y = np.where(rng.random(n) < expit(z), 1.0, -1.0)
-        parts = [
-            ({"kind": kind[p].astype(object)} | {f"x{j}": X[p, j] for j in range(6)}, y[p])
-            for p in np.array_split(np.arange(n), 5)
-        ]
-
-        def reached() -> float:
-            of = config(epsilon=10.0, seed=seed)
-            loss = Weighted(Logistic()) if naming.long else Logistic()
-            found: Estimates = simulate(of, naming.rows(parts), method=newton_of(naming), loss=loss).outcome
-            return float((naming.into_units @ found.at[0])[0])
-
-        counted = reached()
-        monkeypatch.setattr(inference, "sharper", lambda *args: sharper(*args)._replace(lost=np.zeros((1, 12, 12))))
-        assert abs(counted) < 3.0 and abs(reached()) > 10.0
-
-    def test_as_few_rows_are_long_as_noise_hides(self) -> None:
-        cells = np.zeros((1, len(EDGES) + 1))
-        cells[0, [10, 14, 20]] = 0.92, 0.05, 0.03
-        for noise, edge in ((1.0, EDGES[10]), (0.05, EDGES[14]), (0.0, EDGES[20])):
-            assert short(cells, 0.0, np.array([noise])) == edge
-        assert LONG >= 0.08
-
-    def test_noise_in_the_lengths_makes_no_far_edge(self) -> None:
-        rng, spread = np.random.default_rng(0), 0.003
-        cells = np.zeros((400, len(EDGES) + 1))
-        cells[:, 10] = 1.0
-        noisy = cells + spread * rng.normal(size=cells.shape)
-        edges = [short(noisy, s, np.full(400, 0.01)) for s in (spread, 0.0)]
-        assert np.quantile(edges[0], 0.9) <= EDGES[12] < EDGES[16] < np.quantile(edges[1], 0.9)
-
-    def test_a_displacement_is_newtons_without_noise_and_stays_where_noise_hides_it(self) -> None:
-        rng, frame = np.random.default_rng(0), whitening(self.S[:, :2, :2], 0.0, self.KEPT[:, :2]).frame
-        H, away = 0.2 * np.eye(2)[None], np.array([[0.3, -2.0]])
-        back = frame.back @ H @ frame.back
-        gradient = -np.einsum("rij,rj->ri", back, away)
-        np.testing.assert_allclose(displacement(frame, H, np.zeros(1), gradient, 0.0), away, rtol=1e-9)
-        np.testing.assert_allclose(displacement(frame, H, np.zeros(1), gradient, 1e-7), away, rtol=1e-3)
-        lost = np.repeat(gradient, 200, axis=0) * 0.0 + rng.normal(size=(200, 2))
-        many = [np.repeat(x, 200, axis=0) for x in (frame.A, frame.back, H)]
-        moved = displacement(Frame(many[0], many[1]), many[2], np.zeros(200), lost, 1.0)
-        newton_step = -np.einsum("rij,rj->ri", np.linalg.inv(back), lost)
-        assert np.median(np.linalg.norm(moved, axis=1) / np.linalg.norm(newton_step, axis=1)) < 0.4
-
-    def test_the_frame_moves_no_estimate(self) -> None:
-        """Three in ten rows are long in the frame of the Hessians, and coefficients are those of all rows alike."""
-        rng = np.random.default_rng(3)
-        X = rng.normal(size=(20_000, 3)) * np.array([1.0, 0.1, 0.02])
-        X[:, 0] += 0.4 * (rng.random(len(X)) < 0.1) * X[:, 0] ** 2  # a bend that no model of these columns has
-        y = np.where(rng.random(len(X)) < expit(X[:, 0] - 0.3 * X[:, 0] ** 2), 1.0, -1.0)
-        naming = of_columns(["a", "b", "c"], 1e3)  # no row is longer
-        parts = [(X[p], y[p]) for p in np.array_split(np.arange(len(y)), 4)]
-        b, _ = newton(X, y, np.ones(len(y)))
-        of, loss = config(epsilon=float("inf")), Weighted(Logistic())
-        for share in (0.0, 0.3):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(inference, "short", lambda cells, spread, noise, share=share: long(cells, share))
-                found = simulate(of, naming.rows(parts), method=newton_of(naming), loss=loss).outcome
-            lines = table(found, naming).lines
-            assert all(abs(x.estimate - w) < 0.05 * x.standard_error for x, w in zip(lines, b, strict=True))  # type: ignore[operator]
+def test_the_frame_moves_no_estimate() -> None:
+    """Three in ten rows are long in the frame of the Hessians, and coefficients are those of all rows alike."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(20_000, 3)) * np.array([1.0, 0.1, 0.02])
+    X[:, 0] += 0.4 * (rng.random(len(X)) < 0.1) * X[:, 0] ** 2  # a bend that no model of these columns has
+    y = np.where(rng.random(len(X)) < expit(X[:, 0] - 0.3 * X[:, 0] ** 2), 1.0, -1.0)
+    naming = of_columns(["a", "b", "c"], 1e3)  # no row is longer
+    parts = [(X[p], y[p]) for p in np.array_split(np.arange(len(y)), 4)]
+    b, _ = newton(X, y, np.ones(len(y)))
+    of, loss = config(epsilon=float("inf")), Weighted(Logistic())
+    for share in (0.0, 0.3):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(inference, "short", lambda cells, spread, noise, share=share: long(cells, share))
+            found = simulate(of, naming.rows(parts), method=newton_of(naming), loss=loss).outcome
+        lines = table(found, naming).lines
+        assert all(abs(x.estimate - w) < 0.05 * x.standard_error for x, w in zip(lines, b, strict=True))  # type: ignore[operator]
 
 
 def long(cells: np.ndarray, share: float) -> np.ndarray:

@@ -18,6 +18,8 @@ from click.testing import CliRunner
 from scipy.special import expit
 
 from sottovoce import ConsensusClassifier, ConsensusRegressor
+from sottovoce.answers.coefficients import Coefficients
+from sottovoce.answers.saved import SavedModel
 from sottovoce.cli import cli
 from sottovoce.errors import InvalidInput
 from sottovoce.reports import page, picture, sections
@@ -160,6 +162,26 @@ class TestPage:
         command("report", folder / "run.json", "--out", folder / "later.html")
         assert (folder / "later.html").read_text() == (folder / "at_once.html").read_text()
         assert not re.search("/tmp|" + re.escape(str(folder)), (folder / "later.html").read_text())
+
+    def test_how_sites_differ_is_said_of_three_at_least(self, folder: Path, record: dict[str, Any]) -> None:
+        table = SavedModel.load(folder / "run.json").table
+        found = table.between_sites()
+        constants = [line for line in record["coefficients"] if line["name"] == "(constant)"]
+        assert found.sd_ends[0] <= 0.2 <= found.sd_ends[1]  # of 0, .2 and .4
+        for (drawn, error), line in zip(found.sites, constants, strict=True):
+            assert abs(drawn - found.mean) <= abs(line["estimate"] - found.mean) + 1e-9
+            assert error <= line["standard_error"] * 1.05 and line["low"] < drawn < line["high"]
+        said = Reader((folder / "at_once.html").read_text()).text
+        differ = "differ" if found.p < 0.05 else "do not differ clearly"
+        assert f"Sites {differ} beyond their columns" in said
+        assert f"a standard deviation of {found.sd:.3g}" in said and f"around {found.mean:.4g}" in said
+        plain = copy.deepcopy(record)
+        plain["coefficients"] = [refused(x, "noise") if x["level"] == "Aue" else x for x in plain["coefficients"]]
+        with pytest.raises(InvalidInput, match="of which 3 at least are printed"):
+            Coefficients.of_plain(plain).between_sites()
+        (folder / "two.json").write_text(json.dumps(plain))
+        command("report", folder / "two.json", "--out", folder / "two.html")
+        assert "beyond their columns" not in (folder / "two.html").read_text()
 
     def test_exact_numbers_are_for_the_holder_and_marked(self, folder: Path) -> None:
         plain = json.loads((folder / "all.json").read_text())

@@ -16,6 +16,7 @@ from ..reports.coefficients import needed, remark, text_table
 from ..util import normal
 from ..util.later import Later
 from ..util.typing import Any, Array
+from .between import FEWEST, Between, between
 from .inference import SURE, TAU, UNSURE, Estimates, fragility, newton_of
 from .terms import CONSTANT, Naming, Term
 
@@ -171,6 +172,35 @@ class Coefficients(Sequence[dict[str, Any]]):
         b = np.array([self.lines[k].estimate for k in which], dtype=float)
         statistic = float(b @ np.linalg.solve(self.covariance[np.ix_(which, which)], b))
         return Wald(statistic, len(which), float(special.chdtrc(len(which), statistic)))
+
+    def between_sites(self, alpha: float = 1.0 - LEVEL) -> Between:
+        """How sites differ, from their own constants, as draws of a normal population; it costs no budget.
+
+        Returns
+        -------
+        Between
+            ``mean`` of the constants, ``sd`` between sites, what ``next_ends`` allow one more site, and ``sites``,
+            each drawn towards the mean; with intervals of level ``1 - alpha``, and ``p`` of no difference at all.
+
+        Raises
+        ------
+        InvalidInput
+            If fewer than three sites have constants of their own that are printed.
+        """
+        _check_alpha(alpha)
+        which = self.constants
+        if len(which) < FEWEST:
+            rule = f"need constants of their own, of which {FEWEST} at least are printed"
+            remedy = "leave out --one-constant; of fewer sites see the table itself"
+            raise InvalidInput("sites", len(which), rule, remedy)
+        effects = np.array([self.lines[k].estimate for k in which], dtype=float)
+        return between(effects, self.covariance[np.ix_(which, which)], alpha)
+
+    @property
+    def constants(self) -> list[int]:
+        """Positions of the printed constants of single sites."""
+        own = [k for k, x in enumerate(self.lines) if x.term.name == CONSTANT and x.term.level is not None]
+        return [k for k in own if self.lines[k].refused is None]
 
     def sums(self, weights: Array, alpha: float = 1.0 - LEVEL) -> Array:
         """Intervals of weighted sums of all lines, one a row of `weights` (n, lines): (n, 2).

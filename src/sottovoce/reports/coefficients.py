@@ -128,6 +128,18 @@ def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighe
     return " ".join([said] * (needs is not None) + [weighed] * (not all(refused))).strip()
 
 
+def sites_differ(found: dict[str, Any]) -> str:
+    """Sentences on constants of sites, from the fields of :class:`sottovoce.answers.between.Between`."""
+    p, sd, mean = (number(found[name]) for name in ("p", "sd", "mean"))
+    (low, high), (least, most) = ([number(x) for x in found[name]] for name in ("sd_ends", "next_ends"))
+    told = "p < .001" if p < 0.001 else f"p = {p:.3f}"
+    return (
+        f"Sites {'differ' if p < 0.05 else 'do not differ clearly'} beyond their columns ({told}): "
+        f"their constants have a standard deviation of {sd:.3g} ({low:.3g} to {high:.3g}) around {mean:.4g}. One more "
+        f"site's would lie between {least:.4g} and {most:.4g} (95%), if sites are draws of a normal population."
+    )
+
+
 # The plot of coefficients
 
 
@@ -291,6 +303,8 @@ def coefficients(plain: dict[str, Any]) -> Iterator[str]:
     yield _refusals(lines)
     if said := remark(lines, plain.get("needs"), weighed):
         yield f"<p>{escape(said)}</p>"
+    if plain.get("between_sites"):
+        yield f"<p>{escape(sites_differ(plain['between_sites']))}</p>"
     yield "<h3>In numbers</h3>"
     yield html_table(lines)
     yield (
