@@ -124,7 +124,7 @@ def page(lines: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=16, help="of rows and noise")
+    parser.add_argument("--draws", type=int, default=48, help="of rows and noise")
     parser.add_argument("--tables", default=";".join(TABLES), help="separated by semicolons")
     parser.add_argument("--epsilon", type=float, default=3.0)
     parser.add_argument("--quick", action="store_true", help="four draws")

@@ -17,6 +17,7 @@ from sottovoce.answers.coefficients import LONGEST, Coefficients, forecast, left
 from sottovoce.answers.frames import EDGES, Frame
 from sottovoce.answers.inference import (
     CUT,
+    FAR,
     TAU,
     Estimates,
     Moments,
@@ -325,13 +326,18 @@ def test_noise_in_the_gradient_is_no_strain(monkeypatch: pytest.MonkeyPatch) -> 
     rows = Moments(frame.back @ frame.back, zero, np.zeros(3), np.zeros(3))
     noise = s * np.random.default_rng(0).normal(size=(R, 3))
 
-    def strained(gradient: np.ndarray) -> np.ndarray:
+    def strain(gradient: np.ndarray, s: float = s) -> np.ndarray:
         pool, seen = Pool(H, np.zeros(R)), [Seen(zero, gradient, s)]
-        return np.asarray(one_step(frame, pool, 0.1 * H, seen, rows, kept, 1e4, 10.0).strain > 0.0)
+        return np.asarray(one_step(frame, pool, 0.1 * H, seen, rows, kept, 1e4, 10.0).strain)
+
+    def strained(gradient: np.ndarray) -> np.ndarray:
+        return strain(gradient) > 0.0
 
     assert 0.03 < np.mean(strained(noise)) < 0.06  # of a chi-squared variable with one degree: 0.05
     far = frame.back @ np.full((3, 1), -0.2 * 6.0 * s * 8.0 / 0.2)
     assert np.mean(strained(noise + far[:, :, 0])) > 0.99
+    most = FAR * 0.2 / np.sqrt(8.0**2 + 2.0)  # then it alone shifts scores by FAR, and a quadratic holds nowhere near
+    assert np.all(np.isfinite(strain(noise, 0.99 * most))) and np.all(np.isinf(strain(noise, 1.01 * most)))
     monkeypatch.setattr(inference, "CHANCE", 0.0)
     assert np.mean(strained(noise)) > 0.25
 

@@ -57,6 +57,8 @@ strained step is not reliable in the others either (bench/accuracy/coverage.py, 
 """
 CHANCE = 2.0
 """Deviations of its own by which noise in the gradients may make the last step longer, which is no strain."""
+FAR = 3.0
+"""Scores that noise in the gradients alone shifts by more, in root mean square, are beyond where a quadratic holds."""
 CUT = 2.0 * UNSURE
 """Strain, at least, of a table whose last step but one was shortened: it says itself that one is not there yet."""
 _FIRST = 2.0
@@ -81,7 +83,7 @@ class Estimates:
     frame: Array  # A                                             (R, d, d)
     hessian: Array  # H in the frame                              (R, d, d)
     hessian_noise: Array  # s_H                                   (R,)
-    strain: Array  # q, how far the last step leads from where H holds; inf without an inverse  (R,)
+    strain: Array  # q, how far the last step leads from where H holds; inf where noise leads far, or hides it  (R,)
     kept: BoolArray  # but for rare levels that were merged with their references  (R, d)
     rows: float
     scale: float  # shift over sigma of the whole plan; inf without noise
@@ -395,7 +397,8 @@ def one_step(
         bends = np.einsum("rii,ri->r", H, kept) / np.einsum("rij,rji->r", A @ rows.S, A)
         spread = np.sqrt(np.einsum("rij,rji->r", H, covariance) / kept.sum(axis=1))
         strain = 0.35 * beyond / np.sqrt(np.maximum(bends, 0.0)) / spread
-    strain = np.where(fine & np.isfinite(strain), strain, np.inf)
+        near = np.einsum("rii->r", by_noise) <= FAR**2 * bends
+    strain = np.where(fine & near & np.isfinite(strain), strain, np.inf)
     over = rows.missed(w, np.einsum("rij,rj->ri", A, d), moved)
     b, other = (np.einsum("rij,rjk,rk->ri", inverse, A, t) for t in (0.5 * over, turned))
     covariance = covariance + b[:, :, None] * b[:, None, :] + other[:, :, None] * other[:, None, :]
