@@ -8,7 +8,7 @@ from scipy import stats
 
 from sottovoce.answers.between import between
 
-K, MEAN, SETS = 8, -1.5, 1500
+K, MEAN, SETS = 8, -1.5, 1000
 COMMON = 0.05  # variance that all sites' estimates have in common, as that of a column's effect at its mean
 V = np.diag(np.linspace(0.02, 0.1, K)) + COMMON
 
@@ -23,7 +23,7 @@ def drawn(sd: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("sd", [0.0, 0.3, 1.0])
 def test_intervals_cover_and_are_no_wider_than_they_need_be(sd: float) -> None:
-    """1,500 sets: a share of 95% has a standard error of 0.56 points, and three of them are allowed."""
+    """1,000 sets: a share of 95% has a standard error of 0.7 points, and three of them are allowed."""
     effects, following, estimates = drawn(sd, 3)
     found = [between(one, V, 0.05) for one in estimates]
 
@@ -32,12 +32,13 @@ def test_intervals_cover_and_are_no_wider_than_they_need_be(sd: float) -> None:
         return float(np.mean((low - 1e-9 <= truth) & (truth <= high + 1e-9)))
 
     spread = held([one.sd_ends for one in found], sd)
-    assert spread >= 0.95 if sd == 0.0 else abs(spread - 0.95) < 0.017
-    mean, one_more = held([one.mean_ends for one in found], MEAN), held([one.next_ends for one in found], following)
+    assert spread >= 0.95 if sd == 0.0 else abs(spread - 0.95) < 0.021
+    mean, apart = held([one.mean_ends for one in found], MEAN), np.array([one.apart for one in found])
+    one_more = float(np.mean(np.abs(following - effects.mean(axis=1)) <= apart + 1e-9))
     most = 0.995 if sd == 0.0 else 0.985  # Student's law where nothing is left to estimate
-    assert 0.933 < mean < most and 0.93 < one_more < most
+    assert 0.93 < mean < most and 0.93 < one_more <= (1.0 if sd == 0.0 else 0.99)
     tested = np.mean([one.p < 0.05 for one in found])
-    assert abs(tested - 0.05) < 0.017 if sd == 0.0 else tested > 0.25
+    assert abs(tested - 0.05) < 0.021 if sd == 0.0 else tested > 0.15
     if sd > 0.0:  # one common constant misses what differs
         error = 1.0 / np.sqrt(np.linalg.inv(V).sum())
         mid = estimates @ np.linalg.inv(V).sum(axis=0) * error**2
@@ -69,3 +70,4 @@ def test_sites_that_are_known_exactly_have_their_own_mean_and_deviation() -> Non
     assert found.mean == pytest.approx(effects.mean()) and found.sd == pytest.approx(effects.std(ddof=1))
     np.testing.assert_allclose([x for x, _ in found.sites], effects, atol=1e-9)
     assert found.mean_ends == pytest.approx(stats.t.interval(0.95, 3, effects.mean(), effects.std(ddof=1) / 2.0))
+    assert found.apart == pytest.approx(stats.t.ppf(0.975, 3) * effects.std(ddof=1) * np.sqrt(1.25), rel=0.02)

@@ -174,7 +174,8 @@ class TestPage:
         said = Reader((folder / "at_once.html").read_text()).text
         differ = "differ" if found.p < 0.05 else "do not differ clearly"
         assert f"Sites {differ} beyond their columns" in said
-        assert f"a standard deviation of {found.sd:.3g}" in said and f"around {found.mean:.4g}" in said
+        assert f"a standard deviation of {found.sd:.3g}" in said
+        assert f"and {math.exp(found.apart):.3g} times the odds of these on average" in said
         plain = copy.deepcopy(record)
         plain["coefficients"] = [refused(x, "noise") if x["level"] == "Aue" else x for x in plain["coefficients"]]
         with pytest.raises(InvalidInput, match="of which 3 at least are printed"):

@@ -179,8 +179,8 @@ class Coefficients(Sequence[dict[str, Any]]):
         Returns
         -------
         Between
-            ``mean`` of the constants, ``sd`` between sites, what ``next_ends`` allow one more site, and ``sites``,
-            each drawn towards the mean; with intervals of level ``1 - alpha``, and ``p`` of no difference at all.
+            ``mean`` of the constants, ``sd`` between sites, how far ``apart`` from their average one more may be, and
+            ``sites``, each drawn towards the mean; intervals have level ``1 - alpha``, and ``p`` is of no difference.
 
         Raises
         ------

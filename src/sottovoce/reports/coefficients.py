@@ -128,15 +128,18 @@ def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighe
     return " ".join([said] * (needs is not None) + [weighed] * (not all(refused))).strip()
 
 
-def sites_differ(found: dict[str, Any]) -> str:
+def sites_differ(found: dict[str, Any], odds: bool) -> str:
     """Sentences on constants of sites, from the fields of :class:`sottovoce.answers.between.Between`."""
-    p, sd, mean = (number(found[name]) for name in ("p", "sd", "mean"))
-    (low, high), (least, most) = ([number(x) for x in found[name]] for name in ("sd_ends", "next_ends"))
+    p, sd, apart = (number(found[name]) for name in ("p", "sd", "apart"))
+    low, high = (number(x) for x in found["sd_ends"])
     told = "p < .001" if p < 0.001 else f"p = {p:.3f}"
+    said = "differ" if p < 0.05 else "do not differ clearly"
+    least, most = (f"{math.exp(min(max(x, -50.0), 50.0)):.3g}" for x in (-apart, apart))
+    reach = f"between {least} and {most} times the odds" if odds else f"within {apart:.3g}"
     return (
-        f"Sites {'differ' if p < 0.05 else 'do not differ clearly'} beyond their columns ({told}): "
-        f"their constants have a standard deviation of {sd:.3g} ({low:.3g} to {high:.3g}) around {mean:.4g}. One more "
-        f"site's would lie between {least:.4g} and {most:.4g} (95%), if sites are draws of a normal population."
+        f"Sites {said} beyond their columns ({told}): their constants have a standard deviation of {sd:.3g} ({low:.3g} "
+        f"to {high:.3g}). One more site would lie {reach} of these on average (95%), if sites are draws of a normal "
+        "population."
     )
 
 
@@ -304,7 +307,7 @@ def coefficients(plain: dict[str, Any]) -> Iterator[str]:
     if said := remark(lines, plain.get("needs"), weighed):
         yield f"<p>{escape(said)}</p>"
     if plain.get("between_sites"):
-        yield f"<p>{escape(sites_differ(plain['between_sites']))}</p>"
+        yield f"<p>{escape(sites_differ(plain['between_sites'], odds))}</p>"
     yield "<h3>In numbers</h3>"
     yield html_table(lines)
     yield (
