@@ -38,7 +38,7 @@ def test_intervals_cover_and_are_no_wider_than_they_need_be(sd: float) -> None:
     most = 0.995 if sd == 0.0 else 0.985  # Student's law where nothing is left to estimate
     assert 0.93 < mean < most and 0.93 < one_more <= (1.0 if sd == 0.0 else 0.99)
     tested = np.mean([one.p < 0.05 for one in found])
-    assert abs(tested - 0.05) < 0.021 if sd == 0.0 else tested > 0.15
+    assert abs(tested - 0.05) < 0.021 if sd == 0.0 else tested > 0.5
     if sd > 0.0:  # one common constant misses what differs
         error = 1.0 / np.sqrt(np.linalg.inv(V).sum())
         mid = estimates @ np.linalg.inv(V).sum(axis=0) * error**2

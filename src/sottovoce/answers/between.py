@@ -51,9 +51,9 @@ def between(effects: Array, V: Array, alpha: float) -> Between:
     that is as unsure as Q says; without errors in the estimates that is Student's law, too.
     """
     K, one = len(effects), np.ones(len(effects))
-    centred = np.eye(K) - 1.0 / K
-    values, vectors = np.linalg.eigh(centred @ V @ centred)
-    values, z = np.maximum(values, 1e-300), vectors.T @ centred @ effects
+    basis = np.linalg.qr(np.column_stack([one, np.eye(K)[:, 1:]]))[0][:, 1:]  # of differences
+    values, vectors = np.linalg.eigh(basis.T @ V @ basis)
+    values, z = np.maximum(values, 1e-300), vectors.T @ basis.T @ effects
     surprising = special.chdtri(K - 1, np.array([alpha / 2.0, 1.0 - alpha / 2.0]))
     low, high, square = _falls_to([*surprising, K - 1.0], values, z)
     W = np.linalg.inv(V + square * np.eye(K))
