@@ -336,7 +336,7 @@ def test_noise_in_the_gradient_is_no_strain(monkeypatch: pytest.MonkeyPatch) -> 
     assert 0.03 < np.mean(strained(noise)) < 0.06  # of a chi-squared variable with one degree: 0.05
     far = frame.back @ np.full((3, 1), -0.2 * 6.0 * s * 8.0 / 0.2)
     assert np.mean(strained(noise + far[:, :, 0])) > 0.99
-    most = FAR * 0.2 / np.sqrt(8.0**2 + 2.0)  # then it alone shifts scores by FAR, and a quadratic holds nowhere near
+    most = FAR * 0.2 / np.sqrt(8.0**2 + 2.0)  # then it alone shifts scores by FAR
     assert np.all(np.isfinite(strain(noise, 0.99 * most))) and np.all(np.isinf(strain(noise, 1.01 * most)))
     monkeypatch.setattr(inference, "CHANCE", 0.0)
     assert np.mean(strained(noise)) > 0.25

@@ -57,8 +57,8 @@ strained step is not reliable in the others either (bench/accuracy/coverage.py, 
 """
 CHANCE = 2.0
 """Deviations of its own by which noise in the gradients may make the last step longer, which is no strain."""
-FAR = 3.0
-"""Scores that noise in the gradients alone shifts by more, in root mean square, are beyond where a quadratic holds."""
+FAR = 10.0
+"""Scores that noise in the gradients alone shifts by more, in root mean square, come of steps that went astray."""
 CUT = 2.0 * UNSURE
 """Strain, at least, of a table whose last step but one was shortened: it says itself that one is not there yet."""
 _FIRST = 2.0
