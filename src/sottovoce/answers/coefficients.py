@@ -250,7 +250,7 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     late = math.isfinite(q) and q > SURE and float(noise.sum()) < 0.5 * float(total.sum())
     if not found.quadratic:
         step = M @ (found.estimate[replicate] - found.at[replicate])
-        undone = left_undone(np.hypot(step, np.sqrt(noise)))  # a step is known but for its noise
+        undone = left_undone(np.hypot(step, np.sqrt(np.maximum(noise, 0.0))))  # a step is known but for its noise
         odds = np.array([term.level is not None or term.name == CONSTANT for term in naming.terms])
         covariance = covariance + np.diag(np.where(odds, undone, 0.0) ** 2)
         total = np.diag(covariance)
