@@ -19,6 +19,7 @@ from sites_in_tests import Stop, rewrite
 from sums_in_tests import Lost, hub_of, run
 from tasks_in_tests import carried
 
+from sottovoce.answers.coefficients import with_sites
 from sottovoce.answers.evaluation import LOSS, Held, Histogram, qualities, rows_of
 from sottovoce.answers.inference import newton_of
 from sottovoce.answers.metrics import Quality
@@ -76,6 +77,7 @@ def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, t
     assert (tmp_path / "hub.npz").exists() == (not sites.plan.infers)
     for page in ((tmp_path / "hub.html").read_text(), site_page(sites.plan, "north", ends["north"])):
         assert ("Which columns matter" in page) == sites.plan.infers
+        assert ("beyond their columns" in page) == ("between_sites" in with_sites(known))
         assert ("Does it tell them apart?" in page) == (known["evaluation"] is not None)
     check_spending(sites)
     assert ("weights" in (tmp_path / "hub.html").read_text()) != sites.plan.infers

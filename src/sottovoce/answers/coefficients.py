@@ -234,6 +234,14 @@ class Coefficients(Sequence[dict[str, Any]]):
         return f"{text_table(lines)}\n{remark(lines, self.needs, self.weighed)}".rstrip()
 
 
+def with_sites(plain: dict[str, Any]) -> dict[str, Any]:
+    """A run's record for a page, with ``between_sites`` if three sites or more have constants that are printed."""
+    if not plain.get("coefficients") or "covariance" not in plain:
+        return plain
+    found = Coefficients.of_plain(plain)
+    return plain | {"between_sites": found.between_sites()._asdict()} if len(found.constants) >= FEWEST else plain
+
+
 def _check_alpha(alpha: float) -> None:
     if not 0.0 < alpha < 1.0:
         raise InvalidInput("alpha", alpha, "must be inside (0, 1)", "use 0.05")

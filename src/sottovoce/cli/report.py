@@ -48,20 +48,15 @@ def report(run: Path, out: Path | None, plot: Path | None, title: str | None, ho
 
 def write(path: Path, plain: dict[str, Any], *, title: str | None = None, holder: bool = False) -> None:
     """Write the page of a run's record and say where it is, on standard error."""
-    files.write("report", path, page(plain | _between(plain), title=title, holder=holder))
+    files.write("report", path, page(_with_sites(plain), title=title, holder=holder))
     Console(stderr=True).print(f"report in {escape(str(path))}", highlight=False)
 
 
-def _between(plain: dict[str, Any]) -> dict[str, Any]:
-    """How sites differ, if their table has constants of three at least."""
-    from ..answers.between import FEWEST
-    from ..answers.coefficients import Coefficients
+def _with_sites(plain: dict[str, Any]) -> dict[str, Any]:
+    from ..answers.coefficients import with_sites
 
-    if not plain.get("coefficients") or "covariance" not in plain:
-        return {}
     with of_anybody():
-        table = Coefficients.of_plain(plain)
-        return {"between_sites": table.between_sites()._asdict()} if len(table.constants) >= FEWEST else {}
+        return with_sites(plain)
 
 
 def document(run: Path) -> dict[str, Any]:

@@ -210,7 +210,9 @@ def _answers(plan: Plan, found: Found | None) -> list[str]:
     """The answer in a sentence, further ones, and the tables; nothing without recipes."""
     if found is None:
         return []
-    plain = record(plan, found)
+    from ..answers.coefficients import with_sites  # which loads what most runs do not need
+
+    plain = with_sites(record(plan, found))
     lead, points = answer(plain)
     listed = "".join(f"<li>{escape(point)}</li>" for point in points)
     return [f'<p class="lead">{escape(lead)}</p>', *([f"<ul>{listed}</ul>"] if points else []), *sections(plain)]
