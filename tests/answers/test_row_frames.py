@@ -62,7 +62,7 @@ class TestFrames:
         longer = sharper(sight, np.diag([1.0, 4.0, 1.0])[None], np.array([0.001]), self.KEPT)
         assert np.linalg.det(longer.frame.A[0]) == pytest.approx(0.5 * np.linalg.det(sight.frame.A[0]))
 
-    @pytest.mark.parametrize("seed", [9, 36])
+    @pytest.mark.parametrize("seed", [43, 63])
     def test_steps_count_what_rows_lack_that_are_shortened(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """A reference of 40 rows in 6,000: Hessians in the frame have a tenth of their curvature, and steps overshoot.
 
@@ -90,7 +90,7 @@ class TestFrames:
 
         counted = reached()
         monkeypatch.setattr(inference, "sharper", lambda *args: sharper(*args)._replace(lost=np.zeros((1, 12, 12))))
-        assert abs(counted) < 3.0 and abs(reached()) > 10.0
+        assert abs(counted) < 2.0 and abs(reached()) > 10.0
 
     def test_as_few_rows_are_long_as_noise_hides(self) -> None:
         cells = np.zeros((1, len(EDGES) + 1))
