@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
 from ..reports.coefficients import needed, remark, text_table
+from ..reports.plain import of_anybody
 from ..util import normal
 from ..util.later import Later
 from ..util.typing import Any, Array
@@ -174,7 +175,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         return Wald(statistic, len(which), float(special.chdtrc(len(which), statistic)))
 
     def between_sites(self, alpha: float = 1.0 - LEVEL) -> Between:
-        """How sites differ, from their own constants, as draws of a normal population; it costs no budget.
+        """Random effects of the sites' own constants, as draws of a normal population; it costs no budget.
 
         Returns
         -------
@@ -235,11 +236,15 @@ class Coefficients(Sequence[dict[str, Any]]):
 
 
 def with_sites(plain: dict[str, Any]) -> dict[str, Any]:
-    """A run's record for a page, with ``between_sites`` if three sites or more have constants that are printed."""
+    """A run's record for a page, with ``between_sites`` if three sites or more have constants that are printed.
+
+    InvalidInput if it is no run's record.
+    """
     if not plain.get("coefficients") or "covariance" not in plain:
         return plain
-    found = Coefficients.of_plain(plain)
-    return plain | {"between_sites": found.between_sites()._asdict()} if len(found.constants) >= FEWEST else plain
+    with of_anybody():
+        found = Coefficients.of_plain(plain)
+        return plain | {"between_sites": found.between_sites()._asdict()} if len(found.constants) >= FEWEST else plain
 
 
 def _check_alpha(alpha: float) -> None:

@@ -9,7 +9,6 @@ import click
 
 from ..errors import InvalidInput, SottovoceError
 from ..reports import page, picture
-from ..reports.plain import of_anybody
 from ..util import files
 from .options import FILE
 from .screen import Console, escape
@@ -48,15 +47,10 @@ def report(run: Path, out: Path | None, plot: Path | None, title: str | None, ho
 
 def write(path: Path, plain: dict[str, Any], *, title: str | None = None, holder: bool = False) -> None:
     """Write the page of a run's record and say where it is, on standard error."""
-    files.write("report", path, page(_with_sites(plain), title=title, holder=holder))
-    Console(stderr=True).print(f"report in {escape(str(path))}", highlight=False)
-
-
-def _with_sites(plain: dict[str, Any]) -> dict[str, Any]:
     from ..answers.coefficients import with_sites
 
-    with of_anybody():
-        return with_sites(plain)
+    files.write("report", path, page(with_sites(plain), title=title, holder=holder))
+    Console(stderr=True).print(f"report in {escape(str(path))}", highlight=False)
 
 
 def document(run: Path) -> dict[str, Any]:
