@@ -1,4 +1,4 @@
-"""How sites differ, from a constant for each of them: a random-effects form, at no cost (docs/reference/answers.md).
+"""Random effects of sites: how they differ, from a constant for each, at no cost (docs/reference/answers.md).
 
 Sites i = 1 ... K have effects t_i that are independent draws of N(m, tau^2), and their estimates are N(t, V) given
 these, with the covariance V that the table knows, noise and what all sites have in common included.  Then differences
@@ -19,7 +19,7 @@ import numpy as np
 from ..util.later import Later
 from ..util.typing import Array
 
-special = Later("scipy.special")
+optimize, special = Later("scipy.optimize"), Later("scipy.special")
 
 FEWEST = 3
 """Sites below which nothing is told of how they differ."""
@@ -28,7 +28,7 @@ _GRID = (np.arange(400) + 0.5) / 400.0  # chances of Q, for the spread that one 
 
 
 class Between(NamedTuple):
-    """Effects of sites as draws of a normal population: its mean and spread, and what one more site may have.
+    """Random effects of sites, draws of a normal population: its mean and spread, and what one more may have.
 
     Ends of intervals are pairs.  `sites` are best predictions, drawn towards the mean, with their standard errors.
     `apart` leaves out what is unsure for all sites alike, such as a constant far from where rows are.
@@ -44,7 +44,7 @@ class Between(NamedTuple):
 
 
 def between(effects: Array, V: Array, alpha: float) -> Between:
-    """Of K estimates (K,) and their covariance (K, K); intervals of level ``1 - alpha``.
+    """Random effects of K estimates (K,) with the covariance V (K, K); intervals of level ``1 - alpha``.
 
     `sd` solves ``Q = K - 1`` (Paule and Mandel), and its interval holds all at which Q is no surprise: if no sd does,
     both ends are 0.  That of the mean is Student's with K - 1 degrees of freedom.  One more site is drawn with a spread
@@ -72,7 +72,7 @@ def between(effects: Array, V: Array, alpha: float) -> Between:
 
 
 def _falls_to(targets: Array | list[float], values: Array, z: Array) -> Array:
-    """The least squares at which Q is at most each of the targets."""
+    """The smallest tau^2 at which Q is at most each of the targets."""
     targets = np.asarray(targets, dtype=float)
     high = np.sum(z**2) / targets
     low = np.zeros_like(high)
@@ -84,12 +84,11 @@ def _falls_to(targets: Array | list[float], values: Array, z: Array) -> Array:
 
 
 def _within(spreads: Array, alpha: float) -> float:
-    """What draws of mean 0, each spread as likely, stay within with chance ``1 - alpha``."""
+    """Half-width of an interval around 0 for a draw of mean 0, each spread as likely, of level ``1 - alpha``."""
     if not np.any(spreads > 0.0):
         return 0.0
-    low, high = 0.0, 40.0 * float(spreads.max())
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        inside = special.erf(middle / np.maximum(spreads, 1e-300) / np.sqrt(2.0))
-        low, high = (middle, high) if np.mean(inside) < 1.0 - alpha else (low, middle)
-    return high
+
+    def beyond(half: float) -> float:
+        return float(np.mean(special.erfc(half / np.maximum(spreads, 1e-300) / np.sqrt(2.0)))) - alpha
+
+    return float(optimize.brentq(beyond, 0.0, 40.0 * float(spreads.max())))
