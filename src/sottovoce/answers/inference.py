@@ -56,9 +56,9 @@ In between it is refused, too, if a coefficient fails `TAU`: with some direction
 strained step is not reliable in the others either (bench/accuracy/coverage.py, correlated columns).
 """
 CHANCE = 2.0
-"""Deviations of its own by which noise in the gradients may make the last step longer, which is no strain."""
+"""Standard deviations of what noise in the gradients adds to the last step's length: so much more is no strain."""
 FAR = 10.0
-"""Scores that noise in the gradients alone shifts by more, in root mean square, come of steps that went astray."""
+"""Largest root mean square shift of scores by noise in the gradients alone; beyond it steps went astray: refused."""
 CUT = 2.0 * UNSURE
 """Strain, at least, of a table whose last step but one was shortened: it says itself that one is not there yet."""
 _FIRST = 2.0
@@ -390,14 +390,15 @@ def one_step(
     noise = inverse @ (of_g + noise_of(d + np.einsum("rij,rj->ri", frame.back, u), s_H)) @ inverse
     covariance = inverse @ (positive(J) / n) @ inverse + noise
     by_noise = inverse @ of_g  # of which d'Hd has the trace in the mean, and twice that of the square as variance
-    moved = np.einsum("ri,rij,rj->r", d, H, d) - np.einsum("rii->r", by_noise)
+    mean = np.einsum("rii->r", by_noise)
+    moved = np.einsum("ri,rij,rj->r", d, H, d) - mean
     beyond = moved - CHANCE * np.sqrt(2.0 * np.einsum("rij,rji->r", by_noise, by_noise))
     moved, beyond = np.maximum(moved, 0.0), np.maximum(beyond, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         bends = np.einsum("rii,ri->r", H, kept) / np.einsum("rij,rji->r", A @ rows.S, A)
         spread = np.sqrt(np.einsum("rij,rji->r", H, covariance) / kept.sum(axis=1))
         strain = 0.35 * beyond / np.sqrt(np.maximum(bends, 0.0)) / spread
-        near = np.einsum("rii->r", by_noise) <= FAR**2 * bends
+        near = mean <= FAR**2 * bends
     strain = np.where(fine & near & np.isfinite(strain), strain, np.inf)
     over = rows.missed(w, np.einsum("rij,rj->ri", A, d), moved)
     b, other = (np.einsum("rij,rjk,rk->ri", inverse, A, t) for t in (0.5 * over, turned))
