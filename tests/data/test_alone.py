@@ -52,7 +52,7 @@ def test_a_row_changes_how_no_other_is_encoded(door: str, tmp_path: Path) -> Non
         }
         before, after = (encoded(schema, through(door, some, tmp_path)) for some in (columns, others))
         if before is not None and after is not None:
-            np.testing.assert_array_equal(np.delete(before, i, axis=0), np.delete(after, i, axis=0), str(columns))
+            np.testing.assert_array_equal(np.delete(before, i, axis=0), np.delete(after, i, axis=0), f"{name}, row {i}")
             compared += 1
     assert compared == 0 if door == "nested" else compared >= 10  # a list is no value: it is always refused
 

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 
 from sottovoce.data import builtin_table, describe, load, make_synthetic, read_csv, read_parquet
 from sottovoce.data.loaders import SYNTHETIC
-from sottovoce.data.table import as_text, distinct, text_of
+from sottovoce.data.values import as_text, distinct, text_of
 from sottovoce.errors import InvalidInput, SchemaError
 
 CSV = "a,b,y,where\n" + "".join(f"{k},{'uv'[k % 2]},{'yes' if k % 3 else 'no'},s{k % 4}\n" for k in range(20))
@@ -278,7 +278,7 @@ def test_parquet_files_that_say_a_long_value_once_and_mean_it_often_stay_small(t
 
 
 def test_one_long_text_does_not_take_the_memory_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sottovoce.data.table.memory", lambda: 2.0**20)
+    monkeypatch.setattr("sottovoce.data.values.memory", lambda: 2.0**20)
     values = np.array(["x" * 100_000, *["a"] * 999], dtype=object)
     with pytest.raises(InvalidInput, match="column: with all texts at the length of the longest"):
         as_text(values)

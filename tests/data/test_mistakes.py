@@ -159,7 +159,7 @@ class TestDrafts:
         text = draft(rows, label="outcome", ignore=["ward"])
         given = tomllib.loads(text)
         assert list(given["columns"]) == ["age", "blood pressure"] and given["ignore"] == ["ward"]
-        assert given["label"] == {"column": "outcome", "positive": "?"}
+        assert given["label"] == {"column": "outcome", "positive": "?", "negative": "?"}
         of_people = tomllib.loads(draft(rows, person="ward", site="age"))
         assert (of_people["person"], of_people["site"]) == ("ward", "age") and "ward" not in of_people["columns"]
         fields = [line.partition("=")[0].partition(":")[0] for line in check(given).mistakes]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from ..errors import SchemaError
 from ..util.typing import Array
-from .entries import entry_from
+from .entries import check_apart, entry_from
 from .meant import meant
-from .table import MISSING, Column, as_numbers, distinct, number_of, text_of
+from .values import MISSING, MISSING_MARKS, Column, Declared, as_numbers, is_missing, number_of, text_of
 
 Mask = NDArray[np.bool_]
 LIMIT = 1e100  # bounds beyond it would overflow when squared
@@ -238,6 +238,7 @@ class Category(OneColumn):
         for key, value, known in (("base", self.base, groups), ("missing", self.missing, members)):
             if value is not None and value not in known:
                 raise SchemaError(f"{self.name}.{key}", value, "must be one of the declared values", "correct it")
+        check_apart(f"{self.name}.values", members)
         if len(self.names) == 0:
             raise SchemaError(f"{self.name}.base", self.base, "leaves no feature", "declare more values or no base")
 
@@ -249,35 +250,39 @@ class Category(OneColumn):
     def names(self) -> list[str]:
         return [f"{self.name}={group}" for group in self._groups if group != self.base]
 
-    def codes(self, na: frozenset[str]) -> dict[str, int]:
-        """The number of the group of every text: one beyond the last for what is not listed, two for what is missing.
+    @cached_property
+    def listed(self) -> Declared[int]:
+        """The number of the group of every listed value."""
+        return Declared({value: k for k, (_, group) in enumerate(self.values) for value in group})
 
-        Truth values are one whether a file spells them "True" or a frame holds them.
+    def levels(self, na: frozenset[str]) -> Declared[int]:
+        """The number of the group of every value, and of a missing one if the declaration says what stands for it.
+
+        A level of its own has the number of groups plus one: the number of groups is for what is not listed.  A mark in
+        `na` is missing even if it is listed, one of :data:`sottovoce.data.values.MISSING_MARKS` unless it is.
         """
-        found = {value: k for k, (_, group) in enumerate(self.values) for value in group}
-        for name in ("true", "false"):
-            spelled = [one for one in (name, name.capitalize(), name.upper()) if one in found]
-            if len(spelled) == 1:
-                found |= dict.fromkeys((name, name.capitalize(), name.upper()), found[spelled[0]])
-        if self.missing is not None or self.indicator:
-            stands = len(self.values) + 1 if self.missing is None else found[self.missing]
-            found |= dict.fromkeys(sorted(na | MISSING), stands)
-        return found
+        if self.missing is None and not self.indicator:
+            return self.listed
+        stands = len(self.values) + 1 if self.missing is None else self.listed.get(self.missing)
+        common = [mark for mark in sorted(MISSING_MARKS) if mark not in self.listed]
+        return self.listed.or_else(dict.fromkeys(common, stands)).but(dict.fromkeys(sorted(na | MISSING), stands))
+
+    def codes(self, na: frozenset[str]) -> dict[str, int]:
+        """:meth:`levels` by the common spellings of every value, for what can only compare texts as written."""
+        return self.levels(na).spellings()
 
     def unlisted(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Mask, Mask]:
         """Which values are none of the listed, and which are missing, whatever stands for them."""
-        levels, which = distinct(_one(self.source, columns))
-        listed = replace(self, base=None, missing=None, indicator=False).codes(frozenset())
-        strange = np.array([level not in listed for level in levels.tolist()], dtype=bool)
-        gone = np.isin(levels, sorted(na | MISSING))
-        return (strange & ~gone)[which], (strange & gone)[which]
+        column = _one(self.source, columns)
+        strange = self.listed.numbers(column, -1) < 0
+        gone = is_missing(column, na, MISSING_MARKS)
+        return strange & ~gone, strange & gone
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        levels, which = distinct(_one(self.source, columns))
-        rest, codes = len(self.values), self.codes(na)
-        group = np.array([codes.get(level, rest) for level in levels.tolist()], dtype=np.int64)[which]
+        rest = len(self.values)
+        group = self.levels(na).numbers(_one(self.source, columns), rest)
         names = [name for name, _ in self.values] + ["other"] * self.other + ["missing"]
-        outside = np.zeros(len(which), dtype=bool) if self.other else group == rest
+        outside = np.zeros(len(group), dtype=bool) if self.other else group == rest
         kept = np.where(group > rest, len(names) - 1, np.where(outside, len(names), group))
         features = _one_hot(kept, len(names) + 1, None)
         return features[:, [k for k, name in enumerate(names) if name in self._groups and name != self.base]], outside

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import SchemaError
 from ..util.typing import Any, Array
 from .columns import KINDS, Mask, Number
-from .table import MISSING, Column, distinct, text_of
+from .values import MISSING, Column, identity, is_missing, marks_of, points_in, python_value, text_of, values_of
 
 UNITS = {"minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 7 * 86400.0, "years": 365.25 * 86400.0}
 """Seconds of a unit of time; a year is the mean one of the Julian calendar."""
@@ -30,8 +30,16 @@ def day_of(value: object) -> datetime:
 
 
 def since(value: object, epoch: str, unit: str) -> float:
-    """Units from `epoch` to a declared day."""
-    return (day_of(value) - day_of(epoch)).total_seconds() / UNITS[unit]
+    """Units from `epoch` to a day or point in time; a ValueError, an OverflowError or a TypeError if it is none."""
+    value = python_value(value)
+    point = value if isinstance(value, np.datetime64) else np.datetime64(day_of(value), "us")
+    return float(_units(point, epoch, unit))
+
+
+def _units(points: Any, epoch: str, unit: str) -> Any:
+    """Units from `epoch` to points in time, in microseconds."""
+    micros = points - np.datetime64(day_of(epoch), "us")
+    return micros.astype(np.int64) / (_MICRO * UNITS[unit])
 
 
 def as_units(values: Column, na: frozenset[str], epoch: str, unit: str) -> tuple[Array, Mask]:
@@ -40,24 +48,34 @@ def as_units(values: Column, na: frozenset[str], epoch: str, unit: str) -> tuple
     Texts are read as ISO 8601 ("2024-01-31", or with a time of day), those with a zone as of UTC.  A ValueError, which
     shows no value, if any other value is no date.
     """
+    marks, known = marks_of(na), dict[str, Any]()
     if values.dtype.kind == "M":
-        points = values.astype("datetime64[us]")
+        points = points_in(values)
     else:
-        levels, which = distinct(values)
-        points = np.array([_point(text, na) for text in levels.tolist()], dtype="datetime64[us]")[which]
+        points = np.array([_point(value, marks, known) for value in values_of(values)], dtype="datetime64[us]")
     missing = np.isnat(points)
-    start = np.datetime64(day_of(epoch), "us")
-    micros = np.where(missing, start, points) - start
-    return micros.astype(np.int64) / (_MICRO * UNITS[unit]), missing
+    if values.dtype.kind == "M" and marks != MISSING:
+        missing |= is_missing(values, na)
+    return _units(np.where(missing, np.datetime64(day_of(epoch), "us"), points), epoch, unit), missing
 
 
-def _point(text: str, na: frozenset[str]) -> Any:
-    if text in na or text in MISSING:
-        return None
-    try:
-        return day_of(text)
-    except (ValueError, OverflowError):
-        raise ValueError("not a date") from None
+def _point(value: object, marks: frozenset[str], known: dict[str, Any]) -> Any:
+    """A point in time, or None for a mark of a missing value; texts repeat and are parsed once, in `known`."""
+    value = python_value(value)
+    if isinstance(value, str) and value in known:
+        return known[value]
+    text = text_of(value)
+    point = value
+    if identity(text) in marks:
+        point = None
+    elif not isinstance(value, datetime | np.datetime64):
+        try:
+            point = day_of(text)
+        except (ValueError, OverflowError):
+            raise ValueError("not a date") from None
+    if isinstance(value, str):
+        known[value] = point
+    return point
 
 
 def _check(name: str, epoch: object, unit: object) -> datetime:
@@ -112,7 +130,8 @@ class Date(Number):
         return point.isoformat().removesuffix("T00:00:00")
 
     def number(self, value: object) -> float:
-        return since(text_of(value), self.epoch, self.unit)
+        value = python_value(value)
+        return since(value if isinstance(value, datetime | np.datetime64) else text_of(value), self.epoch, self.unit)
 
     def _values(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
         try:

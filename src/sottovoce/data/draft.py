@@ -77,12 +77,13 @@ def draft(
 
 def _label_lines(label: str | None) -> list[str]:
     column = _value("COLUMN" if label is None else label)
+    two_classes = f'{{ column = {column}, positive = "{OPEN}", negative = "{OPEN}" }}'
     return [
         "# What is predicted.  Two classes; one of several; or a number between public bounds:",
         f'#   label = {{ column = {column}, positive = "VALUE", negative = "VALUE" }}',
         f'#   label = {{ column = {column}, values = ["A", "B", "C"] }}',
         f'#   label = {{ column = {column}, lo = 0, hi = 60, unit = "days" }}',
-        f"label = {_value(OPEN)}" if label is None else f'label = {{ column = {column}, positive = "{OPEN}" }}',
+        f"label = {_value(OPEN) if label is None else two_classes}",
     ]
 
 

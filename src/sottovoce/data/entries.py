@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from .table import text_of
+from ..errors import SchemaError
+from .values import python_value, same_in_a_frame, text_of
 
 
 def value_groups(values: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -17,9 +18,17 @@ def value_groups(values: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 def plain_text(value: object) -> str:
     """A declared text, number or truth value as `text_of` writes values; a TypeError for anything else."""
+    value = python_value(value)
     if not isinstance(value, str | int | float):
         raise TypeError("a text is needed")
     return text_of(value)
+
+
+def check_apart(field: str, texts: Iterable[str]) -> None:
+    """Refuse declared whole numbers, beyond 2^53, that a frame with a gap holds as one."""
+    if same_in_a_frame(texts):
+        rule = "two of its whole numbers are one to a frame, which rounds those beyond 2^53 where another row has a gap"
+        raise SchemaError(field, None, rule, "write them as texts with a letter, in the table too")
 
 
 def _typed(kind: Any, convert: Callable[[Any], Any]) -> Callable[[object], Any]:

@@ -6,6 +6,7 @@ and points in time become UTC.  Frames are read through narwhals, which newer ve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput, InvalidKind
 from ..util.later import Later
 from ..util.typing import Any
-from .table import Column, Table, fits
+from .table import Table, fits
+from .values import Column, each_as_it_is, objects, points_in, python_value
 
 nw = Later("narwhals")
 _READ = "a frame of pandas, polars or pyarrow, a dict of columns, or an array with names"
@@ -55,7 +57,7 @@ def read_frame(X: Any, columns: Sequence[str] | None = None, name: str = "X") ->
         return Table(name, {str(key): _plain(key, values) for key, values in X.items()})
     if not hasattr(type(X), "columns"):
         if columns is not None and isinstance(X, Sequence):
-            return _of_array(np.array(X, dtype=object), columns, name)
+            return _of_array(objects(X), columns, name)
         rule = f"must be {_READ}, because a schema goes by names"
         raise InvalidKind(name, type(X), rule, "give a frame, or an array and columns=[...]")
     return _of_frame(X, name)
@@ -78,12 +80,12 @@ def _plain(name: object, values: Any) -> Column:
     if not isinstance(values, np.ndarray):
         if hasattr(values, "dtype") or hasattr(values, "type"):  # a series of a frame's library
             return _of_series(str(name), values)
-        values = np.array(values, dtype=object) if isinstance(values, list | tuple) else np.asarray(values)
+        values = objects(values) if isinstance(values, list | tuple) else np.asarray(values)
     kind = values.dtype.kind
     if kind == "f":
         return _without(values, np.isnan(values))
     if kind == "M":
-        return _points(values)
+        return points_in(values)
     if kind == "O":
         gone = np.frompyfunc(_is_gap, 1, 1)(values).astype(bool)
         return _without(values, gone)
@@ -91,11 +93,9 @@ def _plain(name: object, values: Any) -> Column:
 
 
 def _is_gap(value: object) -> bool:
-    """Whether a value stands for none: None, NaN, NaT, or pandas' NA, which no comparison answers."""
-    try:
-        return value is None or bool(value != value)
-    except (TypeError, ValueError):
-        return True
+    """Whether a value stands for none: None, NaN, NaT or NA, of whatever library."""
+    value = python_value(value)
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _without(values: NDArray[Any], gone: NDArray[np.bool_]) -> Column:
@@ -105,11 +105,6 @@ def _without(values: NDArray[Any], gone: NDArray[np.bool_]) -> Column:
     kept = values.astype(object)
     kept[gone] = None
     return kept
-
-
-def _points(values: NDArray[Any]) -> Column:
-    """Points in time, in microseconds."""
-    return values.astype("datetime64[us]")
 
 
 def _of_frame(X: Any, name: str) -> Table:
@@ -144,10 +139,7 @@ def _block(values: list[Any]) -> Column:
         return np.array(values, dtype=np.float64)
     if any(isinstance(one, dict) for one in values):
         raise TypeError("records are no block")
-    found = np.empty(len(values), dtype=object)
-    for k, one in enumerate(values):
-        found[k] = one
-    return found
+    return each_as_it_is(values)
 
 
 def _column(name: str, series: Any) -> Column:
@@ -157,9 +149,9 @@ def _column(name: str, series: Any) -> Column:
         if kind == nw.Datetime:
             if kind.time_zone is not None:
                 series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-            return _points(np.asarray(series.to_numpy()))
+            return points_in(np.asarray(series.to_numpy()))
         if kind == nw.Date:
-            return _points(np.asarray(series.cast(nw.Datetime("us")).to_numpy()))
+            return points_in(np.asarray(series.cast(nw.Datetime("us")).to_numpy()))
         if kind.is_nested():
             return _block(series.to_list())
         gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
@@ -168,8 +160,7 @@ def _column(name: str, series: Any) -> Column:
                 return _plain(name, np.asarray(series.to_numpy(), dtype=np.float64))
             if not gone.any():
                 return _plain(name, np.asarray(series.to_numpy()))
-        values = np.empty(len(gone), dtype=object)
-        values[:] = series.to_list()
+        values = objects(series.to_list())
         values[gone] = None
         return _plain(name, values)
     except (InvalidInput, MemoryError):

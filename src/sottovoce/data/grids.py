@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -22,7 +22,7 @@ from .columns import Category, Number, Vector, row_norms
 from .labels import NumberLabel
 from .meant import meant
 from .schema import Schema
-from .table import MISSING, Column, number_of, text_of, values_of
+from .values import MISSING_MARKS, Column, identity, marks_of, number_of, python_value, text_of, values_of
 
 OCTAVES = 24
 """Powers of two between the largest absolute value of a grid and what it takes for zero."""
@@ -52,7 +52,7 @@ class Grid(ABC):
 
     def locate(self, columns: Mapping[str, Column], na: frozenset[str]) -> IntArray:
         """The cell of every row, (n,)."""
-        marks = na | MISSING
+        marks = marks_of(na)
         return np.array([self._cell(row, marks) for row in self._rows(columns)], dtype=np.int64)
 
     def _rows(self, columns: Mapping[str, Column]) -> Iterable[Any]:
@@ -104,7 +104,7 @@ class Dyadic(Grid):
         return len(self.edges) - 1
 
     def _place(self, row: Any, marks: frozenset[str]) -> int | None:
-        return None if text_of(row) in marks else self._between(_finite(self.number(row)))
+        return None if identity(text_of(row)) in marks else self._between(_finite(self.number(row)))
 
     def _between(self, x: float) -> int:
         return bisect_right(self._inner, x)
@@ -135,13 +135,14 @@ class Norms(Dyadic):
         return zip(*parts, strict=True) if sources == tuple(self.block.names) else parts[0]
 
     def _place(self, row: Any, marks: frozenset[str]) -> int | None:
+        row = python_value(row)
         if not isinstance(row, list | tuple):
-            if text_of(row) in marks:
+            if identity(text_of(row)) in marks:
                 return None
             raise ValueError("no vector")
         if len(row) != len(self.block.names):
             raise ValueError("another length")
-        if any(text_of(value) in marks for value in row):
+        if any(identity(text_of(value)) in marks for value in row):
             return None
         x = np.array([[_finite(self.number(value)) for value in row]])
         return self._between(float(row_norms(np.clip(x, self.block.lo, self.block.hi))[0]))
@@ -164,14 +165,10 @@ class Levels(Grid):
 
     def _place(self, row: Any, marks: frozenset[str]) -> int | None:
         text = text_of(row)
-        found = self._codes.get(text)
-        if found is None and text not in marks:
+        found: int | None = self.block.listed.get(text)
+        if found is None and identity(text) not in marks | MISSING_MARKS:
             raise ValueError("not declared")
         return found
-
-    @cached_property
-    def _codes(self) -> dict[str, int]:
-        return replace(self.block, base=None, missing=None, indicator=False).codes(frozenset())
 
 
 def grids_of(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Grid, ...]:

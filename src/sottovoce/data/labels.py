@@ -16,9 +16,20 @@ import numpy as np
 from ..errors import InvalidInput, SchemaError
 from ..problem.task import BoundedNumber, ManyClasses, Task, TwoClasses
 from ..util.typing import Array, BoolArray
-from .entries import plain_text
+from .entries import check_apart, plain_text
 from .rows import Rows
-from .table import MISSING, Column, as_text, marked, number_of, text_of, values_of
+from .values import (
+    MISSING_MARKS,
+    Column,
+    Declared,
+    identity,
+    is_missing,
+    marked,
+    marks_of,
+    number_of,
+    text_of,
+    values_of,
+)
 
 _WRITE = (
     'write label = {column = "NAME", positive = "VALUE"}, or with values = ["A", "B", "C"], or with lo = 0 and hi = 60'
@@ -33,10 +44,11 @@ class _Classes:
 
 @dataclass(frozen=True)
 class Label(_Classes):
-    """Two classes.  Without `negative` every value but `positive` is negative.
+    """Two classes.  Without `negative` every value but `positive` and marks of missing values is negative.
 
     A row whose label is missing, or is neither of two declared labels, is encoded as zeros: neither an error nor a
-    model may disclose whether such a label occurs.
+    model may disclose whether such a label occurs.  Without `negative`, missing are the marks that a schema lists and
+    :data:`sottovoce.data.values.MISSING_MARKS`, such as R's ``NA``; where one of them is a class, declare `negative`.
     """
 
     column: str
@@ -46,6 +58,7 @@ class Label(_Classes):
     def __post_init__(self) -> None:
         if self.positive == self.negative:
             raise SchemaError("label", None, "positive and negative must differ", "correct the declaration")
+        check_apart("label", [self.positive] if self.negative is None else [self.positive, self.negative])
 
     @property
     def task(self) -> Task:
@@ -53,12 +66,11 @@ class Label(_Classes):
 
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
         """Labels as `task` encodes them; `na` are further marks of missing values."""
-        text = as_text(column)
-        if self.negative is None:
-            negative = ~np.isin(text, [*MISSING, *na, "nan"])
-        else:
-            negative = text == self.negative
-        return self.task.encode(np.where(text == self.positive, 1, np.where(negative, 0, -1)))
+        if self.negative is not None:
+            return self.task.encode(Declared({self.negative: 0, self.positive: 1}).numbers(column, -1))
+        gone = is_missing(column, na, MISSING_MARKS)
+        positive = Declared({self.positive: 1}).numbers(column, -1) == 1
+        return self.task.encode(np.where(positive, 1, np.where(gone, -1, 0)))
 
 
 @dataclass(frozen=True)
@@ -75,6 +87,7 @@ class ClassLabel(_Classes):
         _all_text(self.column, *self.values)
         if not 2 <= len(set(self.values)) == len(self.values):
             raise SchemaError("label", None, "values must be two or more, all different", "name every class once")
+        check_apart("label", self.values)
 
     @property
     def task(self) -> Task:
@@ -82,10 +95,8 @@ class ClassLabel(_Classes):
 
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
         """Labels as `task` encodes them; a declared value is never read as missing."""
-        text, number = as_text(column), np.full(len(column), -1)
-        for k, value in enumerate(self.values):
-            number[text == value] = k
-        return self.task.encode(number)
+        classes = Declared({value: k for k, value in enumerate(self.values)})
+        return self.task.encode(classes.numbers(column, -1))
 
 
 @dataclass(frozen=True)
@@ -129,11 +140,12 @@ def _all_text(*given: object) -> None:
 def numbers_in(column: Column, na: tuple[str, ...]) -> Array:
     """Each value parsed by itself, NaN where it is no number: a stray text must not change how other rows are read."""
     if column.dtype.kind in "iuf":
-        return np.where(marked(column, frozenset(na)), np.nan, column.astype(np.float64))
-    numbers, absent = np.full(len(column), np.nan), {*MISSING, *na}
+        with np.errstate(over="ignore"):
+            return np.where(marked(column, na), np.nan, column.astype(np.float64)) + 0.0  # zero has one sign
+    numbers, marks = np.full(len(column), np.nan), marks_of(na)
     for k, value in enumerate(values_of(column)):
         with suppress(ValueError, OverflowError):
-            if text_of(value) not in absent:
+            if identity(text_of(value)) not in marks:
                 numbers[k] = number_of(value)
     return numbers
 

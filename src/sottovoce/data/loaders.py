@@ -22,7 +22,8 @@ from .papers import adult_002
 from .person import whole
 from .schema import EXAMPLE, Schema
 from .sql import read_table
-from .table import Column, Table, text_of
+from .table import Table
+from .values import Column
 
 SPLIT_SEED = 0  # of the published splits of Adult
 MNIST37_TRAIN = 12_396
@@ -249,8 +250,20 @@ def table_digest(tables: Sequence[Table], deal: str) -> bytes:
             digest.update(repr((name, values.shape)).encode())
             flat = values.ravel().tolist()
             for k in range(0, len(flat), _AT_ONCE):
-                digest.update(repr(list(map(text_of, flat[k : k + _AT_ONCE]))).encode("utf-8", "surrogatepass"))
+                texts = list(map(_text_in_digest, flat[k : k + _AT_ONCE]))
+                digest.update(repr(texts).encode("utf-8", "surrogatepass"))
     return digest.digest()
+
+
+def _text_in_digest(value: object) -> str:
+    """A raw value in :func:`table_digest`: never changed, or ledgers would no longer know their tables."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value).strip()
 
 
 def file_digest(name: str, deal: str) -> bytes | None:

@@ -16,14 +16,15 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput, NotWritten, shown
+from ..errors import InvalidInput, NotWritten, SchemaError, shown
 from ..util import files
 from ..util.typing import Any, Array, IntArray
 from .design import Dense, Storage
 from .labels import two_classes
 from .rows import Rows
 from .schema import Schema
-from .table import as_text, parquet_batches
+from .table import parquet_batches
+from .values import sites_of
 
 _VERSION = 1
 BATCH = 65_536  #: rows of a Parquet file in memory at a time
@@ -208,8 +209,12 @@ def map_parquet(path: str | Path, schema: Schema, folder: str | Path, nodes: int
             if schema.site is None:
                 index = rng.integers(nodes, size=len(rows.y))
             else:
-                names = as_text(table.columns[schema.site])
-                index = np.array([number.setdefault(str(name), len(number)) for name in names])
+                names, place, none = sites_of(table.columns[schema.site])
+                if none.any():
+                    raise SchemaError(schema.site, None, "has rows without a site", "name the site of every row")
+                for k in dict.fromkeys(place.tolist()):
+                    number.setdefault(names[k], len(number))
+                index = np.array([number[name] for name in names])[place]
             for site in np.unique(index):
                 yield int(site), rows.X[index == site], rows.y[index == site]
 

@@ -11,7 +11,7 @@ from ..errors import InvalidInput
 from ..problem.task import Task, TwoClasses
 from ..util.later import Later
 from ..util.typing import Array, IntArray
-from .table import Column, as_numbers, as_text
+from .values import Column, as_text, natural_order, sites_of
 
 optimize, special = Later("scipy.optimize"), Later("scipy.special")
 
@@ -44,7 +44,7 @@ def partition(
         more than two classes. ``dirichlet:ALPHA``: for each class (as above), the shares of the nodes are drawn from a
         symmetric Dirichlet distribution, until every node has a row; small ALPHA is uneven in labels and in sizes.
         ``column:NAME``: rows sorted by a raw column and cut into equal contiguous parts. ``site:NAME``: each value of a
-        raw column is a node, in sorted order.
+        raw column is a node, in sorted order, numbers by value.
     y : ndarray of shape (n,)
         Labels, as `task` encodes them.
     nodes : int or None
@@ -161,19 +161,18 @@ def _raw(name: str, columns: Mapping[str, Any] | None, n: int) -> Column:
 
 
 def _by_column(column: Column, name: str, nodes: int) -> list[IntArray]:
-    try:
-        numbers, missing = as_numbers(column)
-        order = np.argsort(np.where(missing, np.inf, numbers), kind="stable")
-    except ValueError:
-        order = np.argsort(as_text(column), kind="stable")
+    """Rows in the order of their values: numbers, then other texts, then missing values."""
+    if column.dtype.kind in "iu":
+        return _cut(np.argsort(column, kind="stable"), _counts(len(column), nodes))
+    texts = as_text(column).tolist()
+    order = np.array(sorted(range(len(texts)), key=lambda row: (texts[row] == "", *natural_order(texts[row]))))
     return _cut(order, _counts(len(column), nodes))
 
 
 def _by_site(column: Column, name: str, nodes: int | None) -> list[IntArray]:
-    values = column if column.dtype.kind in "iu" else as_text(column)
-    if values.dtype.kind == "U" and np.any(values == ""):
+    found, node, none = sites_of(column)
+    if none.any():
         raise InvalidInput("column", name, "has rows without a site", "fill in the site or remove those rows")
-    found, node = np.unique(values, return_inverse=True)
     if nodes is not None and nodes != len(found):
         rule = f"the column {name!r} names {len(found)} sites"
         raise InvalidInput("nodes", nodes, rule, "leave nodes out, or use the partition 'iid'")

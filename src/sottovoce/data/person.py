@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import SchemaError
 from ..util.typing import Any, Array, BoolArray, IntArray
 from .partition import partition
-from .table import MISSING, Column, distinct
+from .values import MISSING_MARKS, Column, distinct, identity, is_missing
 
 MOST = 100
 """Rows of a person that are read, unless a schema says otherwise: it costs next to nothing to allow many."""
@@ -58,7 +58,7 @@ class Person:
         if column.ndim != 1:
             raise SchemaError(self.column, None, "must hold one value a row", "give a column of identifiers")
         texts, which = distinct(column)
-        if np.isin(texts, sorted(na | MISSING)).any():
+        if is_missing(texts, na, MISSING_MARKS).any():
             rule = "some rows do not say whose they are, so they cannot be bounded with that person's others"
             raise SchemaError(self.column, None, rule, "fill in the identifiers, or leave those rows out")
         known = dict[str, int]()
@@ -77,10 +77,11 @@ class Person:
 
 
 def _alike(text: str) -> str:
-    """An identifier as it is compared: whole numbers by value, so that 1, 1.0 and 01 are one person.
+    """An identifier as it is compared: whole numbers by value too, so that 1, 1.0 and 01 are one person.
 
     Two people who are taken for one are bounded together, and what is promised of one holds for each of them.
     """
+    text = identity(text)
     return str(int(text.partition(".")[0])) if len(text) <= _LONGEST and _WHOLE.fullmatch(text) else text
 
 

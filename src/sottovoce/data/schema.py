@@ -30,7 +30,8 @@ from .frames import read_frame
 from .labels import AnyLabel, label_entries, label_from
 from .meant import meant
 from .person import Person
-from .table import Column, Table, as_table, fits
+from .table import Table, as_table, fits
+from .values import Column, text_of
 from .weights import CaseWeight, class_shares
 
 EXAMPLE = (
@@ -411,7 +412,7 @@ class Schema:
         if "person" in entries:
             entries["person"] = Person.of(entries["person"])
         if isinstance(entries.get("class_weight"), Mapping):
-            entries["class_weight"] = tuple(sorted((str(k), v) for k, v in entries["class_weight"].items()))
+            entries["class_weight"] = tuple(sorted((text_of(k), v) for k, v in entries["class_weight"].items()))
         for key in entries:
             if key not in KEYS:
                 rule = f"is unknown; a schema knows {', '.join(KEYS)}"

@@ -13,7 +13,6 @@ import csv
 import gzip
 import io
 import lzma
-import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,17 +25,23 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInput
 from ..util.files import memory, regular
-from ..util.typing import Array, IntArray
+from ..util.typing import IntArray
+from .values import MISSING as MISSING
+from .values import Column as Column
+from .values import as_numbers as as_numbers
+from .values import as_text as as_text
+from .values import distinct as distinct
+from .values import marked as marked
+from .values import number_of as number_of
+from .values import objects
+from .values import text_of as text_of
+from .values import values_of as values_of
 
-Column = NDArray[Any]
-MISSING = frozenset({""})
 UNPACKED = 100
 """Bytes that a compressed CSV file may unpack to, per byte of the file; 64 MiB are always allowed."""
 REPEATED = 1000
 """The same for a Parquet file, at eight bytes per value; 256 MiB are always allowed."""
 _ALWAYS = {"csv": 64 * 2**20, "parquet": 256 * 2**20}
-_WORDS = {str, bytes, type(None)}
-_NUMBERS = {bool, int, float, type(None)}
 _VALUE = 64.0  # bytes that a value of a CSV file takes in memory, about
 _ROWS = 8192  # read at a time
 _LONGEST_HEADER = 2**20  # bytes
@@ -76,117 +81,12 @@ def _array(values: Any) -> Column:
         return np.asarray(values)
     kinds = {bool: "b", int: "iu", float: "f"}.get(type(values[0]), "") if len(set(map(type, values))) == 1 else ""
     found = np.asarray(values) if kinds else None
-    return found if found is not None and found.dtype.kind in kinds else np.array(values, dtype=object)
+    return found if found is not None and found.dtype.kind in kinds else objects(values)
 
 
 def as_table(table: Table | Mapping[str, Any]) -> Table:
     """A `Table` from a table or a mapping of names to columns."""
     return table if isinstance(table, Table) else Table("table", table)
-
-
-def as_text(values: Column) -> Column:
-    """Every value as text, so that ``1``, ``1.0`` and ``"1"`` are one category; missing becomes ``""``."""
-    if values.dtype.kind == "U":
-        return np.char.strip(values)
-    if values.dtype.kind in "iu":
-        return values.astype(np.str_)
-    if values.dtype.kind == "M":  # each by itself: one row must not change how others are read
-        day = values.astype("datetime64[D]")
-        texts = np.where(day == values, np.datetime_as_string(day), np.datetime_as_string(values, unit="us"))
-        return np.where(np.isnat(values), "", texts)
-    levels, which = distinct(values)
-    _fits(len(which), levels.dtype.itemsize)
-    return levels[which]
-
-
-def distinct(values: Column) -> tuple[Column, IntArray]:
-    """The distinct texts of a column and the index of each value's text, so that repeated values are parsed once.
-
-    Texts may repeat, as for ``"a"`` and ``"a "``, or for columns of numbers, which are not searched for duplicates.
-    """
-    if values.dtype.kind in "UiuM":
-        return as_text(values), np.arange(len(values))
-    given = values.tolist()
-    if values.dtype.kind != "O" or not set(map(type, given)) <= _WORDS:  # 1 and True are one key, and two texts
-        return _texts(given), np.arange(len(given))
-    numbers = {value: k for k, value in enumerate(dict.fromkeys(given))}
-    return _texts(numbers), np.fromiter(map(numbers.__getitem__, given), dtype=np.int64, count=len(given))
-
-
-def _texts(values: Iterable[object]) -> Column:
-    texts = [text_of(value) for value in values]
-    _fits(len(texts), 4 * max(map(len, texts), default=0))
-    return np.array(texts, dtype=np.str_)
-
-
-def _fits(texts: int, size: int) -> None:
-    """Refuse more texts than memory holds: NumPy makes all as long as the longest, here of `size` bytes."""
-    if 1.0 * texts * size > memory():
-        rule = "with all texts at the length of the longest, this machine's memory does not hold it"
-        raise InvalidInput("column", None, rule, "look for a quote that is not closed, or shorten its texts")
-
-
-def text_of(value: object) -> str:
-    """One value as text; see `as_text`."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value).strip()
-
-
-def values_of(column: Column) -> list[Any]:
-    """The values one by one, points in time as texts."""
-    return list((as_text(column) if column.dtype.kind == "M" else column).tolist())
-
-
-def number_of(value: object) -> float:
-    """One value as a number, whatever stands beside it; a ValueError or OverflowError if it is none."""
-    return float(value if isinstance(value, bool | int | float) else text_of(value))
-
-
-def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, NDArray[np.bool_]]:
-    """Values as float64, and a mask of the missing ones (set to 0).
-
-    A mark stands for a missing value wherever it is that value's text, among numbers too: a gap in another row, which
-    makes a column of numbers one of objects, changes nothing.  A ValueError, which shows no value, if any other value
-    is not a finite number.
-    """
-    if values.dtype.kind in "iuf":
-        numbers, missing = values.astype(np.float64), marked(values, na)
-    elif values.dtype.kind in "bO" and set(map(type, values.flat)) <= _NUMBERS | {np.bool_}:  # of a frame with gaps
-        missing = np.array([text_of(value) in na | MISSING for value in values.flat], dtype=bool).reshape(values.shape)
-        try:
-            numbers = np.where(missing, 0.0, values).astype(np.float64)
-        except OverflowError:
-            raise ValueError("not finite") from None
-    else:
-        levels, which = distinct(values.ravel())
-        absent = np.isin(levels, sorted(na | MISSING))
-        try:
-            numbers = np.where(absent, "0", levels).astype(np.float64)[which].reshape(values.shape)
-        except ValueError:
-            raise ValueError("not a number") from None
-        missing = absent[which].reshape(values.shape)
-    numbers = np.where(missing, 0.0, numbers)
-    if not np.all(np.isfinite(numbers)):
-        raise ValueError("not finite")
-    return numbers, missing
-
-
-def marked(values: Column, na: frozenset[str]) -> NDArray[np.bool_]:
-    """Which of an array of numbers have a mark of missing values as their text."""
-    found = np.zeros(values.shape, dtype=bool)
-    for mark in na:
-        try:
-            number = float(mark)
-        except ValueError:
-            continue
-        near = np.isnan(values) if math.isnan(number) else values == number
-        found[near] |= np.array([text_of(value) == mark for value in values[near].tolist()], dtype=bool)
-    return found
 
 
 def fits(name: str, size: float) -> None:

@@ -6,6 +6,7 @@ values from the other rows, which voids the guarantee.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -18,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..errors import InvalidInput, InvalidKind, SottovoceError, printable
 from ..util.typing import Any, Array, ArrayLike, IntArray
 from .frames import read_frame
-from .table import as_numbers, text_of
+from .values import Declared, as_numbers, objects, python_value, sites_of, text_of, values_of
 
 _SHOWN = 8
 T = TypeVar("T")
@@ -117,7 +118,7 @@ def declared(classes: Any) -> Array:
     remedy = "give two labels or more, such as classes=['no', 'yes']"
     if isinstance(classes, str | bytes) or not isinstance(classes, Iterable):
         raise InvalidInput("classes", classes, "must be a list of labels", remedy)
-    values = list(classes)
+    values = [python_value(value) for value in classes]
     kinds = {_kind(value) for value in values}
     if len(kinds) > 1 or None in kinds:
         raise InvalidInput("classes", values, "must be all text, all finite numbers or all booleans", remedy)
@@ -132,39 +133,50 @@ def declared(classes: Any) -> Array:
 
 
 def _kind(value: object) -> str | None:
+    """Of one of Python's own values, what it is as a label; None for a missing one or another."""
     if isinstance(value, str):
         return "text"
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, bool):
         return "boolean"
-    if isinstance(value, float | np.floating):
-        return "number" if np.isfinite(value) else None
-    return "number" if isinstance(value, int | np.integer) else None
+    if isinstance(value, float):
+        return "number" if math.isfinite(value) else None
+    return "number" if isinstance(value, int) else None
 
 
 def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
     """Which of the declared classes each of `n` rows is of; -1 for any other label, a missing one included.
 
-    Every label is looked up by itself, with ``1``, ``1.0`` and ``"1"`` as one: readers of tables turn a column into
-    text because of one rare label, and one row must not change how others are read.  InvalidInput if y has not one
-    label a row.
+    Every label is looked up by itself, with ``1``, ``1.0`` and ``"1"`` as one
+    (:func:`sottovoce.data.values.identity`): readers of tables turn a column into text because of one rare label, and
+    one row must not change how others are read.  InvalidInput if y has not one label a row.
     """
-    # Objects, because NumPy too would make text of all the numbers in a list if one entry is text.
-    column = checked("y", lambda: np.asarray(y) if hasattr(y, "__array__") else np.array(y, dtype=object))
+    column = _column("y", y)
     column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
     _one_each("y", "label", column, n)
     known: dict[object, int] = {}
+    spelled: dict[str, int] = {}
     for k, label in enumerate(classes.tolist()):
-        known |= {label: k, str(label): k, text_of(label): k}
+        known[label] = k
+        spelled |= {str(label): k, text_of(label): k}
+    declared_texts = Declared(spelled)
 
     def index(label: object) -> int:
         try:
-            if label in known:
-                return known[label]
-            return known.get(text_of(label), -1) if label == label else -1
-        except Exception:  # e.g. a list, or a missing value that cannot be compared: it concerns this row only
+            label = python_value(label)
+            if label is None or label != label:
+                return -1
+            return known[label] if label in known else int(declared_texts.get(text_of(label), -1))
+        except Exception:  # e.g. a list, or what cannot be compared: it concerns this row only
             return -1
 
-    return np.fromiter(map(index, column.tolist()), dtype=np.intp, count=n)
+    return np.fromiter(map(index, values_of(column)), dtype=np.intp, count=n)
+
+
+def _column(field: str, given: Any) -> Array:
+    """What is given for every row, as an array: of objects if it is none yet, as NumPy makes text of numbers too."""
+    if hasattr(given, "__array__"):
+        return np.asarray(checked(field, lambda: np.asarray(given)))
+    return np.asarray(checked(field, lambda: objects(given)))
 
 
 def classes_in(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
@@ -172,7 +184,7 @@ def classes_in(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
 
     InvalidInput on what scikit-learn refuses, and on fewer than two classes.
     """
-    column = checked("y", lambda: column_or_1d(y, warn=True))
+    column = _typed(checked("y", lambda: column_or_1d(y, warn=True)))
     _one_each("y", "label", column, n)
     if column.dtype.kind == "c" or (column.dtype.kind == "f" and not np.all(np.isfinite(column))):
         raise InvalidInput("y", None, "holds complex, NaN or infinite values", "give the label of every row")
@@ -184,17 +196,36 @@ def classes_in(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
     return classes, index
 
 
+def _typed(labels: Array) -> Array:
+    """Labels in an array of objects as one of numbers or of truth values, if all are such; else as they are.
+
+    scikit-learn takes an array of objects for texts alone, and a frame makes one of whole numbers too.
+    """
+    if labels.dtype.kind != "O":
+        return labels
+    values = [python_value(label) for label in labels.tolist()]
+    kinds = {_kind(value) for value in values}
+    return np.array(values) if kinds in ({"number"}, {"boolean"}) else labels
+
+
 def sites_in(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]:
-    """The sites that `n` rows name, and the rows of each."""
-    names = checked("groups", lambda: column_or_1d(groups))
-    _one_each("groups", "site", names, n)
-    try:
-        sites, index = np.unique(names, return_inverse=True)
-    except TypeError:  # None, or names of several types
-        sites = np.array([np.nan])
-    if np.any(sites != sites):
-        raise InvalidInput("groups", None, "has rows without a site, or names of several types", "correct them")
-    return sites, [np.flatnonzero(index == i) for i in range(len(sites))]
+    """The sites that `n` rows name, sorted, and the rows of each.
+
+    Which rows are of one site follows from :func:`sottovoce.data.values.identity`.  Names are numbers if all that were
+    given are, else texts.
+    """
+    column = _column("groups", groups)
+    column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
+    _one_each("groups", "site", column, n)
+    sites, index, none = sites_of(column)
+    if none.any():
+        raise InvalidInput("groups", None, "has rows without a site", "name the site of every row")
+    parts = [np.flatnonzero(index == i) for i in range(len(sites))]
+    given = values_of(column)
+    own = [python_value(given[part[0]]) for part in parts]
+    kinds = {type(name) for name in own}
+    numbers = kinds <= {int, float} or kinds == {bool}
+    return np.array(own if numbers else sites), parts
 
 
 def misfit(X: Any, data_norm: float, *, noisy: bool = True) -> str | None:

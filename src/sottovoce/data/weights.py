@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -11,7 +10,7 @@ import numpy as np
 
 from ..errors import InvalidInput, SchemaError
 from ..util.typing import Any, Array, ArrayLike
-from .table import Column, as_numbers
+from .values import Column, Declared, as_numbers, python_value, text_of
 
 
 def check_cap(field: str, cap: float) -> None:
@@ -70,19 +69,23 @@ def class_shares(field: str, given: Any, names: Sequence[object]) -> Array:
     remedy = "give public numbers, such as {'died': 5}; from published counts, n / (K n_class) is 'balanced'"
     if isinstance(given, str):
         raise InvalidInput(field, given, "would count the labels of private rows, which nothing pays for", remedy)
-    known = {str(name): k for k, name in enumerate(names)}
+    known = Declared({text_of(name): k for k, name in enumerate(names)})
     try:
-        entries = {str(name): value for name, value in given.items()}
+        entries = [(text_of(name), python_value(value)) for name, value in given.items()]
     except AttributeError:
         raise InvalidInput(field, type(given), "must map classes to numbers", remedy) from None
-    out = np.ones(len(names))
-    for name, value in entries.items():
-        if name not in known:
+    out, named = np.ones(len(names)), set[int]()
+    for name, value in entries:
+        k = known.get(name)
+        if k is None:
             raise InvalidInput(field, name, "is none of the declared classes", remedy)
-        number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-        if not (number and math.isfinite(value) and 0.0 <= value <= 1e100):
+        if k in named:
+            raise InvalidInput(field, name, "names a class a second time", "give every class one number")
+        named.add(k)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (number and 0.0 <= value <= 1e100):  # False with a NaN
             raise InvalidInput(field, None, "weights of classes must be finite numbers, 0 or more", remedy)
-        out[known[name]] = float(value)
+        out[k] = float(value)
     if not out.max() > 0.0:
         raise InvalidInput(field, None, "some class must count", remedy)
     return np.minimum(out / out.max(), 1.0)

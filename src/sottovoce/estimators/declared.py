@@ -17,8 +17,8 @@ from ..answers.terms import CONSTANT, into_units
 from ..data.frames import read_frame
 from ..data.labels import ClassLabel, NumberLabel
 from ..data.schema import Schema, unfit
-from ..data.table import Column, as_text, text_of
 from ..data.validation import checked
+from ..data.values import MISSING_MARKS, Column, as_text, is_missing, text_of
 from ..errors import HolderNote, InvalidInput, SchemaError
 from ..problem.task import BoundedNumber, Classification
 from ..util.typing import Any, Array, IntArray
@@ -124,10 +124,10 @@ class Declares:
         schema = self.schema_
         if schema is None or schema.site is None or schema.site not in table.columns:
             return None
-        names = as_text(table.columns[schema.site])
-        if np.any(names == ""):
+        column = table.columns[schema.site]
+        if is_missing(column, (), MISSING_MARKS).any():
             raise SchemaError(schema.site, None, "has rows without a site", "name the site of every row")
-        return names
+        return as_text(column)
 
     def _people(self, table: Any) -> IntArray | None:
         """Whose rows they are, by the column that the schema declares; None where the unit is a row."""

@@ -1,0 +1,498 @@
+"""How a single value is read: its text, its number, its point in time, and which texts are one.
+
+Contract
+--------
+What a value is read as is a function of that value alone: never of the type of the array that holds it, of a gap, or
+of what another row holds.  Frame libraries choose the type of a column by looking at all of its rows, so that one odd
+row can turn ``numpy.float64`` into ``object``, dates into ``Timestamp`` and whole numbers into floats.  So every scalar
+is made Python's own by :func:`python_value` before anything reads it, and a typed array is read as its values would be
+one by one.
+
+* A number's text is that of the 64-bit number that it equals: ``numpy.float32(0.7)`` is 0.699999988079071, as it is in
+  a frame where another row holds a wider number.  A whole number has the text of an integer.
+* A point in time is in UTC, without a zone, to the microsecond.  At midnight its text is the day alone.
+* Texts that :func:`identity` maps to one text are one label, level, site or person; see there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidInput
+from ..util.files import memory
+from ..util.typing import Array, BoolArray, IntArray
+
+Column = NDArray[Any]
+T = TypeVar("T")
+
+MISSING = frozenset({""})
+"""Texts that are a missing value in every column."""
+MISSING_MARKS = frozenset(
+    {
+        "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+        "NULL", "NaN", "None", "n/a", "nan", "null", "NaT", ".", "\\N",
+    }
+)  # fmt: skip
+"""Common marks of missing values, of labels, levels, sites and persons, unless a schema declares them as values.
+
+They are those of :func:`pandas.read_csv`, with ``NaT``, the full stop of SAS and Stata, and the ``\\N`` of databases.
+"""
+
+_WORDS = {str, bytes, type(None)}
+_TRAILING = re.compile(r"[\s\0]+\Z")
+_WHOLE_NUMBER = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.0*)?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(inf|([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?)", re.ASCII | re.IGNORECASE)
+_LONGEST_NUMBER = 1000  # characters; longer texts are never taken for numbers where texts are compared
+_TRUTH_VALUES = {spelled: name for name in ("true", "false") for spelled in (name, name.capitalize(), name.upper())}
+
+
+def python_value(value: object) -> Any:
+    """One value as Python's own, whatever library it comes from.
+
+    None stands for the gaps of all libraries but a floating-point NaN, which stays a number that is none.  Points in
+    time become a :class:`datetime.datetime` in UTC without a zone, or a :class:`numpy.datetime64` beyond its range.
+    """
+    kind = type(value)
+    if kind is str or kind is int or kind is float or kind is bool or value is None:
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, np.generic):
+        return _from_numpy(value)
+    if isinstance(value, datetime):
+        return _in_utc(value)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day)
+    if isinstance(value, timedelta):
+        return timedelta(value.days, value.seconds, value.microseconds) if value == value else None
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, Decimal | Fraction):
+        return _from_exact(value)
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if kind.__name__ == "NAType" and kind.__module__.partition(".")[0] == "pandas":
+        return None
+    as_py = getattr(value, "as_py", None)  # of a scalar of pyarrow
+    return python_value(as_py()) if callable(as_py) and kind.__module__.partition(".")[0] == "pyarrow" else value
+
+
+def _from_numpy(value: np.generic) -> Any:
+    if isinstance(value, np.datetime64):
+        return _from_datetime64(value)
+    if isinstance(value, np.timedelta64):
+        return _from_timedelta64(value)
+    if isinstance(value, np.floating):  # wider ones than 64 bits too
+        with np.errstate(over="ignore"):
+            return float(value)
+    if isinstance(value, np.str_):
+        return str.__str__(value)
+    return value.item()
+
+
+def _from_datetime64(value: np.datetime64) -> Any:
+    point = points_in(np.array([value]))[0]
+    if np.isnat(point):
+        return None
+    moment = point.item()
+    return moment if isinstance(moment, datetime) else point
+
+
+def _from_timedelta64(value: np.timedelta64) -> Any:
+    if np.isnat(value):
+        return None
+    span = value.astype("timedelta64[us]").item()
+    return span if isinstance(span, timedelta) else str(value)
+
+
+def _in_utc(value: datetime) -> Any:
+    """A point in time without a zone; None for pandas' NaT, and a text for one whose UTC is no date."""
+    if value != value:
+        return None
+    if value.tzinfo is not None:
+        try:
+            value = value.astimezone(UTC)
+        except (OverflowError, ValueError):
+            return value.isoformat()
+    return datetime(
+        value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond
+    )  # fmt: skip
+
+
+def _from_exact(value: Decimal | Fraction) -> Any:
+    """A whole number, or the 64-bit number that it is written as; the decimal itself if it has more digits."""
+    if isinstance(value, Decimal) and not value.is_finite():
+        return float("nan") if value.is_nan() else float(value)
+    if isinstance(value, Decimal) and abs(value.adjusted()) > _LONGEST_NUMBER:
+        return value
+    if value == int(value):
+        return int(value)
+    number = float(value)
+    if isinstance(value, Fraction) or Decimal(repr(number)) == value:
+        return number
+    return value.normalize()
+
+
+def text_of(value: object) -> str:
+    """One value as text, without blanks at its ends; missing becomes ``""``."""
+    value = python_value(value)
+    if isinstance(value, str):
+        return _stripped(value)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return _text_of_whole(value)
+    if isinstance(value, float):
+        return _text_of_whole(int(value)) if value.is_integer() else str(value)
+    if isinstance(value, bytes):
+        return _stripped(value.decode("utf-8", "replace"))
+    if isinstance(value, datetime):
+        return _text_of_time(value)
+    if isinstance(value, np.datetime64):
+        return str(_texts_of_times(np.array([value]))[0])
+    try:
+        return _stripped(str(value))
+    except Exception:  # of whatever object stands there: it concerns this row only
+        return f"<{type(value).__name__}>"
+
+
+def _stripped(text: str) -> str:
+    """Without blanks at the ends, and without the NUL characters that no array of texts keeps there."""
+    return _TRAILING.sub("", text).lstrip() if "\0" in text else text.strip()
+
+
+def _text_of_whole(value: int) -> str:
+    try:
+        return str(value)
+    except ValueError:  # more digits than Python writes
+        return hex(value)
+
+
+def _text_of_time(value: datetime) -> str:
+    if value.time() == time(0):
+        return value.date().isoformat()
+    return value.isoformat(timespec="microseconds")
+
+
+def _texts_of_times(points: Column) -> Column:
+    day = points.astype("datetime64[D]")
+    texts = np.where(day == points, np.datetime_as_string(day), np.datetime_as_string(points, unit="us"))
+    return np.where(np.isnat(points), "", texts)
+
+
+def points_in(values: Column) -> Column:
+    """An array of points in time, in microseconds; those that have none become the first or the last that have."""
+    unit, _ = np.datetime_data(values.dtype)
+    if unit in ("ns", "ps", "fs", "as", "generic"):  # the last is NaT without a unit
+        return values.astype("datetime64[us]")
+    ends = np.array([-_MOST_MICROS, _MOST_MICROS], dtype="datetime64[us]").astype(values.dtype)
+    inside = np.where(np.isnat(values), values, np.clip(values, ends[0], ends[1]))
+    return inside.astype("datetime64[us]")
+
+
+_MOST_MICROS = 2**62
+
+
+def number_of(value: object) -> float:
+    """One value as a number, whatever stands beside it; a ValueError or OverflowError if it is none."""
+    value = python_value(value)
+    if isinstance(value, bool | int | float):
+        return float(value) + 0.0  # zero has one sign
+    return float(text_of(value)) + 0.0
+
+
+def values_of(column: Column) -> list[Any]:
+    """The values one by one; of an array of points in time, each such a point."""
+    if column.dtype.kind == "M":
+        return list(points_in(column))
+    if column.dtype.kind == "m":
+        return [python_value(value) for value in column.ravel()] if column.ndim == 1 else list(column.tolist())
+    return list(column.tolist())
+
+
+def objects(values: Iterable[Any]) -> Column:
+    """Values as they are in an array of objects; lists of one length, if all values are such, as its rows."""
+    some = list(values)
+    lengths = {len(one) if _is_row(one) else -1 for one in some}
+    if len(lengths) == 1 and lengths != {-1}:
+        return _rows_of_objects(some, lengths.pop())
+    return each_as_it_is(some)
+
+
+def each_as_it_is(values: Iterable[Any]) -> Column:
+    """Values in an array of objects of shape (n,), whatever they are."""
+    some = list(values)
+    found = np.empty(len(some), dtype=object)
+    for k, one in enumerate(some):
+        found[k] = one
+    return found
+
+
+def _is_row(value: object) -> bool:
+    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
+def _rows_of_objects(some: list[Any], width: int) -> Column:
+    found = np.empty((len(some), width), dtype=object)
+    for k, row in enumerate(some):
+        for j, one in enumerate(row):
+            found[k, j] = one
+    return found
+
+
+def as_text(values: Column) -> Column:
+    """Every value as text, so that ``1``, ``1.0`` and ``numpy.float32(1)`` are one; missing becomes ``""``."""
+    if values.dtype.kind == "U":
+        return np.char.strip(values)
+    if values.dtype.kind in "iu":
+        return values.astype(np.str_)
+    if values.dtype.kind == "M":
+        return _texts_of_times(points_in(values))
+    levels, which = distinct(values)
+    _fits(len(which), levels.dtype.itemsize)
+    return levels[which]
+
+
+def distinct(values: Column) -> tuple[Column, IntArray]:
+    """The distinct texts of a column and the index of each value's text, so that repeated values are parsed once.
+
+    Texts may repeat, as for ``"a"`` and ``"a "``, or for columns of numbers, which are not searched for duplicates.
+    """
+    if values.dtype.kind in "UiuM":
+        return as_text(values), np.arange(len(values))
+    given = values_of(values)
+    if values.dtype.kind != "O" or not set(map(type, given)) <= _WORDS:  # 1 and True are one key, and two texts
+        return _texts(given), np.arange(len(given))
+    numbers = {value: k for k, value in enumerate(dict.fromkeys(given))}
+    return _texts(numbers), np.fromiter(map(numbers.__getitem__, given), dtype=np.int64, count=len(given))
+
+
+def _texts(values: Iterable[object]) -> Column:
+    texts = [text_of(value) for value in values]
+    _fits(len(texts), 4 * max(map(len, texts), default=0))
+    return np.array(texts, dtype=np.str_)
+
+
+def _fits(texts: int, size: int) -> None:
+    """Refuse more texts than memory holds: NumPy makes all as long as the longest, here of `size` bytes."""
+    if 1.0 * texts * size > memory():
+        rule = "with all texts at the length of the longest, this machine's memory does not hold it"
+        raise InvalidInput("column", None, rule, "look for a quote that is not closed, or shorten its texts")
+
+
+def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, BoolArray]:
+    """Values as float64, and a mask of the missing ones (set to 0).
+
+    A mark stands for a missing value wherever it is that value's text, among numbers too.  A ValueError, which shows no
+    value, if any other value is not a finite number.
+    """
+    if values.dtype.kind in "iuf":
+        with np.errstate(over="ignore"):
+            numbers, missing = values.astype(np.float64), marked(values, na)
+    else:
+        marks, known = marks_of(na), dict[str, float | None]()
+        read = [_number_or_none(value, marks, known) for value in values_of(values.ravel())]
+        missing = np.array([number is None for number in read], dtype=bool).reshape(values.shape)
+        numbers = np.array([0.0 if number is None else number for number in read]).reshape(values.shape)
+    numbers = np.where(missing, 0.0, numbers) + 0.0  # zero has one sign
+    if not np.all(np.isfinite(numbers)):
+        raise ValueError("not finite")
+    return numbers, missing
+
+
+def _number_or_none(value: object, marks: frozenset[str], known: dict[str, float | None]) -> float | None:
+    """A number, or None for a mark of a missing value; texts repeat and are parsed once, in `known`."""
+    if type(value) is str and value in known:
+        return known[value]
+    text = text_of(value)
+    if text in MISSING or identity(text) in marks:
+        number = None
+    else:
+        try:
+            number = number_of(value)
+        except OverflowError:
+            raise ValueError("not finite") from None
+        except ValueError:
+            raise ValueError("not a number") from None
+    if type(value) is str:
+        known[value] = number
+    return number
+
+
+def marks_of(na: Iterable[str]) -> frozenset[str]:
+    """Declared marks of missing values, and the empty text, as :func:`identity` writes them."""
+    return frozenset(map(identity, na)) | MISSING
+
+
+def marked(values: Column, na: Iterable[str]) -> BoolArray:
+    """Which of an array of numbers have a mark of missing values as their text."""
+    found = np.zeros(values.shape, dtype=bool)
+    marks = marks_of(na)
+    for mark in marks:
+        try:
+            number = float(mark)
+        except ValueError:
+            continue
+        with np.errstate(over="ignore"):  # a mark that is beyond a narrow type equals none of its finite numbers
+            near = np.isnan(values) if math.isnan(number) else values == number
+        found[near] |= np.array([identity(text_of(value)) in marks for value in values[near].tolist()], dtype=bool)
+    return found
+
+
+def is_missing(column: Column, na: Iterable[str], marks: Iterable[str] = MISSING) -> BoolArray:
+    """Which values of a column are missing: their text is one of `na`, or of `marks`."""
+    levels, which = distinct(column)
+    known = marks_of(na) | frozenset(map(identity, marks))
+    return np.array(_once_each(levels, lambda level: identity(level) in known), dtype=bool)[which]
+
+
+def _once_each(levels: Column, read: Callable[[str], T]) -> list[T]:
+    """What `read` makes of every text, computed once for those that repeat."""
+    texts = levels.tolist()
+    found = {text: read(text) for text in dict.fromkeys(texts)}
+    return [found[text] for text in texts]
+
+
+def identity(text: str) -> str:
+    """The text that stands for all that are one with it, as labels, levels, sites, persons and declared values.
+
+    Blanks at the ends are dropped and characters are in Unicode's form NFC.  ``True`` and ``TRUE`` are ``true``, and so
+    for ``false``.  A whole number that is written with a point, such as ``1.0``, is the whole number: a frame makes
+    floating-point numbers of whole ones where a row has a gap.  ``-0`` is ``0``.  But ``01`` and ``+1`` stay texts, as
+    a code may begin with a zero.
+    """
+    text = _stripped(text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    if text in _TRUTH_VALUES:
+        return _TRUTH_VALUES[text]
+    whole = _WHOLE_NUMBER.fullmatch(text) if len(text) <= _LONGEST_NUMBER else None
+    if whole is None:
+        return text
+    return "0" if whole[2] == "0" else whole[1] + whole[2]
+
+
+def identities(column: Column) -> Column:
+    """The :func:`identity` of every value's text, as an array of objects."""
+    levels, which = distinct(column)
+    found = np.empty(len(levels), dtype=object)
+    found[:] = _once_each(levels, identity)
+    return found[which]
+
+
+def sites_of(column: Column) -> tuple[list[str], IntArray, BoolArray]:
+    """The sites that a column names, sorted; the number of every row's; and which rows name none."""
+    names = identities(column)
+    none = is_missing(column, (), MISSING_MARKS)
+    sites = sorted(set(names[~none].tolist()), key=natural_order)
+    number = {name: k for k, name in enumerate(sites)}
+    return sites, np.array([number.get(name, -1) for name in names.tolist()], dtype=np.int64), none
+
+
+def natural_order(text: str) -> tuple[bool, float, str]:
+    """A key to sort texts by, of two texts alone: numbers by value, then other texts."""
+    if len(text) <= _LONGEST_NUMBER and _NUMBER.fullmatch(text):
+        return False, float(text), text
+    return True, 0.0, text
+
+
+def _in_a_frame(text: str) -> str:
+    """The :func:`identity` of a text; of a whole number beyond `EXACT`, that of the nearest floating-point number.
+
+    A frame makes such a number of it as soon as another row has a gap.
+    """
+    text = identity(text)
+    if len(text) > 15 and _WHOLE_NUMBER.fullmatch(text):
+        number = float(text)
+        return text_of(number) if math.isfinite(number) else text
+    return text
+
+
+class Declared(Generic[T]):
+    """Declared texts, and what each stands for: a value is looked up as it is written, and then by its identity.
+
+    Where two declared texts are one by :func:`identity` and stand for different things, such as ``true`` beside
+    ``True``, values are told apart as they are written.
+
+    Parameters
+    ----------
+    entries : mapping of str to object
+    """
+
+    def __init__(self, entries: Mapping[str, T]) -> None:
+        self._written = dict(entries)
+        self._alike = dict[str, T]()
+        ambiguous = set[str]()
+        for text, meaning in entries.items():
+            key = _in_a_frame(text)
+            if self._alike.setdefault(key, meaning) != meaning:
+                ambiguous.add(key)
+        for key in ambiguous:
+            del self._alike[key]
+
+    def get(self, text: str, otherwise: Any = None) -> Any:
+        """What a value's text stands for, or `otherwise`."""
+        if text in self._written:
+            return self._written[text]
+        return self._alike.get(_in_a_frame(text), otherwise)
+
+    def __contains__(self, text: object) -> bool:
+        return isinstance(text, str) and self.get(text, self) is not self
+
+    def or_else(self, entries: Mapping[str, T]) -> Declared[T]:
+        """These, and for what none of them says, the meaning of others."""
+        return _Joined(self, Declared(entries))
+
+    def but(self, entries: Mapping[str, T]) -> Declared[T]:
+        """These, but for others, which come first."""
+        return _Joined(Declared(entries), self)
+
+    def spellings(self) -> dict[str, T]:
+        """Declared texts and the other common spellings of each, for what can only compare texts as written."""
+        found = dict[str, T]()
+        for text, meaning in self._alike.items():
+            spelled = [one for one, name in _TRUTH_VALUES.items() if name == text]
+            if _WHOLE_NUMBER.fullmatch(text):
+                spelled.append(f"{text}.0")
+            for one in (text, *spelled, unicodedata.normalize("NFD", text)):
+                found[one] = meaning
+        return found | self._written
+
+    def numbers(self, column: Column, otherwise: int) -> IntArray:
+        """What every value of a column stands for, if that is a whole number; `otherwise` for none."""
+        levels, which = distinct(column)
+        return np.array(_once_each(levels, lambda level: self.get(level, otherwise)), dtype=np.int64)[which]
+
+
+class _Joined(Declared[T]):
+    """Two of them: the first says what a text stands for, or else the second."""
+
+    def __init__(self, first: Declared[T], second: Declared[T]) -> None:
+        self._first = first
+        self._second = second
+
+    def get(self, text: str, otherwise: Any = None) -> Any:
+        return self._first.get(text, self._second.get(text, otherwise))
+
+    def spellings(self) -> dict[str, T]:
+        return self._second.spellings() | self._first.spellings()
+
+
+def same_in_a_frame(texts: Iterable[str]) -> bool:
+    """Whether two whole numbers among declared texts are one to a frame, which rounds large ones if a row has a gap."""
+    large = [text for text in map(identity, texts) if len(text) > 15 and _WHOLE_NUMBER.fullmatch(text)]
+    return len(set(map(_in_a_frame, large))) < len(set(large))
