@@ -19,8 +19,8 @@ class TestInit:
         left = run("schema", "check", new, "--json")
         assert left.code == 2 and not left.json["fine"]
         fields = [line.partition(":")[0].partition("=")[0] for line in left.json["mistakes"]]
-        assert fields == ["age.kind", "dose.kind", "colour.kind", "label.positive"]
-        text = new.read_text().replace('positive = "?"', 'positive = "sick", negative = "well"')
+        assert fields == ["age.kind", "dose.kind", "colour.kind", "label.positive", "label.negative"]
+        text = new.read_text().replace('positive = "?", negative = "?"', 'positive = "sick", negative = "well"')
         for name, block in {
             "age": 'kind = "bins"\nedges = [18, 30, 45, 60, 80]', "dose": 'kind = "number"\nlo = 0\nhi = 10',
             "colour": 'kind = "category"\nvalues = ["vermilion", "indigo", "ochre"]',

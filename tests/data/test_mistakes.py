@@ -163,7 +163,7 @@ class TestDrafts:
         of_people = tomllib.loads(draft(rows, person="ward", site="age"))
         assert (of_people["person"], of_people["site"]) == ("ward", "age") and "ward" not in of_people["columns"]
         fields = [line.partition("=")[0].partition(":")[0] for line in check(given).mistakes]
-        assert fields == ["age.kind", "blood pressure.kind", "label.positive"]
+        assert fields == ["age.kind", "blood pressure.kind", "label.positive", "label.negative"]
 
     def test_of_declared_types_none_of_the_values(self, tmp_path: Path) -> None:
         pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
