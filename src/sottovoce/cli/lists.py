@@ -89,7 +89,9 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
         return
     declared = datasets.Schema.from_toml(schema)
     if table is not None:
-        compared = datasets.review(declared, datasets.read_table(table))
+        from ..runs.table_check import review_for_training  # loads what trains
+
+        compared = review_for_training(declared, datasets.read_table(table))
         if as_json:
             print_json(compared.to_dict(), indent=2)
         else:

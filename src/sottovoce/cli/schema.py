@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from .. import data
 from ..data.check import CAVEAT, Review
+from ..data.column_counts import ColumnCounts
 from ..data.draft import draft
 from ..data.expected import Fill
 from ..data.mistakes import check_file
@@ -93,7 +95,9 @@ def check(schema: Path, table: Path | None, as_json: bool) -> None:
     filled = None if found.schema is None else data.fill(found.schema)
     compared = None
     if table is not None and found.schema is not None:
-        compared = data.review(found.schema, data.read_table(table))
+        from ..runs.table_check import review_for_training  # loads what trains
+
+        compared = review_for_training(found.schema, data.read_table(table))
     if as_json:
         fine = found.schema is not None and (compared is None or compared.fine)
         plain: dict[str, Any] = {"schema": str(schema), "mistakes": list(found.mistakes), "fine": fine}
@@ -229,20 +233,62 @@ def _show_check(schema: Path, mistakes: tuple[str, ...], filled: Fill | None, co
 
 
 def show_review(found: Review) -> None:
-    """Print what in a table does not fit its schema."""
+    """Print what in a table does not fit its schema, and what its declared columns hold."""
     console = Console(highlight=False)
     console.print(f"[bold]{escape(found.table)}[/] against [bold]{escape(found.schema)}[/]: {found.rows:,} rows")
     if found.counts:
         table = listing("<column", ">rows", ">share", "<what", overflow="fold")
         for one in found.counts:
-            text = escape(one.what) if one.fits else f"[yellow]{escape(one.what)}[/]"
+            what = escape(f"{one.what}; {one.located}" if one.located and not one.fits else one.what)
+            text = what if one.fits else f"[yellow]{what}[/]"
             table.add_row(escape(printable(one.column)), f"{one.rows:,}", f"{one.rows / found.rows:.2%}", text)
         console.print(table)
+    for column in found.columns:
+        if column.role != "feature":
+            console.print(f"{column.role} [bold]{escape(printable(column.column))}[/]: {escape(in_words(column))}")
+    features = [one for one in found.columns if one.role == "feature"]
+    if features:
+        told = {one.column for one in found.counts}
+        fit = sum(one.column not in told for one in features)
+        console.print(f"features: every value fits in {fit:,} of {len(features):,} columns")
+    if found.columns:
         console.print(f"[bold]{CAVEAT}[/]")
     for line in found.refused:
         console.print(f"[bold red]refused[/] {escape(line)}")
+    for line in found.notes:
+        console.print(f"[bold yellow]note[/] {escape(line)}")
     if found.fine:
         console.print("[bold green]Fine[/]: every value fits the schema.")
+
+
+def in_words(one: ColumnCounts) -> str:
+    """The counts of a label, of sites, of people or of weights, in one line."""
+    counts = one.counts
+    if one.role == "site":
+        text = f"{counts['sites']:,} sites of {counts['smallest']:,} to {counts['largest']:,} rows"
+        return ", ".join([text, *_if_any(counts, ("missing", *(key for key in counts if key.startswith("sites "))))])
+    if one.role == "person":
+        text = f"{counts['people']:,} people of up to {counts['most rows of a person']:,} rows"
+        if counts["most sites of a person"] > 1:
+            text += f", some of them at {counts['most sites of a person']:,} sites (see --sites-per-row)"
+        return ", ".join([text, *_if_any(counts, ("missing", "left out"))])
+    if one.role == "weight":
+        return ", ".join(f"{counts[key]:,} {key}" for key in ("missing", "not a number", "negative", "above", "zero"))
+    if one.kind == "number":
+        return ", ".join(f"{counts[key]:,} {key}" for key in ("missing", "not a number", "below", "above"))
+    levels = [f"{n:,} {printable(name)}" for name, n in one.levels.items()]
+    if counts.get("negative texts", 0) > 1:
+        levels[0] += f" ({counts['negative texts']:,} different texts)"
+    return ", ".join([*levels, f"{counts['missing']:,} missing", f"{counts['undeclared']:,} undeclared"])
+
+
+def _if_any(counts: Mapping[str, int], keys: Iterable[str]) -> list[str]:
+    """Those counts that are not zero, in words."""
+    found = []
+    for key in keys:
+        if counts[key]:
+            found.append(f"{key}: {counts[key]:,}" if key.startswith("sites ") else f"{counts[key]:,} rows {key}")
+    return found
 
 
 def show_fill(found: Fill) -> None:

@@ -1,25 +1,47 @@
 """Validation of a table against a schema, before any budget is spent.
 
-Counts are exact and no epsilon covers them: only the holder of the rows can run this.
+What training would refuse is found by the functions that training calls, so both say the same in the same words.  All
+else is counted for every declared column.  Counts are exact and no epsilon covers them: only the holder of the rows can
+run this.  A row may be located by its number; no value of a row is shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, printable
+from ..problem.task import Classification
+from ..util.typing import IntArray
+from .column_counts import (
+    SHOWN_ROWS,
+    ColumnCounts,
+    count_block,
+    count_label,
+    count_people,
+    count_sites,
+    count_weights,
+    declared_labels,
+    nearly,
+)
 from .columns import Block, Category, Vector
 from .curved import Derived
 from .dates import Date
+from .labels import ClassLabel, Label, NumberLabel
+from .partition import partition
 from .schema import ABSENT, BEYOND, HEAVY, LABEL, OTHER, ROW, Schema, count_unfit
-from .table import MISSING, Column, Table, as_table, distinct
+from .table import MISSING, Column, Table, as_table, as_text, distinct
 from .table import marked as gaps_in
 
 CAVEAT = "Exact counts, without noise, which no epsilon covers: for the holder of the rows only."
+MANY = 0.1
+"""Share of a column's rows that are clipped, or of no declared value, from which on it says what to change."""
+CROWDED = 0.75
+"""Share of rows longer than the scale from which on the scale is too small.  A scale that is the norm of a typical row,
+as it should be, shortens half of them."""
 _SPECIAL = {
     LABEL: "another label than the declared, or none: rows of zeros",
     BEYOND: "labels beyond their bounds: clipped",
@@ -34,20 +56,42 @@ class Finding:
 
     `column` is one of the schema, or ``"(label)"``, ``"(row)"`` as in :class:`sottovoce.data.Encoded`; `rows` an exact
     count.  `fits` is True if the schema declares it: a replacement for missing values, or a scale that shortens rows.
+    `where` has the numbers of the first few such rows, from 1; it is empty for what is not located.
     """
 
     column: str
     rows: int
     what: str
     fits: bool = False
+    where: tuple[int, ...] = ()
+
+    @property
+    def located(self) -> str:
+        """In which rows, in words; empty if that is not known."""
+        if not self.where:
+            return ""
+        more = self.rows - len(self.where)
+        shown = ", ".join(f"{row:,}" for row in self.where)
+        return f"row{'s' * (self.rows > 1)} {shown}" + (f" and {more:,} more" if more > 0 else "")
 
 
 @dataclass(frozen=True)
 class Review:
     """A schema compared with a table.
 
-    `refused` has every error that training would raise, one line each, without values; `counts` are exact, for the
-    holder only, and of the columns that can be read.
+    Parameters
+    ----------
+    table, schema : str
+        Their names.
+    rows : int
+    refused : tuple of str
+        Every error that training would raise, one line each, without values.
+    counts : tuple of Finding
+        What does not fit, exact, and what the schema replaces; for the holder only.
+    columns : tuple of ColumnCounts
+        The counts of every declared column that is there: label, site, person, weight and features.
+    notes : tuple of str
+        What makes a training worth little or nothing, such as labels of one class alone, and what to change.
     """
 
     table: str
@@ -55,63 +99,341 @@ class Review:
     rows: int
     refused: tuple[str, ...]
     counts: tuple[Finding, ...] = ()
+    columns: tuple[ColumnCounts, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def fine(self) -> bool:
-        """Whether every value fits."""
-        return not self.refused and all(count.fits for count in self.counts)
+        """Whether every value fits, and nothing speaks against a training."""
+        return not self.refused and not self.notes and all(count.fits for count in self.counts)
 
     def to_dict(self) -> dict[str, Any]:
         """One JSON object."""
         counts = [
-            {"column": one.column, "rows": one.rows, "share": one.rows / self.rows, "what": one.what, "fits": one.fits}
+            {"column": one.column, "rows": one.rows, "share": one.rows / self.rows, "what": one.what, "fits": one.fits,
+             "first_rows": list(one.where)}
             for one in self.counts
-        ]
+        ]  # fmt: skip
         return {
             "table": self.table, "schema": self.schema, "rows": self.rows, "refused": list(self.refused),
-            "counts": counts, "fine": self.fine, "caveat": CAVEAT,
+            "counts": counts, "fine": self.fine, "caveat": CAVEAT, "columns": [one.to_dict() for one in self.columns],
+            "notes": list(self.notes),
         }  # fmt: skip
+
+    def also_refused(self, error: InvalidInput | None) -> Review:
+        """The same with one more error of training, unless it is known already."""
+        if error is None or str(error) in self.refused:
+            return self
+        return replace(self, refused=(*self.refused, str(error)))
 
 
 def review(schema: Schema, table: Table | Mapping[str, Any]) -> Review:
     """Compare a table with a schema; nothing is released, charged or written.
 
-    Counts are those of :meth:`Schema.encode`.
+    Parameters
+    ----------
+    schema : Schema
+    table : Table or mapping of str to array
+        All the rows of one table, of shape (n,) or (n, width) a column.
+
+    Returns
+    -------
+    Review
+        Exact counts, for the holder of the rows only; those of clipped rows are those of :meth:`Schema.encode`.
     """
     table = as_table(table)
-    refused = [str(error) for error in schema.column_errors(table.columns)]
-    na, clipped, absent = frozenset(schema.na), dict[str, int](), dict[str, Finding]()
+    columns, na = table.columns, frozenset(schema.na)
+    refused = [str(error) for error in schema.column_errors(columns)]
+    clipped, absent = dict[str, int](), dict[str, Finding]()
     blocks = {block.name: block for block in schema.blocks}
-    for block in schema.blocks:
-        if isinstance(block, Derived) or not set(block.sources(table.columns)) <= set(table.columns):
-            continue
+    readable = [block for block in schema.blocks if _is_there(block, columns)]
+    for block in readable:
         try:
-            clipped |= count_unfit(block, block.encode(table.columns, na)[1], table.columns, na)
+            clipped |= count_unfit(block, block.encode(columns, na)[1], columns, na)
         except InvalidInput as error:
             refused.append(str(error))
         else:
-            absent |= _absent(block, table.columns, na)
+            absent |= _absent(block, columns, na)
     if not refused:
         try:
             clipped = schema.encode(table).clipped
         except InvalidInput as error:  # of the label or of weights
             refused.append(str(error))
-    found = [_finding(name, n, blocks) for name, n in clipped.items() if n]
-    return Review(table.name, schema.name, table.n_rows, tuple(refused), (*found, *absent.values()))
+    refused += [text for text in _refusals(schema, columns, na) if text not in refused]
+    counted = Counted(table.n_rows, blocks, tuple(_counts(schema, readable, columns, na)))
+    unfit = [_finding(name, n, counted) for name, n in clipped.items() if n]
+    counts = (*unfit, *_unread(counted), *absent.values())
+    found = Review(table.name, schema.name, table.n_rows, tuple(refused), counts, counted.columns)
+    return replace(found, notes=tuple(_notes(found, schema, columns)))
 
 
-def _finding(key: str, rows: int, blocks: Mapping[str, Block]) -> Finding:
+@dataclass(frozen=True)
+class Counted:
+    """Counts of the columns of a table with `rows` rows."""
+
+    rows: int
+    blocks: Mapping[str, Block]
+    columns: tuple[ColumnCounts, ...]
+
+    def where(self, role: str, name: str | None, parts: tuple[str, ...]) -> tuple[int, ...]:
+        """The first few rows that are in one of some counts, of the column of that role (and name)."""
+        mine = [one for one in self.columns if one.role == role and name in (None, one.column)]
+        rows = {row for one in mine for part in parts for row in one.rows.get(part, ())}
+        return tuple(sorted(rows)[:SHOWN_ROWS])
+
+
+def _is_there(block: Block, columns: Mapping[str, Column]) -> bool:
+    """Whether a block reads raw columns, and the table has them."""
+    return not isinstance(block, Derived) and set(block.sources(columns)) <= set(columns)
+
+
+def _refusals(schema: Schema, columns: Mapping[str, Column], na: frozenset[str]) -> Iterator[str]:
+    """What training refuses of weights, people and sites, each by itself."""
+    tried: list[tuple[str, Callable[[Column], object]]] = []
+    if schema.weight is not None:
+        weight = schema.weight
+        tried.append((weight.column, lambda column: weight.encode(column, na)))
+    if schema.person is not None:
+        person = schema.person
+        tried.append((person.column, lambda column: person.codes(column, na)))
+    if schema.site is not None:
+        site = schema.site
+        tried.append((site, lambda column: partition(f"site:{site}", np.zeros(len(column)), None, columns=columns)))
+    for name, attempt in tried:
+        if name in columns:
+            try:
+                attempt(columns[name])
+            except InvalidInput as error:
+                yield str(error)
+
+
+def _counts(
+    schema: Schema, readable: list[Block], columns: Mapping[str, Column], na: frozenset[str]
+) -> Iterator[ColumnCounts]:
+    """Counts of every declared column that is there and can be counted."""
+
+    def one(name: str) -> Column | None:
+        """A column of one value a row."""
+        return columns[name] if name in columns and columns[name].ndim == 1 else None
+
+    if schema.label is not None and (column := one(schema.label.column)) is not None:
+        yield count_label(schema.label, column, schema.na)
+    sites = None if schema.site is None else one(schema.site)
+    if schema.site is not None and sites is not None:
+        yield count_sites(schema.site, sites, _classes(schema, columns))
+    if schema.person is not None and (column := one(schema.person.column)) is not None:
+        yield count_people(schema.person, column, na, sites)
+    if schema.weight is not None and (column := one(schema.weight.column)) is not None:
+        yield count_weights(schema.weight, column, na)
+    for block in readable:
+        if isinstance(block, Vector) or all(columns[name].ndim == 1 for name in block.sources(columns)):
+            yield count_block(block, columns, na)
+
+
+def _classes(schema: Schema, columns: Mapping[str, Column]) -> IntArray | None:
+    """The number of each row's class, negative for none; None without classes."""
+    task = schema.task
+    if schema.label is None or not isinstance(task, Classification):
+        return None
+    column = columns.get(schema.label.column)
+    if column is None or column.ndim != 1:
+        return None
+    classes: IntArray = task.number(schema.label.encode(column, schema.na))
+    return classes
+
+
+def _finding(key: str, rows: int, found: Counted) -> Finding:
     """What a count of :attr:`Encoded.clipped` means."""
-    for mark, what in ((OTHER, "none of the declared values: counts as other"), (ABSENT, "missing: no level at all")):
-        if key not in blocks and key.startswith(mark):
-            return Finding(key.removeprefix(mark), rows, what, fits=mark == OTHER)
-    return Finding(key, rows, _SPECIAL.get(key) or _outside(blocks[key]), fits=key == ROW)
+    for mark, what, part in (
+        (OTHER, "none of the declared values: counts as other", "undeclared"),
+        (ABSENT, "missing: no level at all", "missing"),
+    ):
+        if key not in found.blocks and key.startswith(mark):
+            name = key.removeprefix(mark)
+            return Finding(name, rows, what, fits=mark == OTHER, where=found.where("feature", name, (part,)))
+    what = _SPECIAL.get(key) or _outside(found.blocks[key])
+    if key == ROW:
+        return Finding(key, rows, what, fits=rows < CROWDED * found.rows)
+    if key == HEAVY:
+        return Finding(key, rows, what, where=found.where("weight", None, ("above",)))
+    if key in (LABEL, BEYOND):
+        parts = ("missing", "undeclared", "not a number") if key == LABEL else ("below", "above")
+        return Finding(key, rows, what, where=found.where("label", None, parts))
+    return Finding(key, rows, what, where=found.where("feature", key, ("undeclared", *_CLIPPED)))
+
+
+_CLIPPED = ("below", "above", "beyond the norm")
 
 
 def _outside(block: Block) -> str:
     if isinstance(block, Category):
         return "none of the declared values: no level at all"
     return "beyond the bounds: clipped" if not isinstance(block, Vector) else "entries beyond the bounds: clipped"
+
+
+_GAPS = {"site": "rows without a site", "person": "rows without a person", "weight": "weights are missing"}
+
+
+def _unread(found: Counted) -> Iterator[Finding]:
+    """Rows for which training refuses the table: how many, where, and what they look like, without a value."""
+    for one in found.columns:
+        if one.role == "label":  # whose rows become zeros, and are counted so
+            continue
+        for key in ("not a number", "not a date", "negative"):
+            if n := one.counts.get(key, 0):
+                yield Finding(one.column, n, f"{key}{_likely(one)}: training refuses the table", where=one.rows[key])
+        missing = one.counts["missing"]
+        if missing and one.role != "feature":
+            what = f"{_GAPS[one.role]}: training refuses the table"
+            yield Finding(one.column, missing, what, where=one.rows["missing"])
+        elif missing and not _stands(found.blocks[one.column]):
+            what = "missing, and nothing is declared to stand for it: training refuses the table"
+            yield Finding(one.column, missing, what, where=one.rows["missing"])
+        if n := one.counts.get("left out", 0):
+            what = "rows beyond person.rows of their person: left out"
+            yield Finding(one.column, n, what, fits=True, where=one.rows["left out"])
+
+
+def _stands(block: Block) -> bool:
+    """Whether a missing value of a block is no reason to refuse a table."""
+    if isinstance(block, Category):
+        return True
+    return getattr(block, "missing", None) is not None or bool(getattr(block, "indicator", False))
+
+
+def _likely(one: ColumnCounts) -> str:
+    """What those texts look like that are no numbers."""
+    kinds = [f"{n:,} {key}" for key, n in one.counts.items() if key.startswith("as ") and n]
+    return f" ({', '.join(kinds)})" if kinds else ""
+
+
+def _notes(found: Review, schema: Schema, columns: Mapping[str, Column]) -> Iterator[str]:
+    """What makes a training worth little or nothing, and what to change."""
+    for one in found.columns:
+        name = printable(one.column)
+        if one.role == "label":
+            yield from _of_label(one, found.rows, schema, columns)
+        elif one.role == "site":
+            yield from _alike(name, one, "sites whose names differ in case or blanks alone", "sites")
+        elif one.role == "person":
+            yield from _alike(name, one, "identifiers that differ in case or blanks alone", "people")
+        elif one.role == "weight" and one.counts["zero"] == found.rows:
+            yield f"{name}: every weight is 0, so no row counts; correct the weights, or leave weight out of the schema"
+        elif one.role == "feature":
+            yield from _of_feature(one, found.rows, schema, columns)
+    for finding in found.counts:
+        if finding.column == ROW and not finding.fits:
+            yield (
+                f"{_share(finding.rows, found.rows)} of the rows are longer than the scale {schema.divisor:g}, so that "
+                "little but their direction is left; raise scale: `sottovoce schema check` without a table proposes one"
+            )
+
+
+def _alike(name: str, one: ColumnCounts, key: str, what: str) -> Iterator[str]:
+    if n := one.counts.get(key, 0):
+        yield (
+            f"{name}: {n:,} names differ from another one in case, blanks or Unicode form alone, and are taken for "
+            f"other {what}; write each name in one way"
+        )
+
+
+def _share(rows: int, n: int) -> str:
+    """A share in words that do not round to all or nothing what is neither."""
+    if rows == n:
+        return "all"
+    return f"{min(max(rows / n, 0.001), 0.999):.1%}"
+
+
+def _of_label(one: ColumnCounts, n: int, schema: Schema, columns: Mapping[str, Column]) -> Iterator[str]:
+    label = schema.label
+    assert label is not None
+    name, lost = printable(one.column), sum(one.counts.get(key, 0) for key in ("missing", "undeclared", "not a number"))
+    if isinstance(label, NumberLabel):
+        yield from _clipped(name, one, n, "lo and hi of the label")
+        if lost == n:
+            yield f"{name}: no row has a number to predict, so nothing can be learnt; check the column"
+        return
+    for value, rows in one.levels.items():
+        if rows == 0:
+            yield (
+                f"{name}: no row is {_class_in_words(label, value)}, so nothing can be learnt about it; compare the "
+                "declared label with how the table spells it"
+            )
+    if lost >= MANY * n:
+        yield (
+            f"{name}: {_share(lost, n)} of the rows have no declared label ({one.counts['missing']:,} missing, "
+            f"{one.counts['undeclared']:,} undeclared) and train as rows of zeros; declare every label, or leave those "
+            "rows out"
+        )
+    gaps = one.counts.get("negative, and a usual mark of missing values", 0)
+    if gaps:
+        yield (
+            f"{name}: {gaps:,} rows hold a usual mark of missing values and train as negative, since no negative is "
+            "declared; declare negative = VALUE, or list the mark in na"
+        )
+    yield from _near(name, one, as_text(columns[label.column]), declared_labels(label), mapped=False)
+
+
+def _class_in_words(label: Label | ClassLabel, name: str) -> str:
+    """One class of a label, as its declaration calls it."""
+    if isinstance(label, ClassLabel):
+        return f"of the class {printable(name)!r}"
+    if name == label.positive:
+        return f"positive ({printable(name)!r})"
+    return "negative" if label.negative is None else f"negative ({printable(name)!r})"
+
+
+def _of_feature(one: ColumnCounts, n: int, schema: Schema, columns: Mapping[str, Column]) -> Iterator[str]:
+    block = next(block for block in schema.blocks if block.name == one.column)
+    name = printable(one.column)
+    if one.counts["missing"] == n:
+        yield f"{name}: every row is missing, so the column says nothing; leave it out, or repair the table"
+    if isinstance(block, Category):
+        values = [value for _, members in block.values for value in members]
+        strange = one.counts["undeclared"]
+        if strange >= MANY * n:
+            yield (
+                f"{name}: {_share(strange, n)} of the rows hold none of the declared values "
+                f"({one.counts['undeclared texts']:,} other texts); compare values with the code book"
+            )
+        yield from _near(name, one, as_text(columns[block.source]), values, mapped=True)
+    elif not isinstance(block, Vector) or not isinstance(block.norm, str) or one.counts["below"] or one.counts["above"]:
+        yield from _clipped(name, one, n, {"bins": "edges", "spline": "knots"}.get(one.kind, "lo and hi"))
+        beyond = one.counts.get("beyond the norm", 0)
+        if beyond >= CROWDED * n:
+            yield f"{name}: {_share(beyond, n)} of the rows are longer than norm; declare the norm of a typical row"
+
+
+def _clipped(name: str, one: ColumnCounts, n: int, what: str) -> Iterator[str]:
+    below, above = one.counts["below"], one.counts["above"]
+    if below + above >= MANY * n:
+        yield (
+            f"{name}: {_share(min(below + above, n), n)} of the rows are clipped ({below:,} below, {above:,} above the "
+            f"declared bounds); check the unit and {what} against what the column means"
+        )
+
+
+def _near(
+    name: str, one: ColumnCounts, texts: Column, values: list[str] | tuple[str, ...], *, mapped: bool
+) -> Iterator[str]:
+    """Hints at undeclared texts that are a declared one but for case, blanks or Unicode form; no text is shown."""
+    if not one.counts.get("near", 0):
+        return
+    for value, rows in nearly(texts, values).items():
+        told = printable(value)
+        remedy = "write them alike in the table"
+        if mapped:
+            remedy = f'give one level all its spellings, values = {{ {_key(told)} = ["{told}", ...] }}, or {remedy}'
+        many = int(rows.sum())
+        yield (
+            f"{name}: {many:,} {'row differs' if many == 1 else 'rows differ'} from the declared {told!r} in case, "
+            f"blanks or Unicode form alone; {remedy}"
+        )
+
+
+def _key(name: str) -> str:
+    """A key of a TOML table."""
+    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else f'"{name}"'
 
 
 def _absent(block: Block, columns: Mapping[str, Column], na: frozenset[str]) -> dict[str, Finding]:

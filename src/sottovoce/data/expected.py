@@ -25,6 +25,8 @@ from .table import fits
 
 FULL = 0.9  #: rows fill the ball if their typical norm before the division is at least this share of the divisor
 CROWDED = 1.25  #: the divisor is too small if nine rows in ten are longer by at least this factor
+SHORTENED = 0.75
+"""The divisor is too small, too, if it shortens at least this share of rows; the proposed one shortens half of them."""
 CONSTANT = 0.25  #: largest share of a typical row's squared norm that the constant should take
 SMALL_CONSTANT = 0.5
 MANY = 0.1  #: share of made-up rows longer than the divisor from which on a note is written
@@ -104,7 +106,26 @@ def long_rows(schema: Schema) -> list[str]:
 
 
 def _long(schema: Schema, sizes: Array) -> float:
-    return 0.0 if schema.unit else float(np.mean(sizes > schema.divisor * _ROUNDED))
+    return 0.0 if schema.unit else _longer(sizes, schema.divisor)
+
+
+def _longer(sizes: Array, divisor: float) -> float:
+    """Share of rows before the division that are longer than a divisor."""
+    return float(np.mean(sizes > divisor * _ROUNDED))
+
+
+def _in_three_digits(typical: float, sizes: Array) -> float:
+    """The size of a typical row, rounded to three digits: up where rounding down would shorten nearly all rows."""
+    nearest = float(f"{typical:.3g}")
+    if _longer(sizes, nearest) < SHORTENED:
+        return nearest
+    step = 10.0 ** (math.floor(math.log10(typical)) - 2)
+    return float(f"{nearest + step:.3g}")
+
+
+def _in_full(number: float) -> str:
+    """A number in few digits if they are all it has; a scale that was rounded up may be refused."""
+    return f"{number:g}" if float(f"{number:g}") == number else repr(number)
 
 
 def _enough(schema: Schema) -> int:
@@ -174,10 +195,18 @@ class Fill:
                 f"intercept = {self.intercept:g}: the constant is the same in all rows and takes much of the ball"
             )
         if self.scale is not None:
-            changes.append(
-                f"scale = {self.scale:g}: then a typical row has norm {self.mended:.2f}; longer ones are shortened"
-            )
+            then = f"then a typical row has norm {self.mended:.2f}"
+            if math.isclose(self.scale, self._unscaled.divisor, rel_tol=_ROUNDED - 1.0):
+                changes.append(f"leave scale out: {then}, and none is shortened")
+            else:
+                changes.append(f"scale = {_in_full(self.scale)}: {then}; longer ones are shortened")
         return changes
+
+    @property
+    def _unscaled(self) -> Schema:
+        """The schema with the constant as proposed, and without a scale."""
+        constant = self.schema.intercept if self.intercept is None else self.intercept
+        return dataclasses.replace(self.schema, intercept=constant, scale=None)
 
     @property
     def says_common(self) -> str:
@@ -229,9 +258,9 @@ def fill(schema: Schema, seed: int = 0) -> Fill:
         better = dataclasses.replace(schema, intercept=intercept, scale=None)
     if not schema.unit:
         divisor, typical = schema.scale or better.divisor, _middle(sizes)
-        crowded = float(np.quantile(sizes, 0.1)) > CROWDED * divisor
+        crowded = float(np.quantile(sizes, 0.1)) > CROWDED * divisor or _longer(sizes, divisor) >= SHORTENED
         if typical < FULL * divisor or crowded or divisor > better.bound:
-            scale = min(float(f"{typical:.3g}"), better.bound)
+            scale = min(_in_three_digits(typical, sizes), better.bound)
         better = dataclasses.replace(better, scale=scale or schema.scale)
     guessed = tuple(block.name for block in schema.blocks if isinstance(block, Number) and block.typical is None)
     mended = float(np.median(_norms(better, sizes)))

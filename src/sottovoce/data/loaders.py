@@ -64,6 +64,8 @@ class Dataset:
         Sample weights of the training rows, in [0, 1].  Scores count every test row once.
     people, held_people : ndarray of int, optional
         Whose training row it is, and whose held-out row, if the schema names a person's column; nobody has both.
+    sites : ndarray, optional
+        The schema's site column of all rows, held-out ones included.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Dataset:
     weights: Array | None = None
     people: IntArray | None = None
     held_people: IntArray | None = None
+    sites: Column | None = None
 
     @property
     def n_held_out(self) -> int:
@@ -213,14 +216,24 @@ def load(
     if schema is None:
         remedy = f"write one and give schema='my.toml': {EXAMPLE}"
         raise InvalidInput("schema", None, "a table needs a schema of public facts", remedy)
-    used = _schema(schema)
-    units = _units(table, used)
+    return split_table(table, _schema(schema), test_share=test_share, rng_seed=rng_seed, name=name)
+
+
+def split_table(
+    table: Table, schema: Schema, *, test_share: float | None = 0.2, rng_seed: int = 0, name: str | None = None
+) -> Dataset:
+    """A table as :func:`load` gives it: encoded rows, split at random into training and held-out rows.
+
+    InvalidInput if the table does not fit its schema.
+    """
+    units = _units(table, schema)
     order = np.random.default_rng(rng_seed).permutation(len(units))
     n_test = 0 if test_share is None else round(len(units) * test_share)
     if n_test == len(units):
         raise InvalidInput("test_share", test_share, "leaves no training row", "lower it or use None")
     test, train = (_rows_of(units, some) for some in np.split(order, [n_test]))
-    return _encode(name, table, used, train, test, Path(name).name)
+    name = table.name if name is None else name
+    return _encode(name, table, schema, train, test, Path(name).name)
 
 
 def _units(table: Table, schema: Schema) -> IntArray | list[IntArray]:
@@ -305,6 +318,7 @@ def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntA
         held_out=len(held),
         weights=None if rows.weight is None else rows.weight[train],
         people=None if people is None else people[train], held_people=None if people is None else people[held],
+        sites=None if schema.site is None else table.columns[schema.site],
     )  # fmt: skip
 
 

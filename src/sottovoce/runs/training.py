@@ -17,6 +17,7 @@ from ..algorithms import REGISTRY
 from ..data import person
 from ..data.expected import expected_rows, long_rows
 from ..data.labels import rows_of
+from ..data.rows import Rows
 from ..data.schema import Schema, unfit
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
@@ -200,6 +201,7 @@ def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
     if nodes is None and not partition.startswith("site:"):
         nodes = len(config.sizes) if config.sizes is not None else 5
     seed = config.run.seed or 0
+    _check_sites(partition, dataset)
     if dataset.people is None or dataset.schema is None or dataset.schema.person is None:
         return data.partition(
             partition, dataset.y_train, nodes, seed, dataset.train_columns, strength=config.strength,
@@ -215,10 +217,27 @@ def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
     return [part[person.kept(dataset.people[part], dataset.schema.person.rows)] for part in parts]
 
 
+def _check_sites(how: str, dataset: data.Dataset) -> None:
+    """Refuse rows without a site, held-out ones too: whether a table is refused must not depend on the split."""
+    site = None if dataset.schema is None else dataset.schema.site
+    if site is not None and dataset.sites is not None and how == f"site:{site}":
+        data.partition(how, np.zeros(len(dataset.sites)), None, columns={site: dataset.sites})
+
+
 def of_people(run: RunConfig, dataset: data.Dataset) -> RunConfig:
     """The configuration for the schema's unit: a row, or a person."""
     unit = None if dataset.schema is None else dataset.schema.person
     return run if unit is None else replace(run, rows_per_person=unit.rows)
+
+
+def rows_at(config: TrainConfig, dataset: data.Dataset, parts: Sequence[IntArray]) -> Rows:
+    """The training rows of every site, checked; `parts` says which they are (:func:`deal`)."""
+    tables = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
+    rows = rows_of(dataset.task, tables, dataset.weights_of(parts))
+    if dataset.people is not None and config.run.rows_per_person is not None:
+        rows = rows.with_people([dataset.people[part] for part in parts], config.run.rows_per_person)
+    rows.check(make_loss(config.run.loss))
+    return rows
 
 
 def raw_digest(config: TrainConfig, schema: Schema | None, sites: int, ledger: DurableLedger | None) -> bytes | None:
@@ -283,11 +302,7 @@ def train(
     parts = deal(config, dataset)
     if check is not None:
         check(dataset, config.run, 1 if config.run.trusted.pools_rows else len(parts))
-    tables = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
-    rows = rows_of(dataset.task, tables, dataset.weights_of(parts))
-    if dataset.people is not None and config.run.rows_per_person is not None:
-        rows = rows.with_people([dataset.people[part] for part in parts], config.run.rows_per_person)
-    rows.check(make_loss(config.run.loss))
+    rows = rows_at(config, dataset, parts)
     choice, public, start = None, None, None
     if known is not None:
         public = Public.of(known, config.run, len(parts))

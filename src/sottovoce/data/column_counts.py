@@ -1,0 +1,377 @@
+"""Exact counts of a table's declared columns: what is missing, cannot be read, is clipped or is undeclared.
+
+Every count is exact and no epsilon covers it, so it is for the holder of the rows only.  Row numbers may be shown to
+the holder; a value of a row never is.  Nothing here decides what training does: values are read by the functions that
+encode them, and a count only says in how many rows, and where.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..problem.task import Classification
+from ..util.typing import Array, BoolArray, IntArray
+from .columns import Bins, Block, Category, Number, Vector, row_norms
+from .curved import Spline
+from .dates import Date
+from .labels import AnyLabel, ClassLabel, Label, NumberLabel, numbers_in
+from .person import Person, kept
+from .table import MISSING, Column, as_numbers, as_text, marked, number_of, text_of, values_of
+from .weights import CaseWeight
+
+SHOWN_ROWS = 5
+"""Row numbers that are named for a finding; the first row below the header is row 1."""
+
+FEW_ROWS = 10
+"""A site with fewer rows is counted as small."""
+
+_NUMBER = r"[+-]?(\d+([.,]\d*)?|[.,]\d+)"
+_KINDS_OF_TEXT: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("a limit (< or >)", re.compile(rf"[<>≤≥]=?\s*{_NUMBER}")),
+    ("a decimal comma", re.compile(r"[+-]?\d+,\d+")),
+    ("separators of thousands", re.compile(r"[+-]?\d{1,3}([,.' ]\d{3})+([.,]\d+)?")),
+    ("a number with a unit or a sign beside it", re.compile(rf"[$€£]?\s*{_NUMBER}\s*[^\d\s.,].*")),
+    ("NaN or infinite", re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)),
+)
+LIKELY_GAPS = frozenset({
+    "na", "n/a", "n.a.", "nan", "null", "none", "nil", "missing", "unknown", "?", "-", "--", ".", "#n/a", "<na>", "nat",
+})  # fmt: skip
+"""Texts, folded, that many tools write for a missing value."""
+
+
+@dataclass(frozen=True)
+class ColumnCounts:
+    """Exact counts of one declared column, for the holder of the rows only.
+
+    Parameters
+    ----------
+    column : str
+        Name in the table, or of the block that is made from several.
+    role : {"label", "site", "person", "weight", "feature"}
+    kind : str
+        Of a feature or a label, as the schema declares it.
+    counts : dict of str to int
+        Numbers of rows by what is wrong with them (``missing``, ``not a number``, ``below``, ``above``, ``undeclared``,
+        ``near``, ...), zeros included; for sites and people also how many there are.
+    levels : dict of str to int
+        Rows of every declared value, of labels and categories.
+    rows : dict of str to tuple of int
+        The first few row numbers of a count, from 1.
+    """
+
+    column: str
+    role: str
+    kind: str
+    counts: Mapping[str, int]
+    levels: Mapping[str, int] = field(default_factory=dict)
+    rows: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """One JSON object."""
+        return {
+            "column": self.column, "role": self.role, "kind": self.kind, "counts": dict(self.counts),
+            "levels": dict(self.levels), "first_rows": {key: list(rows) for key, rows in self.rows.items()},
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A column as numbers, value by value, NaN where there is none; and why: a gap, or what is no number."""
+
+    numbers: Array
+    missing: BoolArray
+    unread: BoolArray
+    why: Mapping[str, int] = field(default_factory=dict)
+
+
+def first_rows(where: BoolArray) -> tuple[int, ...]:
+    """The first few row numbers of a mask, from 1."""
+    return tuple((np.flatnonzero(where)[:SHOWN_ROWS] + 1).tolist())
+
+
+def folded(text: str) -> str:
+    """A text without what a reader hardly sees: case, blanks and the form in which Unicode spells a letter."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def is_likely_gap(text: str) -> bool:
+    """Whether a text is one of those that tools write for a missing value."""
+    return folded(text) in LIKELY_GAPS
+
+
+def nearly(texts: Column, declared: Collection[str]) -> dict[str, BoolArray]:
+    """By declared value: which texts differ from it in case, blanks or Unicode form alone."""
+    by_fold = {folded(value): value for value in declared}
+    found: dict[str, BoolArray] = {}
+    for text in dict.fromkeys(texts.tolist()):
+        value = by_fold.get(folded(text))
+        if value is not None and text not in declared:
+            found[value] = found.get(value, np.zeros(len(texts), dtype=bool)) | (texts == text)
+    return found
+
+
+def read_numbers(column: Column, na: frozenset[str], number: Callable[[object], float] = number_of) -> Reading:
+    """Every value as training reads it, but one by one where the column as a whole is refused.
+
+    Parameters
+    ----------
+    column : array (n,)
+    na : frozenset of str
+        Declared marks of missing values.
+    number : callable
+        Reads one value; a ValueError or OverflowError if it is none.
+    """
+    if number is number_of:
+        try:
+            numbers, missing = as_numbers(column, na)
+        except ValueError:
+            pass
+        else:
+            return Reading(np.where(missing, np.nan, numbers), missing, np.zeros(len(column), dtype=bool))
+    if column.dtype.kind in "iuf":
+        numbers = column.astype(np.float64)
+        missing = marked(column, na)
+        unread = ~np.isfinite(numbers) & ~missing
+        why = {"NaN or infinite": int(unread.sum())}
+        return Reading(np.where(missing | unread, np.nan, numbers), missing, unread, why)
+    return _one_by_one(column, na, number)
+
+
+def _one_by_one(column: Column, na: frozenset[str], number: Callable[[object], float]) -> Reading:
+    absent = na | MISSING
+    numbers = np.full(len(column), np.nan)
+    missing, unread = np.zeros(len(column), dtype=bool), np.zeros(len(column), dtype=bool)
+    why: dict[str, int] = {}
+    known: dict[str, float | None] = {}
+    for k, value in enumerate(values_of(column)):
+        text = text_of(value)
+        if text in absent:
+            missing[k] = True
+            continue
+        if text not in known:
+            known[text] = _finite(number, value)
+        found = known[text]
+        if found is not None:
+            numbers[k] = found
+            continue
+        unread[k] = True
+        kind = kind_of_text(text)
+        why[kind] = why.get(kind, 0) + 1
+    return Reading(numbers, missing, unread, why)
+
+
+def _finite(number: Callable[[object], float], value: object) -> float | None:
+    try:
+        found = number(value)
+    except (ValueError, OverflowError, TypeError):
+        return None
+    return found if np.isfinite(found) else None
+
+
+def kind_of_text(text: str) -> str:
+    """What a text is that is no number, in words that do not show it."""
+    for kind, pattern in _KINDS_OF_TEXT:
+        if pattern.fullmatch(text):
+            return kind
+    return "a usual mark of missing values" if is_likely_gap(text) else "other text"
+
+
+def count_block(block: Block, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
+    """The counts of a block that reads raw columns."""
+    if isinstance(block, Category):
+        return _count_category(block, columns, na)
+    if isinstance(block, Vector):
+        return _count_vector(block, columns, na)
+    return _count_numbers(block, columns, na)
+
+
+def _count_numbers(block: Any, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
+    reading = read_numbers(columns[block.source], na, block.number if isinstance(block, Date) else number_of)
+    lo, hi = _bounds_of(block)
+    masks = {
+        "missing": reading.missing,
+        _unread(block): reading.unread,
+        "below": reading.numbers < lo,
+        "above": reading.numbers > hi,
+    }
+    return _counted(block.name, "feature", block.kind, masks, {f"as {kind}": n for kind, n in reading.why.items()})
+
+
+def _unread(block: object) -> str:
+    return "not a date" if isinstance(block, Date) else "not a number"
+
+
+def _bounds_of(block: Bins | Number | Spline) -> tuple[float, float]:
+    """Between which numbers nothing is clipped."""
+    if isinstance(block, Bins):
+        return block.edges[0], block.edges[-1]
+    if isinstance(block, Spline):
+        return block.knots[0], block.knots[-1]
+    return block.lo, block.hi
+
+
+def _count_vector(block: Vector, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
+    """Counts of rows with such an entry, not of entries."""
+    entries = [columns[name] for name in block.sources(columns)]
+    if len(entries) == 1 and entries[0].ndim == 2:
+        entries = list(entries[0].T)
+    readings = [read_numbers(entry, na) for entry in entries]
+    numbers = np.stack([reading.numbers for reading in readings], axis=1)
+    masks = {
+        "missing": np.any([reading.missing for reading in readings], axis=0),
+        "not a number": np.any([reading.unread for reading in readings], axis=0),
+        "below": np.any(numbers < block.lo, axis=1),
+        "above": np.any(numbers > block.hi, axis=1),
+    }
+    if not isinstance(block.norm, str):
+        inside = np.clip(np.nan_to_num(numbers, nan=0.0), block.lo, block.hi)
+        masks["beyond the norm"] = row_norms(inside) > block.norm
+    return _counted(block.name, "feature", block.kind, masks)
+
+
+def _count_category(block: Category, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
+    column = columns[block.source]
+    texts = as_text(column)
+    listed = [value for _, members in block.values for value in members]
+    strange, _ = block.unlisted(columns, na)
+    near = nearly(np.where(strange, texts, ""), listed)
+    codes = block.codes(frozenset())
+    missing = np.isin(texts, sorted(na | MISSING)) & ~np.isin(texts, sorted(codes))
+    masks = {"missing": missing, "undeclared": strange, "near": _any_of(near.values(), len(texts))}
+    more = {"undeclared texts": len(set(texts[strange].tolist()))}
+    group = np.array([codes.get(text, -1) for text in texts.tolist()], dtype=np.int64)
+    levels = {name: int(np.sum(group == k)) for k, (name, _) in enumerate(block.values)}
+    return _counted(block.name, "feature", block.kind, masks, more, levels)
+
+
+def count_label(label: AnyLabel, column: Column, na: tuple[str, ...]) -> ColumnCounts:
+    """Rows of every declared label, and of those that train as rows of zeros."""
+    task = label.task
+    y = label.encode(column, na)
+    lost = ~task.known(y)
+    if isinstance(label, NumberLabel):
+        return _count_number_label(label, column, na, lost)
+    texts = as_text(column)
+    missing = lost & np.isin(texts, sorted({*MISSING, *na, "nan"}))
+    undeclared = lost & ~missing
+    near = nearly(np.where(undeclared | (y < 0), texts, ""), declared_labels(label))
+    masks = {"missing": missing, "undeclared": undeclared, "near": _any_of(near.values(), len(texts))}
+    more = {"undeclared texts": len(set(texts[undeclared].tolist()))}
+    assert isinstance(task, Classification)
+    number = task.number(y)
+    levels = {name: int(np.sum(number == k)) for k, name in enumerate(task.names)}
+    if isinstance(label, Label) and label.negative is None:
+        negatives = texts[(number == 0) & ~lost]
+        more["negative texts"] = len(set(negatives.tolist()))
+        masks["negative, and a usual mark of missing values"] = (
+            np.isin(texts, [text for text in set(negatives.tolist()) if is_likely_gap(text)]) & ~lost
+        )
+    kind = "classes" if isinstance(label, ClassLabel) else "two classes"
+    return _counted(label.column, "label", kind, masks, more, levels)
+
+
+def _count_number_label(label: NumberLabel, column: Column, na: tuple[str, ...], lost: BoolArray) -> ColumnCounts:
+    reading = read_numbers(column, frozenset(na))
+    numbers = numbers_in(column, na)
+    masks = {
+        "missing": lost & ~reading.unread,
+        "not a number": lost & reading.unread,
+        "below": numbers < label.lo,
+        "above": numbers > label.hi,
+    }
+    return _counted(label.column, "label", "number", masks, {f"as {kind}": n for kind, n in reading.why.items()})
+
+
+def declared_labels(label: AnyLabel) -> tuple[str, ...]:
+    """The texts that a label's declaration names."""
+    if isinstance(label, Label):
+        return (label.positive,) if label.negative is None else (label.negative, label.positive)
+    return label.values if isinstance(label, ClassLabel) else ()
+
+
+def count_sites(name: str, column: Column, classes: IntArray | None) -> ColumnCounts:
+    """How many sites a column names, their sizes, and sites whose rows are all of one class.
+
+    `classes` (n,) are numbers of classes, negative for no known label; None for labels that are no classes.
+    """
+    texts = as_text(column)
+    missing = texts == ""
+    names, site, size = np.unique(texts[~missing], return_inverse=True, return_counts=True)
+    more = {
+        "sites": len(names),
+        "smallest": int(size.min()) if len(size) else 0,
+        "largest": int(size.max(initial=0)),
+        f"sites of fewer than {FEW_ROWS} rows": int(np.sum(size < FEW_ROWS)),
+        "sites whose names differ in case or blanks alone": _alike(names.tolist()),
+    }
+    if classes is not None:
+        mine = classes[~missing]
+        known = mine >= 0
+        pairs = np.unique(np.stack([site[known], mine[known]], axis=1), axis=0)
+        kinds = np.bincount(pairs[:, 0].astype(np.int64), minlength=len(names))
+        more["sites of one class"] = int(np.sum(kinds == 1))
+        more["sites without a label"] = int(np.sum(kinds == 0))
+    return _counted(name, "site", "site", {"missing": missing}, more)
+
+
+def count_people(person: Person, column: Column, na: frozenset[str], sites: Column | None) -> ColumnCounts:
+    """How many people a column tells apart, rows without one, and rows that are left out.
+
+    `sites` has the site of each row, as up to ``person.rows`` of a person are read at each; None for one site.
+    """
+    texts = as_text(column)
+    missing = np.isin(texts, sorted(na | MISSING))
+    people = person.codes(texts[~missing], na)
+    at = np.zeros(len(people), dtype=np.int64)
+    if sites is not None:
+        _, at = np.unique(as_text(sites)[~missing], return_inverse=True)
+    pairs, at_site = np.unique(np.stack([people, at], axis=1), axis=0, return_inverse=True)
+    left = np.zeros(len(column), dtype=bool)
+    left[~missing] = ~kept(at_site.reshape(-1).astype(np.int64), person.rows)
+    more = {
+        "people": len(np.unique(people)),
+        "most rows of a person": int(np.bincount(people).max(initial=0)),
+        "most sites of a person": int(np.bincount(pairs[:, 0]).max(initial=0)),
+        "identifiers that differ in case or blanks alone": _alike(set(texts[~missing].tolist())),
+    }
+    return _counted(person.column, "person", "person", {"missing": missing, "left out": left}, more)
+
+
+def count_weights(weight: CaseWeight, column: Column, na: frozenset[str]) -> ColumnCounts:
+    """Weights that training refuses, and those above their cap or zero."""
+    reading = read_numbers(column, na)
+    masks = {
+        "missing": reading.missing,
+        "not a number": reading.unread,
+        "negative": reading.numbers < 0.0,
+        "above": reading.numbers > weight.max,
+        "zero": reading.numbers == 0.0,
+    }
+    return _counted(weight.column, "weight", "weight", masks)
+
+
+def _alike(names: Collection[str]) -> int:
+    """How many names are another one but for case, blanks or Unicode form."""
+    return len(names) - len({folded(name) for name in names})
+
+
+def _any_of(masks: Iterable[BoolArray], n: int) -> BoolArray:
+    found = np.zeros(n, dtype=bool)
+    for mask in masks:
+        found |= mask
+    return found
+
+
+def _counted(
+    column: str, role: str, kind: str, masks: Mapping[str, BoolArray], more: Mapping[str, int] | None = None,
+    levels: Mapping[str, int] | None = None,
+) -> ColumnCounts:  # fmt: skip
+    counts = {key: int(mask.sum()) for key, mask in masks.items()} | dict(more or {})
+    rows = {key: first_rows(mask) for key, mask in masks.items() if mask.any()}
+    return ColumnCounts(column, role, kind, counts, dict(levels or {}), rows)

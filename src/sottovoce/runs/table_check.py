@@ -1,0 +1,45 @@
+"""A table checked as training will take it: counted, encoded, dealt to its sites and stacked, and nothing spent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..data.check import Review, review
+from ..data.loaders import split_table
+from ..data.schema import Schema
+from ..data.table import Table
+from ..errors import InvalidInput
+from ..network.graphs import make_graph
+from .defaults import for_task
+from .prepare import check_size
+from .training import TrainConfig, deal, of_people, placed, rows_at
+
+
+def review_for_training(schema: Schema, table: Table) -> Review:
+    """:func:`sottovoce.data.review`, and what `sottovoce train` would refuse when it deals the rows to sites.
+
+    Parameters
+    ----------
+    schema : Schema
+    table : Table
+        All rows that would be given to training with its default options.
+    """
+    found = review(schema, table)
+    return found if found.refused else found.also_refused(refusal_of(schema, table))
+
+
+def refusal_of(schema: Schema, table: Table) -> InvalidInput | None:
+    """The error with which `sottovoce train` would refuse a table, with its default options; None if it would not.
+
+    The same functions are called in the same order, up to the first that would spend anything.
+    """
+    config = TrainConfig()
+    try:
+        dataset = split_table(table, schema, test_share=config.test_share)
+        config = placed(replace(config, run=of_people(for_task(config.run, dataset.task), dataset)), dataset)
+        rows = rows_at(config, dataset, deal(config, dataset))
+        check_size(config.run, rows.n, rows.d)
+        make_graph(config.run.graph, len(rows.n), config.run.seed or 0)
+    except InvalidInput as error:
+        return error
+    return None
