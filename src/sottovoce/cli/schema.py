@@ -87,9 +87,10 @@ def check(schema: Path, table: Path | None, as_json: bool) -> None:
     Each mistake names its entry, and what was probably meant.  A schema without one is told how long its rows will be,
     and what would make them longer.
 
-    With a TABLE it counts, by column, what is clipped, missing or unknown, and names all that training would refuse.
-    These counts are exact, so they are for the holder of the rows only: a schema that is changed because of them is no
-    public fact any more.  Exit code 2 if there is a mistake, or training would refuse the table.
+    With a TABLE it counts, for every declared column, what is clipped, missing or unknown, in which rows, and how many
+    rows are of each label, site and person.  It names all that training would refuse, and what would make it worth
+    little.  These counts are exact, so they are for the holder of the rows only: a schema that is changed because of
+    them is no public fact any more.  Exit code 2 if there is a mistake, or training would refuse the table.
     """
     found = check_file(schema)
     filled = None if found.schema is None else data.fill(found.schema)
@@ -110,6 +111,9 @@ def check(schema: Path, table: Path | None, as_json: bool) -> None:
     if found.mistakes or (compared is not None and compared.refused):
         sys.exit(2)
 
+
+MIN_SUMMED = 3
+"""The fewest sites whose sum hides each of them, where one may collude."""
 
 _SURVEY = [
     say("--columns", "Only these, separated by commas: fewer columns have less noise."),
@@ -252,7 +256,8 @@ def show_review(found: Review) -> None:
         fit = sum(one.column not in told for one in features)
         console.print(f"features: every value fits in {fit:,} of {len(features):,} columns")
     if found.columns:
-        console.print(f"[bold]{CAVEAT}[/]")
+        located = " Row 1 is the first below the header." if any(one.where for one in found.counts) else ""
+        console.print(f"[bold]{CAVEAT}[/]{located}")
     for line in found.refused:
         console.print(f"[bold red]refused[/] {escape(line)}")
     for line in found.notes:
@@ -265,10 +270,13 @@ def in_words(one: ColumnCounts) -> str:
     """The counts of a label, of sites, of people or of weights, in one line."""
     counts = one.counts
     if one.role == "site":
-        text = f"{counts['sites']:,} sites of {counts['smallest']:,} to {counts['largest']:,} rows"
+        text = f"{_many(counts['sites'], 'site')} of {counts['smallest']:,} to {_many(counts['largest'], 'row')}"
+        if counts["sites"] < MIN_SUMMED:
+            text += f" (a sum needs {MIN_SUMMED}: --trust sum is refused)"
         return ", ".join([text, *_if_any(counts, ("missing", *(key for key in counts if key.startswith("sites "))))])
     if one.role == "person":
-        text = f"{counts['people']:,} people of up to {counts['most rows of a person']:,} rows"
+        people = "1 person" if counts["people"] == 1 else f"{counts['people']:,} people"
+        text = f"{people} of up to {_many(counts['most rows of a person'], 'row')}"
         if counts["most sites of a person"] > 1:
             text += f", some of them at {counts['most sites of a person']:,} sites (see --sites-per-row)"
         return ", ".join([text, *_if_any(counts, ("missing", "left out"))])
@@ -287,8 +295,15 @@ def _if_any(counts: Mapping[str, int], keys: Iterable[str]) -> list[str]:
     found = []
     for key in keys:
         if counts[key]:
-            found.append(f"{key}: {counts[key]:,}" if key.startswith("sites ") else f"{counts[key]:,} rows {key}")
+            found.append(
+                f"{key}: {counts[key]:,}" if key.startswith("sites ") else f"{_many(counts[key], 'row')} {key}"
+            )
     return found
+
+
+def _many(n: int, what: str) -> str:
+    """A number of things."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def show_fill(found: Fill) -> None:

@@ -30,6 +30,7 @@ from .column_counts import (
 from .columns import Block, Category, Vector
 from .curved import Derived
 from .dates import Date
+from .frames import read_frame
 from .labels import ClassLabel, Label, NumberLabel
 from .partition import partition
 from .schema import ABSENT, BEYOND, HEAVY, LABEL, OTHER, ROW, Schema, count_unfit
@@ -127,13 +128,13 @@ class Review:
         return replace(self, refused=(*self.refused, str(error)))
 
 
-def review(schema: Schema, table: Table | Mapping[str, Any]) -> Review:
+def review(schema: Schema, table: Any) -> Review:
     """Compare a table with a schema; nothing is released, charged or written.
 
     Parameters
     ----------
     schema : Schema
-    table : Table or mapping of str to array
+    table : Table, mapping of str to array, or frame of pandas, polars or pyarrow
         All the rows of one table, of shape (n,) or (n, width) a column.
 
     Returns
@@ -141,7 +142,7 @@ def review(schema: Schema, table: Table | Mapping[str, Any]) -> Review:
     Review
         Exact counts, for the holder of the rows only; those of clipped rows are those of :meth:`Schema.encode`.
     """
-    table = as_table(table)
+    table = as_table(table) if isinstance(table, Table | Mapping) else read_frame(table)
     columns, na = table.columns, frozenset(schema.na)
     refused = [str(error) for error in schema.column_errors(columns)]
     clipped, absent = dict[str, int](), dict[str, Finding]()

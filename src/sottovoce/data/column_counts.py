@@ -34,9 +34,9 @@ FEW_ROWS = 10
 _NUMBER = r"[+-]?(\d+([.,]\d*)?|[.,]\d+)"
 _KINDS_OF_TEXT: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a limit (< or >)", re.compile(rf"[<>≤≥]=?\s*{_NUMBER}")),
-    ("a decimal comma", re.compile(r"[+-]?\d+,\d+")),
-    ("separators of thousands", re.compile(r"[+-]?\d{1,3}([,.' ]\d{3})+([.,]\d+)?")),
-    ("a number with a unit or a sign beside it", re.compile(rf"[$€£]?\s*{_NUMBER}\s*[^\d\s.,].*")),
+    ("a comma (decimal, or of thousands)", re.compile(r"[+-]?\d*(,\d+)+(\.\d*)?")),
+    ("other separators of thousands", re.compile(r"[+-]?\d{1,3}([.'\s]\d{3})+([.,]\d+)?")),
+    ("a number with a unit or a sign", re.compile(rf"[$€£]\s*{_NUMBER}|{_NUMBER}\s*[^\d\s.,].*")),
     ("NaN or infinite", re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)),
 )
 LIKELY_GAPS = frozenset({
