@@ -176,3 +176,41 @@ def test_what_check_takes_training_takes(name: str, both: Callable[..., tuple]) 
     checked, trained = both(*TAKEN[name])
     assert (checked.code, trained.code) == (0, 0), (checked.json["table"]["refused"], trained.err)
     assert checked.json["table"]["refused"] == []
+
+
+UNREADABLE = {
+    "a row with a field too many": b"age,clinic\n1,a\n2,b,c\n",
+    "a row with a field too few": b"age,clinic\n1,a\n2\n",
+    "two columns of one name": b"age,age\n1,2\n",
+    "a header alone": b"age,clinic\n",
+    "nothing": b"",
+    "an open quote": b'age,clinic\n1,"a\n2,b\n',
+    "other than UTF-8": b"age,clinic\n1,\xff\xfe\n",
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_file_that_cannot_be_read_is_refused_by_both_alike(name: str, run: Call, tmp_path: Path) -> None:
+    schema = write_schema(tmp_path / "s.toml")
+    (tmp_path / "rows.csv").write_bytes(UNREADABLE[name])
+    checked = run("schema", "check", schema, "rows.csv")
+    trained = run("train", "--data", "rows.csv", "--schema", schema, "--method", "momentum", "--epsilon", 3)
+    assert (checked.code, trained.code) == (2, 2)
+    assert checked.err == trained.err != ""
+
+
+def test_a_table_in_the_other_command_that_checks(run: Call, tmp_path: Path) -> None:
+    table = made_rows()
+    change("clinic", "", [26])(table)
+    schema, rows = write_schema(tmp_path / "s.toml"), write(tmp_path / "rows.csv", table)
+    checked = run("schema", "check", schema, rows, "--json").json["table"]
+    assert run("data", rows, "--schema", schema, "--json").json == checked
+    assert run("data", rows, "--schema", schema).code == 2
+
+
+def test_rows_that_other_deals_do_not_ask_for_a_site_are_trained_on(run: Call, tmp_path: Path) -> None:
+    table = made_rows()
+    change("clinic", "", [26])(table)
+    schema, rows = write_schema(tmp_path / "s.toml"), write(tmp_path / "rows.csv", table)
+    asked = ("train", "--data", rows, "--schema", schema, "--method", "momentum", "--rounds", 2, "--epsilon", 3)
+    assert run(*asked, "--partition", "iid", "--json").code == 0

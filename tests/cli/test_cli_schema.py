@@ -70,6 +70,41 @@ class TestCheck:
         notes = ok(*clinic.train, "--json").json["notes"]
         assert any("count as other: 'colour' in 9 rows" in note for note in notes)
 
+    def test_counts_of_every_declared_column_on_the_screen(self, run: Call, clinic: Clinic) -> None:
+        table = [list(row) for row in clinic.table]
+        for k in (7, 99):
+            table[k][1] = "<0.5"
+        for k in range(9):
+            table[k][3] = ""
+        for k in range(30):
+            table[k][2] = "Indigo"
+        for k in range(0, 400, 2):
+            table[k][4] = "NA"
+        write_csv(clinic.csv, table)
+        shown = run("schema", "check", clinic.schema, clinic.csv)
+        text = " ".join(shown.out.split())
+        assert shown.code == 2 and "Fine" not in text and max(map(len, shown.out.splitlines())) <= 80
+        assert "dose 2" in text and "rows 8, 100" in text and "2 as a limit (< or >)" in text
+        assert "site hospital: 4 sites of" in text and "9 rows missing" in text
+        assert "label outcome: " in text and "30 rows differ from the declared 'indigo'" in text
+        assert "features: every value fits in 1 of 3 columns" in text
+        assert "Indigo" not in text and "0.5" not in text.replace("0.50%", "")
+        plain = run("schema", "check", clinic.schema, clinic.csv, "--json").json["table"]
+        columns = {one["column"]: one for one in plain["columns"]}
+        assert list(columns) == ["outcome", "hospital", "age", "dose", "colour"]
+        assert columns["dose"]["first_rows"]["not a number"] == [8, 100]
+        assert sum(columns["outcome"]["levels"].values()) == 200
+        assert {"table", "schema", "rows", "refused", "counts", "fine", "caveat", "columns", "notes"} == set(plain)
+
+    def test_labels_without_a_declared_negative(self, ok: Call, clinic: Clinic) -> None:
+        table = [list(row) for row in clinic.table]
+        for k in range(0, 400, 3):
+            table[k][4] = "NA"
+        write_csv(clinic.csv, table)
+        clinic.schema.write_text(clinic.schema.read_text().replace(', negative = "well"', ""))
+        shown = ok("schema", "check", clinic.schema, clinic.csv)
+        assert "Fine" not in shown.out and "134" in shown.out
+
     def test_without_a_table_rows_are_expected_as_before(self, ok: Call, clinic: Clinic) -> None:
         assert ok("schema", "check", clinic.schema).out == ok("data", "--schema", clinic.schema).out
         expected = ok("schema", "check", clinic.schema, "--json").json["expected"]
