@@ -34,8 +34,7 @@ from .frames import read_frame
 from .labels import ClassLabel, Label, NumberLabel
 from .partition import partition
 from .schema import ABSENT, BEYOND, HEAVY, LABEL, OTHER, ROW, Schema, count_unfit
-from .table import MISSING, Column, Table, as_table, as_text, distinct
-from .table import marked as gaps_in
+from .table import Column, Table, as_table, as_text
 
 CAVEAT = "Exact counts, without noise, which no epsilon covers: for the holder of the rows only."
 MANY = 0.1
@@ -145,7 +144,7 @@ def review(schema: Schema, table: Any) -> Review:
     table = as_table(table) if isinstance(table, Table | Mapping) else read_frame(table)
     columns, na = table.columns, frozenset(schema.na)
     refused = [str(error) for error in schema.column_errors(columns)]
-    clipped, absent = dict[str, int](), dict[str, Finding]()
+    clipped = dict[str, int]()
     blocks = {block.name: block for block in schema.blocks}
     readable = [block for block in schema.blocks if _is_there(block, columns)]
     for block in readable:
@@ -153,8 +152,6 @@ def review(schema: Schema, table: Any) -> Review:
             clipped |= count_unfit(block, block.encode(columns, na)[1], columns, na)
         except InvalidInput as error:
             refused.append(str(error))
-        else:
-            absent |= _absent(block, columns, na)
     if not refused:
         try:
             clipped = schema.encode(table).clipped
@@ -163,7 +160,7 @@ def review(schema: Schema, table: Any) -> Review:
     refused += [text for text in _refusals(schema, columns, na) if text not in refused]
     counted = Counted(table.n_rows, blocks, tuple(_counts(schema, readable, columns, na)))
     unfit = [_finding(name, n, counted) for name, n in clipped.items() if n]
-    counts = (*unfit, *_unread(counted), *absent.values())
+    counts = (*unfit, *_unread(counted), *_replaced(counted))
     found = Review(table.name, schema.name, table.n_rows, tuple(refused), counts, counted.columns)
     return replace(found, notes=tuple(_notes(found, schema, columns)))
 
@@ -287,7 +284,7 @@ def _unread(found: Counted) -> Iterator[Finding]:
         if missing and one.role != "feature":
             what = f"{_GAPS[one.role]}: training refuses the table"
             yield Finding(one.column, missing, what, where=one.rows["missing"])
-        elif missing and not _stands(found.blocks[one.column]):
+        elif missing and one.kind != "category" and not _stand_in(found.blocks[one.column]):
             what = "missing, and nothing is declared to stand for it: training refuses the table"
             yield Finding(one.column, missing, what, where=one.rows["missing"])
         if n := one.counts.get("left out", 0):
@@ -295,11 +292,23 @@ def _unread(found: Counted) -> Iterator[Finding]:
             yield Finding(one.column, n, what, fits=True, where=one.rows["left out"])
 
 
-def _stands(block: Block) -> bool:
-    """Whether a missing value of a block is no reason to refuse a table."""
-    if isinstance(block, Category):
-        return True
-    return getattr(block, "missing", None) is not None or bool(getattr(block, "indicator", False))
+def _replaced(found: Counted) -> Iterator[Finding]:
+    """Rows with a missing value for which the schema says what stands for it."""
+    for one in found.columns:
+        missing = one.counts["missing"]
+        if one.role == "feature" and missing and (stands := _stand_in(found.blocks[one.column])):
+            yield Finding(one.column, missing, f"missing: counts as {stands}", fits=True, where=one.rows["missing"])
+
+
+def _stand_in(block: Block) -> str:
+    """What stands for a missing value of a block, in words; empty if nothing does."""
+    value, marked = getattr(block, "missing", None), getattr(block, "indicator", False)
+    if value is not None:
+        plain = block.day(value) if isinstance(block, Date) else value if isinstance(value, str) else f"{value:g}"
+        return f"{plain}, and is marked" if marked else plain
+    if marked:
+        return "a level of its own"
+    return "other" if isinstance(block, Category) and block.other else ""
 
 
 def _likely(one: ColumnCounts) -> str:
@@ -435,28 +444,3 @@ def _near(
 def _key(name: str) -> str:
     """A key of a TOML table."""
     return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else f'"{name}"'
-
-
-def _absent(block: Block, columns: Mapping[str, Column], na: frozenset[str]) -> dict[str, Finding]:
-    """Rows with a missing value that the block replaces."""
-    value, marked = getattr(block, "missing", None), getattr(block, "indicator", False)
-    if value is not None:
-        plain = block.day(value) if isinstance(block, Date) else value if isinstance(value, str) else f"{value:g}"
-        stands = plain + ", and is marked" * marked
-    elif marked:
-        stands = "a level of its own"
-    elif isinstance(block, Category) and block.other:
-        stands = "other"
-    else:
-        return {}
-    lost: Any = False
-    for source in block.sources(columns):
-        values = columns[source]
-        if values.dtype.kind in "iuf":
-            gone = gaps_in(values, na)
-        else:
-            levels, which = distinct(values.ravel())
-            gone = np.isin(levels, sorted(na | MISSING))[which].reshape(values.shape)
-        lost = lost | (gone.any(axis=1) if gone.ndim > 1 else gone)
-    rows = int(np.sum(lost))
-    return {block.name: Finding(block.name, rows, f"missing: counts as {stands}", fits=True)} if rows else {}

@@ -10,19 +10,21 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from ..errors import InvalidInput
 from ..problem.task import Classification
 from ..util.typing import Array, BoolArray, IntArray
 from .columns import Bins, Block, Category, Number, Vector, row_norms
 from .curved import Spline
-from .dates import Date
+from .dates import Date, as_units
 from .labels import AnyLabel, ClassLabel, Label, NumberLabel, numbers_in
+from .partition import partition
 from .person import Person, kept
-from .table import MISSING, Column, as_numbers, as_text, marked, number_of, text_of, values_of
+from .table import Column, as_numbers, as_text, marked
 from .weights import CaseWeight
 
 SHOWN_ROWS = 5
@@ -41,6 +43,7 @@ _KINDS_OF_TEXT: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 LIKELY_GAPS = frozenset({
     "na", "n/a", "n.a.", "nan", "null", "none", "nil", "missing", "unknown", "?", "-", "--", ".", "#n/a", "<na>", "nat",
+    "",
 })  # fmt: skip
 """Texts, folded, that many tools write for a missing value."""
 
@@ -116,62 +119,51 @@ def nearly(texts: Column, declared: Collection[str]) -> dict[str, BoolArray]:
     return found
 
 
-def read_numbers(column: Column, na: frozenset[str], number: Callable[[object], float] = number_of) -> Reading:
-    """Every value as training reads it, but one by one where the column as a whole is refused.
+def read_numbers(column: Column, na: frozenset[str], read: Reader | None = None) -> Reading:
+    """Every value as training reads it; where that refuses the column, in parts, down to the values it refuses.
 
     Parameters
     ----------
     column : array (n,)
     na : frozenset of str
         Declared marks of missing values.
-    number : callable
-        Reads one value; a ValueError or OverflowError if it is none.
+    read : callable, optional
+        What training reads a column by: numbers and which are missing, or a ValueError.  None for
+        :func:`sottovoce.data.table.as_numbers`.
     """
-    if number is number_of:
-        try:
-            numbers, missing = as_numbers(column, na)
-        except ValueError:
-            pass
-        else:
-            return Reading(np.where(missing, np.nan, numbers), missing, np.zeros(len(column), dtype=bool))
+    read = read or (lambda some: as_numbers(some, na))
     if column.dtype.kind in "iuf":
-        numbers = column.astype(np.float64)
         missing = marked(column, na)
-        unread = ~np.isfinite(numbers) & ~missing
-        why = {"NaN or infinite": int(unread.sum())}
-        return Reading(np.where(missing | unread, np.nan, numbers), missing, unread, why)
-    return _one_by_one(column, na, number)
-
-
-def _one_by_one(column: Column, na: frozenset[str], number: Callable[[object], float]) -> Reading:
-    absent = na | MISSING
-    numbers = np.full(len(column), np.nan)
-    missing, unread = np.zeros(len(column), dtype=bool), np.zeros(len(column), dtype=bool)
+        unread = ~np.isfinite(column) & ~missing
+        numbers = np.where(missing | unread, np.nan, column.astype(np.float64))
+        return Reading(numbers, missing, unread, {"NaN or infinite": int(unread.sum())})
+    numbers, missing, unread = _in_parts(column, read)
     why: dict[str, int] = {}
-    known: dict[str, float | None] = {}
-    for k, value in enumerate(values_of(column)):
-        text = text_of(value)
-        if text in absent:
-            missing[k] = True
-            continue
-        if text not in known:
-            known[text] = _finite(number, value)
-        found = known[text]
-        if found is not None:
-            numbers[k] = found
-            continue
-        unread[k] = True
+    for text in as_text(column[unread]).tolist() if unread.any() else ():
         kind = kind_of_text(text)
         why[kind] = why.get(kind, 0) + 1
-    return Reading(numbers, missing, unread, why)
+    return Reading(np.where(missing | unread, np.nan, numbers), missing, unread, why)
 
 
-def _finite(number: Callable[[object], float], value: object) -> float | None:
-    try:
-        found = number(value)
-    except (ValueError, OverflowError, TypeError):
-        return None
-    return found if np.isfinite(found) else None
+Reader = Callable[[Column], tuple[Array, BoolArray]]
+
+
+def _in_parts(column: Column, read: Reader) -> tuple[Array, BoolArray, BoolArray]:
+    """Numbers, which are missing, and which are refused, found by halving the parts that are refused."""
+    numbers = np.zeros(len(column))
+    missing, unread = np.zeros(len(column), dtype=bool), np.zeros(len(column), dtype=bool)
+    left = [(0, len(column))]
+    while left:
+        start, end = left.pop()
+        try:
+            numbers[start:end], missing[start:end] = read(column[start:end])
+        except (ValueError, OverflowError):
+            if end - start == 1:
+                unread[start] = True
+            else:
+                middle = (start + end) // 2
+                left += [(start, middle), (middle, end)]
+    return numbers, missing, unread
 
 
 def kind_of_text(text: str) -> str:
@@ -192,7 +184,7 @@ def count_block(block: Block, columns: Mapping[str, Column], na: frozenset[str])
 
 
 def _count_numbers(block: Any, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
-    reading = read_numbers(columns[block.source], na, block.number if isinstance(block, Date) else number_of)
+    reading = read_numbers(columns[block.source], na, _reader_of(block, na))
     lo, hi = _bounds_of(block)
     masks = {
         "missing": reading.missing,
@@ -201,6 +193,13 @@ def _count_numbers(block: Any, columns: Mapping[str, Column], na: frozenset[str]
         "above": reading.numbers > hi,
     }
     return _counted(block.name, "feature", block.kind, masks, {f"as {kind}": n for kind, n in reading.why.items()})
+
+
+def _reader_of(block: object, na: frozenset[str]) -> Reader | None:
+    """What reads a block's column; None for numbers."""
+    if not isinstance(block, Date):
+        return None
+    return lambda some: as_units(some, na, block.epoch, block.unit)
 
 
 def _unread(block: object) -> str:
@@ -236,17 +235,15 @@ def _count_vector(block: Vector, columns: Mapping[str, Column], na: frozenset[st
 
 
 def _count_category(block: Category, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
-    column = columns[block.source]
-    texts = as_text(column)
+    texts = as_text(columns[block.source])
     listed = [value for _, members in block.values for value in members]
-    strange, _ = block.unlisted(columns, na)
+    strange, gone = block.unlisted(columns, na)
     near = nearly(np.where(strange, texts, ""), listed)
-    codes = block.codes(frozenset())
-    missing = np.isin(texts, sorted(na | MISSING)) & ~np.isin(texts, sorted(codes))
-    masks = {"missing": missing, "undeclared": strange, "near": _any_of(near.values(), len(texts))}
+    masks = {"missing": gone, "undeclared": strange, "near": _any_of(near.values(), len(texts))}
     more = {"undeclared texts": len(set(texts[strange].tolist()))}
-    group = np.array([codes.get(text, -1) for text in texts.tolist()], dtype=np.int64)
-    levels = {name: int(np.sum(group == k)) for k, (name, _) in enumerate(block.values)}
+    plain = replace(block, base=None, missing=None, other=False, indicator=False)
+    rows = plain.encode(columns, na)[0].sum(axis=0)
+    levels = {name: int(count) for (name, _), count in zip(block.values, rows, strict=True)}
     return _counted(block.name, "feature", block.kind, masks, more, levels)
 
 
@@ -258,7 +255,7 @@ def count_label(label: AnyLabel, column: Column, na: tuple[str, ...]) -> ColumnC
     if isinstance(label, NumberLabel):
         return _count_number_label(label, column, na, lost)
     texts = as_text(column)
-    missing = lost & np.isin(texts, sorted({*MISSING, *na, "nan"}))
+    missing = lost & np.isin(texts, [text for text in set(texts.tolist()) if text in na or is_likely_gap(text)])
     undeclared = lost & ~missing
     near = nearly(np.where(undeclared | (y < 0), texts, ""), declared_labels(label))
     masks = {"missing": missing, "undeclared": undeclared, "near": _any_of(near.values(), len(texts))}
@@ -300,24 +297,53 @@ def count_sites(name: str, column: Column, classes: IntArray | None) -> ColumnCo
 
     `classes` (n,) are numbers of classes, negative for no known label; None for labels that are no classes.
     """
-    texts = as_text(column)
-    missing = texts == ""
-    names, site, size = np.unique(texts[~missing], return_inverse=True, return_counts=True)
+    missing = refused_rows(column, lambda some: _rows_by_site(name, some))
+    named = np.flatnonzero(~missing)
+    parts = _rows_by_site(name, column[named]) if len(named) else []
+    site = np.zeros(len(named), dtype=np.int64)
+    for k, part in enumerate(parts):
+        site[part] = k
+    size = np.array([len(part) for part in parts], dtype=np.int64)
+    names = as_text(column[named])[[part[0] for part in parts]].tolist() if parts else []
     more = {
-        "sites": len(names),
+        "sites": len(parts),
         "smallest": int(size.min()) if len(size) else 0,
         "largest": int(size.max(initial=0)),
         f"sites of fewer than {FEW_ROWS} rows": int(np.sum(size < FEW_ROWS)),
-        "sites whose names differ in case or blanks alone": _alike(names.tolist()),
+        "sites whose names differ in case or blanks alone": _alike(names),
     }
     if classes is not None:
         mine = classes[~missing]
         known = mine >= 0
         pairs = np.unique(np.stack([site[known], mine[known]], axis=1), axis=0)
-        kinds = np.bincount(pairs[:, 0].astype(np.int64), minlength=len(names))
+        kinds = np.bincount(pairs[:, 0].astype(np.int64), minlength=len(parts))
         more["sites of one class"] = int(np.sum(kinds == 1))
         more["sites without a label"] = int(np.sum(kinds == 0))
     return _counted(name, "site", "site", {"missing": missing}, more)
+
+
+def _rows_by_site(name: str, column: Column) -> list[IntArray]:
+    """The rows of each site, as training deals them."""
+    return partition(f"site:{name}", np.zeros(len(column)), None, columns={name: column})
+
+
+def refused_rows(column: Column, attempt: Callable[[Column], object]) -> BoolArray:
+    """Rows whose value is refused by itself, if all together are."""
+    try:
+        attempt(column)
+    except InvalidInput:
+        pass
+    else:
+        return np.zeros(len(column), dtype=bool)
+    texts, first, number = np.unique(as_text(column), return_index=True, return_inverse=True)
+    refused = np.zeros(len(texts), dtype=bool)
+    for k, row in enumerate(first.tolist()):
+        try:
+            attempt(column[row : row + 1])
+        except InvalidInput:
+            refused[k] = True
+    found: BoolArray = refused[number.reshape(-1)]
+    return found
 
 
 def count_people(person: Person, column: Column, na: frozenset[str], sites: Column | None) -> ColumnCounts:
@@ -325,12 +351,11 @@ def count_people(person: Person, column: Column, na: frozenset[str], sites: Colu
 
     `sites` has the site of each row, as up to ``person.rows`` of a person are read at each; None for one site.
     """
-    texts = as_text(column)
-    missing = np.isin(texts, sorted(na | MISSING))
-    people = person.codes(texts[~missing], na)
+    missing = refused_rows(column, lambda some: person.codes(some, na))
+    people = person.codes(column[~missing], na)
     at = np.zeros(len(people), dtype=np.int64)
     if sites is not None:
-        _, at = np.unique(as_text(sites)[~missing], return_inverse=True)
+        _, at = np.unique(as_text(sites[~missing]), return_inverse=True)
     pairs, at_site = np.unique(np.stack([people, at], axis=1), axis=0, return_inverse=True)
     left = np.zeros(len(column), dtype=bool)
     left[~missing] = ~kept(at_site.reshape(-1).astype(np.int64), person.rows)
@@ -338,7 +363,7 @@ def count_people(person: Person, column: Column, na: frozenset[str], sites: Colu
         "people": len(np.unique(people)),
         "most rows of a person": int(np.bincount(people).max(initial=0)),
         "most sites of a person": int(np.bincount(pairs[:, 0]).max(initial=0)),
-        "identifiers that differ in case or blanks alone": _alike(set(texts[~missing].tolist())),
+        "identifiers that differ in case or blanks alone": _alike(set(as_text(column[~missing]).tolist())),
     }
     return _counted(person.column, "person", "person", {"missing": missing, "left out": left}, more)
 
