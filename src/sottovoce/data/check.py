@@ -143,20 +143,19 @@ def review(schema: Schema, table: Any) -> Review:
     """
     table = as_table(table) if isinstance(table, Table | Mapping) else read_frame(table)
     columns, na = table.columns, frozenset(schema.na)
-    refused = [str(error) for error in schema.column_errors(columns)]
-    clipped = dict[str, int]()
     blocks = {block.name: block for block in schema.blocks}
     readable = [block for block in schema.blocks if _is_there(block, columns)]
-    for block in readable:
-        try:
-            clipped |= count_unfit(block, block.encode(columns, na)[1], columns, na)
-        except InvalidInput as error:
-            refused.append(str(error))
-    if not refused:
-        try:
-            clipped = schema.encode(table).clipped
-        except InvalidInput as error:  # of the label or of weights
-            refused.append(str(error))
+    refused = [str(error) for error in schema.column_errors(columns)]
+    clipped = dict[str, int]()
+    try:
+        clipped = schema.encode(table).clipped
+    except InvalidInput as error:  # the first of perhaps several
+        for block in readable:
+            try:
+                clipped |= count_unfit(block, block.encode(columns, na)[1], columns, na)
+            except InvalidInput as own:
+                refused.append(str(own))
+        refused += [str(error)] if not refused else []
     refused += [text for text in _refusals(schema, columns, na) if text not in refused]
     counted = Counted(table.n_rows, blocks, tuple(_counts(schema, readable, columns, na)))
     unfit = [_finding(name, n, counted) for name, n in clipped.items() if n]
