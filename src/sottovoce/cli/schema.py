@@ -243,7 +243,9 @@ def show_review(found: Review) -> None:
     if found.counts:
         table = listing("<column", ">rows", ">share", "<what", overflow="fold")
         for one in found.counts:
-            what = escape(f"{one.what}; {one.located}" if one.located and not one.fits else one.what)
+            detail = f" ({one.detail})" if one.detail else ""
+            where = f"; {one.located}" if one.located and not one.fits else ""
+            what = escape(f"{one.what}{detail}{where}")
             text = what if one.fits else f"[yellow]{what}[/]"
             table.add_row(escape(printable(one.column)), f"{one.rows:,}", f"{one.rows / found.rows:.2%}", text)
         console.print(table)
@@ -252,11 +254,13 @@ def show_review(found: Review) -> None:
             console.print(f"{column.role} [bold]{escape(printable(column.column))}[/]: {escape(in_words(column))}")
     features = [one for one in found.columns if one.role == "feature"]
     if features:
-        told = {one.column for one in found.counts}
+        told = {one.column for one in found.counts if not one.fits}
         fit = sum(one.column not in told for one in features)
         console.print(f"features: every value fits in {fit:,} of {len(features):,} columns")
     if found.columns:
-        located = " Row 1 is the first below the header." if any(one.where for one in found.counts) else ""
+        located = (
+            " Row 1 is the first below the header." if any(one.where and not one.fits for one in found.counts) else ""
+        )
         console.print(f"[bold]{CAVEAT}[/]{located}")
     for line in found.refused:
         console.print(f"[bold red]refused[/] {escape(line)}")

@@ -56,7 +56,8 @@ class Finding:
 
     `column` is one of the schema, or ``"(label)"``, ``"(row)"`` as in :class:`sottovoce.data.Encoded`; `rows` an exact
     count.  `fits` is True if the schema declares it: a replacement for missing values, or a scale that shortens rows.
-    `where` has the numbers of the first few such rows, from 1; it is empty for what is not located.
+    `where` has the numbers of the first few such rows, from 1; it is empty for what is not located.  `detail` says more
+    of them in words, such as how many lie below the bounds and above.
     """
 
     column: str
@@ -64,6 +65,7 @@ class Finding:
     what: str
     fits: bool = False
     where: tuple[int, ...] = ()
+    detail: str = ""
 
     @property
     def located(self) -> str:
@@ -111,7 +113,7 @@ class Review:
         """One JSON object."""
         counts = [
             {"column": one.column, "rows": one.rows, "share": one.rows / self.rows, "what": one.what, "fits": one.fits,
-             "first_rows": list(one.where)}
+             "first_rows": list(one.where), "detail": one.detail}
             for one in self.counts
         ]  # fmt: skip
         return {
@@ -172,11 +174,13 @@ class Counted:
     blocks: Mapping[str, Block]
     columns: tuple[ColumnCounts, ...]
 
-    def where(self, role: str, name: str | None, parts: tuple[str, ...]) -> tuple[int, ...]:
-        """The first few rows that are in one of some counts, of the column of that role (and name)."""
+    def locate(self, found: Finding, role: str, name: str | None, parts: tuple[str, ...]) -> Finding:
+        """A finding with the first few rows in one of some counts, of the column of that role (and name)."""
         mine = [one for one in self.columns if one.role == role and name in (None, one.column)]
         rows = {row for one in mine for part in parts for row in one.rows.get(part, ())}
-        return tuple(sorted(rows)[:SHOWN_ROWS])
+        counts = [(part, one.counts.get(part, 0)) for one in mine for part in parts]
+        detail = ", ".join(f"{n:,} {part}" for part, n in counts if n) if len(parts) > 1 else ""
+        return replace(found, where=tuple(sorted(rows)[:SHOWN_ROWS]), detail=detail)
 
 
 def _is_there(block: Block, columns: Mapping[str, Column]) -> bool:
@@ -247,16 +251,17 @@ def _finding(key: str, rows: int, found: Counted) -> Finding:
     ):
         if key not in found.blocks and key.startswith(mark):
             name = key.removeprefix(mark)
-            return Finding(name, rows, what, fits=mark == OTHER, where=found.where("feature", name, (part,)))
+            return found.locate(Finding(name, rows, what, fits=mark == OTHER), "feature", name, (part,))
     what = _SPECIAL.get(key) or _outside(found.blocks[key])
     if key == ROW:
         return Finding(key, rows, what, fits=rows < CROWDED * found.rows)
     if key == HEAVY:
-        return Finding(key, rows, what, where=found.where("weight", None, ("above",)))
+        return found.locate(Finding(key, rows, what), "weight", None, ("above",))
     if key in (LABEL, BEYOND):
-        parts = ("missing", "undeclared", "not a number") if key == LABEL else ("below", "above")
-        return Finding(key, rows, what, where=found.where("label", None, parts))
-    return Finding(key, rows, what, where=found.where("feature", key, ("undeclared", *_CLIPPED)))
+        parts = ("missing", "undeclared", "not a number") if key == LABEL else _CLIPPED
+        return found.locate(Finding(key, rows, what), "label", None, parts)
+    parts = ("undeclared",) if isinstance(found.blocks[key], Category) else _CLIPPED
+    return found.locate(Finding(key, rows, what), "feature", key, parts)
 
 
 _CLIPPED = ("below", "above", "beyond the norm")
