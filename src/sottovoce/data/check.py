@@ -258,7 +258,7 @@ def _finding(key: str, rows: int, found: Counted) -> Finding:
     if key == HEAVY:
         return found.locate(Finding(key, rows, what), "weight", None, ("above",))
     if key in (LABEL, BEYOND):
-        parts = ("missing", "undeclared", "not a number") if key == LABEL else _CLIPPED
+        parts: tuple[str, ...] = ("missing", "undeclared", "not a number") if key == LABEL else _CLIPPED
         return found.locate(Finding(key, rows, what), "label", None, parts)
     parts = ("undeclared",) if isinstance(found.blocks[key], Category) else _CLIPPED
     return found.locate(Finding(key, rows, what), "feature", key, parts)
