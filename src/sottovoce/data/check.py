@@ -26,6 +26,7 @@ from .column_counts import (
     count_weights,
     declared_labels,
     nearly,
+    site_numbers,
 )
 from .columns import Block, Category, Vector
 from .curved import Derived
@@ -223,7 +224,8 @@ def _counts(
     if schema.site is not None and sites is not None:
         yield count_sites(schema.site, sites, _classes(schema, columns))
     if schema.person is not None and (column := one(schema.person.column)) is not None:
-        yield count_people(schema.person, column, na, sites)
+        at = None if schema.site is None or sites is None else site_numbers(schema.site, sites)
+        yield count_people(schema.person, column, na, at)
     if schema.weight is not None and (column := one(schema.weight.column)) is not None:
         yield count_weights(schema.weight, column, na)
     for block in readable:

@@ -297,34 +297,38 @@ def count_sites(name: str, column: Column, classes: IntArray | None) -> ColumnCo
 
     `classes` (n,) are numbers of classes, negative for no known label; None for labels that are no classes.
     """
-    missing = refused_rows(column, lambda some: _rows_by_site(name, some))
-    named = np.flatnonzero(~missing)
-    parts = _rows_by_site(name, column[named]) if len(named) else []
-    site = np.zeros(len(named), dtype=np.int64)
-    for k, part in enumerate(parts):
-        site[part] = k
-    size = np.array([len(part) for part in parts], dtype=np.int64)
-    names = as_text(column[named])[[part[0] for part in parts]].tolist() if parts else []
+    site = site_numbers(name, column)
+    missing = site < 0
+    size = np.bincount(site[~missing])
+    first = np.unique(site[~missing], return_index=True)[1]
+    names = as_text(column[~missing])[first].tolist()
     more = {
-        "sites": len(parts),
+        "sites": len(size),
         "smallest": int(size.min()) if len(size) else 0,
         "largest": int(size.max(initial=0)),
         f"sites of fewer than {FEW_ROWS} rows": int(np.sum(size < FEW_ROWS)),
         "sites whose names differ in case or blanks alone": _alike(names),
     }
     if classes is not None:
-        mine = classes[~missing]
-        known = mine >= 0
-        pairs = np.unique(np.stack([site[known], mine[known]], axis=1), axis=0)
-        kinds = np.bincount(pairs[:, 0].astype(np.int64), minlength=len(parts))
+        known = ~missing & (classes >= 0)
+        pairs = np.unique(np.stack([site[known], classes[known]], axis=1), axis=0)
+        kinds = np.bincount(pairs[:, 0], minlength=len(size))
         more["sites of one class"] = int(np.sum(kinds == 1))
         more["sites without a label"] = int(np.sum(kinds == 0))
     return _counted(name, "site", "site", {"missing": missing}, more)
 
 
-def _rows_by_site(name: str, column: Column) -> list[IntArray]:
-    """The rows of each site, as training deals them."""
-    return partition(f"site:{name}", np.zeros(len(column)), None, columns={name: column})
+def site_numbers(name: str, column: Column) -> IntArray:
+    """The number of each row's site, as training deals rows; -1 for a row without one."""
+
+    def parts_of(some: Column) -> list[IntArray]:
+        return partition(f"site:{name}", np.zeros(len(some)), None, columns={name: some})
+
+    number = np.full(len(column), -1, dtype=np.int64)
+    named = np.flatnonzero(~refused_rows(column, parts_of))
+    for k, part in enumerate(parts_of(column[named]) if len(named) else []):
+        number[named[part]] = k
+    return number
 
 
 def refused_rows(column: Column, attempt: Callable[[Column], object]) -> BoolArray:
@@ -346,24 +350,23 @@ def refused_rows(column: Column, attempt: Callable[[Column], object]) -> BoolArr
     return found
 
 
-def count_people(person: Person, column: Column, na: frozenset[str], sites: Column | None) -> ColumnCounts:
+def count_people(person: Person, column: Column, na: frozenset[str], site: IntArray | None) -> ColumnCounts:
     """How many people a column tells apart, rows without one, and rows that are left out.
 
-    `sites` has the site of each row, as up to ``person.rows`` of a person are read at each; None for one site.
+    `site` (n,) is the number of each row's site, as up to ``person.rows`` of a person are read at each; None for one.
     """
     missing = refused_rows(column, lambda some: person.codes(some, na))
     people = person.codes(column[~missing], na)
-    at = np.zeros(len(people), dtype=np.int64)
-    if sites is not None:
-        _, at = np.unique(as_text(sites[~missing]), return_inverse=True)
+    at = np.zeros(len(people), dtype=np.int64) if site is None else site[~missing]
     pairs, at_site = np.unique(np.stack([people, at], axis=1), axis=0, return_inverse=True)
     left = np.zeros(len(column), dtype=bool)
     left[~missing] = ~kept(at_site.reshape(-1).astype(np.int64), person.rows)
+    first = np.unique(people, return_index=True)[1]
     more = {
-        "people": len(np.unique(people)),
+        "people": len(first),
         "most rows of a person": int(np.bincount(people).max(initial=0)),
         "most sites of a person": int(np.bincount(pairs[:, 0]).max(initial=0)),
-        "identifiers that differ in case or blanks alone": _alike(set(as_text(column[~missing]).tolist())),
+        "identifiers that differ in case or blanks alone": _alike(as_text(column[~missing])[first].tolist()),
     }
     return _counted(person.column, "person", "person", {"missing": missing, "left out": left}, more)
 
