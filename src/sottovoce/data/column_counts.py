@@ -24,7 +24,7 @@ from .dates import Date, as_units
 from .labels import AnyLabel, ClassLabel, Label, NumberLabel, numbers_in
 from .partition import partition
 from .person import Person, kept
-from .table import Column, as_numbers, as_text, marked
+from .values import MISSING_MARKS, Column, as_numbers, as_text, is_missing, marked
 from .weights import CaseWeight
 
 SHOWN_ROWS = 5
@@ -41,11 +41,7 @@ _KINDS_OF_TEXT: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a number with a unit or a sign", re.compile(rf"[$€£]\s*{_NUMBER}|{_NUMBER}\s*[^\d\s.,].*")),
     ("NaN or infinite", re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)),
 )
-LIKELY_GAPS = frozenset({
-    "na", "n/a", "n.a.", "nan", "null", "none", "nil", "missing", "unknown", "?", "-", "--", ".", "#n/a", "<na>", "nat",
-    "",
-})  # fmt: skip
-"""Texts, folded, that many tools write for a missing value."""
+_MORE_MARKS = ("n.a.", "nil", "missing", "unknown", "not known", "?", "-", "--")
 
 
 @dataclass(frozen=True)
@@ -101,6 +97,10 @@ def first_rows(where: BoolArray) -> tuple[int, ...]:
 def folded(text: str) -> str:
     """A text without what a reader hardly sees: case, blanks and the form in which Unicode spells a letter."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+LIKELY_GAPS = frozenset(map(folded, (*MISSING_MARKS, *_MORE_MARKS)))
+"""Texts, folded, that tools and people write for a missing value; not all of them are read as one."""
 
 
 def is_likely_gap(text: str) -> bool:
@@ -255,7 +255,7 @@ def count_label(label: AnyLabel, column: Column, na: tuple[str, ...]) -> ColumnC
     if isinstance(label, NumberLabel):
         return _count_number_label(label, column, na, lost)
     texts = as_text(column)
-    missing = lost & np.isin(texts, [text for text in set(texts.tolist()) if text in na or is_likely_gap(text)])
+    missing = lost & is_missing(column, na, MISSING_MARKS)
     undeclared = lost & ~missing
     near = nearly(np.where(undeclared | (y < 0), texts, ""), declared_labels(label))
     masks = {"missing": missing, "undeclared": undeclared, "near": _any_of(near.values(), len(texts))}
