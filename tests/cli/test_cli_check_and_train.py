@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import csv
+import random
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import Call
+
+from sottovoce import RunConfig, Schema, TrainConfig, train
+from sottovoce.data import read_csv
+from sottovoce.errors import InvalidInput
+from sottovoce.runs.table_check import review_for_training
 
 Rows = list[dict[str, str]]
 Change = Callable[[Rows], object]
@@ -214,3 +220,39 @@ def test_rows_that_other_deals_do_not_ask_for_a_site_are_trained_on(run: Call, t
     schema, rows = write_schema(tmp_path / "s.toml"), write(tmp_path / "rows.csv", table)
     asked = ("train", "--data", rows, "--schema", schema, "--method", "momentum", "--rounds", 2, "--epsilon", 3)
     assert run(*asked, "--partition", "iid", "--json").code == 0
+
+
+ODD = [
+    "", "NA", "nan", "<1", "1,5", "inf", "Site A", "site A ", "TRUE", "x", "0", "-1", "1e400", "9999999", "2021-01-01",
+    "?", "null", "\u00e9", "e\u0301", "1.0", "01",
+]  # fmt: skip
+VARIANTS = [
+    PERSON, WEIGHT, NUMBER, CLASSES, {"site": ""}, {"na": 'na = ["?", "99"]'}, {"start": "scale = 0.1"},
+    {"age": PARTS["age"] + "\nmissing = 40"}, {"grade": PARTS["grade"] + "\nother = true"},
+    {"stage": PARTS["stage"] + "\nindicator = true"},
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", range(40))
+def test_check_and_training_agree_on_tables_with_odd_values_anywhere(seed: int, tmp_path: Path) -> None:
+    draw = random.Random(seed)
+    parts = dict[str, str]()
+    for variant in VARIANTS:
+        parts |= variant if draw.random() < 0.25 else {}
+    table = made_rows(draw.choice([1, 3, 6, 20, 90]))
+    for _ in range(draw.choice([0, 1, 2, 3])):
+        column, odd = draw.choice(list(table[0])), draw.choice(ODD)
+        changed = table if draw.random() < 0.15 else draw.sample(table, min(len(table), draw.choice([1, 2, 5])))
+        for row in changed:
+            row[column] = odd
+    schema, rows = write_schema(tmp_path / "s.toml", **parts), write(tmp_path / "rows.csv", table)
+    found = review_for_training(Schema.from_toml(schema), read_csv(rows))
+    run = RunConfig("momentum", epsilon=3.0, delta=1e-5, rounds=2, seed=0)
+    config = TrainConfig(run, data=str(rows), schema=str(schema))
+    if found.refused:
+        with pytest.raises(InvalidInput) as error:
+            train(config)
+        assert str(error.value) in found.refused
+    else:
+        assert train(config).result.rounds == 2

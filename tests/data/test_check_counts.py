@@ -282,6 +282,19 @@ class TestRoles:
         assert len(found.refused) == 4
         assert {one.column for one in found.columns} == {"y", "who", "w", "where", "age"}
 
+    def test_frames_are_read_as_training_reads_them(self) -> None:
+        pd = pytest.importorskip("pandas")
+        frame = pd.DataFrame({
+            "age": [4.0, np.nan, 500.0, 7.0], "b": pd.Categorical(["u", None, "U", "u"]),
+            "y": ["yes", None, "no", "yes"], "where": ["n", "n", None, "s"],
+        })  # fmt: skip
+        columns = {"age": AGE["age"] | {"missing": 40}, "b": {"kind": "category", "values": ["u"]}}
+        found = review(Schema.from_dict({"columns": columns, "label": LABEL, "site": "where"}), frame)
+        assert of(found, "age").rows == {"missing": (2,), "above": (3,)}
+        assert of(found, "b").rows == {"missing": (2,), "undeclared": (3,), "near": (3,)}
+        assert of(found, "y").rows == {"missing": (2,)} and of(found, "y").levels == {"no": 1, "yes": 2}
+        assert of(found, "where").rows == {"missing": (3,)} and len(found.refused) == 1
+
     def test_no_value_is_shown(self) -> None:
         odd = [f"quarz{k}berg" for k in range(12)]
         columns = AGE | {"b": {"kind": "category", "values": ["u"]}}
