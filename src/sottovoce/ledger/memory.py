@@ -161,19 +161,28 @@ class Ledger:
         """Record these releases, in order and `times` in a row, or none of them (BudgetExceeded, as by :meth:`charge`).
 
         What is spent is the same to the last bit as if they were charged one by one.
+
+        Raises
+        ------
+        BudgetExceeded, UnknownEvent
+            As by :meth:`charge`.
+        InvalidInput
+            If `times` is no whole number, at least 1.
         """
+        if not isinstance(times, int | np.integer) or isinstance(times, bool) or times < 1:
+            raise InvalidInput("times", times, "must be a whole number, at least 1", "use 1")
         with self._lock:
             conditions = self._conditions_of(None).copy()
-            priced = [conditions.add(event) for event in events]
-            rows = list(zip(events, priced, strict=True))
-            if any(event.needs == "rounds" and price is not event for event, price in rows):
+            rows = [(event, conditions.add(event)) for event in events]
+            if any(event.needs == "rounds" for event in events):
+                # A later time may cost more than the first, whose rounds may have followed rounds charged before.
                 rows += [(event, conditions.add(event)) for _ in range(times - 1) for event in events]
-            else:  # the next time each round follows one as before, and costs as much
+            else:  # what prices an event that needs no rounds is the same every time
                 rows *= times
             spent = self._afford([price for _, price in rows], None)
             for event, price in rows:
                 self._write(event, None, price, spent)
-            self._conditions[None] = conditions  # of the first time: what follows another one later is priced alone
+            self._conditions[None] = conditions
 
     def expect(self, events: Sequence[Event]) -> None:
         """Test once what a run will charge, in order; while it charges these, and nobody else does, it is not tested.
