@@ -82,7 +82,9 @@ def test_a_signature_is_short_and_names_are_the_same_everywhere(kind: Any) -> No
     names = set(inspect.signature(kind).parameters)
     assert names == made(kind).get_params(deep=False).keys() == made(kind).get_params().keys()
     assert len(names) <= 20 and "knobs" in names
-    assert names - inspect.signature(ConsensusClassifier).parameters.keys() <= {"y_bounds", "edges", "n_components"}
+    assert names - inspect.signature(ConsensusClassifier).parameters.keys() <= {
+        "y_bounds", "edges", "event_code", "n_components",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "name"), PAIRS)

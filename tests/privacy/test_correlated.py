@@ -5,7 +5,7 @@ import pytest
 from scipy import special
 from scipy.optimize import minimize
 
-from sottovoce.estimators.survival import expand, person_weight
+from sottovoce.estimators.survival import Leaving, expand
 
 
 def norms(A: np.ndarray) -> np.ndarray:
@@ -188,10 +188,13 @@ def test_slopes_of_both_signs_cost_the_length_of_their_interval(T: int) -> None:
 def test_a_persons_rows_of_survival_move_no_more_than_one_row(m: int, T: int) -> None:
     """All corners of all rows' slopes in all rounds, for every end that a person can come to."""
     largest = 0.0
-    for last, event in [(last, event) for last in range(m) for event in (False, True)]:
+    ends = [(last, event, seen) for last in range(m) for event, seen in ((False, 1.0), (False, 0.3), (True, 1.0))]
+    for last, event, seen in ends:
         for size in (1.0, 0.6):
-            a, y = expand(np.array([[size]]), np.array([last]), np.array([event]), m)
-            rows = person_weight(m) * y[:, None] * a
+            leaves = Leaving(np.array([last]), np.array([event]), np.array([seen]), np.array([0]))
+            a, y, weight = expand(np.array([[size]]), leaves, m, 1)
+            rows = (weight * y)[:, None] * a
+            rows = rows.reshape(m + 1, -1)[:m]
             for tau in range(1, T + 1):
                 corners = ((np.arange(2 ** (tau * m))[:, None] >> np.arange(tau * m)) & 1).reshape(-1, tau, m)
                 G = corners @ rows

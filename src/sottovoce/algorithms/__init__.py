@@ -61,7 +61,9 @@ REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound for one in METH
 NAMES = tuple(dict.fromkeys(one.cls.name for one in METHODS))
 """Names of methods, whatever the trust."""
 
-ANSWERS = ("newton", "slopes", "least_squares", "components", "histogram", "confusion", "misses", "survey", "once")
+ANSWERS = (
+    "newton", "slopes", "least_squares", "components", "histogram", "confusion", "misses", "survey", "hazards", "once",
+)  # fmt: skip
 """Names of recipes in records of their runs (:mod:`sottovoce.answers`); users do not choose them."""
 
 KNOWN: dict[str, type[Algorithm]] = REGISTRY | dict.fromkeys(ANSWERS, Recipe)  # type: ignore[type-arg]

@@ -23,7 +23,8 @@ from ..util.typing import Any
 FITTED = (
     "coef_", "intercept_", "classes_", "sites_", "site_coef_", "site_intercept_", "y_bounds_", "edges_", "loss_",
     "n_iter_", "stopped_", "max_grad_norm_", "n_features_in_", "feature_names_in_", "coefficients_", "components_",
-    "explained_variance_", "explained_variance_ratio_", "mean_", "noise_", "clear_", "_order", "_vector",
+    "explained_variance_", "explained_variance_ratio_", "mean_", "noise_", "clear_", "correction_", "converged_",
+    "_order", "_vector",
 )  # fmt: skip
 """What a fitted estimator knows beside its run."""
 _KINDS = "fiubU"  # of arrays

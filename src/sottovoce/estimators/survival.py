@@ -1,8 +1,10 @@
 """Discrete-time survival: hazards by public intervals, with all of a person's rows protected together.
 
 A person becomes one row for each interval entered: did the event come in it?  The rows are those of a logistic
-regression with a constant for each interval.  Their weights are so small that together they count as one row at most,
-so the price of a row is the price of a person (docs/privacy/survival.md).
+regression with a constant for each interval.  An interval that a person leaves without the event counts by the part
+that was seen.  One more row, of weight 0, holds the cell of the life table in which the person leaves.  The weights are
+so small that together the rows count as one at most, so the price of a row is the price of a person
+(docs/privacy/survival.md).
 """
 
 from __future__ import annotations
@@ -11,25 +13,28 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Self
+from numbers import Real
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..algorithms import under
+from ..answers.hazards import Hazards, HazardSteps, cell_numbers
 from ..data.frames import read_frame
 from ..data.rows import Rows
-from ..data.table import Column, Table
+from ..data.table import Table
 from ..data.validation import checked
-from ..errors import HolderNote, InvalidInput
+from ..errors import HolderNote, InvalidInput, PublicNote
+from ..problem.clipped import cap
+from ..problem.losses import Logistic
 from ..runs import defaults
-from ..runs.config import TRUSTED, RunConfig
+from ..runs.config import MOST_ROUNDS, TRUSTED, RunConfig
 from ..runs.relations import with_other_relation
 from ..runs.simulate import simulate
 from ..util.progress import told
-from ..util.typing import Any, Array, ArrayLike, BoolArray, IntArray
+from ..util.typing import Any, Array, BoolArray, IntArray
 from .base import SLACK, SitedTable
 from .caveats import Caveats, tell_values
 from .declared import in_units
@@ -37,8 +42,13 @@ from .parameters import with_knobs
 
 SHARE = 0.5
 """Share of a row's squared norm that the interval's constant takes."""
-METHODS = {trust: "prox_admm" if trust == "nobody" else under("prox_average", trust) for trust in TRUSTED}
-"""Methods with noise on answers or sums: their proofs see a person through one gradient and one Hessian."""
+FINE, COARSE = 1024, 8
+"""Cells of the life table in each interval, without noise and with it: each cell adds noise to those at risk."""
+MOST_STEPS = 25
+"""Newton steps of a fit without noise, at least: they cost nothing, and the last ones move nothing."""
+TRUTHS = {"1": 1.0, "true": 1.0, "0": 0.0, "false": 0.0}
+MISSING = {"", "na", "nan", "none", "null", "<na>", "nat"}
+"""Texts, in lower case, that stand for no value."""
 
 
 def person_weight(m: int, share: float = SHARE) -> float:
@@ -52,70 +62,182 @@ def person_weight(m: int, share: float = SHARE) -> float:
     return 1.0 / (math.sqrt(m * (m * (1.0 - share) + share)) * SLACK)
 
 
-def expand(X: Array, last: IntArray, event: BoolArray, m: int) -> tuple[Array, Array]:
-    """Rows of all intervals, (n m, d + m), a person's m together, and labels: 1 event, -1 none, 0 for a row of zeros.
+class Expanded(NamedTuple):
+    """Rows with their labels, 1 for the event, -1 for none and 0 for a row of zeros, and with their weights."""
 
-    Of rows X (n, d) of norm at most 1 and, per person, the `last` interval survived or with the `event`; -1 for none.
+    rows: Array
+    label: Array
+    weight: Array
+
+
+class Leaving(NamedTuple):
+    """How each of n people leaves follow-up."""
+
+    last: IntArray  # the interval (edges[j], edges[j + 1]] entered last; -1 for none  (n,)
+    event: BoolArray  # whether the event came in it  (n,)
+    exposed: Array  # the part of it that was seen; 1 where the event came  (n,)
+    cell: IntArray  # of the life table, from 0  (n,)
+
+
+def leaving(time: Array, event: BoolArray, known: BoolArray, edges: Array, cells: int) -> Leaving:
+    """How each person leaves, by their own time and event alone.
+
+    A person without a known event, or whose time is no number or not above the first edge, enters no interval.  An
+    event after the last edge survives all of them, and so does a person who was seen until the last edge or longer.
+
+    Parameters
+    ----------
+    time : array (n,)
+    event, known : array of bool (n,)
+    edges : array (m + 1,)
+    cells : int
+        Cells of the life table in an interval.
+    """
+    m = len(edges) - 1
+    inside = known & (time > edges[0])  # False for NaN
+    ends = np.where(inside, time, edges[-1])
+    entered = np.minimum(np.searchsorted(edges[1:], ends, side="left"), m - 1)
+    came = inside & event & (ends <= edges[-1])
+    start, end = edges[entered], edges[entered + 1]
+    part = np.minimum((np.minimum(ends, end) - start) / (end - start), 1.0)
+    fine = np.clip(np.ceil(part * cells) - 1.0, 0.0, cells - 1.0).astype(np.intp)
+    within = entered * cells + fine
+    without = np.where(part >= 1.0, 2 * m * cells + entered, m * cells + within)
+    return Leaving(
+        last=np.where(inside, entered, -1),
+        event=came,
+        exposed=np.where(came, 1.0, part),
+        cell=np.where(inside, np.where(came, within, without), 2 * m * cells + m),
+    )
+
+
+def expand(X: Array, leaves: Leaving, m: int, cells: int) -> Expanded:
+    """Rows of all people, m + 1 of each together: one for each interval, and one that holds a cell of the life table.
+
+    Parameters
+    ----------
+    X : array (n, d)
+        Columns, of norm at most 1.
+    leaves : Leaving
+    m, cells : int
+        Intervals, and cells of the life table in each.
     """
     n, d = X.shape
-    rows = np.zeros((n, m, d + m))
-    rows[:, :, :d] = math.sqrt(1.0 - SHARE) / SLACK * X[:, None, :]
-    rows[:, :, d:] = math.sqrt(SHARE) / SLACK * np.eye(m)
-    interval = np.arange(m)
-    y = np.where(interval <= last[:, None], -1.0, 0.0)
-    y[(interval == last[:, None]) & event[:, None]] = 1.0
-    rows *= np.abs(y)[:, :, None]
-    return rows.reshape(n * m, d + m), y.reshape(n * m)
+    interval, last = np.arange(m), leaves.last[:, None]
+    label = np.where(interval <= last, -1.0, 0.0)
+    label[(interval == last) & leaves.event[:, None]] = 1.0
+    part = np.where(interval == last, leaves.exposed[:, None], 1.0)
+    weight = person_weight(m) * part * np.abs(label)
+    rows = np.zeros((n, m + 1, d + m + 1))
+    rows[:, :m, :d] = math.sqrt(1.0 - SHARE) / SLACK * X[:, None, :]
+    rows[:, :m, d : d + m] = math.sqrt(SHARE) / SLACK * np.eye(m)
+    rows[:, :m] *= np.abs(label)[:, :, None]
+    rows[:, m, -1] = (leaves.cell + 1.0) / cell_numbers(m, cells)
+    size = n * (m + 1)
+    return Expanded(
+        rows.reshape(size, d + m + 1),
+        np.hstack([label, np.ones((n, 1))]).reshape(size),
+        np.hstack([weight, np.zeros((n, 1))]).reshape(size),
+    )
 
 
-def intervals(time: Array, event: BoolArray, edges: Array) -> IntArray:
-    """The last interval ``(edges[j], edges[j + 1]]`` of each person, the event's or the last survived; -1 for none.
+def read_times(given: Any) -> Array:
+    """Times as numbers, each read by itself; NaN for what is none."""
+    return np.array([_number(one) for one in _each("time", given)], dtype=np.float64)
 
-    A time that is no number, or not above the first edge, is in none.  An event after the last edge survives them all.
+
+def read_events(given: Any, code: Any = None) -> Array:
+    """1 where the event came, 0 where it did not, NaN where that is not known; each read by itself.
+
+    Parameters
+    ----------
+    given : sequence
+        Numbers, truth values, texts, or a mixture.
+    code : optional
+        The value that means the event; every other one that is not missing means that it did not come.  None for 1 and
+        0, and for "true" and "false" in any spelling: whatever else is not known.
     """
-    with np.errstate(invalid="ignore"):
-        of_event = np.searchsorted(edges[1:], time, side="left")
-        survived = np.searchsorted(edges[1:], time, side="right") - 1
-        m = len(edges) - 1
-        last = np.where(event & (of_event < m), of_event, np.minimum(survived, m - 1))
-        return np.where(time > edges[0], last, -1).astype(np.intp)
+    texts = [_identity(one) for one in _each("event", given)]
+    if code is None:
+        return np.array([TRUTHS.get(text, math.nan) for text in texts], dtype=np.float64)
+    own = _identity(code)
+    return np.array([math.nan if text in MISSING else float(text == own) for text in texts], dtype=np.float64)
 
 
-def _numbers(column: Column) -> Array:
-    """A column as numbers, NaN for a gap."""
-    if column.dtype.kind != "O":
-        return checked("column", lambda: column.astype(np.float64))
-    return checked("column", lambda: np.array([np.nan if one is None else float(one) for one in column]))
+def _identity(value: Any) -> str:
+    """A text by which equal values are known, whatever their type or spelling: 1, 1.0, "1" and " 1.0 " are one."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", errors="replace")
+    text = str(value).strip().casefold()
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return str(int(number)) if number.is_integer() else repr(number)
 
 
-@with_knobs("relation", "colluders", "max_grad_norm", rho=1e-4)
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _each(name: str, given: Any) -> list[Any]:
+    """The values of a column, one a person, as Python's own; None for what a mask hides.
+
+    Values of mixed types are not made one type first: one of them would change how the others are read.
+    """
+    if isinstance(given, np.ma.MaskedArray):
+        given = given.astype(object).filled(None)
+    typed = hasattr(given, "dtype") or hasattr(given, "__array__")
+    column = checked(name, lambda: np.asarray(given) if typed else np.asarray(given, dtype=object))
+    if column.ndim != 1 or column.dtype.kind not in "biufOUST":
+        rule = f"must be one column of numbers, truth values or texts; this is {column.dtype} of shape {column.shape}"
+        raise InvalidInput(name, None, rule, "give one value for each row of X")
+    return [one.item() if isinstance(one, np.generic) else one for one in column.tolist()]
+
+
+@with_knobs("relation", "colluders", "max_grad_norm", rho=0.0)
 class ConsensusSurvival(SitedTable, BaseEstimator):
     """Discrete-time hazards trained across sites, with a person's rows of all intervals protected together.
 
-    The log-odds of the event in interval j, for those who reach it, are ``intercept_[j] + x . coef_``.
+    The log-odds of the event in interval j, for those who reach it, are ``intercept_[j] + x . coef_``.  Slopes are
+    those of the grouped likelihood, where an interval that a person leaves without the event counts by the part that
+    was seen; constants are corrected so that the curve of people without columns is that of Kaplan and Meier.
 
     Parameters
     ----------
     edges : sequence of float
         Public, increasing times between m intervals: m + 1 numbers.  Fewer intervals cost less noise.
+    event_code : optional
+        The value of `event` that means the event, as 2 in tables where 1 is alive: every other value that is not
+        missing then means that it did not come.  None for 1, against 0, and for truth values.
     epsilon, delta : float
         Privacy budget of the whole fit, per person; ``inf`` fits without noise.
     trust : {"nobody", "sum", "curator"}, default="nobody"
-    rounds : int, default=10
+    rounds : int, default=5
+        Newton steps, each with a Hessian and a gradient, after the life table.  Without noise as many as converge.
     data_norm : float or None, default=None
         Declared bound on the Euclidean norm of a person's columns; longer ones are shortened.  None is 1, and a release
         warns of it.
     schema, columns, n_sites, accounting, random_state, verbose
         As for :class:`sottovoce.ConsensusClassifier`.
     knobs : dict or None, default=None
-        `relation`, `colluders`, `rho` (0.0001, the weight of ``||w||^2 / 2`` against the mean over people) and
-        `max_grad_norm` (of a row's gradient before weights).
+        `relation`, `colluders`, `rho` (0, the weight of half the slopes' squared norm beside the mean over people)
+        and `max_grad_norm` (of a row's gradient before weights).
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
         Log hazard odds ratios, in the units of X.
     intercept_ : ndarray of shape (m,)
+    correction_ : ndarray of shape (m,)
+        What was added to the constants of the grouped likelihood.
+    converged_ : bool
+        Whether the last step moved no more than its noise; a warning says if not.  From what was released.
     edges_ : ndarray of shape (m + 1,)
     n_features_in_, privacy_spent_, sites_
         As for :class:`sottovoce.ConsensusClassifier`.
@@ -150,11 +272,12 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         self,
         edges: Sequence[float],
         *,
+        event_code: Any = None,
         epsilon: float = defaults.EPSILON,
         delta: float | None = defaults.DELTA,
         trust: str = "nobody",
         n_sites: int = 5,
-        rounds: int = 10,
+        rounds: int = 5,
         data_norm: float | None = None,
         schema: Any = None,
         columns: Sequence[str] | None = None,
@@ -164,6 +287,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         knobs: Mapping[str, Any] | None = None,
     ) -> None:
         self.edges = edges
+        self.event_code = event_code
         self.epsilon = epsilon
         self.delta = delta
         self.trust = trust
@@ -188,48 +312,88 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
             When the event came, or until when the person was seen without it.  Without a time after the first edge a
             person adds nothing, but still counts.
         event : array-like of shape (n_samples,), or under a schema the name of a column
-            Whether the event came at that time.
+            Whether the event came at that time: 1 or 0, or truth values, or what `event_code` declares.  Without a
+            known event a person adds nothing, but still counts.
         groups : array-like of shape (n_samples,), optional
             The site of every person.
         """
         X, time, event = self._split(X, time, event)
         caveats = Caveats.of(self, self.schema_, cloned=False, stacklevel=2)
         edges = self._edges()
-        if self.trust not in METHODS:
-            raise InvalidInput("trust", self.trust, f"must be one of {', '.join(METHODS)}", "use 'nobody'")
+        self._check_terms()
         self._check_norm()
         features = self._table(X, reset=True)
         n, m = len(features), len(edges) - 1
-        times, events = self._column("time", time, n), self._column("event", event, n) > 0
+        times = self._one_each("time", read_times(time), n)
+        events = self._one_each("event", read_events(event, self.event_code), n)
         if self.schema_ is None and caveats.void is None:
             tell_values(features, stacklevel=2)
         seed, sites, parts, *_ = self._deal(X, groups, n)
-        last = intervals(times, events, edges)
+        run = RunConfig("auto", seed=seed, **self._run_fields())
+        recipe = self._recipe(m, run)
+        leaves = leaving(times, events == 1.0, ~np.isnan(events), edges, recipe.cells)
         encoded = self._encode(features)
-        tables = [expand(encoded[part], last[part], events[part], m) for part in parts]
-        rows = Rows.build(tables).with_weight([np.full(len(y), person_weight(m)) for _, y in tables])
-        run = RunConfig(METHODS[self.trust], C=float(m), seed=seed, tol=None, **self._run_fields())
+        tables = [expand(encoded[part], _those(leaves, part), m, recipe.cells) for part in parts]
+        rows = Rows.build([(one.rows, one.label) for one in tables]).with_weight([one.weight for one in tables])
         said = (caveats.void, None if self.schema_ is None else self.schema_.caveat)
+        loss = cap(Logistic(), run.max_grad_norm)
         with told(self.verbose) as teller:
-            teller.phase("hazards", run.rounds)
-            result = with_other_relation(simulate(run, rows, caveat=said, observers=[teller]))
-        w = result.consensus[0] / SLACK
-        d = features.shape[1]
-        self._vector = w[:d] * math.sqrt(1.0 - SHARE)
-        self.intercept_ = w[d:] * math.sqrt(SHARE)
+            teller.phase("hazards", len(recipe.items))
+            result = with_other_relation(simulate(run, rows, method=recipe, loss=loss, caveat=said, observers=[teller]))
+        found: Hazards = result.outcome
+        self._vector = found.slopes / SLACK * math.sqrt(1.0 - SHARE)
+        self.correction_ = found.correction
+        self.intercept_ = found.constants + found.correction
         if self.schema_ is None:
             self.coef_ = self._vector / (self._norm * SLACK)
         else:
             self.coef_, constant = in_units(self.schema_, self._vector)
             self.intercept_ = self.intercept_ + constant
+        self.converged_ = found.converged
         self.edges_, self.sites_ = edges, sites
         self._result = replace(result, statement=caveats.on(result.statement.of_people(m)))
         self.privacy_spent_ = self._result.privacy
         self._tell_norm(features)
-        if strange := int(np.sum(~(times > edges[0]))):
-            what = f"{strange} of {n} people have no time after the first edge"
-            warnings.warn(f"{what}: they add nothing (for the data's holder only)", HolderNote, stacklevel=2)
+        self._tell_unread(times, events, edges)
+        if not found.converged:
+            warnings.warn(_unconverged(found, len(found.slopes) + m), PublicNote, stacklevel=2)
         return self
+
+    def _check_terms(self) -> None:
+        """Refuse terms that hazards cannot be fitted under, before anything is read."""
+        if self.trust not in TRUSTED:
+            raise InvalidInput("trust", self.trust, f"must be one of {', '.join(TRUSTED)}", "use 'nobody'")
+        whole = isinstance(self.rounds, int | np.integer) and not isinstance(self.rounds, bool)
+        if not (whole and 1 <= self.rounds <= MOST_ROUNDS):
+            rule = f"must be a whole number of Newton steps, from 1 to {MOST_ROUNDS}"
+            raise InvalidInput("rounds", self.rounds, rule, "use rounds=5")
+        rho = self._knobs()["rho"]
+        if not (isinstance(rho, Real) and 0.0 <= rho < math.inf):
+            raise InvalidInput("rho", rho, "must be finite and >= 0, as a weight of the slopes", "use 0")
+
+    def _recipe(self, m: int, run: RunConfig) -> HazardSteps:
+        """The releases of a fit of m intervals."""
+        noisy = run.budgeted
+        return HazardSteps(
+            intervals=m,
+            cells=COARSE if noisy else FINE,
+            steps=int(self.rounds) if noisy else max(int(self.rounds), MOST_STEPS),
+            value=math.sqrt(SHARE) / SLACK,
+            weight=person_weight(m),
+            ridge=float(self._knobs()["rho"]),
+        )
+
+    def _tell_unread(self, times: Array, events: Array, edges: Array) -> None:
+        """Tell the people's holder how many of them add nothing, and why."""
+        n = len(times)
+        if late := int(np.sum(~(times > edges[0]))):
+            what = f"{late} of {n} people have no time after the first edge"
+            warnings.warn(f"{what}: they add nothing (for the data's holder only)", HolderNote, stacklevel=3)
+        if unknown := int(np.sum(np.isnan(events))):
+            meant = "1, 0, true or false" if self.event_code is None else "a value"
+            what = f"{unknown} of {n} people have no event that is {meant}"
+            remedy = "" if self.event_code is not None else "; declare event_code, the value that means the event"
+            warnings.warn(f"{what}: they add nothing (for the data's holder only){remedy}", HolderNote, stacklevel=3)
 
     def _split(self, X: Any, time: Any, event: Any) -> tuple[Any, Any, Any]:
         """X, which is a table under a schema, without the columns that hold the time and the event."""
@@ -240,7 +404,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         if lost := [name for name in named if name not in table.columns]:
             raise InvalidInput(lost[0], None, "is no column of the frame", "name the columns of time and event")
         columns = dict(table.columns)
-        time, event = (_numbers(columns[one]) if isinstance(one, str) else one for one in (time, event))
+        time, event = (columns[one] if isinstance(one, str) else one for one in (time, event))
         return self._opened(Table(table.name, {k: v for k, v in columns.items() if k not in named})), time, event
 
     def _edges(self) -> Array:
@@ -250,12 +414,11 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
             raise InvalidInput("edges", None, rule, "declare public times such as [0, 30, 90, 365]")
         return np.asarray(edges)
 
-    def _column(self, name: str, given: ArrayLike, n: int) -> Array:
-        column = checked(name, lambda: np.asarray(given, dtype=np.float64))
+    def _one_each(self, name: str, column: Array, n: int) -> Array:
         if column.shape != (n,):
             rule = f"must have one value for each of the {n} people, and has shape {column.shape}"
             raise InvalidInput(name, None, rule, "give one value a row of X")
-        return np.asarray(column)
+        return column
 
     def predict_hazard(self, X: Any) -> Array:
         """Probabilities of the event in each interval, for those who reach it: (n_samples, m)."""
@@ -273,4 +436,26 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         return np.asarray(np.cumprod(1.0 - self.predict_hazard(X), axis=1), dtype=np.float64)
 
 
-__all__ = ["ConsensusSurvival", "expand", "intervals", "person_weight"]
+def _those(leaves: Leaving, people: IntArray) -> Leaving:
+    return Leaving(*(one[people] for one in leaves))
+
+
+def _unconverged(found: Hazards, directions: int) -> str:
+    """Why a fit is not converged, and what to do, from what was released."""
+    if found.hidden:
+        what = f"noise hides {found.hidden} of {directions} directions of the hazards, which stay near their start"
+        return f"{what}: not converged; raise epsilon, or use fewer intervals or columns, or more people"
+    what = "the last Newton step still moved the hazards"
+    return f"{what}: not converged; use more rounds, or fewer columns or intervals if some tell who has the event"
+
+
+__all__ = [
+    "ConsensusSurvival",
+    "Expanded",
+    "Leaving",
+    "expand",
+    "leaving",
+    "person_weight",
+    "read_events",
+    "read_times",
+]

@@ -18,6 +18,7 @@ from .bounded import (
     SlopeMoments,
 )
 from .correlated import CarriedGradient, carries, within_reach
+from .exits import Exits
 from .framed import FramedCurvature, FramedMoments, FramedResiduals, FramedSlopes, Lengths
 from .numeric_moments import Misses
 from .objective import (
@@ -38,6 +39,7 @@ __all__ = [
     "CarriedGradient",
     "Cells",
     "Curvature",
+    "Exits",
     "FramedCurvature",
     "FramedMoments",
     "FramedResiduals",

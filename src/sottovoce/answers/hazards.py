@@ -1,0 +1,277 @@
+"""Discrete-time hazards by Newton steps on noisy sums (docs/privacy/survival.md).
+
+First a *life table* is asked: how many people leave follow-up, with and without the event, by cells of time that are
+finer than the intervals.  It gives each interval's hazard, from which Newton steps for slopes and constants start, and
+the Kaplan-Meier curve, by which the constants are corrected at the end.  Each step asks for a gradient and a Hessian at
+the point where the last one led.  All but the answers is public, and nothing else is asked of the rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import logit
+
+from ..algorithms.items import Item, Script
+from ..algorithms.recipe import Recipe
+from ..problem.facts import Facts
+from ..queries import Curvature, Exits, Gradient
+from ..queries.moments import square
+from ..util.typing import Array, BoolArray
+
+TABLE, GRADIENTS, HESSIANS = 0.15, 0.50, 0.35
+"""Shares of the budget."""
+GROWTH = 3.0, 1.5
+"""Of the shares of gradients and of Hessians, from step to step: only the last gradient's noise stays."""
+LONGEST = 1.5
+"""Largest root mean square change of log-odds in a step."""
+FLOOR = 2.0
+"""A Hessian's eigenvalue is taken to be no less than this many times the norm that its noise is expected to have."""
+REMAINS = 0.3
+"""Root mean square change of log-odds in the last step, beyond noise, from which on a fit is not converged."""
+EXACT = 1e-6
+"""Gain in log-likelihood that a step may promise where a fit without noise has converged."""
+STILL = 1e-4
+"""Relative change of slopes in the last step of a fit without noise that has converged."""
+_LEAST = 1e-6  # the least hazard of an interval: without events the likelihood has no maximum
+_CANCELLED = 1e-13  # of the largest eigenvalue: directions in which rows do not differ
+
+
+class Hazards(NamedTuple):
+    """Outcome: slopes and constants in encoded columns, and how far they can be relied on."""
+
+    slopes: Array  # (d,)
+    constants: Array  # log-odds at the maximum of the grouped likelihood  (m,)
+    correction: Array  # to add to them: the Kaplan-Meier curve's log-odds less those of constant hazards  (m,)
+    hidden: int  # directions of the last Hessian that noise hides
+    converged: bool
+
+
+def cell_numbers(intervals: int, cells: int) -> int:
+    """How many cells a life table has: events, censored people inside, censored at an interval's end, never at risk."""
+    return 2 * intervals * cells + intervals + 1
+
+
+class LifeTable:
+    """Shares of people who leave by cell, of `intervals` of `cells` cells each, and what follows from them.
+
+    Parameters
+    ----------
+    shares : array (..., cell_numbers(intervals, cells))
+    spread : float
+        Standard deviation of the noise on each share.
+    """
+
+    def __init__(self, shares: Array, spread: float, intervals: int, cells: int) -> None:
+        m, M = intervals, intervals * cells
+        lead = shares.shape[:-1]
+        self.spread, self.intervals, self.cells = spread, m, cells
+        self.events = shares[..., :M].reshape(*lead, m, cells)
+        self.inside = shares[..., M : 2 * M].reshape(*lead, m, cells)
+        self.at_end = shares[..., 2 * M : 2 * M + m]
+
+    @property
+    def at_risk(self) -> Array:
+        """Shares of people at risk at the start of each cell, (..., m, cells)."""
+        exits = self.events + self.inside
+        later = np.flip(np.cumsum(np.flip(self.at_end, -1), axis=-1), -1)  # people who leave at an interval's end
+        whole = np.flip(np.cumsum(np.flip(exits.sum(axis=-1), -1), axis=-1), -1)
+        before = np.cumsum(exits, axis=-1) - exits
+        return np.asarray((later + whole)[..., None] - before)
+
+    def exposed(self) -> tuple[Array, Array]:
+        """Events, and people by the part of the interval that they were seen without the event, each (..., m)."""
+        events = self.events.sum(axis=-1)
+        seen = (np.arange(self.cells) + 0.5) / self.cells
+        entered = self.at_risk[..., 0]
+        survived = entered - events - self.inside.sum(axis=-1)
+        return events, survived + (self.inside * seen).sum(axis=-1)
+
+    def constant(self) -> Array:
+        """Probabilities of the event in each interval if its hazard is constant inside, (..., m).
+
+        Noise pulls them towards the mean hazard, as if there were so many people more as it is large.
+        """
+        events, without = self.exposed()
+        pull = self.spread * math.sqrt(2.0 * self.cells)
+        mean = events.sum(axis=-1) / np.maximum((events + without).sum(axis=-1), 1e-300)
+        mean = np.clip(mean, _LEAST, 0.5)[..., None]
+        whole = np.maximum(events + without, 0.0) + pull
+        found = np.divide(events + pull * mean, whole, out=np.zeros_like(whole), where=whole > 0.0)
+        least = _LEAST if pull == 0.0 else 0.1 * mean
+        return np.asarray(np.clip(found, least, 1.0 - _LEAST))
+
+    def kaplan_meier(self) -> Array:
+        """Probabilities of the event in each interval, for those who reach it, by Kaplan and Meier, (..., m).
+
+        Without noise cells are so fine that they hold one time, at which events come before censoring.  Those with
+        noise are coarse, and people censored inside are at risk for half of theirs.
+        """
+        at_risk = self.at_risk
+        if self.spread > 0.0:
+            at_risk = np.maximum(at_risk - 0.5 * self.inside, 3.0 * self.spread * math.sqrt(self.cells))
+        cell = np.divide(self.events, at_risk, out=np.zeros_like(at_risk), where=at_risk > 0.0)
+        survived = np.prod(1.0 - np.clip(cell, -0.5, 1.0), axis=-1)
+        return np.asarray(np.clip(1.0 - survived, _LEAST, 1.0 - _LEAST))
+
+    def correction(self) -> Array:
+        """Log-odds of :meth:`kaplan_meier` less those of :meth:`constant`, (..., m)."""
+        return np.asarray(logit(self.kaplan_meier()) - logit(self.constant()))
+
+
+class Step(NamedTuple):
+    """A Newton step of R replicates, and how far it can be relied on."""
+
+    change: Array  # (R, p)
+    decrement: Array  # g'H^-1 g  (R,)
+    beyond: Array  # root mean square change of log-odds that noise in the gradient does not explain  (R,)
+    hidden: Array  # directions whose curvature noise hides  (R,)
+    cut: BoolArray  # whether it would have been longer than `LONGEST`  (R,)
+    noisy: bool
+
+
+@dataclass(frozen=True)
+class HazardSteps(Recipe):
+    """Slopes and constants of discrete-time hazards; the outcome is :class:`Hazards`, of one replicate.
+
+    Rows are those of :func:`sottovoce.estimators.survival.expand`: columns, a constant for each interval, and a column
+    that holds a cell of the life table.
+
+    Parameters
+    ----------
+    intervals : int
+        m.
+    cells : int
+        Cells of the life table in each interval.
+    steps : int
+    value : float
+        Entry of a row in the constant of its interval.
+    weight : float
+        Largest weight of a row.
+    ridge : float
+        Weight of half the slopes' squared norm beside the mean over people.
+    """
+
+    intervals: int = field(kw_only=True)
+    cells: int = field(kw_only=True)
+    steps: int = field(kw_only=True)
+    value: float = field(kw_only=True)
+    weight: float = field(kw_only=True)
+    ridge: float = field(kw_only=True)
+
+    name: ClassVar[str] = "hazards"
+    summary: ClassVar[str] = "discrete-time hazards, by Newton steps"
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        table = Item("life table", self._exits, TABLE)
+        asked = [table]
+        gradients, hessians = (_growing(self.steps, growth) for growth in GROWTH)
+        for k in range(self.steps):
+            asked.append(Item(f"Hessian {k + 1}", Curvature, HESSIANS * hessians[k]))
+            asked.append(Item(f"gradient {k + 1}", Gradient, GRADIENTS * gradients[k]))
+        return tuple(asked)
+
+    def _exits(self, at: Array) -> Exits:
+        return Exits(at, cell_numbers(self.intervals, self.cells))
+
+    def script(self, facts: Facts, replicates: int) -> Script:
+        m, d = self.intervals, facts.d - self.intervals - 1
+        rows_each = m + 1.0  # answers are means over rows
+        free = slice(0, d + m)
+        found = yield self._exits(np.zeros((replicates, facts.d)))
+        table = self._table(rows_each * found.value, rows_each * found.spread)
+        w = np.zeros((replicates, facts.d))
+        w[:, d : d + m] = logit(table.constant()) / self.value
+        pull = np.r_[np.full(d, self.ridge), np.zeros(m)]
+        bound = facts.loss.curvature_bound
+        for _ in range(self.steps):
+            bends = yield Curvature(w)
+            slope = yield Gradient(w)
+            H = rows_each * bound * square(bends.value, facts.d)[:, free, free] + np.diag(pull)
+            H = _without_pairs(H, d)
+            g = rows_each * slope.value[:, free] + pull * w[:, free]
+            step = newton_step(H, g, rows_each * bound * bends.spread, rows_each * slope.spread, self.value, d)
+            w[:, free] += step.change
+        noisy = found.spread > 0.0
+        correction = table.correction()[0]
+        if noisy:
+            correction = correction * self._sure(table, rows_each * found.value, rows_each * found.spread)
+        people = float(facts.rows or 0.0) / rows_each
+        return Hazards(
+            slopes=w[0, :d], constants=w[0, d : d + m] * self.value, correction=correction,
+            hidden=int(step.hidden[0]), converged=bool(self._converged(step, w[:, free], d, people)[0]),
+        )  # fmt: skip
+
+    def _table(self, shares: Array, spread: float) -> LifeTable:
+        if spread > 0.0:  # everybody is in one cell
+            shares = shares + (1.0 - shares.sum(axis=-1, keepdims=True)) / shares.shape[-1]
+        return LifeTable(shares, spread, self.intervals, self.cells)
+
+    def _sure(self, table: LifeTable, shares: Array, spread: float) -> Array:
+        """What part of the correction is kept: its square over that and its variance by noise, to first order."""
+        size = shares.shape[-1]
+        moved = self._table(shares[:1] + spread * np.eye(size), spread).correction()
+        own = table.correction()[:1]
+        variance = np.sum((moved - own) ** 2, axis=0)
+        return np.asarray(own[0] ** 2 / np.maximum(own[0] ** 2 + variance, 1e-300))
+
+    def _converged(self, step: Step, w: Array, d: int, people: float) -> BoolArray:
+        if step.noisy:
+            return np.asarray((step.beyond <= REMAINS) & ~step.cut & (step.hidden == 0))
+        gain = 0.5 * people / self.weight * step.decrement
+        moved, length = (np.linalg.norm(x[:, :d], axis=1) for x in (step.change, w))
+        return np.asarray((gain <= EXACT) & ~step.cut & (moved <= STILL * (1.0 + length)))
+
+
+def newton_step(H: Array, g: Array, of_H: float, of_g: float, value: float, d: int) -> Step:
+    """``-H^-1 g``, in directions that noise hides with a larger curvature than they seem to have.
+
+    Parameters
+    ----------
+    H, g : array (R, p, p), (R, p)
+    of_H, of_g : float
+        Standard deviation of the noise on an entry of the flattened H, and of g.
+    value : float
+        Entry of a row in the constant of its interval.
+    d : int
+        Slopes; the other entries are those of constants.
+    """
+    values, vectors = np.linalg.eigh(H)
+    p = H.shape[-1]
+    least = FLOOR * of_H * math.sqrt(p) if of_H > 0.0 else 0.0
+    dead = values <= _CANCELLED * np.maximum(values[:, -1:], 0.0)
+    hidden = (values < least).sum(axis=1)
+    safe = np.where(dead & (least == 0.0), 1.0, np.maximum(values, least))
+    along = np.einsum("rij,ri->rj", vectors, g)
+    along = np.where(dead & (least == 0.0), 0.0, along)
+    change = -np.einsum("rij,rj->ri", vectors, along / safe)
+    decrement = np.sum(along**2 / safe, axis=1)
+    bends = np.maximum(np.einsum("rii->r", H[:, d:, d:]) / value**2, least)  # mean curvature, times weights
+    mean = np.divide(decrement, bends, out=np.zeros_like(decrement), where=bends > 0.0)
+    by_noise = np.divide(of_g**2 * np.sum(1.0 / safe, axis=1), bends, out=np.zeros_like(bends), where=bends > 0.0)
+    factor = np.minimum(1.0, LONGEST / np.sqrt(np.maximum(mean, 1e-300)))
+    return Step(
+        change * factor[:, None], decrement, np.sqrt(np.maximum(mean - 2.0 * by_noise, 0.0)), hidden, factor < 1.0,
+        of_g > 0.0,
+    )  # fmt: skip
+
+
+def _without_pairs(H: Array, d: int) -> Array:
+    """H without what is known to be zero: a row has one interval."""
+    H = H.copy()
+    constants = H[:, d:, d:]
+    H[:, d:, d:] = constants * np.eye(constants.shape[-1])
+    return H
+
+
+def _growing(many: int, factor: float) -> Array:
+    """Shares that grow by a factor and add up to 1."""
+    shares = factor ** np.arange(float(many))
+    return np.asarray(shares / shares.sum())
+
+
+__all__ = ["HazardSteps", "Hazards", "LifeTable", "cell_numbers", "newton_step"]

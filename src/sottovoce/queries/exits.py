@@ -1,0 +1,43 @@
+"""When people leave follow-up: counts of people by public cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..data.design import Design
+from ..problem.facts import Facts
+from ..problem.losses import Loss
+from ..util.typing import Array
+from .bounded import Bounded, counts
+
+
+@dataclass(frozen=True)
+class Exits(Bounded):
+    """Shares of rows by the cell that they hold in the last column, as ``cell / cells``, from 1; 0 is in no cell.
+
+    Of a person's rows one holds a cell (:func:`sottovoce.estimators.survival.expand`), so a person adds at most 1.
+
+    Parameters
+    ----------
+    cells : int
+    """
+
+    cone: ClassVar[bool] = True  # counts
+    cells: int = 1
+
+    def width(self, facts: Facts) -> int:
+        return self.cells
+
+    def norm(self, facts: Facts) -> float:
+        return 1.0
+
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        last = np.zeros((len(at), 1, at.shape[-1]))
+        last[..., -1] = 1.0
+        held = np.asarray(block.host(block.moves(last)))
+        cell = np.clip(np.rint(held * self.cells), 0.0, self.cells).astype(np.int64)
+        found = counts(cell, cell > 0, self.cells + 1)[..., 1:]
+        return np.broadcast_to(found, (*at.shape[:2], self.cells))
