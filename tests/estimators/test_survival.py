@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 from sklearn.base import clone
 
 from sottovoce import ConsensusSurvival
-from sottovoce.answers.hazards import LifeTable, cell_numbers, newton_step
+from sottovoce.answers.hazards import LifeTable, Seen, cell_numbers, newton_step, pooled
 from sottovoce.data.rows import Rows
 from sottovoce.errors import HolderNote, InvalidInput, PublicNote
 from sottovoce.estimators.survival import Leaving, expand, leaving, person_weight, read_events, read_times
@@ -365,9 +365,22 @@ def test_what_noise_hides_is_said() -> None:
 
 def test_directions_that_noise_hides_are_not_moved_far() -> None:
     H, g = np.diag([1.0, 1e-9])[None], np.array([[0.1, 0.1]])
-    sharp, noisy = newton_step(H, g, 0.0, 0.0, 1.0, 1), newton_step(H, g, 0.05, 0.01, 1.0, 1)
+    sharp, noisy = (newton_step(Seen(0.0 * g, H, *noise), 1.0, 1) for noise in ((0.0, g, 0.0), (0.05, g, 0.01)))
     assert sharp.hidden[0] == 0 and noisy.hidden[0] == 1
     assert abs(noisy.change[0, 1]) <= 0.1 / 0.1 and noisy.change[0, 0] == pytest.approx(-0.1)
+
+
+def test_answers_at_one_point_are_pooled_by_their_precision_and_those_of_far_points_count_for_less() -> None:
+    H, w, g = np.eye(2)[None], np.zeros((1, 2)), np.ones((1, 2))
+    near = pooled([Seen(w, 2.0 * H, 0.1, 3.0 * g, 0.1), Seen(w, H, 0.1, g, 0.1)], 1.0, 1)
+    np.testing.assert_allclose(near.hessian, 1.5 * H)
+    np.testing.assert_allclose(near.gradient, 2.0 * g)
+    assert near.hessian_noise == near.gradient_noise == pytest.approx(0.1 / np.sqrt(2.0))
+    far = pooled([Seen(w, 2.0 * H, 0.1, 3.0 * g, 0.1), Seen(w + 100.0, H, 0.1, g, 0.1)], 1.0, 1)
+    np.testing.assert_allclose(far.hessian, H, atol=0.01)
+    np.testing.assert_allclose(far.gradient, g, atol=0.01)
+    exact = pooled([Seen(w, 2.0 * H, 0.0, 3.0 * g, 0.0), Seen(w, H, 0.0, g, 0.0)], 1.0, 1)
+    np.testing.assert_array_equal(exact.gradient, g)
 
 
 def test_a_life_table_counts_those_at_risk() -> None:

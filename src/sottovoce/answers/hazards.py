@@ -24,14 +24,19 @@ from ..util.typing import Array, BoolArray
 
 TABLE, GRADIENTS, HESSIANS = 0.15, 0.50, 0.35
 """Shares of the budget."""
-GROWTH = 3.0, 1.5
-"""Of the shares of gradients and of Hessians, from step to step: only the last gradient's noise stays."""
+GROWTH = 1.6
+"""Of the shares of gradients and of Hessians, from step to step: later points are nearer to the maximum."""
 LONGEST = 1.5
 """Largest root mean square change of log-odds in a step."""
 FLOOR = 2.0
 """A Hessian's eigenvalue is taken to be no less than this many times the norm that its noise is expected to have."""
 REMAINS = 0.3
 """Root mean square change of log-odds in the last step, beyond noise, from which on a fit is not converged."""
+CURVED = 4.0
+"""How much of an answer's change in between counts as its error, at another point's distance: 1 is the change itself.
+
+Measured at 2,000 and 20,000 people and epsilon 10: with less, earlier gradients pull estimates to their start.
+"""
 EXACT = 1e-6
 """Gain in log-likelihood that a step may promise where a fit without noise has converged."""
 STILL = 1e-4
@@ -122,6 +127,16 @@ class LifeTable:
         return np.asarray(logit(self.kaplan_meier()) - logit(self.constant()))
 
 
+class Seen(NamedTuple):
+    """Answers at a point, of R replicates, and the standard deviations of the noise on their entries."""
+
+    at: Array  # (R, p)
+    hessian: Array  # (R, p, p)
+    hessian_noise: float
+    gradient: Array  # (R, p)
+    gradient_noise: float
+
+
 class Step(NamedTuple):
     """A Newton step of R replicates, and how far it can be relied on."""
 
@@ -169,10 +184,10 @@ class HazardSteps(Recipe):
     def items(self) -> tuple[Item, ...]:
         table = Item("life table", self._exits, TABLE)
         asked = [table]
-        gradients, hessians = (_growing(self.steps, growth) for growth in GROWTH)
-        for k in range(self.steps):
-            asked.append(Item(f"Hessian {k + 1}", Curvature, HESSIANS * hessians[k]))
-            asked.append(Item(f"gradient {k + 1}", Gradient, GRADIENTS * gradients[k]))
+        growing = GROWTH ** np.arange(float(self.steps))
+        for k, part in enumerate(growing / growing.sum(), 1):
+            asked.append(Item(f"Hessian {k}", Curvature, HESSIANS * float(part)))
+            asked.append(Item(f"gradient {k}", Gradient, GRADIENTS * float(part)))
         return tuple(asked)
 
     def _exits(self, at: Array) -> Exits:
@@ -188,13 +203,17 @@ class HazardSteps(Recipe):
         w[:, d : d + m] = logit(table.constant()) / self.value
         pull = np.r_[np.full(d, self.ridge), np.zeros(m)]
         bound = facts.loss.curvature_bound
+        seen = list[Seen]()
         for _ in range(self.steps):
             bends = yield Curvature(w)
             slope = yield Gradient(w)
             H = rows_each * bound * square(bends.value, facts.d)[:, free, free] + np.diag(pull)
             H = _without_pairs(H, d)
             g = rows_each * slope.value[:, free] + pull * w[:, free]
-            step = newton_step(H, g, rows_each * bound * bends.spread, rows_each * slope.spread, self.value, d)
+            noise = rows_each * bound * bends.spread, rows_each * slope.spread
+            seen.append(Seen(w[:, free].copy(), H, noise[0], g, noise[1]))
+            step = newton_step(pooled(seen, self.value, d), self.value, d)
+            w = w.copy()  # that of the questions stays
             w[:, free] += step.change
         noisy = found.spread > 0.0
         correction = table.correction()[0]
@@ -227,19 +246,18 @@ class HazardSteps(Recipe):
         return np.asarray((gain <= EXACT) & ~step.cut & (moved <= STILL * (1.0 + length)))
 
 
-def newton_step(H: Array, g: Array, of_H: float, of_g: float, value: float, d: int) -> Step:
+def newton_step(seen: Seen, value: float, d: int) -> Step:
     """``-H^-1 g``, in directions that noise hides with a larger curvature than they seem to have.
 
     Parameters
     ----------
-    H, g : array (R, p, p), (R, p)
-    of_H, of_g : float
-        Standard deviation of the noise on an entry of the flattened H, and of g.
+    seen : Seen
     value : float
         Entry of a row in the constant of its interval.
     d : int
         Slopes; the other entries are those of constants.
     """
+    H, of_H, g, of_g = seen.hessian, seen.hessian_noise, seen.gradient, seen.gradient_noise
     values, vectors = np.linalg.eigh(H)
     p = H.shape[-1]
     least = FLOOR * of_H * math.sqrt(p) if of_H > 0.0 else 0.0
@@ -268,10 +286,44 @@ def _without_pairs(H: Array, d: int) -> Array:
     return H
 
 
-def _growing(many: int, factor: float) -> Array:
-    """Shares that grow by a factor and add up to 1."""
-    shares = factor ** np.arange(float(many))
-    return np.asarray(shares / shares.sum())
+def pooled(seen: list[Seen], value: float, d: int) -> Seen:
+    """What all answers so far say of the gradient and the Hessian at the last point.
+
+    An answer at another point is taken to the last one by the Hessian there, and counts by its precision: its noise,
+    and what the Hessian changes in between, about in proportion to how far log-odds have moved.  Without noise only
+    the last answers count.
+
+    Parameters
+    ----------
+    seen : list of Seen
+    value, d
+        As for :func:`newton_step`.
+    """
+    last = seen[-1]
+    if not last.gradient_noise > 0.0:
+        return last
+    p = last.gradient.shape[-1]
+    hessian, gradient = np.zeros_like(last.hessian), np.zeros_like(last.gradient)
+    precision_of_hessian, precision_of_gradient = np.zeros(len(last.at)), np.zeros(len(last.at))
+    for one in seen:
+        away = last.at - one.at
+        along = np.einsum("rij,rj->ri", one.hessian, away)
+        bends = np.einsum("rii->r", one.hessian[:, d:, d:]) / value**2
+        moved = np.maximum(np.einsum("ri,ri->r", away, along), 0.0) / np.maximum(bends, one.hessian_noise)
+        entry = np.einsum("rij,rij->r", one.hessian, one.hessian) / p**2
+        own_hessian = 1.0 / (one.hessian_noise**2 + moved * entry)
+        own_gradient = 1.0 / (one.gradient_noise**2 + CURVED * moved * np.sum(along**2, axis=1) / p)
+        precision_of_hessian += own_hessian
+        precision_of_gradient += own_gradient
+        hessian += own_hessian[:, None, None] * one.hessian
+        gradient += own_gradient[:, None] * (one.gradient + along)
+    return Seen(
+        at=last.at,
+        hessian=hessian / precision_of_hessian[:, None, None],
+        hessian_noise=float(precision_of_hessian[0] ** -0.5),
+        gradient=gradient / precision_of_gradient[:, None],
+        gradient_noise=float(precision_of_gradient[0] ** -0.5),
+    )
 
 
-__all__ = ["HazardSteps", "Hazards", "LifeTable", "cell_numbers", "newton_step"]
+__all__ = ["HazardSteps", "Hazards", "LifeTable", "Seen", "cell_numbers", "newton_step", "pooled"]

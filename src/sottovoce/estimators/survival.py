@@ -13,7 +13,6 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from numbers import Real
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -191,7 +190,8 @@ def _each(name: str, given: Any) -> list[Any]:
     Values of mixed types are not made one type first: one of them would change how the others are read.
     """
     if isinstance(given, np.ma.MaskedArray):
-        given = given.astype(object).filled(None)
+        hidden: Any = given.astype(object)
+        given = hidden.filled(None)
     typed = hasattr(given, "dtype") or hasattr(given, "__array__")
     column = checked(name, lambda: np.asarray(given) if typed else np.asarray(given, dtype=object))
     if column.ndim != 1 or column.dtype.kind not in "biufOUST":
@@ -368,7 +368,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
             rule = f"must be a whole number of Newton steps, from 1 to {MOST_ROUNDS}"
             raise InvalidInput("rounds", self.rounds, rule, "use rounds=5")
         rho = self._knobs()["rho"]
-        if not (isinstance(rho, Real) and 0.0 <= rho < math.inf):
+        if not (isinstance(rho, int | float | np.number) and 0.0 <= rho < math.inf):
             raise InvalidInput("rho", rho, "must be finite and >= 0, as a weight of the slopes", "use 0")
 
     def _recipe(self, m: int, run: RunConfig) -> HazardSteps:
@@ -437,7 +437,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
 
 
 def _those(leaves: Leaving, people: IntArray) -> Leaving:
-    return Leaving(*(one[people] for one in leaves))
+    return Leaving(leaves.last[people], leaves.event[people], leaves.exposed[people], leaves.cell[people])
 
 
 def _unconverged(found: Hazards, directions: int) -> str:
