@@ -6,6 +6,7 @@ The standard deviation is ``sigma`` in every coordinate, in sum scale inside an 
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -21,36 +22,77 @@ special = Later("scipy.special")
 
 
 def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> Array:
-    """The exact ``delta`` of Gaussian noise at `epsilon` (any sign); T releases have ``mu = sqrt(sum mu_t^2)``.
+    """The ``delta`` of Gaussian noise at `epsilon` (any sign), from above; T releases have ``mu = sqrt(sum mu_t^2)``.
 
     Notes
     -----
     ``Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)`` (Balle and Wang 2018, Theorem 8): the loss is ``N(mu^2/2, mu^2)``
     under the first law and ``N(-mu^2/2, mu^2)`` under the second; delta is the probability that it exceeds eps under
-    the first, less ``e^eps`` times that under the second.
+    the first, less ``e^eps`` times that under the second.  How rounding is covered: :func:`_delta`.
     """
     eps, mu = np.broadcast_arrays(np.asarray(epsilon, dtype=float), np.asarray(mu, dtype=float))
-    safe = np.where(mu > 0, mu, 1.0)
-    high, low = special.log_ndtr(safe / 2 - eps / safe), special.log_ndtr(-safe / 2 - eps / safe)
-    gap = np.minimum(eps + low - high, 0.0)
-    value = np.exp(high) * (-np.expm1(gap) + 1e-15)  # upwards: the gap of tiny mu has few digits
-    return np.where(mu > 0, np.minimum(value, 1.0), np.maximum(0.0, -np.expm1(np.minimum(eps, 0.0))))
+    none = np.maximum(0.0, -np.expm1(np.minimum(eps, 0.0)))  # without a shift
+    pairs = zip(np.ravel(eps).tolist(), np.ravel(mu).tolist(), np.ravel(none).tolist(), strict=True)
+    found = [_delta(e, shift) if shift > 0.0 else least for e, shift, least in pairs]
+    return np.array(found, dtype=float).reshape(eps.shape)
+
+
+_NEAR = -8.0  # up to here delta is next to 1
+_FAR = 37.0  # from here on delta is below 1e-299
+_LEAST = 1e-307  # smaller ones lose digits: they are told as this
+_ROUNDED = 4e-15
+"""Relative error of ``log_cdf``, of exponentials and of a few products, with a margin of at least two."""
+_LOG_ROOT = 0.5 * math.log(2.0 * math.pi)
 
 
 def _delta(eps: float, mu: float) -> float:
-    """:func:`gaussian_delta` of two numbers, ``mu > 0``, without SciPy."""
-    high, low = log_cdf(mu / 2 - eps / mu), log_cdf(-mu / 2 - eps / mu)
-    gap = eps + low - high
-    return min(float(np.exp(high) * (-np.expm1(0.0 if gap > 0.0 else gap) + 1e-15)), 1.0)  # a NaN stays one
+    """:func:`gaussian_delta` of two numbers, ``mu > 0``, from above and without SciPy.
+
+    Notes
+    -----
+    With ``a = eps/mu - mu/2`` and Mills's ratio ``R = Phi(-.)/phi``, delta is ``phi(a) (R(a) - R(a + mu))``, and falls
+    in a, so that a is rounded down.  The difference is computed by logarithms, with a bound on their errors, which is
+    much where `mu` is small; and bounded by ``mu`` times ``-R'(a) = 1 - a R(a)``, as R is convex, which is near where
+    `mu` is small.  For ``a > 0`` this is at most ``1 / (a^2 + 1)`` (Gordon 1941), and R at most ``1 / a``.
+    """
+    if eps == math.inf:
+        return 0.0
+    quotient, half = eps / mu, 0.5 * mu
+    a = quotient - half - 2.0**-51 * (abs(quotient) + half)
+    if math.isnan(a) or mu == math.inf:
+        return 1.0
+    if a > _FAR:
+        density = math.exp(max(-0.5 * a * a * (1.0 - _ROUNDED), -1e4) - _LOG_ROOT)
+        return max(density * min(mu / (a * a + 1.0), 1.0 / a) * (1.0 + 2.0 * _ROUNDED), _LEAST)
+    before, after = max(a, 0.0) * a, max(a + mu, 0.0) * (a + mu)
+    high, low = log_cdf(-a), log_cdf(-(a + mu))
+    top = math.exp(min(high + _ROUNDED * (1.0 + before), 0.0))
+    exponent = mu * (a + half)
+    gap = exponent + low - high
+    lost = _ROUNDED * (2.0 + before + after) + 2.0**-50 * (abs(exponent) + abs(low) + abs(high))
+    share = -math.expm1(min(gap, 0.0)) + lost
+    found = top * min(share, 1.0) * (1.0 + _ROUNDED)
+    if mu < 1.0 and a > _NEAR:
+        ratio = math.exp(high + 0.5 * a * a + _LOG_ROOT)
+        slope = 1.0 - a * ratio + _ROUNDED * (1.0 + before) * (1.0 + abs(a) * ratio)
+        slope = min(slope, 1.0 / (a * a + 1.0)) if a > 0.0 else slope
+        density = math.exp(-0.5 * a * a * (1.0 - _ROUNDED) - _LOG_ROOT)
+        found = min(found, density * mu * slope * (1.0 + 2.0 * _ROUNDED))
+    return min(max(found, _LEAST), 1.0)
 
 
 @lru_cache(maxsize=4096)
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """The least epsilon >= 0 at which :func:`gaussian_delta` is at most `delta`, from above."""
+    """The least epsilon >= 0 at which :func:`gaussian_delta` is at most `delta`, from above.
+
+    Infinite where doubles cannot tell that one is enough: of a `delta` below 1e-307, or a `mu` whose square overflows.
+    """
+    if math.isnan(mu):
+        return math.nan
     if mu <= 0.0 or _delta(0.0, mu) <= delta:
         return 0.0
     low, high = 0.0, mu * mu / 2 + mu
-    while _delta(high, mu) > delta:
+    while _delta(high, mu) > delta:  # ends at infinity
         low, high = high, 2.0 * high
     while high - low > 1e-12 * high:
         middle = 0.5 * (low + high)
@@ -60,9 +102,16 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
 
 @lru_cache(maxsize=4096)
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest ``mu`` whose :func:`gaussian_delta` at `epsilon` is at most `delta`, from below."""
+    """The largest ``mu`` whose :func:`gaussian_delta` at `epsilon` is at most `delta`, from below.
+
+    0 for a `delta` below 1e-307, of which doubles cannot tell that a shift is small enough.
+    """
+    if math.isnan(epsilon) or delta < _LEAST:
+        return math.nan if math.isnan(epsilon) else 0.0
     low, high = 0.0, 1.0
     while _delta(epsilon, high) <= delta:
+        if high == math.inf:
+            return math.inf
         low, high = high, 2.0 * high
     while high - low > 1e-13 * high:
         middle = 0.5 * (low + high)
