@@ -135,7 +135,10 @@ def test_edges_that_do_not_start_at_zero_leave_out_who_is_not_there_any_more() -
         (["dead", "alive", "1"], None, [np.nan, np.nan, 1]),
         ([2, 1, 2], 2, [1, 0, 1]),
         ([2.0, 1.0, np.nan], "2", [1, 0, np.nan]),
-        (["Dead", "alive", "NA"], "dead", [1, 0, np.nan]),
+        (["dead ", "alive", "NA", "."], "dead", [1, 0, np.nan, np.nan]),
+        ([1, 0, True, "false", 2], 1, [1, 0, 1, 0, 0]),
+        ([1, 0, True, None], False, [0, 1, 0, np.nan]),
+        (["NA", "alive", ""], "NA", [1, 0, np.nan]),
         ([True, False, None], True, [1, 0, np.nan]),
         (["2", "1", ""], 2.0, [1, 0, np.nan]),
     ],
@@ -164,7 +167,7 @@ def test_times_are_read_each_by_itself() -> None:
 )
 def test_a_column_that_is_no_column_of_values_is_refused_by_its_type(given: Any) -> None:
     for read in (read_times, read_events):
-        with pytest.raises(InvalidInput, match="column"):
+        with pytest.raises(InvalidInput, match="^(time|event): "):
             read(given)
 
 

@@ -25,6 +25,7 @@ from ..data.frames import read_frame
 from ..data.rows import Rows
 from ..data.table import Table
 from ..data.validation import checked
+from ..data.values import MISSING_MARKS, identity, marks_of, number_of, objects, text_of
 from ..errors import HolderNote, InvalidInput, PublicNote
 from ..problem.clipped import cap
 from ..problem.losses import Logistic
@@ -45,9 +46,8 @@ FINE, COARSE = 1024, 8
 """Cells of the life table in each interval, without noise and with it: each cell adds noise to those at risk."""
 MOST_STEPS = 25
 """Newton steps of a fit without noise, at least: they cost nothing, and the last ones move nothing."""
-TRUTHS = {"1": 1.0, "true": 1.0, "0": 0.0, "false": 0.0}
-MISSING = {"", "na", "nan", "none", "null", "<na>", "nat"}
-"""Texts, in lower case, that stand for no value."""
+TRUTHS = {"1": "1", "true": "1", "0": "0", "false": "0"}
+"""Texts of truth values, in lower case, as the number that they stand for."""
 
 
 def person_weight(m: int, share: float = SHARE) -> float:
@@ -156,36 +156,29 @@ def read_events(given: Any, code: Any = None) -> Array:
         The value that means the event; every other one that is not missing means that it did not come.  None for 1 and
         0, and for "true" and "false" in any spelling: whatever else is not known.
     """
-    texts = [_identity(one) for one in _each("event", given)]
+    texts = [_meaning(one) for one in _each("event", given)]
     if code is None:
-        return np.array([TRUTHS.get(text, math.nan) for text in texts], dtype=np.float64)
-    own = _identity(code)
-    return np.array([math.nan if text in MISSING else float(text == own) for text in texts], dtype=np.float64)
+        known = {"1": 1.0, "0": 0.0}
+        return np.array([known.get(text, math.nan) for text in texts], dtype=np.float64)
+    own, missing = _meaning(code), marks_of(MISSING_MARKS) - {_meaning(code)}
+    return np.array([math.nan if text in missing else float(text == own) for text in texts], dtype=np.float64)
 
 
-def _identity(value: Any) -> str:
-    """A text by which equal values are known, whatever their type or spelling: 1, 1.0, "1" and " 1.0 " are one."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", errors="replace")
-    text = str(value).strip().casefold()
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return str(int(number)) if number.is_integer() else repr(number)
+def _meaning(value: Any) -> str:
+    """The text that stands for all values of one meaning: 1, 1.0, "1" and True are one."""
+    text = identity(text_of(value))
+    return TRUTHS.get(text.casefold(), text)
 
 
 def _number(value: Any) -> float:
     try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
+        return number_of(value)
+    except (ValueError, OverflowError):
         return math.nan
 
 
 def _each(name: str, given: Any) -> list[Any]:
-    """The values of a column, one a person, as Python's own; None for what a mask hides.
+    """The values of a column, one a person; None for what a mask hides.
 
     Values of mixed types are not made one type first: one of them would change how the others are read.
     """
@@ -193,11 +186,11 @@ def _each(name: str, given: Any) -> list[Any]:
         hidden: Any = given.astype(object)
         given = hidden.filled(None)
     typed = hasattr(given, "dtype") or hasattr(given, "__array__")
-    column = checked(name, lambda: np.asarray(given) if typed else np.asarray(given, dtype=object))
+    column = checked(name, lambda: np.asarray(given) if typed else objects(given))
     if column.ndim != 1 or column.dtype.kind not in "biufOUST":
         rule = f"must be one column of numbers, truth values or texts; this is {column.dtype} of shape {column.shape}"
         raise InvalidInput(name, None, rule, "give one value for each row of X")
-    return [one.item() if isinstance(one, np.generic) else one for one in column.tolist()]
+    return list(column.tolist())
 
 
 @with_knobs("relation", "colluders", "max_grad_norm", rho=0.0)
