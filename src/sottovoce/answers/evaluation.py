@@ -228,14 +228,21 @@ def qualities(cells: Cells, threshold: float = 0.5, levels: Sequence[Level] = ()
 
 
 def exact(scores: Array, y: Array, threshold: float = 0.5) -> dict[str, float]:
-    """Metrics without noise of log-odds (n,) and labels -1, 1, or 0 for rows to leave out: for the rows' holder."""
+    """Metrics without noise of log-odds (n,) and labels -1, 1, or 0 for rows to leave out: for the rows' holder.
+
+    Without a labelled row there is no metric, and with rows of one class alone there is no area under the curve.
+    """
     s, label = scores[y != 0], y[y != 0] > 0
+    if not len(s):
+        return {"rows": 0.0}
     P, N = int(label.sum()), int((~label).sum())
-    _, place, many = np.unique(s, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(many) - (many - 1) / 2.0)[place]  # equal scores share their mean rank
-    area = (float(ranks[label].sum()) - P * (P + 1) / 2.0) / (P * N) if P and N else math.nan
     p = -Logistic().derivative(-s)
-    return {
-        "rows": float(len(s)), "positives": P / max(1, len(s)), "auc": area,
-        "brier": float(np.mean((p - label) ** 2)), "accuracy": float(np.mean((p >= threshold) == label)),
+    found = {
+        "rows": float(len(s)), "positives": P / len(s), "brier": float(np.mean((p - label) ** 2)),
+        "accuracy": float(np.mean((p >= threshold) == label)),
     }  # fmt: skip
+    if P and N:
+        _, place, many = np.unique(s, return_inverse=True, return_counts=True)
+        ranks = (np.cumsum(many) - (many - 1) / 2.0)[place]  # equal scores share their mean rank
+        found["auc"] = (float(ranks[label].sum()) - P * (P + 1) / 2.0) / (P * N)
+    return found

@@ -13,6 +13,7 @@ from typing import ClassVar, Generic, TypeVar
 import numpy as np
 
 from ..algorithms.recipe import Recipe
+from ..data.products import products_by_row
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..errors import InvalidInput
@@ -80,8 +81,8 @@ class Judge(ABC, Generic[T, E]):
         """The released evaluation, with the same numbers without noise for the rows' holder."""
 
     def margins(self, w: Array, X: Array) -> Array:
-        """Margins of the classifier w on encoded rows X."""
-        return np.asarray(self.task.vectors(w) @ X.T)
+        """Margins of the classifier w on encoded rows X; a row's margin depends on no other row."""
+        return products_by_row(X, self.task.vectors(w))
 
     def check(self, run: RunConfig) -> None:
         """Refuse what cannot be asked, before anything is spent; InvalidInput."""

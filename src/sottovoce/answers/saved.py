@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ..data.move import Move
+from ..data.products import products_by_row
 from ..data.schema import Schema
 from ..errors import CheckpointError, InvalidInput, shown
 from ..problem.task import TwoClasses
@@ -127,18 +128,24 @@ class SavedModel:
     def margins(self, table: Any, X: Array | None = None) -> Array:
         """Margins of raw columns, or of numbers without a schema: (n,), or (K, n) of several classes.
 
-        X are the same rows as the schema encodes them, if they are at hand.
+        X are the same rows as the schema encodes them, if they are at hand.  A row's margin depends on no other row
+        (:mod:`sottovoce.data.products`).
         """
         if self.naming is None:
             assert self.schema is not None
             X = self.schema.encode(table, labels=False).X if X is None else X
             X = X if self.move is None else self.move.shortened(X)
-            return np.asarray(self.schema.task.vectors(self.model) @ X.T)
-        margins = self.naming.encoded(table) @ self.model
+            return products_by_row(X, self.schema.task.vectors(self.model))
+        return self.margins_of(self.naming.encoded(table))
+
+    def margins_of(self, X: Array) -> Array:
+        """Margins (n,) of rows X (n, d) in the encoding of a model whose coefficients have names."""
+        assert self.naming is not None
+        margins = products_by_row(X, self.model)
         if self.naming.sites:
             own = self.model[self.naming.constant > 0] * self.naming.value
             margins = margins + float(own @ self.shares)
-        return np.asarray(margins)
+        return margins
 
     def intervals(self, table: Any, alpha: float = 0.05) -> Array:
         """Intervals of what the model says on average of rows like these, (n, 2): log-odds, or numbers in their unit.

@@ -162,9 +162,10 @@ class DealtTable:
         """Ask the test rows about a model, dealt to the sites."""
         if held is None:
             return None
-        margins = model.margins(self.test)[:, None]
-        X, y = self.dataset.all_held_out(np.hstack([self.naming.encoded(self.test), margins]))
-        scored = first_rows(Scored(X[:, -1], model.digest, y, X[:, :-1]), self.dataset.held_people)
+        X, y = self.dataset.all_held_out(self.naming.encoded(self.test))
+        read = rows_read(len(y), self.dataset.held_people)
+        X, y = X[read], y[read]
+        scored = Scored(model.margins_of(X), model.digest, y, X)
         judge = judge_of(self.dataset.task, held, self.naming.schema)
         return judge.ask(scored, self.config.run, len(self.parts), caveat=self.dataset.caveat)
 
@@ -246,13 +247,12 @@ def one_row_each(run: RunConfig, schema: Schema | None) -> RunConfig:
     return run if schema is None or schema.person is None else replace(run, rows_per_person=1)
 
 
-def first_rows(scored: Scored, people: IntArray | None) -> Scored:
-    """The first row of everybody; all rows where nobody has several."""
-    if people is None:
-        return scored
-    first = kept(people, 1)
-    X = None if scored.X is None else scored.X[first]
-    return replace(scored, margins=scored.margins[..., first], y=scored.y[first], X=X)
+def rows_read(n: int, people: IntArray | None) -> IntArray:
+    """Which of n rows answers ask: the first of everybody, or all where nobody has several.
+
+    They are chosen before anything is computed of them, so that a person's further rows can change nothing.
+    """
+    return np.arange(n) if people is None else np.flatnonzero(kept(people, 1))
 
 
 def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[str, ...]:
@@ -304,10 +304,11 @@ def evaluate_report(report: Report, held: Held) -> Any:
     check_held(held, dataset, run)
     judge, w = judge_of(dataset.task, held, dataset.schema), result.consensus[0]
     X, y = dataset.all_held_out(dataset.X_test)
+    read = rows_read(len(y), dataset.held_people)
+    X, y = X[read], y[read]
     move = None if result.move is None else result.move.at(0)
     model = digest_of(w) if move is None else digest_of(w, move.digest)
     scored = Scored(judge.margins(w, X if move is None else move.shortened(X)), model, y, X)
-    scored = first_rows(scored, dataset.held_people)
     return judge.ask(scored, one_row_each(run, dataset.schema), result.facts.n_nodes, caveat=dataset.caveat)
 
 

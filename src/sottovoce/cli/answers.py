@@ -45,8 +45,9 @@ def render_inferred(done: Inferred, console: Console, saved: Path | None) -> Non
     if done.evaluation is not None:
         render_evaluation(done.evaluation, console)
     elif done.exact:
+        area = f"{done.exact['auc']:.4f}" if "auc" in done.exact else "unknown, of one class"
         console.print(
-            f"AUC {done.exact['auc']:.4f}, Brier {done.exact['brier']:.4f}, "
+            f"AUC {area}, Brier {done.exact['brier']:.4f}, "
             f"accuracy {100 * done.exact['accuracy']:.2f}% on {done.exact['rows']:,.0f} test rows, "
             "[dim]taken as public, without noise: for the data's holder only[/]"
         )

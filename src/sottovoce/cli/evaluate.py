@@ -10,8 +10,9 @@ import click
 from ..answers.evaluation import Held
 from ..answers.judging import Scored, judge_of
 from ..answers.saved import SavedModel
-from ..answers.training import first_rows, one_row_each
-from ..data import read_table, table_digest
+from ..answers.terms import columns_of
+from ..answers.training import one_row_each, rows_read
+from ..data import Table, read_table, table_digest
 from ..ledger.durable import DurableLedger, rows_digest
 from ..problem.task import TwoClasses
 from ..runs import defaults
@@ -67,16 +68,17 @@ def evaluate(
     saved = SavedModel.load(run, replicate)
     schema = saved.encoding(run)
     table = read_table(rows)
-    encoded = schema.encode(table)
+    people = None if schema.person is None else schema.person.among(table.columns, frozenset(schema.na))
+    asked = Table(table.name, columns_of(table, rows_read(table.n_rows, people)))
+    encoded = schema.encode(asked)
     assert encoded.y is not None
     if threshold is None:
         threshold = saved.threshold if isinstance(schema.task, TwoClasses) else None
     judge = judge_of(schema.task, Held(epsilon, Held.threshold if threshold is None else threshold, by), schema)
     config = RunConfig("auto", epsilon, delta, relation=relation, seed=None if system_noise else seed)
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
-        scored = Scored(saved.margins(table, encoded.X), saved.digest, encoded.y, encoded.X)
-        people = None if schema.person is None else schema.person.among(table.columns, frozenset(schema.na))
-        scored, config = first_rows(scored, people), one_row_each(config, schema)
+        scored = Scored(saved.margins(asked, encoded.X), saved.digest, encoded.y, encoded.X)
+        config = one_row_each(config, schema)
         raw = table_digest([table], deal_of(ONE_SITE, schema, 1, config))
         if book is not None:  # which may know the rows as they were encoded
             book.bind(raw, rows_digest(encoded.X if scored.X is None else scored.X, scored.y))

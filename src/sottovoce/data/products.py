@@ -1,0 +1,50 @@
+"""Products of rows with public vectors in which every result depends on its own row alone, to the last bit.
+
+A linear algebra library rounds a row's product by where the row stands: the last rows of a matrix, one to three of
+them, go through another kernel than those before.  So one person's number of rows may change the bits of other people's
+scores, and where scores are then counted in cells, carry those people over an edge that no sensitivity covers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..util.typing import Array
+
+_ROWS_AT_ONCE = 4096  # so that a block of rows stays in cache while its columns are added
+
+
+def products_by_row(X: Array, W: Array) -> Array:
+    """``X @ W.T``, transposed, added up column after column.
+
+    Parameters
+    ----------
+    X : array (n, d)
+        Rows.
+    W : array (d,) or (K, d)
+        One public vector, or K of them.
+
+    Returns
+    -------
+    array (n,) or (K, n)
+
+    Guarantee
+    ---------
+    Entry k is a function of row k and of `W`: neither the number of rows, nor the other rows, nor the place of a row
+    among them, nor the arrays' order in memory changes a bit of it.  Each is one elementwise product and one
+    elementwise sum a column, in the order of the columns, each correctly rounded.
+
+    Examples
+    --------
+    >>> products_by_row(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 10.0]))
+    array([21., 43.])
+    """
+    X, W = np.asarray(X, dtype=float), np.asarray(W, dtype=float)
+    vectors = W[None] if W.ndim == 1 else W
+    found = np.zeros((len(vectors), len(X)))
+    for first in range(0, len(X), _ROWS_AT_ONCE):
+        columns = np.ascontiguousarray(X[first : first + _ROWS_AT_ONCE].T)
+        for vector, total in zip(vectors, found[:, first : first + _ROWS_AT_ONCE], strict=True):
+            for weight, column in zip(vector.tolist(), columns, strict=True):
+                total += weight * column
+    return found[0] if W.ndim == 1 else found
