@@ -39,8 +39,8 @@ class ClassEvaluation:
     exact: dict[str, Any]
     asked: list[dict[str, Any]]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+    def released(self) -> dict[str, Any]:
+        """What was released, as plain data."""
         classes = [
             {
                 "name": name, "share": self.share[name].to_dict(), "recall": self.found[name].to_dict(),
@@ -50,9 +50,16 @@ class ClassEvaluation:
         ]  # fmt: skip
         return {
             "rows": self.rows, "noise": self.noise, "accuracy": self.accuracy.to_dict(), "classes": classes,
-            "confusion": self.counts.tolist(), "exact": self.exact, "privacy": self.statement.to_dict(),
-            "asked": self.asked,
+            "confusion": self.counts.tolist(), "privacy": self.statement.to_dict(), "asked": self.asked,
         }  # fmt: skip
+
+    def held_back(self) -> dict[str, Any]:
+        """What reads rows without noise, as plain data: for the rows' holder only."""
+        return {"exact": self.exact}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data with all there is."""
+        return self.released() | self.held_back()
 
 
 @dataclass(frozen=True)

@@ -127,13 +127,20 @@ class Evaluation:
     exact: dict[str, float]
     asked: list[dict[str, Any]] = field(default_factory=list)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+    def released(self) -> dict[str, Any]:
+        """What was released, as plain data."""
         return {
-            **self.quality[""].to_dict(), "exact": self.exact, "privacy": self.statement.to_dict(),
-            "asked": self.asked,
+            **self.quality[""].to_dict(), "privacy": self.statement.to_dict(), "asked": self.asked,
             "by": {name: found.to_dict() for name, found in self.quality.items() if name},
         }  # fmt: skip
+
+    def held_back(self) -> dict[str, Any]:
+        """What reads rows without noise, as plain data: for the rows' holder only."""
+        return {"exact": self.exact}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data with all there is."""
+        return self.released() | self.held_back()
 
 
 class Cells(NamedTuple):

@@ -42,11 +42,13 @@ class Fitted(TableFit):
     kind: ClassVar[str] = "least squares"
 
     def found(self) -> dict[str, Any]:
-        rms = "root_mean_squared_error"
         return {
             "coefficients": self.coefficients, "needs": None, "weighed": self.weighed,
-            "test_error": self.exact.get(rms), "mean_test_error": self.baseline.get(rms),
         } | ({} if self.table is None else self.table.plain())  # fmt: skip
+
+    def found_exactly(self) -> dict[str, Any]:
+        rms = "root_mean_squared_error"
+        return {"test_error": self.exact.get(rms), "mean_test_error": self.baseline.get(rms)}
 
 
 def fit_numbers(
@@ -92,7 +94,7 @@ def fit_numbers(
         **dealt.told(result, started), answered=answered, exact=exact(task, margins, dataset.y_test),
         evaluation=evaluation, task=task, coefficients=coefficients, baseline=exact(task, middle, dataset.y_test),
         weighed=naming.weighed, table=shown,
-    ).recorded(dataset.notes)  # fmt: skip
+    ).recorded()  # fmt: skip
 
 
 def check(run: RunConfig, config: TrainConfig | None = None) -> None:

@@ -64,9 +64,17 @@ class NumberEvaluation:
     statement: Statement
     exact: dict[str, float]
 
+    def released(self) -> dict[str, Any]:
+        """What was released, as plain data."""
+        return {**self.errors.to_dict(), "privacy": self.statement.to_dict()}
+
+    def held_back(self) -> dict[str, Any]:
+        """What reads rows without noise, as plain data: for the rows' holder only."""
+        return {"exact": self.exact}
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {**self.errors.to_dict(), "exact": self.exact, "privacy": self.statement.to_dict()}
+        """Plain data with all there is."""
+        return self.released() | self.held_back()
 
 
 @dataclass(frozen=True)

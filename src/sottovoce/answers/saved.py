@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,23 +16,12 @@ from ..problem.task import TwoClasses
 from ..runs.engine import UNREADABLE
 from ..runs.simulate import Result
 from ..util import files
-from ..util.plain import digest_of, jsonable
+from ..util.plain import digest_of, json_text, jsonable
 from ..util.typing import Any, Array
 from .coefficients import Coefficients
 from .terms import Naming, naming_of, outcome
 
 _KIND, _VERSION = "sottovoce answers", 1
-
-
-def to_keep(plain: dict[str, Any], notes: Sequence[str]) -> dict[str, Any]:
-    """A report without numbers that lack noise; `notes` are those without counts of rows."""
-    secrets = ("exact", "test_error", "mean_test_error", "seconds")
-    kept = {key: value for key, value in plain.items() if key not in secrets} | {"notes": list(notes)}
-    if kept["evaluation"] is not None:
-        kept["evaluation"] = {key: value for key, value in kept["evaluation"].items() if key != "exact"}
-    elif "auc" in kept:
-        kept |= {"auc": None, "brier": None}  # those of the test rows, without noise
-    return kept
 
 
 KEPT = ("evaluation", "versions", "command", "threshold")
@@ -183,7 +170,7 @@ class SavedModel:
 
     def to_json(self) -> str:
         """The file's text."""
-        return json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
+        return json_text(self.to_dict(), indent=1) + "\n"
 
     def save(self, path: str | Path) -> None:
         """Write :meth:`to_json` to a file in one step; NotWritten if that fails."""

@@ -27,13 +27,13 @@ from ..runs.config import RunConfig
 from ..runs.simulate import Result, simulate
 from ..runs.training import Report, TrainConfig, deal, placed, raw_digest
 from ..util.pages import versions
-from ..util.plain import digest_of, jsonable
+from ..util.plain import digest_of, jsonable, with_held_back
 from ..util.typing import Any, Array, IntArray
 from .coefficients import Coefficients, forecast, table
 from .evaluation import Held, exact
 from .inference import Estimates, check_run, model_of, newton_of
 from .judging import Scored, judge_of
-from .saved import SavedModel, to_keep
+from .saved import SavedModel
 from .terms import Naming, columns_of, naming_of, outcome
 
 ONE_EACH = "answers count rows, so one row of each person was asked: the first in the table"
@@ -51,34 +51,50 @@ class TableFit(ABC):
     exact: dict[str, float]  # metrics on the test rows without noise, for the data's holder
     sizes: Array
     sites: tuple[str, ...]
-    n_test: int  # held-out rows, whatever their label
+    n_test: int  # held-out people or rows, whatever their label
     evaluation: Any = None
-    notes: tuple[str, ...] = ()  # counts in them are for the data's holder, too
+    notes: tuple[str, ...] = ()
+    holder_notes: tuple[str, ...] = ()  # those of them that count rows, for the data's holder only
     seconds: float = 0.0
 
     kind: ClassVar[str]
 
     @abstractmethod
     def found(self) -> dict[str, Any]:
-        """What this kind of fit has of its own in :meth:`to_dict`."""
+        """What this kind of fit has of its own in :meth:`released`."""
+
+    @abstractmethod
+    def found_exactly(self) -> dict[str, Any]:
+        """What this kind of fit has of its own in :meth:`held_back`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """One JSON object; an infinite number is the text ``inf``."""
+        """One JSON object with all there is; an infinite number is the text ``inf``."""
+        return with_held_back(self.released(), self.held_back())
+
+    def held_back(self) -> dict[str, Any]:
+        """What reads rows without noise, as plain data: for the data's holder only."""
+        found = self.found_exactly() | {"exact": self.exact, "notes": list(self.notes), "seconds": self.seconds}
+        if self.evaluation is not None:
+            found["evaluation"] = self.evaluation.held_back()
+        return {key: jsonable(value) for key, value in found.items()}
+
+    def released(self) -> dict[str, Any]:
+        """Public facts and what was released, as plain data."""
         report = {
             "method": self.kind, "data": self.config.data, "nodes": len(self.sizes),
             "partition": self.config.partition, "n_train": self.sizes.astype(int).tolist(),
             "sites": list(self.sites), "n_test": self.n_test, "features": len(self.answered.model),
             "label": outcome(self.answered.schema), "asked": self.asked, "versions": versions("numpy", "scipy"),
-            **self.found(), "exact": self.exact,
-            "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
-            "privacy": self.statement.to_dict(), "notes": list(self.notes), "seconds": self.seconds,
+            **self.found(), "evaluation": None if self.evaluation is None else self.evaluation.released(),
+            "privacy": self.statement.to_dict(),
+            "notes": [note for note in self.notes if note not in self.holder_notes],
             "config": self.config.run.to_dict(),
         }  # fmt: skip
         return {key: jsonable(value) for key, value in report.items()}
 
-    def recorded(self, notes: Sequence[str]) -> Self:
-        """The same with a record in the saved model; `notes` are those without counts of rows."""
-        return replace(self, answered=replace(self.answered, record=to_keep(self.to_dict(), notes)))
+    def recorded(self) -> Self:
+        """The same with what was released as the record of the saved model."""
+        return replace(self, answered=replace(self.answered, record=self.released()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +111,14 @@ class Inferred(TableFit):
         best = None if self.evaluation is None else self.evaluation.quality[""]
         return {
             **self.coefficients.plain(), "forecast": self.forecast,
-            "auc": self.exact.get("auc") if best is None else best.auc.value,
-            "brier": self.exact.get("brier") if best is None else best.brier.value,
-            "test_error": 1.0 - self.exact["accuracy"] if self.exact else None,
+            "auc": None if best is None else best.auc.value, "brier": None if best is None else best.brier.value,
         }  # fmt: skip
+
+    def found_exactly(self) -> dict[str, Any]:
+        found = {"test_error": 1.0 - self.exact["accuracy"] if self.exact else None}
+        if self.evaluation is None:
+            found |= {"auc": self.exact.get("auc"), "brier": self.exact.get("brier")}
+        return found
 
 
 @dataclass(frozen=True)
@@ -171,13 +191,12 @@ class DealtTable:
 
     def told(self, result: Result, started: float) -> dict[str, Any]:
         """What every :class:`TableFit` says of its run."""
+        counted = unfit(self.dataset.clipped, shortened=False)
         return {
             "config": self.config, "statement": result.statement, "asked": result.algorithm["asked"],
-            "sizes": self.sizes, "sites": self.sites, "n_test": self.dataset.n_held_out,
-            "notes": (
-                *self.dataset.notes, *([ONE_EACH] * (self.dataset.people is not None)),
-                *unfit(self.dataset.clipped, shortened=False),
-            ),
+            "sizes": self.sizes, "sites": self.sites, "n_test": self.dataset.n_units_held_out,
+            "notes": (*self.dataset.notes, *([ONE_EACH] * (self.dataset.people is not None)), *counted),
+            "holder_notes": tuple(counted),
             "seconds": time.perf_counter() - started,
         }  # fmt: skip
 
@@ -239,7 +258,7 @@ def infer(
     return Inferred(
         **dealt.told(result, started), answered=answered, exact=quality, evaluation=evaluation,
         coefficients=lines, estimates=found, forecast=ahead,
-    ).recorded(dataset.notes)  # fmt: skip
+    ).recorded()  # fmt: skip
 
 
 def one_row_each(run: RunConfig, schema: Schema | None) -> RunConfig:
@@ -272,10 +291,11 @@ def check_held(
     if ledger is not None:
         rule = "the ledger is that of the training rows, and held-out rows have a budget of their own"
         raise InvalidInput("evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger")
-    if not len(dataset.y_test):
+    if not dataset.n_units_held_out:
         raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
-    if dataset.n_held_out < sites:
-        rule = f"there are {dataset.n_held_out} test rows for {sites} sites"
+    if dataset.n_units_held_out < sites:
+        counted = "test rows" if dataset.held_people is None else "people with test rows"
+        rule = f"there are {dataset.n_units_held_out} {counted} for {sites} sites"
         raise InvalidInput("evaluation", held.epsilon, rule, "give a larger test_share")
     judge_of(dataset.task, held, dataset.schema).check(run)
 

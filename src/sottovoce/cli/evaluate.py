@@ -19,10 +19,12 @@ from ..runs import defaults
 from ..runs.config import RunConfig
 from ..runs.training import ONE_SITE, deal_of
 from ..util import files
-from ..util.plain import jsonable
+from ..util.plain import json_text, jsonable, shown_of
+from . import results
 from .answers import render_any
-from .options import FILE, as_json, say, takes, typed
-from .report import write
+from .options import FILE, as_json, holder_too, say, takes, typed
+from .render import show_notes
+from .report import written
 from .screen import Console, print_json
 
 _OPTIONS = [
@@ -40,6 +42,7 @@ _OPTIONS = [
     say("--report", "Also write this, with the run's own answers, as one HTML page to read or pass on.", type=FILE),
     say("--run", "Name of this evaluation in the ledger.  [default: from all that is asked]", name="run_name"),
     as_json(),
+    holder_too(),
 ]
 
 
@@ -50,14 +53,15 @@ _OPTIONS = [
 def evaluate(
     run: Path, rows: Path, epsilon: float, delta: float, relation: str, threshold: float | None, by: str | None,
     replicate: int, seed: int, system_noise: bool, ledger: Path | None, report: Path | None,
-    run_name: str | None, as_json: bool,
+    run_name: str | None, as_json: bool, holder: bool,
 ) -> None:  # fmt: skip
     """Tell how good the model in RUN is on ROWS (CSV or Parquet) with labels, with noise.
 
     RUN is a file written by `train --save`.  ROWS must not have been trained on.  One release, a histogram of scores by
     label, gives the area under the ROC curve, calibration, Brier score and rates at a threshold, with intervals that
     hold sampling and noise; of several classes, accuracy by class; of a number, R2 and how far predictions are off.  A
-    simulation prints the exact numbers beside.
+    simulation prints the exact numbers beside.  With --ledger the result is stored before it is shown, in a folder
+    beside the ledger.
 
     \b
       sottovoce evaluate run.npz held.csv --epsilon 0.5
@@ -65,6 +69,7 @@ def evaluate(
     """
     if report is not None:
         files.check("report", report, reads=(run, rows, ledger))
+    results.check(ledger, None)
     saved = SavedModel.load(run, replicate)
     schema = saved.encoding(run)
     table = read_table(rows)
@@ -83,12 +88,19 @@ def evaluate(
         if book is not None:  # which may know the rows as they were encoded
             book.bind(raw, rows_digest(encoded.X if scored.X is None else scored.X, scored.y))
         found = judge.ask(scored, config, ledger=book, run_name=run_name, digest=raw, caveat=schema.caveat)
-    if report is not None:
-        record = saved.record
-        released = jsonable({key: value for key, value in found.to_dict().items() if key != "exact"})
-        commands = "\n".join(filter(None, (record.get("command"), typed())))
-        write(report, record | {"evaluation": released, "command": commands})
+    released, record = jsonable(found.released()), saved.record
+    commands = "\n".join(filter(None, (record.get("command"), typed())))
+    told = record | {"evaluation": released, "command": commands}
+    name = None if found.statement.ledger is None else found.statement.ledger.run
+    text = json_text({"record": told}, indent=1) + "\n"
+    stored, lost = results.store("result", None, text, ledger=ledger, run=name, ending="json")
+    unwritten = None if report is None else written(report, told)
     if as_json:
-        print_json({key: value for key, value in found.to_dict().items() if key != "exact" or not system_noise})
+        print_json(shown_of(released, found.held_back(), release=system_noise, holder=holder))
     else:
-        render_any(found, Console(), exact=not system_noise)
+        console = Console()
+        render_any(found, console, exact=not system_noise)
+        show_notes((), console, stored)
+    for error in (lost, unwritten):
+        if error is not None:
+            raise error

@@ -110,6 +110,12 @@ def as_json(text: str = "Print one JSON object and nothing else.") -> Option:
     return say("--json", text, name="as_json", is_flag=True)
 
 
+def holder_too() -> Option:
+    """``--holder``."""
+    text = "In the JSON of a release, also numbers without noise, under holder_only: for the holder of the rows only."
+    return say("--holder", text, is_flag=True)
+
+
 def run_config(
     knobs: dict[str, Any], *, seed: int | None, ledger: DurableLedger | None = None, priced: bool = False
 ) -> RunConfig:

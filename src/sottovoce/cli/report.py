@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from ..errors import InvalidInput, SottovoceError
+from ..errors import InvalidInput, NotWritten, SottovoceError
 from ..reports import page, picture
 from ..util import files
+from ..util.plain import HOLDER_ONLY, with_held_back
 from .options import FILE
 from .screen import Console, escape
 
@@ -27,7 +28,8 @@ def report(run: Path, out: Path | None, plot: Path | None, title: str | None, ho
 
     The page is one HTML file that needs nothing else: coefficients with intervals, how good the model is, who took
     part, what it cost and what is promised.  It holds only what was released, unless --holder asks for more, which a
-    saved run does not have and --json has.  `train --report` and `evaluate --report` write it at once.
+    saved run does not have, --json of a simulation has, and --json of a release has with its own --holder.
+    `train --report` and `evaluate --report` write it at once.
 
     \b
       sottovoce report run.json --out report.html
@@ -38,6 +40,8 @@ def report(run: Path, out: Path | None, plot: Path | None, title: str | None, ho
     if plot is not None:
         files.check("plot", plot, reads=(run,))
     plain = document(run)
+    held_back = plain.pop(HOLDER_ONLY, None) or {}
+    plain = with_held_back(plain, held_back) if holder else plain
     if plot is not None and not plain.get("coefficients"):
         raise InvalidInput("plot", str(plot), "is of coefficients with intervals, and the run has none", "leave it out")
     write(out, plain, title=title, holder=holder)
@@ -53,6 +57,15 @@ def write(path: Path, plain: dict[str, Any], *, title: str | None = None, holder
     Console(stderr=True).print(f"report in {escape(str(path))}", highlight=False)
 
 
+def written(path: Path, plain: dict[str, Any]) -> NotWritten | None:
+    """:func:`write`, after a run that was paid for: an error is returned, to be raised once the run was shown."""
+    try:
+        write(path, plain)
+    except NotWritten as error:
+        return error
+    return None
+
+
 def document(run: Path) -> dict[str, Any]:
     """The record in a saved run, or in the JSON object that a command printed."""
     from ..answers.saved import SavedModel, is_text
@@ -64,7 +77,7 @@ def document(run: Path) -> dict[str, Any]:
     try:
         found = files.from_json(files.read_text("run", run))
         record = found.get("record", found)
-        if not isinstance(record, dict):
+        if not isinstance(record, dict) or not isinstance(record.get(HOLDER_ONLY) or {}, dict):
             raise ValueError("no object")
     except (ValueError, TypeError) as error:
         if isinstance(error, SottovoceError):

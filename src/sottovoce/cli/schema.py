@@ -17,13 +17,15 @@ from ..data.column_counts import ColumnCounts
 from ..data.draft import draft
 from ..data.expected import Fill
 from ..data.mistakes import check_file
-from ..errors import EXIT_CODES, InvalidInput, printable
+from ..errors import EXIT_CODES, InvalidInput, NotWritten, printable
 from ..ledger.durable import DurableLedger
 from ..runs import defaults
 from ..runs.config import RunConfig
 from ..util import files
+from ..util.plain import json_text
+from . import results
 from .options import FILE, NUMBER, as_json, say, takes
-from .render import privacy
+from .render import privacy, show_notes
 from .screen import Console, escape, listing, print_json
 
 
@@ -49,7 +51,7 @@ def schema() -> None:
     say("--label", "The column that is predicted."),
     say("--site", "The column that says who holds a row."),
     say("--person", "The column that says whose row it is, if people have several."),
-    say("--ignore", "A column that is not used; may be given several times.", multiple=True),
+    say("--ignore", "Columns that are not used, separated by commas; may be given several times.", multiple=True),
     say("--types", "Also read the types that a Parquet file declares.", is_flag=True),
     say("--out", "Write here, to a new file, instead of to the screen.", type=FILE),
     as_json("Print the draft and its columns as one JSON object."),
@@ -166,6 +168,8 @@ def survey(
 
     if out is not None:
         files.check("out", out, reads=(schema, ledger, *tables))
+    if sizes is None:
+        results.check(ledger, None)
     declared = data.Schema.from_toml(schema)
     named = None if columns is None else [name.strip() for name in columns.split(",")]
     run = RunConfig(
@@ -189,13 +193,26 @@ def survey(
             declared, read, run, columns=named, rare=rare, error=error, ledger=book, run_name=run_name,
             checkpoint=checkpoint,
         )  # fmt: skip
+    told = found.to_dict() | {"toml": found.toml, "out": None if out is None else str(out)}
+    said = found.statement.ledger
+    text = json_text(told, indent=1) + "\n"
+    stored, lost = results.store(
+        "result", None, text, ledger=ledger, run=None if said is None else said.run, ending="json"
+    )
     if out is not None:
-        files.write("out", out, found.toml)
+        try:
+            files.write("out", out, found.toml)
+        except NotWritten as error:
+            lost = error
     if as_json:
-        print_json(found.to_dict() | {"toml": found.toml, "out": None if out is None else str(out)}, indent=2)
-        return
-    _show_survey(found, Console(highlight=False))
-    click.echo(found.toml if out is None else f"wrote {out}", nl=out is not None)
+        print_json(told, indent=2)
+    else:
+        console = Console(highlight=False)
+        _show_survey(found, console)
+        show_notes((), console, stored)
+        click.echo(found.toml if out is None else f"wrote {out}", nl=out is not None)
+    if lost is not None:
+        raise lost
 
 
 def _show_survey(found: Any, console: Console) -> None:

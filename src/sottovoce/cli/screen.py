@@ -5,7 +5,6 @@ In :class:`Console` no character can control the terminal; :func:`escape` keeps 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -16,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import printable
-from ..util.plain import jsonable
+from ..util.plain import json_text
 from ..util.progress import bar
 from ..util.typing import Any
 
@@ -53,7 +52,7 @@ def progress(
 
 def print_json(plain: Any, indent: int | None = None) -> None:
     """Print plain data as JSON, infinities as texts."""
-    click.echo(json.dumps(jsonable(plain), allow_nan=False, indent=indent))
+    click.echo(json_text(plain, indent))
 
 
 def escape(text: str) -> str:

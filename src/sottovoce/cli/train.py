@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +20,23 @@ from ..runs.training import Report, TrainConfig
 from ..runs.training import train as train_on
 from ..util import files
 from ..util.pages import versions
-from ..util.plain import jsonable
-from .options import FILE, NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes, typed
+from ..util.plain import jsonable, shown_of
+from . import results
+from .options import (
+    FILE,
+    NUMBER,
+    as_json,
+    holder_too,
+    knob_options,
+    left_open,
+    method_options,
+    run_config,
+    say,
+    takes,
+    typed,
+)
 from .render import render
-from .report import write
+from .report import written
 from .screen import Console, print_json, progress
 
 _RUN = RunConfig()
@@ -78,6 +92,7 @@ _OPTIONS = [
     say("--ledger", "The data set's ledger on disk, made by `sottovoce ledger init`.", type=FILE),
     say("--run", "Name of this run in the ledger.  [default: from the configuration]", name="run_name"),
     as_json(),
+    holder_too(),
 ]
 
 
@@ -88,7 +103,7 @@ def train(
     test_share: float | None, start: Path | None, public: Path | None, public_share: float | None, centre: bool,
     dropout: float, seed: int, system_noise: bool, save: Path | None, report: Path | None, checkpoint: Path | None,
     ledger: Path | None, run_name: str | None, inference: bool, site_constants: bool | None,
-    evaluation: float | None, cut: float | None, by: str | None, as_json: bool, **knobs: Any,
+    evaluation: float | None, cut: float | None, by: str | None, as_json: bool, holder: bool, **knobs: Any,
 ) -> None:  # fmt: skip
     """Train across sites, print the privacy statement and the accuracy.
 
@@ -99,6 +114,7 @@ def train(
     --inference prints coefficients (of classes with odds ratios) and 95% intervals in the columns' units, from all
     rows of your table unless a share is held out for --evaluation or by --test-share.
     All sites run in this process; their noise is keyed by --seed, so the run can be repeated, and is a simulation.
+    With --ledger the result is stored before it is shown: where --save says, else in a folder beside the ledger.
 
     \b
       sottovoce train --epsilon 2 --trust sum
@@ -108,6 +124,7 @@ def train(
     for name, path in (("save", save), ("report", report), ("checkpoint", checkpoint)):
         if path is not None:
             files.check(name, path, reads=(data, schema, ledger, start, public))
+    results.check(ledger, save)
     relative = (sizes,) if isinstance(sizes, float) else sizes
     task = TwoClasses() if schema is None or data.startswith("synthetic") else Schema.from_toml(schema).task
     if test_share is None:
@@ -149,14 +166,14 @@ def train(
             else:
                 done, show = infer(config, **own), render_inferred
             answered = replace(done.answered, record=done.answered.record | {"command": typed()} | _cut_at(cut))
-            if save is not None:
-                answered.save(save)
-            if report is not None:
-                write(report, answered.record)
+            run = None if done.statement.ledger is None else done.statement.ledger.run
+            stored, lost = results.store("save", save, answered.to_json(), ledger=ledger, run=run, ending="json")
+            unwritten = [lost, None if report is None else written(report, answered.record)]
             if as_json:
-                print_json(done.to_dict())
+                print_json(shown_of(done.released(), done.held_back(), release=system_noise, holder=holder))
             else:
-                show(done, Console(), save)
+                show(done, Console(), stored)
+            _end_with(unwritten)
             return
         if site_constants is not None:
             rule = "is for inference and for least squares"
@@ -170,34 +187,50 @@ def train(
                 check=None if held is None else lambda *known: check_held(held, *known, ledger=book),
             )  # fmt: skip
     trained = replace(trained, result=replace(trained.result, extra=trained.result.extra | _cut_at(cut)))
-    lost = None if save is None else _lost(trained, save)
+    book_run = None if trained.result.statement.ledger is None else trained.result.statement.ledger.run
+    place: dict[str, Any] = {"ledger": ledger, "run": book_run, "ending": "npz"}
+    kept = _with_answers(trained, None)
+    stored, lost = results.store("save", save, kept.packed(), **place)
     found: Any = None
     if held is not None:
         from ..answers.training import evaluate_report
 
         found = evaluate_report(trained, held)
-    kept = _with_answers(trained, found)
-    if found is not None and save is not None and lost is None:
-        kept.save(save)
+        kept = _with_answers(trained, found)
+        if lost is None:
+            stored, lost = results.store("save", save, kept.packed(), **place)
+    unwritten = [lost]
     if report is not None:
         from ..answers.saved import record_of
 
-        write(report, record_of(kept))
+        unwritten.append(written(report, record_of(kept)))
     if as_json:
-        plain = trained.to_dict()
-        if found is not None:
-            more = {"evaluation": found.to_dict()}
-            if isinstance(trained.task, TwoClasses):
-                best = found.quality[""]
-                more |= {"auc": best.auc.value, "brier": best.brier.value}
-            plain |= more
-        print_json(plain)
+        print_json(shown_of(*_plain(trained, found), release=system_noise, holder=holder))
     else:
-        render(trained, Console(), None if lost else save)
+        render(trained, Console(), stored if lost is None else None)
         if found is not None:
             render_any(found, Console())
-    if lost is not None:
-        raise lost
+    _end_with(unwritten)
+
+
+def _plain(trained: Report, found: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What was released, of training and evaluation, and what is held back."""
+    released, held_back = trained.released(), trained.held_back()
+    if found is None:
+        return released, held_back
+    released["evaluation"] = jsonable(found.released())
+    held_back["evaluation"] = jsonable(found.held_back())
+    if isinstance(trained.task, TwoClasses):
+        best = found.quality[""]
+        released |= {"auc": best.auc.value, "brier": best.brier.value}
+    return released, held_back
+
+
+def _end_with(unwritten: Sequence[NotWritten | None]) -> None:
+    """Raise the first error of files that could not be written, once everything was shown."""
+    for error in unwritten:
+        if error is not None:
+            raise error
 
 
 def check_cut(cut: float, task: Task) -> None:
@@ -217,18 +250,5 @@ def _with_answers(trained: Report, found: Any) -> Result:
     """The result with its page's further figures, all of them released."""
     more: dict[str, Any] = {"command": typed(), "versions": versions("numpy", "scipy")}
     if found is not None:
-        released = found.to_dict()
-        del released["exact"]
-        more["evaluation"] = jsonable(released)
+        more["evaluation"] = jsonable(found.released())
     return replace(trained.result, extra=trained.result.extra | more)
-
-
-def _lost(report: Report, save: Path) -> NotWritten | None:
-    """Save the run; if that fails, as on a full disk, save it elsewhere and return the error that says where."""
-    try:
-        report.result.save(save)
-    except NotWritten as error:
-        kept = files.keep(save.name, report.result.packed())
-        where = "and nowhere else; the same command trains it again" if kept is None else f"the run is kept in {kept}"
-        return NotWritten(f"{error}; {where}")
-    return None

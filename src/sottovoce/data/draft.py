@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +48,15 @@ def draft(
     label, site, person : str, optional
         Columns that are no features: what is predicted, who holds a row, whose row it is.
     ignore : iterable of str
-        Columns that are not used.
+        Columns that are not used: each a name, or several names with commas between them.
     """
-    parquet, ignored = Path(path).suffix.lower() == ".parquet", list(ignore)
+    parquet = Path(path).suffix.lower() == ".parquet"
     if types and not parquet:
         rule = "only a Parquet file declares types, and they are never guessed from values"
         raise InvalidInput("types", True, rule, "leave it out, or give a Parquet file")
     query = Path(path).suffix.lower() == ".sql"
     known = parquet_types(path) if parquet else dict.fromkeys((sql_names if query else csv_names)(path), "?")
+    ignored = [name for given in ignore for name in _columns_in(given, known)]
     for field, name in (("label", label), ("site", site), ("person", person), *(("ignore", name) for name in ignored)):
         if name is not None and name not in known:
             raise InvalidInput(field, name, "is no column of the table", meant(name, known) or "correct the name")
@@ -73,6 +74,13 @@ def draft(
         *(line for name in kept for line in ("", *_block(name, known[name] if types else "?"))),
         "",
     ])  # fmt: skip
+
+
+def _columns_in(given: str, known: Collection[str]) -> list[str]:
+    """The columns that are meant by a text: one of that name, or several, separated by commas."""
+    if given in known or "," not in given:
+        return [given]
+    return [name.strip() for name in given.split(",") if name.strip()]
 
 
 def _label_lines(label: str | None) -> list[str]:

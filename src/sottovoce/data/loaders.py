@@ -88,8 +88,13 @@ class Dataset:
 
     @property
     def n_held_out(self) -> int:
-        """Number of held-out rows, which is public: the number of test rows depends on their labels."""
+        """Number of held-out rows, whatever their labels; secret where a person may have several."""
         return len(self.y_test) if self.held_out is None else self.held_out
+
+    @property
+    def n_units_held_out(self) -> int:
+        """Number of held-out people, or of held-out rows where the schema names no person: public."""
+        return self.n_held_out if self.held_people is None else len(np.unique(self.held_people))
 
     def all_held_out(self, X: Array) -> tuple[Array, Array]:
         """All held-out rows (n_held_out, d) and their labels, from features X of the test rows.

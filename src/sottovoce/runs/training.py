@@ -24,7 +24,7 @@ from ..ledger.durable import DurableLedger
 from ..network.graphs import make_graph
 from ..problem.losses import make_loss
 from ..problem.task import Detail, Task
-from ..util.plain import jsonable
+from ..util.plain import jsonable, with_held_back
 from ..util.typing import Any, Array, IntArray
 from .auto_search import Choice, choose, declared
 from .centre import Decision, decide, frame_of
@@ -37,6 +37,7 @@ from .start import named
 
 ONE_SITE = "one site"
 """The deal of a table whose rows are all at one site, for :func:`sottovoce.data.table_digest`."""
+_NAMED = 10  # sites of one class in a note
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,8 @@ class Report:
         Whether rows were centred; None if that was not asked.
     details : dict of str to Detail
         More of the first replicate's average model: see :meth:`sottovoce.problem.task.Task.details`.
+    notes, holder_notes : tuple of str
+        What a reader should know, and those of it that count rows, for the data's holder only.
 
     Examples
     --------
@@ -148,33 +151,46 @@ class Report:
     public: Public | None = None
     decision: Decision | None = None
     details: dict[str, Detail] = field(default_factory=dict)
+    holder_notes: tuple[str, ...] = ()
 
     @property
     def task(self) -> Task:
         return self.dataset.task
 
     def to_dict(self) -> dict[str, Any]:
-        """One JSON object; an infinite epsilon is the text ``inf``."""
-        run, result = self.config.run, self.result
+        """One JSON object with all there is; an infinite epsilon is the text ``inf``."""
+        return with_held_back(self.released(), self.held_back())
+
+    def held_back(self) -> dict[str, Any]:
+        """What reads rows without noise, as plain data: for the data's holder only."""
         errors = self.test_errors
         spread = float(errors.std(ddof=1)) if errors.size > 1 else 0.0
-        report = {
-            "method": run.method, "data": self.config.data, "nodes": result.facts.n_nodes, "graph": run.graph,
-            "partition": self.config.partition, "rounds": result.rounds, "rounds_asked": run.rounds,
-            "stopped": result.stopped, "replicates": run.replicates, "seed": run.seed,
+        found: dict[str, Any] = {
             "test_error": float(errors.mean()) if errors.size else None,
             "test_error_sd": spread if errors.size else None,
             "site_test_error": self.site_test_errors.mean(axis=0).tolist() if errors.size else None,
             "nonprivate_test_error": self.nonprivate_test_error,
             **{f"{name}_test_error": error for name, error in self.baseline_test_errors.items()},
-            "n_train": result.facts.n[:, 0].astype(int).tolist(), "n_test": len(self.dataset.y_test),
-            "features": result.facts.d, "privacy": result.privacy, "seconds": result.seconds,
-            "notes": list(self.notes), "config": run.to_dict(), "algorithm": result.algorithm,
+            "seconds": self.result.seconds, "notes": list(self.notes),
+        }  # fmt: skip
+        if self.details:
+            found["test_details"] = {name: detail.value for name, detail in self.details.items()}
+        return {key: jsonable(value) for key, value in found.items()}
+
+    def released(self) -> dict[str, Any]:
+        """Public facts and what was released, as plain data."""
+        run, result = self.config.run, self.result
+        report = {
+            "method": run.method, "data": self.config.data, "nodes": result.facts.n_nodes, "graph": run.graph,
+            "partition": self.config.partition, "rounds": result.rounds, "rounds_asked": run.rounds,
+            "stopped": result.stopped, "replicates": run.replicates, "seed": run.seed,
+            "n_train": result.facts.n[:, 0].astype(int).tolist(), "n_test": self.dataset.n_units_held_out,
+            "features": result.facts.d, "privacy": result.privacy,
+            "notes": [note for note in self.notes if note not in self.holder_notes],
+            "config": run.to_dict(), "algorithm": result.algorithm,
         }  # fmt: skip
         if "dropout" in result.extra:
             report["dropout"] = result.extra["dropout"]
-        if self.details:
-            report["test_details"] = {name: detail.value for name, detail in self.details.items()}
         if self.decision is not None:
             report["centre"] = self.decision.to_dict()
         if result.start is not None:
@@ -343,11 +359,9 @@ def train(
     if "dropout" in result.extra:
         lost = [f"{i} from round {k} on" for i, k in result.extra["dropout"]["since"].items()]
         notes.append(f"sites lost in this rehearsal: {', '.join(lost) or 'none'}; the price is that of all to the end")
-    if rows.one_class:
-        notes.append(f"sites with one class only: {', '.join(map(str, rows.one_class))} (for the data's holder only)")
-    notes += unfit(dataset.clipped)
+    holder_notes = [*_of_one_class(rows.one_class), *unfit(dataset.clipped)]
     if dataset.people is not None:
-        notes += _of_people(config.run, dataset.people, parts)
+        holder_notes += _of_people(config.run, dataset.people, parts)
     X, y, task = dataset.X_test, dataset.y_test, dataset.task
     scored, errors, nodes = len(y) > 0, task.model_errors, result.facts.n_nodes
     short = _as_trained(result, task, X)
@@ -362,7 +376,8 @@ def train(
         nonprivate_test_error=float(errors(X, y, pooled_minimiser(rows, config.run))) if scored else None,
         baseline_test_errors=baselines,
         site_labels=np.array([task.summary(dataset.y_train[part]) for part in parts]),
-        notes=tuple(notes), choice=choice, public=public, decision=decision,
+        notes=(*notes, *holder_notes), holder_notes=tuple(holder_notes),
+        choice=choice, public=public, decision=decision,
         details=task.details(task.vectors(result.consensus[0]) @ short[0].T, y) if scored else {},
     )  # fmt: skip
 
@@ -390,6 +405,15 @@ def _table_of(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:
     if Path(config.public).exists() and Path(config.data).exists() and Path(config.public).samefile(config.data):
         raise InvalidInput("public", config.public, "is the data itself", "give a table of other, public rows")
     return data.load(config.public, schema=dataset.schema, test_share=None)
+
+
+def _of_one_class(sites: Sequence[int]) -> list[str]:
+    """What the holder of the rows is told of sites whose rows all have one class."""
+    if not sites:
+        return []
+    named = ", ".join(map(str, sites[:_NAMED]))
+    more = f" and {len(sites) - _NAMED:,} more, {len(sites):,} in all" if len(sites) > _NAMED else ""
+    return [f"sites with one class only: {named}{more} (for the data's holder only)"]
 
 
 def _of_people(run: RunConfig, people: IntArray, parts: Sequence[IntArray]) -> list[str]:

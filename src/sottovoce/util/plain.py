@@ -41,6 +41,54 @@ def jsonable(value: Any) -> Any:
     return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
+def json_text(value: Any, indent: int | None = None) -> str:
+    """Plain data as a JSON text: infinities are texts, and what is no number is null."""
+    return json.dumps(_known(jsonable(value)), allow_nan=False, indent=indent)
+
+
+def _known(value: Any) -> Any:
+    """Plain data with None in place of NaN."""
+    if isinstance(value, dict):
+        return {key: _known(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_known(one) for one in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+HOLDER_ONLY = "holder_only"
+"""Key of what a release holds back: functions of the rows without noise, for the holder of the rows alone."""
+
+
+def shown_of(released: dict[str, Any], held_back: dict[str, Any], *, release: bool, holder: bool) -> dict[str, Any]:
+    """What a command may print as JSON: of a release what was released, of a simulation all.
+
+    Parameters
+    ----------
+    released : dict
+        Public facts and released numbers.
+    held_back : dict
+        Functions of the rows without noise.
+    release : bool
+        Whether noise came from the operating system.
+    holder : bool
+        Whether a release also shows what is held back, under :data:`HOLDER_ONLY`.
+    """
+    if not release:
+        return with_held_back(released, held_back)
+    empty = dict.fromkeys(sorted(held_back.keys() - released.keys()))  # so that readers find the same keys
+    return released | empty | ({HOLDER_ONLY: held_back} if holder else {})
+
+
+def with_held_back(released: dict[str, Any], held_back: dict[str, Any]) -> dict[str, Any]:
+    """Both, each number where it belongs: dicts within are joined."""
+    joined = dict(released)
+    for key, value in held_back.items():
+        below = joined.get(key)
+        nested = isinstance(value, dict) and isinstance(below, dict)
+        joined[key] = with_held_back(below, value) if nested else value
+    return joined
+
+
 def keyed_hash(*parts: bytes, key: bytes = b"") -> bytes:
     """BLAKE2b, 32 bytes, personalised for this library."""
     return hashlib.blake2b(b"".join(parts), digest_size=32, key=key, person=_PERSON).digest()

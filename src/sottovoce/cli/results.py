@@ -1,0 +1,99 @@
+"""Where results are stored before they are shown.
+
+Whatever befalls the screen afterwards, a closed pipe, an encoding, a signal, the result of a run that was paid for is
+in a file: in that of ``--save``, else in a folder beside the ledger, which holds released numbers only.  A run that is
+killed before that is in the ledger, with every release: the same command reads them again, at no further cost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..errors import NotWritten
+from ..util import files
+
+ENDINGS = ("npz", "json")
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_STORED = "sottovoce.stored"
+
+
+def folder_of(ledger: Path) -> Path:
+    """The folder of results beside a ledger."""
+    return ledger.with_name(f"{ledger.name}.results")
+
+
+def path_of(ledger: Path, run: str, ending: str) -> Path:
+    """The file of a run's result; names that are no plain file names are hashed."""
+    name = run if _PLAIN.fullmatch(run) else hashlib.blake2b(run.encode(), digest_size=16).hexdigest()
+    return folder_of(ledger) / f"{name}.{ending}"
+
+
+def find(ledger: Path, run: str) -> list[Path]:
+    """The files that hold a run's result."""
+    return [path for path in (path_of(ledger, run, ending) for ending in ENDINGS) if path.is_file()]
+
+
+def check(ledger: Path | None, path: Path | None) -> None:
+    """Refuse, before anything is spent, a ledger beside which no result can be stored, unless `path` takes it."""
+    if ledger is None or path is not None:
+        return
+    folder = folder_of(ledger)
+    files.check("ledger", (folder if folder.exists() else ledger.parent) / f"{ledger.name}.probe")
+
+
+def store(
+    field: str, path: Path | None, content: bytes | memoryview | str, *, ledger: Path | None, run: str | None,
+    ending: str,
+) -> tuple[Path | None, NotWritten | None]:  # fmt: skip
+    """Write a result before it is shown.
+
+    Parameters
+    ----------
+    field : str
+        The option that gave `path`.
+    path : Path or None
+        Where the user wants it; None for the folder beside the `ledger`, or nowhere without one.
+    run : str or None
+        Name of the run in the ledger.
+    ending : {"npz", "json"}
+
+    Returns
+    -------
+    Path or None
+        Where it is, which need not be `path`: a full disk sends it to the folder of temporary files.
+    NotWritten or None
+        What to end with once the result was shown.
+    """
+    beside = path is None
+    if path is None:
+        if ledger is None or run is None:
+            return None, None
+        path = path_of(ledger, run, ending)
+    try:
+        files.write("result" if beside else field, path, content, make=beside)
+    except NotWritten as error:
+        data = content.encode() if isinstance(content, str) else content
+        kept = files.keep(path.name, data)
+        where = "and nowhere else; the same command computes it again" if kept is None else f"it is kept in {kept}"
+        told(kept)
+        return kept, NotWritten(f"{error}; {where}")
+    told(path)
+    return path, None
+
+
+def told(path: Path | None) -> None:
+    """Remember where the result is, for what is said if it cannot be shown."""
+    context = click.get_current_context(silent=True)
+    if context is not None and path is not None:
+        context.meta[_STORED] = path
+
+
+def where(context: click.Context) -> Path | None:
+    """What :func:`told` remembered."""
+    found: Any = context.meta.get(_STORED)
+    return found if isinstance(found, Path) else None
