@@ -248,6 +248,7 @@ EXITS = {
     4: "a run across sites ended early, by another's decision",
     5: "a run across sites is finished, without some of them",
     130: "interrupted",
+    141: "whoever read the output left before its end; a result that a ledger paid for is stored",
 }
 """Exit codes of the commands."""
 

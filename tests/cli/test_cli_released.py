@@ -61,7 +61,7 @@ def write_table(folder: Path, label: str, change: str = "", people: bool = False
             f"h{k % 3}",
             f"{age:.2f}",
             f"{dose:.3f}",
-            "north south".split()[k % 2],
+            ["north", "south"][k % 2],
             values[k % len(values)],
         ]
         repeats = 1

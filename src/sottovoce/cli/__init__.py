@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -62,6 +64,18 @@ MODULES = {"data": "lists", "graphs": "lists", "methods": "lists"}
 """Modules of commands that have none of their own name."""
 
 
+STORED = "sottovoce.stored"
+"""Where the result is, among what a context keeps: see :mod:`sottovoce.cli.results`."""
+CLOSED = 141
+"""Exit code where the reader of a pipe has left, as that of a program which the signal ends."""
+_REPLACED = "sottovoce"
+_LOOKS = {
+    "█": "#", "…": "...", "±": "+/-", "–": "-", "—": "-", "−": "-", "→": "->", "≤": "<=", "≥": ">=", "×": "x",
+    "‘": "'", "’": "'", "“": '"', "”": '"',
+}  # fmt: skip
+"""What is written for characters that an encoding lacks."""
+
+
 class Commands(click.Group):
     """Knows the names and lines of :data:`COMMANDS`; imports a command's module when it is called."""
 
@@ -73,6 +87,24 @@ class Commands(click.Group):
             return super().get_command(ctx, cmd_name)
         command: click.Command = getattr(import_module(f".{MODULES.get(cmd_name, cmd_name)}", __package__), cmd_name)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, to the last line on the screen; where that fails, say where the result is."""
+        try:
+            done = super().invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            return done
+        except OSError as error:
+            if isinstance(error, SottovoceError):
+                raise
+            stored = ctx.meta.get(STORED)
+            closed = isinstance(error, BrokenPipeError) and _give_up_output()
+            if stored is not None:
+                _say(f"the result was stored before it was shown: {stored}")
+            if closed:
+                raise click.exceptions.Exit(CLOSED) from None
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         click.Group(commands=self.commands).format_commands(ctx, formatter)  # the lines alone
@@ -86,6 +118,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; errors are one line on standard error.  Exit codes: :data:`sottovoce.errors.EXITS`."""
+    _fit_encodings()
     try:
         cli.main(args=list(arguments) if arguments is not None else None, prog_name="sottovoce", standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -109,7 +142,52 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _say_last(line: str) -> None:
     """End after an unforeseen error; standard output may have failed, so it is not used again."""
-    with suppress(OSError):  # it is no file here
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    click.echo(printable(line), err=True)
+    _give_up_output()
+    _say(line)
     sys.exit(1)
+
+
+def _say(line: str) -> None:
+    """Say something on standard error, if there is one."""
+    with suppress(OSError):
+        click.echo(printable(line), err=True)
+
+
+def _give_up_output() -> bool:
+    """Let standard output go nowhere from now on; whether it was broken, as a pipe is whose reader has left."""
+    if sys.stdout is None:
+        return False
+    try:
+        sys.stdout.flush()
+        broken = False
+    except OSError:
+        broken = True
+    with suppress(OSError, ValueError):  # it is no file here
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return broken
+
+
+def _fit_encodings() -> None:
+    """Let standard output and error write every text, whatever their encoding.
+
+    A console of Windows, or a file to which output goes there, has a code page that lacks most of Unicode's characters,
+    and what cannot be printed may have been paid for.
+    """
+    codecs.register_error(_REPLACED, _replaced)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_REPLACED)
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    """What to write for characters that an encoding lacks: others that look alike, or their numbers."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(_LOOKS.get(c) or _number(c) for c in lacking), error.end
+
+
+def _number(character: str) -> str:
+    """A character as JSON, TOML and Python write its number."""
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 2**16 else f"\\U{code:08x}"

@@ -17,7 +17,7 @@ from ..errors import printable
 from ..privacy.statement import Statement
 from ..reports.coefficients import has_intervals, remark, rows_of
 from .render import privacy, show_notes
-from .screen import Console, escape, listing
+from .screen import Console, Listing, escape, listing
 
 DIMMED = ("reference", "refused", "-")
 HELD = "Privacy of held-out rows"
@@ -89,11 +89,11 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
     console.print(privacy(Statement.from_dict(found["privacy"]).words, HELD))
     names, every = ["all held-out rows", *found["by"]], [found, *found["by"].values()]
     many = len(every) > 1  # then a column each, with intervals below
-    table = Table(box=None, header_style="bold", padding=(0, 1 if many else 2, 0, 0))
+    table = Listing(padding=(0, 1 if many else 2, 0, 0))
     table.add_column("held-out rows")
     for name in names:
         text = "all" if many and name == names[0] else name
-        table.add_column(escape(text.replace("=", "\n", 1) if many else text), justify="right", overflow="fold")
+        table.add_column(escape(text.replace("=", "\n", 1) if many else text), justify="right")
     beside = found.get("exact", {})
     table.add_column("[dim]exact, for\nthe holder[/]" if beside else "", justify="right")
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import Any
 
 import click
 
 from ..errors import NotWritten
 from ..util import files
+from . import STORED
 
 ENDINGS = ("npz", "json")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-_STORED = "sottovoce.stored"
 
 
 def folder_of(ledger: Path) -> Path:
@@ -90,10 +89,4 @@ def told(path: Path | None) -> None:
     """Remember where the result is, for what is said if it cannot be shown."""
     context = click.get_current_context(silent=True)
     if context is not None and path is not None:
-        context.meta[_STORED] = path
-
-
-def where(context: click.Context) -> Path | None:
-    """What :func:`told` remembered."""
-    found: Any = context.meta.get(_STORED)
-    return found if isinstance(found, Path) else None
+        context.meta[STORED] = path
