@@ -26,6 +26,7 @@ from ..problem.weighted_loss import Weighted
 from ..runs.config import RunConfig
 from ..runs.simulate import Result, simulate
 from ..runs.training import Report, TrainConfig, deal, placed, raw_digest
+from ..util import files
 from ..util.pages import versions
 from ..util.plain import digest_of, jsonable, with_held_back
 from ..util.typing import Any, Array, IntArray
@@ -153,6 +154,7 @@ class DealtTable:
         own = config.partition != "iid" if site_constants is None else site_constants
         called = names_of(config.partition or "", dataset.train_columns, parts)
         sites = list(called) if own and len(parts) > 1 else []
+        check_products(len(sites), dataset.n_features + len(sites))
         plain = [f"x{j}" for j in range(dataset.n_features)]
         naming = naming_of(dataset.schema, plain, 1.0, sites)
         tables = [
@@ -264,6 +266,17 @@ def infer(
 def one_row_each(run: RunConfig, schema: Schema | None) -> RunConfig:
     """The configuration of answers: they count rows, so of everybody one row is asked."""
     return run if schema is None or schema.person is None else replace(run, rows_per_person=1)
+
+
+def check_products(sites: int, d: int) -> None:
+    """Refuse, by InvalidInput, constants of so many sites that their products fit no memory.
+
+    The products of d columns, d (d + 1) / 2 numbers, are asked of every site.
+    """
+    size = 8.0 * sites * d * (d + 1) / 2.0
+    if size > 0.5 * files.memory():
+        rule = f"gives each of {sites:,} sites a column: products of {d:,} columns at every site take more than memory"
+        raise InvalidInput("site_constants", True, rule, "use --one-constant, or fewer sites")
 
 
 def rows_read(n: int, people: IntArray | None) -> IntArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import os
+import select
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -99,11 +100,12 @@ class Commands(click.Group):
             if isinstance(error, SottovoceError):
                 raise
             stored = ctx.meta.get(STORED)
-            closed = isinstance(error, BrokenPipeError) and _give_up_output()
+            closed = isinstance(error, BrokenPipeError) and _reader_left()
+            _give_up_output()
             if stored is not None:
                 _say(f"the result was stored before it was shown: {stored}")
             if closed:
-                raise click.exceptions.Exit(CLOSED) from None
+                sys.exit(CLOSED)
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -153,18 +155,24 @@ def _say(line: str) -> None:
         click.echo(printable(line), err=True)
 
 
-def _give_up_output() -> bool:
-    """Let standard output go nowhere from now on; whether it was broken, as a pipe is whose reader has left."""
+def _give_up_output() -> None:
+    """Let standard output go nowhere from now on."""
+    if sys.stdout is None:
+        return
+    with suppress(OSError, ValueError):  # it is no file here
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _reader_left() -> bool:
+    """Whether standard output is a pipe whose reader has left."""
     if sys.stdout is None:
         return False
     try:
-        sys.stdout.flush()
-        broken = False
-    except OSError:
-        broken = True
-    with suppress(OSError, ValueError):  # it is no file here
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return broken
+        waiting = select.poll()
+        waiting.register(sys.stdout.fileno(), 0)
+        return any(event & select.POLLERR for _, event in waiting.poll(0))
+    except (AttributeError, OSError, ValueError):  # a system without it, or no file
+        return True
 
 
 def _fit_encodings() -> None:

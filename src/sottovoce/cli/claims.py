@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 
 import click
-from rich.table import Table
 
 from ..papers import claims as known
 from ..papers import sample_size
 from ..privacy.statement import ceil_text
 from ..util.typing import Any
 from .options import as_json
-from .screen import Console, escape, print_json
+from .screen import Console, Listing, escape, print_json
 
 _COLOURS = {"false": "bold red", "unproved": "yellow"}
 
@@ -44,7 +43,7 @@ def _print_rows(found: list[dict[str, Any]]) -> None:
         f"{setting}. Free constants are taken to be 1: compare two bounds of one theorem, and read no number as rows "
         "needed. inf: promised for no number of rows. Formulas: docs/explanation/design_tools.md"
     )
-    table = Table(title="Rows for an accuracy", caption=caption, title_justify="left", caption_justify="left", box=None)
+    table = Listing(title="Rows for an accuracy", caption=caption, caption_justify="left")
     for header in ("theorem", "printed", "corrected", "constants"):
         table.add_column(header, justify="right" if header in ("printed", "corrected") else "left")
     for row in found:
@@ -62,7 +61,7 @@ def _print_claims() -> None:
         f"004 at its own: {known.ROWS_004:,} rows, {known.FEATURES_004} features, eta={known.ETA_004:g}, "
         f"c1={known.BEND_004:g}, its line 3"
     )
-    table = Table(title="Claims and proofs", caption=setting, title_justify="left", caption_justify="left", box=None)
+    table = Listing(title="Claims and proofs", caption=setting, caption_justify="left")
     table.add_column("printed claim, and [dim]what ships instead[/]", overflow="fold")
     for header in ("claimed", "attained", "proved", "at delta"):
         table.add_column(header, justify="right", no_wrap=True)

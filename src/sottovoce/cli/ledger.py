@@ -11,6 +11,7 @@ from ..ledger.durable import DurableLedger
 from ..ledger.life import example
 from ..privacy.statement import ceil_text
 from ..util import files
+from . import results
 from .options import FILE, NUMBER, as_json, check_folder, takes
 from .screen import Console, escape, listing, print_json
 
@@ -51,6 +52,8 @@ def show(file: Path, as_json: bool) -> None:
     """Budget, spending and runs of FILE."""
     with DurableLedger.open(file) as book:
         shown = book.show()
+    for run in shown["runs"]:
+        run["results"] = [str(path) for path in results.find(file, run["run"])]
     if as_json:
         print_json(shown)
         return
@@ -72,6 +75,8 @@ def show(file: Path, as_json: bool) -> None:
             f"run {escape(run['run'])}: {run['state']}, {run['charged']} of {run['planned']} releases, "
             f"{run['held']} held, since {run['since']}"
         )
+        for path in run["results"]:
+            console.print(f"  result in {escape(path)}", highlight=False)
     console.print("[dim]note the next line elsewhere: `ledger verify --head` tells a restored backup by it[/]")
     click.echo(f"head {shown['head']}")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from .. import data
 from ..data.check import CAVEAT, Review
@@ -26,7 +25,7 @@ from ..util.plain import json_text
 from . import results
 from .options import FILE, NUMBER, as_json, say, takes
 from .render import privacy, show_notes
-from .screen import Console, escape, listing, print_json
+from .screen import Console, Listing, escape, listing, print_json
 
 
 @click.group(epilog=EXIT_CODES)
@@ -331,7 +330,7 @@ def show_fill(found: Fill) -> None:
     """Print how long the rows of a schema will be, and what to change."""
     schema, console = found.schema, Console(highlight=False)
     console.print(f"[bold]{escape(schema.name)}[/]: {schema.n_features} features")
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table = Listing(show_header=False, padding=(0, 2, 0, 0))
     table.add_row("longest row, undivided", f"{schema.bound:.4g}")
     table.add_row("rows are divided by", "their own norm" if schema.unit else f"{schema.divisor:.4g}")
     low, median, high = (f"{norm:.2f}" for norm in (found.low, found.median, found.high))

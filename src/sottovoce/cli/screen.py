@@ -96,7 +96,7 @@ class Listing(Table):
                 said = _one_line(console, entry)
                 if not said.plain:
                     continue
-                line = Text("" if k == 0 else "  ", overflow="ignore", no_wrap=True)
+                line = Text("" if k == 0 else "  ", overflow="fold")
                 if head.plain:
                     line.append_text(head)
                     line.append(": ")

@@ -80,7 +80,7 @@ def _columns_in(given: str, known: Collection[str]) -> list[str]:
     """The columns that are meant by a text: one of that name, or several, separated by commas."""
     if given in known or "," not in given:
         return [given]
-    return [name.strip() for name in given.split(",") if name.strip()]
+    return [name.strip() for name in given.split(",") if name.strip()] or [given]
 
 
 def _label_lines(label: str | None) -> list[str]:

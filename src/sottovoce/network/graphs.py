@@ -161,7 +161,31 @@ class Graph:
         return cls(plain["name"], plain["n_nodes"], plain["edges"])
 
 
-def make_graph(spec: str, n_nodes: int, seed: int = 0) -> Graph:
+class Everybody(Graph):
+    """A complete graph of any size, whose edges are never listed.
+
+    It is for runs that only sum over all sites: they read the number of neighbours, and no edge.
+    """
+
+    def __init__(self, n_nodes: int) -> None:
+        object.__setattr__(self, "name", "complete")
+        object.__setattr__(self, "n_nodes", _count(n_nodes))
+        _check_size("complete", self.n_nodes, 0)
+
+    def __repr__(self) -> str:
+        return f"Everybody({self.n_nodes})"
+
+    @property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """All pairs; GraphError if these are too many to list."""
+        return tuple(_complete(self.n_nodes, "", 0, "complete"))
+
+    @cached_property
+    def degree(self) -> Array:
+        return _frozen(np.full((self.n_nodes, 1), self.n_nodes - 1.0))
+
+
+def make_graph(spec: str, n_nodes: int, seed: int = 0, *, listed: bool = True) -> Graph:
     """Build a graph from its specification; :func:`names` lists them, and ``_`` is read as ``-``.
 
     Parameters
@@ -175,6 +199,8 @@ def make_graph(spec: str, n_nodes: int, seed: int = 0) -> Graph:
     seed : int
         For the two random kinds, which are redrawn until connected, `TRIES` times at most.  Erdős-Rényi draws with
         ``seed``, ``seed + 1``, ..., so the result follows G(N, p) *given* that the graph is connected.
+    listed : bool
+        Whether the run reads edges; otherwise a complete graph may be one of :class:`Everybody`.
 
     Raises
     ------
@@ -199,6 +225,8 @@ def make_graph(spec: str, n_nodes: int, seed: int = 0) -> Graph:
     form, _, build = _KINDS[kind]
     if text and form == kind:
         raise InvalidInput("graph", spec, "takes no parameters", f"use graph={kind!r}")
+    if kind == "complete" and not listed and n * (n - 1) // 2 > MOST_EDGES:
+        return Everybody(n)
     return Graph(f"{kind}:{text}" if text else kind, n, tuple(build(n, text, seed, spec)))
 
 

@@ -13,12 +13,13 @@ import queue
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
+from functools import cached_property
 
 import numpy as np
 
 from ..errors import NetClosed
 from ..problem.facts import Among, Facts
-from ..util.typing import Array, IntArray
+from ..util.typing import Any, Array, IntArray
 from .graphs import Graph
 
 LARGE = 200  # nodes beyond which the adjacency matrix is sparse
@@ -70,9 +71,13 @@ class DenseNet(Net):
     """All nodes of `graph` at once: vectors are (..., N, d)."""
 
     def __init__(self, graph: Graph) -> None:
-        self._sparse = graph.n_nodes > LARGE
-        self._adjacency = graph.sparse() if self._sparse else graph.adjacency
+        self._graph, self._sparse = graph, graph.n_nodes > LARGE
         self.degree = graph.degree
+
+    @cached_property
+    def _adjacency(self) -> Any:
+        """Made when neighbours are first summed: sums over all sites need none."""
+        return self._graph.sparse() if self._sparse else self._graph.adjacency
 
     def neighbour_sum(self, x: Array) -> Array:
         if not self._sparse:

@@ -224,7 +224,8 @@ def prepare(
         n, rho = n.sum(axis=0, keepdims=True), rho / len(n)
     if graph is None:
         seed = 0 if config.seed is None else config.seed
-        graph = make_graph(config.graph if len(n) > 1 else "complete", len(n), seed)
+        sums = config.trusts == "sum" or method is not None  # over all sites, not over neighbours
+        graph = make_graph(config.graph if len(n) > 1 else "complete", len(n), seed, listed=not sums)
     loss = cap(make_loss(config.loss), config.max_grad_norm) if loss is None else loss
     participants, colluders = quorum(config, len(n))
     facts = Facts(

@@ -84,8 +84,10 @@ def with_held_back(released: dict[str, Any], held_back: dict[str, Any]) -> dict[
     joined = dict(released)
     for key, value in held_back.items():
         below = joined.get(key)
-        nested = isinstance(value, dict) and isinstance(below, dict)
-        joined[key] = with_held_back(below, value) if nested else value
+        if isinstance(value, dict) and isinstance(below, dict):
+            joined[key] = with_held_back(below, value)
+        else:
+            joined[key] = value
     return joined
 
 
