@@ -513,7 +513,7 @@ def test_intervals_of_levels_and_the_constant_hold_what_the_last_step_may_have_l
     steps = np.linspace(-0.8, 0.6, m)
     moved, one = np.linalg.solve(naming.into_units, steps), np.eye(m)[None]
     found = Estimates(
-        moved[None], np.zeros((1, m)), 0.05 * one, 0.005 * one, one, one, np.array([1e-6]),
+        moved[None], np.zeros((1, m)), 0.05 * one, 0.005 * one, 0.045 * one, one, one, np.array([1e-6]),
         np.zeros(1), np.ones((1, m), dtype=bool), 1e4, 10.0, quadratic,
     )  # fmt: skip
     made = table(found, naming)

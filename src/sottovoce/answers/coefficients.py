@@ -12,25 +12,33 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
+from ..reports.causes import Cause
 from ..reports.coefficients import needed, remark, text_table
 from ..reports.plain import of_anybody
 from ..util import normal
 from ..util.later import Later
-from ..util.typing import Any, Array
+from ..util.typing import Any, Array, BoolArray
 from .between import FEWEST, Between, between
-from .inference import SURE, TAU, UNSURE, Estimates, fragility, newton_of
+from .inference import SURE, TAU, UNSURE, Estimates, fragility, inverse_of, newton_of
+from .separation import undetermined
 from .terms import CONSTANT, Naming, Term
 
 special = Later("scipy.special")
 
 LEVEL = 0.95
 """Confidence level of intervals."""
-LATE = (
-    "the whole table: the steps have not come near enough, and noise is not why; a level or a number may decide the "
-    "outcome alone: leave it out, or join it with another"
-)
 LONGEST = 0.9
 """A last step that moves a level's log-odds by more than this is taken to be as long, for what it left undone."""
+CHANCE = 2.0
+"""Noise deviations by which a last step must be longer than none to say that steps have not come near."""
+LONG = 1.0
+"""Sampling errors by which a last step is a long one."""
+STEADY = 0.75
+"""A step that is longer than this part of the one before comes no nearer."""
+MOSTLY = 0.5
+"""The part of a variance that the last step may have left undone, above which a line is refused."""
+MOST_NOISE = 0.98
+"""The part of a variance that is not sampling, above which a line is refused: its interval is seven times too wide."""
 HIDDEN = 1.3
 """An eigenvalue that noise hides is taken to be that many of its deviations: what a refusal says is needed is then
 within a factor of 1.5 of the truth on most tables of bench/accuracy/forecasts.py."""
@@ -55,6 +63,7 @@ class Coefficient:
     p: float | None
     unsure: bool = False
     refused: str | None = None
+    cause: str | None = None  # the code of :class:`sottovoce.reports.causes.Cause`
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; ``noise_share`` is of the variance."""
@@ -64,6 +73,7 @@ class Coefficient:
             "estimate": self.estimate, "odds_ratio": ratios[0], "standard_error": self.standard_error,
             "noise_share": self.noise_share, "low": self.low, "high": self.high, "p": self.p,
             "odds_ratio_low": ratios[1], "odds_ratio_high": ratios[2], "unsure": self.unsure, "refused": self.refused,
+            "cause": self.cause,
             "typical": None if self.term.typical is None else list(self.term.typical), "steps": self.term.steps,
         }  # fmt: skip
 
@@ -130,7 +140,10 @@ class Coefficients(Sequence[dict[str, Any]]):
             for one in lines
         ]  # fmt: skip
         numbers = ("estimate", "standard_error", "noise_share", "low", "high", "p", "unsure", "refused")
-        made = [Coefficient(term, *[one[x] for x in numbers]) for term, one in zip(terms, lines, strict=True)]
+        made = [
+            Coefficient(term, *[one[x] for x in numbers], cause=one.get("cause"))
+            for term, one in zip(terms, lines, strict=True)
+        ]
         covariance = np.array(plain["covariance"], dtype=float)
         odds = any("odds_ratio" in one for one in lines)
         return cls(tuple(made), float(plain["strain"]), plain["needs"], covariance, odds, plain["weighed"])
@@ -252,42 +265,133 @@ def _check_alpha(alpha: float) -> None:
         raise InvalidInput("alpha", alpha, "must be inside (0, 1)", "use 0.05")
 
 
+class _Judged(NamedTuple):
+    """What is known of the lines of one replicate, in the user's units, (lines,) each."""
+
+    estimate: Array
+    covariance: Array  # with what the last step may have left undone  (lines, lines)
+    sampling: Array  # variance that is there without privacy noise, too
+    by_model: Array  # the same by the Hessian alone, as if the model were right; infinite for a quadratic
+    noise: Array  # variance
+    step: Array  # the last one
+    before: Array  # the one before, zeros if there was none
+    undone: Array  # what the last step may have left
+    levels: BoolArray  # whether a line is a level's
+
+    @property
+    def total(self) -> Array:
+        """Variances."""
+        return np.diag(self.covariance)
+
+    @property
+    def excess(self) -> Array:
+        """Noise over sampling: with more rows it falls as one over their number.
+
+        What noise leaves of the released squares of slopes may be next to nothing; the Hessian then tells the sampling.
+        """
+        sampling = np.maximum(self.sampling, self.by_model)
+        return np.divide(self.total - self.sampling, sampling, out=np.zeros_like(sampling), where=sampling > 0.0)
+
+    @property
+    def noise_share(self) -> Array:
+        """One less the share of sampling: without noise nothing is noise, whatever a step left undone."""
+        rest = 1.0 - np.divide(self.sampling, self.total, out=np.ones_like(self.total), where=self.total > 0.0)
+        return np.where(self.noise > 0.0, np.clip(rest, 0.0, 1.0), 0.0)
+
+    @property
+    def moving(self) -> BoolArray:
+        """Whether steps still lead away: the last one is longer than its noise, and no shorter than the one before.
+
+        Where a coefficient has no end, each step is as long as the one before (in log-odds about 1), and near an end
+        each is about the square of it.  Of a level it is enough that most of its variance is what that step may have
+        left undone; of a constant it is not, as rows may be far from where all columns are 0.
+        """
+        noise = CHANCE * np.sqrt(self.noise)
+        long = np.abs(self.step) > LONG * np.sqrt(self.sampling)
+        on = self.step * np.sign(self.before) > STEADY * np.abs(self.before)
+        steady = long & on & (np.abs(self.before) > noise)
+        left = self.levels & (self.undone**2 > MOSTLY * self.total)
+        return (np.abs(self.step) > noise) & (steady | left)
+
+
+def _judged(found: Estimates, naming: Naming, replicate: int) -> _Judged:
+    """Numbers of one replicate in the user's units."""
+    M = naming.into_units
+    covariance = M @ found.covariance[replicate] @ M.T
+    sampling, noise = (np.einsum("ij,jk,ik->i", M, C[replicate], M) for C in (found.sampling, found.noise))
+    step = M @ (found.estimate[replicate] - found.at[replicate])
+    if found.quadratic:
+        none = np.zeros(len(M))
+        unknown = none + math.inf  # the spread of residuals is known by their squares alone
+        return _Judged(
+            M @ found.estimate[replicate], covariance, sampling, unknown, noise, none, none, none, none > 0.0
+        )
+    one = slice(replicate, replicate + 1)
+    inverse, _ = inverse_of(found.hessian[one], found.kept[one], np.zeros(1))
+    turned = M @ found.frame[replicate]
+    by_model = np.einsum("ij,jk,ik->i", turned, inverse[0], turned) / found.rows
+    before = np.zeros(len(M)) if found.moved is None else M @ found.moved[replicate]
+    constant = np.array([term.name == CONSTANT for term in naming.terms])
+    levels = np.array([term.level is not None for term in naming.terms]) & ~constant
+    may_be = np.hypot(step, np.sqrt(np.maximum(noise, 0.0)))  # a step is known but for its noise
+    undone = np.where(levels | constant, left_undone(may_be), 0.0)
+    covariance = covariance + np.diag(undone**2)
+    return _Judged(M @ found.estimate[replicate], covariance, sampling, by_model, noise, step, before, undone, levels)
+
+
+def _causes(found: Estimates, naming: Naming, judged: _Judged, replicate: int) -> list[Cause | None]:
+    """Why each line is refused, None for those that are printed."""
+    merged = ~found.kept[replicate] & (naming.marks > 0.0)
+    tau = np.where(merged, 0.0, found.fragility(naming.into_units)[replicate])
+    q = float(found.strain[replicate])
+    none = certain = np.zeros(len(tau), dtype=bool)
+    if found.groups is not None:
+        none, certain = (one[replicate] for one in undetermined(found.groups, found.rarer))
+    whole: Cause | None = None
+    if q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
+        late = math.isfinite(q) and float(judged.noise.sum()) < 0.5 * float(judged.total.sum())
+        whole = Cause.TABLE_UNFINISHED if late else Cause.TABLE_NOISE
+    causes = list[Cause | None]()
+    for k in range(len(tau)):
+        cause = whole
+        if merged[k]:
+            cause = Cause.MERGED
+        elif whole is not None:
+            cause = whole
+        elif certain[k]:
+            cause = Cause.SEPARATION
+        elif none[k]:
+            cause = Cause.HIDDEN
+        elif not tau[k] <= TAU:
+            cause = Cause.NOISE
+        elif judged.moving[k]:
+            cause = Cause.UNFINISHED if judged.noise[k] < judged.sampling[k] else Cause.ASTRAY
+        elif judged.excess[k] > MOST_NOISE / (1.0 - MOST_NOISE):
+            cause = Cause.NOISE
+        causes.append(cause)
+    return causes
+
+
 def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None) -> Coefficients:
     """The table of one replicate, in the user's units; with a `delta` refusals name the epsilon that would do."""
     M, q = naming.into_units, float(found.strain[replicate])
-    center = M @ found.estimate[replicate]
-    covariance = M @ found.covariance[replicate] @ M.T
-    total, noise = np.diag(covariance), np.einsum("ij,jk,ik->i", M, found.noise[replicate], M)
-    merged = ~found.kept[replicate] & (naming.marks > 0.0)
-    tau = np.where(merged, 0.0, found.fragility(M)[replicate])
-    late = math.isfinite(q) and q > SURE and float(noise.sum()) < 0.5 * float(total.sum())
-    if not found.quadratic:
-        step = M @ (found.estimate[replicate] - found.at[replicate])
-        undone = left_undone(np.hypot(step, np.sqrt(np.maximum(noise, 0.0))))  # a step is known but for its noise
-        odds = np.array([term.level is not None or term.name == CONSTANT for term in naming.terms])
-        covariance = covariance + np.diag(np.where(odds, undone, 0.0) ** 2)
-        total = np.diag(covariance)
-    needs = None if late else _needs(found, np.delete(M, np.flatnonzero(merged), axis=0), q, replicate, delta)
+    judged = _judged(found, naming, replicate)
+    causes = _causes(found, naming, judged, replicate)
+    noise_decides = np.array([cause is None or cause.by_noise for cause in causes])
+    needs = _needs(found, M[noise_decides], judged.excess[noise_decides], replicate, delta)
+    z = -normal.quantile((1.0 - LEVEL) / 2.0)
     lines = []
-    for k, term in enumerate(naming.terms):
-        why = None
-        if merged[k]:
-            why = "too few rows for this noise: merged with the reference"
-        elif q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
-            why = LATE if late else "the whole table: the last step is mostly noise" + _remedy(needs)
-        elif not tau[k] <= TAU:
-            why = "too much of its variance is noise in the Hessian" + _remedy(needs)
-        if why is not None:
-            lines.append(Coefficient(term, None, None, None, None, None, None, refused=why))
+    for k, (term, cause) in enumerate(zip(naming.terms, causes, strict=True)):
+        if cause is not None:
+            why = cause.sentence + (_remedy(needs) if cause.by_noise else "")
+            lines.append(Coefficient(term, None, None, None, None, None, None, refused=why, cause=cause.value))
             continue
-        error = math.sqrt(total[k])
-        z = -normal.quantile((1.0 - LEVEL) / 2.0)
-        p = normal.two_sided(center[k] / error) if error > 0 else 0.0
-        share = float(noise[k] / total[k]) if total[k] > 0 else 0.0
-        mid, half = float(center[k]), z * error
-        lines.append(Coefficient(term, mid, error, share, mid - half, mid + half, p, unsure=q > SURE))
+        mid, error = float(judged.estimate[k]), math.sqrt(judged.total[k])
+        p = normal.two_sided(mid / error) if error > 0 else 0.0
+        share = float(judged.noise_share[k])
+        lines.append(Coefficient(term, mid, error, share, mid - z * error, mid + z * error, p, unsure=q > SURE))
     hidden = np.array([line.refused is not None for line in lines])
-    covariance = np.where(hidden[:, None] | hidden, np.nan, covariance)
+    covariance = np.where(hidden[:, None] | hidden, np.nan, judged.covariance)
     return Coefficients(tuple(lines), q, needs, covariance, weighed=naming.weighed)
 
 
@@ -301,14 +405,18 @@ def left_undone(step: Array) -> Array:
     return np.asarray(-np.log1p(-s) - s)
 
 
-def _needs(found: Estimates, M: Array, q: float, replicate: int, delta: float | None) -> dict[str, float] | None:
+def _needs(found: Estimates, M: Array, excess: Array, replicate: int, delta: float | None) -> dict[str, float] | None:
     """Epsilon and rows that would do: with less noise, tau by the same matrices; q falls as ``(n mu)^-1``.
 
-    An eigenvalue that noise hides may be as small as one likes: it is taken to be `HIDDEN` deviations, and ``more``
-    says that it was.  None if nothing is needed, and empty if a thousand times the rows would not do.
+    `M` and `excess` (:attr:`_Judged.excess`) are of the lines that less noise would print.  An eigenvalue that noise
+    hides may be as small as one likes: it is taken to be `HIDDEN` deviations, and ``more`` says that it was.  None if
+    nothing is needed, and empty if a thousand times the rows would not do.
     """
-    if q <= SURE and np.all(found.fragility(M)[replicate] <= TAU):
+    q, most = float(found.strain[replicate]), MOST_NOISE / (1.0 - MOST_NOISE)
+    held = found.fragility(M)[replicate] <= TAU
+    if not len(M) or (q <= SURE and np.all(held) and np.all(excess <= most)):
         return None
+    excess = np.where(held & (q <= UNSURE), excess, 0.0)  # elsewhere the noise in variances is itself mostly noise
     noise = float(found.hessian_noise[replicate])
     values, vectors = np.linalg.eigh(found.hessian[replicate])
     lost = bool(values[0] <= noise) or not math.isfinite(q)
@@ -316,7 +424,8 @@ def _needs(found: Estimates, M: Array, q: float, replicate: int, delta: float | 
     one = slice(replicate, replicate + 1)
     for factor in _FACTORS:
         tau = fragility(found.frame[one], raised[None], found.kept[one], np.array([noise / factor]), M)
-        if np.all(tau <= TAU) and (q if math.isfinite(q) else 0.0) / factor <= SURE:
+        near = (q if math.isfinite(q) else 0.0) / factor <= SURE
+        if near and np.all(tau <= TAU) and np.all(excess / factor <= most):
             break
     else:
         return {}  # a number beyond the last factor would only be that factor
@@ -327,8 +436,11 @@ def _needs(found: Estimates, M: Array, q: float, replicate: int, delta: float | 
 
 
 def _remedy(needs: dict[str, float] | None) -> str:
-    if not needs:
+    """What would do, as the end of a sentence."""
+    if needs is None:
         return ""
+    if not needs:
+        return "; a thousand times the rows would not do"
     return f"; {needed(needs)} " + ("is needed" if "more" in needs else "would do, about")
 
 

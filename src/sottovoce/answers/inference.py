@@ -43,6 +43,7 @@ from ..runs.config import RunConfig
 from ..util.typing import Array, BoolArray
 from .frames import EDGES, Frame, displacement, positive, sharper, short, whitening
 from .second_order import missed
+from .separation import Groups, RarerOutcome, at_the_end, at_the_start, groups_of
 from .terms import Naming
 
 TAU = 0.3
@@ -80,6 +81,7 @@ class Estimates:
     at: Array  # a public point                                   (R, d)
     covariance: Array  # of the estimate                          (R, d, d)
     noise: Array  # its part from privacy noise                   (R, d, d)
+    sampling: Array  # its part that is there without noise, too  (R, d, d)
     frame: Array  # A                                             (R, d, d)
     hessian: Array  # H in the frame                              (R, d, d)
     hessian_noise: Array  # s_H                                   (R,)
@@ -88,6 +90,10 @@ class Estimates:
     rows: float
     scale: float  # shift over sigma of the whole plan; inf without noise
     quadratic: bool = False  # whether the loss is one, of which a step leaves nothing undone
+    moved: Array | None = None  # the last step but one, to `at`    (R, d)
+    moments: Array | None = None  # of rows as they are           (R, d, d)
+    groups: Groups | None = None  # of rows that may all have one outcome
+    rarer: tuple[RarerOutcome, ...] = ()  # how many rows of each group have its rarer outcome, counted more than once
 
     def fragility(self, c: Array, less: float = 1.0) -> Array:
         """tau of ``c'w``, (R,), or (R, m) of m rows c, with `less` of the noise."""
@@ -179,6 +185,9 @@ class Newton(Recipe):
         frame, sizes, lost = yield from self._frame(S, moments.spread, kept, hidden)
         lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
         gradient = yield Gradient(w)
+        groups = groups_of(self.constant, self.value, self.marks, self.blocks, kept)
+        raw = square(moments.value, d)
+        start = at_the_start(groups, n, share, raw, moments.spread, gradient.value, gradient.spread)
         at_zero = curvature[:, None, None] * (frame.A @ sizes @ frame.A)
         step = displacement(frame, within(at_zero, kept), np.zeros(R), gradient.value, gradient.spread)
         w, pool, seen, cut = w + no_further(step, sizes, _FIRST)[0], None, list[Seen](), np.zeros(R, dtype=bool)
@@ -199,7 +208,10 @@ class Newton(Recipe):
         rows = Moments(positive(S), S @ (mask / self.value), self.marks, self.blocks)
         J = within(square(slopes.value, d), kept)
         ends = one_step(frame, pool, J, seen, rows, kept, n, self.scale)
-        return replace(ends, strain=np.where(cut, np.maximum(ends.strain, CUT), ends.strain))
+        _, mean, spread, *_ = together(frame, pool.H, seen, rows)
+        end = at_the_end(groups, n, w, positive(sizes), frame.back, pool.H, pool.noise, mean, spread)
+        strain = np.where(cut, np.maximum(ends.strain, CUT), ends.strain)
+        return replace(ends, strain=strain, moved=step, moments=positive(sizes), groups=groups, rarer=(start, end))
 
     def expected(self, S: Array, positives: float, c: Array, unit: float) -> float:
         """The largest tau of rows c that moments S let one expect, with noise of `unit` over the root of a share."""
@@ -388,7 +400,8 @@ def one_step(
     d = -np.einsum("rij,rjk,rk->ri", inverse, A, g)
     of_g = (s_g**2)[:, None, None] * (A @ A)
     noise = inverse @ (of_g + noise_of(d + np.einsum("rij,rj->ri", frame.back, u), s_H)) @ inverse
-    covariance = inverse @ (positive(J) / n) @ inverse + noise
+    sampling = inverse @ (positive(J) / n) @ inverse
+    covariance = sampling + noise
     by_noise = inverse @ of_g  # of which d'Hd has the trace in the mean, and twice that of the square as variance
     mean = np.einsum("rii->r", by_noise)
     moved = np.einsum("ri,rij,rj->r", d, H, d) - mean
@@ -404,7 +417,9 @@ def one_step(
     b, other = (np.einsum("rij,rjk,rk->ri", inverse, A, t) for t in (0.5 * over, turned))
     covariance = covariance + b[:, :, None] * b[:, None, :] + other[:, :, None] * other[:, None, :]
     estimate = w + np.einsum("rij,rj->ri", A, d - b)
-    return Estimates(estimate, w, A @ covariance @ A, A @ noise @ A, A, H, s_H, strain, kept, n, scale)
+    return Estimates(
+        estimate, w, A @ covariance @ A, A @ noise @ A, A @ sampling @ A, A, H, s_H, strain, kept, n, scale
+    )
 
 
 def together(frame: Frame, H: Array, seen: list[Seen], rows: Moments) -> tuple[Array, Array, Array, Array, Array]:

@@ -90,8 +90,9 @@ class Stepped(Recipe):
         of_g = (h * last.spread) ** 2 * np.eye(d)
         noise = inverse @ (of_g + noise_of(shift, s_H)) @ inverse
         strain = np.where(fine, 0.0, 2.0 * UNSURE)  # no step is too long for a quadratic
+        sampling = inverse @ (positive(J) / last.rows) @ inverse
         return Estimates(
-            w + shift, w, inverse @ (positive(J) / last.rows) @ inverse + noise, noise,
+            w + shift, w, sampling + noise, noise, sampling,
             np.tile(np.eye(d), (R, 1, 1)), own, s_H, strain, every, last.rows, self.scale,
             quadratic=True,
         )  # fmt: skip

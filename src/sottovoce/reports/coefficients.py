@@ -14,6 +14,7 @@ from .plain import finite, number, ratio_text
 HEAD = ("estimate", "odds ratio", "std. error", "noise", "95% interval", "p")
 """Columns of :func:`cells`."""
 CONSTANT = "(constant)"
+_NAMED = 6  # lines that are named in a sentence
 _TICKS = 7  # of an axis, at most
 _WIDEST = math.log(200.0)  # of the axis of odds ratios, to either side
 
@@ -119,13 +120,43 @@ def needed(needs: dict[str, Any] | None) -> str:
 STRAINED = "the steps may have ended too early, and intervals may be off by about a standard error"
 
 
+def refusals(lines: Sequence[dict[str, Any]]) -> list[tuple[list[str], str]]:
+    """Names of refused lines and why, one entry a reason."""
+    reasons: dict[str, list[str]] = {}
+    for line in lines:
+        if line.get("refused") is not None:
+            reasons.setdefault(str(line["refused"]), []).append(called(line))
+    return [(names, why) for why, names in reasons.items()]
+
+
 def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = "") -> str:
-    """A sentence on what a table lacks and one on long rows; empty if there is nothing to say."""
-    would, refused = needed(needs), [line.get("refused") is not None for line in lines]
-    what = "Not all is printed: noise is too much of it" if any(refused) else f"Question marks: {STRAINED}"
-    end = f"{would} is needed" if needs and needs.get("more") else f"{would} would do, about"
-    said = f"{what}; {end if would else 'a thousand times the rows would not do'}."
-    return " ".join([said] * (needs is not None) + [weighed] * (not all(refused))).strip()
+    """Sentences on what a table lacks and one on long rows; empty if there is nothing to say."""
+    refused, said = refusals(lines), list[str]()
+    for names, why in refused:
+        whose = "" if len(names) == len(lines) else f"{_listed(names)}: "
+        said.append(f"{whose}{why}.")
+    if said:
+        said.insert(0, "Not all is printed.")
+    return " ".join([*said, doubts(lines, needs, weighed)]).strip()
+
+
+def doubts(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = "") -> str:
+    """Sentences on what printed lines are worth: on question marks, and on long rows."""
+    printed = [line for line in lines if line.get("refused") is None]
+    said = list[str]()
+    if any(line.get("unsure") for line in printed):
+        would = needed(needs)
+        remedy = f"; {would} {'is needed' if needs and needs.get('more') else 'would do, about'}" if would else ""
+        said.append(f"Question marks: {STRAINED}{remedy}.")
+    if printed and weighed:
+        said.append(weighed)
+    return " ".join(said)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names for a sentence, at most `_NAMED` of them."""
+    more = len(names) - _NAMED
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more} more"
 
 
 def sites_differ(found: dict[str, Any], odds: bool) -> str:
@@ -267,14 +298,8 @@ def _forest_row(line: dict[str, Any], axis: Axis, back: str, level: bool) -> str
 
 def _refusals(lines: Sequence[dict[str, Any]]) -> str:
     """Refused lines by reason."""
-    reasons: dict[str, list[str]] = {}
-    for line in lines:
-        if line.get("refused") is not None:
-            reasons.setdefault(str(line["refused"]), []).append(called(line))
-    if not reasons:
-        return ""
-    items = "".join(f"<li>{escape(', '.join(names))}: {escape(why)}.</li>" for why, names in reasons.items())
-    return f"<h3>Refused</h3><p>These would be mostly noise, so no number is shown.</p><ul>{items}</ul>"
+    items = "".join(f"<li>{escape(', '.join(names))}: {escape(why)}.</li>" for names, why in refusals(lines))
+    return f"<h3>Refused</h3><p>Not all is printed: of these no number is shown.</p><ul>{items}</ul>" if items else ""
 
 
 def coefficients(plain: dict[str, Any]) -> Iterator[str]:
@@ -304,7 +329,7 @@ def coefficients(plain: dict[str, Any]) -> Iterator[str]:
     ]  # fmt: skip
     yield f"<figure>{marks}{forest(lines)}<figcaption>{' '.join(filter(None, caption))}</figcaption></figure>"
     yield _refusals(lines)
-    if said := remark(lines, plain.get("needs"), weighed):
+    if said := doubts(lines, plain.get("needs"), weighed):
         yield f"<p>{escape(said)}</p>"
     if plain.get("between_sites"):
         yield f"<p>{escape(sites_differ(plain['between_sites'], odds))}</p>"
@@ -312,5 +337,5 @@ def coefficients(plain: dict[str, Any]) -> Iterator[str]:
     yield html_table(lines)
     yield (
         '<p class="small">In the units of the columns, one step of a number; <i>noise</i> is the share of the variance '
-        "that is privacy noise.</p>"
+        "that is not sampling: privacy noise, and what the steps may have left undone because of it.</p>"
     )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
 
 from ..privacy.statement import Statement, ceil_text
 from ..util.pages import PLOTS, frame, table
 from ..util.typing import Any
-from .coefficients import CONSTANT, coefficients, compared, has_intervals, has_odds, interval, needed, scaled
+from .causes import blames_noise, cause_of
+from .coefficients import CONSTANT, coefficients, compared, has_intervals, has_odds, interval, needed, refusals, scaled
 from .plain import finite, number, of_anybody, percent
 from .quality import quality
 
@@ -125,7 +127,9 @@ def _effects(lines: Sequence[dict[str, Any]], what: str, needs: str) -> list[str
     """Sentences on the clearest effects, and the number of others."""
     printed, odds = [line for line in lines if line.get("refused") is None], has_odds(lines)
     if not printed:
-        return [f"No coefficient can be told from noise at this budget ({needs or 'more rows'} would do, about)."]
+        if blames_noise(lines):
+            return [f"No coefficient can be told from noise at this budget ({needs or 'more rows'} would do, about)."]
+        return [f"No coefficient is printed. {why[:1].upper()}{why[1:]}." for _, why in refusals(lines)]
     clear = [(*scaled(line), line) for line in printed]
     clear = [one for one in clear if one[0] > 0 or one[2] < 0]
     clear.sort(key=lambda one: -abs(one[1]) / max(one[2] - one[0], 1e-300))
@@ -137,11 +141,17 @@ def _effects(lines: Sequence[dict[str, Any]], what: str, needs: str) -> list[str
     counts = (
         (len(clear) - _BOLDEST, "more that differ clearly"),
         (len(printed) - len(clear), "without a clear difference"),
-        (len(lines) - len(printed), "refused, as they would be mostly noise"),
+        *_refused(lines),
     )
     if more := [f"{n} {which}" for n, which in counts if n > 0]:
         said.append(f"Other coefficients: {', '.join(more)}.")
     return said
+
+
+def _refused(lines: Sequence[dict[str, Any]]) -> list[tuple[int, str]]:
+    """How many lines are refused, by cause."""
+    causes = Counter(cause_of(line) for line in lines if line.get("refused") is not None)
+    return [(n, "refused" if cause is None else f"refused, {cause.brief}") for cause, n in causes.items()]
 
 
 def _between(line: dict[str, Any]) -> str:

@@ -1,0 +1,91 @@
+"""Why a coefficient is not printed: an enumeration, and the only place of its words.
+
+A cause's value is its code in JSON (the key ``cause`` of a line) and never changes its meaning; terminal, JSON and
+report say its sentence.  A reader of files must bear a code that it does not know: a later version may add some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from ..util.typing import Any
+
+
+class Cause(Enum):
+    """Why a line of a table of coefficients has no numbers."""
+
+    MERGED = "merged"
+    SEPARATION = "separation"
+    HIDDEN = "hidden"
+    UNFINISHED = "unfinished"
+    ASTRAY = "astray"
+    NOISE = "noise"
+    TABLE_UNFINISHED = "table unfinished"
+    TABLE_NOISE = "table noise"
+
+    @property
+    def sentence(self) -> str:
+        """What happened, and what to do; without a full stop, so that a remedy in numbers can follow."""
+        return _SENTENCES[self]
+
+    @property
+    def brief(self) -> str:
+        """The same in a clause that begins with "as"."""
+        return _BRIEF[self]
+
+    @property
+    def by_noise(self) -> bool:
+        """Whether a larger epsilon or more rows would do."""
+        return self in (Cause.NOISE, Cause.TABLE_NOISE)
+
+
+_SENTENCES = {
+    Cause.MERGED: "too few rows for this noise: merged with the reference",
+    Cause.SEPARATION: (
+        "the data do not determine it (separation): next to all rows of its level, of the reference, or of its site "
+        "have the same outcome, so these alone decide the outcome; join it with another, or leave it out"
+    ),
+    Cause.HIDDEN: (
+        "noise hides whether the data determine it: all rows of its level, of the reference, or of its site may have "
+        "the same outcome; join it with another, or ask with a larger epsilon or of more rows"
+    ),
+    Cause.UNFINISHED: (
+        "the steps have not come near enough to its estimate, which may have no end (separation): it may decide the "
+        "outcome alone, or with others; leave it out, or join it with another"
+    ),
+    Cause.ASTRAY: (
+        "the last step leads far from where noise led the steps before: ask with a larger epsilon or of more rows; if "
+        "that does not help, its estimate has no end (separation): leave it out, or join it with another"
+    ),
+    Cause.NOISE: "too much of its variance is privacy noise",
+    Cause.TABLE_UNFINISHED: (
+        "the whole table: the steps have not come near enough, and noise is not why; a level or a number may decide "
+        "the outcome alone (separation): leave it out, or join it with another"
+    ),
+    Cause.TABLE_NOISE: "the whole table: the last step is mostly noise",
+}
+_BRIEF = {
+    Cause.MERGED: "as they have too few rows",
+    Cause.SEPARATION: "as the data do not determine them",
+    Cause.HIDDEN: "as noise hides whether the data determine them",
+    Cause.UNFINISHED: "as the steps have not come near enough to them",
+    Cause.ASTRAY: "as noise led the steps astray",
+    Cause.NOISE: "as they would be mostly noise",
+    Cause.TABLE_UNFINISHED: "as the steps have not come near enough",
+    Cause.TABLE_NOISE: "as they would be mostly noise",
+}
+
+
+def cause_of(line: dict[str, Any]) -> Cause | None:
+    """The cause of a refused line; None if it is printed, or its code is not one of these."""
+    if line.get("refused") is None:
+        return None
+    code = line.get("cause") or Cause.NOISE.value  # files of earlier versions have no code
+    return next((cause for cause in Cause if cause.value == code), None)
+
+
+def blames_noise(lines: Sequence[dict[str, Any]]) -> bool:
+    """Whether noise is why all of these lines are refused."""
+    causes = [cause_of(line) for line in lines]
+    return bool(causes) and all(cause is not None and cause.by_noise for cause in causes)
