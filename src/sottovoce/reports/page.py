@@ -280,7 +280,10 @@ def _warnings(promises: Sequence[Statement], holder: bool) -> Iterator[str]:
 def _held_back(plain: dict[str, Any]) -> Iterator[str]:
     """Numbers without noise, which no epsilon covers."""
     exact = {name: value for name, value in (plain.get("exact") or {}).items() if name != "rows"}
-    errors = {"test_error": "error of the model", "nonprivate_test_error": "error of a model without privacy"}
+    errors = {
+        "test_error": "error of the model",
+        "nonprivate_test_error": "error of the best linear model without privacy",
+    }
     exact |= {text: plain[name] for name, text in errors.items() if plain.get(name) is not None}
     notes = [str(note) for note in plain.get("notes") or ()]
     if exact or notes:

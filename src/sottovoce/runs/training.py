@@ -32,8 +32,9 @@ from .config import check_types
 from .defaults import for_task
 from .engine import Observer
 from .public import Public, set_aside, start_of
-from .simulate import Result, RunConfig, pooled_minimiser, simulate
+from .simulate import Result, RunConfig, simulate
 from .start import named
+from .yardstick import least_error
 
 ONE_SITE = "one site"
 """The deal of a table whose rows are all at one site, for :func:`sottovoce.data.table_digest`."""
@@ -115,7 +116,7 @@ class Report:
         Errors per replicate of the average model and of every node's own (:meth:`sottovoce.problem.task.Task.error`);
         empty without test rows.
     nonprivate_test_error : float or None
-        Error of the minimiser over all rows without noise.
+        Error of the best linear model without privacy on the same columns: see :mod:`sottovoce.runs.yardstick`.
     baseline_test_errors : dict of str to float or None
         Errors of models that use no columns: see :meth:`sottovoce.problem.task.Task.baselines`.
     site_labels : array (N,)
@@ -373,7 +374,7 @@ def train(
         config, dataset, result,
         test_errors=_errors(task, short, y, result.consensus) if scored else np.empty(0),
         site_test_errors=_errors(task, short, y, result.models) if scored else np.empty((0, nodes)),
-        nonprivate_test_error=float(errors(X, y, pooled_minimiser(rows, config.run))) if scored else None,
+        nonprivate_test_error=least_error(dataset) if scored else None,
         baseline_test_errors=baselines,
         site_labels=np.array([task.summary(dataset.y_train[part]) for part in parts]),
         notes=(*notes, *holder_notes), holder_notes=tuple(holder_notes),
