@@ -46,7 +46,7 @@ def models(rehearsed: Rehearsal, candidates: Sequence[Prepared], monkeypatch: py
     heard: list[Array] = []
     with monkeypatch.context() as patch:
         patch.setattr(World, "error", lambda self, W: heard.append(W.copy()) or W[..., 0])
-        rehearsed.errors(candidates)
+        rehearsed.outcomes(candidates)
     return np.stack(heard)
 
 
@@ -136,11 +136,44 @@ def test_a_candidate_does_as_well_alone(method: str, monkeypatch: pytest.MonkeyP
     assert np.allclose(together, np.concatenate(alone, axis=1), atol=2e-5)
     if method == "momentum":
         with pytest.raises(ValueError, match="all grow or none"):
-            tried.errors([prepared[0], ready(replace(prepared[0].config, noise_growth=1.2))])
-    errors = tried.errors(prepared)
-    assert [one.shape for one in errors] == [(2, R)] * 3
-    assert np.allclose(errors[1], tried.errors(prepared[1:2])[0], atol=1e-5)
-    assert all(np.array_equal(a, b) for a, b in zip(errors, tried.errors(prepared), strict=True))
+            tried.outcomes([prepared[0], ready(replace(prepared[0].config, noise_growth=1.2))])
+    found = tried.outcomes(prepared)
+    assert [one.errors.shape for one in found] == [one.losses.shape for one in found] == [(2, R)] * 3
+    (by_itself,) = tried.outcomes(prepared[1:2])
+    assert np.allclose(found[1].errors, by_itself.errors, atol=1e-5)
+    assert np.allclose(found[1].losses, by_itself.losses, atol=1e-4)
+    for first, again in zip(found, tried.outcomes(prepared), strict=True):
+        assert np.array_equal(first.errors, again.errors) and np.array_equal(first.losses, again.losses)
+
+
+@pytest.mark.parametrize("sizes", [(161, 160, 160, 160, 160), (70, 70, 70), (500, 501), (40,)])
+def test_alike_sites_whose_noise_is_listed_for_each_rehearse_as_one(sizes: tuple[int, ...]) -> None:
+    """Sites of nearly the same size may have noise of one value, written once for each of them."""
+    ground = Ground(sizes, D, 1, 0.0)
+    config = RunConfig("momentum", 3.0, 1e-5, rounds=3, eta=0.5, max_grad_norm=0.2, accountant="zcdp")
+    one = prepare(config, ground.sizes, D)
+    assert one.algorithm.noise is not None
+    listed = one.algorithm.noise.scaled(np.ones(len(sizes)))
+    (plain,) = ground.first.outcomes([one])
+    (each,) = ground.first.outcomes([replace(one, algorithm=one.algorithm.with_noise(listed))])
+    assert np.allclose(plain.errors, each.errors) and np.allclose(plain.losses, each.losses)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_the_log_loss_is_that_of_the_stated_probabilities(outputs: int) -> None:
+    """By the definition, for margins up to where a probability is a rounding away from 1."""
+    (world, *_) = worlds(outputs)
+    rng = np.random.default_rng(1)
+    for size in (0.0, 1.0, 30.0, 300.0):
+        W = size * rng.normal(size=(2, D * outputs))
+        for w, found in zip(W, world.log_loss(W), strict=True):
+            logits = world.test @ w.reshape(outputs, D).T
+            logits = np.column_stack([np.zeros(len(logits)), logits]) if outputs == 1 else logits
+            logits = logits - logits.max(axis=1, keepdims=True)
+            stated = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+            assert found == pytest.approx(-(world.chances * stated).sum(axis=1).mean(), rel=1e-9)
+    zero = world.log_loss(np.zeros((1, D * outputs)))
+    assert zero == pytest.approx(np.log(max(2, outputs)))
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

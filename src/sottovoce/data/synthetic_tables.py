@@ -41,9 +41,12 @@ class Labels:
 
 
 LABELS = (
-    Labels(2.0, 0.05, 0.0, 0.0), Labels(4.0, 0.01, 2.0, 1.0), Labels(2.5, 0.05, 0.0, 1.0), Labels(4.0, 0.01, 2.0, 0.0),
+    Labels(1.0, 0.05, 0.0, 0.0), Labels(4.0, 0.01, 2.0, 1.0), Labels(1.5, 0.05, 0.0, 1.0), Labels(4.0, 0.01, 2.0, 0.0),
 )  # fmt: skip
-"""Of worlds in turn: hard to tell apart; sharp in all columns; few rows between classes; sharp in wide columns."""
+"""Of worlds in turn: hard to tell apart; sharp in all columns; hard in all columns; sharp in wide columns.
+
+Half of them are as hard as most tables of people are: where all are easy, large coefficients look right, and then the
+probabilities of a run are too sure."""
 WIDE = (Labels(3.0, 0.03, 1.0, 0.0), Labels(4.0, 0.01, 2.0, 0.0))  # the same for rows of many columns
 MANY = 64  # columns beyond which made-up rows are condensed to this number
 UNEVEN = 1.0  # log of the ratio of the first class's frequency to the last's, at equal scores
@@ -76,6 +79,11 @@ class World:
         """Expected misclassified share of classifiers (..., d), or (..., K d) with one block a class."""
         task = of_margins(W.shape[-1] // self.test.shape[1])
         return task.expected_error(task.vectors(W) @ self.test.T, self.chances)
+
+    def log_loss(self, W: Array) -> Array:
+        """Expected log loss, in nats a row, of the probabilities that classifiers state: shape as for :meth:`error`."""
+        task = of_margins(W.shape[-1] // self.test.shape[1])
+        return task.expected_log_loss(task.vectors(W) @ self.test.T, self.chances)
 
 
 def make_world(
@@ -279,9 +287,9 @@ _SEED = 20_240_229  # of made-up rows: no user's seed enters them
 
 
 def unknown(d: int) -> Sketches:
-    """Rows of a few kinds, where only their number of features is known."""
+    """Rows of a few kinds, where only their number of features is known: a bound on norms is often generous."""
     few = min(d, MANY)
-    kinds = (one_hot(few), dense(few), dense(few, 0.5), dense(few, 0.2))
+    kinds = (one_hot(few), dense(few), dense(few, 0.3), dense(few, 0.1))
     return Sketches(f"unknown {d}", "rows of four kinds", kinds)
 
 

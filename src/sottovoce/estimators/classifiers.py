@@ -159,7 +159,7 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
     site_coef_ : ndarray of shape (n_sites, n_features) or (n_sites, n_classes, n_features)
     site_intercept_ : ndarray of shape (n_sites,) or (n_sites, n_classes)
     max_grad_norm_ : float
-        The cap of the run; inf for none.  With a cap, probabilities are not calibrated.
+        The cap of the run; inf for none.  With a cap, probabilities may be too sure, or not sure enough.
     n_iter_, stopped_ : int, str
         Rounds completed, and why the fit ended.
     choice_ : Choice or None
@@ -167,7 +167,8 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
     centring_ : Decision or None
         Whether rows were centred, and what it cost; None if that was not asked.
     forecast_ : Forecast or None
-        Errors expected on made-up rows; a fit that is expected to be near guessing warns before anything is spent.
+        Errors on made-up rows, to compare with each other: they do not predict the error on yours.  A fit that is
+        expected to be near guessing warns before anything is spent.
     schema_ : Schema or None
     loss_ : str
         The loss that was trained.
@@ -505,8 +506,8 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         """Probabilities of the classes, shape (n_samples, n_classes); logistic and softmax loss only.
 
         Of more than two classes under the logistic loss: each against the rest, scaled to a sum of one.  After training
-        with a finite `max_grad_norm` they are not calibrated, and :class:`sottovoce.errors.NotCalibrated` warns of it
-        (``docs/privacy/capped.md``).
+        with a finite `max_grad_norm` they may be too sure, or not sure enough: :class:`sottovoce.errors.NotCalibrated`
+        warns of it and names what states calibrated ones (``docs/privacy/capped.md``).
         """
         margin = self.decision_function(X)
         self._warn_if_capped()

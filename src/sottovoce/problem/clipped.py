@@ -33,7 +33,10 @@ from .weighted_loss import ByNorm, Weighted, per_row
 
 LEAST = 1e-6
 """Smallest cap: below it gradients would be lost in the rounding of a solve."""
-NOT_CALIBRATED = "probabilities of a model trained with max_grad_norm are not calibrated: use its classes"
+NOT_CALIBRATED = (
+    "a model trained with max_grad_norm may state probabilities that are too sure, or not sure enough: for calibrated "
+    "ones train with the method prox_average and no cap, or with inference; or see how far they hold by an evaluation"
+)
 """The warning with probabilities of a capped model."""
 _MARK = "@"
 _NEARLY = 0.999999  # of the largest derivative: up to here the margin of a derivative is computed

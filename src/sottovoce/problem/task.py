@@ -183,6 +183,13 @@ class Classification(Task):
         right = np.take_along_axis(chances.T, answer.reshape(-1, len(chances)), axis=0)
         return np.asarray(1.0 - right.mean(axis=-1)).reshape(answer.shape[:-1])
 
+    @abstractmethod
+    def expected_log_loss(self, margins: Array, chances: Array) -> Array:
+        """The log loss in nats a row, shape (...), where the class of row k is drawn with `chances` (n, K).
+
+        `margins`, (..., n) or (..., K, n), are taken as log-odds, or as logits of softmax.
+        """
+
     def quality(self, error: Error) -> Error:
         return 1.0 - error
 
@@ -232,6 +239,10 @@ class TwoClasses(Classification):
 
     def error(self, margins: Array, y: Array) -> Array:
         return np.asarray((margins * y <= 0).mean(axis=-1))
+
+    def expected_log_loss(self, margins: Array, chances: Array) -> Array:
+        of_one = np.logaddexp(0.0, margins) - chances[:, 1] * margins
+        return np.asarray(of_one.mean(axis=-1))
 
     def baselines(self, y: Array) -> dict[str, Array]:
         return {"majority": np.array([1.0 if y.mean() >= 0 else -1.0])}
@@ -283,6 +294,12 @@ class ManyClasses(Classification):
 
     def error(self, margins: Array, y: Array) -> Array:
         return np.asarray((self.decode(margins) != y).mean(axis=-1))
+
+    def expected_log_loss(self, margins: Array, chances: Array) -> Array:
+        largest = margins.max(axis=-2, keepdims=True)
+        normaliser = np.log(np.exp(margins - largest).sum(axis=-2)) + largest[..., 0, :]
+        of_one = normaliser - (chances.T * margins).sum(axis=-2)
+        return np.asarray(of_one.mean(axis=-1))
 
     def details(self, margins: Array, y: Array) -> dict[str, Detail]:
         """Accuracy on the rows of each class that has any."""

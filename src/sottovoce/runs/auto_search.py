@@ -1,5 +1,8 @@
 """The choice behind ``method="auto"``: methods and knobs are tried on synthetic rows of the same shape.
 
+What errs least there is taken; among candidates whose errors tie, the one whose probabilities have the least log loss.
+How hard the real rows are is not known, so a rehearsal compares methods and does not say how well any of them will do.
+
 Everything that :func:`choose` sees is public: sizes, graph, budget, what the schema lets one expect of rows, and how
 the sites are declared to differ.  No argument could carry a private row to it, so a choice costs no privacy and may
 be told to anybody.
@@ -49,13 +52,22 @@ PROXIMAL = ("prox_admm", "prox_average")
 AHEAD = 1.1
 """Factor on errors of local solves and of single steps: synthetic rows stand for all that there may be, so what a solve
 makes of few rows looks too good, as seen on other tables."""
-SURE = 1.0
-"""A second method is looked into further if its least error is below this many times the first's."""
 USUAL = {"penalty": (0.7, 0.01), "cap": (0.08, 0.01)}
 """Gradient steps err about as much with many knobs, and which comes out is chance.  So errors count for more the
 further a penalty (over the default) and a cap are from what errs least on average over other tables: by this share,
 times the square of the number of doublings between them."""
 FINALISTS = 6
+SAFE = 2
+"""Candidates of least error that are in the last comparison whatever their log loss."""
+TIE = 0.005
+"""Errors on made-up rows that differ by no more than this are taken as equal, and the log loss decides: many settings
+err about as much, and of these few state probabilities that hold."""
+
+
+NO_FORECAST = "This compares methods on made-up rows: it does not predict the accuracy on yours."
+"""The last sentence of every reason."""
+STATES_PROBABILITIES = ("logistic", "softmax")
+"""Losses whose models state probabilities."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +81,10 @@ class Choice:
     table : tuple of dict
         What was tried: ``stage`` of the search ("method" for the grid, "rounds", "finer", "sibling", and "check" in new
         worlds), knobs, ``noise`` (standard deviation of a coordinate of the first release at the worst site), ``error``
-        and ``spread`` (mean and standard deviation over worlds and noise), ``seconds``.
+        and ``spread`` (mean and standard deviation over worlds and noise), ``log_loss`` (its mean, if models state
+        probabilities), ``seconds``.
     says : str
-        The choice in words.
+        The choice in words: how methods compare on made-up rows, which is no forecast for the real ones.
     """
 
     config: RunConfig
@@ -168,12 +181,16 @@ def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
     return ""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Trial:
-    """Candidate with its expected errors, (worlds, replicates), enlarged by the share `pull` in comparisons."""
+    """Candidate with its expected errors and log losses, (worlds, replicates).
+
+    Both are enlarged in comparisons: those of many gradient steps by the share `pull`, others by `AHEAD`.
+    """
 
     config: RunConfig
     errors: Array
+    losses: Array
     pull: float = 0.0
 
     @property
@@ -181,9 +198,21 @@ class _Trial:
         return float(self.errors.mean())
 
     @property
-    def score(self) -> float:
+    def log_loss(self) -> float:
+        return float(self.losses.mean())
+
+    @property
+    def _enlarged(self) -> float:
         steps = REGISTRY[self.config.method].gradient_steps and self.config.rounds > 1
-        return self.mean * ((1.0 + self.pull) if steps else AHEAD)
+        return 1.0 + self.pull if steps else AHEAD
+
+    @property
+    def score(self) -> float:
+        return self.mean * self._enlarged
+
+    @property
+    def loss_score(self) -> float:
+        return self.log_loss * self._enlarged
 
     def sure(self, other: _Trial) -> float:
         """The standard error of the difference to another: over worlds, or over noise if that is larger."""
@@ -192,6 +221,19 @@ class _Trial:
         between = float(gain.mean(axis=1).std(ddof=1)) / math.sqrt(worlds) if worlds > 1 else 0.0
         within = float(gain.std(ddof=1)) / math.sqrt(gain.size) if gain.size > 1 else 0.0
         return max(between, within)
+
+
+def ranked(trials: Sequence[_Trial], *, by_log_loss: bool) -> list[_Trial]:
+    """Candidates, the best first.
+
+    By errors alone; or, with `by_log_loss`, first those whose error is within `TIE` of the least, by their log loss.
+    """
+    by_error = sorted(trials, key=lambda one: one.score)
+    if not (by_log_loss and by_error):
+        return by_error
+    most = by_error[0].score + TIE
+    tied = [one for one in by_error if one.score <= most]
+    return sorted(tied, key=lambda one: one.loss_score) + by_error[len(tied) :]
 
 
 @dataclass
@@ -230,16 +272,20 @@ class _Search:
             started = time.perf_counter()
             try:
                 ground = self.ground.final if check else self.ground.first
-                errors = ground.errors([prepared for _, prepared in batch])
+                outcomes = ground.outcomes([prepared for _, prepared in batch])
             except SottovoceError as error:
                 self.refused = error
                 continue
             seconds = (time.perf_counter() - started) / len(batch)
-            for (config, prepared), found in zip(batch, errors, strict=True):
-                done.append(_Trial(config, found, self._pull(config)))
+            for (config, prepared), found in zip(batch, outcomes, strict=True):
+                one = _Trial(config, found.errors, found.losses, self._pull(config))
+                done.append(one)
                 noise = float(np.max(prepared.plan(1).rows[0].spread()))
-                spread = float(found.std(ddof=1)) if found.size > 1 else 0.0
-                tried = {"noise": noise, "error": done[-1].mean, "spread": spread, "seconds": seconds}
+                spread = float(found.errors.std(ddof=1)) if found.errors.size > 1 else 0.0
+                tried = {"noise": noise, "error": one.mean, "spread": spread}
+                if self.by_log_loss:
+                    tried["log_loss"] = one.log_loss
+                tried["seconds"] = seconds
                 self.table.append({"stage": stage} | _plain(config) | tried)
         if not check:
             self.tried += done
@@ -268,10 +314,18 @@ class _Search:
         noise = one.algorithm.noise.scaled(1.0 / shape)
         return replace(one, config=config, facts=facts, algorithm=build(config, facts, one.graph).with_noise(noise))
 
+    @property
+    def by_log_loss(self) -> bool:
+        """Whether models state probabilities, so that their log loss decides where errors tie."""
+        return make_loss(self.config.loss).name in STATES_PROBABILITIES
+
+    def rank(self, trials: Sequence[_Trial]) -> list[_Trial]:
+        """:func:`ranked`, by what models of this loss state."""
+        return ranked(trials, by_log_loss=self.by_log_loss)
+
     def best(self, method: str | None = None) -> _Trial:
-        """The least score so far, of one method or of all."""
-        mine = [one for one in self.tried if method in (None, one.config.method)]
-        return min(mine, key=lambda one: one.score)
+        """The best so far, of one method or of all."""
+        return self.rank([one for one in self.tried if method in (None, one.config.method)])[0]
 
     def explore(self) -> None:
         """Every method at a grid of caps and penalties; then the knobs of methods that may win."""
@@ -287,9 +341,9 @@ class _Search:
         self.run(some, "method")
         if not self.tried:
             return
-        methods = sorted({one.config.method for one in self.tried}, key=lambda m: (self.best(m).score, m))
-        for method, finer in zip(methods, (FINER, FINER[:1]), strict=False):
-            if self.best(method).score <= SURE * self.best().score:
+        leaders = self.rank([self.best(method) for method in sorted({one.config.method for one in self.tried})])
+        for method, finer in zip([one.config.method for one in leaders], (FINER, FINER[:1]), strict=False):
+            if self.rank([self.best(method), self.best()])[0].config.method == method:
                 self.climb(method, finer)
         self.run(list(_valid(self.config, self.siblings())), "sibling")
 
@@ -370,8 +424,8 @@ class _Search:
         return [{"eta": float(f"{usual * factor:.4g}")} for factor in factors]
 
     def _pull(self, config: RunConfig) -> float:
-        """Of methods of gradient steps: see `USUAL`."""
-        if not REGISTRY[config.method].gradient_steps:
+        """Of methods of gradient steps: see `USUAL`.  Where the log loss decides, it settles what `USUAL` would."""
+        if self.by_log_loss or not REGISTRY[config.method].gradient_steps:
             return 0.0
         far = {}
         if "eta" in self.free:
@@ -386,42 +440,60 @@ class _Search:
         return default_penalty(config, prepared.facts, prepared.graph)
 
     def _joined(self, check: _Trial) -> _Trial:
-        """A candidate's errors in the search and in the last comparison together."""
-        before = next(one for one in self.tried if one.config == check.config).errors
-        if check.errors is before:  # nothing was compared again
+        """A candidate's errors and losses in the search and in the last comparison together."""
+        before = next(one for one in self.tried if one.config == check.config)
+        if check is before:  # nothing was compared again
             return check
-        few = min(before.shape[1], check.errors.shape[1])
-        return replace(check, errors=np.vstack([before[:, :few], check.errors[:, :few]]))
+        few = min(before.errors.shape[1], check.errors.shape[1])
+        return replace(
+            check,
+            errors=np.vstack([before.errors[:, :few], check.errors[:, :few]]),
+            losses=np.vstack([before.losses[:, :few], check.losses[:, :few]]),
+        )
+
+    def finalists(self) -> list[_Trial]:
+        """Those of the last comparison, the best first: the first guess too, and where log losses rank, the safest."""
+        found = self.rank(self.tried)[:FINALISTS]
+        if self.by_log_loss:
+            safest = ranked(self.tried, by_log_loss=False)[:SAFE]
+            found += [one for one in safest if one not in found]
+        first = next((one for one in self.tried if one.config == self.config), None)
+        return found if first is None or first in found else [*found, first]
 
     def verdict(self) -> Choice:
         tried = len(self.table)
-        ranked = sorted(self.tried, key=lambda one: one.score)[:FINALISTS]
         first = next((one for one in self.tried if one.config == self.config), None)
-        if first is not None and first not in ranked:
-            ranked.append(first)
-        checked = self.run([one.config for one in ranked], "check", check=True) if len(ranked) > 1 else ranked
-        checked = [self._joined(one) for one in checked or ranked]
-        best = min(checked, key=lambda one: one.score)
-        says = f"{_named(best.config)}: {self.ground.says} it misclassifies {100 * best.mean:.1f}%"
+        last = self.finalists()
+        checked = self.run([one.config for one in last], "check", check=True) if len(last) > 1 else last
+        checked = [self._joined(one) for one in checked or last]
+        best = self.rank(checked)[0]
+        return Choice(best.config, tuple(self.table), self._reasons(best, checked, first, tried))
+
+    def _reasons(self, best: _Trial, checked: Sequence[_Trial], first: _Trial | None, tried: int) -> str:
+        """The choice in words: differences between methods, and no error alone, which would look like a promise."""
         others = [one for one in checked if one is not best]
+        says = f"{_named(best.config)}: chosen by a comparison {self.ground.says}"
         if first is None:
             says += f".  The first guess, {self.config.method}, breaks a rule here"
         elif mine := next((one for one in others if one.config == first.config), None):
-            says += (
-                f", the first guess ({_named(first.config)}) {100 * mine.mean:.1f}%, with a standard error of the "
-                f"difference of {100 * best.sure(mine):.1f}"
-            )
+            says += f".  There it errs {_points(best.mean - mine.mean)} than the first guess ({_named(first.config)}), "
+            says += f"with a standard error of {100 * best.sure(mine):.1f}"
+            if self.by_log_loss:
+                says += f", and its log loss is {_of_log_loss(best.log_loss - mine.log_loss)}"
+        if self.by_log_loss:
+            says += f".  Where errors are within {100 * TIE:g} points the log loss decides, for probabilities that hold"
         close = {one.config.method for one in others if one.mean - best.mean <= best.sure(one)}
         if rivals := sorted(close - {best.config.method}):
             says += f".  It is not sure: {', '.join(rivals)} came within one standard error"
         least: dict[str, float] = {}
         for one in self.tried:
             least[one.config.method] = min(one.mean, least.get(one.config.method, 1.0))
-        says += ".  In the search before, the least was " + ", ".join(
-            f"{100 * error:.1f}% for {name}" for name, error in sorted(least.items(), key=lambda item: item[1])
-        )
-        says += f".  {tried} candidates were tried; no private row was read."
-        return Choice(best.config, tuple(self.table), says)
+        (leader, lowest), *behind = sorted(least.items(), key=lambda item: item[1])
+        says += f".  In the search before, {leader} erred least"
+        if behind:
+            says += ", then " + ", ".join(f"{name} by {_points(error - lowest)}" for name, error in behind)
+        says += f".  {tried} candidates were tried; no private row was read.  {NO_FORECAST}"
+        return says
 
 
 def _capped(method: str) -> bool:
@@ -439,6 +511,18 @@ def _named(config: RunConfig) -> str:
     words = f"{config.method}, {config.rounds} round{'' if config.rounds == 1 else 's'}, rho {config.rho:g}"
     words += "" if config.eta is None or not isinstance(config.eta, float) else f", eta {config.eta:g}"
     return words + ("" if config.max_grad_norm == math.inf else f", max_grad_norm {config.max_grad_norm:g}")
+
+
+def _points(difference: float) -> str:
+    """A difference of errors in words."""
+    size = f"{100 * abs(difference):.1f} points"
+    return f"{size} less" if difference < 0 else f"{size} more"
+
+
+def _of_log_loss(difference: float) -> str:
+    """A difference of log losses in words."""
+    size = f"{abs(difference):.3f}"
+    return f"{size} less" if difference < 0 else f"{size} more"
 
 
 def _valid(config: RunConfig, changes: Sequence[dict[str, Any]]) -> Iterator[RunConfig]:

@@ -106,6 +106,17 @@ class Ground:
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """What a candidate made of the worlds, (worlds, replicates) each.
+
+    `errors` are expected misclassified shares, `losses` the expected log loss of stated probabilities, in nats a row.
+    """
+
+    errors: Array
+    losses: Array
+
+
+@dataclass(frozen=True)
 class Rehearsal:
     """Synthetic worlds of the same sites; every candidate meets the same rows and the same noise.
 
@@ -121,8 +132,8 @@ class Rehearsal:
     outputs: int = 1
     alike: bool = False
 
-    def errors(self, candidates: Sequence[Prepared]) -> list[Array]:
-        """Expected misclassified shares of the average classifier, (worlds, replicates) for every candidate.
+    def outcomes(self, candidates: Sequence[Prepared]) -> list[Outcome]:
+        """Expected errors and losses of the average classifier of every candidate.
 
         Candidates have the same method, rounds and graph; caps, penalties, regularisers and noise may differ.  Where a
         method carries noise, that of all grows or that of none (ValueError).
@@ -131,11 +142,13 @@ class Rehearsal:
         if candidates[0].algorithm.recalls and len(grows) > 1:
             raise ValueError("candidates: their noise must all grow or none")
         alone = [_as_one(one, self.alike) for one in candidates]
+        if len({len(one.facts.n) for one in alone}) > 1:  # only some may be taken as one site
+            alone = list(candidates)
         if self.alike:
             candidates = alone
         elif all(len(one.facts.n) == 1 for one in alone):
             pooled = tuple(replace(one, shares=one.shares.mean(axis=0, keepdims=True)) for one in self.worlds)
-            return replace(self, worlds=pooled, alike=True).errors(alone)
+            return replace(self, worlds=pooled, alike=True).outcomes(alone)
         first, worlds, many = candidates[0], len(self.worlds), len(candidates)
         width, nodes = self.worlds[0].X.shape[1] * self.outputs, len(first.facts.n)
         lead = (worlds * many * self.replicates, nodes)
@@ -162,7 +175,9 @@ class Rehearsal:
         outcome = engine.run(algorithm, place, first.config.rounds)
         models = np.broadcast_to(place.classifier(algorithm.model(outcome.state)), (*lead, width)).mean(axis=1)
         mine = models.reshape(worlds, many, self.replicates, width)
-        return list(np.stack([world.error(W) for world, W in zip(self.worlds, mine, strict=True)], axis=1))
+        errors = np.stack([world.error(W) for world, W in zip(self.worlds, mine, strict=True)], axis=1)
+        losses = np.stack([world.log_loss(W) for world, W in zip(self.worlds, mine, strict=True)], axis=1)
+        return [Outcome(*found) for found in zip(errors, losses, strict=True)]
 
     def _start(self, candidates: int) -> Array | None:
         """Where the runs of every world start, (worlds candidates replicates, 1, width)."""
@@ -189,7 +204,15 @@ def _as_one(candidate: Prepared, alike: bool) -> Prepared:
         return candidate
     summed = cls.trust.kind == "sum"  # of all rows, with noise of its own
     alone = np.array([[candidate.facts.rows if summed else len(n) / math.sqrt(float((1.0 / n**2).sum()))]])
-    return replace(candidate, facts=replace(candidate.facts, n=alone), graph=make_graph("complete", 1, 0))
+    # A schedule may list one value a site, all of them equal.
+    own = {
+        name: schedule.node(0)
+        for name, schedule in zip(("penalty", "noise"), schedules, strict=True)
+        if schedule is not None
+    }
+    algorithm = replace(candidate.algorithm, **own)
+    facts = replace(candidate.facts, n=alone)
+    return replace(candidate, facts=facts, algorithm=algorithm, graph=make_graph("complete", 1, 0))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""What a run can be expected to learn, before anything is spent: from public facts and made-up rows.
+"""Whether a run can learn anything, before anything is spent: from public facts and made-up rows.
+
+It tells a run that noise drowns from one that it does not.  It is no forecast of the accuracy on the real rows: how
+hard those are to tell apart is not public.
 
 Nothing here reads a private row, so what it says may be told to anybody.
 """
@@ -30,7 +33,18 @@ MORE = (10.0, 100.0)
 
 @dataclass(frozen=True)
 class Forecast:
-    """Expected errors on made-up rows: of the run, of the commonest class, and of a model that knows all chances."""
+    """Errors on made-up rows: of the run, of the commonest class alone, and of a model that knows all chances.
+
+    They are to be compared with each other.  Real rows may be harder or easier than made-up ones, so `error` does not
+    predict the error on them.
+
+    Attributes
+    ----------
+    error, guess, best : float
+        Misclassified shares on made-up rows.
+    helps : tuple of (str, float)
+        Changes that would help, in words, and the error on made-up rows after each.
+    """
 
     error: float
     guess: float
@@ -57,7 +71,8 @@ class Forecast:
             f"alone would be for {1.0 - self.guess:.0%}"
         )
         would = ", ".join(f"{1.0 - error:.0%} with {what}" for what, error in self.helps)
-        return f"{text}; it would be {would}" if would else text
+        text = f"{text}; it would be {would}" if would else text
+        return f"{text} (on your rows the numbers will be others)"
 
 
 def forecast(
@@ -120,7 +135,7 @@ def _rehearsed(
     many = int(np.clip(_ENTRIES // (outputs * min(d // outputs, WIDEST)), 2, len(ground.first.worlds)))
     rehearsal = replace(ground.first, worlds=ground.first.worlds[:many])
     try:
-        error = float(rehearsal.errors([prepare(config, ground.sizes, ground.weights)])[0].mean())
+        error = float(rehearsal.outcomes([prepare(config, ground.sizes, ground.weights)])[0].errors.mean())
     except SottovoceError:  # the run itself will say what is wrong
         return None
     worlds = rehearsal.worlds
