@@ -189,11 +189,11 @@ def test_a_path_without_a_schema_shows_how_to_give_one(files):
     [
         ("", "header row and at least one row"),
         ("a,b\n", "header row and at least one row"),
-        ("77,77\n1,2\n", "name every column once"),
-        ("77,\n1,2\n", "name every column once"),
-        ("a,b\n77\n", "as many fields as the header"),
-        ('a,b\n"77,2\n', "must be CSV"),
-        (b"a,b\n77,\xff\n", "must be CSV text in UTF-8"),
+        ("77,77\n1,2\n", "field 1 of the first row is a number"),
+        ("a77,\n1,2\n", "field 2 of the first row is empty"),
+        ("a,b\n77\n", "line 2 has 1 field, and the header row has 2"),
+        ('a,b\n"77,2\n', "a quote that opens in line 2 is never closed"),
+        (b"a,b\n77,\xff\n", "line 2 is not in UTF-8"),
     ],
 )
 def test_bad_csv_is_refused_without_its_content(tmp_path, content, rule):

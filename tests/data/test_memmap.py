@@ -11,8 +11,8 @@ from problems import make_rows
 
 from sottovoce.data import Schema
 from sottovoce.data.memmap import map_parquet, map_rows, write_rows
+from sottovoce.data.parquet_files import parquet_batches
 from sottovoce.data.rows import Rows
-from sottovoce.data.table import parquet_batches
 from sottovoce.errors import InvalidInput
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.solvers import local as solvers

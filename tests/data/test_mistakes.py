@@ -203,7 +203,7 @@ class TestDrafts:
 
     def test_types_are_not_guessed_from_a_csv_file(self, tmp_path: Path) -> None:
         (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
-        with pytest.raises(InvalidInput, match="only a Parquet file declares types"):
+        with pytest.raises(InvalidInput, match=r"only files that end in \.parquet, \.dta, .* declare types"):
             draft(tmp_path / "rows.csv", types=True)
         with pytest.raises(InvalidInput, match="did you mean a"):
             draft(tmp_path / "rows.csv", label="A")

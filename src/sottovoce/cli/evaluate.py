@@ -12,7 +12,7 @@ from ..answers.judging import Scored, judge_of
 from ..answers.saved import SavedModel
 from ..answers.terms import columns_of
 from ..answers.training import one_row_each, rows_read
-from ..data import Table, read_table, table_digest
+from ..data import Table, table_digest
 from ..ledger.durable import DurableLedger, rows_digest
 from ..problem.task import TwoClasses
 from ..runs import defaults
@@ -26,6 +26,7 @@ from .options import FILE, as_json, holder_too, say, takes, typed
 from .render import show_notes
 from .report import written
 from .screen import Console, print_json
+from .tables import read_rows
 
 _OPTIONS = [
     say("--epsilon", "Budget of these rows for this evaluation.", type=float, default=0.5),
@@ -72,7 +73,7 @@ def evaluate(
     results.check(ledger, None)
     saved = SavedModel.load(run, replicate)
     schema = saved.encoding(run)
-    table = read_table(rows)
+    table = read_rows(rows)
     people = None if schema.person is None else schema.person.among(table.columns, frozenset(schema.na))
     asked = Table(table.name, columns_of(table, rows_read(table.n_rows, people)))
     encoded = schema.encode(asked)

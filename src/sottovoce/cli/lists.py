@@ -15,6 +15,7 @@ from ..errors import InvalidInput
 from ..network.graphs import names
 from .schema import show_fill, show_review
 from .screen import Console, escape, listing, print_json
+from .tables import read_rows
 
 
 @click.command(name="methods")
@@ -91,7 +92,7 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
     if table is not None:
         from ..runs.table_check import review_for_training  # loads what trains
 
-        compared = review_for_training(declared, datasets.read_table(table))
+        compared = review_for_training(declared, read_rows(table))
         if as_json:
             print_json(compared.to_dict(), indent=2)
         else:

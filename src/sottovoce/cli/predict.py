@@ -21,6 +21,7 @@ from ..problem.task import TwoClasses
 from ..util import files
 from ..util.typing import Any, Array
 from .options import FILE, as_json, say, takes
+from .tables import read_rows
 
 
 @click.command()
@@ -67,7 +68,7 @@ def predict(
     if interval is not None and not 0.0 < interval < 1.0:
         raise InvalidInput("interval", interval, "is a level, and must be inside (0, 1)", "use 0.95")
     saved = SavedModel.load(run, replicate, site)
-    schema, table = saved.encoding(run), data.read_table(rows)
+    schema, table = saved.encoding(run), read_rows(rows)
     encoded = schema.encode(table, labels=False)
     for note in unfit(encoded.clipped, shortened=False):  # for the table's holder
         click.echo(f"Note: {note}", err=True)

@@ -26,6 +26,7 @@ from . import results
 from .options import FILE, NUMBER, as_json, say, takes
 from .render import privacy, show_notes
 from .screen import Console, Listing, escape, listing, print_json
+from .tables import read_rows
 
 
 @click.group(epilog=EXIT_CODES)
@@ -51,7 +52,7 @@ def schema() -> None:
     say("--site", "The column that says who holds a row."),
     say("--person", "The column that says whose row it is, if people have several."),
     say("--ignore", "Columns that are not used, separated by commas; may be given several times.", multiple=True),
-    say("--types", "Also read the types that a Parquet file declares.", is_flag=True),
+    say("--types", "Also read the types that the file declares: Parquet, Stata, SPSS, SAS.", is_flag=True),
     say("--out", "Write here, to a new file, instead of to the screen.", type=FILE),
     as_json("Print the draft and its columns as one JSON object."),
 ])  # fmt: skip
@@ -59,10 +60,11 @@ def init(
     table: Path, label: str | None, site: str | None, person: str | None, ignore: tuple[str, ...], types: bool,
     out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Draft a schema for TABLE (CSV or Parquet) from the names of its columns.
+    """Draft a schema for TABLE from the names of its columns.
 
-    No value of a row is read, so the draft is public.  With --types the types that a Parquet file declares give each
-    column a kind.  Whatever has to be declared is a "?", and `sottovoce schema check` lists what is left to do.
+    No value of a row is read, so the draft is public.  With --types the types that a file of Parquet, Stata, SPSS or
+    SAS declares give each column a kind.  Whatever has to be declared is a "?", and `sottovoce schema check` lists what
+    is left to do.
     """
     text = draft(table, types=types, label=label, site=site, person=person, ignore=ignore)
     if out is not None:
@@ -83,7 +85,7 @@ def init(
 @click.argument("table", type=FILE, required=False)
 @takes([as_json()])
 def check(schema: Path, table: Path | None, as_json: bool) -> None:
-    """Find every mistake in SCHEMA, and what in TABLE (CSV or Parquet) does not fit it.
+    """Find every mistake in SCHEMA, and what in TABLE does not fit it.
 
     Each mistake names its entry, and what was probably meant.  A schema without one is told how long its rows will be,
     and what would make them longer.
@@ -99,7 +101,7 @@ def check(schema: Path, table: Path | None, as_json: bool) -> None:
     if table is not None and found.schema is not None:
         from ..runs.table_check import review_for_training  # loads what trains
 
-        compared = review_for_training(found.schema, data.read_table(table))
+        compared = review_for_training(found.schema, read_rows(table))
     if as_json:
         fine = found.schema is not None and (compared is None or compared.fine)
         plain: dict[str, Any] = {"schema": str(schema), "mistakes": list(found.mistakes), "fine": fine}
@@ -186,7 +188,7 @@ def survey(
         console.print(privacy(plan.statement.guarantee))
         console.print(f"A plan, no data were read: {escape(plan.says)}.")
         return
-    read = [data.read_table(table) for table in tables]
+    read = [read_rows(table) for table in tables]
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
         found = ask(
             declared, read, run, columns=named, rare=rare, error=error, ledger=book, run_name=run_name,

@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidInput
+from .file_formats import FORMATS, column_types, format_of
 from .meant import meant
 from .mistakes import OPEN
 from .schema import Schema
-from .sql import sql_names
-from .table import csv_names, parquet_types
 
 _KINDS = 'number (lo, hi, typical), category (values), bins (edges), date (epoch, lo, hi); or name it in "ignore"'
+_TITLED = (
+    "# The names are the first row of the file: if a value is among them, the file has no header, and this is no draft."
+)
+_ROW_NAMES = re.compile(r"Unnamed: 0(\.\d+)?|__index_level_\d+__|rownames|row\.names", re.IGNORECASE)
+"""What pandas, pyarrow and R call a column of row names that was written with a name."""
 _TYPED: dict[str, dict[str, Any]] = {
     "number": {"kind": "number", "lo": OPEN, "hi": OPEN},
     "truth": {"kind": "category", "values": ["false", "true"]},
@@ -37,32 +41,36 @@ def draft(
 ) -> str:  # fmt: skip
     """A schema file for a table, with "?" wherever a public fact has to be declared.
 
-    Only the names of columns are read; with `types` also what types a Parquet file declares, never a value of a row.
+    Only the names of columns are read; with `types` also what types the file declares, never a value of a row.  Row
+    names that R, pandas or pyarrow wrote are drafted as ignored.
 
     Parameters
     ----------
     path : path
-        A CSV or Parquet file, or a file with a query.
+        A file of a table; see :mod:`sottovoce.data.file_formats`.
     types : bool
-        Whether to draft kinds from declared types, which a CSV file has not.
+        Whether to draft kinds from declared types, which CSV and Excel files have not.
     label, site, person : str, optional
         Columns that are no features: what is predicted, who holds a row, whose row it is.
     ignore : iterable of str
         Columns that are not used: each a name, or several names with commas between them.
     """
-    parquet = Path(path).suffix.lower() == ".parquet"
-    if types and not parquet:
-        rule = "only a Parquet file declares types, and they are never guessed from values"
-        raise InvalidInput("types", True, rule, "leave it out, or give a Parquet file")
-    query = Path(path).suffix.lower() == ".sql"
-    known = parquet_types(path) if parquet else dict.fromkeys((sql_names if query else csv_names)(path), "?")
+    form = format_of(path)
+    if types and form.types is None:
+        typed = ", ".join(ending for ending, one in FORMATS.items() if one.types is not None)
+        rule = f"only files that end in {typed} declare types, and they are never guessed from values"
+        raise InvalidInput("types", True, rule, "leave it out, or give such a file")
+    known = column_types(path)
     ignored = [name for given in ignore for name in _columns_in(given, known)]
     for field, name in (("label", label), ("site", site), ("person", person), *(("ignore", name) for name in ignored)):
         if name is not None and name not in known:
             raise InvalidInput(field, name, "is no column of the table", meant(name, known) or "correct the name")
-    kept = [name for name in known if name not in {label, site, person, *ignored}]
+    reserved = {label, site, person, *ignored}
+    ignored += [name for name in known if _ROW_NAMES.fullmatch(name) and name not in reserved]
+    kept = [name for name in known if name not in {*reserved, *ignored}]
     return "\n".join([
         f"# A draft from the names of the columns{' and their declared types' * types}: no value of a row was read.",
+        *([_TITLED] if form.titled else []),
         '# Replace every "?" by a public fact: from a code book, a textbook, a reference range, never from the rows.',
         "# Then `sottovoce schema check` this file, without the table and with it.",
         "intercept = true",

@@ -18,10 +18,10 @@ from ..errors import InvalidInput
 from ..problem.task import BoundedNumber, ManyClasses, Task, TwoClasses
 from ..util.typing import Array, IntArray
 from . import synthetic
+from .file_formats import READ, ending_of, read_table
 from .papers import adult_002
 from .person import whole
 from .schema import EXAMPLE, Schema
-from .sql import read_table
 from .table import Table
 from .values import Column
 
@@ -181,8 +181,8 @@ def load(
     Parameters
     ----------
     name_or_path : str or Path
-        ``adult``, ``adult-002``, ``mnist37``, ``synthetic:n=...,d=...,seed=...`` (n training rows), or a path that ends
-        in ``.csv``, ``.csv.gz``, ``.csv.xz``, ``.parquet`` or ``.sql`` (:mod:`sottovoce.data.sql`).
+        ``adult``, ``adult-002``, ``mnist37``, ``synthetic:n=...,d=...,seed=...`` (n training rows), or the path of
+        a table: its ending says how it is read (:mod:`sottovoce.data.file_formats`).
     schema : path, mapping or Schema, optional
         Needed for a path; replaces the shipped schema of a built-in table.
     test_share : float or None
@@ -290,10 +290,9 @@ def file_digest(name: str, deal: str) -> bytes | None:
 
 
 def _read(name: str) -> Table:
-    lower = name.lower()
-    if not lower.endswith((".csv", ".csv.gz", ".csv.xz", ".parquet", ".sql")):
+    if not ending_of(name) and not Path(name).is_file():
         known = ", ".join(name for name, *_ in _LISTED)
-        rule = f"must be one of {known}, or a path ending in .csv, .csv.gz, .csv.xz, .parquet or .sql"
+        rule = f"must be one of {known}, or a path ending in {READ}"
         raise InvalidInput("data", name, rule, "correct it")
     return read_table(name)
 
@@ -316,8 +315,10 @@ def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntA
     if schema.person is not None:
         people = schema.person.codes(table.columns[schema.person.column], frozenset(schema.na))
     notes = () if schema.caveat is None else (f"{schema.caveat[0].upper()}{schema.caveat[1:]}.",)
+    read_as = tuple(f"{table.name}: {note}" for note in table.notes)
     return Dataset(
-        name, rows.X[train], rows.y[train], rows.X[test], rows.y[test], schema, rows.clipped, kept, about, notes,
+        name, rows.X[train], rows.y[train], rows.X[test], rows.y[test], schema, rows.clipped, kept, about,
+        (*notes, *read_as),
         test_columns={column: values[test] for column, values in table.columns.items()},
         kept_test=None if known.all() else np.flatnonzero(known),
         held_out=len(held),

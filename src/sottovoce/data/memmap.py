@@ -21,9 +21,9 @@ from ..util import files
 from ..util.typing import Any, Array, IntArray
 from .design import Dense, Storage
 from .labels import two_classes
+from .parquet_files import parquet_batches
 from .rows import Rows
 from .schema import Schema
-from .table import parquet_batches
 from .values import sites_of
 
 _VERSION = 1

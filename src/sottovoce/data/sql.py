@@ -24,7 +24,8 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..util.files import read_text
-from .table import Table, fits, from_batches, read_csv, read_parquet
+from .parquet_files import from_batches
+from .table import Table, fits
 
 DATABASE = "SOTTOVOCE_DATABASE"
 SQLITE = "sqlite"
@@ -67,12 +68,6 @@ def read_sql(path: str | Path) -> Table:
         return from_batches(batches, path)
     columns = (np.fromiter(column, dtype=object, count=rows) for column in zip(*values, strict=True))
     return Table(Path(path).name, dict(zip(names, columns, strict=True)))
-
-
-def read_table(path: str | Path) -> Table:
-    """Read a Parquet file or a query, by its ending, or else a CSV file."""
-    readers = {".parquet": read_parquet, ".sql": read_sql}
-    return readers.get(Path(path).suffix.lower(), read_csv)(path)
 
 
 def sql_names(path: str | Path) -> list[str]:
@@ -140,4 +135,4 @@ def _of_driver(path: str | Path, query: str, scheme: str, address: str) -> Itera
         raise _Refused from None
 
 
-__all__ = ["DATABASE", "DRIVERS", "SQLITE", "read_sql", "read_table", "sql_names"]
+__all__ = ["DATABASE", "DRIVERS", "SQLITE", "read_sql", "sql_names"]

@@ -1,0 +1,21 @@
+"""Reading a table for a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..data import Table, read_table
+from ..errors import printable
+
+
+def read_rows(path: Path) -> Table:
+    """The table in a file; what its holder should know of how it was read goes to standard error."""
+    table = read_table(path)
+    for note in table.notes:
+        click.echo(f"Note: {printable(table.name)}: {printable(note)}", err=True)
+    return table
+
+
+__all__ = ["read_rows"]

@@ -1,0 +1,374 @@
+"""Tables in text files: fields separated by commas (``.csv``) or tabs (``.tsv``), plain or packed.
+
+What separates fields is never guessed from rows.  The ending says it, or a first line ``sep=;`` as Excel writes it; a
+header row that would fall into more fields under another separator is refused, and the separator named.
+
+A refusal may say in which line the fault is and how many fields it has: to whoever holds the file, and never what a
+field holds.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..util.files import regular
+from . import file_kinds
+from .headers import Header, header_of
+from .table import Table, fits
+
+UNPACKED = 100
+"""Bytes that a packed file may unpack to, per byte of the file; 64 MiB are always allowed."""
+_ALWAYS = 64 * 2**20
+_PACKINGS: dict[str, tuple[Callable[..., Any], file_kinds.Kind]] = {
+    ".gz": (gzip.open, file_kinds.GZIP),
+    ".xz": (lzma.open, file_kinds.XZ),
+    ".bz2": (bz2.open, file_kinds.BZIP2),
+}
+_COMMA, _TAB = ",", "\t"
+_SEPARATORS = {_COMMA: "commas", ";": "semicolons", _TAB: "tabs", "|": "vertical bars"}
+_SEPARATOR_LINE = re.compile(r"sep=(.)\s*", re.DOTALL)  # Excel's, before the header row
+_SUFFIXES = {".csv": _COMMA, ".tsv": _TAB, ".tab": _TAB}
+_VALUE = 64.0  # bytes that a value takes in memory, about
+_ROWS = 8192  # read at a time
+_LONGEST_HEADER = 2**20  # bytes
+_BLOCK = 2**20  # bytes read at a time
+_DAMAGED = (OSError, EOFError, lzma.LZMAError, zlib.error)
+
+
+def read_csv(path: str | Path) -> Table:
+    """Read a text file with a header row, unpacking ``.gz``, ``.xz`` and ``.bz2``.
+
+    All columns are text; an empty field is a missing value.  A first column without a name, of row names as R and
+    pandas write them, is left out, and the table's `notes` say so.
+
+    Parameters
+    ----------
+    path : path
+        Fields are separated by tabs if it ends in ``.tsv`` or ``.tab``, before the packing; else by commas, or by what
+        a first line such as ``sep=;`` says.
+
+    Raises
+    ------
+    InvalidInput
+        If it cannot be read: what it is, the line at fault, or what speaks against its header row.  No field is shown.
+    """
+    text = _TextFile.of(path)
+    start = text.start()
+    text.scan()
+    rows = text.rows(start)
+    try:
+        first = list(islice(rows, 1))
+        if not first:
+            raise InvalidInput(text.name, None, "must hold a header row and at least one row", "check the file")
+        columns = _columns(start.header.width, first, rows, text.name)
+    except (UnicodeDecodeError, csv.Error, _Ragged):
+        raise text.fault(start) from None
+    except _DAMAGED as error:
+        raise text.damaged(error) from None
+    if start.header.index:
+        del columns[0]
+    filled = (np.fromiter(values, dtype=object, count=len(values)) for values in columns)
+    notes = (*start.notes, *start.header.notes)
+    return Table(text.name, dict(zip(start.header.names, filled, strict=True)), notes)
+
+
+def csv_names(path: str | Path) -> list[str]:
+    """The names of the columns of a text file, from its header row alone; see :func:`read_csv`."""
+    return list(_TextFile.of(path).start().header.names)
+
+
+class _Ragged(Exception):
+    """A row has another number of fields than the header."""
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What the beginning of a file says: `lines` are those up to the end of the header row."""
+
+    header: Header
+    separator: str
+    lines: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _TextFile:
+    """A text file, plain or packed; `separator` is what its ending says."""
+
+    path: Path
+    opened: Callable[..., Any]
+    packed: bool
+    separator: str
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return self.path.name
+
+    @classmethod
+    def of(cls, path: str | Path) -> _TextFile:
+        """The file at a path; InvalidInput if it is of another kind than text, packed as its ending says."""
+        place = regular("path", path)
+        ending = place.suffix.lower()
+        opened, packing = _PACKINGS.get(ending, (open, None))
+        inner = ending if packing is None else Path(place.stem).suffix.lower()
+        text = cls(place, opened, packing is not None, _SUFFIXES.get(inner, _COMMA))
+        outer = _head(place, open)
+        found = file_kinds.kind_of(outer)
+        if packing is not None:
+            if found != packing:
+                rule = f"cannot be read: its name ends in {ending}, and it is not {packing.name}"
+                rule += f" but {found.name}" if found is not None else ""
+                raise InvalidInput("path", place, rule, "give it the ending of what it is")
+            try:
+                found = file_kinds.kind_of(_head(place, opened))
+            except _DAMAGED as error:
+                raise text.damaged(error) from None
+        if found is not None:
+            raise file_kinds.unlike(place, found)
+        return text
+
+    def damaged(self, error: Exception) -> InvalidInput:
+        """The refusal of a file that cannot be read to its end."""
+        reason = error.strerror if isinstance(error, OSError) else None
+        reason = reason or ("what is packed in it is damaged, or cut off" if self.packed else "an error of the disk")
+        return InvalidInput("path", self.path, f"cannot be read: {reason}", "check the path and the file")
+
+    def scan(self) -> None:
+        """Look through the bytes once: a packed file must not unpack to far more, and no text has a NUL byte.
+
+        This is quick compared with parsing it.
+        """
+        most = max(_ALWAYS, UNPACKED * self.path.stat().st_size)
+        size = lines = 0
+        try:
+            with self.opened(self.path, "rb") as file:
+                while block := file.read(_BLOCK):
+                    size += len(block)
+                    if self.packed and size > most:
+                        rule = f"unpacks to more than {most:,} bytes, {UNPACKED} times its size"
+                        raise InvalidInput(self.name, None, rule, "unpack it yourself if it is what it should be")
+                    if b"\0" in block:
+                        line = lines + block[: block.index(b"\0")].count(b"\n") + 1
+                        rule = f"line {line} holds a NUL byte, which no text has"
+                        raise InvalidInput(self.name, None, rule, "save the table as CSV in UTF-8 again")
+                    lines += block.count(b"\n")
+        except _DAMAGED as error:
+            raise self.damaged(error) from None
+
+    def start(self) -> _Start:
+        """The header row, and what comes before it; no other line is decoded."""
+        try:
+            with self.opened(self.path, "rb") as file:
+                data = file.read(_LONGEST_HEADER)
+        except _DAMAGED as error:
+            raise self.damaged(error) from None
+        whole = len(data) < _LONGEST_HEADER
+        return _start_of(data.splitlines(keepends=True), self, whole)
+
+    def rows(self, start: _Start) -> Iterator[list[str]]:
+        """The rows after the header, of however many fields; blank lines are left out."""
+        with self.opened(self.path, "rb") as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+            for _ in range(start.lines):
+                text.readline()
+            yield from filter(None, csv.reader(text, delimiter=start.separator, strict=True))
+
+    def fault(self, start: _Start) -> InvalidInput:
+        """The first fault of the rows, by the number of its line; looked for only in a file that has one."""
+        with self.opened(self.path, "rb") as file:
+            lines = _Decoded(file)
+            for _ in range(start.lines):
+                next(lines)
+            reader = csv.reader(lines, delimiter=start.separator, strict=True)
+            begins = lines.number + 1
+            try:
+                for row in reader:
+                    if row and len(row) != start.header.width:
+                        return _ragged(self.name, len(row), begins, start)
+                    begins = lines.number + 1
+            except UnicodeDecodeError:
+                return _undecoded(self.name, lines.number)
+            except csv.Error as error:
+                return _misquoted(self.name, str(error), begins, lines.number)
+        raise AssertionError("a file was refused that has no fault")
+
+
+class _Decoded:
+    """The lines of a binary file as text, each decoded by itself; `number` counts those that were read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.number = 0
+        self._lines = _lines_of(file)
+
+    def __iter__(self) -> _Decoded:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.number += 1
+        return line.decode("utf-8-sig" if self.number == 1 else "utf-8")
+
+
+def _lines_of(file: IO[bytes]) -> Iterator[bytes]:
+    """Lines that end in a line feed, a carriage return, or both, as a text file is split."""
+    for line in file:
+        yield from line.splitlines(keepends=True)
+
+
+def _head(place: Path, opened: Callable[..., Any]) -> bytes:
+    with opened(place, "rb") as file:
+        return bytes(file.read(file_kinds.HEAD))
+
+
+def _start_of(lines: list[bytes], text: _TextFile, whole: bool) -> _Start:
+    """The header row of the first lines of a file; `whole` says whether they are all of it."""
+    decoded = _FirstLines(lines, text.name)
+    separator, notes, before = text.separator, tuple[str, ...](), 0
+    if text.separator == _TAB:
+        notes = ("fields are separated by tabs, as its ending says",)
+    if lines and (said := _SEPARATOR_LINE.fullmatch(decoded.line(0))):
+        separator, before = said[1], 1
+        if separator not in _SEPARATORS:
+            rule = f"its line sep= must name {', '.join(_SEPARATORS.values())}, and names another separator"
+            raise InvalidInput(text.name, None, rule, "save it with commas")
+        notes = (f"fields are separated by {_SEPARATORS[separator]}, as its first line says",)
+    while before < len(lines) and not lines[before].strip(b"\r\n\xef\xbb\xbf"):
+        before += 1
+    try:
+        fields, end = _first_record(decoded.between(before), before, separator)
+    except csv.Error as error:
+        if better := _other_separator(decoded, before, before + 1, separator, 0):
+            raise _separated(text.name, better, separator) from None
+        if not whole and "unexpected end" in str(error):
+            rule = f"the first row has more than {_LONGEST_HEADER:,} bytes, so it is no row of names"
+            raise InvalidInput(text.name, None, rule, "check the file") from None
+        raise _misquoted(text.name, str(error), before + 1, before + 1) from None
+    if not fields:
+        raise InvalidInput(text.name, None, "must hold a header row and at least one row", "check the file")
+    if better := _other_separator(decoded, before, end, separator, len(fields)):
+        raise _separated(text.name, better, separator)
+    return _Start(header_of(fields, text.name), separator, end, notes)
+
+
+class _FirstLines:
+    """First lines of a file, each decoded when it is asked for, so that no row of data is."""
+
+    def __init__(self, lines: list[bytes], name: str) -> None:
+        self._lines, self._name = lines, name
+
+    def line(self, number: int) -> str:
+        """A line by its number from 0."""
+        line = self._lines[number]
+        if file_kinds.control_characters(line):
+            rule = "the first row holds characters that no text has, so the file is no table in text"
+            raise InvalidInput(self._name, None, rule, "save the table as CSV in UTF-8")
+        try:
+            return line.decode("utf-8-sig" if number == 0 else "utf-8")
+        except UnicodeDecodeError:
+            raise _undecoded(self._name, number + 1) from None
+
+    def between(self, first: int, end: int | None = None) -> Iterator[str]:
+        """Lines from a number on, up to another or to the last."""
+        for k in range(first, len(self._lines) if end is None else end):
+            yield self.line(k)
+
+
+def _first_record(lines: Iterator[str], before: int, separator: str) -> tuple[list[str], int]:
+    """Fields of the first record, which stands after `before` lines, and the number of lines up to its end."""
+    reader = csv.reader(lines, delimiter=separator, strict=True)
+    fields = next(reader, [])
+    return fields, before + reader.line_num
+
+
+def _other_separator(lines: _FirstLines, first: int, end: int, separator: str, fields: int) -> str:
+    """What would separate the first row, of these lines, into more fields, in words; empty if nothing would.
+
+    Names of columns hold blanks and commas, so these count only where there is one field.
+    """
+    found = dict[str, int]()
+    for other, words in {**_SEPARATORS, " ": "blanks"}.items():
+        if other == separator or (other in (" ", _COMMA) and fields > 1):
+            continue
+        try:
+            record, _ = _first_record(lines.between(first, end), first, other)
+        except csv.Error:
+            continue
+        found[words] = len(list(filter(None, record))) if other == " " else len(record)
+    best = max(found, key=lambda words: found[words], default="")
+    return best if best and found[best] > max(fields, 1) else ""
+
+
+def _separated(name: str, better: str, separator: str) -> InvalidInput:
+    rule = f"fields are separated by {better} in its header row, and {_SEPARATORS[separator]} are expected"
+    remedies = {
+        "tabs": "give it a name that ends in .tsv",
+        "commas": "give it a name that ends in .csv",
+        "semicolons": "if its numbers have decimal points write the line sep=; above the header; with decimal commas: "
+        "pandas.read_csv(FILE, sep=';', decimal=',').to_csv(NEW, index=False)",
+        "vertical bars": "write the line sep=| above the header",
+        "blanks": "separate them by commas; the name of a single column that holds a blank needs quotes",
+    }
+    return InvalidInput(name, None, rule, remedies[better])
+
+
+def _ragged(name: str, fields: int, line: int, start: _Start) -> InvalidInput:
+    width = start.header.width
+    rule = f"line {line} has {fields} field{'s' * (fields != 1)}, and the header row has {width}"
+    remedy = "repair the line"
+    if fields > width:
+        remedy = "look for a decimal comma or a text with a comma and no quotes there"
+        if start.separator != _COMMA:
+            remedy = "look for a separator in a text without quotes there"
+    if fields == width + 1 and line == start.lines + 1 and not start.header.index:
+        remedy = "if these are row names, write them under a name, or not at all: in R write.csv does so"
+    return InvalidInput(name, None, rule, remedy)
+
+
+def _undecoded(name: str, line: int) -> InvalidInput:
+    rule = f"line {line} is not in UTF-8; older programs write Windows-1252 or Latin-1"
+    remedy = "save it in UTF-8: in Excel as 'CSV UTF-8', or run: iconv -f WINDOWS-1252 -t UTF-8 FILE"
+    return InvalidInput(name, None, rule, remedy)
+
+
+def _misquoted(name: str, error: str, begins: int, reached: int) -> InvalidInput:
+    """The refusal of a record, from what Python's reader says, none of which is shown."""
+    if "unexpected end" in error:
+        rule, remedy = f"a quote that opens in line {begins} is never closed", "close or remove it"
+    elif "limit" in error:
+        most = csv.field_size_limit()
+        rule = f"the row that begins in line {begins} has a field of more than {most:,} characters"
+        remedy = "look for a quote that is not closed there"
+    else:
+        rule = f"a quote is followed by text in line {reached}, in the row that begins in line {begins}"
+        remedy = "write a quote inside quotes twice, and close every quote that opens"
+    return InvalidInput(name, None, rule, remedy)
+
+
+def _columns(width: int, first: list[list[str]], rest: Iterable[list[str]], name: str) -> list[list[str]]:
+    columns: list[list[str]] = [[] for _ in range(width)]
+    rows, part = iter(rest), first
+    while part:
+        if set(map(len, part)) != {width}:
+            raise _Ragged
+        for column, values in zip(columns, zip(*part, strict=True), strict=True):
+            column.extend(values)
+        fits(name, _VALUE * width * len(columns[0]))
+        part = list(islice(rows, _ROWS))
+    return columns
+
+
+__all__ = ["UNPACKED", "csv_names", "read_csv"]

@@ -1,0 +1,133 @@
+"""Tables in Excel workbooks (``.xlsx``), read by openpyxl (the extra ``sottovoce[files]``).
+
+Every cell is read by itself, by its own type: a text among dates changes none of them.  A formula is read as the value
+that Excel saved with it.
+"""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, time
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidInput
+from . import file_kinds
+from .headers import Header, header_of
+from .table import Table, fits
+
+UNPACKED = 100
+"""Bytes that a workbook may unpack to, per byte of the file; 256 MiB are always allowed."""
+_ALWAYS = 256 * 2**20
+_VALUE = 64.0  # bytes that a value takes in memory, about
+_ROWS = 8192  # read at a time
+ENDINGS = (".xlsx", ".xlsm")
+
+
+def read_excel(path: str | Path) -> Table:
+    """Read the one sheet of a workbook, whose first row names the columns; an empty cell is a missing value.
+
+    Raises
+    ------
+    InvalidInput
+        If openpyxl is not installed, the file is no workbook of one sheet, or its first row is no header.  No cell is
+        shown.
+    """
+    place = Path(path)
+    with _rows_of(path) as rows:
+        header = _header(rows, place.name)
+        columns: list[list[Any]] = [[] for _ in range(header.width)]
+        filled = ((number, row) for number, row in enumerate(rows, 2) if any(cell is not None for cell in row))
+        while part := list(islice(filled, _ROWS)):
+            for number, row in part:
+                _append(columns, row, number, place.name)
+            fits(place.name, _VALUE * header.width * len(columns[0]))
+    if not columns[0]:
+        raise InvalidInput(place.name, None, "must hold a header row and at least one row", "check the file")
+    if header.index:
+        del columns[0]
+    arrays = (np.fromiter(values, dtype=object, count=len(values)) for values in columns)
+    return Table(place.name, dict(zip(header.names, arrays, strict=True)), header.notes)
+
+
+def excel_names(path: str | Path) -> list[str]:
+    """The names of the columns of a workbook, from its first row alone."""
+    with _rows_of(path) as rows:
+        return list(_header(rows, Path(path).name).names)
+
+
+def _header(rows: Iterator[Sequence[Any]], name: str) -> Header:
+    cells = ["" if cell is None else str(cell) for cell in next(rows, ())]
+    while cells and not cells[-1].strip():
+        del cells[-1]
+    if not cells:
+        rule = "the first row of its sheet must name the columns, and is empty"
+        raise InvalidInput(name, None, rule, "delete what stands above the table")
+    return header_of(cells, name)
+
+
+def _append(columns: list[list[Any]], row: Sequence[Any], number: int, name: str) -> None:
+    """Add the cells of a row to their columns."""
+    width = len(columns)
+    if any(cell is not None for cell in row[width:]):
+        rule = f"row {number} of its sheet has more cells than the first row has names"
+        raise InvalidInput(name, None, rule, "delete what stands beside the table, or name its column")
+    cells = [*row[:width], *[None] * (width - len(row))]
+    for column, cell in zip(columns, cells, strict=True):
+        column.append(_value(cell))
+
+
+def _value(cell: Any) -> Any:
+    """A cell as it is, but for a day, which Excel writes as a point in time at midnight."""
+    return cell.date() if isinstance(cell, datetime) and cell.time() == time() else cell
+
+
+@contextmanager
+def _rows_of(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
+    """The rows of the one visible sheet of a workbook, one in memory at a time."""
+    place = file_kinds.check_kind(path, file_kinds.EXCEL)
+    try:
+        from openpyxl import load_workbook
+    except ImportError:
+        rule, remedy = "reading an Excel workbook needs openpyxl", "run: pip install 'sottovoce[files]'"
+        raise InvalidInput("path", place, rule, remedy) from None
+    try:
+        _check_unpacked(place)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of features of a workbook that are no values
+            book = load_workbook(place, read_only=True, data_only=True)
+            try:
+                sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
+                if len(sheets) != 1:
+                    rule = f"has {len(sheets)} sheets, and a table is one"
+                    raise InvalidInput(place.name, None, rule, "save the sheet of the table as a workbook of its own")
+                sheets[0].reset_dimensions()  # what a workbook says of its size may be wrong
+                yield sheets[0].iter_rows(values_only=True)
+            finally:
+                book.close()
+    except InvalidInput:
+        raise
+    except MemoryError:
+        rule = "cannot be read: it does not fit into memory"
+        raise InvalidInput("path", place, rule, "save fewer rows or columns") from None
+    except Exception:  # foreign bytes can make the reader raise anything, and its message may hold a value
+        raise InvalidInput("path", place, "cannot be read: a damaged Excel workbook", "save it again") from None
+
+
+def _check_unpacked(place: Path) -> None:
+    """Refuse a workbook that says of itself that it unpacks to far more than its size."""
+    most = max(_ALWAYS, UNPACKED * place.stat().st_size)
+    with zipfile.ZipFile(place) as packed:
+        size = sum(entry.file_size for entry in packed.infolist())
+    if size > most:
+        rule = f"unpacks to more than {most:,} bytes, {UNPACKED} times its size"
+        raise InvalidInput(place.name, None, rule, "save it as CSV if it is what it should be")
+
+
+__all__ = ["ENDINGS", "UNPACKED", "excel_names", "read_excel"]

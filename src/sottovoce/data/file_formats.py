@@ -1,0 +1,112 @@
+"""One way to read a table from a file, for every command: by its ending, with which its first bytes must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import InvalidInput
+from ..util.files import regular
+from .csv_files import csv_names, read_csv
+from .excel_files import ENDINGS as EXCEL
+from .excel_files import excel_names, read_excel
+from .file_kinds import HEAD, kind_of
+from .parquet_files import parquet_types, read_parquet
+from .sql import read_sql, sql_names
+from .statistics_files import ENDINGS as STATISTICS
+from .statistics_files import read_statistics, statistics_types
+from .table import Table
+
+_TEXT = (".csv", ".tsv", ".tab")
+_PACKED = (".gz", ".xz", ".bz2")
+
+
+@dataclass(frozen=True)
+class Format:
+    """How files of some endings are read.
+
+    Parameters
+    ----------
+    read : callable
+        From a path to a table.
+    names : callable, optional
+        From a path to the names of its columns, without reading a value of a row.
+    types : callable, optional
+        The same with the types that the file declares, in words.
+    titled : bool
+        Whether the names are the first row of the file, and so might be a row of data.
+    """
+
+    read: Callable[[str | Path], Table]
+    names: Callable[[str | Path], list[str]] | None = None
+    types: Callable[[str | Path], dict[str, str]] | None = None
+    titled: bool = False
+
+
+FORMATS: dict[str, Format] = {
+    **dict.fromkeys(
+        (*_TEXT, *(text + packed for text in _TEXT for packed in _PACKED)), Format(read_csv, csv_names, titled=True)
+    ),
+    ".parquet": Format(read_parquet, types=parquet_types),
+    ".sql": Format(read_sql, sql_names),
+    **dict.fromkeys(EXCEL, Format(read_excel, excel_names, titled=True)),
+    **dict.fromkeys(STATISTICS, Format(read_statistics, types=statistics_types)),
+}
+"""By the ending of a file's name, in lower case."""
+READ = ".csv or .tsv (also packed: .gz, .xz, .bz2), .parquet, .sql, .xlsx, .dta, .sav, .zsav, .por, .sas7bdat or .xpt"
+"""The endings in words."""
+
+
+def ending_of(path: str | Path) -> str:
+    """The ending by which a file is read, such as ``".csv.gz"``; empty if there is none."""
+    name = Path(path).name.lower()
+    return max((ending for ending in FORMATS if name.endswith(ending)), key=len, default="")
+
+
+def format_of(path: str | Path) -> Format:
+    """How a file is read; InvalidInput if its ending says no format, with the name of what it is if that is known."""
+    if ending := ending_of(path):
+        return FORMATS[ending]
+    place = regular("path", path)
+    try:
+        with place.open("rb") as file:
+            found = kind_of(file.read(HEAD))
+    except OSError as error:
+        raise InvalidInput("path", place, f"cannot be read: {error.strerror}", "check the path and the file") from None
+    if found is None:
+        rule = f"must end in {READ}: its ending says how it is read, such as what separates its fields"
+        raise InvalidInput("path", place, rule, "a text with commas ends in .csv, one with tabs in .tsv: rename it")
+    remedy = found.remedy
+    if found.endings:
+        remedy = f"give it a name that ends in {' or '.join(found.endings)}"
+    raise InvalidInput("path", place, f"cannot be read: it is {found.name}; a table ends in {READ}", remedy)
+
+
+def read_table(path: str | Path) -> Table:
+    """Read a table from a file by its ending.
+
+    Its `notes` say what the holder of the rows should know of how it was read.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is of no known format, or of another than its ending says, or cannot be read.  No value is shown.
+    """
+    return format_of(path).read(path)
+
+
+def column_types(path: str | Path) -> dict[str, str]:
+    """The names of a file's columns and the types that it declares, without reading a value of a row.
+
+    In words: ``"number"``, ``"truth"``, ``"text"``, ``"date"``, ``"vector N"`` of a fixed size, or ``"?"``, as for all
+    columns of a format that declares none.
+    """
+    form = format_of(path)
+    if form.types is not None:
+        return form.types(path)
+    assert form.names is not None
+    return dict.fromkeys(form.names(path), "?")
+
+
+__all__ = ["FORMATS", "READ", "Format", "column_types", "ending_of", "format_of", "read_table"]

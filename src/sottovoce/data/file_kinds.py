@@ -1,0 +1,182 @@
+"""What a file is, told by its first bytes: a file that is no table must not be taken for one.
+
+A text that is read as CSV has no signature, so everything that has one is refused by name.  No message shows anything
+of the file but what kind it is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import InvalidInput
+from ..util.files import regular
+
+HEAD = 4096
+"""Bytes of a file by which its kind is told."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file: what it is in words, the endings under which it is read, and what to do where it is not."""
+
+    name: str
+    endings: tuple[str, ...] = ()
+    remedy: str = "save the table as CSV in UTF-8"
+
+
+_UNPACK = "unpack it, and give the table itself"
+_SAVE_AS_PARQUET = "save the table as Parquet or as CSV in UTF-8"
+_RESAVE = "open it where it was made, and save it as CSV in UTF-8"
+
+GZIP = Kind("a file packed by gzip", (".csv.gz", ".tsv.gz"))
+XZ = Kind("a file packed by xz", (".csv.xz", ".tsv.xz"))
+BZIP2 = Kind("a file packed by bzip2", (".csv.bz2", ".tsv.bz2"))
+PARQUET = Kind("a Parquet file", (".parquet",))
+STATA = Kind("a Stata file", (".dta",))
+SAS = Kind("a SAS data set", (".sas7bdat",))
+SAS_TRANSPORT = Kind("a SAS transport file", (".xpt",))
+SPSS = Kind("an SPSS file", (".sav", ".zsav"))
+SPSS_PORTABLE = Kind("an SPSS portable file", (".por",))
+EXCEL = Kind("an Excel workbook", (".xlsx", ".xlsm"))
+OLD_OFFICE = Kind("an Excel workbook of before 2007 (.xls), or one with a password", (), "save it as .xlsx or as CSV")
+ZIP = Kind("a zip archive", (), _UNPACK)
+UTF_16 = Kind("text in UTF-16", (), "save it in UTF-8: in Excel as 'CSV UTF-8'")
+UTF_32 = Kind("text in UTF-32", (), "save it in UTF-8")
+BINARY = Kind("binary data", (), _RESAVE)
+XML = Kind("XML or HTML", (), _RESAVE)
+JSON = Kind("JSON", (), _SAVE_AS_PARQUET)
+R = Kind("R data", (), 'in R: write.csv(table, "table.csv", row.names = FALSE)')
+
+_SIGNATURES: tuple[tuple[bytes, Kind], ...] = (
+    (b"\x1f\x8b", GZIP),
+    (b"\xfd7zXZ\0", XZ),
+    (b"BZh", BZIP2),
+    (b"\x28\xb5\x2f\xfd", Kind("a file packed by Zstandard", (), _UNPACK)),
+    (b"\x04\x22\x4d\x18", Kind("a file packed by LZ4", (), _UNPACK)),
+    (b"\x5d\0\0", Kind("a file packed by LZMA", (), _UNPACK)),
+    (b"\x1f\x9d", Kind("a file packed by compress", (), _UNPACK)),
+    (b"7z\xbc\xaf\x27\x1c", Kind("a 7-Zip archive", (), _UNPACK)),
+    (b"Rar!\x1a\x07", Kind("a RAR archive", (), _UNPACK)),
+    (b"PK\x05\x06", ZIP),
+    (b"PAR1", PARQUET),
+    (b"PARE", Kind("an encrypted Parquet file", (), "decrypt it first")),
+    (b"ARROW1", Kind("an Arrow (Feather) file", (), _SAVE_AS_PARQUET)),
+    (b"FEA1", Kind("a Feather file", (), _SAVE_AS_PARQUET)),
+    (b"ORC", Kind("an ORC file", (), _SAVE_AS_PARQUET)),
+    (b"Obj\x01", Kind("an Avro file", (), _SAVE_AS_PARQUET)),
+    (b"\x89HDF\r\n\x1a\n", Kind("an HDF5 file", (), _SAVE_AS_PARQUET)),
+    (b"CDF\x01", Kind("a NetCDF file", (), _SAVE_AS_PARQUET)),
+    (b"CDF\x02", Kind("a NetCDF file", (), _SAVE_AS_PARQUET)),
+    (b"MATLAB 5.0", Kind("a MATLAB file", (), _SAVE_AS_PARQUET)),
+    (b"MATLAB 7.3", Kind("a MATLAB file", (), _SAVE_AS_PARQUET)),
+    (b"SQLite format 3\0", Kind("an SQLite database", (), "give a query in a file that ends in .sql")),
+    (b"<stata_dta>", STATA),
+    (b"HEADER RECORD*******", SAS_TRANSPORT),
+    (b"$FL2", SPSS),
+    (b"$FL3", SPSS),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", OLD_OFFICE),
+    (b"\x09\x08", OLD_OFFICE),
+    (b"\x09\x04\x06", OLD_OFFICE),
+    (b"RDX2\n", R), (b"RDX3\n", R), (b"RDA2\n", R), (b"RDA3\n", R), (b"X\n\0\0", R), (b"A\n2\n", R), (b"A\n3\n", R),
+    (b"\x93NUMPY", Kind("a NumPy file", (), _SAVE_AS_PARQUET)),
+    (b"%PDF", Kind("a PDF file", (), _RESAVE)),
+    (b"{\\rtf", Kind("an RTF text", (), _RESAVE)),
+    (b"\x89PNG", Kind("an image", (), _RESAVE)),
+    (b"\xff\xd8\xff", Kind("an image", (), _RESAVE)),
+    (b"GIF8", Kind("an image", (), _RESAVE)),
+    (b"\x7fELF", Kind("a program", (), "give the table")),
+    (b"version https://git-lfs", Kind("a pointer of Git LFS, and not the file itself", (), "run: git lfs pull")),
+    (b"-----BEGIN ", Kind("a key or a certificate", (), "give the table")),
+    (b"\xff\xfe\0\0", UTF_32),
+    (b"\0\0\xfe\xff", UTF_32),
+    (b"\xff\xfe", UTF_16),
+    (b"\xfe\xff", UTF_16),
+)  # fmt: skip
+_OLD_STATA = re.compile(rb"[\x68-\x73][\x01\x02][\x01\x02]\0")  # version 104 to 115, byte order, type, a zero
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_SAS_START = b"\0" * 12 + b"\xc2\xea\x81\x60"
+_SAS_OTHER_START = b"\0" * 12 + b"\xc2\xea\x81"
+_MARKUP = re.compile(rb"<[!?A-Za-z]")
+_JSON_START = re.compile(rb"\{\s*[\"}]|\[\s*[\[{\"\]0-9tfn-]")
+_ARFF = re.compile(rb"(%[^\n]*\n\s*)*@relation\b", re.IGNORECASE)
+_TEXT_OF_HTML = re.compile(rb"<!doctype html|<html", re.IGNORECASE)
+_BOM = b"\xef\xbb\xbf"
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")
+
+
+def kind_of(head: bytes) -> Kind | None:
+    """The kind of a file that begins with `head`, its first :data:`HEAD` bytes; None for what may be a text.
+
+    A zip archive is told from an Excel workbook by the names that it holds.
+    """
+    if head.startswith(b"PK\x03\x04"):
+        return EXCEL if b"xl/" in head or b"[Content_Types].xml" in head[:64] else ZIP
+    for start, kind in _SIGNATURES:
+        if head.startswith(start):
+            return kind
+    if _OLD_STATA.match(head):
+        return STATA
+    if head.startswith(_SAS_START):
+        return SAS
+    if head.startswith(_SAS_OTHER_START):
+        return Kind("a SAS catalogue", (), "give the data set that it belongs to")
+    if _PICKLE.match(head):
+        return Kind("a Python pickle", (), _SAVE_AS_PARQUET)
+    if b"SPSS PORT FILE" in head[:512]:
+        return SPSS_PORTABLE
+    if head[8:12] == b"DUCK":
+        return Kind("a DuckDB database", (), _SAVE_AS_PARQUET)
+    if head[257:262] == b"ustar":
+        return Kind("a tar archive", (), _UNPACK)
+    return _kind_of_text(head)
+
+
+def _kind_of_text(head: bytes) -> Kind | None:
+    """What is text but no CSV, and what holds bytes that no text has."""
+    start = head.removeprefix(_BOM).lstrip()
+    if _MARKUP.match(start):
+        return XML
+    if _JSON_START.match(start):
+        return JSON
+    if _ARFF.match(start):
+        return Kind("an ARFF file", (), "save the table as CSV in UTF-8")
+    return _with_nul(head) if b"\0" in head else None
+
+
+def _with_nul(head: bytes) -> Kind:
+    """Bytes with a NUL: text in UTF-16 without a mark has one in most pairs of bytes, always on the same side."""
+    nulls = sorted((head[0::2].count(0), head[1::2].count(0)))
+    return UTF_16 if nulls[1] > 0.2 * len(head) and nulls[0] < 0.02 * len(head) else BINARY
+
+
+def check_kind(path: str | Path, wanted: Kind) -> Path:
+    """The path of a readable file of the kind that its ending says; else InvalidInput, which names what it is."""
+    place = regular("path", path)
+    try:
+        with place.open("rb") as file:
+            found = kind_of(file.read(HEAD))
+    except OSError as error:
+        raise InvalidInput("path", place, f"cannot be read: {error.strerror}", "check the path and the file") from None
+    if found == wanted:
+        return place
+    if found is None:
+        raise InvalidInput("path", place, f"cannot be read: not {wanted.name}", "check the path and the file")
+    raise unlike(place, found)
+
+
+def unlike(place: Path, found: Kind) -> InvalidInput:
+    """The refusal of a file that is of another kind than its ending says."""
+    remedy = found.remedy
+    if found.endings:
+        remedy = f"give it a name that ends in {' or '.join(found.endings)}"
+    return InvalidInput("path", place, f"cannot be read: it is {found.name}, and its ending says another kind", remedy)
+
+
+def control_characters(line: bytes) -> bool:
+    """Whether a line of the first row holds characters that no text has."""
+    return _CONTROL.search(line) is not None
+
+
+__all__ = ["HEAD", "Kind", "check_kind", "control_characters", "kind_of", "unlike"]

@@ -1,0 +1,178 @@
+"""Tables in Parquet files (the extra ``sottovoce[parquet]``) and in Arrow's record batches.
+
+Anybody may have made a file: one that would unpack to far more than its size, or than this machine's memory, is refused
+while it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidInput
+from .file_kinds import PARQUET, check_kind
+from .table import Column, Table, fits
+
+REPEATED = 1000
+"""Bytes that a Parquet file may unpack to, per byte of the file, at eight bytes a value; 256 MiB are always allowed."""
+_ALWAYS = 256 * 2**20
+_ROWS = 8192  # read at a time
+
+
+def parquet_types(path: str | Path) -> dict[str, str]:
+    """The types that a Parquet file declares, by column, without reading a value of a row.
+
+    In words: ``"number"``, ``"truth"``, ``"text"``, ``"date"``, ``"vector N"`` of a fixed size, or ``"?"``.
+    """
+    pa, pq = _arrow(path)
+    place = check_kind(path, PARQUET)
+    try:
+        schema = pq.read_schema(place)
+    except (OSError, pa.ArrowException):
+        raise InvalidInput("path", place, "cannot be read: not a Parquet file", "check the path and the file") from None
+    known = pa.types
+
+    def word(kind: Any) -> str:
+        if known.is_fixed_size_list(kind):
+            return f"vector {kind.list_size}"
+        for name, tests in (
+            ("truth", (known.is_boolean,)),
+            ("number", (known.is_integer, known.is_floating, known.is_decimal)),
+            ("date", (known.is_date, known.is_timestamp)),
+            ("text", (known.is_dictionary, known.is_string, known.is_large_string)),
+        ):
+            if any(test(kind) for test in tests):
+                return name
+        return "?"
+
+    return {field.name: word(field.type) for field in schema}
+
+
+def read_parquet(path: str | Path) -> Table:
+    """Read a Parquet file (needs the extra ``sottovoce[parquet]``); nulls are missing values."""
+    pa, _ = _arrow(path)
+    batches, size = [], 0
+    for batch in _batches(path, _ROWS):
+        batches.append(batch)
+        size += batch.nbytes
+        fits(Path(path).name, size)
+    return _from_arrow(pa.Table.from_batches(batches), path)
+
+
+def parquet_batches(path: str | Path, rows: int) -> Iterator[Table]:
+    """A Parquet file in tables of at most `rows` rows, one in memory at a time."""
+    pa, _ = _arrow(path)
+    for batch in _batches(path, rows):
+        yield _from_arrow(pa.Table.from_batches([batch]), path)
+
+
+def _batches(path: str | Path, rows: int) -> Iterator[Any]:
+    """Record batches of a Parquet file, of at most `rows` rows each."""
+    pa, pq = _arrow(path)
+    place = check_kind(path, PARQUET)
+    try:
+        with pq.ParquetFile(place) as file:
+            names = file.schema_arrow.names
+            if len(set(names)) != len(names):
+                raise InvalidInput(place.name, None, "must name every column once", "rename one")
+            most = max(_ALWAYS, REPEATED * place.stat().st_size)
+            rule = f"unpacks to more than {most:,} bytes, {REPEATED} times its size"
+            bomb = InvalidInput(place.name, None, rule, "convert it to CSV if it is what it should be")
+            groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+            chunks = [group.column(k) for group in groups for k in range(group.num_columns)]
+            values = max(file.metadata.num_rows * len(names), sum(chunk.num_values for chunk in chunks))
+            if max(8 * values, sum(chunk.total_uncompressed_size for chunk in chunks)) > most:  # lists hold more values
+                raise bomb
+            # A long text may stand in a chunk once and be meant in every row.
+            longest = max((chunk.total_uncompressed_size for chunk in chunks), default=0)
+            rows = min(rows, max(1, most // max(1, longest)))
+            if file.metadata.num_rows < 1:
+                raise InvalidInput(place.name, None, "must hold at least one row", "check the file")
+            left, size = file.metadata.num_rows, 0
+            some = _together([group.num_rows for group in groups], rows)
+            for batch in chain.from_iterable(file.iter_batches(batch_size=rows, row_groups=one) for one in some):
+                left -= batch.num_rows
+                size += batch.nbytes
+                if size > most:
+                    raise bomb
+                yield batch
+            if left:
+                raise pa.ArrowInvalid("another number of rows")
+    except (OSError, MemoryError, pa.ArrowException) as error:
+        reason = "it does not fit into memory" if isinstance(error, MemoryError) else "not a Parquet file"
+        raise InvalidInput("path", place, f"cannot be read: {reason}", "check the path and the file") from None
+
+
+def _together(sizes: Iterable[int], rows: int) -> Iterator[list[int]]:
+    """Row groups to read with one reader, which keeps all that it has read: just enough for a batch of `rows`."""
+    some, held = list[int](), 0
+    for k, size in enumerate(sizes):
+        some, held = [*some, k], held + size
+        if held >= rows:
+            yield some
+            some, held = [], 0
+    if some:
+        yield some
+
+
+def _arrow(path: str | Path) -> tuple[Any, Any]:
+    """pyarrow and its Parquet module."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        rule, remedy = "reading Parquet needs pyarrow", "run: pip install 'sottovoce[parquet]'"
+        raise InvalidInput("path", Path(path), rule, remedy) from None
+    return pa, pq
+
+
+def from_batches(batches: list[Any], path: str | Path) -> Table:
+    """A table from Arrow's record batches; nulls are missing values."""
+    pa, _ = _arrow(path)
+    return _from_arrow(pa.Table.from_batches(batches), path)
+
+
+def _from_arrow(frame: Any, path: str | Path) -> Table:
+    pa, _ = _arrow(path)
+    columns = {}
+    try:
+        for name, column in zip(frame.column_names, frame.columns, strict=True):
+            if (block := _block(pa, column)) is not None:
+                columns[name] = block
+                continue
+            plain = column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
+            # A typed array would turn a null into NaN, and a missing value could no longer be told from a NaN.
+            filled = column.to_numpy() if plain else np.fromiter(_values(pa, column), dtype=object, count=len(column))
+            columns[name] = filled
+    except (ValueError, OverflowError, pa.ArrowException):  # a date beyond Python's, a text that is none
+        rule = "cannot be read: a column holds what is no value of its type"
+        raise InvalidInput("path", Path(path), rule, "write the file again") from None
+    return Table(Path(path).name, columns)
+
+
+def _block(pa: Any, column: Any) -> Column | None:
+    """A column of numbers in lists of one length, such as images, as an array (n, length); None for another."""
+    if not pa.types.is_fixed_size_list(column.type) or column.null_count:
+        return None
+    kind, parts = column.type.value_type, [chunk.flatten() for chunk in column.chunks]
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)) or any(part.null_count for part in parts):
+        return None
+    return np.concatenate([part.to_numpy() for part in parts]).reshape(len(column), column.type.list_size)
+
+
+def _values(pa: Any, column: Any) -> list[object]:
+    """Values of a column; those of a dictionary column are made once."""
+    if not pa.types.is_dictionary(column.type):
+        return list(column.to_pylist())
+    found: list[object] = []
+    for chunk in column.chunks:
+        known = chunk.dictionary.to_pylist()
+        found += [None if k is None else known[k] for k in chunk.indices.to_pylist()]
+    return found
+
+
+__all__ = ["REPEATED", "from_batches", "parquet_batches", "parquet_types", "read_parquet"]
