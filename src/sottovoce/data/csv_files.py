@@ -259,6 +259,9 @@ def _start_of(lines: list[bytes], text: _TextFile, whole: bool) -> _Start:
         raise _misquoted(text.name, str(error), before + 1, before + 1) from None
     if not fields:
         raise InvalidInput(text.name, None, "must hold a header row and at least one row", "check the file")
+    if len(fields) == 1 and fields[0].startswith("#"):
+        rule = "its first line begins with #, as a comment does, and must name the columns"
+        raise InvalidInput(text.name, None, rule, "delete what stands above the header row")
     if better := _other_separator(decoded, before, end, separator, len(fields)):
         raise _separated(text.name, better, separator)
     return _Start(header_of(fields, text.name), separator, end, notes)
@@ -320,7 +323,8 @@ def _separated(name: str, better: str, separator: str) -> InvalidInput:
         "semicolons": "if its numbers have decimal points write the line sep=; above the header; with decimal commas: "
         "pandas.read_csv(FILE, sep=';', decimal=',').to_csv(NEW, index=False)",
         "vertical bars": "write the line sep=| above the header",
-        "blanks": "separate them by commas; the name of a single column that holds a blank needs quotes",
+        "blanks": "delete a title above the header row; separate fields by commas; the name of a single column that holds "
+        "a blank needs quotes",
     }
     return InvalidInput(name, None, rule, remedies[better])
 

@@ -19,6 +19,8 @@ _KINDS = 'number (lo, hi, typical), category (values), bins (edges), date (epoch
 _TITLED = (
     "# The names are the first row of the file: if a value is among them, the file has no header, and this is no draft."
 )
+_NA_LINE = 'na = ["NA"]  # marks of missing values besides the empty field: add yours, such as "-9"'
+"""R writes NA for every missing value; the line is drafted for files that have no missing value of their own."""
 _ROW_NAMES = re.compile(r"Unnamed: 0(\.\d+)?|__index_level_\d+__|rownames|row\.names", re.IGNORECASE)
 """What pandas, pyarrow and R call a column of row names that was written with a name."""
 _TYPED: dict[str, dict[str, Any]] = {
@@ -61,6 +63,9 @@ def draft(
         rule = f"only files that end in {typed} declare types, and they are never guessed from values"
         raise InvalidInput("types", True, rule, "leave it out, or give such a file")
     known = column_types(path)
+    if form.titled and len(known) < 2:
+        rule = "the first row names one column alone, and a table has a label and what predicts it"
+        raise InvalidInput(Path(path).name, None, rule, "give a table with a header row")
     ignored = [name for given in ignore for name in _columns_in(given, known)]
     for field, name in (("label", label), ("site", site), ("person", person), *(("ignore", name) for name in ignored)):
         if name is not None and name not in known:
@@ -76,7 +81,7 @@ def draft(
         "intercept = true",
         f"site = {_value(site)}" if site else '# site = "COLUMN"  # who holds the row',
         f"person = {_value(person)}" if person else '# person = "COLUMN"  # whose row it is, if people have several',
-        '# na = ["NA", "-9"]  # marks of missing values besides the empty field',
+        _NA_LINE if form.titled else '# na = ["NA", "-9"]  # marks of missing values besides the empty field',
         f"ignore = {_value(ignored)}  # identifiers, free text, what is known only afterwards",
         *_label_lines(label),
         *(line for name in kept for line in ("", *_block(name, known[name] if types else "?"))),

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InvalidInput
-from ..util.files import regular
 from .csv_files import csv_names, read_csv
 from .excel_files import ENDINGS as EXCEL
 from .excel_files import excel_names, read_excel
-from .file_kinds import HEAD, kind_of
+from .file_kinds import kind_of_file
 from .parquet_files import parquet_types, read_parquet
 from .sql import read_sql, sql_names
 from .statistics_files import ENDINGS as STATISTICS
@@ -68,12 +67,7 @@ def format_of(path: str | Path) -> Format:
     """How a file is read; InvalidInput if its ending says no format, with the name of what it is if that is known."""
     if ending := ending_of(path):
         return FORMATS[ending]
-    place = regular("path", path)
-    try:
-        with place.open("rb") as file:
-            found = kind_of(file.read(HEAD))
-    except OSError as error:
-        raise InvalidInput("path", place, f"cannot be read: {error.strerror}", "check the path and the file") from None
+    place, found = Path(path), kind_of_file(path)
     if found is None:
         rule = f"must end in {READ}: its ending says how it is read, such as what separates its fields"
         raise InvalidInput("path", place, rule, "a text with commas ends in .csv, one with tabs in .tsv: rename it")

@@ -47,6 +47,7 @@ UTF_32 = Kind("text in UTF-32", (), "save it in UTF-8")
 BINARY = Kind("binary data", (), _RESAVE)
 XML = Kind("XML or HTML", (), _RESAVE)
 JSON = Kind("JSON", (), _SAVE_AS_PARQUET)
+NUMPY = Kind("a NumPy file", (), _SAVE_AS_PARQUET)
 R = Kind("R data", (), 'in R: write.csv(table, "table.csv", row.names = FALSE)')
 
 _SIGNATURES: tuple[tuple[bytes, Kind], ...] = (
@@ -80,7 +81,7 @@ _SIGNATURES: tuple[tuple[bytes, Kind], ...] = (
     (b"\x09\x08", OLD_OFFICE),
     (b"\x09\x04\x06", OLD_OFFICE),
     (b"RDX2\n", R), (b"RDX3\n", R), (b"RDA2\n", R), (b"RDA3\n", R), (b"X\n\0\0", R), (b"A\n2\n", R), (b"A\n3\n", R),
-    (b"\x93NUMPY", Kind("a NumPy file", (), _SAVE_AS_PARQUET)),
+    (b"\x93NUMPY", NUMPY),
     (b"%PDF", Kind("a PDF file", (), _RESAVE)),
     (b"{\\rtf", Kind("an RTF text", (), _RESAVE)),
     (b"\x89PNG", Kind("an image", (), _RESAVE)),
@@ -94,6 +95,15 @@ _SIGNATURES: tuple[tuple[bytes, Kind], ...] = (
     (b"\xff\xfe", UTF_16),
     (b"\xfe\xff", UTF_16),
 )  # fmt: skip
+_BY_ENDING = {
+    ".rds": R,
+    ".rda": R,
+    ".rdata": R,
+    ".npz": NUMPY,
+    ".ods": Kind("an OpenDocument sheet", (), "save it as .xlsx or as CSV"),
+    ".xlsb": Kind("a binary Excel workbook", (), "save it as .xlsx or as CSV"),
+}
+"""Kinds whose first bytes are those of a packing or an archive."""
 _OLD_STATA = re.compile(rb"[\x68-\x73][\x01\x02][\x01\x02]\0")  # version 104 to 115, byte order, type, a zero
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _SAS_START = b"\0" * 12 + b"\xc2\xea\x81\x60"
@@ -142,23 +152,36 @@ def _kind_of_text(head: bytes) -> Kind | None:
         return JSON
     if _ARFF.match(start):
         return Kind("an ARFF file", (), "save the table as CSV in UTF-8")
-    return _with_nul(head) if b"\0" in head else None
+    if _looks_like_utf_16(head):
+        return UTF_16
+    first_line = head.partition(b"\n")[0]
+    return BINARY if b"\0" in first_line else None
 
 
-def _with_nul(head: bytes) -> Kind:
-    """Bytes with a NUL: text in UTF-16 without a mark has one in most pairs of bytes, always on the same side."""
-    nulls = sorted((head[0::2].count(0), head[1::2].count(0)))
-    return UTF_16 if nulls[1] > 0.2 * len(head) and nulls[0] < 0.02 * len(head) else BINARY
+def _looks_like_utf_16(head: bytes) -> bool:
+    """Whether most pairs of bytes have a NUL, and on the same side, as text in UTF-16 without a mark has."""
+    fewer, more = sorted((head[0::2].count(0), head[1::2].count(0)))
+    return more > 0.2 * len(head) and fewer < 0.02 * len(head)
+
+
+def kind_of_file(path: str | Path) -> Kind | None:
+    """The kind of a readable file, by its ending where its first bytes do not tell; InvalidInput if it is not readable.
+
+    None for what may be a text.
+    """
+    place = regular("path", path)
+    if (known := _BY_ENDING.get(place.suffix.lower())) is not None:
+        return known
+    try:
+        with place.open("rb") as file:
+            return kind_of(file.read(HEAD))
+    except OSError as error:
+        raise InvalidInput("path", place, f"cannot be read: {error.strerror}", "check the path and the file") from None
 
 
 def check_kind(path: str | Path, wanted: Kind) -> Path:
     """The path of a readable file of the kind that its ending says; else InvalidInput, which names what it is."""
-    place = regular("path", path)
-    try:
-        with place.open("rb") as file:
-            found = kind_of(file.read(HEAD))
-    except OSError as error:
-        raise InvalidInput("path", place, f"cannot be read: {error.strerror}", "check the path and the file") from None
+    place, found = Path(path), kind_of_file(path)
     if found == wanted:
         return place
     if found is None:
@@ -171,7 +194,7 @@ def unlike(place: Path, found: Kind) -> InvalidInput:
     remedy = found.remedy
     if found.endings:
         remedy = f"give it a name that ends in {' or '.join(found.endings)}"
-    return InvalidInput("path", place, f"cannot be read: it is {found.name}, and its ending says another kind", remedy)
+    return InvalidInput("path", place, f"cannot be read as {place.suffix.lower()}: it is {found.name}", remedy)
 
 
 def control_characters(line: bytes) -> bool:
@@ -179,4 +202,4 @@ def control_characters(line: bytes) -> bool:
     return _CONTROL.search(line) is not None
 
 
-__all__ = ["HEAD", "Kind", "check_kind", "control_characters", "kind_of", "unlike"]
+__all__ = ["HEAD", "Kind", "check_kind", "control_characters", "kind_of", "kind_of_file", "unlike"]

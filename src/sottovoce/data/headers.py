@@ -19,7 +19,7 @@ _MISSING_MARKS = frozenset({"NA", "N/A", "n/a", "#N/A", "NaN", "nan", "None", "n
 _TRUTH = frozenset({"true", "false"})
 _ANSWERS = frozenset({
     "yes", "no", "male", "female", "man", "woman", "alive", "dead", "died", "lived", "survived", "positive", "negative",
-    "low", "medium", "high", "unknown", "never", "always", "none", "missing",
+    "unknown", "never", "always", "none", "missing",
 })  # fmt: skip
 """Words that are a value more often than a name: one is no reason to refuse a row, more than half are."""
 _NUMBER = re.compile(r"[+-]?(\d[\d\s.,'’_]*|[.,]\d+)([eE][+-]?\d+)?")

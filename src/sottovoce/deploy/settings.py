@@ -9,7 +9,7 @@
     agreed = "5b0c..."           # the plan's digest, compared with the other sites; plans of sums need it
 
     [data]
-    file = "rows.csv"            # .csv, .parquet, or a folder made by write_rows
+    file = "rows.csv"            # a table (.csv, .parquet, ...), or a folder made by write_rows
     schema = "schema.toml"       # optional: the plan holds it, and a file must agree
 
     [keys]
