@@ -138,6 +138,9 @@ class _TextFile:
                 found = file_kinds.kind_of(_head(place, opened))
             except _DAMAGED as error:
                 raise text.damaged(error) from None
+            if found is not None:
+                rule = f"cannot be read: what is packed in it is {found.name}"
+                raise InvalidInput("path", place, rule, found.remedy)
         if found is not None:
             raise file_kinds.unlike(place, found)
         return text
@@ -323,8 +326,7 @@ def _separated(name: str, better: str, separator: str) -> InvalidInput:
         "semicolons": "if its numbers have decimal points write the line sep=; above the header; with decimal commas: "
         "pandas.read_csv(FILE, sep=';', decimal=',').to_csv(NEW, index=False)",
         "vertical bars": "write the line sep=| above the header",
-        "blanks": "delete a title above the header row; separate fields by commas; the name of a single column that holds "
-        "a blank needs quotes",
+        "blanks": "separate them by commas; delete a title above the header row; quote the name of a single column",
     }
     return InvalidInput(name, None, rule, remedies[better])
 

@@ -99,9 +99,9 @@ def _rows_of(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
         raise InvalidInput("path", place, rule, remedy) from None
     try:
         _check_unpacked(place)
-        with warnings.catch_warnings():
+        with place.open("rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of features of a workbook that are no values
-            book = load_workbook(place, read_only=True, data_only=True)
+            book = load_workbook(file, read_only=True, data_only=True)
             try:
                 sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
                 if len(sheets) != 1:
