@@ -166,7 +166,7 @@ def cells_in(text: str, header: list[str], folder: Path) -> list[str]:
     found = [one for one in strings_in(tomllib.loads(text)) if one not in names | KEYS]
     place = folder / "header.csv"
     with place.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([header, ["x"] * len(header)])
+        csv.writer(file).writerows([header, ["x"] * len(header)])  # other rows under the same header
     return found if draft(place) == text else [*found, "(the draft depends on rows)"]
 
 

@@ -92,7 +92,8 @@ class TestRightFiles:
             table = read_table(tmp_path / name)
             assert columns_of(table) == COLUMNS
             assert table.notes == (INDEX_NOTE,)
-            assert list(tomllib.loads(draft(tmp_path / name))["columns"]) == list(COLUMNS)
+            text = draft(tmp_path / name)
+            assert list(tomllib.loads(text)["columns"]) == list(COLUMNS) and INDEX_NOTE[1:] in text
 
     def test_notes_reach_whoever_loads_the_table(self, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_bytes(b",a,y\n0,1,u\n1,2,v\n")
@@ -528,4 +529,4 @@ def test_the_same_rows_of_every_format_are_encoded_alike(tmp_path: Path) -> None
 
 def test_every_known_ending_is_read_by_one_table_of_formats() -> None:
     assert {".csv", ".csv.gz", ".csv.bz2", ".csv.xz", ".tsv", ".parquet", ".sql", ".xlsx", ".dta"} <= set(FORMATS)
-    assert all((form.names is None) != (form.types is None) for form in FORMATS.values())
+    assert all([form.header, form.names, form.types].count(None) == 2 for form in FORMATS.values())

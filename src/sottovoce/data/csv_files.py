@@ -86,9 +86,9 @@ def read_csv(path: str | Path) -> Table:
     return Table(text.name, dict(zip(start.header.names, filled, strict=True)), notes)
 
 
-def csv_names(path: str | Path) -> list[str]:
-    """The names of the columns of a text file, from its header row alone; see :func:`read_csv`."""
-    return list(_TextFile.of(path).start().header.names)
+def csv_header(path: str | Path) -> Header:
+    """The header row of a text file, without reading a row after it; see :func:`read_csv`."""
+    return _TextFile.of(path).start().header
 
 
 class _Ragged(Exception):
@@ -377,4 +377,4 @@ def _columns(width: int, first: list[list[str]], rest: Iterable[list[str]], name
     return columns
 
 
-__all__ = ["UNPACKED", "csv_names", "read_csv"]
+__all__ = ["UNPACKED", "csv_header", "read_csv"]

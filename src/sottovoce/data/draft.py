@@ -63,7 +63,8 @@ def draft(
         rule = f"only files that end in {typed} declare types, and they are never guessed from values"
         raise InvalidInput("types", True, rule, "leave it out, or give such a file")
     known = column_types(path)
-    if form.titled and len(known) < 2:
+    header = None if form.header is None else form.header(path)
+    if header is not None and len(known) < 2:
         rule = "the first row names one column alone, and a table has a label and what predicts it"
         raise InvalidInput(Path(path).name, None, rule, "give a table with a header row")
     ignored = [name for given in ignore for name in _columns_in(given, known)]
@@ -75,13 +76,13 @@ def draft(
     kept = [name for name in known if name not in {*reserved, *ignored}]
     return "\n".join([
         f"# A draft from the names of the columns{' and their declared types' * types}: no value of a row was read.",
-        *([_TITLED] if form.titled else []),
+        *([] if header is None else [_TITLED, *(f"# {note[0].upper()}{note[1:]}." for note in header.notes)]),
         '# Replace every "?" by a public fact: from a code book, a textbook, a reference range, never from the rows.',
         "# Then `sottovoce schema check` this file, without the table and with it.",
         "intercept = true",
         f"site = {_value(site)}" if site else '# site = "COLUMN"  # who holds the row',
         f"person = {_value(person)}" if person else '# person = "COLUMN"  # whose row it is, if people have several',
-        _NA_LINE if form.titled else '# na = ["NA", "-9"]  # marks of missing values besides the empty field',
+        _NA_LINE if header is not None else '# na = ["NA", "-9"]  # marks of missing values besides the empty field',
         f"ignore = {_value(ignored)}  # identifiers, free text, what is known only afterwards",
         *_label_lines(label),
         *(line for name in kept for line in ("", *_block(name, known[name] if types else "?"))),

@@ -56,10 +56,10 @@ def read_excel(path: str | Path) -> Table:
     return Table(place.name, dict(zip(header.names, arrays, strict=True)), header.notes)
 
 
-def excel_names(path: str | Path) -> list[str]:
-    """The names of the columns of a workbook, from its first row alone."""
+def excel_header(path: str | Path) -> Header:
+    """The first row of the one sheet of a workbook, which names its columns, without reading another."""
     with _rows_of(path) as rows:
-        return list(_header(rows, Path(path).name).names)
+        return _header(rows, Path(path).name)
 
 
 def _header(rows: Iterator[Sequence[Any]], name: str) -> Header:
@@ -130,4 +130,4 @@ def _check_unpacked(place: Path) -> None:
         raise InvalidInput(place.name, None, rule, "save it as CSV if it is what it should be")
 
 
-__all__ = ["ENDINGS", "UNPACKED", "excel_names", "read_excel"]
+__all__ = ["ENDINGS", "UNPACKED", "excel_header", "read_excel"]

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InvalidInput
-from .csv_files import csv_names, read_csv
+from .csv_files import csv_header, read_csv
 from .excel_files import ENDINGS as EXCEL
-from .excel_files import excel_names, read_excel
+from .excel_files import excel_header, read_excel
 from .file_kinds import kind_of_file
+from .headers import Header
 from .parquet_files import parquet_types, read_parquet
 from .sql import read_sql, sql_names
 from .statistics_files import ENDINGS as STATISTICS
@@ -29,27 +30,26 @@ class Format:
     ----------
     read : callable
         From a path to a table.
+    header : callable, optional
+        From a path to its first row, which names the columns, and might be a row of data.
     names : callable, optional
-        From a path to the names of its columns, without reading a value of a row.
+        From a path to the names of its columns, where these are no row of the file.
     types : callable, optional
-        The same with the types that the file declares, in words.
-    titled : bool
-        Whether the names are the first row of the file, and so might be a row of data.
+        The same with the types that the file declares, in words.  One of these three is given; no value of a row is
+        read by it.
     """
 
     read: Callable[[str | Path], Table]
+    header: Callable[[str | Path], Header] | None = None
     names: Callable[[str | Path], list[str]] | None = None
     types: Callable[[str | Path], dict[str, str]] | None = None
-    titled: bool = False
 
 
 FORMATS: dict[str, Format] = {
-    **dict.fromkeys(
-        (*_TEXT, *(text + packed for text in _TEXT for packed in _PACKED)), Format(read_csv, csv_names, titled=True)
-    ),
+    **dict.fromkeys((*_TEXT, *(text + packed for text in _TEXT for packed in _PACKED)), Format(read_csv, csv_header)),
     ".parquet": Format(read_parquet, types=parquet_types),
-    ".sql": Format(read_sql, sql_names),
-    **dict.fromkeys(EXCEL, Format(read_excel, excel_names, titled=True)),
+    ".sql": Format(read_sql, names=sql_names),
+    **dict.fromkeys(EXCEL, Format(read_excel, excel_header)),
     **dict.fromkeys(STATISTICS, Format(read_statistics, types=statistics_types)),
 }
 """By the ending of a file's name, in lower case."""
@@ -99,6 +99,8 @@ def column_types(path: str | Path) -> dict[str, str]:
     form = format_of(path)
     if form.types is not None:
         return form.types(path)
+    if form.header is not None:
+        return dict.fromkeys(form.header(path).names, "?")
     assert form.names is not None
     return dict.fromkeys(form.names(path), "?")
 
