@@ -103,6 +103,11 @@ class TestRightFiles:
         }
         assert f"t.csv: {INDEX_NOTE}" in load(tmp_path / "t.csv", schema=schema, test_share=None).notes
 
+    def test_header_rows_longer_than_a_block_are_read(self, tmp_path: Path) -> None:
+        names = [f"größe{k:06d}" for k in range(90_000)]
+        (tmp_path / "t.csv").write_text(",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n")
+        assert list(read_table(tmp_path / "t.csv").columns) == names
+
     def test_quoted_fields_may_hold_separators_and_line_feeds(self, tmp_path: Path) -> None:
         path = tmp_path / "t.csv"
         path.write_bytes(b'"term\n(months)","a;b;c",d\n1,"x,y\nz","he said ""no"""\n')
@@ -272,13 +277,16 @@ FIRST_ROWS = [
     [">50K", "State-gov", "Bachelors"], ["a", "5%", "b"], ["a", "-", "b"], ["?", "a", "b"], ["a", "1e-5", "b"],
     ["a", "1 234,50", "b"], ["a", "1,234.50", "b"], ["anna@example.org", "a", "b"], ["a", "https://example.org/1", "b"],
     ["a", "123e4567-e89b-12d3-a456-426614174000", "b"], ["a", "d41d8cd98f00b204", "b"], ["male", "died", "north"],
-    ["Yes", "No", "north"], ["12mg", "3 kg", "north"], ["a", "x" * 2000, "b"], ["a", "1990", "1991"], ["", "0", "1"],
+    ["Yes", "No", "north"], ["12mg", "3 kg", "north"],
+    ["alive", "unknown", "ward", "f"], ["P0001", "north", "F", "died"], ["\ufeff53", "a"],
+    ["a", "x" * 2000, "b"], ["a", "1990", "1991"], ["", "0", "1"],
 ]  # fmt: skip
 HEADERS = [
     ["age", "sex", "bp"], ["id", "1stFlrSF", "2ndFlrSF"], ["Na", "K", "Ca"], ["x1", "x2", "X1990"], ["T", "F", "n"],
     ["low", "high", "male"], ["4.Letter.Words", "y"], ["", "a", "b"], ["größe", "年齢", "возраст"], ["No", "Time"],
     ["Term (months)", "What is your age, in years?"], ["rs123456", "pixel_0_0"], ["a", "A"], ["dead", "is_male", "id"],
-    ["CDU/CSU", "SPD"], ["24h", "age", "sex"],
+    ["CDU/CSU", "SPD"], ["24h", "age", "sex"], ["V001", "V002", "V003"], ["id", "X1990", "died"],
+    ["year", "male", "total", "rate", "n"],
 ]  # fmt: skip
 
 

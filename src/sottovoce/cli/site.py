@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ..data.file_formats import header_notes
 from ..data.schema import Schema
 from ..deploy import certificates
 from ..deploy.answering import document
@@ -23,7 +24,7 @@ from ..deploy.requests import sizes
 from ..deploy.session import Finished, check_end
 from ..deploy.settings import SiteSettings
 from ..deploy.sums.masks import give_up, keys_beside
-from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError
+from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError, printable
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement, ceil_text
 from ..util import files
@@ -197,6 +198,8 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
         remembered = found.check_records(ledger, new_keys=new_keys)
         session = found.session(ledger)
         session.check()
+        for note in () if found.data.is_dir() else header_notes(found.data):
+            click.echo(f"Note: {printable(found.data.name)}: {note}", err=True)
         plan, shown = session.plan, ledger.show()
         known = plan.run in ledger.runs
         takes_now = 0.0 if known else float(ledger.afford(plan.events(found.name)).max())

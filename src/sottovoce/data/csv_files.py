@@ -17,6 +17,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -44,7 +45,7 @@ _SEPARATOR_LINE = re.compile(r"sep=(.)\s*", re.DOTALL)  # Excel's, before the he
 _SUFFIXES = {".csv": _COMMA, ".tsv": _TAB, ".tab": _TAB}
 _VALUE = 64.0  # bytes that a value takes in memory, about
 _ROWS = 8192  # read at a time
-_LONGEST_HEADER = 2**20  # bytes
+_LONGEST_HEADER = 2**24  # bytes
 _BLOCK = 2**20  # bytes read at a time
 _DAMAGED = (OSError, EOFError, lzma.LZMAError, zlib.error)
 
@@ -89,6 +90,10 @@ def read_csv(path: str | Path) -> Table:
 def csv_header(path: str | Path) -> Header:
     """The header row of a text file, without reading a row after it; see :func:`read_csv`."""
     return _TextFile.of(path).start().header
+
+
+class _CutOff(Exception):
+    """The header row goes on after the bytes that were read."""
 
 
 class _Ragged(Exception):
@@ -175,13 +180,16 @@ class _TextFile:
 
     def start(self) -> _Start:
         """The header row, and what comes before it; no other line is decoded."""
-        try:
-            with self.opened(self.path, "rb") as file:
-                data = file.read(_LONGEST_HEADER)
-        except _DAMAGED as error:
-            raise self.damaged(error) from None
-        whole = len(data) < _LONGEST_HEADER
-        return _start_of(data.splitlines(keepends=True), self, whole)
+        for most in (_BLOCK, _LONGEST_HEADER):  # few headers are longer than a block
+            try:
+                with self.opened(self.path, "rb") as file:
+                    data = file.read(most)
+            except _DAMAGED as error:
+                raise self.damaged(error) from None
+            with suppress(_CutOff):
+                return _start_of(data.splitlines(keepends=True), self, whole=len(data) < most)
+        rule = f"the first row has more than {_LONGEST_HEADER:,} bytes, so it is no row of names"
+        raise InvalidInput(self.name, None, rule, "check the file")
 
     def rows(self, start: _Start) -> Iterator[list[str]]:
         """The rows after the header, of however many fields; blank lines are left out."""
@@ -239,7 +247,7 @@ def _head(place: Path, opened: Callable[..., Any]) -> bytes:
 
 def _start_of(lines: list[bytes], text: _TextFile, whole: bool) -> _Start:
     """The header row of the first lines of a file; `whole` says whether they are all of it."""
-    decoded = _FirstLines(lines, text.name)
+    decoded = _FirstLines(lines, text.name, whole)
     separator, notes, before = text.separator, tuple[str, ...](), 0
     if text.separator == _TAB:
         notes = ("fields are separated by tabs, as its ending says",)
@@ -256,9 +264,6 @@ def _start_of(lines: list[bytes], text: _TextFile, whole: bool) -> _Start:
     except csv.Error as error:
         if better := _other_separator(decoded, before, before + 1, separator, 0):
             raise _separated(text.name, better, separator) from None
-        if not whole and "unexpected end" in str(error):
-            rule = f"the first row has more than {_LONGEST_HEADER:,} bytes, so it is no row of names"
-            raise InvalidInput(text.name, None, rule, "check the file") from None
         raise _misquoted(text.name, str(error), before + 1, before + 1) from None
     if not fields:
         raise InvalidInput(text.name, None, "must hold a header row and at least one row", "check the file")
@@ -273,11 +278,13 @@ def _start_of(lines: list[bytes], text: _TextFile, whole: bool) -> _Start:
 class _FirstLines:
     """First lines of a file, each decoded when it is asked for, so that no row of data is."""
 
-    def __init__(self, lines: list[bytes], name: str) -> None:
-        self._lines, self._name = lines, name
+    def __init__(self, lines: list[bytes], name: str, whole: bool) -> None:
+        self._lines, self._name, self._whole = lines, name, whole
 
     def line(self, number: int) -> str:
         """A line by its number from 0."""
+        if not self._whole and number == len(self._lines) - 1:
+            raise _CutOff
         line = self._lines[number]
         if file_kinds.control_characters(line):
             rule = "the first row holds characters that no text has, so the file is no table in text"

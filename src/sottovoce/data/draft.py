@@ -64,7 +64,7 @@ def draft(
         raise InvalidInput("types", True, rule, "leave it out, or give such a file")
     known = column_types(path)
     header = None if form.header is None else form.header(path)
-    if header is not None and len(known) < 2:
+    if header is not None and header.width < 2:
         rule = "the first row names one column alone, and a table has a label and what predicts it"
         raise InvalidInput(Path(path).name, None, rule, "give a table with a header row")
     ignored = [name for given in ignore for name in _columns_in(given, known)]

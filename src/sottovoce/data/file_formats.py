@@ -90,6 +90,12 @@ def read_table(path: str | Path) -> Table:
     return format_of(path).read(path)
 
 
+def header_notes(path: str | Path) -> tuple[str, ...]:
+    """What the holder of a table should know of its first row, where that names the columns."""
+    form = format_of(path)
+    return () if form.header is None else form.header(path).notes
+
+
 def column_types(path: str | Path) -> dict[str, str]:
     """The names of a file's columns and the types that it declares, without reading a value of a row.
 
@@ -105,4 +111,4 @@ def column_types(path: str | Path) -> dict[str, str]:
     return dict.fromkeys(form.names(path), "?")
 
 
-__all__ = ["FORMATS", "READ", "Format", "column_types", "ending_of", "format_of", "read_table"]
+__all__ = ["FORMATS", "READ", "Format", "column_types", "ending_of", "format_of", "header_notes", "read_table"]

@@ -7,6 +7,7 @@ one of its fields looks like a value.  A refusal says which field and why, and s
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,16 +16,18 @@ from ..errors import InvalidInput
 LONGEST_NAME = 1000
 """Most characters of a column's name."""
 INDEX_NOTE = "the first column has no name: it is taken for row names, as R and pandas write them, and ignored"
+_INVISIBLE = "\ufeff\u200b"  # a second mark of the byte order, and a blank of no width
 _MISSING_MARKS = frozenset({"NA", "N/A", "n/a", "#N/A", "NaN", "nan", "None", "null", "NULL", "Null", "<NA>", "NaT"})
 _TRUTH = frozenset({"true", "false"})
 _ANSWERS = frozenset({
     "yes", "no", "male", "female", "man", "woman", "alive", "dead", "died", "lived", "survived", "positive", "negative",
     "unknown", "never", "always", "none", "missing",
 })  # fmt: skip
-"""Words that are a value more often than a name: one is no reason to refuse a row, more than half are."""
+"""Words that are a value more often than a name: one is no reason to refuse a row, two that are half of it are."""
 _NUMBER = re.compile(r"[+-]?(\d[\d\s.,'’_]*|[.,]\d+)([eE][+-]?\d+)?")
 _COMPARED = re.compile(r"[<>≤≥=~≈]")
 _QUANTITY = re.compile(r"[+-]?\d[\d.,]*\s*[A-Za-zµ°%/]{1,4}")
+_CODE = re.compile(r"([A-Za-z]{1,4}[-_]?)(0\d{2,}|\d{5,})")
 _DAY = re.compile(r"\d{4}-?\d{2}-?\d{2}([T ].*)?|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}\b.*")
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mär|mai|okt|dez"
 _NAMED_DAY = re.compile(
@@ -64,7 +67,7 @@ def header_of(fields: Sequence[str], name: str) -> Header:
         If a field is empty (but for the first, of row names) or repeated, or looks like a value of a row.  Nothing of
         the row is shown.
     """
-    found = [field.strip() for field in fields]
+    found = [field.strip().strip(_INVISIBLE).strip() for field in fields]
     index = len(found) > 1 and not found[0]
     names = found[1:] if index else found
     first = 2 if index else 1
@@ -75,8 +78,8 @@ def header_of(fields: Sequence[str], name: str) -> Header:
     if len(set(names)) != len(names):
         rule = "the first row must name every column once, and a field of it occurs twice"
         raise InvalidInput(name, None, rule, "rename one column; if the file has no header row, add one")
-    if sum(map(_like_an_answer, names)) > len(names) / 2 and len(names) > 1:
-        rule = "the first row looks like data: most of its fields are such as values are"
+    if _values_among(names) >= max(2, len(names) / 2):
+        rule = "the first row looks like data: half of its fields or more are such as values are"
         raise InvalidInput(name, None, rule, "add a header row that names the columns, or choose other names")
     return Header(tuple(names), index)
 
@@ -108,9 +111,14 @@ def _no_name(field: str) -> str:
     return ""
 
 
-def _like_an_answer(field: str) -> bool:
-    """Whether a field that may be a name is more often a value."""
-    return field.lower() in _ANSWERS or _QUANTITY.fullmatch(field) is not None
+def _values_among(names: Sequence[str]) -> int:
+    """How many fields that may be names are more often values: answers, quantities, and codes of people.
+
+    Codes with the same letters, such as V001 and V002, are names of a series of columns.
+    """
+    answers = sum(name.lower() in _ANSWERS or _QUANTITY.fullmatch(name) is not None for name in names)
+    letters = Counter(found[1] for found in map(_CODE.fullmatch, names) if found is not None)
+    return answers + sum(times == 1 for times in letters.values())
 
 
 __all__ = ["INDEX_NOTE", "LONGEST_NAME", "Header", "header_of"]
