@@ -58,6 +58,9 @@ METHODS = (
 REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound for one in METHODS}
 """Methods by the names that records know; :func:`under` finds that of a method and a trust."""
 
+# Classes that were made for a trust are attributes of this module, where pickle looks for them.
+globals().update({one.bound.__name__: one.bound for one in METHODS if one.bound is not one.cls})
+
 NAMES = tuple(dict.fromkeys(one.cls.name for one in METHODS))
 """Names of methods, whatever the trust."""
 

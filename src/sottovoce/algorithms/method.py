@@ -38,11 +38,16 @@ class Method:
 
     @cached_property
     def bound(self) -> type[Algorithm[Any]]:
-        """The class itself, or a subclass with the name and trust of this pair."""
+        """The class itself, or a subclass with the name and trust of this pair.
+
+        The subclass has a name of its own, "SumMomentum" for "sum_momentum", under which :mod:`sottovoce.algorithms`
+        holds it: pickle finds classes by module and name.
+        """
         if self.name == self.cls.name:
             return self.cls
-        known = {"__module__": self.cls.__module__, "__doc__": self.cls.__doc__}
+        known = {"__module__": __package__, "__doc__": self.cls.__doc__}
         named = {"name": self.name, "trust": TRUSTS[self.kind], "equals": ""}
         named |= {"needs_delta": True} if self.kind == "sum" else {}  # shares of noise are Gaussian
-        bound = type(self.cls.__name__, (self.cls,), known | named | dict(self.own))
+        class_name = "".join(word.capitalize() for word in self.name.split("_"))
+        bound = type(class_name, (self.cls,), known | named | dict(self.own))
         return cast("type[Algorithm[Any]]", bound)
