@@ -1,24 +1,30 @@
-"""What learned from the rows is told: in the statement, in print(model) and in one warning."""
+"""What an estimator rests on is told in its statement, and each notice once: a fit, or a search."""
 
 from __future__ import annotations
 
+import pickle
+import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
+from sklearn.feature_selection import SequentialFeatureSelector
 from sklearn.impute import SimpleImputer
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, cross_validate
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, OneHotEncoder, StandardScaler
 
 from sottovoce import ConsensusClassifier, ConsensusPCA, ConsensusRegressor, ConsensusSurvival, SchemaTransformer
-from sottovoce.errors import HolderNote, PublicNote
-from sottovoce.estimators.caveats import ASSUMED, learned, learners
+from sottovoce.errors import HolderNote, InvalidInput, PublicNote
+from sottovoce.estimators import learning_steps
+from sottovoce.estimators.caveats import ADD_UP, ASSUMED, learned, learners
 
 UNIT = {"data_norm": 1.0}
 TERMS: dict[str, Any] = {"data_norm": 4.0, "epsilon": 8.0, "random_state": 0}
@@ -31,42 +37,34 @@ def table(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
     return X, (X[:, 0] > 0.3).astype(int)
 
 
-def public(seen: list[warnings.WarningMessage]) -> list[str]:
-    return [str(one.message) for one in seen if issubclass(one.category, PublicNote)]
-
-
-def test_a_fitted_step_is_told_in_one_warning_and_everywhere() -> None:
-    X, y = table()
-    model = Pipeline(
-        [("impute", SimpleImputer()), ("scale", StandardScaler()), ("fit", ConsensusClassifier(**CLASSIFIER))]
-    )
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        model.fit(X, y)
-    (said,) = public(seen)
-    void = "the guarantee does not hold: impute (SimpleImputer), scale (StandardScaler) learned from the rows before"
-    assert said.startswith(void) and ASSUMED in said and "SchemaTransformer" in said
-    fitted = model[-1]
-    assert any(one.startswith(void) for one in fitted.privacy_spent_["caveats"]) and void in str(fitted)
-    assert ASSUMED in fitted.privacy_spent_["caveats"] and f"Rests on: {ASSUMED}" in str(fitted)
-    assert "Not covered: " in fitted.privacy_spent_["says"] and void in fitted.privacy_spent_["caveat"]
-    assert void in fitted.summary() and void in fitted.page()
-
-
 @pytest.mark.parametrize(
     "kind",
     [
+        lambda: ConsensusClassifier(**CLASSIFIER),
         lambda: ConsensusRegressor((0.0, 1.0), **TERMS),
         lambda: ConsensusPCA(1, **TERMS),
         lambda: ConsensusClassifier(inference=True, **TERMS),
     ],
 )
-@pytest.mark.filterwarnings("ignore:the model gives")
-def test_every_estimator_tells(kind: Any) -> None:
+@pytest.mark.filterwarnings("ignore:the model gives", "ignore:no row has half")
+def test_every_estimator_without_a_schema_says_on_what_it_rests_and_tells_the_holder(kind: Any) -> None:
     X, y = table()
-    with pytest.warns(PublicNote, match=r"^the guarantee does not hold: StandardScaler learned"):
-        model = make_pipeline(StandardScaler(), kind()).fit(X, y)
-    assert "the guarantee does not hold" in str(model[-1].privacy_spent_["caveats"])
+    with pytest.warns(HolderNote, match="StandardScaler"):
+        model = make_pipeline(StandardScaler(), kind()).fit(X, y)[-1]
+    assert ASSUMED in model.privacy_spent_["caveats"] and f"Rests on: {ASSUMED}" in model.privacy_spent_["says"]
+
+
+def test_steps_of_a_pipeline_that_learn_are_named_without_fitting_it() -> None:
+    steps = [("impute", SimpleImputer()), ("scale", StandardScaler()), ("fit", ConsensusClassifier())]
+    assert learning_steps(Pipeline(steps)) == ["impute (SimpleImputer)", "scale (StandardScaler)"]
+    assert learning_steps(make_pipeline(Normalizer(), ConsensusClassifier())) == []
+    assert learning_steps(make_pipeline(make_pipeline(PCA(), PCA()), ConsensusClassifier())) == [
+        "pca-1 (PCA)",
+        "pca-2 (PCA)",
+    ]
+    for wrong in (ConsensusClassifier(), StandardScaler, None, steps):
+        with pytest.raises(InvalidInput, match=r"^pipeline"):
+            learning_steps(wrong)
 
 
 def test_survival_rests_on_how_rows_were_made() -> None:
@@ -103,16 +101,69 @@ def test_which_steps_learn() -> None:
     assert list(learners(Odd())) == ["Odd"] and list(learners(SimpleImputer(strategy="constant"))) == ["SimpleImputer"]
 
 
+def told(run: Callable[[], object], category: type[Warning] = Warning) -> list[str]:
+    """Warnings that reach a user who sees all of them."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        run()
+    return [str(one.message) for one in seen if issubclass(one.category, category)]
+
+
+SEARCHED = CLASSIFIER | {"epsilon": 0.5, "data_norm": 0.1}  # short of rows, and a bound that suits none
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        lambda model: GridSearchCV(model, {"epsilon": [0.2, 0.4, 0.5]}, cv=3),
+        lambda model: GridSearchCV(model, {"epsilon": [0.2, 0.4, 0.5]}, cv=3, refit=False),
+        lambda model: RandomizedSearchCV(model, {"epsilon": [0.2, 0.4]}, n_iter=2, cv=2),
+        lambda model: GridSearchCV(make_pipeline(Normalizer(), model), {}, cv=3),
+        lambda model: GridSearchCV(model, {"knobs__rho": [0.1, 0.2]}, cv=2, scoring="neg_log_loss"),
+        lambda model: SequentialFeatureSelector(model, n_features_to_select=1, cv=2),
+    ],
+)
+def test_each_notice_is_told_once_a_search(search: Any) -> None:
+    X, y = table()
+    machine = search(ConsensusClassifier(**SEARCHED))
+    for _ in range(2):  # the next search tells it again
+        said = [one.partition(":")[0] for one in told(lambda: machine.fit(X, y))]
+        assert len(said) == len(set(said)) and sum(one.startswith("this model is a clone") for one in said) == 1
+
+
+def test_the_folds_of_a_cross_validation_tell_each_notice_once() -> None:
+    X, y = table()
+    for model in (ConsensusClassifier(**SEARCHED), ConsensusRegressor((0.5, 1.0), **TERMS), ConsensusPCA(1, **TERMS)):
+        said = told(lambda: cross_validate(model, X, y, cv=4, scoring=lambda *_: 0.0))  # noqa: B023
+        kinds = [re.sub(r"\d+", "", one) for one in said]
+        assert len(kinds) == len(set(kinds)) >= 1 and sum("clone" in one for one in said) == 1
+
+
+def test_a_process_of_a_pool_tells_each_notice_once() -> None:
+    X, y = table()
+    model = ConsensusClassifier(**SEARCHED)
+    assert joblib.hash(clone(model)) == joblib.hash(clone(model)) == joblib.hash(clone(clone(model)))
+    copies = [pickle.loads(pickle.dumps(clone(model))) for _ in range(3)]
+    first = [len(told(lambda: one.fit(X, y))) for one in copies]  # noqa: B023
+    assert first[1:] == [0, 0] or first[1:] == [1, 0]  # that fits add up is told at the second
+
+
+def test_who_fits_an_estimator_again_is_told_again() -> None:
+    X, y = table()
+    model = ConsensusClassifier(**SEARCHED)
+    first, second = (told(lambda: model.fit(X, y)) for _ in range(2))
+    assert first == second and len(first) == 1
+    twin = clone(model)
+    assert told(lambda: twin.fit(X, y)) == first  # one clone is no search
+    assert ADD_UP in twin.privacy_spent_["caveats"] and ADD_UP not in model.privacy_spent_["caveats"]
+
+
 def test_a_search_adds_up() -> None:
     X, y = table()
     search = GridSearchCV(ConsensusClassifier(**CLASSIFIER), {"epsilon": [4.0, 8.0]}, cv=2)
-    with pytest.warns(PublicNote, match=r"^GridSearchCV may fit it many times on the same rows: fits add up"):
-        search.fit(X, y)
-    assert "fits add up" in search.best_estimator_.privacy_spent_["caveats"][-1]
-    with pytest.warns(PublicNote, match=r"^GridSearchCV and|^the guarantee does not hold: StandardScaler learned"):
-        GridSearchCV(make_pipeline(StandardScaler(), ConsensusClassifier(**CLASSIFIER)), {}, cv=2).fit(X, y)
-    with pytest.warns(PublicNote, match=r"^cross-validation may fit it"):
-        cross_val_score(ConsensusClassifier(**CLASSIFIER), X, y, cv=2)
+    assert [one for one in told(lambda: search.fit(X, y), PublicNote) if one == ADD_UP] == [ADD_UP]
+    assert ADD_UP in search.best_estimator_.privacy_spent_["caveats"]
+    assert told(lambda: ConsensusClassifier(**CLASSIFIER).fit(X, y), PublicNote) == []
 
 
 def test_numbers_that_give_it_away_are_told_to_the_holder_only() -> None:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 sparse = Later("scipy.sparse")
 
+ROUNDED = 1.0 + 1e-6
+"""The longest row that is taken to be of norm 1 in single or double precision."""
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -300,6 +303,12 @@ class Rows:
             NaN or infinite entries, other labels, rows outside the unit ball, a node without rows, nodes that disagree
             on d. Messages hold no data value.
 
+        Notes
+        -----
+        A row of norm 1 that rounding left up to :data:`ROUNDED` longer, as rows have that were divided by their own
+        norms, is divided by its norm once more: each row by itself, so that all are inside the unit ball, where prices
+        hold.
+
         Examples
         --------
         >>> Rows.build([(np.array([[0.6, 0.8], [0.0, 1.0]]), np.array([1.0, -1.0]))]).n
@@ -316,7 +325,8 @@ class Rows:
             home = backend(spec)
             return cls.build([(home.get(X), home.get(y)) for X, y in parts]).on(spec)
         d = np.asarray(parts[0][0]).shape[-1]
-        one_class = cls._checked(parts, d, [np.einsum("nd,nd->n", X, X) if X.ndim == 2 else X for X, _ in parts])
+        parts = [(_unrounded(X), y) for X, y in parts]
+        one_class = cls._checked(parts, d, [_squares(X) for X, _ in parts])
         n_max = max(len(X) for X, _ in parts)
         signed = np.zeros((len(parts), n_max, d))
         for i, (X, y) in enumerate(parts):
@@ -363,7 +373,8 @@ class SparseRows(Rows):
     def of(cls, parts: Sequence[tuple[csr_array, Array]]) -> SparseRows:
         """From the (X, y) of every node, validated as by :meth:`Rows.build`."""
         d = parts[0][0].shape[1]
-        squares = [np.asarray(X.power(2).sum(axis=1)).ravel() for X, _ in parts]
+        parts = [(_unrounded(X), y) for X, y in parts]
+        squares = [_squares(X) for X, _ in parts]
         one_class = cls._checked(parts, d, squares)
         blocks = tuple(_signed(X, y) for X, y in parts)
         n = np.array([[float(block.shape[0])] for block in blocks])
@@ -381,6 +392,28 @@ class SparseRows(Rows):
 
     def _stored_together(self) -> dict[str, Any]:
         return {"signed": self.signed[:1], "blocks": (sparse.csr_array(sparse.vstack(self.blocks)),)}
+
+
+def _squares(X: Any) -> Array:
+    """Squared norms of rows, dense or CSR, (n,); an array of another shape as it is, for :meth:`Rows._checked`."""
+    with np.errstate(over="ignore", invalid="ignore"):  # such rows are refused
+        if isinstance(X, np.ndarray):
+            return np.einsum("nd,nd->n", X, X) if X.ndim == 2 else X
+        return np.asarray(X.power(2).sum(axis=1)).ravel()
+
+
+def _unrounded(X: Any) -> Any:
+    """Rows of which those that rounding left just outside the unit ball are divided by their norms."""
+    if isinstance(X, np.ndarray) and X.dtype != np.float64 and X.dtype.kind in "fiub":
+        X = X.astype(float)  # a square in single precision would round again
+    if X.ndim != 2:
+        return X
+    squares = _squares(X)
+    rounded = (squares > 1.0) & (squares <= ROUNDED**2)
+    if not rounded.any():
+        return X
+    scale = np.where(rounded, 1.0 / (np.sqrt(np.where(rounded, squares, 1.0)) * (1.0 + 1e-12)), 1.0)[:, None]
+    return X * scale if isinstance(X, np.ndarray) else sparse.csr_array(X.multiply(scale))
 
 
 def _signed(X: csr_array, y: Array) -> csr_array:

@@ -74,17 +74,18 @@ class Encoded:
     weight: Array | None = None
 
 
-def unfit(clipped: Mapping[str, int], *, shortened: bool = True) -> list[str]:
+def unfit(clipped: Mapping[str, int], *, shortened: bool = True, weighed: bool = False) -> list[str]:
     """What did not fit a schema, in words, with the exact counts of :class:`Encoded`: for the holder of the rows.
 
-    `shortened` says whether rows that are longer than the divisor were shortened.
+    `shortened` says whether rows that are longer than the divisor are spoken of, and `weighed` that they count for less
+    instead of being shortened.
     """
     left, only = dict(clipped), "(for the data's holder only)"
     kinds = (
         (LABEL, "rows have another label than the declared: rows of zeros"),
         (BEYOND, "labels beyond their declared bounds were clipped to them"),
         (HEAVY, "weights beyond their cap count as much as the cap"),
-        (ROW, "rows are longer than the schema's scale and were shortened"),
+        (ROW, f"rows are longer than the schema's scale and {'count for less' if weighed else 'were shortened'}"),
     )
     counts = [(left.pop(key, 0), what) for key, what in kinds]
     notes = [f"{n} {what} {only}" for n, what in (counts if shortened else counts[:-1]) if n]

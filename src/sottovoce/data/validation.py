@@ -22,6 +22,10 @@ from .frames import read_frame
 from .values import Declared, as_numbers, objects, python_value, sites_of, text_of, values_of
 
 _SHOWN = 8
+NORM_SLACK = 1.0 + 1e-6
+"""Rows that were divided by their own norms, in single or double precision, are not spoken of as longer than 1."""
+MOST_BEYOND = 0.5
+"""Share of rows beyond the bound on their norms of which their holder is not told."""
 T = TypeVar("T")
 
 # Messages of scikit-learn and NumPy: pattern, rule, remedy.  Groups match counts, shapes, class names, never an entry.
@@ -228,16 +232,21 @@ def sites_in(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]:
     return np.array(own if numbers else sites), parts
 
 
-def misfit(X: Any, data_norm: float, *, noisy: bool = True) -> str | None:
-    """A note if a bound on the norms suits none of the rows; for their holder, as no noise protects it.
+def misfit(X: Any, data_norm: float, *, noisy: bool = True, weighed: bool = False) -> str | None:
+    """A note if a bound on the norms suits few of the rows; for their holder, as no noise protects it.
 
-    Without noise in the fit (`noisy`) short rows do no harm.
+    Without noise in the fit (`noisy`) short rows do no harm.  Rows beyond the bound were shortened, or if `weighed`
+    count for less.
     """
     with np.errstate(over="ignore"):  # a norm that overflows is longer than any bound
         squares = X.power(2).sum(axis=1) if issparse(X) else np.einsum("nd,nd->n", X, X)
     norms = np.sqrt(np.asarray(squares, dtype=float))
-    if norms.min() > data_norm:
-        return "data_norm is smaller than the norm of every row, so all rows were shortened: a larger one keeps lengths"
+    done, remedy = ("count for less", "weight") if weighed else ("were shortened", "lengths")
+    beyond = int(np.sum(norms > data_norm * NORM_SLACK))
+    if beyond == len(norms):
+        return f"data_norm is smaller than the norm of every row, so all rows {done}: a larger one keeps {remedy}"
+    if beyond > MOST_BEYOND * len(norms):
+        return f"{beyond} of {len(norms)} rows are longer than data_norm and {done}: a larger one keeps {remedy}"
     if noisy and norms.max() < data_norm / 2:
         return "no row has half the norm that data_norm declares: a smaller one lets rows stand out more from the noise"
     return None

@@ -10,6 +10,7 @@ _HOMES = {
     "PrivateClassifier": "classifiers",
     "PrivateRegressor": "regressors",
     "SchemaTransformer": "transformer",
+    "learning_steps": "caveats",
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from ..data import partition
 from ..data.loaders import table_digest
 from ..data.person import at_random, kept
 from ..data.rows import Rows
+from ..data.schema import unfit
 from ..data.validation import checked, misfit, sites_in
 from ..data.weights import check_cap, class_shares, shares
 from ..errors import HolderNote, InvalidInput, PublicNote
@@ -26,8 +26,9 @@ from ..runs.centre import GAIN, Centring, Decision, Frame, decide, frame_of
 from ..runs.config import RunConfig
 from ..runs.training import deal_of
 from ..util.typing import Any, Array, ArrayLike, IntArray
-from .declared import Declares, from_units, in_units, note
+from .declared import Declares, from_units, in_units
 from .keeping import Kept
+from .notices import Notifying
 from .parameters import Knobbed
 
 SLACK = 1.0 + 1e-12
@@ -59,7 +60,7 @@ class Dealt(NamedTuple):
         return {} if self.most is None else {"rows_per_person": self.most}
 
 
-class Sited(Kept, Declares, Knobbed):
+class Sited(Notifying, Kept, Declares, Knobbed):
     """For estimators with `random_state`, `n_sites`, `data_norm`, `epsilon` and `fit_intercept`."""
 
     random_state: Any
@@ -100,7 +101,7 @@ class Sited(Kept, Declares, Knobbed):
             weight, heavy = declared
             if heavy:
                 what = f"{heavy} of {n} rows have a weight above max_weight and count as much as that"
-                warnings.warn(f"{what} (for the data's holder only)", HolderNote, stacklevel=3)
+                self._notify("max_weight", f"{what} (for the data's holder only)", HolderNote, stacklevel=3)
         of_classes = self.class_weight
         if of_classes is None and self.schema_ is not None and self.schema_.class_weight:
             of_classes = dict(self.schema_.class_weight)
@@ -108,6 +109,11 @@ class Sited(Kept, Declares, Knobbed):
             of_class = class_shares("class_weight", of_classes, classes.tolist())[np.maximum(label, 0)]
             weight = of_class if weight is None else weight * of_class
         return None if weight is None else [weight[part] for part in parts], caveat
+
+    @property
+    def _weighs(self) -> bool:
+        """Whether rows beyond the norm bound count for less, and are not shortened."""
+        return False
 
     @property
     def _norm(self) -> float:
@@ -130,21 +136,22 @@ class Sited(Kept, Declares, Knobbed):
                 "data_norm is not declared: rows longer than 1 are shortened to norm 1, which makes unscaled rows alike"
             )
             remedy = "declare data_norm, a public bound on the norm of most rows, or a schema"
-            warnings.warn(f"{what}; {remedy}", PublicNote, stacklevel=3)
+            self._notify("data_norm", f"{what}; {remedy}", PublicNote, stacklevel=3)
 
     def _tell_norm(self, X: Any) -> None:
         """Warn the rows' holder, in a simulation, of a `data_norm` that suits no row."""
         noisy = not np.all(np.isinf(self.epsilon))
         if self.random_state is None or self.schema_ is not None:
             return
-        if ill := misfit(X, self._norm, noisy=noisy):
-            warnings.warn(f"{ill} (a simulation, for the data's holder only)", HolderNote, stacklevel=3)
+        if ill := misfit(X, self._norm, noisy=noisy, weighed=self._weighs):
+            self._notify("norms", f"{ill} (a simulation, for the data's holder only)", HolderNote, stacklevel=3)
 
     def _by_rows(self, table: Any) -> Array:
         """Encoded rows of a table under the schema; its holder is told what did not fit."""
         assert self.schema_ is not None
         found = self.schema_.encode(table, labels=False)
-        note(found.clipped, stacklevel=4)
+        if notes := unfit(found.clipped, weighed=self._weighs):
+            self._notify("schema", "; ".join(notes), HolderNote, stacklevel=4)
         return found.X
 
     def _seed(self) -> int | None:
@@ -180,10 +187,10 @@ class Sited(Kept, Declares, Knobbed):
         most = 1 if one else self.schema_.person.rows
         mine = [part[kept(people[part], most)] for part in dealt.parts]
         if one:
-            warnings.warn(ONE_EACH, PublicNote, stacklevel=3)
+            self._notify("one row a person", ONE_EACH, PublicNote, stacklevel=3)
         elif left := n - sum(map(len, mine)):
             what = f"{left} of {n} rows were left out: their people have more than person.rows"
-            warnings.warn(f"{what} (for the data's holder only)", HolderNote, stacklevel=3)
+            self._notify("people", f"{what} (for the data's holder only)", HolderNote, stacklevel=3)
         return dealt._replace(parts=mine, people=None if one else [people[part] for part in mine], most=most)
 
     def _raw_digest(self, table: Any, run: RunConfig, sites: int) -> bytes | None:

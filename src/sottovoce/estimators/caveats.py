@@ -1,14 +1,12 @@
 """What an estimator can tell of how its rows were made: by row, or from other rows, which no epsilon covers.
 
-An estimator sees numbers.  Whether a step before it learned from the rows follows from who called :meth:`fit`: a
-pipeline of scikit-learn holds its steps, whose tags say which of them learn, and those are public.  Numbers that give
-it away, such as columns of mean zero and variance one, are told to the holder of the rows only.
+An estimator sees numbers, and cannot see the steps before it in a pipeline: its statement says on what it rests, and
+:func:`learning_steps` names the steps of a pipeline that learn from rows.  Numbers that give such a step away, as
+columns of mean zero and variance one do, are told to the holder of the rows only.
 """
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
@@ -19,11 +17,18 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
 from ..data.schema import Schema
-from ..errors import HolderNote, PublicNote
+from ..errors import HolderNote, InvalidInput, PublicNote
 from ..privacy.statement import Statement
 from ..util.typing import Any
 
-ASSUMED = "epsilon holds if X was made row by row from public constants: an estimator without a schema cannot see that"
+ASSUMED = (
+    "epsilon holds if X was made row by row from public constants, and not by a step that learned from rows, as one "
+    "that scales or imputes does: an estimator without a schema cannot see that"
+)
+ADD_UP = (
+    "this model is a clone, as a search or a cross-validation makes many: fits on the same rows add up, and no choice "
+    "by scores is covered"
+)
 INSTEAD = (
     "use schema=, SchemaTransformer, or steps of public constants: FunctionTransformer, Normalizer, HashingVectorizer, "
     "OneHotEncoder(categories=[...]), SimpleImputer(strategy='constant', fill_value=...)"
@@ -35,8 +40,36 @@ DIVIDED = (
     "sum over fits is proved"
 )
 """Of a schema's people, if parts of a table are fitted."""
-_DEPTH = 200  # callers to look at
 _EXACT = 1e-9  # of means and variances that are no chance
+
+
+def learning_steps(pipeline: Any) -> list[str]:
+    """Names of the steps of a pipeline, before its last, that learn from the rows: no epsilon covers what they learn.
+
+    Parameters
+    ----------
+    pipeline : sklearn.pipeline.Pipeline
+        It need not be fitted.  Which steps learn follows from scikit-learn's tags and from parameters, not from rows.
+
+    Raises
+    ------
+    InvalidInput
+        For anything that is no pipeline.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import Normalizer, StandardScaler
+    >>> from sottovoce import ConsensusClassifier
+    >>> from sottovoce.estimators import learning_steps
+    >>> learning_steps(make_pipeline(StandardScaler(), Normalizer(), ConsensusClassifier()))
+    ['StandardScaler']
+    """
+    if not isinstance(pipeline, Pipeline):
+        rule = "must be a Pipeline of scikit-learn"
+        raise InvalidInput("pipeline", type(pipeline), rule, "use make_pipeline(step, ..., model)")
+    found = [learner for name, step in pipeline.steps[:-1] for learner in learners(step, name)]
+    return list(dict.fromkeys(found))
 
 
 def learners(step: Any, name: str = "") -> Iterator[str]:
@@ -73,73 +106,34 @@ def _public(step: Any, kind: str) -> bool:
         return False
 
 
-def before(estimator: Any) -> tuple[list[str], list[str]]:
-    """Steps that learned from the rows on their way to `estimator`, and searches that fit it many times.
-
-    Found among the callers of its fit: a pipeline whose last step it is, and a search or a cross-validation.
-    """
-    steps: list[str] = []
-    searches: list[str] = []
-    frame: Any = sys._getframe(1)
-    for _ in range(_DEPTH):
-        if frame is None:
-            break
-        code = frame.f_code
-        caller = frame.f_locals.get("self") if code.co_varnames[:1] == ("self",) else None
-        if isinstance(caller, Pipeline) and caller.steps and caller.steps[-1][1] is estimator:
-            for name, step in caller.steps[:-1]:
-                steps += learners(step, name)
-            estimator = caller
-        elif any(kind.__name__ == "BaseSearchCV" for kind in type(caller).__mro__):
-            searches.append(type(caller).__name__)
-        elif code.co_name == "cross_validate" and frame.f_globals.get("__name__", "").startswith("sklearn."):
-            searches.append("cross-validation")
-        frame = frame.f_back
-    return list(dict.fromkeys(steps)), list(dict.fromkeys(searches))
-
-
 @dataclass(frozen=True)
 class Caveats:
-    """What epsilon does not cover, or rests on, beside what a statement says by itself."""
+    """On what epsilon rests that the estimator cannot see, beside what a statement says by itself."""
 
-    void: str | None = None
-    """Why the guarantee does not hold."""
     rests: tuple[str, ...] = ()
-    """On what it rests that the estimator cannot see."""
 
     @classmethod
-    def of(cls, estimator: Any, schema: Schema | None, *, cloned: bool, stacklevel: int) -> Self:
-        """The caveats of a fit, with one warning of those that a user is not expected to know."""
-        steps, searches = before(estimator)
-        void, rests, said = None, [] if schema is not None else [ASSUMED], []
-        if steps:
-            void = f"the guarantee does not hold: {', '.join(steps)} learned from the rows before, without noise"
-            said += [void, ASSUMED]
-        if searches or cloned:
-            who = " and ".join(searches) or "what cloned this model"
-            rests.append(
-                f"{who} may fit it many times on the same rows: fits add up, and no choice by scores is covered"
-            )
-            if schema is not None and schema.person is not None:
-                rests.append(DIVIDED)
-            said += [one for one in rests if one != ASSUMED] if searches else []
-        if said:
-            text = "; ".join(said)
-            warnings.warn(f"{text}.  Instead, {INSTEAD}" if steps else text, PublicNote, stacklevel=stacklevel + 1)
-        return cls(void, tuple(rests))
+    def of(cls, estimator: Any, schema: Schema | None, *, stacklevel: int) -> Self:
+        """The caveats of a fit; the second fit among the clones of one estimator warns that fits add up."""
+        rests = [] if schema is not None else [ASSUMED]
+        if estimator._cloned:
+            many = [ADD_UP] if schema is None or schema.person is None else [ADD_UP, DIVIDED]
+            rests += many
+            if estimator._is_another_clone():
+                estimator._notify("clones", "; ".join(many), PublicNote, stacklevel + 1)
+        return cls(tuple(rests))
 
     def on(self, statement: Statement) -> Statement:
         """The statement, with what it rests on."""
         return statement.resting_on(self.rests)
 
 
-def tell_values(X: Any, stacklevel: int) -> None:
+def tell_values(estimator: Any, X: Any, stacklevel: int) -> None:
     """Tell the holder of rows whose columns were computed from the rows."""
     if why := learned(X):
         what = f"{why}: the rows made it so, and then the guarantee does not hold"
-        warnings.warn(
-            f"{what} (for the data's holder only).  Instead, {INSTEAD}", HolderNote, stacklevel=stacklevel + 1
-        )
+        text = f"{what} (for the data's holder only).  Instead, {INSTEAD}"
+        estimator._notify("learned", text, HolderNote, stacklevel + 1)
 
 
 def learned(X: Any) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -279,7 +278,7 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         ConsensusClassifier
         """
         X = self._opened(X)
-        caveats = Caveats.of(self, self.schema_, cloned=self._cloned, stacklevel=2)
+        caveats = Caveats.of(self, self.schema_, stacklevel=2)
         fixed = None if self.classes is None else declared(self.classes)
         if fixed is None and self.random_state is None and (self.schema_ is None or self.schema_.label is None):
             rule = "a release needs its labels declared: which of them occur is private"
@@ -307,9 +306,9 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         if self.inference and any(one is not None for one in (sample_weight, own_weights, self.class_weight)):
             raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
         counts, of_weights = self._weights(sample_weight, n, parts, classes, label, own_weights)
-        said = (caveats.void, None if self.schema_ is None else self.schema_.caveat, read, of_weights)
-        if self.schema_ is None and caveats.void is None:
-            tell_values(features, stacklevel=2)
+        said = (None if self.schema_ is None else self.schema_.caveat, read, of_weights)
+        if self.schema_ is None:
+            tell_values(self, features, stacklevel=2)
         self.choice_: Choice | None = None
         self.centring_ = None
         self.__dict__.pop("forecast_", None)
@@ -336,9 +335,14 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
             self.coefficients_: Any = as_columns(self)
         if strange := int(np.sum(label < 0)):
             what = f"{strange} of {n} rows have a label that is none of the declared classes"
-            warnings.warn(f"{what}: they were rows of zeros (for the data's holder only)", HolderNote, stacklevel=2)
+            text = f"{what}: they were rows of zeros (for the data's holder only)"
+            self._notify("labels", text, HolderNote, stacklevel=2)
         self._tell_one_class(X, features)
         return self
+
+    @property
+    def _weighs(self) -> bool:
+        return bool(self.inference)
 
     def _labels(self, X: Any, y: Any, fixed: Array | None, n: int) -> tuple[Labelled, str | None]:
         """Labels, and a caveat."""
@@ -531,7 +535,7 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
 
     def _warn_if_capped(self) -> None:
         if getattr(self, "max_grad_norm_", math.inf) < math.inf:
-            warnings.warn(NOT_CALIBRATED, NotCalibrated, stacklevel=3)
+            self._notify("capped", NOT_CALIBRATED, NotCalibrated, stacklevel=3)
 
 
 @with_knobs("relation", "C", "eta", "form", *OFFERED, rho=0.0002, tol=None, max_weight=None, centre=True)

@@ -134,7 +134,7 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
             The site of every row.
         """
         X = self._opened(X)
-        caveats = Caveats.of(self, self.schema_, cloned=False, stacklevel=2)
+        caveats = Caveats.of(self, self.schema_, stacklevel=2)
         self._check_norm()
         features = self._table(X, reset=True)
         d = features.shape[1]
@@ -143,13 +143,13 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         if not (isinstance(self.n_components, int | np.integer) and 1 <= self.n_components <= d):
             rule = f"must be a whole number from 1 to the number of columns, {d}"
             raise InvalidInput("n_components", self.n_components, rule, "use fewer")
-        if self.schema_ is None and caveats.void is None:
-            tell_values(features, stacklevel=2)
+        if self.schema_ is None:
+            tell_values(self, features, stacklevel=2)
         dealt = self._deal(X, groups, len(features))
         naming = of_columns([f"x{j}" for j in range(d)], self._norm)
         rows = dealt.bounded(naming.rows([(features[part], np.ones(len(part))) for part in dealt.parts]))
         run = RunConfig("auto", seed=dealt.seed, **self._run_fields(), **dealt.unit)
-        said = (caveats.void, None if self.schema_ is None else self.schema_.caveat)
+        said = None if self.schema_ is None else self.schema_.caveat
         with told(self.verbose) as teller:
             teller.phase("second moments")
             result = with_other_relation(
@@ -170,7 +170,12 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         self.explained_variance_ratio_ = values[:k] / total if total > 0.0 else np.zeros(k)
         self._result = replace(result, statement=caveats.on(result.statement))
         self.sites_, self.privacy_spent_ = dealt.sites, self._result.privacy
+        self._tell_norm(features)
         return self
+
+    @property
+    def _weighs(self) -> bool:
+        return True
 
     def _table(self, X: Any, *, reset: bool) -> Array:
         """Numbers of X; under a schema, encoded rows without the constant."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -16,10 +15,10 @@ from ..answers.saved import SavedModel
 from ..answers.terms import CONSTANT, into_units
 from ..data.frames import read_frame
 from ..data.labels import ClassLabel, NumberLabel
-from ..data.schema import Schema, unfit
+from ..data.schema import Schema
 from ..data.validation import checked
 from ..data.values import MISSING_MARKS, Column, as_text, is_missing, text_of
-from ..errors import HolderNote, InvalidInput, SchemaError
+from ..errors import InvalidInput, SchemaError
 from ..problem.task import BoundedNumber, Classification
 from ..util.typing import Any, Array, IntArray
 
@@ -33,12 +32,6 @@ def schema_of(given: Any) -> Schema | None:
     if isinstance(given, str | PathLike):
         return Schema.from_toml(given)  # type: ignore[arg-type]
     raise InvalidInput("schema", type(given), "must be a path, a dict or a Schema", "give the path of a TOML file")
-
-
-def note(clipped: Mapping[str, int], stacklevel: int) -> None:
-    """Tell the holder of the rows what did not fit, in one warning."""
-    if notes := unfit(clipped):
-        warnings.warn("; ".join(notes), HolderNote, stacklevel=stacklevel + 1)
 
 
 def one_label_each(y: Any, n: int) -> Column:

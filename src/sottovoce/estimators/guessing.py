@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class Foretelling:
     _norm: float
     _answered: SavedModel | None
     decision_function: Any
+    _notify: Callable[..., None]
 
     def _foretell(self, run: RunConfig, rows: Rows, where: dict[str, Any]) -> None:
         """Rehearse a run, once a fit, and warn if it is expected to be near guessing."""
@@ -43,7 +44,7 @@ class Foretelling:
             return
         self.forecast_ = forecast(run, rows.n[:, 0], rows.d, **where)
         if self.forecast_ is not None and self.forecast_.guessing:
-            warnings.warn(f"{self.forecast_.says}{self._more_scale()}", PublicNote, stacklevel=6)
+            self._notify("guessing", f"{self.forecast_.says}{self._more_scale()}", PublicNote, stacklevel=6)
 
     def _more_scale(self) -> str:
         """What rows of a better length would do, in words; from the schema alone."""
@@ -63,10 +64,11 @@ class Foretelling:
                 margins = margins[:, 0] if len(self.coef_) == 1 else margins
             if not _differ(margins):
                 what = "the model gives one class for every row"
-                warnings.warn(f"{what} (a simulation, for the data's holder only)", HolderNote, stacklevel=3)
+                text = f"{what} (a simulation, for the data's holder only)"
+                self._notify("one class", text, HolderNote, stacklevel=3)
         elif not self.inference and (made := self._made_up()) is not None and not _differ(made):
             what = "the model gives one class for every made-up row" + ("" if self.schema_ else " up to data_norm")
-            warnings.warn(f"{what}, so it can hardly tell rows apart", PublicNote, stacklevel=3)
+            self._notify("one class", f"{what}, so it can hardly tell rows apart", PublicNote, stacklevel=3)
 
     def _made_up(self) -> Array | None:
         """Margins of made-up rows: of the schema, or those within `data_norm` that tell most."""

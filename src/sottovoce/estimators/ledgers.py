@@ -24,12 +24,7 @@ class Ledgered:
 
     ledger: Any
     accounting: str | None
-    _cloned = False  # whether scikit-learn may be fitting it on part of a table
-
-    def __sklearn_clone__(self) -> Self:
-        twin: Self = super().__sklearn_clone__()  # type: ignore[misc]
-        twin._cloned = True
-        return twin
+    _cloned: bool  # of :class:`sottovoce.estimators.notices.Notifying`
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         twin = copy.copy(self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
@@ -159,7 +158,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
             As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
         X = self._opened(X)
-        caveats = Caveats.of(self, self.schema_, cloned=False, stacklevel=2)
+        caveats = Caveats.of(self, self.schema_, stacklevel=2)
         bounds = self._bounds()
         if bounds is None and self.random_state is None:
             rule = "a release needs the target's bounds declared: the rows' own are private"
@@ -177,19 +176,24 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         knobs = self._run_fields()
         knobs = {name: knobs[name] for name in knobs.keys() - {"method", "loss", "rounds", "rho"}} | dealt.unit
         knobs["seed"] = dealt.seed
+        if beyond := int(np.sum((target < task.low) | (target > task.high))):
+            what = f"{beyond} of {len(target)} numbers lie beyond y_bounds, {task.low:g} to {task.high:g}"
+            self._notify(
+                "y_bounds", f"{what}, and were clipped to them (for the data's holder only)", HolderNote, stacklevel=2
+            )
         offsets = task.encode(target)
         known = task.known(offsets).astype(float)
         counts, of_weights = self._weights(sample_weight, len(features), parts, declared=own_weights)
         self.coefficients_: Any = None
         self._answered = None
-        if self.schema_ is None and caveats.void is None:
-            tell_values(features, stacklevel=2)
+        if self.schema_ is None:
+            tell_values(self, features, stacklevel=2)
         asks = self._squared if self.loss == SQUARED else self._by_rounds
         tables = [X.take(part) if self.schema_ is not None else features[part] for part in parts]
         rows, run, recipe, keep = asks(features, tables, [known[part] for part in parts], task, parts, knobs)
         rows = rows.with_offset([np.nan_to_num(offsets[part]) for part in parts])
         rows = dealt.bounded(rows, counts)
-        said = (caveats.void, None if self.schema_ is None else self.schema_.caveat, caveat, of_weights)
+        said = (None if self.schema_ is None else self.schema_.caveat, caveat, of_weights)
         with told(self.verbose) as teller:
             teller.phase(f"{self.loss} loss", run.rounds if not recipe else None)
             result = with_other_relation(simulate(run, rows, caveat=said, observers=[teller], **recipe))
@@ -212,6 +216,10 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = math.isfinite(self.epsilon)  # few rows, and noise
         return tags
+
+    @property
+    def _weighs(self) -> bool:
+        return bool(self.loss == SQUARED)
 
     def _bounds(self) -> tuple[float, float] | None:
         """The declared bounds of the target."""
@@ -331,7 +339,8 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
             return
         if np.ptp(answers) < ALIKE * (self.y_bounds_[1] - self.y_bounds_[0]):
             what = "the model gives about one number for every row"
-            warnings.warn(f"{what} (a simulation, for the data's holder only)", HolderNote, stacklevel=3)
+            text = f"{what} (a simulation, for the data's holder only)"
+            self._notify("one number", text, HolderNote, stacklevel=3)
 
 
 @with_knobs("relation", rho=0.0002, max_weight=None)

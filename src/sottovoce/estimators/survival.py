@@ -10,7 +10,6 @@ so small that together the rows count as one at most, so the price of a row is t
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, NamedTuple, Self
@@ -311,7 +310,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
             The site of every person.
         """
         X, time, event = self._split(X, time, event)
-        caveats = Caveats.of(self, self.schema_, cloned=False, stacklevel=2)
+        caveats = Caveats.of(self, self.schema_, stacklevel=2)
         edges = self._edges()
         self._check_terms()
         self._check_norm()
@@ -319,8 +318,8 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         n, m = len(features), len(edges) - 1
         times = self._one_each("time", read_times(time), n)
         events = self._one_each("event", read_events(event, self.event_code), n)
-        if self.schema_ is None and caveats.void is None:
-            tell_values(features, stacklevel=2)
+        if self.schema_ is None:
+            tell_values(self, features, stacklevel=2)
         seed, sites, parts, *_ = self._deal(X, groups, n)
         run = RunConfig("auto", seed=seed, **self._run_fields())
         recipe = self._recipe(m, run)
@@ -328,7 +327,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         encoded = self._encode(features)
         tables = [expand(encoded[part], _those(leaves, part), m, recipe.cells) for part in parts]
         rows = Rows.build([(one.rows, one.label) for one in tables]).with_weight([one.weight for one in tables])
-        said = (caveats.void, None if self.schema_ is None else self.schema_.caveat)
+        said = None if self.schema_ is None else self.schema_.caveat
         loss = cap(Logistic(), run.max_grad_norm)
         with told(self.verbose) as teller:
             teller.phase("hazards", len(recipe.items))
@@ -349,7 +348,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         self._tell_norm(features)
         self._tell_unread(times, events, edges)
         if not found.converged:
-            warnings.warn(_unconverged(found, len(found.slopes) + m), PublicNote, stacklevel=2)
+            self._notify("converged", _unconverged(found, len(found.slopes) + m), PublicNote, stacklevel=2)
         return self
 
     def _check_terms(self) -> None:
@@ -381,12 +380,13 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         n = len(times)
         if late := int(np.sum(~(times > edges[0]))):
             what = f"{late} of {n} people have no time after the first edge"
-            warnings.warn(f"{what}: they add nothing (for the data's holder only)", HolderNote, stacklevel=3)
+            self._notify("time", f"{what}: they add nothing (for the data's holder only)", HolderNote, stacklevel=3)
         if unknown := int(np.sum(np.isnan(events))):
             meant = "1, 0, true or false" if self.event_code is None else "a value"
             what = f"{unknown} of {n} people have no event that is {meant}"
             remedy = "" if self.event_code is not None else "; declare event_code, the value that means the event"
-            warnings.warn(f"{what}: they add nothing (for the data's holder only){remedy}", HolderNote, stacklevel=3)
+            text = f"{what}: they add nothing (for the data's holder only){remedy}"
+            self._notify("event", text, HolderNote, stacklevel=3)
 
     def _split(self, X: Any, time: Any, event: Any) -> tuple[Any, Any, Any]:
         """X, which is a table under a schema, without the columns that hold the time and the event."""

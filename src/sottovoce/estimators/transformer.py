@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Self
 
@@ -14,9 +13,10 @@ from ..data.schema import Schema, unfit
 from ..errors import HolderNote, InvalidInput, SchemaError
 from ..util.typing import Any, Array
 from .declared import schema_of
+from .notices import Notifying
 
 
-class SchemaTransformer(TransformerMixin, BaseEstimator):
+class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
     """Frames into encoded rows of norm at most 1, by a schema of public facts.
 
     Parameters
@@ -81,7 +81,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         schema = getattr(self, "schema_", None) or self._read()
         found = schema.encode(read_frame(X, self.columns), labels=False)
         if notes := unfit(found.clipped):
-            warnings.warn("; ".join(notes), HolderNote, stacklevel=2)
+            self._notify("schema", "; ".join(notes), HolderNote, stacklevel=2)
         return found.X
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
