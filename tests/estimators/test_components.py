@@ -54,6 +54,7 @@ def test_clear_directions_are_right_and_others_are_marked(trust: str) -> None:
     assert said["epsilon"] <= 2.0 and "replace-one" in said["says"]
 
 
+@pytest.mark.filterwarnings("ignore:no row has half")
 def test_the_noise_has_the_stated_scale() -> None:
     """Of the mean of one column of zeros, whose moment with the constant is an entry beside the diagonal.
 
@@ -69,6 +70,7 @@ def test_the_noise_has_the_stated_scale() -> None:
     assert 1e-4 < accept[0] < 1 - 1e-4 and accept[1] < 1e-4 and accept[2] > 1 - 1e-4
 
 
+@pytest.mark.filterwarnings("ignore:data_norm is smaller")
 def test_long_rows_do_not_turn_directions() -> None:
     X = rows(5000) * 4.0
     found = ConsensusPCA(2, epsilon=np.inf, data_norm=1.0, random_state=0).fit(X)

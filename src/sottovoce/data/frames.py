@@ -7,18 +7,22 @@ and points in time become UTC.  Frames are read through narwhals, which newer ve
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput, InvalidKind
+from ..errors import InvalidInput, InvalidKind, printable
 from ..util.later import Later
 from ..util.typing import Any
 from .table import Table, fits
 from .values import Column, each_as_it_is, objects, points_in, python_value
 
 nw = Later("narwhals")
+LONGEST_NAME = 40
+"""Characters of a column's name in a message."""
+_NAMED = 5  # names in a message
 _READ = "a frame of pandas, polars or pyarrow, a dict of columns, or an array with names"
 
 
@@ -54,6 +58,7 @@ def read_frame(X: Any, columns: Sequence[str] | None = None, name: str = "X") ->
     if isinstance(X, np.ndarray):
         return _of_array(X, columns, name)
     if isinstance(X, Mapping):
+        check_names(name, list(X))
         return Table(name, {str(key): _plain(key, values) for key, values in X.items()})
     if not hasattr(type(X), "columns"):
         if columns is not None and isinstance(X, Sequence):
@@ -72,6 +77,7 @@ def _of_array(X: NDArray[Any], columns: Sequence[str] | None, name: str) -> Tabl
     if X.ndim != 2 or X.shape[1] != len(columns):
         rule = f"must have shape (n, {len(columns)}), one column for each of columns=[...], and has shape {X.shape}"
         raise InvalidInput(name, None, rule, "give the names of all its columns, in their order")
+    check_names("columns", columns)
     return Table(name, {str(key): _plain(key, X[:, k]) for k, key in enumerate(columns)})
 
 
@@ -107,7 +113,44 @@ def _without(values: NDArray[Any], gone: NDArray[np.bool_]) -> Column:
     return kept
 
 
+def check_names(field: str, names: Sequence[object]) -> None:
+    """Refuse columns that share a name, and names of several levels.
+
+    Raises
+    ------
+    InvalidInput
+        It names the columns, but for names that read as numbers: those of a table without a header are its first row.
+    """
+    if any(isinstance(name, tuple) for name in names):
+        rule = "has names of several levels, as a frame with a MultiIndex of columns"
+        raise InvalidInput(field, None, rule, "give each column one name: X.columns = X.columns.map('_'.join)")
+    counted = Counter(map(str, names))
+    shared = [name for name, times in counted.items() if times > 1]
+    if not shared:
+        return
+    told = [repr(printable(name, LONGEST_NAME)) for name in shared[:_NAMED] if not reads_as_number(name)]
+    if not told:
+        which = f"several columns have names that read as the same number ({len(shared)} such names)"
+    else:
+        more = f" and {len(shared) - len(told)} more" if len(shared) > len(told) else ""
+        which = f"{', '.join(told)}{more} {'is the name' if len(shared) == 1 else 'are names'} of several columns"
+    rule = f"must name every column once, and {which}"
+    raise InvalidInput(field, None, rule, "rename or drop all but one of them")
+
+
+def reads_as_number(name: str) -> bool:
+    """Whether a column's name may be a value, from a table without a header."""
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
+
+
 def _of_frame(X: Any, name: str) -> Table:
+    own = X.column_names if hasattr(type(X), "column_names") else X.columns  # of pyarrow, or of the others
+    if isinstance(own, Iterable):
+        check_names(name, list(own))
     try:
         frame = nw.from_native(X, eager_only=True)
     except ImportError:
@@ -119,8 +162,6 @@ def _of_frame(X: Any, name: str) -> Table:
         rule = f"must be {_READ}, and in memory"
         raise InvalidKind(name, type(X), rule, "call its collect() or to_arrow() first")
     names = [str(key) for key in frame.columns]
-    if len(set(names)) != len(names):
-        raise InvalidInput(name, None, "must name every column once", "rename one")
     fits(name, 8.0 * len(frame) * len(names))
     return Table(name, {called: _column(called, one) for called, one in zip(names, frame.iter_columns(), strict=True)})
 

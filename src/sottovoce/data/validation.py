@@ -18,13 +18,13 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..errors import InvalidInput, InvalidKind, SottovoceError, printable
 from ..util.typing import Any, Array, ArrayLike, IntArray
-from .frames import read_frame
+from .frames import check_names, read_frame, reads_as_number
 from .values import Declared, as_numbers, objects, python_value, sites_of, text_of, values_of
 
 _SHOWN = 8
 NORM_SLACK = 1.0 + 1e-6
 """Rows that were divided by their own norms, in single or double precision, are not spoken of as longer than 1."""
-MOST_BEYOND = 0.5
+MOST_BEYOND = 0.9
 """Share of rows beyond the bound on their norms of which their holder is not told."""
 T = TypeVar("T")
 
@@ -38,6 +38,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      "Reshape your data: X.reshape(1, -1) is one row, X.reshape(-1, 1) one column"),
     (r"Input (?:\w+ )?contains (?:NaN|inf)|(?:Python )?int too large", "holds NaN or infinite values",
      "replace them by a public constant, or drop those rows; a schema declares what stands for them"),
+    (r"Sparse data was passed",
+     "is sparse, which is not supported here", "use X.toarray(), or of a pandas frame X.sparse.to_dense()"),
     (r"Complex data not supported", "must be real: Complex data not supported", "give real numbers"),
     (r"could not convert string", "holds text that is no number",
      "give a schema, or encode text by categories that are declared, not read off the rows"),
@@ -78,6 +80,18 @@ def _refusal(field: str, error: Exception, frame: Any) -> InvalidInput:
     return kind(field, None, "cannot be read as an array", "give one row, label or site a line")
 
 
+def check_columns(X: Any) -> None:
+    """Refuse a frame without a schema, two of whose columns share a name: coefficients go by names.
+
+    Names of several levels are none to scikit-learn, and columns go by their order.
+    """
+    if not hasattr(type(X), "columns"):
+        return
+    own = X.column_names if hasattr(type(X), "column_names") else X.columns
+    if isinstance(own, Iterable):
+        check_names("X", [str(name) for name in own])
+
+
 def _columns(frame: Any, *, text: bool) -> str:
     """The names of a frame's columns that hold text, or values that are missing or not finite; for a message."""
     if not hasattr(type(frame), "columns"):
@@ -88,7 +102,7 @@ def _columns(frame: Any, *, text: bool) -> str:
             unfit = bool(as_numbers(column)[1].any()) and not text
         except ValueError as error:
             unfit = text != (str(error) == "not finite")
-        if unfit and not _reads_as_number(name):
+        if unfit and not reads_as_number(name):
             found.append(printable(name))
     shown = ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")
     return f" in {'column' if len(found) == 1 else 'columns'} {shown}" if found else ""
@@ -101,17 +115,9 @@ def _names(text: str) -> str:
     not shown.
     """
     unseen = re.search(r"Feature names unseen at fit time:\n(?:- .*\n)+", text)
-    if unseen and any(map(_reads_as_number, re.findall(r"^- (.*)$", unseen[0], re.MULTILINE))):
+    if unseen and any(map(reads_as_number, re.findall(r"^- (.*)$", unseen[0], re.MULTILINE))):
         text = text.replace(unseen[0], "Some names read as numbers: does the table have a header?\n")
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
-
-
-def _reads_as_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
 
 
 def declared(classes: Any) -> Array:

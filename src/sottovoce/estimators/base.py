@@ -18,7 +18,7 @@ from ..data.loaders import table_digest
 from ..data.person import at_random, kept
 from ..data.rows import Rows
 from ..data.schema import unfit
-from ..data.validation import checked, misfit, sites_in
+from ..data.validation import check_columns, checked, misfit, sites_in
 from ..data.weights import check_cap, class_shares, shares
 from ..errors import HolderNote, InvalidInput, PublicNote
 from ..ledger.durable import DurableLedger
@@ -273,4 +273,5 @@ class SitedTable(Sited):
             return self._by_rows(X)
         if issparse(X):
             raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
+        check_columns(X)
         return np.asarray(checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64), X))

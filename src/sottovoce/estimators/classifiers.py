@@ -20,7 +20,7 @@ from ..answers.training import WEIGHED
 from ..data.expected import expected_rows
 from ..data.frames import read_frame
 from ..data.rows import Rows
-from ..data.validation import checked, classes_in, declared, index_of, init_in
+from ..data.validation import check_columns, checked, classes_in, declared, index_of, init_in
 from ..errors import HolderNote, InvalidInput, LedgerMismatch, NotCalibrated
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
@@ -448,6 +448,7 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         """X as scikit-learn validates it, dense or CSR; under a schema, encoded rows."""
         if self.schema_ is not None:
             return self._by_rows(X)
+        check_columns(X)
         return checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64, accept_sparse="csr"), X)
 
     def _starts(

@@ -176,11 +176,6 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         knobs = self._run_fields()
         knobs = {name: knobs[name] for name in knobs.keys() - {"method", "loss", "rounds", "rho"}} | dealt.unit
         knobs["seed"] = dealt.seed
-        if beyond := int(np.sum((target < task.low) | (target > task.high))):
-            what = f"{beyond} of {len(target)} numbers lie beyond y_bounds, {task.low:g} to {task.high:g}"
-            self._notify(
-                "y_bounds", f"{what}, and were clipped to them (for the data's holder only)", HolderNote, stacklevel=2
-            )
         offsets = task.encode(target)
         known = task.known(offsets).astype(float)
         counts, of_weights = self._weights(sample_weight, len(features), parts, declared=own_weights)
@@ -208,6 +203,11 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         if not self.inference:
             self.coefficients_ = as_columns(self)
         self._tell_norm(features)
+        if beyond := int(np.sum((target < task.low) | (target > task.high))):
+            what = f"{beyond} of {len(target)} numbers lie beyond y_bounds, {task.low:g} to {task.high:g}"
+            self._notify(
+                "y_bounds", f"{what}, and were clipped to them (for the data's holder only)", HolderNote, stacklevel=2
+            )
         with np.errstate(all="ignore"):  # rows that are too long must not tell by a warning
             self._tell_one_number(self.predict(X) if self.schema_ is not None else self._numbers(features))
         return self
