@@ -34,6 +34,7 @@ from sottovoce.runs.auto_search import Choice
 from sottovoce.runs.curator import Curator
 from sottovoce.runs.simulate import RunConfig
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* rows are longer than data_norm")  # rows of any norm
 NAMED: dict[str, Any] = {"method": "mr_admm", "delta": None}  # where a test is not about the choice of a method
 NOISE_FREE = {"epsilon": math.inf, "method": "admm", "n_sites": 2, "rounds": 60, "knobs": {"eta": 0.01, "rho": 1e-4}}
 LABELS = ["no", "yes"]

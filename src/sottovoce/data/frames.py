@@ -138,6 +138,14 @@ def check_names(field: str, names: Sequence[object]) -> None:
     raise InvalidInput(field, None, rule, "rename or drop all but one of them")
 
 
+def own_names(X: Any) -> list[object]:
+    """Names of a frame's columns as it has them; empty for a lazy frame, which would have to be read for them."""
+    if hasattr(X, "collect"):
+        return []
+    names = X.column_names if hasattr(type(X), "column_names") else X.columns  # of pyarrow, or of the others
+    return list(names) if isinstance(names, Iterable) else []
+
+
 def reads_as_number(name: str) -> bool:
     """Whether a column's name may be a value, from a table without a header."""
     try:
@@ -148,9 +156,7 @@ def reads_as_number(name: str) -> bool:
 
 
 def _of_frame(X: Any, name: str) -> Table:
-    own = X.column_names if hasattr(type(X), "column_names") else X.columns  # of pyarrow, or of the others
-    if isinstance(own, Iterable):
-        check_names(name, list(own))
+    check_names(name, own_names(X))
     try:
         frame = nw.from_native(X, eager_only=True)
     except ImportError:

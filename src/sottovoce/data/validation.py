@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..errors import InvalidInput, InvalidKind, SottovoceError, printable
 from ..util.typing import Any, Array, ArrayLike, IntArray
-from .frames import check_names, read_frame, reads_as_number
+from .frames import check_names, own_names, read_frame, reads_as_number
 from .values import Declared, as_numbers, objects, python_value, sites_of, text_of, values_of
 
 _SHOWN = 8
@@ -85,11 +85,8 @@ def check_columns(X: Any) -> None:
 
     Names of several levels are none to scikit-learn, and columns go by their order.
     """
-    if not hasattr(type(X), "columns"):
-        return
-    own = X.column_names if hasattr(type(X), "column_names") else X.columns
-    if isinstance(own, Iterable):
-        check_names("X", [str(name) for name in own])
+    if hasattr(type(X), "columns"):
+        check_names("X", [str(name) for name in own_names(X)])
 
 
 def _columns(frame: Any, *, text: bool) -> str:

@@ -408,16 +408,17 @@ class _Stream(KeyedNoise):
     def _for_all(self, x: Array) -> Array:
         both = np.stack([x, -x], axis=3).reshape(*x.shape[:2], -1, *x.shape[3:])[:, :, : self._replicates]
         candidates = self._lead[0] // (both.shape[0] * both.shape[2])
-        return np.broadcast_to(both, (both.shape[0], candidates, *both.shape[2:])).reshape(*self._lead, self._width)
+        return np.broadcast_to(both, (both.shape[0], candidates, *both.shape[2:])).reshape(*self._lead, x.shape[-1])
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
         (rng,) = self._starts(release, use)
-        direction = rng.standard_normal((*self._drawn, self._width))
-        norm = rng.standard_gamma(self._d, (*self._drawn, 1))
-        square, rest = (direction**2).sum(axis=-1, keepdims=True), self._d - self._width
+        whole = self._d if d == self._width else d  # of a vector only a part is drawn; a test draws one number
+        direction = rng.standard_normal((*self._drawn, d))
+        norm = rng.standard_gamma(whole, (*self._drawn, 1))
+        square, rest = (direction**2).sum(axis=-1, keepdims=True), whole - d
         if rest > 0:
             square = square + rng.chisquare(rest, square.shape)
         return self._for_all(direction * (norm / np.sqrt(square)))
 
     def gaussian(self, d: int, release: int, use: int = 0) -> Array:
-        return self._for_all(next(self._starts(release, use)).standard_normal((*self._drawn, self._width)))
+        return self._for_all(next(self._starts(release, use)).standard_normal((*self._drawn, d)))
