@@ -17,6 +17,7 @@ from ..algorithms.once import Once
 from ..privacy.statement import Statement
 from ..problem.task import ManyClasses
 from ..queries import Scores
+from ..reports.notebook import evaluation_pairs, pairs_html, pairs_text
 from ..util.typing import Any, Array
 from .metrics import Estimate, project, ratio
 
@@ -60,6 +61,18 @@ class ClassEvaluation:
     def to_dict(self) -> dict[str, Any]:
         """Plain data with all there is."""
         return self.released() | self.held_back()
+
+    def __repr__(self) -> str:
+        return pairs_text(*self._told())
+
+    def _repr_html_(self) -> str:
+        return pairs_html(*self._told())
+
+    def _told(self) -> tuple[str, list[tuple[str, str]], str]:
+        """What is released; numbers for the rows' holder only are left out."""
+        plain = self.released()
+        title = f"Evaluation on {plain['rows']:,.0f} held-out rows, with 95% intervals"
+        return title, evaluation_pairs(plain), self.statement.text
 
 
 @dataclass(frozen=True)

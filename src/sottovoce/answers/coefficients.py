@@ -14,6 +14,7 @@ from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
 from ..reports.causes import Cause
 from ..reports.coefficients import needed, remark, text_table
+from ..reports.notebook import coefficients_html
 from ..reports.plain import of_anybody
 from ..util import normal
 from ..util.later import Later
@@ -246,6 +247,13 @@ class Coefficients(Sequence[dict[str, Any]]):
     def __str__(self) -> str:
         lines = self.to_dict()
         return f"{text_table(lines)}\n{remark(lines, self.needs, self.weighed)}".rstrip()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        lines = self.to_dict()
+        return coefficients_html(lines, remark(lines, self.needs, self.weighed))
 
 
 def with_sites(plain: dict[str, Any]) -> dict[str, Any]:

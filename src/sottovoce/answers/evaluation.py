@@ -25,6 +25,7 @@ from ..problem.facts import Among, Facts
 from ..problem.losses import Logistic
 from ..problem.weighted_loss import Weighted
 from ..queries import Positives, Scores
+from ..reports.notebook import evaluation_pairs, pairs_html, pairs_text
 from ..runs.config import RunConfig
 from ..runs.prepare import Prepared
 from ..util.later import Later
@@ -141,6 +142,18 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Plain data with all there is."""
         return self.released() | self.held_back()
+
+    def __repr__(self) -> str:
+        return pairs_text(*self._told())
+
+    def _repr_html_(self) -> str:
+        return pairs_html(*self._told())
+
+    def _told(self) -> tuple[str, list[tuple[str, str]], str]:
+        """What is released; numbers for the rows' holder only are left out."""
+        plain = self.released()
+        title = f"Evaluation on {plain['rows']:,.0f} held-out rows, with 95% intervals"
+        return title, evaluation_pairs(plain), self.statement.text
 
 
 class Cells(NamedTuple):

@@ -22,6 +22,7 @@ from ..problem.task import BoundedNumber
 from ..problem.weighted_loss import Weighted
 from ..queries import Misses
 from ..queries.numeric_moments import SCALES
+from ..reports.notebook import evaluation_pairs, pairs_html, pairs_text
 from ..util.typing import Any, Array
 from .metrics import Estimate
 
@@ -75,6 +76,18 @@ class NumberEvaluation:
     def to_dict(self) -> dict[str, Any]:
         """Plain data with all there is."""
         return self.released() | self.held_back()
+
+    def __repr__(self) -> str:
+        return pairs_text(*self._told())
+
+    def _repr_html_(self) -> str:
+        return pairs_html(*self._told())
+
+    def _told(self) -> tuple[str, list[tuple[str, str]], str]:
+        """What is released; numbers for the rows' holder only are left out."""
+        plain = self.to_dict()
+        title = f"Evaluation on {plain['rows']:,.0f} held-out rows, with 95% intervals"
+        return title, evaluation_pairs(plain), self.statement.text
 
 
 @dataclass(frozen=True)

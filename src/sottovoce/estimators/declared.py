@@ -20,6 +20,7 @@ from ..data.validation import checked
 from ..data.values import MISSING_MARKS, Column, as_text, is_missing, text_of
 from ..errors import InvalidInput, SchemaError
 from ..problem.task import BoundedNumber, Classification
+from ..reports.notebook import ColumnTable
 from ..util.typing import Any, Array, IntArray
 
 
@@ -214,7 +215,7 @@ def positive_of(model: Any) -> str | None:
     return str(classes[1]) if named is None else str(named.task.names[1])
 
 
-def as_columns(model: Any) -> dict[str, list[Any]]:
+def as_columns(model: Any) -> ColumnTable:
     """Coefficients by name, as columns that ``pandas.DataFrame`` takes; the last line is the constant.
 
     Of two classes they are for :func:`positive_of`; odds ratios only where probabilities are calibrated.
@@ -223,9 +224,10 @@ def as_columns(model: Any) -> dict[str, list[Any]]:
     values = np.column_stack([np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)])
     classes, positive = getattr(model, "classes_", None), positive_of(model)
     if positive is None and classes is not None:
-        return {"name": names} | {str(name): line.tolist() for name, line in zip(classes, values, strict=True)}
+        by_class = {str(name): line.tolist() for name, line in zip(classes, values, strict=True)}
+        return ColumnTable({"name": names} | by_class)
     values = -values[0] if classes is not None and positive != str(classes[1]) else values[0]
-    found = {"name": names, "coefficient": values.tolist()}
+    found = ColumnTable({"name": names, "coefficient": values.tolist()})
     if positive is not None and model.loss_ == "logistic" and math.isinf(model.max_grad_norm_):
         with np.errstate(over="ignore"):
             found["odds_ratio"] = np.exp(values).tolist()

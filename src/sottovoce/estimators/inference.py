@@ -24,6 +24,8 @@ from ..problem.losses import Logistic
 from ..problem.task import TwoClasses
 from ..problem.weighted_loss import Weighted
 from ..reports.coefficients import html_table, remark
+from ..reports.notebook import ColumnTable
+from ..reports.plots import coefficient_plot, forest_plot
 from ..runs.config import RunConfig
 from ..runs.engine import FINISHED
 from ..runs.relations import with_other_relation
@@ -32,9 +34,6 @@ from ..util.typing import Any, IntArray
 from .base import Dealt
 from .declared import Labelled, positive_of, with_classes
 from .transformer import SchemaTransformer
-
-MOST_LINES = 60
-"""Coefficients that a summary shows."""
 
 
 def deal_digest(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
@@ -62,16 +61,38 @@ class Shown:
     def _plain_table(self) -> str:
         """Coefficients by name, in aligned columns; of many columns the first ones."""
         table = getattr(self, "coefficients_", None)
-        if not isinstance(table, dict):
-            return ""
-        heads = [printable(str(head)) for head in table]
-        lines = list(zip(*table.values(), strict=True))
-        shown = lines if len(lines) <= MOST_LINES else [*lines[: MOST_LINES - 1], lines[-1]]
-        cells = [[printable(str(x)) if isinstance(x, str) else f"{x:.4g}" for x in line] for line in shown]
-        wide = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-        text = ["  ".join([line[0].ljust(wide[0]), *map(str.rjust, line[1:], wide[1:])]) for line in (heads, *cells)]
-        left = [f"... and {len(lines) - len(shown)} more"] if len(shown) < len(lines) else []
-        return "\n".join([*(line.rstrip() for line in text), *left])
+        return str(table) if isinstance(table, ColumnTable) else ""
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the coefficients: a forest plot with 95% intervals after inference, else bars without.
+
+        Odds ratios are on a logarithmic axis.  A line that is refused is marked so.  Of many columns the largest are
+        drawn.  It is computed from what was released, and costs no budget.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; None for a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+
+        Raises
+        ------
+        InvalidInput
+            If matplotlib is not installed: ``pip install 'sottovoce[plot]'``.
+        """
+        me: Any = self
+        check_is_fitted(me, "coef_")
+        if (found := self._found()) is not None:
+            return forest_plot(found.to_dict(), ax)
+        table = dict(me.coefficients_)
+        names = table.pop("name")[:-1]  # without the constant
+        if "coefficient" in table:
+            positive = positive_of(self)
+            return coefficient_plot(names, table["coefficient"][:-1], () if positive is None else (positive,), ax)
+        return coefficient_plot(names, np.array(list(table.values()))[:, :-1], list(table), ax)
 
     def page(self) -> str:
         """HTML with the privacy statement and, after inference, the table of coefficients."""

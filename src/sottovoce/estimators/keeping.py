@@ -16,6 +16,7 @@ from ..answers.saved import SavedModel, is_text, record_of
 from ..data.schema import Schema
 from ..errors import CheckpointError, InvalidInput, shown
 from ..privacy.statement import Statement
+from ..reports.notebook import ColumnTable
 from ..runs.engine import UNREADABLE
 from ..runs.simulate import Result
 from ..util.typing import Any
@@ -149,6 +150,8 @@ class Kept:
                 raise ValueError("another attribute")
             if isinstance(table := fitted.get("coefficients_"), dict) and "covariance" in table:
                 fitted["coefficients_"] = Coefficients.of_plain(table)
+            elif isinstance(table, dict):
+                fitted["coefficients_"] = ColumnTable(table)
             vars(model).update(fitted)
             if parameters["schema"] is not None:
                 model.schema_ = Schema.from_dict(parameters["schema"])

@@ -28,6 +28,7 @@ from ..data.values import MISSING_MARKS, identity, marks_of, number_of, objects,
 from ..errors import HolderNote, InvalidInput, PublicNote
 from ..problem.clipped import cap
 from ..problem.losses import Logistic
+from ..reports.plots import survival_plot
 from ..runs import defaults
 from ..runs.config import MOST_ROUNDS, TRUSTED, RunConfig
 from ..runs.relations import with_other_relation
@@ -427,6 +428,33 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
     def predict_survival(self, X: Any) -> Array:
         """Probabilities of no event by the end of each interval: (n_samples, m)."""
         return np.asarray(np.cumprod(1.0 - self.predict_hazard(X), axis=1), dtype=np.float64)
+
+    def plot(self, X: Any = None, ax: Any = None) -> Any:
+        """Draw survival curves.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a frame under a schema, optional
+            A curve for each row.  None for one curve: of a row of zeros, or under a schema of one in the middle of all
+            declared ranges, with reference levels.
+        ax : matplotlib Axes, optional
+            Where to draw; None for a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+
+        Raises
+        ------
+        InvalidInput
+            If matplotlib is not installed: ``pip install 'sottovoce[plot]'``.
+        """
+        check_is_fitted(self, "coef_")
+        if X is not None:
+            curves = self.predict_survival(X)
+            return survival_plot(self.edges_, curves, [f"row {k}" for k in range(len(curves))], ax)
+        middle = self.intercept_ if self.schema_ is None else self.intercept_ - in_units(self.schema_, self._vector)[1]
+        return survival_plot(self.edges_, np.cumprod(1.0 - expit(middle)), (), ax)
 
 
 def _those(leaves: Leaving, people: IntArray) -> Leaving:

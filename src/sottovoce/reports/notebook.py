@@ -1,0 +1,93 @@
+"""Short texts and small HTML tables of objects, for the prompt and for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from ..errors import printable
+from ..util.typing import Any
+from .coefficients import html_table
+
+_LINES = 60  # of a table of columns
+
+
+def framed(*parts: str) -> str:
+    """HTML in one box, whose tables keep the notebook's own style."""
+    return f'<div class="sottovoce">{"".join(part for part in parts if part)}</div>'
+
+
+def paragraph(text: str) -> str:
+    """Plain text as HTML."""
+    return "<p>" + escape(text).replace("\n", "<br>") + "</p>" if text else ""
+
+
+def coefficients_html(lines: Sequence[dict[str, Any]], said: str) -> str:
+    """A table of coefficients with what is said below it."""
+    return framed(html_table(lines), paragraph(said))
+
+
+def pairs_text(title: str, pairs: Sequence[tuple[str, str]], said: str = "") -> str:
+    """Names with their values as aligned text."""
+    wide = max((len(name) for name, _ in pairs), default=0)
+    return "\n".join([title, *(f"  {name:<{wide}}  {value}" for name, value in pairs), *([said] if said else [])])
+
+
+def pairs_html(title: str, pairs: Sequence[tuple[str, str]], said: str = "") -> str:
+    """Names with their values as HTML."""
+    rows = "".join(
+        f'<tr><td style="text-align:left">{escape(name)}</td><td>{escape(value)}</td></tr>' for name, value in pairs
+    )
+    return framed(f"<p><b>{escape(title)}</b></p>", f"<table><tbody>{rows}</tbody></table>", paragraph(said))
+
+
+def evaluation_pairs(plain: dict[str, Any]) -> list[tuple[str, str]]:
+    """The released numbers of an evaluation's plain data, by name: nothing of what is for the rows' holder only."""
+    if "classes" in plain:
+        told = {"accuracy": plain["accuracy"]}
+        for one in plain["classes"]:
+            told |= {f"recall of {one['name']}": one["recall"], f"precision of {one['name']}": one["precision"]}
+    elif "auc" in plain:
+        told = {"area under the ROC curve": plain["auc"], "Brier score": plain["brier"]}
+        told |= {"share of positives": plain["positives"], **plain["rates"]}
+    else:
+        names = {"r2": "R2", "mean_absolute_error": "mean absolute error"}
+        names |= {"root_mean_squared_error": "root mean squared error", "mean_target": "mean of the number"}
+        told = {name: plain[key] for key, name in names.items()}
+    return [(printable(name), _estimate(one)) for name, one in told.items()]
+
+
+def _estimate(one: dict[str, Any]) -> str:
+    if one["value"] is None:
+        return "refused"
+    return f"{one['value']:.4g} ({one['low']:.4g} to {one['high']:.4g})"
+
+
+class ColumnTable(dict[str, list[Any]]):
+    """A table as a dict of columns, which ``pandas.DataFrame`` takes; it prints as a table."""
+
+    def _cells(self) -> tuple[list[str], list[list[str]], int]:
+        """Heads, cells, and how many lines are left out; the last line is always shown."""
+        heads, lines = [printable(str(head)) for head in self], list(zip(*self.values(), strict=True))
+        shown = lines if len(lines) <= _LINES else [*lines[: _LINES - 1], lines[-1]]
+        cells = [[printable(x) if isinstance(x, str) else f"{x:.4g}" for x in line] for line in shown]
+        return heads, cells, len(lines) - len(shown)
+
+    def __str__(self) -> str:
+        heads, cells, left = self._cells()
+        wide = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+        rows = ["  ".join([row[0].ljust(wide[0]), *map(str.rjust, row[1:], wide[1:])]) for row in (heads, *cells)]
+        return "\n".join([*(row.rstrip() for row in rows), *([f"... and {left} more"] if left else [])])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        heads, cells, left = self._cells()
+        head = "".join(f"<th>{escape(text)}</th>" for text in heads)
+        rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in cells)
+        more = paragraph(f"... and {left} more") if left else ""
+        return framed(f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>", more)
+
+
+__all__ = ["ColumnTable", "coefficients_html", "evaluation_pairs", "framed", "pairs_html", "pairs_text", "paragraph"]
