@@ -29,7 +29,7 @@ from .terms import CONSTANT, Naming
 from .training import TableFit, prepared_table
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Fitted(TableFit):
     """A least squares fit; for `weighed` see :class:`sottovoce.answers.coefficients.Coefficients`."""
 

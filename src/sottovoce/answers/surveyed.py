@@ -19,10 +19,11 @@ from ..data.person import kept
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..data.table import Table
-from ..errors import InvalidInput, SchemaError
+from ..errors import InvalidInput, SchemaError, printable
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement, ceil_text
 from ..problem.facts import Among
+from ..reports.notebook import pairs_html, pairs_text
 from ..runs.config import RunConfig
 from ..runs.prepare import prepare, privacy_statement
 from ..runs.simulate import Result, simulate
@@ -83,6 +84,17 @@ class Surveyed:
     declared: Schema
     proposed: Schema
     error: float
+
+    def __repr__(self) -> str:
+        return pairs_text(*self._told())
+
+    def _repr_html_(self) -> str:
+        return pairs_html(*self._told())
+
+    def _told(self) -> tuple[str, list[tuple[str, str]], str]:
+        """What is proposed for each column, and what that cost."""
+        title = f"Survey of the schema {printable(self.declared.name)}; .toml is the schema that it proposes"
+        return title, [(printable(one.name), _words(one)) for one in self.columns], self.statement.text
 
     @property
     def statement(self) -> Statement:

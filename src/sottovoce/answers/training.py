@@ -60,6 +60,12 @@ class TableFit(ABC):
 
     kind: ClassVar[str]
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.kind!r}, {len(self.sizes)} nodes, {self.statement!r})"
+
+    def _repr_html_(self) -> str:
+        return self.statement._repr_html_()
+
     @abstractmethod
     def found(self) -> dict[str, Any]:
         """What this kind of fit has of its own in :meth:`released`."""
@@ -98,7 +104,7 @@ class TableFit(ABC):
         return replace(self, answered=replace(self.answered, record=self.released()))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Inferred(TableFit):
     """Coefficients with intervals; those of the first replicate."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from html import escape
 from typing import Protocol, Self, TypeVar
 
 from ..errors import InvalidInput
@@ -371,6 +372,14 @@ class Statement:
     @property
     def text(self) -> str:
         return "\n".join(head + rest for head, rest in self.words)
+
+    def __repr__(self) -> str:
+        of = f"epsilon={ceil_text(self.epsilon)}, delta={self.delta:g}, {self.relation}"
+        return f"{type(self).__name__}({of}, of {self.unit})"
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<p><b>{escape(head)}</b>{escape(rest)}</p>" for head, rest in self.words)
+        return f'<div class="sottovoce">{lines}</div>'
 
     @property
     def _other(self) -> str:

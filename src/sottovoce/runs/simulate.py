@@ -107,6 +107,13 @@ class Result:
     outcome: Any = None
     prepared: Prepared | None = None
 
+    def __repr__(self) -> str:
+        run = f"{self.config.method!r}, {self.facts.n_nodes} nodes, {self.rounds} rounds"
+        return f"Result({run}, {self.statement!r})"
+
+    def _repr_html_(self) -> str:
+        return self.statement._repr_html_()
+
     @property
     def privacy(self) -> dict[str, Any]:
         """The statement as plain data."""

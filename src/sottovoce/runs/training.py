@@ -154,6 +154,12 @@ class Report:
     details: dict[str, Detail] = field(default_factory=dict)
     holder_notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Report({self.result!r})"  # and nothing of the rows and of what is for their holder only
+
+    def _repr_html_(self) -> str:
+        return self.result._repr_html_()
+
     @property
     def task(self) -> Task:
         return self.dataset.task
