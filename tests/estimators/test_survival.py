@@ -167,7 +167,7 @@ def test_times_are_read_each_by_itself() -> None:
 )
 def test_a_column_that_is_no_column_of_values_is_refused_by_its_type(given: Any) -> None:
     for read in (read_times, read_events):
-        with pytest.raises(InvalidInput, match="^(time|event): "):
+        with pytest.raises(InvalidInput, match=r"^(time|event): "):
             read(given)
 
 
