@@ -332,7 +332,8 @@ def test_a_row_with_another_label_is_counted_for_the_holder(ok: Call, clinic: Cl
     report = ok(*clinic.train, "--save", "run.npz", "--json").json
     assert sum(report["n_train"]) == 320  # it still counts as a row
     held = {id(row) for row in clinic.test_rows}
-    assert report["n_test"] == 80 - sum(id(row) in held for row in clinic.table[:7])
+    assert any(id(row) in held for row in clinic.table[:7])
+    assert report["n_test"] == 80  # held out, whatever the label
     saved = Result.load("run.npz")
     assert "7 rows" not in json.dumps([saved.extra, saved.privacy, saved.ledger])
     note = "7 rows have another label than the declared: rows of zeros (for the data's holder only)"

@@ -92,7 +92,7 @@ def test_a_model_that_no_folder_takes_is_printed_all_the_same(
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert ran.code == 2 and ran.json["method"] == "mr_admm"
     assert "cannot be written: File too large" in one_line(ran.err)
-    assert "and nowhere else; the same command trains it again" in ran.err
+    assert "and nowhere else; the same command makes it again" in ran.err
 
 
 def test_a_checkpoint_whose_disk_fills_up_ends_the_run_in_one_line(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def store(
     except NotWritten as error:
         data = content.encode() if isinstance(content, str) else content
         kept = files.keep(path.name, data)
-        where = "and nowhere else; the same command computes it again" if kept is None else f"it is kept in {kept}"
+        where = "and nowhere else; the same command makes it again" if kept is None else f"the run is kept in {kept}"
         told(kept)
         return kept, NotWritten(f"{error}; {where}")
     told(path)
