@@ -102,10 +102,13 @@ class Commands(click.Group):
             stored = ctx.meta.get(STORED)
             closed = isinstance(error, BrokenPipeError) and _reader_left()
             _give_up_output()
-            if stored is not None:
-                _say(f"the result was stored before it was shown: {stored}")
+            where = None if stored is None else f"the result was stored before it was shown: {stored}"
             if closed:
+                if where is not None:
+                    _say(where)
                 sys.exit(CLOSED)
+            if where is not None:
+                error.add_note(where)
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -137,7 +140,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(exit_code(error))
     except OSError as error:  # a full disk behind standard output, say
         place = "" if error.filename is None else f" for {error.filename!r}"
-        _say_last(f"error: {error.strerror or type(error).__name__}{place}; repair that, and try again")
+        more = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        _say_last(f"error: {error.strerror or type(error).__name__}{place}; repair that, and try again{more}")
     except MemoryError:
         _say_last("error: this machine's memory does not hold that; use less data, or fewer features or replicates")
 
