@@ -85,7 +85,7 @@ class NumberEvaluation:
 
     def _told(self) -> tuple[str, list[tuple[str, str]], str]:
         """What is released; numbers for the rows' holder only are left out."""
-        plain = self.to_dict()
+        plain = self.released()
         title = f"Evaluation on {plain['rows']:,.0f} held-out rows, with 95% intervals"
         return title, evaluation_pairs(plain), self.statement.text
 
