@@ -117,6 +117,23 @@ def test_names_that_an_encoding_lacks_are_numbers(paid: Path, run: Call, monkeyp
         assert code == 0 and said.replace(r"\xf3", "ó") in shown
 
 
+def test_predictions_are_never_written_with_other_names(
+    clinic: Clinic, run: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other programs read them, so a name that an encoding lacks is refused, and a file takes it."""
+    Path("clinic.toml").write_text(Path("clinic.toml").read_text().replace('"sick"', '"Łódź"'), encoding="utf-8")
+    Path("rows.csv").write_text(Path("rows.csv").read_text().replace("sick", "Łódź"), encoding="utf-8")
+    made = ("--data", "rows.csv", "--schema", "clinic.toml", "--method", "dgd", "--rounds", 2, "--epsilon", 50)
+    assert run("train", *made, "--save", "run.npz").code == 0
+    words = ("predict", "run.npz", "rows.csv")
+    assert encoded(words, "cp1252", monkeypatch) == (2, "")
+    for encoding in ("utf-8", "cp1250", "ascii"):
+        code, text = encoded(words, encoding, monkeypatch)
+        assert code == 0 and "Łódź" in text
+    assert encoded((*words, "--out", "out.csv"), "cp1252", monkeypatch)[0] == 0
+    assert "Łódź" in Path("out.csv").read_text(encoding="utf-8")
+
+
 # Pipes and closed files
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
 import math
+import sys
 from pathlib import Path
 
 import click
@@ -146,6 +148,19 @@ def _write(answers: list[Answer], out: Path | None, as_json: bool) -> None:
         writer.writerows(answers)
         written = text.getvalue()
     if out is None:
+        _check_encoding(written)
         click.echo(written, nl=False)
     else:
         files.write("out", out, written)
+
+
+def _check_encoding(text: str) -> None:
+    """Refuse to write answers for other programs in an encoding that would change a name; InvalidInput."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    if codecs.lookup(encoding).name == "ascii":  # which click takes for a mistake, and writes UTF-8
+        return
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        rule = f"is missing, and standard output, in {encoding}, lacks characters of the answers"
+        raise InvalidInput("out", None, rule, "give --out FILE, which is written in UTF-8") from None
