@@ -184,10 +184,9 @@ def test_a_column_of_labels_is_taken(unspent: None) -> None:
         {SECRET: 1},
         [None, *["north"] * 29],
         [np.nan, *[1.0] * 29],
-        np.array([NUMBER, SECRET, *["north"] * 28], dtype=object),
         Odd(),
     ],
-    ids=["short", "two", "ragged", "text", "dict", "none", "nan", "mixed", "odd"],
+    ids=["short", "two", "ragged", "text", "dict", "none", "nan", "odd"],
 )
 def test_groups_that_are_none(unspent: None, groups: Any) -> None:
     error = refusal(lambda: ConsensusClassifier(classes=["no", "yes"]).fit(X, Y, groups=groups))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -181,9 +181,9 @@ def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
 
 def _column(field: str, given: Any) -> Array:
     """What is given for every row, as an array: of objects if it is none yet, as NumPy makes text of numbers too."""
-    if hasattr(given, "__array__"):
-        return np.asarray(checked(field, lambda: np.asarray(given)))
-    return np.asarray(checked(field, lambda: objects(given)))
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        return np.asarray(checked(field, lambda: objects(given)))
+    return np.asarray(checked(field, lambda: np.asarray(given)))
 
 
 def classes_in(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
@@ -224,11 +224,13 @@ def sites_in(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]:
     column = _column("groups", groups)
     column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
     _one_each("groups", "site", column, n)
+    given = values_of(column)
+    if any(isinstance(name, list | tuple | dict | set) for name in given):
+        raise InvalidInput("groups", None, "has rows whose site is no single text or number", "name one site a row")
     sites, index, none = sites_of(column)
     if none.any():
         raise InvalidInput("groups", None, "has rows without a site", "name the site of every row")
     parts = [np.flatnonzero(index == i) for i in range(len(sites))]
-    given = values_of(column)
     own = [python_value(given[part[0]]) for part in parts]
     kinds = {type(name) for name in own}
     numbers = kinds <= {int, float} or kinds == {bool}
