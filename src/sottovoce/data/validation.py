@@ -191,7 +191,7 @@ def classes_in(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
 
     InvalidInput on what scikit-learn refuses, and on fewer than two classes.
     """
-    column = _typed(checked("y", lambda: column_or_1d(y, warn=True)))
+    column = typed_labels(checked("y", lambda: column_or_1d(y, warn=True)))
     _one_each("y", "label", column, n)
     if column.dtype.kind == "c" or (column.dtype.kind == "f" and not np.all(np.isfinite(column))):
         raise InvalidInput("y", None, "holds complex, NaN or infinite values", "give the label of every row")
@@ -203,7 +203,7 @@ def classes_in(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
     return classes, index
 
 
-def _typed(labels: Array) -> Array:
+def typed_labels(labels: Array) -> Array:
     """Labels in an array of objects as one of numbers or of truth values, if all are such; else as they are.
 
     scikit-learn takes an array of objects for texts alone, and a frame makes one of whole numbers too.

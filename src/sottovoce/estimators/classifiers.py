@@ -20,7 +20,7 @@ from ..answers.training import WEIGHED
 from ..data.expected import expected_rows
 from ..data.frames import read_frame
 from ..data.rows import Rows
-from ..data.validation import check_columns, checked, classes_in, declared, index_of, init_in
+from ..data.validation import check_columns, checked, classes_in, declared, index_of, init_in, typed_labels
 from ..errors import HolderNote, InvalidInput, LedgerMismatch, NotCalibrated
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
@@ -494,7 +494,7 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         Under a schema that declares labels, y may be left out, and rows with another label or none are left out.
         """
         if self.schema_ is None or self.schema_.label is None or self.classes is not None:
-            return float(super().score(X, self._label_column(X, y), sample_weight))
+            return float(super().score(X, typed_labels(np.asarray(self._label_column(X, y))), sample_weight))
         table = read_frame(X, self.columns)
         answers = self.predict(table)
         labelled = labels_of(self.schema_, one_label_each(self._label_column(table, y), len(answers)))
