@@ -32,14 +32,14 @@ LONGEST = 0.9
 """A last step that moves a level's log-odds by more than this is taken to be as long, for what it left undone."""
 CHANCE = 2.0
 """Noise deviations by which a last step must be longer than none to say that steps have not come near."""
-LONG = 1.0
+LONG = 2.0
 """Sampling errors by which a last step is a long one."""
 STEADY = 0.75
 """A step that is longer than this part of the one before comes no nearer."""
 MOSTLY = 0.5
 """The part of a variance that the last step may have left undone, above which a line is refused."""
-MOST_NOISE = 0.98
-"""The part of a variance that is not sampling, above which a line is refused: its interval is seven times too wide."""
+MOST_NOISE = 0.99
+"""The part of a variance that is not sampling, above which a line is refused: its interval is ten times too wide."""
 HIDDEN = 1.3
 """An eigenvalue that noise hides is taken to be that many of its deviations: what a refusal says is needed is then
 within a factor of 1.5 of the truth on most tables of bench/accuracy/forecasts.py."""
@@ -64,7 +64,7 @@ class Coefficient:
     p: float | None
     unsure: bool = False
     refused: str | None = None
-    cause: str | None = None  # the code of :class:`sottovoce.reports.causes.Cause`
+    cause: str | None = None  # of a refusal or a question mark: the code of a :class:`sottovoce.reports.causes.Cause`
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; ``noise_share`` is of the variance."""
@@ -312,13 +312,15 @@ class _Judged(NamedTuple):
 
         Where a coefficient has no end, each step is as long as the one before (in log-odds about 1), and near an end
         each is about the square of it.  Of a level it is enough that most of its variance is what that step may have
-        left undone; of a constant it is not, as rows may be far from where all columns are 0.
+        left undone, or that nobody knows how much that is; of a constant it is not, as rows may be far from where all
+        columns are 0.
         """
         noise = CHANCE * np.sqrt(self.noise)
         long = np.abs(self.step) > LONG * np.sqrt(self.sampling)
         on = self.step * np.sign(self.before) > STEADY * np.abs(self.before)
         steady = long & on & (np.abs(self.before) > noise)
-        left = self.levels & (self.undone**2 > MOSTLY * self.total)
+        beyond = (np.abs(self.step) > LONGEST) | (self.undone**2 > MOSTLY * self.total)
+        left = self.levels & beyond
         return (np.abs(self.step) > noise) & (steady | left)
 
 
@@ -348,13 +350,13 @@ def _judged(found: Estimates, naming: Naming, replicate: int) -> _Judged:
 
 
 def _causes(found: Estimates, naming: Naming, judged: _Judged, replicate: int) -> list[Cause | None]:
-    """Why each line is refused, None for those that are printed."""
+    """Why each line is refused or doubtful, None for the others."""
     merged = ~found.kept[replicate] & (naming.marks > 0.0)
     tau = np.where(merged, 0.0, found.fragility(naming.into_units)[replicate])
     q = float(found.strain[replicate])
     none = certain = np.zeros(len(tau), dtype=bool)
-    if found.groups is not None:
-        none, certain = (one[replicate] for one in undetermined(found.groups, found.rarer))
+    if found.evidence is not None:
+        none, certain = undetermined(naming, found.kept[replicate], found.evidence.of(replicate))
     whole: Cause | None = None
     if q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
         late = math.isfinite(q) and float(judged.noise.sum()) < 0.5 * float(judged.total.sum())
@@ -390,14 +392,16 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     z = -normal.quantile((1.0 - LEVEL) / 2.0)
     lines = []
     for k, (term, cause) in enumerate(zip(naming.terms, causes, strict=True)):
-        if cause is not None:
+        mid, error = float(judged.estimate[k]), math.sqrt(judged.total[k])
+        p = normal.two_sided(mid / error) if error > 0 else 0.0
+        # What may have no end may not seem clear; an interval that holds 0 claims nothing.
+        doubtful = cause is Cause.HIDDEN and p >= 1.0 - LEVEL
+        if cause is not None and not doubtful:
             why = cause.sentence + (_remedy(needs) if cause.by_noise else "")
             lines.append(Coefficient(term, None, None, None, None, None, None, refused=why, cause=cause.value))
             continue
-        mid, error = float(judged.estimate[k]), math.sqrt(judged.total[k])
-        p = normal.two_sided(mid / error) if error > 0 else 0.0
-        share = float(judged.noise_share[k])
-        lines.append(Coefficient(term, mid, error, share, mid - z * error, mid + z * error, p, unsure=q > SURE))
+        numbers = (mid, error, float(judged.noise_share[k]), mid - z * error, mid + z * error, p)
+        lines.append(Coefficient(term, *numbers, unsure=q > SURE or doubtful, cause=cause and cause.value))
     hidden = np.array([line.refused is not None for line in lines])
     covariance = np.where(hidden[:, None] | hidden, np.nan, judged.covariance)
     return Coefficients(tuple(lines), q, needs, covariance, weighed=naming.weighed)

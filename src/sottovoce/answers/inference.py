@@ -43,7 +43,7 @@ from ..runs.config import RunConfig
 from ..util.typing import Array, BoolArray
 from .frames import EDGES, Frame, displacement, positive, sharper, short, whitening
 from .second_order import missed
-from .separation import Groups, RarerOutcome, at_the_end, at_the_start, groups_of
+from .separation import Evidence, Point
 from .terms import Naming
 
 TAU = 0.3
@@ -91,9 +91,7 @@ class Estimates:
     scale: float  # shift over sigma of the whole plan; inf without noise
     quadratic: bool = False  # whether the loss is one, of which a step leaves nothing undone
     moved: Array | None = None  # the last step but one, to `at`    (R, d)
-    moments: Array | None = None  # of rows as they are           (R, d, d)
-    groups: Groups | None = None  # of rows that may all have one outcome
-    rarer: tuple[RarerOutcome, ...] = ()  # how many rows of each group have its rarer outcome, counted more than once
+    evidence: Evidence | None = None  # by which groups of rows with one outcome are found
 
     def fragility(self, c: Array, less: float = 1.0) -> Array:
         """tau of ``c'w``, (R,), or (R, m) of m rows c, with `less` of the noise."""
@@ -185,33 +183,38 @@ class Newton(Recipe):
         frame, sizes, lost = yield from self._frame(S, moments.spread, kept, hidden)
         lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
         gradient = yield Gradient(w)
-        groups = groups_of(self.constant, self.value, self.marks, self.blocks, kept)
-        raw = square(moments.value, d)
-        start = at_the_start(groups, n, share, raw, moments.spread, gradient.value, gradient.spread)
+        first, points = gradient, list[Point]()
         at_zero = curvature[:, None, None] * (frame.A @ sizes @ frame.A)
         step = displacement(frame, within(at_zero, kept), np.zeros(R), gradient.value, gradient.spread)
         w, pool, seen, cut = w + no_further(step, sizes, _FIRST)[0], None, list[Seen](), np.zeros(R, dtype=bool)
         for most, fresh in self.steps:
             if fresh or pool is None:
                 found = yield self._bends(w, cap, frame)
-                pool = pooled(pool, within(cap * square(found.value, d), kept), cap * found.spread)
+                here, here_noise = within(cap * square(found.value, d), kept), cap * found.spread
+                pool = pooled(pool, here, here_noise)
             gradient = yield Gradient(w)
+            if fresh:
+                points.append(Point(w, here, here_noise, gradient.value, gradient.spread))
             seen.append(Seen(w, gradient.value, gradient.spread))
             step = displacement(frame, pool.H + lost, pool.noise, gradient.value, gradient.spread)
             step, cut = no_further(step, sizes, most)
             w = w + step
         found = yield self._bends(w, cap, frame)
-        pool = pooled(pool, within(cap * square(found.value, d), kept), cap * found.spread)
+        last, last_noise = within(cap * square(found.value, d), kept), cap * found.spread
+        pool = pooled(pool, last, last_noise)
         slopes = yield self._slopes(w, frame)
         gradient = yield Gradient(w)
         seen.append(Seen(w, gradient.value, gradient.spread))
         rows = Moments(positive(S), S @ (mask / self.value), self.marks, self.blocks)
         J = within(square(slopes.value, d), kept)
         ends = one_step(frame, pool, J, seen, rows, kept, n, self.scale)
-        _, mean, spread, *_ = together(frame, pool.H, seen, rows)
-        end = at_the_end(groups, n, w, positive(sizes), frame.back, pool.H, pool.noise, mean, spread)
+        points.append(Point(w, last, last_noise, gradient.value, gradient.spread))
+        evidence = Evidence(
+            n, share, square(moments.value, d), moments.spread, first.value, first.spread, positive(sizes), frame.back,
+            tuple(points),
+        )  # fmt: skip
         strain = np.where(cut, np.maximum(ends.strain, CUT), ends.strain)
-        return replace(ends, strain=strain, moved=step, moments=positive(sizes), groups=groups, rarer=(start, end))
+        return replace(ends, strain=strain, moved=step, evidence=evidence)
 
     def expected(self, S: Array, positives: float, c: Array, unit: float) -> float:
         """The largest tau of rows c that moments S let one expect, with noise of `unit` over the root of a share."""

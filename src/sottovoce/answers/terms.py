@@ -95,6 +95,22 @@ class Naming:
         return np.array([0.0 if t.reference is None else 1.0 + names.index(t.name) for t in self.terms])
 
     @property
+    def ends(self) -> Array:
+        """Least and greatest entry of a number's column, by its declared bounds; NaN for other columns, (d, 2)."""
+        found = np.full((self.d, 2), np.nan)
+        if self.schema is None:
+            return found
+        diagonal, shift, column = np.diag(self.into_units), self.into_units[-1], 0
+        for block in self.schema.blocks:
+            if isinstance(block, Number):
+                bounds = np.array([block.lo, block.hi])
+                if block.transform is not None:
+                    bounds = np.log1p(bounds)
+                found[column] = bounds * diagonal[column] + shift[column]
+            column += len(block.names)
+        return found
+
+    @property
     def weighed(self) -> str:
         """How long rows change the coefficients, in a sentence; empty if no row is longer than 1."""
         if not self.long:

@@ -1,4 +1,4 @@
-"""Why a coefficient is not printed: an enumeration, and the only place of its words.
+"""Why a coefficient is refused or has a question mark: an enumeration, and the only place of its words.
 
 A cause's value is its code in JSON (the key ``cause`` of a line) and never changes its meaning; terminal, JSON and
 report say its sentence.  A reader of files must bear a code that it does not know: a later version may add some.
@@ -13,7 +13,7 @@ from ..util.typing import Any
 
 
 class Cause(Enum):
-    """Why a line of a table of coefficients has no numbers."""
+    """Why a line of a table of coefficients has no numbers, or a question mark."""
 
     MERGED = "merged"
     SEPARATION = "separation"
@@ -78,10 +78,10 @@ _BRIEF = {
 
 
 def cause_of(line: dict[str, Any]) -> Cause | None:
-    """The cause of a refused line; None if it is printed, or its code is not one of these."""
-    if line.get("refused") is None:
-        return None
-    code = line.get("cause") or Cause.NOISE.value  # files of earlier versions have no code
+    """The cause of a line that is refused or has a question mark; None without one, or if its code is unknown."""
+    code = line.get("cause")
+    if code is None and line.get("refused") is not None:
+        code = Cause.NOISE.value  # files of earlier versions have no code
     return next((cause for cause in Cause if cause.value == code), None)
 
 

@@ -9,8 +9,13 @@ from typing import NamedTuple
 
 from ..util.pages import axis_row, key, lines_at, plot_row, table
 from ..util.typing import Any
+from .causes import cause_of
 from .plain import finite, number, ratio_text
 
+NOISE_MEANS = (
+    "Noise: the share of the variance that is not sampling, so that without privacy noise it would not be there"
+)
+"""The legend of the column of noise."""
 HEAD = ("estimate", "odds ratio", "std. error", "noise", "95% interval", "p")
 """Columns of :func:`cells`."""
 CONSTANT = "(constant)"
@@ -142,15 +147,24 @@ def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighe
 
 def doubts(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = "") -> str:
     """Sentences on what printed lines are worth: on question marks, and on long rows."""
-    printed = [line for line in lines if line.get("refused") is None]
-    said = list[str]()
-    if any(line.get("unsure") for line in printed):
+    printed, said = [line for line in lines if line.get("refused") is None], list[str]()
+    unsure = [line for line in printed if line.get("unsure")]
+    if strained(unsure):
         would = needed(needs)
         remedy = f"; {would} {'is needed' if needs and needs.get('more') else 'would do, about'}" if would else ""
         said.append(f"Question marks: {STRAINED}{remedy}.")
+    for cause in dict.fromkeys(map(cause_of, unsure)):
+        if cause is not None:
+            names = [called(line) for line in unsure if cause_of(line) is cause]
+            said.append(f"Question mark at {_listed(names)}: {cause.sentence}.")
     if printed and weighed:
         said.append(weighed)
     return " ".join(said)
+
+
+def strained(lines: Sequence[dict[str, Any]]) -> bool:
+    """Whether a question mark is that of a strained table."""
+    return any(line.get("unsure") and cause_of(line) is None for line in lines)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -167,10 +181,16 @@ def sites_differ(found: dict[str, Any], odds: bool) -> str:
     said = "differ" if p < 0.05 else "do not differ clearly"
     least, most = (f"{math.exp(min(max(x, -50.0), 50.0)):.3g}" for x in (-apart, apart))
     reach = f"between {least} and {most} times the odds" if odds else f"within {apart:.3g}"
+    if sd > 0.0:
+        spread = f"their constants have a standard deviation of {sd:.3g} ({low:.3g} to {high:.3g})"
+    elif high > 0.0:
+        spread = f"their constants fit a standard deviation of 0, and any up to {high:.3g}"
+    else:
+        spread = "their constants are closer than chance lets one expect even at a standard deviation of 0"
+    allows = f", and their standard deviation may be anything up to {high:.3g}" if high > 0.0 else ""
     return (
-        f"Sites {said} beyond their columns ({told}): their constants have a standard deviation of {sd:.3g} ({low:.3g} "
-        f"to {high:.3g}). One more site would lie {reach} of these on average (95%), if sites are draws of a normal "
-        "population."
+        f"Sites {said} beyond their columns ({told}): {spread}. One more site would lie {reach} of these on average "
+        f"(95%), if sites are draws of a normal population{allows}."
     )
 
 
@@ -323,7 +343,7 @@ def coefficients(plain: dict[str, Any]) -> Iterator[str]:
         ("The dot is the odds ratio: how many times the odds are, all other columns being equal. " if odds else "")
         + "The line is its 95% interval, which holds sampling and privacy noise.",
         "A number is compared over the range of most values that its schema declares." if wide else "",
-        f"Question marks: {STRAINED}." if any(line.get("unsure") for line in lines) else "",
+        f"Question marks: {STRAINED}." if strained(lines) else "",
         "Each interval misses with a chance of 5%, so of twenty about one does. Coefficients tell what goes together, "
         "not what would happen if a column were changed.",
     ]  # fmt: skip
@@ -335,7 +355,4 @@ def coefficients(plain: dict[str, Any]) -> Iterator[str]:
         yield f"<p>{escape(sites_differ(plain['between_sites'], odds))}</p>"
     yield "<h3>In numbers</h3>"
     yield html_table(lines)
-    yield (
-        '<p class="small">In the units of the columns, one step of a number; <i>noise</i> is the share of the variance '
-        "that is not sampling: privacy noise, and what the steps may have left undone because of it.</p>"
-    )
+    yield (f'<p class="small">In the units of the columns, one step of a number. {NOISE_MEANS}.</p>')

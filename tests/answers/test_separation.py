@@ -1,0 +1,416 @@
+"""What the data do not determine is told, at any epsilon and without noise; what they do determine is printed."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+from scipy.special import expit
+
+from sottovoce.answers.coefficients import Coefficients, table
+from sottovoce.answers.inference import Estimates, newton_of
+from sottovoce.answers.separation import RarerOutcome, at_a_point, at_the_start, groups_of, together
+from sottovoce.answers.terms import Naming, of_schema
+from sottovoce.cli import cli
+from sottovoce.cli.answers import show_coefficients
+from sottovoce.data.schema import Schema
+from sottovoce.problem.losses import Logistic
+from sottovoce.problem.weighted_loss import Weighted
+from sottovoce.reports.causes import Cause, blames_noise, cause_of
+from sottovoce.reports.coefficients import remark, sites_differ
+from sottovoce.reports.page import page
+from sottovoce.runs.config import RunConfig
+from sottovoce.runs.simulate import simulate
+
+N, SITES = 4000, ("north", "south", "west", "east")
+SEEDS = range(3)
+INF = math.inf
+WARD = {"kind": "category", "values": ["a", "b", "c", "d"]}
+BINARY = {"kind": "category", "values": ["no", "yes"]}
+
+
+class Rows(NamedTuple):
+    """A table that a design may change: columns, their schema, whether rows are positive, and their sites."""
+
+    columns: dict[str, Any]
+    schema: dict[str, Any]
+    positive: np.ndarray
+    site: np.ndarray
+    rng: np.random.Generator
+
+
+def plain(seed: int) -> Rows:
+    """Rows of a logistic model: 40, 30, 20 and 10% in four wards."""
+    rng = np.random.default_rng(seed)
+    age, ward = rng.uniform(20, 80, N), rng.choice(4, p=[0.4, 0.3, 0.2, 0.1], size=N)
+    positive = rng.random(N) < expit(-1.0 + 0.03 * (age - 50) + np.array([0.0, 0.4, -0.4, 0.2])[ward])
+    columns = {"age": age, "ward": np.array(list("abcd"), dtype=object)[ward]}
+    schema = {"age": {"kind": "number", "lo": 0, "hi": 120}, "ward": WARD}
+    return Rows(columns, schema, positive, rng.integers(4, size=N), rng)
+
+
+def a_level(rows: Rows) -> None:
+    rows.positive[rows.columns["ward"] == "d"] = False
+
+
+def a_common_level(rows: Rows) -> None:
+    rows.positive[rows.columns["ward"] == "b"] = True
+
+
+def the_reference(rows: Rows) -> None:
+    rows.positive[rows.columns["ward"] == "a"] = True
+
+
+def a_site(rows: Rows) -> None:
+    rows.positive[rows.site == 2] = False
+
+
+def full(rows: Rows) -> None:
+    rows.positive[:] = rows.columns["age"] > 55.0
+
+
+def quasi(rows: Rows) -> None:
+    """Rows of one age have both outcomes, the others are on either side of it."""
+    age = rows.columns["age"]
+    age[:] = np.round(age)
+    rows.positive[:] = np.where(age == 55.0, rows.positive, age > 55.0)
+
+
+def a_combination(rows: Rows) -> None:
+    """Each of two columns has both outcomes at both of its levels, and their difference decides where it is not 0."""
+    first, second = rows.rng.random((2, N)) < 0.2
+    for name, yes in (("u", first), ("v", second)):
+        rows.columns[name], rows.schema[name] = np.where(yes, "yes", "no").astype(object), BINARY
+    rows.positive[first & ~second] = True
+    rows.positive[second & ~first] = False
+
+
+def a_rare_missing_level(rows: Rows) -> None:
+    gone = rows.rng.random(N) < 0.012
+    ages = rows.columns["age"].tolist()
+    rows.columns["age"] = np.array(
+        ["NA" if hidden else str(age) for hidden, age in zip(gone, ages, strict=True)], object
+    )
+    rows.schema["age"] = rows.schema["age"] | {"missing": 50, "indicator": True}
+    rows.positive[gone] = False
+
+
+def a_count(rows: Rows) -> None:
+    """A number that is 0 but for 5% of the rows, and these are all positive."""
+    count = np.where(rows.rng.random(N) < 0.05, rows.rng.poisson(2, N) + 1.0, 0.0)
+    rows.columns["count"], rows.schema["count"] = count, {"kind": "number", "lo": 0, "hi": 20}
+    rows.positive[count > 0] = True
+
+
+WARDS = ("ward: b", "ward: c", "ward: d")
+DESIGNS: dict[str, tuple[Callable[[Rows], None], tuple[str, ...], Cause]] = {
+    "a level": (a_level, ("ward: d",), Cause.SEPARATION),
+    "a common level": (a_common_level, ("ward: b",), Cause.SEPARATION),
+    "the reference": (the_reference, (*WARDS, "(constant)"), Cause.SEPARATION),
+    "a site": (a_site, ("(constant): west",), Cause.SEPARATION),
+    "full": (full, ("age", *WARDS, "(constant)"), Cause.TABLE_UNFINISHED),
+    "quasi": (quasi, ("age", "(constant)"), Cause.TABLE_UNFINISHED),
+    "a combination": (a_combination, ("u: yes", "v: yes"), Cause.UNFINISHED),
+    "a rare missing level": (a_rare_missing_level, ("age: missing",), Cause.SEPARATION),
+    "a count": (a_count, ("count",), Cause.SEPARATION),
+}
+"""What is done to the rows, the lines that have no maximum, and their cause without noise."""
+SIX = ("a level", "a site", "full", "quasi", "a combination", "a rare missing level")
+
+
+def drawn(name: str, seed: int) -> tuple[Rows, tuple[str, ...]]:
+    rows = plain(seed)
+    if name in DESIGNS:
+        DESIGNS[name][0](rows)
+    return rows, SITES if name == "a site" else ()
+
+
+def asked(rows: Rows, sites: tuple[str, ...], epsilon: float, seed: int) -> tuple[Naming, Estimates]:
+    naming = of_schema(Schema.from_dict({"columns": rows.schema, "na": ["NA"]}), sites)
+    y = np.where(rows.positive, 1.0, -1.0)
+    own = [rows.site == i for i in range(4)]
+    parts = [({key: column[mine] for key, column in rows.columns.items()}, y[mine]) for mine in own]
+    config = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed)
+    loss = Weighted(Logistic()) if naming.long else Logistic()
+    return naming, simulate(config, naming.rows(parts), method=newton_of(naming), loss=loss).outcome
+
+
+def shown(name: str, epsilon: float, seed: int) -> Coefficients:
+    rows, sites = drawn(name, seed)
+    naming, found = asked(rows, sites, epsilon, 100 + seed)
+    return table(found, naming, delta=1e-5)
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_without_noise_what_has_no_maximum_is_refused_with_its_cause_and_the_rest_is_printed(name: str) -> None:
+    _, undetermined, cause = DESIGNS[name]
+    for seed in SEEDS:
+        for line in shown(name, INF, seed).lines:
+            if line.term.text in undetermined:
+                assert line.estimate is None and line.p is None and line.high is None
+                assert line.cause == cause.value and str(line.refused).startswith(cause.sentence)
+            elif cause is not Cause.TABLE_UNFINISHED:
+                assert line.refused is None and line.noise_share == 0.0
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 10.0])
+@pytest.mark.parametrize("name", DESIGNS)
+def test_with_noise_it_has_no_small_p(name: str, epsilon: float) -> None:
+    """The refusals of a line have a cause, whatever it is; one that is printed claims nothing."""
+    _, undetermined, _ = DESIGNS[name]
+    for seed in SEEDS:
+        for line in shown(name, epsilon, seed).lines:
+            if line.term.text in undetermined:
+                assert line.refused is not None or (line.p is not None and line.p > 0.05), (seed, line)
+                assert line.refused is None or line.cause in {cause.value for cause in Cause}
+
+
+def exact(rows: Rows, levels: tuple[str, ...] = ("b", "c", "d")) -> tuple[np.ndarray, np.ndarray]:
+    """Maximum likelihood of age and wards, and its standard errors."""
+    marks = [rows.columns["ward"] == level for level in levels]
+    A, w = np.column_stack([rows.columns["age"], *marks, np.ones(N)]).astype(float), np.zeros(2 + len(levels))
+    w[-1] = -1.0
+    for _ in range(60):
+        p = expit(A @ w)
+        H = (A.T * (p * (1.0 - p))) @ A
+        step = np.linalg.solve(H, A.T @ (rows.positive - p))
+        w = w + step * min(1.0, 2.0 / float(np.abs(A @ step).max() + 1e-300))
+    return w, np.sqrt(np.diag(np.linalg.inv(H)))
+
+
+def few(events: int) -> Rows:
+    rows = plain(7)
+    own = np.flatnonzero(rows.columns["ward"] == "d")
+    rows.positive[own] = False
+    rows.positive[own[:events]] = True
+    return rows
+
+
+def strong(odds: float) -> Rows:
+    rows = plain(8)
+    own = rows.columns["ward"] == "b"
+    log_odds = -1.0 + 0.03 * (rows.columns["age"] - 50) + math.log(odds) * own
+    rows.positive[:] = rows.rng.random(N) < expit(log_odds)
+    return rows
+
+
+@pytest.mark.parametrize(
+    "rows", [few(5), few(7), few(10), strong(20.0), strong(1 / 20.0)], ids=["5", "7", "10", "odds 20", "odds 1/20"]
+)
+def test_a_strong_effect_with_a_few_events_is_printed_and_agrees_with_maximum_likelihood(rows: Rows) -> None:
+    naming, found = asked(rows, (), INF, 0)
+    lines, (w, errors) = table(found, naming).lines, exact(rows)
+    assert all(line.refused is None and not line.unsure for line in lines)
+    for line, best, error in zip(lines, w, errors, strict=True):
+        assert line.estimate is not None and line.standard_error is not None
+        assert abs(line.estimate - best) < 0.25 * error
+        assert 0.9 * error < line.standard_error < 1.25 * error
+
+
+def counted(rows: Rows, sites: tuple[str, ...], epsilon: float, seed: int) -> list[RarerOutcome]:
+    """By the start, and by every later point."""
+    naming, found = asked(rows, sites, epsilon, seed)
+    assert found.evidence is not None
+    seen, groups = found.evidence.of(0), groups_of(naming, found.kept[0])
+    every = naming.constant / naming.value
+    start, _ = at_the_start(groups, every, seen)
+    return [start, *(at_a_point(groups, every, seen, point) for point in seen.points)]
+
+
+def test_groups_count_their_rows_exactly_without_noise() -> None:
+    """Of all rows, of every level, of the reference, and of a number by its distance from its bounds."""
+    rows = plain(0)
+    ward, age = rows.columns["ward"], rows.columns["age"]
+    weights = [np.ones(N), *((ward == level).astype(float) for level in "bcda"), age / 120.0, 1.0 - age / 120.0]
+    rarer = np.array([min(float(u[rows.positive].sum()), float(u[~rows.positive].sum())) for u in weights])
+    start, *points = counted(rows, (), INF, 0)
+    np.testing.assert_allclose(start.rows, rarer, rtol=1e-6)
+    assert len(points) == 4 and np.all(start.noise == 0.0)
+    for point in points:  # rows of unlike chances have more than is told
+        np.testing.assert_allclose(point.rows, rarer, rtol=0.2)
+        assert np.all(point.rows < 1.01 * rarer)
+    assert together([start, *points]) is start
+
+
+def test_the_count_of_a_group_without_the_outcome_is_none_but_for_its_noise() -> None:
+    """At 40 draws a deviation of 1 is known to .11, and a mean to .16; the third constant is that of the site."""
+    for name, group in (("a site", 2), ("a level", 3), ("the reference", 4)):
+        rows, sites = drawn(name, 0)
+        every = [counted(rows, sites, 10.0, seed) for seed in range(40)]
+        for k in range(5):
+            far = np.array([counts[k].rows[group] / counts[k].noise[group] for counts in every])
+            assert abs(np.mean(far)) < 0.8 and 0.55 < np.std(far) < 1.45, (name, k)
+        far = np.array([one.rows[group] / one.noise[group] for one in map(together, every)])
+        assert np.mean(far) < 0.6 and 0.55 < np.std(far) < 1.45 and np.all(far < 4.0), name
+
+
+def test_a_merged_level_is_part_of_the_reference() -> None:
+    naming = of_schema(Schema.from_dict({"columns": {"ward": WARD}}))
+    every, kept = naming.constant / naming.value, np.ones(naming.d, dtype=bool)
+    whole = groups_of(naming, kept)
+    rows = naming.encoded({"ward": np.array(list("abcd"), dtype=object)})
+    np.testing.assert_allclose(rows @ every, 1.0)
+    marked = rows @ whole.directions.T  # all rows, b, c, d, and the reference a
+    np.testing.assert_allclose(marked, [[1, 0, 0, 0, 1], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [1, 0, 0, 1, 0]], atol=1e-9)
+    kept[1] = False  # c
+    merged = groups_of(naming, kept)
+    np.testing.assert_allclose(
+        (rows @ merged.directions.T)[:, 2:], [[0, 0, 1], [0, 0, 0], [0, 0, 1], [0, 1, 0]], atol=1e-9
+    )
+    assert merged.decides[2:].tolist() == [[False] * 4, [False, False, True, False], [True, False, True, True]]
+
+
+def test_a_number_is_counted_from_its_bounds_whatever_its_encoding() -> None:
+    """Also with a typical range and a transform; what its bound decides is the number, and the constant but at 0."""
+    numbers = {
+        "a": {"kind": "number", "lo": 0, "hi": 50, "to": "[0,1]"},
+        "b": {"kind": "number", "lo": 20, "hi": 80, "typical": [30, 60]},
+        "c": {"kind": "number", "lo": 0, "hi": 9, "transform": "log1p"},
+    }
+    naming = of_schema(Schema.from_dict({"columns": numbers}))
+    raw = {"a": np.array([0.0, 50.0]), "b": np.array([20.0, 80.0]), "c": np.array([0.0, 9.0])}
+    encoded = naming.encoded(raw)
+    np.testing.assert_allclose(naming.ends[:3], encoded[:, :3].T, rtol=1e-9)
+    groups = groups_of(naming, np.ones(4, dtype=bool))
+    far = encoded @ groups.directions[1:].T  # from the lower and from the upper bound of each
+    np.testing.assert_allclose(far, [[0, 1] * 3, [1, 0] * 3], atol=1e-9)
+    constants = groups.decides[1:, 3]
+    assert constants.tolist() == [False, True, True, True, False, True]
+    assert [groups.decides[1 + k, :3].tolist() for k in (0, 2, 4)] == np.eye(3, dtype=bool).tolist()
+
+
+def test_noise_is_one_less_the_share_of_sampling() -> None:
+    """What the last step may have left undone counts as noise, and what glm would have does not."""
+    naming, found = asked(plain(1), (), 3.0, 1)
+    made, M = table(found, naming), naming.into_units
+    sampling = np.einsum("ij,jk,ik->i", M, found.sampling[0], M)
+    for line, own, whole in zip(made.lines, sampling, np.diag(made.covariance), strict=True):
+        assert line.noise_share == pytest.approx(1.0 - own / whole) and 0.0 < own < whole
+    errors = exact(plain(1))[1]
+    for line, error in zip(made.lines, errors, strict=True):
+        assert line.standard_error is not None and line.noise_share is not None
+        alone = line.standard_error * math.sqrt(1.0 - line.noise_share)
+        assert 0.6 * error < alone < 1.7 * error
+
+
+SCHEMA = """
+intercept = true
+label = { column = "outcome", positive = "yes", negative = "no" }
+na = ["NA"]
+"""
+
+
+def run_of(folder: Path, name: str, epsilon: float) -> tuple[dict[str, Any], str]:
+    """The record of ``train --json``, and the page of ``--report``."""
+    rows, sites = drawn(name, 0)
+    columns = {key: np.asarray(column, dtype=object) for key, column in rows.columns.items()}
+    where = np.array(SITES, dtype=object)[rows.site] if sites else None
+    label = np.where(rows.positive, "yes", "no")
+    heads = [*columns, *(["site"] if sites else []), "outcome"]
+    cells = zip(*columns.values(), *([where] if sites else []), label, strict=True)
+    (folder / "rows.csv").write_text("\n".join([",".join(heads), *(",".join(map(str, row)) for row in cells)]) + "\n")
+    schema = SCHEMA + ('site = "site"\n' if sites else "")
+    for key, block in rows.schema.items():
+        schema += f"[columns.{key}]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in block.items())
+    (folder / "schema.toml").write_text(schema)
+    words = [
+        "train",
+        "--data",
+        folder / "rows.csv",
+        "--schema",
+        folder / "schema.toml",
+        "--inference",
+        "--trust",
+        "sum",
+    ]
+    words += ["--partition", "site:site"] if sites else []
+    words += ["--epsilon", epsilon, "--report", folder / "page.html", "--json"]
+    done = CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout), (folder / "page.html").read_text()
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 10.0, INF])
+@pytest.mark.parametrize("name", SIX)
+def test_terminal_json_and_report_tell_the_same_cause(name: str, epsilon: float, tmp_path: Path) -> None:
+    record, html = run_of(tmp_path, name, epsilon)
+    console = Console(width=200, record=True, file=io.StringIO())
+    show_coefficients(record, console)
+    terminal = " ".join(console.export_text().split())
+    for name_of in DESIGNS[name][1]:
+        column, _, level = name_of.partition(": ")
+        line = next(x for x in record["coefficients"] if (x["name"], x["level"] or "") == (column, level))
+        assert line["refused"] is not None or (line["p"] > 0.05 and line["unsure"])
+    told = [line for line in record["coefficients"] if line["refused"] is not None or line["unsure"]]
+    assert told
+    for line in told:
+        cause = cause_of(line)
+        if line["refused"] is not None:
+            assert cause is not None and line["cause"] == cause.value and line["estimate"] is None and line["p"] is None
+            assert line["refused"].startswith(cause.sentence)
+        if cause is not None:
+            assert cause.sentence in terminal and cause.sentence in html
+    if not blames_noise(record["coefficients"]):
+        assert "can be told from noise" not in html
+
+
+class TestCauses:
+    def test_every_cause_has_its_own_words(self) -> None:
+        assert len({cause.sentence for cause in Cause}) == len(Cause) == len({cause.value for cause in Cause})
+        assert all(cause.brief.startswith("as ") and not cause.sentence.endswith(".") for cause in Cause)
+
+    @pytest.mark.parametrize(
+        ("line", "cause"),
+        [
+            ({"refused": None, "cause": None}, None),
+            ({"refused": None, "cause": "hidden"}, Cause.HIDDEN),
+            ({"refused": "so", "cause": "separation"}, Cause.SEPARATION),
+            ({"refused": "so"}, Cause.NOISE),
+            ({"refused": "so", "cause": "of a later version"}, None),
+        ],
+    )
+    def test_a_line_has_the_cause_of_its_code(self, line: dict[str, Any], cause: Cause | None) -> None:
+        assert cause_of(line) is cause
+
+    def test_noise_is_blamed_only_if_it_is_why_of_all(self) -> None:
+        noise, other = ({"refused": "so", "cause": cause.value} for cause in (Cause.NOISE, Cause.SEPARATION))
+        assert blames_noise([noise]) and not blames_noise([noise, other]) and not blames_noise([])
+
+    def test_what_is_refused_for_two_causes_is_named_by_cause(self) -> None:
+        common = {"name": "ward", "reference": "a", "unit": None}
+        lines = [
+            common | {"level": "b", "refused": Cause.SEPARATION.sentence, "cause": "separation"},
+            common | {"level": "c", "refused": Cause.NOISE.sentence, "cause": "noise"},
+            common | {"level": "d", "refused": None, "cause": None},
+        ]
+        said = remark(lines, None)
+        assert f"ward: b: {Cause.SEPARATION.sentence}." in said and f"ward: c: {Cause.NOISE.sentence}." in said
+        assert "ward: d" not in said
+
+    def test_a_page_without_a_printed_line_tells_the_cause_first(self, tmp_path: Path) -> None:
+        record, _ = run_of(tmp_path, "full", INF)
+        text = page(record)
+        assert "mostly noise" not in text and text.count("the steps have not come near enough") >= 2
+
+
+@pytest.mark.parametrize(("sd", "high", "said", "never"), [
+    (0.0, 1.02, "fit a standard deviation of 0, and any up to 1.02", "deviation of 0 (0"),
+    (0.5, 1.5, "a standard deviation of 0.5 (0.1 to 1.5)", "fit"),
+    (0.0, 0.0, "closer than chance", "any up to"),
+])  # fmt: skip
+def test_one_more_site_may_differ_by_all_deviations_that_are_told(
+    sd: float, high: float, said: str, never: str
+) -> None:
+    low = 0.1 if sd else 0.0
+    found = {"p": 0.4, "sd": sd, "sd_ends": (low, high), "apart": 0.64}
+    text = sites_differ(found, True)
+    assert said in text and never not in text and "between 0.527 and 1.9 times the odds" in text
+    assert ("may be anything up to" in text) == (high > 0.0)
