@@ -57,7 +57,7 @@ class Evidence(NamedTuple):
     def of(self, replicate: int) -> Evidence:
         """Of one replicate, without the first axis."""
         points = tuple(Point(*_of(point, replicate)) for point in self.points)
-        return Evidence(*_of(self[:-1], replicate), points=points)
+        return Evidence(*_of(self[:-1], replicate), points)
 
 
 def _of(fields: Iterable[Any], replicate: int) -> list[Any]:
@@ -177,6 +177,6 @@ def undetermined(naming: Naming, kept: BoolArray, seen: Evidence) -> tuple[BoolA
     return np.any(none[:, None] & groups.decides, axis=0), np.any(certain[:, None] & groups.decides, axis=0)
 
 
-def _unit(d: int, column: int) -> Array:
+def _unit(d: int, column: np.integer[Any]) -> Array:
     """A vector of zeros with 1 at `column`."""
     return np.eye(d)[column]

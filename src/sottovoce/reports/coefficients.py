@@ -12,9 +12,7 @@ from ..util.typing import Any
 from .causes import cause_of
 from .plain import finite, number, ratio_text
 
-NOISE_MEANS = (
-    "Noise: the share of the variance that is not sampling, so that without privacy noise it would not be there"
-)
+NOISE_MEANS = "Noise: the share of the variance that is not sampling, and would not be there without privacy noise"
 """The legend of the column of noise."""
 HEAD = ("estimate", "odds ratio", "std. error", "noise", "95% interval", "p")
 """Columns of :func:`cells`."""
@@ -138,8 +136,8 @@ def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighe
     """Sentences on what a table lacks and one on long rows; empty if there is nothing to say."""
     refused, said = refusals(lines), list[str]()
     for names, why in refused:
-        whose = "" if len(names) == len(lines) else f"{_listed(names)}: "
-        said.append(f"{whose}{why}.")
+        sentence = f"{_listed(names)}: {why}." if len(names) < len(lines) else f"{why[:1].upper()}{why[1:]}."
+        said.append(sentence)
     if said:
         said.insert(0, "Not all is printed.")
     return " ".join([*said, doubts(lines, needs, weighed)]).strip()
