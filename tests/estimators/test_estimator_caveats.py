@@ -24,7 +24,7 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer,
 from sottovoce import ConsensusClassifier, ConsensusPCA, ConsensusRegressor, ConsensusSurvival, SchemaTransformer
 from sottovoce.errors import HolderNote, InvalidInput, PublicNote
 from sottovoce.estimators import learning_steps
-from sottovoce.estimators.caveats import ADD_UP, ASSUMED, learned, learners
+from sottovoce.estimators.caveats import ADD_UP, ASSUMED, ASSUMED_OF_TABLES, learned, learners
 
 UNIT = {"data_norm": 1.0}
 TERMS: dict[str, Any] = {"data_norm": 4.0, "epsilon": 8.0, "random_state": 0}
@@ -52,6 +52,17 @@ def test_every_estimator_without_a_schema_says_on_what_it_rests_and_tells_the_ho
     with pytest.warns(HolderNote, match="StandardScaler"):
         model = make_pipeline(StandardScaler(), kind()).fit(X, y)[-1]
     assert ASSUMED in model.privacy_spent_["caveats"] and f"Rests on: {ASSUMED}" in model.privacy_spent_["says"]
+
+
+def test_under_a_schema_the_statement_rests_on_no_step_before_it_that_learned() -> None:
+    X, y = table()
+    schema = {
+        "label": {"column": "y", "positive": "1", "negative": "0"},
+        "columns": {"a": {"kind": "number", "lo": -4, "hi": 4}, "b": {"kind": "number", "lo": -4, "hi": 4}},
+    }
+    terms = {key: value for key, value in CLASSIFIER.items() if key != "data_norm"}
+    model = ConsensusClassifier(schema=schema, **terms).fit({"a": X[:, 0], "b": X[:, 1], "y": y})
+    assert model.privacy_spent_["caveats"] == [ASSUMED_OF_TABLES]
 
 
 def test_steps_of_a_pipeline_that_learn_are_named_without_fitting_it() -> None:

@@ -25,6 +25,11 @@ ASSUMED = (
     "epsilon holds if X was made row by row from public constants, and not by a step that learned from rows, as one "
     "that scales or imputes does: an estimator without a schema cannot see that"
 )
+ASSUMED_OF_TABLES = (
+    "epsilon holds if no step before the schema learned from other rows, as one that fills gaps in by a mean does: an "
+    "estimator cannot see that"
+)
+"""The same of a table under a schema, whose public facts do the scaling."""
 ADD_UP = (
     "this model is a clone, as a search or a cross-validation makes many: fits on the same rows add up, and no choice "
     "by scores is covered"
@@ -115,7 +120,7 @@ class Caveats:
     @classmethod
     def of(cls, estimator: Any, schema: Schema | None, *, stacklevel: int) -> Self:
         """The caveats of a fit; the second fit among the clones of one estimator warns that fits add up."""
-        rests = [] if schema is not None else [ASSUMED]
+        rests = [ASSUMED if schema is None else ASSUMED_OF_TABLES]
         if estimator._cloned:
             many = [ADD_UP] if schema is None or schema.person is None else [ADD_UP, DIVIDED]
             rests += many
