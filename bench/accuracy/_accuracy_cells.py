@@ -12,12 +12,13 @@ from fill import Numeric, scaled, tables
 from sklearn.datasets import load_digits
 
 from sottovoce import data
-from sottovoce.data import Schema, partition
+from sottovoce.data import Dataset, Schema, partition
 from sottovoce.data.expected import expected_rows, sketch
 from sottovoce.data.rows import Rows
 from sottovoce.data.synthetic_tables import Sketches, drawn
 from sottovoce.runs.auto_search import choose
-from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
+from sottovoce.runs.simulate import RunConfig, simulate
+from sottovoce.runs.yardstick import least_error
 from sottovoce.util.typing import Any, Array
 
 Cells = list[dict[str, Any]]
@@ -127,16 +128,16 @@ def score(job: Job) -> dict[str, Any]:
     elif job.method != "none":
         run = RunConfig(job.method, job.epsilon, DELTA, job.rounds, max_grad_norm=job.cap)
     errors: list[float] = []
-    for seed, (rows, (_, _, X, y)) in enumerate(zip(dealt, splits, strict=True)):
+    for seed, (rows, (X_train, y_train, X, y)) in enumerate(zip(dealt, splits, strict=True)):
         if job.method == "none":
-            models = pooled_minimiser(rows, run)[None]
-        else:
-            here = dataclasses.replace(run, seed=seed, replicates=2 if job.quick else REPLICATES)
-            result = simulate(here, rows)
-            models = result.consensus
-            if run.noise is None and len(splits) > 1:  # sizes are equal, so the noise of the first is that of all
-                noise = RunConfig.from_dict(here.to_dict() | {"noise": result.algorithm["noise"]}).noise
-                run = dataclasses.replace(run, noise=noise)
+            errors.append(100 * least_error(Dataset(job.table, X_train, y_train, X, y, None, {}, {})))
+            continue
+        here = dataclasses.replace(run, seed=seed, replicates=2 if job.quick else REPLICATES)
+        result = simulate(here, rows)
+        models = result.consensus
+        if run.noise is None and len(splits) > 1:  # sizes are equal, so the noise of the first is that of all
+            noise = RunConfig.from_dict(here.to_dict() | {"noise": result.algorithm["noise"]}).noise
+            run = dataclasses.replace(run, noise=noise)
         errors += (100 * np.mean(y != np.sign(X @ models.T).T, axis=1)).tolist()
     told = {name: value for name, value in dataclasses.asdict(job).items() if name != "quick"}
     ran = {} if job.method == "none" else {"ran": run.method, "ran_rounds": run.rounds, "ran_cap": run.max_grad_norm}

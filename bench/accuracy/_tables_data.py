@@ -88,7 +88,10 @@ UNSEEN = {
         Source("made-normals", "made", True),
     )
 }
-"""Tables of centring.py: no setting of this project was chosen on them.  Four are made; schemas have bounds only."""
+"""Tables of centring.py.  Four are made; schemas have bounds only.
+
+No setting of this project was chosen on them, but how hard made-up labels are (:data:`LABELS` of
+``sottovoce.data.synthetic_tables``, see calibration.py)."""
 
 
 def bounds_only(text: str) -> str:

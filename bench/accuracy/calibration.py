@@ -1,6 +1,7 @@
 """Do the default's probabilities hold: `auto` beside `prox_average`, inference, and `auto` of another version.
 
     python bench/accuracy/calibration.py [--against FOLDER] [--tables a,b] [--epsilons 1,3] [--sites 5] [--json FILE]
+    python bench/accuracy/calibration.py --show docs/measured/accuracy/calibration.json
 
 The tables of tables.py and centring.py (at most 6,000 training rows) and Adult; delta 1e-5, replace-one, rows dealt at
 random to the sites, `--deals` shuffles of rows with test rows of their own, `--replicates` draws of the noise in each.
@@ -129,15 +130,22 @@ def cell(folder: Path, name: str, epsilon: float, who: str, options: argparse.Na
 
 
 def older(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The cells of `auto` by another source."""
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "before.json"
-        asked = [sys.executable, __file__, "--only", "auto", "--json", str(path), "--env", str(options.env)]
-        for name in ("tables", "epsilons", "sites", "deals", "replicates"):
-            asked += [f"--{name}", str(getattr(options, name))]
-        source = {"PYTHONPATH": str(Path(options.against) / "src")}
-        subprocess.run(asked, env={**os.environ, **source}, check=False, stdout=subprocess.DEVNULL)
-        return [{**one, "who": "before"} for one in json.loads(path.read_text())]
+    """The cells of `auto` by another source, a table at a time: one on which that fails has none."""
+    cells: list[dict[str, Any]] = []
+    source = {"PYTHONPATH": str(Path(options.against) / "src")}
+    for name in options.tables.split(","):
+        with tempfile.TemporaryDirectory() as place:
+            path = Path(place) / "before.json"
+            asked = [sys.executable, __file__, "--only", "auto", "--json", str(path), "--env", str(options.env)]
+            asked += ["--tables", name]
+            for what in ("epsilons", "sites", "deals", "replicates"):
+                asked += [f"--{what}", str(getattr(options, what))]
+            subprocess.run(asked, env={**os.environ, **source}, check=False, capture_output=True)
+            if path.exists():
+                cells += [{**one, "who": "before"} for one in json.loads(path.read_text())]
+            else:
+                print(f"{options.against} fails on {name}", file=sys.stderr)
+    return cells
 
 
 def mean(found: dict[str, Any], what: str) -> float:
@@ -171,6 +179,17 @@ def show(console: Console, found: dict[tuple[str, float], dict[str, dict[str, An
     console.print(listed)
 
 
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """All cells that are asked for."""
+    names, budgets = options.tables.split(","), [float(one) for one in options.epsilons.split(",")]
+    tables.make(options.env, [name for name in names if name in SCHEMAS], range(options.deals))
+    cells = []
+    for name in names:
+        for epsilon in budgets:
+            cells += [cell(options.env, name, epsilon, who, options) for who in options.only.split(",")]
+    return cells + (older(options) if options.against else [])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", default=",".join(["adult", *tables.SOURCES, *tables.UNSEEN]))
@@ -182,29 +201,28 @@ def main() -> None:
     parser.add_argument("--against", help="a checkout of an older commit, to compare with")
     parser.add_argument("--least", type=int, default=8, help="tables that must hold at every budget")
     parser.add_argument("--env", type=Path, default=tables.default_folder(), help="where tables are kept")
-    parser.add_argument("--json", type=Path, help="write all cells to this file")
+    parser.add_argument("--json", type=Path, help="write all cells to this file, a line each")
+    parser.add_argument("--show", type=Path, help="show the cells of such a file, and measure nothing")
     options = parser.parse_args()
-    names, budgets = options.tables.split(","), [float(one) for one in options.epsilons.split(",")]
-    tables.make(options.env, [name for name in names if name in SCHEMAS], range(options.deals))
-    cells = [
-        cell(options.env, name, epsilon, who, options)
-        for name in names for epsilon in budgets for who in options.only.split(",")
-    ]  # fmt: skip
-    if options.against:
-        cells += older(options)
+    if options.show:
+        cells = json.loads(options.show.read_text())
+    else:
+        cells = measure(options)
     if options.json:
-        options.json.write_text(json.dumps(cells))
+        options.json.write_text("[\n" + ",\n".join(map(json.dumps, cells)) + "\n]\n")
+    names = list(dict.fromkeys(one["table"] for one in cells))
+    budgets = list(dict.fromkeys(one["epsilon"] for one in cells))
     found: dict[tuple[str, float], dict[str, dict[str, Any]]] = {}
     for one in cells:
         found.setdefault((one["table"], one["epsilon"]), {})[one["who"]] = one
     show(Console(width=160), found)
     held = [name for name in names if all(holds(found[name, epsilon]) for epsilon in budgets)]
-    print(f"{len(held)} of {len(names)} tables hold at epsilon {options.epsilons}: {', '.join(held)}")
-    grown = 0.0
-    if options.against:
-        both = [(mean(one["auto"], "error"), mean(one["before"], "error")) for one in found.values()]
-        grown = 100 * float(np.mean([now - then for now, then in both]))
-        print(f"mean error {grown:+.2f} points against {options.against}, over {len(both)} cells")
+    said = " and ".join(f"{budget:g}" for budget in budgets)
+    print(f"{len(held)} of {len(names)} tables hold at epsilon {said}: {', '.join(held)}")
+    both = [(mean(one["auto"], "error"), mean(one["before"], "error")) for one in found.values() if "before" in one]
+    grown = 100 * float(np.mean([now - then for now, then in both])) if both else 0.0
+    if both:
+        print(f"mean error {grown:+.2f} points against the older choice, over {len(both)} cells")
     sys.exit(len(held) < options.least or grown > POINTS)
 
 

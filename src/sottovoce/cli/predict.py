@@ -51,8 +51,8 @@ def predict(
     The schema saved with the run encodes the rows; its label column may be absent.  One line a row: the class, and for
     the logistic loss of two classes the probability of the positive one; or the number, in its own unit.  A run that
     was cut at another probability than 0.5 (`train --cut`) is used at that one.  Probabilities
-    of a model trained with --max-grad-norm are not calibrated: a note on standard error says so, and in JSON every line
-    does.
+    of a model trained with --max-grad-norm may be too sure, or not sure enough: a note on standard error says so, and
+    what to use instead, and in JSON every line is marked.
 
     After inference (`train --inference`) `--interval` says how sure that is: where the probability, or the mean of
     numbers, lies for rows like this one, with the privacy noise.  It is empty for rows of which a coefficient was
