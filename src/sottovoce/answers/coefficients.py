@@ -142,7 +142,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         ]  # fmt: skip
         numbers = ("estimate", "standard_error", "noise_share", "low", "high", "p", "unsure", "refused")
         made = [
-            Coefficient(term, *[one[x] for x in numbers], cause=one.get("cause"))
+            Coefficient(term, **{name: one[name] for name in numbers}, cause=one.get("cause"))
             for term, one in zip(terms, lines, strict=True)
         ]
         covariance = np.array(plain["covariance"], dtype=float)
@@ -370,14 +370,14 @@ def _causes(found: Estimates, naming: Naming, judged: _Judged, replicate: int) -
             cause = whole
         elif certain[k]:
             cause = Cause.SEPARATION
-        elif none[k]:
-            cause = Cause.HIDDEN
         elif not tau[k] <= TAU:
             cause = Cause.NOISE
         elif judged.moving[k]:
             cause = Cause.UNFINISHED if judged.noise[k] < judged.sampling[k] else Cause.ASTRAY
         elif judged.excess[k] > MOST_NOISE / (1.0 - MOST_NOISE):
             cause = Cause.NOISE
+        elif none[k]:
+            cause = Cause.HIDDEN
         causes.append(cause)
     return causes
 

@@ -57,7 +57,7 @@ class Evidence(NamedTuple):
     def of(self, replicate: int) -> Evidence:
         """Of one replicate, without the first axis."""
         points = tuple(Point(*_of(point, replicate)) for point in self.points)
-        return Evidence(*_of(self[:-1], replicate), points)
+        return Evidence(*_of(self, replicate))._replace(points=points)
 
 
 def _of(fields: Iterable[Any], replicate: int) -> list[Any]:
