@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from numbers import Real
 from os import PathLike
+from os.path import isfile  # False for a name that is too long, where Path.is_file raises
 from pathlib import Path
 from typing import Any
 
@@ -286,11 +287,11 @@ def _text_in_digest(value: object) -> str:
 
 def file_digest(name: str, deal: str) -> bytes | None:
     """:func:`table_digest` of a table in a file; None for a data set of the package."""
-    return table_digest([_read(name)], deal) if Path(name).is_file() else None
+    return table_digest([_read(name)], deal) if isfile(name) else None
 
 
 def _read(name: str) -> Table:
-    if not ending_of(name) and not Path(name).is_file():
+    if not ending_of(name) and not isfile(name):
         known = ", ".join(name for name, *_ in _LISTED)
         rule = f"must be one of {known}, or a path ending in {READ}"
         raise InvalidInput("data", name, rule, "correct it")
