@@ -25,7 +25,7 @@ from sottovoce.cli import main
 from sottovoce.data import Schema
 from sottovoce.deploy.asks import Asks
 from sottovoce.deploy.plan import Plan
-from sottovoce.errors import InvalidInput
+from sottovoce.errors import InvalidInput, LedgerMismatch
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import Result, simulate
@@ -79,7 +79,7 @@ def test_a_ledger_opens_and_its_total_only_went_up(tmp_path: Path) -> None:
         assert SPENT <= ledger.total() <= 9.0
 
 
-@pytest.mark.parametrize("method", ["prox_admm", "mr_admm", "ipp_admm"])
+@pytest.mark.parametrize("method", ["mr_admm", "ipp_admm"])
 def test_a_run_of_the_same_name_and_configuration_is_replayed_and_costs_nothing(tmp_path: Path, method: str) -> None:
     path = tmp_path / "book.ledger"
     shutil.copyfile(OLD / "book.ledger", path)
@@ -89,6 +89,23 @@ def test_a_run_of_the_same_name_and_configuration_is_replayed_and_costs_nothing(
         replayed = train(config, ledger=ledger, run_name=method).result
         assert ledger.total() == before and len(ledger.rows) == 8
     assert np.allclose(replayed.models, train(config).result.models, rtol=1e-5)
+
+
+def test_a_run_whose_noise_was_sized_by_older_digits_of_a_price_is_refused_before_anything_is_drawn(
+    tmp_path: Path,
+) -> None:
+    """Prices of Gaussian noise cover rounding now, so that noise found by a search differs in its last digits."""
+    path = tmp_path / "book.ledger"
+    shutil.copyfile(OLD / "book.ledger", path)
+    with DurableLedger.open(path) as ledger:
+        before = ledger.total()
+        with pytest.raises(LedgerMismatch, match="sigma"):
+            train(
+                asked(RunConfig(method="prox_admm", epsilon=2.0, delta=1e-5, rounds=3)),
+                ledger=ledger,
+                run_name="prox_admm",
+            )
+        assert ledger.total() == before and len(ledger.rows) == 8
 
 
 def test_a_plan_is_read_and_has_the_digest_that_sites_compared() -> None:

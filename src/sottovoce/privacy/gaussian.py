@@ -119,6 +119,31 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return low
 
 
+def _nominal_delta(eps: float, mu: float) -> float:
+    """:func:`gaussian_delta` of two numbers, ``mu > 0``, up to rounding."""
+    high, low = log_cdf(mu / 2 - eps / mu), log_cdf(-mu / 2 - eps / mu)
+    gap = eps + low - high
+    return min(float(np.exp(high) * (-np.expm1(0.0 if gap > 0.0 else gap) + 1e-15)), 1.0)  # a NaN stays one
+
+
+@lru_cache(maxsize=4096)
+def nominal_mu(epsilon: float, delta: float) -> float:
+    """About the largest ``mu`` at `epsilon` and `delta`: for public choices that no guarantee rests on.
+
+    Notes
+    -----
+    Regularisers and shares of a budget are chosen by it, and what they lead to is priced from above.  Its digits do not
+    cover rounding, and must not change: a reserved run is continued only with the very numbers that it was planned by.
+    """
+    low, high = 0.0, 1.0
+    while _nominal_delta(epsilon, high) <= delta:
+        low, high = high, 2.0 * high
+    while high - low > 1e-13 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if _nominal_delta(epsilon, middle) <= delta else (low, middle)
+    return low
+
+
 def gaussian_zcdp(mu: ArrayLike) -> Array:
     """``mu^2 / 2``: the Renyi divergence is exactly this times alpha."""
     return 0.5 * np.asarray(mu, dtype=float) ** 2

@@ -20,7 +20,7 @@ from ..data.columns import Number, Vector
 from ..data.move import Move, stretch_of
 from ..data.schema import Schema
 from ..errors import InvalidInput
-from ..privacy.gaussian import gaussian_epsilon, gaussian_mu
+from ..privacy.gaussian import gaussian_epsilon, nominal_mu
 from ..problem.losses import make_loss
 from ..problem.schedules import Schedule
 from ..problem.trust import RELATIONS
@@ -162,7 +162,7 @@ class Centring:
     def rest(self, config: RunConfig) -> RunConfig:
         """The configuration with the epsilon that is left for its method, about: for choices made beforehand."""
         assert config.delta is not None
-        left = [gaussian_epsilon(config.delta, gaussian_mu(e, config.delta) * math.sqrt(1.0 - self.share))
+        left = [gaussian_epsilon(config.delta, nominal_mu(e, config.delta) * math.sqrt(1.0 - self.share))
                 for e in np.atleast_1d(config.epsilon).tolist()]  # fmt: skip
         return replace(config, epsilon=tuple(left) if isinstance(config.epsilon, tuple) else left[0])
 
@@ -222,7 +222,7 @@ def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision
     summed, pooled = config.trusts == "sum", config.trusted.pools_rows
     more = 1.0 if pooled else math.sqrt(sites / max(1, sites - config.colluders) if summed else sites)
     people = config.copies * config.sites_per_row ** (2 if summed else 1)
-    mu = gaussian_mu(float(np.min(config.epsilon)), config.delta) / math.sqrt(people)
+    mu = nominal_mu(float(np.min(config.epsilon)), config.delta) / math.sqrt(people)
     noise = math.sqrt(free) * RELATIONS[config.relation] * more / (rows * mu)  # its length, at a share of one
     radius = math.sqrt(max(0.0, 1.0 - frame.k**2))
     if noise / math.sqrt(MOST) > TOO_NOISY * radius:

@@ -17,7 +17,7 @@ from ..ledger.memory import Ledger
 from ..network.graphs import MOST_NODES, Graph, make_graph
 from ..privacy import accountants
 from ..privacy.events import Event, SummedGaussianMechanism
-from ..privacy.gaussian import gaussian_mu
+from ..privacy.gaussian import nominal_mu
 from ..privacy.statement import EXACT, PUBLIC, PUBLIC_OF_PEOPLE, Caveat, Statement, unit_of
 from ..problem.clipped import cap
 from ..problem.facts import Facts
@@ -85,7 +85,7 @@ def _spread(config: RunConfig, facts: Facts, releases: int) -> float:
     """Standard deviation of a release's noise in a coordinate, in sum scale; about, where it is spherical."""
     epsilon = float(np.min(config.epsilon))
     if config.delta is not None and not facts.pure:
-        return 2.0 * facts.loss.derivative_bound * math.sqrt(releases) / gaussian_mu(epsilon, config.delta)
+        return 2.0 * facts.loss.derivative_bound * math.sqrt(releases) / nominal_mu(epsilon, config.delta)
     inside = REGISTRY[config.method].objective_noise
     return 2.0 * facts.loss.derivative_bound * releases / epsilon * (1.0 if inside else math.sqrt(facts.d))
 
