@@ -104,7 +104,7 @@ class TestSeveralClasses:
             report = ok(*given, "--save", run, "--json").json
             held, exact = report["evaluation"], report["evaluation"]["exact"]
             assert held["privacy"]["epsilon"] <= 3 and held["rows"] == 800
-            assert exact["rows"] == report["n_test"] and (exact["rows"] == 800) is (place is folder)
+            assert report["n_test"] == 800 and (exact["rows"] == 800) is (place is folder)
             assert exact["accuracy"] == pytest.approx(1.0 - report["test_error"])
             for one in held["classes"]:
                 assert exact[f"recall on {one['name']}"] == report["test_details"][f"accuracy on {one['name']}"]
@@ -112,11 +112,11 @@ class TestSeveralClasses:
                 assert low <= exact[f"recall on {one['name']}"] <= high
             assert np.sum(held["confusion"]) == pytest.approx(exact["rows"], abs=40)
         shown = ok(*given).out
-        assert "found (recall)" in shown and "answered" in shown and all(name in shown for name in KINDS)
+        assert "(recall)" in shown and "answered" in shown and all(name in shown for name in KINDS)
         told = ok("evaluate", run, folder / "rows.csv", "--epsilon", 2, "--json").json
         assert told["accuracy"]["low"] <= told["exact"]["accuracy"] <= told["accuracy"]["high"]
         released = ok("evaluate", run, folder / "rows.csv", "--epsilon", 2, "--json", "--system-noise").json
-        assert "exact" not in released
+        assert released["exact"] is None
         said = page(record_of(Result.load(run)))
         assert "answered rightly" in said and "found (recall)" in said and "answered rehab" in said
 
@@ -162,7 +162,7 @@ class TestNumbers:
         assert told["mean_absolute_error"]["low"] <= told["exact"]["mean_absolute_error"]
         assert told["exact"]["mean_absolute_error"] <= told["mean_absolute_error"]["high"]
         released = ok("evaluate", run, folder / "rows.csv", "--epsilon", 1, "--json", "--system-noise").json
-        assert "exact" not in released
+        assert released["exact"] is None
 
     def test_inference_gives_intervals_in_the_targets_unit(self, folder: Path, ok: Call, tmp_path: Path) -> None:
         run = tmp_path / "run.json"
@@ -244,6 +244,7 @@ class TestNumbers:
         shown = ok(*train(folder, "days.toml", *self.SUM, "--evaluation", 2)).out
         assert "95% interval" in shown and "Privacy of held-out rows" in shown
 
+    @pytest.mark.filterwarnings("ignore:.* lie beyond y_bounds")  # a few of them do
     def test_it_is_the_fit_of_the_regressor(self, folder: Path, ok: Call) -> None:
         """The same recipe without noise: the estimator's coefficients, from another map into the ball."""
         given = ("--epsilon", "inf", "--test-share", 0.01, "--loss", "squared", "--json")
@@ -271,6 +272,7 @@ class TestNumbers:
         named = ok(*train(folder, "days.toml", "--method", "prox_admm", "--rounds", 3, "--json")).json
         assert named["config"]["loss"] == "huber-residual:0.25"
 
+    @pytest.mark.filterwarnings("ignore:.* lie beyond y_bounds")  # a few of them do
     def test_a_robust_loss_is_trained_as_the_estimators_do(self, folder: Path, ok: Call) -> None:
         """By momentum under the trust that is asked; a method, rounds or a pure epsilon that are given win."""
         for more, method, rounds in (

@@ -64,7 +64,7 @@ TIE = 0.005
 err about as much, and of these few state probabilities that hold."""
 
 
-NO_FORECAST = "This compares methods on made-up rows: it does not predict the accuracy on yours."
+NO_FORECAST = "This compares methods on synthetic rows: it does not predict the accuracy on yours."
 """The last sentence of every reason."""
 STATES_PROBABILITIES = ("logistic", "softmax")
 """Losses whose models state probabilities."""
