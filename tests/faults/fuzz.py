@@ -490,7 +490,7 @@ def judge(made: Fixture, name: str, said: Said, before: object) -> list[str]:
         wrong.append(f"exit code {said.code}")
     lines = said.err.splitlines()
     usage = bool(lines) and lines[0].startswith("Usage: ") and lines[-1].startswith("Error: ")
-    if said.code == 0 and lines:
+    if said.code == 0 and not all(line.startswith("Note: ") for line in lines):
         wrong.append("speaks on standard error though all is well")
     if said.code and not usage and (len(lines) != 1 or not lines[0].startswith("error: ") or len(lines[0]) > 2100):
         wrong.append(f"{len(lines)} lines of error")

@@ -81,6 +81,7 @@ def test_old_rows_are_read_and_say_what_they_are() -> None:
     assert not from_dict(_one(ExactSphericalMechanism, 0.5).to_dict()).caution
 
 
+@pytest.mark.filterwarnings("ignore:.* rows are longer than data_norm")
 def test_a_release_and_a_simulation_write_the_same_row_and_draw_the_same_law() -> None:
     """Norms of both against Gamma(d), level 1e-6 each; two thirds and three halves of the scale are rejected."""
     samples, rate = 2000, 4.0

@@ -101,8 +101,8 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
     >>> from sottovoce import ConsensusRegressor
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(4000, 2))
-    >>> y = 10.0 + 3.0 * X[:, 0] + rng.normal(size=4000)
-    >>> model = ConsensusRegressor((0.0, 20.0), data_norm=3.0, trust="sum", random_state=0).fit(X, y)
+    >>> y = 15.0 + 3.0 * X[:, 0] + rng.normal(size=4000)
+    >>> model = ConsensusRegressor((0.0, 30.0), data_norm=3.0, trust="sum", random_state=0).fit(X, y)
     >>> bool(model.score(X, y) > 0.8), bool(model.privacy_spent_["epsilon"] <= 1.0)
     (True, True)
     """
