@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput, InvalidKind, printable
 from ..util.later import Later
 from ..util.typing import Any
+from .parquet_files import plain_values
 from .table import Table, fits
-from .values import Column, each_as_it_is, objects, points_in, python_value
+from .values import Column, each_as_it_is, objects, points_in, python_value, unmasked
 
 nw = Later("narwhals")
 LONGEST_NAME = 40
@@ -87,13 +89,15 @@ def _plain(name: object, values: Any) -> Column:
         if hasattr(values, "dtype") or hasattr(values, "type"):  # a series of a frame's library
             return _of_series(str(name), values)
         values = objects(values) if isinstance(values, list | tuple) else np.asarray(values)
+    if isinstance(values, np.ma.MaskedArray):
+        values = unmasked(values)
     kind = values.dtype.kind
     if kind == "f":
         return _without(values, np.isnan(values))
     if kind == "M":
         return points_in(values)
     if kind == "O":
-        gone = np.frompyfunc(_is_gap, 1, 1)(values).astype(bool)
+        gone = np.asarray(np.frompyfunc(_is_gap, 1, 1)(values), dtype=bool)
         return _without(values, gone)
     return values
 
@@ -156,6 +160,8 @@ def reads_as_number(name: str) -> bool:
 
 
 def _of_frame(X: Any, name: str) -> Table:
+    if type(X).__name__ == "RecordBatch" and hasattr(X, "to_struct_array"):  # of pyarrow
+        X = import_module("pyarrow").Table.from_batches([X])
     check_names(name, own_names(X))
     try:
         frame = nw.from_native(X, eager_only=True)
@@ -189,6 +195,25 @@ def _block(values: list[Any]) -> Column:
     return each_as_it_is(values)
 
 
+def _days(series: Any) -> Column:
+    """Days as NumPy's, which has those beyond the dates of Python too."""
+    gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
+    try:
+        days = np.asarray(series.cast(nw.Int32).fill_null(0).to_numpy()).astype("datetime64[D]")
+    except Exception:  # days that Arrow counts in milliseconds
+        days = np.array([python_value(day) for day in _listed(series)], dtype="datetime64[us]")
+    days[gone] = np.datetime64("NaT")
+    return days
+
+
+def _listed(series: Any) -> list[Any]:
+    """The values of a column; where one of them is beyond Python's, each is read by itself."""
+    try:
+        return list(series.to_list())
+    except Exception:  # of whatever library
+        return plain_values(import_module("pyarrow"), series.to_arrow())
+
+
 def _column(name: str, series: Any) -> Column:
     """A column of a frame as NumPy holds it."""
     kind = series.dtype
@@ -198,16 +223,16 @@ def _column(name: str, series: Any) -> Column:
                 series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
             return points_in(np.asarray(series.to_numpy()))
         if kind == nw.Date:
-            return points_in(np.asarray(series.cast(nw.Datetime("us")).to_numpy()))
+            return points_in(_days(series))
         if kind.is_nested():
             return _block(series.to_list())
         gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
         if kind == nw.Boolean or (kind.is_numeric() and not kind.is_decimal()):
             if kind.is_float():  # NaN is a gap, whether or not another row is null
                 return _plain(name, np.asarray(series.to_numpy(), dtype=np.float64))
-            if not gone.any():
+            if not gone.any() and kind not in (nw.Int128, nw.UInt128):  # which NumPy has not
                 return _plain(name, np.asarray(series.to_numpy()))
-        values = objects(series.to_list())
+        values = objects(_listed(series))
         values[gone] = None
         return _plain(name, values)
     except (InvalidInput, MemoryError):

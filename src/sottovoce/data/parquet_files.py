@@ -148,7 +148,7 @@ def _from_arrow(frame: Any, path: str | Path) -> Table:
             # A typed array would turn a null into NaN, and a missing value could no longer be told from a NaN.
             filled = column.to_numpy() if plain else np.fromiter(_values(pa, column), dtype=object, count=len(column))
             columns[name] = filled
-    except (ValueError, OverflowError, pa.ArrowException):  # a date beyond Python's, a text that is none
+    except (ValueError, OverflowError, pa.ArrowException):  # what is no value of its type
         rule = "cannot be read: a column holds what is no value of its type"
         raise InvalidInput("path", Path(path), rule, "write the file again") from None
     return Table(Path(path).name, columns)
@@ -167,12 +167,40 @@ def _block(pa: Any, column: Any) -> Column | None:
 def _values(pa: Any, column: Any) -> list[object]:
     """Values of a column; those of a dictionary column are made once."""
     if not pa.types.is_dictionary(column.type):
-        return list(column.to_pylist())
+        return plain_values(pa, column)
     found: list[object] = []
     for chunk in column.chunks:
-        known = chunk.dictionary.to_pylist()
+        known = plain_values(pa, chunk.dictionary)
         found += [None if k is None else known[k] for k in chunk.indices.to_pylist()]
     return found
 
 
-__all__ = ["REPEATED", "from_batches", "parquet_batches", "parquet_types", "read_parquet"]
+def plain_values(pa: Any, values: Any) -> list[object]:
+    """Values as Python's own; where one of them is beyond Python's, each is read by itself."""
+    try:
+        return list(values.to_pylist())
+    except (ValueError, OverflowError, pa.ArrowException):
+        return [_one_value(pa, scalar) for scalar in values]
+
+
+def _one_value(pa: Any, scalar: Any) -> object:
+    """One value; a point in time beyond the dates of Python, or finer than its microseconds, as NumPy's.
+
+    So a typing error in one year does not make a table unreadable, and bytes that are no text spoil one row alone.
+    """
+    kind = scalar.type
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError, pa.ArrowException):
+        if pa.types.is_timestamp(kind):
+            return np.datetime64(scalar.value, kind.unit)
+        if pa.types.is_date(kind):
+            return np.datetime64(scalar.value, "D" if pa.types.is_date32(kind) else "ms")
+        if pa.types.is_duration(kind):
+            return np.timedelta64(scalar.value, kind.unit)
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            return scalar.as_buffer().to_pybytes().decode("utf-8", "replace")
+        raise
+
+
+__all__ = ["REPEATED", "from_batches", "parquet_batches", "parquet_types", "plain_values", "read_parquet"]

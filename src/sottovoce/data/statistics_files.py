@@ -3,12 +3,19 @@
 How a column is read is what the file declares of it, and never what its rows hold: dates by their format, codes by
 their value labels.  Missing values of every kind are missing: Stata's ``.`` and ``.a`` to ``.z``, SAS's, and those that
 a user of SPSS declared.
+
+These programs keep points in time as numbers, which are converted here, each by itself: a date beyond those of Python,
+such as a typing error in the year, must not make the file unreadable.  Times of day and durations stay numbers of
+seconds, which may be more than a day.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,6 +25,7 @@ import numpy as np
 from ..errors import InvalidInput
 from . import file_kinds
 from .table import Table, fits
+from .values import MOST_MICROS, python_value
 
 _READERS: dict[str, tuple[str, file_kinds.Kind]] = {
     ".dta": ("read_dta", file_kinds.STATA),
@@ -31,11 +39,52 @@ _READERS: dict[str, tuple[str, file_kinds.Kind]] = {
 ENDINGS = tuple(_READERS)
 _VALUE = 64.0  # bytes that a value takes in memory, about
 _NAMED = 6  # columns that a note names
-_DATE_FORMATS = (
-    "DATE", "DDMMYY", "MMDDYY", "YYMMDD", "WEEKDATE", "WORDDATE", "ADATE", "EDATE", "JDATE", "SDATE", "YMDHMS",
-    "E8601D", "IS8601D", "B8601D", "MDYAMPM", "DATEAMPM", "JULIAN", "YYMMDDS", "NLDATE",
-)  # fmt: skip
-"""Beginnings of the formats of SAS and SPSS that are days, with or without a time."""
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """How a format counts time: `seconds` a unit, since `epoch`; `day` says that it shows no time of day."""
+
+    epoch: np.datetime64
+    seconds: float
+    day: bool
+
+    def point(self, value: float) -> Any:
+        """The point in time that a number stands for, a day without a time if the format is of days.
+
+        A :class:`numpy.datetime64`, of the first or the last point that has one, beyond the dates of Python.
+        """
+        micros = min(max(value * self.seconds * 1e6, -MOST_MICROS), MOST_MICROS)
+        found = python_value(self.epoch + np.timedelta64(round(micros), "us"))
+        return found.date() if self.day and isinstance(found, datetime) else found
+
+
+_OF_1960, _OF_1582 = np.datetime64("1960-01-01", "us"), np.datetime64("1582-10-14", "us")
+_DAY = 86400.0
+_STATA = (
+    (re.compile(r"%-?(td|d)"), _Clock(_OF_1960, _DAY, True)),
+    (re.compile(r"%-?t[cC]"), _Clock(_OF_1960, 1e-3, False)),
+)
+_SPSS = (
+    (re.compile(r"DATETIME|YMDHMS", re.IGNORECASE), _Clock(_OF_1582, 1.0, False)),
+    (re.compile(r"([AEJS]?DATE|MOYR|QYR|WKYR)\d*$", re.IGNORECASE), _Clock(_OF_1582, 1.0, True)),
+)
+_SAS = (
+    (
+        re.compile(r"DATETIME|DATEAMPM|MDYAMPM|YMDDTTM|NLDATM|(E8601|B8601|IS8601)D[NTXZ]", re.IGNORECASE),
+        _Clock(_OF_1960, 1.0, False),
+    ),
+    (re.compile(r"DT(DATE|MONYY|WKDATX|YEAR|YYQC)", re.IGNORECASE), _Clock(_OF_1960, 1.0, True)),
+    (
+        re.compile(
+            r"DATE|(DDMMYY|MMDDYY|YYMMDD)[BCDNPS]?|WEEKDAT[EX]|WORDDAT[EX]|JULIAN|MONYY|NLDATE|(E8601|B8601|IS8601)DA",
+            re.IGNORECASE,
+        ),
+        _Clock(_OF_1960, _DAY, True),
+    ),
+)
+_CLOCKS = {".dta": _STATA, ".sav": _SPSS, ".zsav": _SPSS, ".por": _SPSS, ".sas7bdat": _SAS, ".xpt": _SAS}
+"""By a file's ending: beginnings of the formats of days and points in time, and how they count."""
 
 
 def read_statistics(path: str | Path) -> Table:
@@ -55,15 +104,19 @@ def read_statistics(path: str | Path) -> Table:
     if not about.column_names:
         raise InvalidInput(place.name, None, "must have at least one column", "check the file")
     fits(place.name, _VALUE * (about.number_rows or 0) * len(about.column_names))
-    formats = set(filter(None, about.original_variable_types.values()))
-    dates = [text for text in formats if text.startswith(("%td", "%-td", "%d"))]
-    times = [text for text in formats if text.startswith(("%tc", "%-tc", "%tC", "%-tC"))]
-    more = {"extra_date_formats": dates, "extra_datetime_formats": times} if place.suffix.lower() == ".dta" else {}
-    columns, _ = _read(path, **more)
+    columns, _ = _read(path)
     if not columns or not len(next(iter(columns.values()))):
         raise InvalidInput(place.name, None, "must hold at least one row", "check the file")
-    labels = _labels(about)
-    found = {name: _column(values, labels.get(name, {})) for name, values in columns.items()}
+    labels, clocks = _labels(about), _clocks(about, place)
+    found = dict[str, Any]()
+    for name, values in columns.items():
+        if name in labels:
+            meaning = labels[name]
+            found[name] = _column(values, lambda value, meaning=meaning: meaning.get(value, value))
+        elif name in clocks:
+            found[name] = _column(values, clocks[name].point)
+        else:
+            found[name] = _column(values, lambda value: value)
     return Table(place.name, found, _notes(labels))
 
 
@@ -73,21 +126,27 @@ def statistics_types(path: str | Path) -> dict[str, str]:
     In words: ``"number"``, ``"text"`` or ``"date"``.  A column with value labels is a text.
     """
     about = _metadata(path)
-    labels = _labels(about)
+    labels, clocks = _labels(about), _clocks(about, Path(path))
     types = dict[str, str]()
     for name in about.column_names:
-        kind, form = about.readstat_variable_types.get(name), about.original_variable_types.get(name) or ""
-        if kind == "string" or name in labels:
+        if about.readstat_variable_types.get(name) == "string" or name in labels:
             types[name] = "text"
-        elif form.startswith(("%td", "%-td", "%d", "%tc", "%-tc", "%tC", "%-tC")) or _is_date(form):
-            types[name] = "date"
         else:
-            types[name] = "number"
+            types[name] = "date" if name in clocks else "number"
     return types
 
 
-def _is_date(form: str) -> bool:
-    return not form.startswith("%") and form.upper().startswith(_DATE_FORMATS)
+def _clocks(about: Any, place: Path) -> dict[str, _Clock]:
+    """How those columns count time whose format is of days or points in time."""
+    found = dict[str, _Clock]()
+    known = _CLOCKS[place.suffix.lower()]
+    for name, form in about.original_variable_types.items():
+        if about.readstat_variable_types.get(name) == "string":
+            continue
+        clock = next((clock for start, clock in known if start.match(form or "")), None)
+        if clock is not None:
+            found[name] = clock
+    return found
 
 
 def _metadata(path: str | Path) -> Any:
@@ -109,7 +168,7 @@ def _read(path: str | Path, **options: Any) -> tuple[Mapping[str, list[Any]], An
         rule, remedy = f"reading {kind.name} needs pyreadstat", "run: pip install 'sottovoce[files]'"
         raise InvalidInput("path", place, rule, remedy) from None
     try:
-        columns, about = reader(place, output_format="dict", **options)
+        columns, about = reader(place, output_format="dict", disable_datetime_conversion=True, **options)
     except MemoryError:
         rule = "cannot be read: it does not fit into memory"
         raise InvalidInput("path", place, rule, "save fewer rows or columns") from None
@@ -127,12 +186,12 @@ def _labels(about: Any) -> dict[str, Mapping[Any, str]]:
     }
 
 
-def _column(values: list[Any], labels: Mapping[Any, str]) -> Any:
-    """Values as objects, so that a missing one changes nothing about the others."""
+def _column(values: list[Any], read: Callable[[Any], Any]) -> Any:
+    """Values as objects, each read by itself, so that a missing one changes nothing about the others."""
     column = np.empty(len(values), dtype=object)
     for k, value in enumerate(values):
         missing = value is None or (isinstance(value, float) and math.isnan(value))
-        column[k] = None if missing else labels.get(value, value)
+        column[k] = None if missing else read(value)
     return column
 
 

@@ -23,7 +23,7 @@ from .values import as_text as as_text
 from .values import distinct as distinct
 from .values import marked as marked
 from .values import number_of as number_of
-from .values import objects
+from .values import objects, unmasked
 from .values import text_of as text_of
 from .values import values_of as values_of
 
@@ -59,6 +59,8 @@ class Table:
 
 def _array(values: Any) -> Column:
     """A column as an array; in lists values stay what they are, or one of them would change the others."""
+    if isinstance(values, np.ma.MaskedArray):
+        return unmasked(values)
     if not isinstance(values, list | tuple):
         return np.asarray(values)
     kinds = {bool: "b", int: "iu", float: "f"}.get(type(values[0]), "") if len(set(map(type, values))) == 1 else ""

@@ -199,12 +199,13 @@ def points_in(values: Column) -> Column:
     unit, _ = np.datetime_data(values.dtype)
     if unit in ("ns", "ps", "fs", "as", "generic"):  # the last is NaT without a unit
         return values.astype("datetime64[us]")
-    ends = np.array([-_MOST_MICROS, _MOST_MICROS], dtype="datetime64[us]").astype(values.dtype)
+    ends = np.array([-MOST_MICROS, MOST_MICROS], dtype="datetime64[us]").astype(values.dtype)
     inside = np.where(np.isnat(values), values, np.clip(values, ends[0], ends[1]))
     return inside.astype("datetime64[us]")
 
 
-_MOST_MICROS = 2**62
+MOST_MICROS = 2**62
+"""The last point in time that is told from later ones, in microseconds since 1970; its negative is the first."""
 
 
 def number_of(value: object) -> float:
@@ -239,6 +240,16 @@ def each_as_it_is(values: Iterable[Any]) -> Column:
     found = np.empty(len(some), dtype=object)
     for k, one in enumerate(some):
         found[k] = one
+    return found
+
+
+def unmasked(values: Any) -> Column:
+    """A masked array with None for what is masked, as objects if anything is."""
+    gone = np.ma.getmaskarray(values)
+    if not gone.any():
+        return np.asarray(values)
+    found = np.asarray(values).astype(object)
+    found[gone] = None
     return found
 
 
