@@ -7,9 +7,11 @@ encode them, and a count only says in how many rows, and where.
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,12 +36,22 @@ FEW_ROWS = 10
 """A site with fewer rows is counted as small."""
 
 _NUMBER = r"[+-]?(\d+([.,]\d*)?|[.,]\d+)"
+_NOT_FINITE = "NaN or infinite"
+_MONTH = r"[^\W\d]{3,9}"
+_A_DATE = (
+    r"\d{4}-\d{1,2}(-\d{1,2}.*)?",
+    rf"\d{{1,2}}[./-](\d{{1,2}}|{_MONTH})[./-]\d{{2,4}}.*",
+    rf"\d{{1,2}}[. ]*{_MONTH}[. ]*\d{{4}}.*",
+    r"\d+:\d{2}(:\d{2})?(\.\d+)?",
+)
 _KINDS_OF_TEXT: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a limit (< or >)", re.compile(rf"[<>≤≥]=?\s*{_NUMBER}")),
     ("a comma (decimal, or of thousands)", re.compile(r"[+-]?\d*(,\d+)+(\.\d*)?")),
-    ("other separators of thousands", re.compile(r"[+-]?\d{1,3}([.'\s]\d{3})+([.,]\d+)?")),
-    ("a number with a unit or a sign", re.compile(rf"[$€£]\s*{_NUMBER}|{_NUMBER}\s*[^\d\s.,].*")),
-    ("NaN or infinite", re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)),
+    ("other separators of thousands", re.compile(r"[+-]?\d{1,3}([.'’_\s]\d{3})+([.,]\d+)?")),
+    ("an error of a spreadsheet", re.compile(r"#(REF|DIV/0|VALUE|NAME\?|NUM|NULL|SPILL|CALC)!?")),
+    ("a date or a time", re.compile("|".join(_A_DATE))),
+    ("a truth value", re.compile(r"true|false", re.IGNORECASE)),
+    ("a number with a unit or a sign", re.compile(rf"[$€£−–]\s*{_NUMBER}|{_NUMBER}\s*[^\d\s.,].*")),
 )
 _MORE_MARKS = ("n.a.", "nil", "missing", "unknown", "not known", "?", "-", "--")
 
@@ -95,8 +107,9 @@ def first_rows(where: BoolArray) -> tuple[int, ...]:
 
 
 def folded(text: str) -> str:
-    """A text without what a reader hardly sees: case, blanks and the form in which Unicode spells a letter."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    """A text without what a reader hardly sees: case, blanks, marks of no width, and Unicode's forms of a letter."""
+    seen = text if text.isprintable() else "".join(one for one in text if unicodedata.category(one) != "Cf")
+    return " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
 
 
 LIKELY_GAPS = frozenset(map(folded, (*MISSING_MARKS, *_MORE_MARKS)))
@@ -136,7 +149,7 @@ def read_numbers(column: Column, na: frozenset[str], read: Reader | None = None)
         missing = marked(column, na)
         unread = ~np.isfinite(column) & ~missing
         numbers = np.where(missing | unread, np.nan, column.astype(np.float64))
-        return Reading(numbers, missing, unread, {"NaN or infinite": int(unread.sum())})
+        return Reading(numbers, missing, unread, {_NOT_FINITE: int(unread.sum())})
     numbers, missing, unread = _in_parts(column, read)
     why: dict[str, int] = {}
     for text in as_text(column[unread]).tolist() if unread.any() else ():
@@ -168,6 +181,9 @@ def _in_parts(column: Column, read: Reader) -> tuple[Array, BoolArray, BoolArray
 
 def kind_of_text(text: str) -> str:
     """What a text is that is no number, in words that do not show it."""
+    with suppress(ValueError):
+        if not math.isfinite(float(text)):
+            return _NOT_FINITE
     for kind, pattern in _KINDS_OF_TEXT:
         if pattern.fullmatch(text):
             return kind

@@ -41,7 +41,8 @@ _PACKINGS: dict[str, tuple[Callable[..., Any], file_kinds.Kind]] = {
 }
 _COMMA, _TAB = ",", "\t"
 _SEPARATORS = {_COMMA: "commas", ";": "semicolons", _TAB: "tabs", "|": "vertical bars"}
-_SEPARATOR_LINE = re.compile(r"sep=(.)\s*", re.DOTALL)  # Excel's, before the header row
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.DOTALL)  # Excel's, before the header row
+_COMMENT = re.compile(r"#(?=[\s#!]|$)|//|--|/\*|%\s")
 _SUFFIXES = {".csv": _COMMA, ".tsv": _TAB, ".tab": _TAB}
 _VALUE = 64.0  # bytes that a value takes in memory, about
 _ROWS = 8192  # read at a time
@@ -267,8 +268,8 @@ def _start_of(lines: list[bytes], text: _TextFile, whole: bool) -> _Start:
         raise _misquoted(text.name, str(error), before + 1, before + 1) from None
     if not fields:
         raise InvalidInput(text.name, None, "must hold a header row and at least one row", "check the file")
-    if len(fields) == 1 and fields[0].startswith("#"):
-        rule = "its first line begins with #, as a comment does, and must name the columns"
+    if _COMMENT.match(fields[0]) or (len(fields) == 1 and fields[0].startswith("#")):
+        rule = "its first line begins as a comment does, and must name the columns"
         raise InvalidInput(text.name, None, rule, "delete what stands above the header row")
     if better := _other_separator(decoded, before, end, separator, len(fields)):
         raise _separated(text.name, better, separator)
@@ -347,7 +348,7 @@ def _ragged(name: str, fields: int, line: int, start: _Start) -> InvalidInput:
         if start.separator != _COMMA:
             remedy = "look for a separator in a text without quotes there"
     if fields == width + 1 and line == start.lines + 1 and not start.header.index:
-        remedy = "if these are row names, write them under a name, or not at all: in R write.csv does so"
+        remedy = "delete separators at the ends of lines; name row names, or leave them out: in R write.csv does so"
     return InvalidInput(name, None, rule, remedy)
 
 

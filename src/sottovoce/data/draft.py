@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import InvalidInput
 from .file_formats import FORMATS, column_types, format_of
+from .headers import check_declared_names
 from .meant import meant
 from .mistakes import OPEN
 from .schema import Schema
@@ -64,6 +65,8 @@ def draft(
         raise InvalidInput("types", True, rule, "leave it out, or give such a file")
     known = column_types(path)
     header = None if form.header is None else form.header(path)
+    if header is None:
+        check_declared_names(list(known), Path(path).name)
     if header is not None and header.width < 2:
         rule = "the first row names one column alone, and a table has a label and what predicts it"
         raise InvalidInput(Path(path).name, None, rule, "give a table with a header row")
@@ -153,7 +156,19 @@ def _value(value: Any) -> str:
         return "{ " + ", ".join(_entries(value)).replace("\n", " ") + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    return _ascii_where_unseen(json.dumps(str(value), ensure_ascii=False))
+
+
+def _ascii_where_unseen(text: str) -> str:
+    """A TOML text with escapes for what a reader cannot see, or a terminal obeys: controls, blanks of no width."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else _escaped(one) for one in text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 2**16 else f"\\U{code:08x}"
 
 
 __all__ = ["draft", "toml_of"]

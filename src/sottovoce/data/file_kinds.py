@@ -109,7 +109,10 @@ _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _SAS_START = b"\0" * 12 + b"\xc2\xea\x81\x60"
 _SAS_OTHER_START = b"\0" * 12 + b"\xc2\xea\x81"
 _MARKUP = re.compile(rb"<[!?A-Za-z]")
-_JSON_START = re.compile(rb"\{\s*[\"}]|\[\s*[\[{\"\]0-9tfn-]")
+_JSON_START = re.compile(rb"\{\s*[\"}]|\[\s*([\[{\"\]0-9-]|(true|false|null)\b)")
+_SQL = re.compile(
+    rb"(--[^\n]*\n\s*|/\*.*?\*/;?\s*)*(insert\s+into|create\s+(table|database)|drop\s+table)\s", re.I | re.S
+)
 _ARFF = re.compile(rb"(%[^\n]*\n\s*)*@relation\b", re.IGNORECASE)
 _TEXT_OF_HTML = re.compile(rb"<!doctype html|<html", re.IGNORECASE)
 _BOM = b"\xef\xbb\xbf"
@@ -152,6 +155,8 @@ def _kind_of_text(head: bytes) -> Kind | None:
         return JSON
     if _ARFF.match(start):
         return Kind("an ARFF file", (), "save the table as CSV in UTF-8")
+    if _SQL.match(start):
+        return Kind("statements in SQL", (), "load them into a database, and export the table as CSV in UTF-8")
     if _looks_like_utf_16(head):
         return UTF_16
     first_line = head.partition(b"\n")[0]

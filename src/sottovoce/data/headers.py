@@ -7,6 +7,7 @@ one of its fields looks like a value.  A refusal says which field and why, and s
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +28,11 @@ _ANSWERS = frozenset({
 _NUMBER = re.compile(r"[+-]?(\d[\d\s.,'’_]*|[.,]\d+)([eE][+-]?\d+)?")
 _COMPARED = re.compile(r"[<>≤≥=~≈]")
 _QUANTITY = re.compile(r"[+-]?\d[\d.,]*\s*[A-Za-zµ°%/]{1,4}")
+_EXACT_QUANTITY = re.compile(r"[+-]?\d+[.,]\d+\s*[A-Za-zµ°%/]{1,4}")
 _CODE = re.compile(r"([A-Za-z]{1,4}[-_]?)(0\d{2,}|\d{5,})")
+_PERSON_CODE = re.compile(r"([A-Za-z]{1,4})([-_ ]0\d{2,}|[-_ ]?0\d{4,})")
+_ACCOUNT = re.compile(r"[A-Z]{2}\d{2}( ?[A-Z0-9]{4}){3,}( ?[A-Z0-9]{1,4})?")
+_QUOTES = {'"': '"', "'": "'", "`": "`", "\u201c": "\u201d", "\u201e": "\u201c", "\u2018": "\u2019", "«": "»"}
 _DAY = re.compile(r"\d{4}-?\d{2}-?\d{2}([T ].*)?|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}\b.*")
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mär|mai|okt|dez"
 _NAMED_DAY = re.compile(
@@ -71,17 +76,64 @@ def header_of(fields: Sequence[str], name: str) -> Header:
     index = len(found) > 1 and not found[0]
     names = found[1:] if index else found
     first = 2 if index else 1
+    _check_quotes(found, name)
     for number, field in enumerate(names, first):
         if why := _no_name(field):
-            remedy = "give every column a name; if the file has no header row, add one"
-            raise InvalidInput(name, None, f"field {number} of the first row {why}, and is no name of a column", remedy)
+            rule = f"field {number} of the first row {why}, and is no name of a column"
+            raise InvalidInput(name, None, rule, _remedy(names, field))
     if len(set(names)) != len(names):
         rule = "the first row must name every column once, and a field of it occurs twice"
         raise InvalidInput(name, None, rule, "rename one column; if the file has no header row, add one")
-    if _values_among(names) >= max(2, len(names) / 2):
-        rule = "the first row looks like data: half of its fields or more are such as values are"
+    if why := _looks_like_data(names):
+        rule = f"the first row looks like data: {why}"
         raise InvalidInput(name, None, rule, "add a header row that names the columns, or choose other names")
     return Header(tuple(names), index)
+
+
+def check_declared_names(names: Sequence[str], name: str) -> None:
+    """Refuse the names that a file declares of its columns if they look like values of a row.
+
+    A table that was read without its header row, and then saved, has values for names.  Whole numbers in order from 0
+    are the names that frames give columns which have none.
+
+    Raises
+    ------
+    InvalidInput
+        If names are missing or repeated, or look like values.  None is shown.
+    """
+    if not names:
+        raise InvalidInput(name, None, "must have at least one column", "check the file")
+    if len(set(names)) != len(names):
+        raise InvalidInput(name, None, "must name every column once", "rename one")
+    numbered = [field for field in names if field.isascii() and field.isdigit()]
+    in_order = numbered == [str(k) for k in range(len(numbered))]
+    remedy = "if the table was read without its header row, read it again; else give the column another name"
+    for number, field in enumerate(names, 1):
+        if field in numbered and in_order:
+            continue
+        if why := _no_name(field):
+            raise InvalidInput(name, None, f"the name of column {number} {why}, as a value of a row is", remedy)
+    if why := _looks_like_data(names):
+        raise InvalidInput(name, None, f"the names of columns look like data: {why}", remedy)
+
+
+def _check_quotes(fields: Sequence[str], name: str) -> None:
+    """Refuse fields in quotes that are no quotes of a CSV file, which would be part of the names and of all values."""
+    quoted = [len(field) > 1 and _QUOTES.get(field[0]) == field[-1] for field in fields]
+    if all(quoted) or any(one and field[0] == '"' for one, field in zip(quoted, fields, strict=True)):
+        rule = "fields of its first row stand in quotes that are read as part of them"
+        remedy = 'write the plain quote " right after the separator, or no quotes at all'
+        raise InvalidInput(name, None, rule, remedy)
+
+
+def _remedy(names: Sequence[str], field: str) -> str:
+    """What to do about a field of the first row that is no name."""
+    named = sum(map(bool, names))
+    if not field and named == 1 and names[0]:
+        return "delete the title above the header row"
+    if not field and not any(names[named:]):
+        return "delete the separators at the ends of lines"
+    return "give every column a name; if the file has no header row, add one"
 
 
 def _no_name(field: str) -> str:
@@ -104,10 +156,22 @@ def _no_name(field: str) -> str:
         return "begins with a comparison"
     if _MAIL.fullmatch(field) or _ADDRESS.fullmatch(field):
         return "is an address"
-    if _UUID.fullmatch(field) or _HASH.fullmatch(field):
+    if _UUID.fullmatch(field) or _HASH.fullmatch(field) or _ACCOUNT.fullmatch(field):
         return "is an identifier"
-    if any(ord(one) < 32 and one not in "\t\r\n" for one in field):
+    if _EXACT_QUANTITY.fullmatch(field):
+        return "is a quantity"
+    if any(unicodedata.category(one) == "Cc" and one not in "\t\r\n" for one in field):
         return "holds control characters"
+    return ""
+
+
+def _looks_like_data(names: Sequence[str]) -> str:
+    """Why fields that may be names one by one are none together; empty if they may be."""
+    if _values_among(names) >= max(2, len(names) / 2):
+        return "half of its fields or more are such as values are"
+    letters = Counter(found[1] for found in map(_PERSON_CODE.fullmatch, names) if found is not None)
+    if 1 in letters.values():
+        return "a field is a code, such as those of people"
     return ""
 
 
@@ -121,4 +185,4 @@ def _values_among(names: Sequence[str]) -> int:
     return answers + sum(times == 1 for times in letters.values())
 
 
-__all__ = ["INDEX_NOTE", "LONGEST_NAME", "Header", "header_of"]
+__all__ = ["INDEX_NOTE", "LONGEST_NAME", "Header", "check_declared_names", "header_of"]

@@ -34,6 +34,8 @@ def parquet_types(path: str | Path) -> dict[str, str]:
         schema = pq.read_schema(place)
     except (OSError, pa.ArrowException):
         raise InvalidInput("path", place, "cannot be read: not a Parquet file", "check the path and the file") from None
+    if len(set(schema.names)) != len(schema.names):
+        raise InvalidInput(place.name, None, "must name every column once", "rename one")
     known = pa.types
 
     def word(kind: Any) -> str:
@@ -43,7 +45,7 @@ def parquet_types(path: str | Path) -> dict[str, str]:
             ("truth", (known.is_boolean,)),
             ("number", (known.is_integer, known.is_floating, known.is_decimal)),
             ("date", (known.is_date, known.is_timestamp)),
-            ("text", (known.is_dictionary, known.is_string, known.is_large_string)),
+            ("text", (known.is_string, known.is_large_string, known.is_string_view, known.is_dictionary)),
         ):
             if any(test(kind) for test in tests):
                 return name

@@ -359,8 +359,12 @@ class Schema:
         rule = f"the schema {self.name!r} declares this column and the table does not have it"
         remedy = "add the column, or remove its declaration; a CSV file needs a header row"
         wanted = sorted(sources) + (mine if labels else [])
-        if lost := [SchemaError(name, None, rule, remedy) for name in wanted if name not in columns]:
-            return lost
+        if lost := [name for name in wanted if name not in columns]:
+            written = {name.strip().casefold() for name in columns}
+            near = "write the column's name as the schema does: the table has it in other letters, capital or small"
+            return [
+                SchemaError(name, None, rule, near if name.strip().casefold() in written else remedy) for name in lost
+            ]
         known, rule = sources | set(mine), f"the schema {self.name!r} does not declare this column of the table"
         strange = [] if "*" in self.ignore else [name for name in columns if name not in known | set(self.ignore)]
         write = 'declare it under [columns.{0}], or write ignore = ["{0}"], or ["*"] for all'

@@ -213,7 +213,10 @@ def number_of(value: object) -> float:
     value = python_value(value)
     if isinstance(value, bool | int | float):
         return float(value) + 0.0  # zero has one sign
-    return float(text_of(value)) + 0.0
+    text = text_of(value)
+    if "_" in text:  # which Python allows among digits, and no program that writes tables does
+        raise ValueError("not a number")
+    return float(text) + 0.0
 
 
 def values_of(column: Column) -> list[Any]:
