@@ -268,7 +268,7 @@ def _start_of(lines: list[bytes], text: _TextFile, whole: bool) -> _Start:
         raise _misquoted(text.name, str(error), before + 1, before + 1) from None
     if not fields:
         raise InvalidInput(text.name, None, "must hold a header row and at least one row", "check the file")
-    if _COMMENT.match(fields[0]) or (len(fields) == 1 and fields[0].startswith("#")):
+    if _COMMENT.match(decoded.line(before)) or (len(fields) == 1 and fields[0].startswith("#")):
         rule = "its first line begins as a comment does, and must name the columns"
         raise InvalidInput(text.name, None, rule, "delete what stands above the header row")
     if better := _other_separator(decoded, before, end, separator, len(fields)):

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -111,12 +112,11 @@ def read_statistics(path: str | Path) -> Table:
     found = dict[str, Any]()
     for name, values in columns.items():
         if name in labels:
-            meaning = labels[name]
-            found[name] = _column(values, lambda value, meaning=meaning: meaning.get(value, value))
+            found[name] = _column(values, partial(_label_or_code, labels[name]))
         elif name in clocks:
             found[name] = _column(values, clocks[name].point)
         else:
-            found[name] = _column(values, lambda value: value)
+            found[name] = _column(values, _as_it_is)
     return Table(place.name, found, _notes(labels))
 
 
@@ -184,6 +184,14 @@ def _labels(about: Any) -> dict[str, Mapping[Any, str]]:
     return {
         name: labels for name, labels in about.variable_value_labels.items() if labels and measures.get(name) != "scale"
     }
+
+
+def _label_or_code(labels: Mapping[Any, str], value: Any) -> Any:
+    return labels.get(value, value)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _column(values: list[Any], read: Callable[[Any], Any]) -> Any:

@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..errors import InvalidInput, InvalidKind, SottovoceError, printable
 from ..util.typing import Any, Array, ArrayLike, IntArray
 from .frames import check_names, own_names, read_frame, reads_as_number
-from .values import Declared, as_numbers, objects, python_value, sites_of, text_of, values_of
+from .values import Declared, as_numbers, objects, python_value, sites_of, text_of, unmasked, values_of
 
 _SHOWN = 8
 NORM_SLACK = 1.0 + 1e-6
@@ -81,12 +81,36 @@ def _refusal(field: str, error: Exception, frame: Any) -> InvalidInput:
 
 
 def check_columns(X: Any) -> None:
-    """Refuse a frame without a schema, two of whose columns share a name: coefficients go by names.
+    """Refuse what would train as other numbers than are meant, without a schema.
 
-    Names of several levels are none to scikit-learn, and columns go by their order.
+    Two columns of a frame that share a name, as coefficients go by names (names of several levels are none to
+    scikit-learn, and columns go by their order); points in time and durations, which NumPy takes for nanoseconds since
+    1970; and masked entries, whose mask is lost on the way.
     """
     if hasattr(type(X), "columns"):
         check_names("X", [str(name) for name in own_names(X)])
+    if isinstance(X, np.ma.MaskedArray) and np.ma.getmaskarray(X).any():
+        remedy = "replace them by a public constant, or drop those rows; a schema declares what stands for them"
+        raise InvalidInput("X", None, "holds masked entries", remedy)
+    if any(map(_counts_time, _dtypes(X))):
+        rule = "holds points in time or durations, which are no numbers without a unit"
+        raise InvalidInput(
+            "X", None, rule, 'give a schema with kind = "date", or numbers such as days since a public day'
+        )
+
+
+def _dtypes(X: Any) -> list[Any]:
+    """The types of the columns of a frame or an array."""
+    if hasattr(X, "dtypes"):  # frames of pandas and polars
+        return list(X.dtypes)
+    return [X.dtype] if hasattr(X, "dtype") else []
+
+
+def _counts_time(dtype: Any) -> bool:
+    if getattr(dtype, "kind", "") in ("m", "M"):
+        return True
+    is_temporal = getattr(dtype, "is_temporal", None)  # of polars
+    return callable(is_temporal) and bool(is_temporal())
 
 
 def _columns(frame: Any, *, text: bool) -> str:
@@ -181,6 +205,8 @@ def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
 
 def _column(field: str, given: Any) -> Array:
     """What is given for every row, as an array: of objects if it is none yet, as NumPy makes text of numbers too."""
+    if isinstance(given, np.ma.MaskedArray):
+        return unmasked(given)
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
         return np.asarray(checked(field, lambda: objects(given)))
     return np.asarray(checked(field, lambda: np.asarray(given)))
