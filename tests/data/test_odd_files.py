@@ -309,6 +309,24 @@ class TestWords:
         found = review(schema, {"a": ["0", "1", "0"], "y": ["sick", "well", text]})
         assert any("'sick'" in note for note in found.notes) == (text.strip() != "sick")
 
+    @pytest.mark.parametrize(
+        ("declared", "texts"),
+        [
+            (("true", "false"), ["TRUE", "FALSE", "True", "False"]), (("1", "0"), ["1.0", "0.0", "1", "0"]),
+            (("\u00e9", "0"), ["e\u0301", "0", "\u00e9 ", "0.0"]), (("TRUE", "FALSE"), ["true", "false", True, False]),
+        ],
+    )  # fmt: skip
+    def test_what_is_read_as_a_declared_label_or_level_is_fine(
+        self, declared: tuple[str, str], texts: list[Any]
+    ) -> None:
+        positive, negative = declared
+        schema = Schema.from_dict({
+            "columns": {"a": {"kind": "category", "values": list(declared)}},
+            "label": {"column": "y", "positive": positive, "negative": negative},
+        })  # fmt: skip
+        found = review(schema, {"a": texts, "y": texts})
+        assert found.fine and not found.notes
+
     def test_a_column_in_other_letters_is_told(self) -> None:
         schema = Schema.from_dict({"columns": {"age": {"kind": "number", "lo": 0, "hi": 1}}})
         with pytest.raises(SchemaError) as other:

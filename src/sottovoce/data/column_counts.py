@@ -26,7 +26,7 @@ from .dates import Date, as_units
 from .labels import AnyLabel, ClassLabel, Label, NumberLabel, numbers_in
 from .partition import partition
 from .person import Person, kept
-from .values import MISSING_MARKS, Column, as_numbers, as_text, is_missing, marked
+from .values import MISSING_MARKS, Column, Declared, as_numbers, as_text, is_missing, marked
 from .weights import CaseWeight
 
 SHOWN_ROWS = 5
@@ -122,12 +122,13 @@ def is_likely_gap(text: str) -> bool:
 
 
 def nearly(texts: Column, declared: Collection[str]) -> dict[str, BoolArray]:
-    """By declared value: which texts differ from it in case, blanks or Unicode form alone."""
+    """By declared value: which texts differ from it in case, blanks or Unicode form alone, and are not read as it."""
     by_fold = {folded(value): value for value in declared}
+    read_alike = Declared({value: value for value in declared})
     found: dict[str, BoolArray] = {}
     for text in dict.fromkeys(texts.tolist()):
         value = by_fold.get(folded(text))
-        if value is not None and text not in declared:
+        if value is not None and text not in read_alike:
             found[value] = found.get(value, np.zeros(len(texts), dtype=bool)) | (texts == text)
     return found
 
