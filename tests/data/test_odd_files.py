@@ -171,6 +171,16 @@ class TestOneOddValue:
     def test_other_spellings_of_a_number_are_read(self, text: str, number: float) -> None:
         assert number_of(text) == number
 
+    def test_a_complex_number_leaves_the_others_what_they_are(self) -> None:
+        pd = pytest.importorskip("pandas")
+        values = {"c": {"kind": "category", "values": ["1", "2"], "other": True}}
+        schema = Schema.from_dict({"columns": values})
+        for odd in (1 + 2j, np.complex128(1 + 2j)):
+            rows = schema.encode(pd.DataFrame({"c": [1, 2, odd]}), labels=False).X
+            assert rows.argmax(axis=1).tolist() == [0, 1, 2]
+        with pytest.raises(ValueError, match="not"):
+            as_numbers(np.array([1, 1 + 2j]))
+
     def test_masked_entries_are_missing(self) -> None:
         masked = np.ma.masked_array([1.0, 99.0, 3.0], [False, True, False])
         assert read_frame({"a": masked}).columns["a"].tolist() == [1.0, None, 3.0]

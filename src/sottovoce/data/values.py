@@ -81,6 +81,8 @@ def python_value(value: object) -> Any:
         return int(value)
     if isinstance(value, Decimal | Fraction):
         return _from_exact(value)
+    if isinstance(value, complex):  # a frame makes all numbers complex if one is
+        return value.real if value.imag == 0 else value
     if isinstance(value, np.ndarray):
         return value.tolist()
     if kind.__name__ == "NAType" and kind.__module__.partition(".")[0] == "pandas":
@@ -99,7 +101,8 @@ def _from_numpy(value: np.generic) -> Any:
             return float(value)
     if isinstance(value, np.str_):
         return str.__str__(value)
-    return value.item()
+    item = value.item()
+    return item.real if isinstance(item, complex) and item.imag == 0 else item
 
 
 def _from_datetime64(value: np.datetime64) -> Any:
