@@ -101,9 +101,9 @@ def check_columns(X: Any) -> None:
 
 def _dtypes(X: Any) -> list[Any]:
     """The types of the columns of a frame or an array."""
-    if hasattr(X, "dtypes"):  # frames of pandas and polars
-        return list(X.dtypes)
-    return [X.dtype] if hasattr(X, "dtype") else []
+    if hasattr(X, "dtype"):  # an array, or a series
+        return [X.dtype]
+    return list(X.dtypes) if hasattr(X, "dtypes") else []  # frames of pandas and polars
 
 
 def _counts_time(dtype: Any) -> bool:
