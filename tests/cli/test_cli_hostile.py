@@ -10,6 +10,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from command_line import Call, Clinic, write_csv
 
 from sottovoce.data import table as tables
 from sottovoce.network.graphs import MOST_EDGES, MOST_NODES, make_graph
+
+gzipped = partial(gzip.compress, mtime=0)  # the same bytes in every process, and so the same names of tests
 
 CSV = "a,y\n" + "".join(f"{k % 10},{k % 2}\n" for k in range(100))
 LABEL = 'label = { column = "y", positive = "1" }\n'
@@ -30,7 +33,7 @@ NINES = "9" * 400
 
 def test_corrupt_and_enormous_archives(refused: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(LABEL + NUMBER)
-    packed, other = gzip.compress(CSV.encode()), lzma.compress(CSV.encode())
+    packed, other = gzipped(CSV.encode()), lzma.compress(CSV.encode())
     bomb = zlib.compressobj(9, zlib.DEFLATED, 31)
     empty = b"".join([bomb.compress(bytes(2**20)) for _ in range(80)] + [bomb.flush()])
     for name, data in {
@@ -62,8 +65,9 @@ def test_corrupt_and_enormous_parquet(refused: Callable[..., str], tmp_path: Pat
     (tmp_path / "folder.parquet").mkdir()
     for name, data in {"cut.parquet": whole[:-40], "foreign.parquet": CSV.encode(), "none.parquet": b""}.items():
         (tmp_path / name).write_bytes(data)
-    for name in ("bomb", "empty", "twice", "date", "folder", "cut", "foreign", "none"):
+    for name in ("bomb", "empty", "twice", "folder", "cut", "foreign", "none"):
         assert f"{name}.parquet" in refused("train", *KNOBS, "--data", f"{name}.parquet", "--schema", "s.toml")
+    assert "not a number" in refused("train", *KNOBS, "--data", "date.parquet", "--schema", "s.toml")
 
 
 def test_a_bit_flipped_in_parquet_is_one_line_or_none(run: Call, tmp_path: Path) -> None:
@@ -303,8 +307,8 @@ def test_cells_that_cannot_run_and_cells_that_are_damaged(run: Call, tmp_path: P
         b"",
         b"x",
         cell.read_bytes()[:-9],
-        gzip.compress(b"[" * 10**6),
-        gzip.compress(b'{"rows": [1], "seconds": 1}'),
+        gzipped(b"[" * 10**6),
+        gzipped(b'{"rows": [1], "seconds": 1}'),
     ):
         cell.write_bytes(data)
         ran = run("study", "s.toml")
