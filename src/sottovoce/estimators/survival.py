@@ -25,7 +25,7 @@ from ..data.rows import Rows
 from ..data.table import Table
 from ..data.validation import checked
 from ..data.values import MISSING_MARKS, identity, marks_of, number_of, objects, text_of
-from ..errors import HolderNote, InvalidInput, PublicNote
+from ..errors import HolderNote, InvalidInput, PublicNote, SchemaError
 from ..problem.clipped import cap
 from ..problem.losses import Logistic
 from ..reports.plots import survival_plot
@@ -37,7 +37,7 @@ from ..util.progress import told
 from ..util.typing import Any, Array, BoolArray, IntArray
 from .base import SLACK, SitedTable
 from .caveats import Caveats, tell_values
-from .declared import in_units
+from .declared import in_units, schema_of
 from .parameters import with_knobs
 
 SHARE = 0.5
@@ -204,7 +204,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
     Parameters
     ----------
     edges : sequence of float
-        Public, increasing times between m intervals: m + 1 numbers.  Fewer intervals cost less noise.
+        Public, increasing times between m intervals of finite length: m + 1 numbers.  Fewer intervals cost less noise.
     event_code : optional
         The value of `event` that means the event, as 2 in tables where 1 is alive: every other value that is not
         missing then means that it did not come.  None for 1, against 0, and for truth values.
@@ -217,7 +217,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         Declared bound on the Euclidean norm of a person's columns; longer ones are shortened.  None is 1, and a release
         warns of it.
     schema, columns, n_sites, accounting, random_state, verbose
-        As for :class:`sottovoce.ConsensusClassifier`.
+        As for :class:`sottovoce.ConsensusClassifier`; a schema without weights, and without the time and the event.
     knobs : dict or None, default=None
         `relation`, `colluders`, `rho` (0, the weight of half the slopes' squared norm beside the mean over people)
         and `max_grad_norm` (of a row's gradient before weights).
@@ -397,15 +397,37 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         named = [name for name in (time, event) if isinstance(name, str)]
         if lost := [name for name in named if name not in table.columns]:
             raise InvalidInput(lost[0], None, "is no column of the frame", "name the columns of time and event")
+        self._check_schema(named, table)
         columns = dict(table.columns)
         time, event = (columns[one] if isinstance(one, str) else one for one in (time, event))
         return self._opened(Table(table.name, {k: v for k, v in columns.items() if k not in named})), time, event
 
+    def _check_schema(self, named: list[str], table: Table) -> None:
+        """Refuse a schema that declares the columns of time or event for the model, or weights of people.
+
+        The life table counts everybody once, so hazards with weights would be corrected by a curve without them.
+        """
+        schema = schema_of(self.schema)
+        assert schema is not None
+        if schema.weight is not None:
+            rule = "declares weights, and hazards count every person alike"
+            raise SchemaError("weight", None, rule, "leave weight out of the schema")
+        declared = {source for block in schema.blocks for source in block.sources(table.columns)}
+        if both := [name for name in named if name in declared]:
+            rule = "holds the time or the event, and the schema declares it as a column of the model"
+            raise SchemaError(both[0], None, rule, "leave it out of [columns]")
+
     def _edges(self) -> Array:
         edges = checked("edges", lambda: np.asarray(self.edges, dtype=np.float64))
-        if edges.ndim != 1 or len(edges) < 2 or not (np.all(np.isfinite(edges)) and np.all(np.diff(edges) > 0)):
-            rule = "must be two or more finite numbers, increasing"
-            raise InvalidInput("edges", None, rule, "declare public times such as [0, 30, 90, 365]")
+        remedy = "declare public times such as [0, 30, 90, 365]"
+        if edges.ndim != 1 or len(edges) < 2 or not np.all(np.isfinite(edges)):
+            raise InvalidInput("edges", None, "must be two or more finite numbers, increasing", remedy)
+        with np.errstate(over="ignore"):
+            lengths = np.diff(edges)
+        if not np.all(lengths > 0):
+            raise InvalidInput("edges", None, "must be two or more finite numbers, increasing", remedy)
+        if not np.all(np.isfinite(lengths)):  # of such an interval no part is a number, and people's times would tell
+            raise InvalidInput("edges", None, "must have intervals of finite length", remedy)
         return np.asarray(edges)
 
     def _one_each(self, name: str, column: Array, n: int) -> Array:
