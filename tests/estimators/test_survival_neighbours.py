@@ -25,7 +25,7 @@ from sottovoce.privacy.events import Event
 from sottovoce.problem.clipped import cap
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import Logistic, Loss
-from sottovoce.queries import Bounded, Curvature, Exits, Gradient
+from sottovoce.queries import Bounded, Curvature, Exits, Gradient, NoisyBounded
 from sottovoce.runs.prepare import held, prepare
 
 EDGES = np.array([0.0, 1.0, 2.0, 4.0])
@@ -232,6 +232,46 @@ def test_neither_price_nor_releases_follow_from_rows(trust: str) -> None:
     for one in fits:
         assert one._result.ledger == fits[0]._result.ledger and one.privacy_spent_ == fits[0].privacy_spent_
         assert np.all(np.isfinite(one.intercept_)) and np.all(np.isfinite(one.coef_))
+
+
+@pytest.mark.parametrize("trust", ["nobody", "curator"])
+def test_all_that_is_told_but_to_the_holder_follows_from_the_answers(
+    trust: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """Quite other rows, with the answers of the first fit in place of theirs, give the same model, notes and file."""
+    rng = np.random.default_rng(0)
+    X, time = rng.uniform(-1, 1, (600, 2)), np.minimum(rng.exponential(3.0, 600), 4.0)
+    tables: list[tuple[Any, ...]] = [
+        (X, time, time < 4.0),
+        (np.sign(X) * 1e9, np.where(np.arange(600) % 3, np.nan, 9.0), ["zz" if k % 5 else 1 for k in range(600)]),
+    ]
+    first: list[np.ndarray] = []
+    fits, notes, files = [], [], []
+    own = NoisyBounded.answer
+    for fit, table in enumerate(tables):
+        asked_so_far = itertools.count()
+
+        def answer(
+            self: Any, vault: Any, facts: Facts, release: int, fit: int = fit, count: Any = asked_so_far
+        ) -> np.ndarray:
+            found = own(self, vault, facts, release)
+            if fit == 0:
+                first.append(found)
+            return first[next(count)]
+
+        monkeypatch.setattr(NoisyBounded, "answer", answer)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            fits.append(ConsensusSurvival(EDGES, trust=trust, n_sites=3, **NOISY).fit(*table))
+        notes.append([str(one.message) for one in told if not issubclass(one.category, HolderNote)])
+        fits[-1].save(tmp_path / "model.npz")
+        with np.load(tmp_path / "model.npz", allow_pickle=False) as file:
+            files.append(json.loads(str(file["meta"])))
+    assert len(first) == 11 and notes[0] == notes[1]
+    for name in ("coef_", "intercept_", "correction_", "edges_", "converged_", "sites_"):
+        np.testing.assert_array_equal(getattr(fits[0], name), getattr(fits[1], name))
+    assert fits[0].privacy_spent_ == fits[1].privacy_spent_ and fits[0]._result.ledger == fits[1]._result.ledger
+    assert files[0] == files[1]
 
 
 @pytest.mark.parametrize("times", [[0.5, 3.0], [0.5, np.inf], [1e308, 3.0], [-1e308, np.nan]])
