@@ -17,6 +17,7 @@ from ..algorithms.recipe import Recipe
 from ..data.person import kept
 from ..data.rows import Rows
 from ..data.schema import Schema, unfit
+from ..data.values import sites_of
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement
@@ -294,10 +295,13 @@ def rows_read(n: int, people: IntArray | None) -> IntArray:
 
 
 def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[str, ...]:
-    """Names of the sites: their values of the site column, or their numbers."""
+    """Names of the sites: what the site column's values are taken for, or the sites' numbers.
+
+    Not as a row writes it: the names are published, and how one row spells its site is no public fact.
+    """
     kind, _, name = partition.partition(":")
     if kind == "site":
-        return tuple(str(columns[name][part[0]]) for part in parts)
+        return tuple(sites_of(columns[name])[0])
     return tuple(f"site {i}" for i in range(len(parts)))
 
 

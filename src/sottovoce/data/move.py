@@ -21,7 +21,8 @@ import numpy as np
 from ..errors import InvalidInput
 from ..util.plain import digest_of
 from ..util.typing import Any, Array, IntArray
-from .design import Dense, Sparse, Storage
+from .design import Dense, Sparse, Storage, rounded_up
+from .products import products_by_row
 
 _ROWS = 2**16  # rows whose lengths are computed at a time
 _UP = 1.0 + 2.0**-50  # more than the rounding of a root, of a product and of a quotient
@@ -152,8 +153,11 @@ class Move:
     # Rows
 
     def lengths(self, X: Any) -> Array:
-        """c of encoded rows X (n, p), dense or sparse: (n,), or (R, n) of several maps."""
-        storage = Dense(np.asarray(X, dtype=float)[None]) if isinstance(X, np.ndarray) else Sparse((X,))
+        """c of encoded rows X (n, p), dense or sparse: (n,), or (R, n) of several maps.
+
+        A row's c depends on no other row, to the last bit (:mod:`sottovoce.data.products`).
+        """
+        storage = RowByRow(np.asarray(X, dtype=float)[None]) if isinstance(X, np.ndarray) else Sparse((X,))
         found = np.stack([_factors(storage, one, short=True)[0][0] for one in self.apart()])
         return np.asarray(found[0] if self.mean.ndim == 1 else found)
 
@@ -161,6 +165,18 @@ class Move:
         """Rows times their c, of one map: products with a folded model are then the margins of the moved rows."""
         c = self.lengths(X)[:, None]
         return X * c if isinstance(X, np.ndarray) else X.multiply(c).tocsr()
+
+
+@dataclass(frozen=True)
+class RowByRow(Dense):
+    """Rows of one node as an array (1, n, d): norms and margins of a row depend on no other, to the last bit."""
+
+    def margins(self, w: Array) -> Array:
+        return products_by_row(self.a[0], w[0])[None]
+
+    def norms(self) -> Array:
+        squares = self.a[0] ** 2
+        return rounded_up(products_by_row(squares, np.ones(squares.shape[1])), squares.shape[1])[None]
 
 
 def _factors(storage: Storage, move: Move, *, short: bool) -> tuple[Array, Array]:
