@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from numbers import Number
 from os import PathLike
+from typing import Self
 
 LONGEST = 200
 """Most characters of a value, or of a field's name, in a message."""
@@ -215,6 +216,14 @@ def check_whole(where: str, lost: Mapping[str, str]) -> None:
 class NotWritten(SottovoceError, OSError):
     """A file could not be written, for example because the disk is full.  An earlier file in its place is unchanged."""
 
+    released = False
+    """Whether noise was drawn before, and may have been paid for: the exit code must not say that nothing was spent."""
+
+    def after_release(self) -> Self:
+        """The same error, of a command that had released something."""
+        self.released = True
+        return self
+
 
 class Refused(SottovoceError):
     """A message, a plan or a site does not fit the agreement.  What it asked for was not done."""
@@ -242,8 +251,8 @@ class NotCalibrated(UserWarning):
 
 EXITS = {
     0: "done",
-    1: "something failed: the same command may be tried again",
-    2: "bad input, or a ledger that cannot be used: nothing was spent for it",
+    1: "something failed: the same command may be tried again, and what a ledger paid for costs nothing more",
+    2: "bad input, or a ledger that cannot be used: nothing was spent for it beyond what the ledger shows",
     3: "refused: a person must look before it is tried again",
     4: "a run across sites ended early, by another's decision",
     5: "a run across sites is finished, without some of them",
@@ -258,6 +267,8 @@ EXIT_CODES = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in
 
 def exit_code(error: SottovoceError) -> int:
     """The exit code in :data:`EXITS` of a command that ends with `error`."""
+    if isinstance(error, NotWritten) and error.released:
+        return 1
     if isinstance(error, InvalidInput | CheckpointError | BudgetExceeded | LedgerError | UnknownEvent | NotWritten):
         return 2
     codes = {Refused: 3, EndedEarly: 4, FinishedWithout: 5}

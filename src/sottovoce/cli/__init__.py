@@ -96,13 +96,16 @@ class Commands(click.Group):
             if sys.stdout is not None:
                 sys.stdout.flush()
             return done
+        except (click.Abort, KeyboardInterrupt, MemoryError):  # while a run is scored, say
+            if (where := _where_stored(ctx)) is not None:
+                _say(where)
+            raise
         except OSError as error:
             if isinstance(error, SottovoceError):
                 raise
-            stored = ctx.meta.get(STORED)
+            where = _where_stored(ctx)
             closed = isinstance(error, BrokenPipeError) and _reader_left()
             _give_up_output()
-            where = None if stored is None else f"the result was stored before it was shown: {stored}"
             if closed:
                 if where is not None:
                     _say(where)
@@ -144,6 +147,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _say_last(f"error: {error.strerror or type(error).__name__}{place}; repair that, and try again{more}")
     except MemoryError:
         _say_last("error: this machine's memory does not hold that; use less data, or fewer features or replicates")
+
+
+def _where_stored(ctx: click.Context) -> str | None:
+    """The sentence that says where the result is, if it is stored."""
+    stored = ctx.meta.get(STORED)
+    return None if stored is None else f"the result was stored before it was shown: {stored}"
 
 
 def _say_last(line: str) -> None:

@@ -62,7 +62,7 @@ def written(path: Path, plain: dict[str, Any]) -> NotWritten | None:
     try:
         write(path, plain)
     except NotWritten as error:
-        return error
+        return error.after_release()
     return None
 
 

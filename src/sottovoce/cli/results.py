@@ -8,7 +8,10 @@ killed before that is in the ledger, with every release: the same command reads 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -69,20 +72,40 @@ def store(
         What to end with once the result was shown.
     """
     beside = path is None
+    data = content.encode() if isinstance(content, str) else bytes(content)
     if path is None:
         if ledger is None or run is None:
             return None, None
         path = path_of(ledger, run, ending)
+        _set_aside(path, data)
     try:
-        files.write("result" if beside else field, path, content, make=beside)
+        files.write("result" if beside else field, path, data, make=beside)
     except NotWritten as error:
-        data = content.encode() if isinstance(content, str) else content
         kept = files.keep(path.name, data)
         where = "and nowhere else; the same command makes it again" if kept is None else f"the run is kept in {kept}"
         told(kept)
-        return kept, NotWritten(f"{error}; {where}")
+        return kept, NotWritten(f"{error}; {where}").after_release()
     told(path)
     return path, None
+
+
+def end_with(unwritten: Iterable[NotWritten | None]) -> None:
+    """Raise the first error of files that could not be written, once everything was shown."""
+    for error in unwritten:
+        if error is not None:
+            raise error
+
+
+def _set_aside(path: Path, data: bytes) -> None:
+    """Keep another result of that name: a ledger that stood here before may have paid for it.
+
+    The copy has a digest in its name.  A folder in which that fails is met again when the new result is written.
+    """
+    with suppress(OSError):
+        before = path.read_bytes()
+        if before != data:
+            digest = hashlib.blake2b(before, digest_size=8).hexdigest()
+            os.replace(path, path.with_name(f"{path.stem}.{digest}{path.suffix}"))
 
 
 def told(path: Path | None) -> None:

@@ -200,11 +200,13 @@ def survey(
     stored, lost = results.store(
         "result", None, text, ledger=ledger, run=None if said is None else said.run, ending="json"
     )
+    unwritten = [lost]
     if out is not None:
         try:
             files.write("out", out, found.toml)
         except NotWritten as error:
-            lost = error
+            unwritten.append(error.after_release())
+            out = None  # so that the schema is shown
     if as_json:
         print_json(told, indent=2)
     else:
@@ -212,8 +214,7 @@ def survey(
         _show_survey(found, console)
         show_notes((), console, stored)
         click.echo(found.toml if out is None else f"wrote {out}", nl=out is not None)
-    if lost is not None:
-        raise lost
+    results.end_with(unwritten)
 
 
 def _show_survey(found: Any, console: Console) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -173,32 +172,36 @@ def train(
                 print_json(shown_of(done.released(), done.held_back(), release=system_noise, holder=holder))
             else:
                 show(done, Console(), stored)
-            _end_with(unwritten)
+            results.end_with(unwritten)
             return
         if site_constants is not None:
             rule = "is for inference and for least squares"
             raise InvalidInput("site_constants", site_constants, rule, "add --inference, or leave it out")
         name = "auto: choosing, then round" if settings.auto else f"{settings.method} round"
         total = None if settings.auto else settings.rounds
+
+        def store(result: Result) -> tuple[Path | None, NotWritten | None]:
+            book = result.statement.ledger
+            run = None if book is None else book.run
+            return results.store("save", save, result.packed(), ledger=ledger, run=run, ending="npz")
+
+        before_scores = []  # which take time and memory of their own, and may fail
         with progress(Console(stderr=True), name, total, quiet=as_json) as bar:
             observers: list[Observer] = [] if bar is None else [lambda k, state: bar(completed=k)]
             trained = train_on(
                 config, observers=observers, checkpoint=checkpoint, ledger=book, run_name=run_name, free=left_open(),
                 check=None if held is None else lambda *known: check_held(held, *known, ledger=book),
+                released=lambda result: before_scores.append(store(_with_answers(result, cut, None))),
             )  # fmt: skip
-    trained = replace(trained, result=replace(trained.result, extra=trained.result.extra | _cut_at(cut)))
-    book_run = None if trained.result.statement.ledger is None else trained.result.statement.ledger.run
-    place: dict[str, Any] = {"ledger": ledger, "run": book_run, "ending": "npz"}
-    kept = _with_answers(trained, None)
-    stored, lost = results.store("save", save, kept.packed(), **place)
-    found: Any = None
+    ((stored, lost),) = before_scores
+    kept, found = _with_answers(trained.result, cut, None), None
     if held is not None:
         from ..answers.training import evaluate_report
 
         found = evaluate_report(trained, held)
-        kept = _with_answers(trained, found)
+        kept = _with_answers(trained.result, cut, found)
         if lost is None:
-            stored, lost = results.store("save", save, kept.packed(), **place)
+            stored, lost = store(kept)
     unwritten = [lost]
     if report is not None:
         from ..answers.saved import record_of
@@ -210,7 +213,7 @@ def train(
         render(trained, Console(), stored if lost is None else None)
         if found is not None:
             render_any(found, Console())
-    _end_with(unwritten)
+    results.end_with(unwritten)
 
 
 def _plain(trained: Report, found: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -226,13 +229,6 @@ def _plain(trained: Report, found: Any) -> tuple[dict[str, Any], dict[str, Any]]
     return released, held_back
 
 
-def _end_with(unwritten: Sequence[NotWritten | None]) -> None:
-    """Raise the first error of files that could not be written, once everything was shown."""
-    for error in unwritten:
-        if error is not None:
-            raise error
-
-
 def check_cut(cut: float, task: Task) -> None:
     """Refuse a cut that is no probability, or of labels that have none, by InvalidInput."""
     if not 0.0 < cut < 1.0:
@@ -246,9 +242,9 @@ def _cut_at(cut: float | None) -> dict[str, float]:
     return {} if cut is None else {"threshold": cut}
 
 
-def _with_answers(trained: Report, found: Any) -> Result:
+def _with_answers(result: Result, cut: float | None, found: Any) -> Result:
     """The result with its page's further figures, all of them released."""
-    more: dict[str, Any] = {"command": typed(), "versions": versions("numpy", "scipy")}
+    more: dict[str, Any] = {"command": typed(), "versions": versions("numpy", "scipy"), **_cut_at(cut)}
     if found is not None:
         more["evaluation"] = jsonable(found.released())
-    return replace(trained.result, extra=trained.result.extra | more)
+    return replace(result, extra=result.extra | more)

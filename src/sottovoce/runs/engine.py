@@ -18,6 +18,7 @@ from ..errors import (
     InvalidInput,
     LedgerMismatch,
     NetClosed,
+    NotWritten,
     SottovoceError,
     shown,
 )
@@ -146,13 +147,20 @@ def centred(place: Place, curator: Centred, facts: Facts) -> tuple[Place, str]:
 
 
 def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) -> None:
-    """Replace the checkpoint, in one step, by the run after round k; if that fails, the file is as it was."""
+    """Replace the checkpoint, in one step, by the run after round k; if that fails, the file is as it was.
+
+    NotWritten then, which says that something was released.
+    """
     arrays = {f"state.{name}": value for name, value in state._asdict().items()}
     arrays |= {f"curator.{name}": value for name, value in curator.state().items()}
     meta: dict[str, Any] = {"version": _VERSION, "key": key, "round": k, "ledger": curator.ledger.to_list()}
     if isinstance(curator.ledger, Run):
         meta["answers"] = curator.ledger.answers
-    files.write("checkpoint", path, files.pack(meta=np.array(json.dumps(meta)), **arrays), mode=0o600)
+    packed = files.pack(meta=np.array(json.dumps(meta)), **arrays)
+    try:
+        files.write("checkpoint", path, packed, mode=0o600)
+    except NotWritten as error:
+        raise error.after_release() from None
 
 
 def load_checkpoint(path: Path, keys: Collection[str], blank: Any, curator: Curator) -> tuple[int, Any]:

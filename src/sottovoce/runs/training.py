@@ -281,6 +281,7 @@ def train(
     config: TrainConfig, *, observers: Sequence[Observer] = (), checkpoint: str | Path | None = None,
     ledger: DurableLedger | None = None, run_name: str | None = None, free: Sequence[str] | None = None,
     check: Callable[[data.Dataset, RunConfig, int], object] | None = None,
+    released: Callable[[Result], object] | None = None,
 ) -> Report:  # fmt: skip
     """Load, deal, train and score.
 
@@ -296,6 +297,9 @@ def train(
         Knobs that "auto" may set; None for those that have their default values.
     check : callable ``(dataset, config, sites)``, optional
         Called before anything is chosen or spent; it may refuse the run.  A curator is one site.
+    released : callable ``(result)``, optional
+        Called as soon as all is released, and before scores are computed, which take time and memory of their own:
+        whatever befalls these, what was paid for can be stored.
 
     Raises
     ------
@@ -358,6 +362,8 @@ def train(
         parts = [np.concatenate(parts)]
     schema = None if dataset.schema is None else dataset.schema.to_dict()
     result = replace(result, extra=result.extra | {"data": config.data, "schema": schema})
+    if released is not None:
+        released(result)
     notes = [*dataset.notes, *_of_start(result, public), *([centring.says] if centring is not None else [])]
     if dataset.schema is not None and dataset.schema.site and not how.startswith("site:"):
         column = dataset.schema.site
