@@ -234,6 +234,90 @@ def test_a_file_that_fails_after_the_charge_does_not_hide_the_result(
     assert kept is not None and Path(kept[1]).exists()
 
 
+@pytest.mark.parametrize("words", [(), ("--save", "mine.npz")])
+@pytest.mark.parametrize("fault", ["MemoryError", "KeyboardInterrupt", "ValueError"])
+def test_a_run_is_stored_before_it_is_scored(fault: str, words: tuple[str, ...], paid: Path, run: Call) -> None:
+    """Scores read rows again and fit further models: they may fail, or take longer than anybody waits."""
+    stop = f"from sottovoce.runs import training\ndef fails(*given):\n    raise {fault}\ntraining.least_error = fails"
+    done = shell((*ROUNDS, *words), code=stop)
+    assert done.returncode not in (0, 2)
+    path = Path(words[1]) if words else stored(ROUNDS)
+    assert SavedModel.load(path).model.size and spent(run, ROUNDS)[0] > 0.0
+    if fault != "ValueError":  # which nobody foresees, so it has a traceback
+        assert str(path) in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_result_that_another_ledger_paid_for_stays(paid: Path, run: Call) -> None:
+    words = (*ROUNDS, "--run", "first")
+    assert run(*words).code == 0
+    first = stored(words).read_bytes()
+    Path("rows.ledger").rename("old.ledger")
+    assert run("ledger", "init", "rows.ledger", "--epsilon", 3, "--delta", 1e-4, "--nodes", 3).code == 0
+    assert run(*words).code == 0
+    found = {path.name: path.read_bytes() for path in results.folder_of(Path("rows.ledger")).iterdir()}
+    assert len(found) == 2 and found.pop("first.npz") != first
+    assert list(found.values()) == [first]
+    assert run(*words).code == 0 and len(list(results.folder_of(Path("rows.ledger")).iterdir())) == 2
+
+
+@pytest.mark.parametrize("kind", ["folder", "link to nothing", "pipe"])
+def test_what_stands_in_the_place_of_a_result_loses_nothing(kind: str, paid: Path, run: Call) -> None:
+    words = (*ROUNDS, "--run", "first")
+    folder = results.folder_of(Path("rows.ledger"))
+    folder.mkdir()
+    place = folder / "first.npz"
+    if kind == "folder":
+        place.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to("elsewhere.npz")
+    ran = run(*words)
+    if kind == "folder":
+        kept = re.search(r"kept in (\S+)", ran.err)
+        assert ran.code == 1 and kept is not None
+        place = Path(kept[1])
+    else:
+        assert ran.code == 0
+    assert SavedModel.load(place).model.size
+
+
+def test_a_checkpoint_that_fails_after_a_round_does_not_say_that_nothing_was_spent(
+    paid: Path, run: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sottovoce.errors import NotWritten
+    from sottovoce.util import files
+
+    write = files.write
+
+    def full(field: str, path: Any, *more: Any, **options: Any) -> None:
+        if field == "checkpoint":
+            raise NotWritten("checkpoint: cannot be written: No space left on device; free some space")
+        write(field, path, *more, **options)
+
+    monkeypatch.setattr(files, "write", full)
+    assert run(*ROUNDS, "--checkpoint", "run.checkpoint").code == 1
+    assert spent(run, ROUNDS)[0] > 0.0
+
+
+def test_a_surveyed_schema_that_cannot_be_written_is_shown(
+    paid: Path, run: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sottovoce.errors import NotWritten
+    from sottovoce.util import files
+
+    write = files.write
+
+    def full(field: str, path: Any, *more: Any, **options: Any) -> None:
+        if field == "out":
+            raise NotWritten("out: cannot be written: No space left on device; free some space")
+        write(field, path, *more, **options)
+
+    monkeypatch.setattr(files, "write", full)
+    ran = run("schema", "survey", "clinic.toml", "rows.csv", "--epsilon", 2, "--system-noise", "--out", "new.toml")
+    assert ran.code == 1 and "[columns.dose]" in ran.out and "wrote" not in ran.out
+
+
 def test_with_save_the_result_is_there_and_nowhere_else(paid: Path, run: Call) -> None:
     ran = run(*ROUNDS, "--save", "mine.npz")
     assert ran.code == 0 and Path("mine.npz").exists() and not results.folder_of(Path("rows.ledger")).exists()

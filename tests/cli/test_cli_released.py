@@ -65,7 +65,9 @@ def write_table(folder: Path, label: str, change: str = "", people: bool = False
             values[k % len(values)],
         ]
         repeats = 1
-        if k == which:
+        if change == "spelling" and k < 6:
+            line[1] = ["{} ", "\t{}", " {}"][k % 3].format(line[1])
+        elif k == which and change != "spelling":
             line[2:] = {
                 "": line[2:], "far": ["9999", "-50", "mars", line[5]], "gap": ["", "", "", line[5]],
                 "unlabelled": [*line[2:5], ""], "strange label": [*line[2:5], "zebra" if label != "number" else "1e9"],
@@ -140,7 +142,8 @@ RUNS = {
     "least squares": ("number", ("--evaluation", 4)),
     "least squares, intervals": ("number", ("--inference",)),
 }
-CHANGES = ("far", "gap", "unlabelled", "strange label", "other label")
+CHANGES = ("far", "gap", "unlabelled", "strange label", "other label", "spelling")
+"""Of one row; "spelling" is of the sites' names in the rows in which they first appear."""
 
 
 def release(run: Call, *words: Any) -> tuple[dict[str, Any], dict[str, Any], str]:

@@ -311,3 +311,20 @@ def test_the_stretch_is_that_of_every_mean() -> None:
                     A = np.stack([Move(m, columns, k, gain).push(e) for e in np.eye(p)], axis=1)
                     worst = max(worst, 1.0 + np.linalg.norm(A, 2), 1.0 + np.linalg.norm(np.linalg.inv(A), 2))
                 assert worst <= stretch_of(gain, k, constants)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_how_far_a_row_is_shortened_depends_on_no_other_row(order: Any) -> None:
+    """To the last bit: scores of shortened rows are counted in cells."""
+    rng = np.random.default_rng(0)
+    for d in (3, 9, 33):
+        X = rng.normal(size=(70, d))
+        X /= np.linalg.norm(X, axis=1, keepdims=True)
+        mean = rng.normal(size=d)
+        mean[-1] = 0.0
+        move = Move(mean / (2.0 * np.linalg.norm(mean)), (d - 1,), 0.3, 1.3)
+        alone = np.concatenate([move.lengths(row[None]) for row in X])
+        assert np.any(alone < 1.0)
+        for n in range(1, 71):
+            np.testing.assert_array_equal(move.lengths(np.asarray(X[:n], order=order)), alone[:n])
+            np.testing.assert_array_equal(move.lengths(np.asarray(X[70 - n :], order=order)), alone[70 - n :])

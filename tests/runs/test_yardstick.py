@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -127,3 +128,32 @@ def test_a_run_is_shown_beside_it(tmp_path: Path) -> None:
     where = {"data": str(tmp_path / "rows.csv"), "schema": str(tmp_path / "rows.toml"), "nodes": 2}
     report = train(TrainConfig(RunConfig("prox_average", 1.0, 1e-5, seed=0), **where))
     assert report.nonprivate_test_error == least_error(dataset) <= report.test_errors.mean()
+
+
+@pytest.mark.parametrize(
+    ("label", "known", "loss"), [(YES, "1", "logistic"), (THREE, "2", "logistic"), (DAYS, "3", "huber-residual:0.25")]
+)
+def test_labels_in_held_out_rows_alone_end_no_run(tmp_path: Path, label: str, known: str, loss: str) -> None:
+    """The run has released by then, so whatever the labels are, it is finished and told."""
+    X = normal(100)
+    held_out = np.random.default_rng(0).permutation(100)[:20]
+    for labelled in (held_out, held_out[:1], np.setdiff1d(np.arange(100), held_out), np.arange(0)):
+        y = np.where(np.isin(np.arange(100), labelled), known, "")
+        table(tmp_path, X, y, label)
+        run = RunConfig("momentum", 2.0, 1e-5, rounds=2, seed=0, loss=loss)
+        report = train(TrainConfig(run, str(tmp_path / "rows.csv"), str(tmp_path / "rows.toml"), nodes=2))
+        assert report.nonprivate_test_error is None
+        assert report.test_errors.size == int(np.isin(held_out, labelled).any())
+
+
+def test_rows_without_weight_give_no_yardstick(tmp_path: Path) -> None:
+    dataset = table(tmp_path, normal(100), logistic(normal(100), 2.0), YES)
+    weights = np.zeros(len(dataset.y_train))
+    assert least_error(replace(dataset, weights=weights)) is None
+    weights[:50] = 1.0
+    some = replace(dataset, weights=weights)
+    without = replace(
+        dataset, weights=weights[:50], X_train=dataset.X_train[:50], y_train=dataset.y_train[:50],
+        train_columns={name: column[:50] for name, column in dataset.train_columns.items()},
+    )  # fmt: skip
+    assert least_error(some) == least_error(without)

@@ -102,8 +102,7 @@ def _set_aside(path: Path, data: bytes) -> None:
     The copy has a digest in its name.  A folder in which that fails is met again when the new result is written.
     """
     with suppress(OSError):
-        before = path.read_bytes()
-        if before != data:
+        if path.is_file() and (before := path.read_bytes()) != data:
             digest = hashlib.blake2b(before, digest_size=8).hexdigest()
             os.replace(path, path.with_name(f"{path.stem}.{digest}{path.suffix}"))
 

@@ -39,23 +39,33 @@ _FLAT = 1e-9
 """Columns that spread less than this, relative to their size, are constant."""
 
 
-def least_error(dataset: data.Dataset) -> float:
+def least_error(dataset: data.Dataset) -> float | None:
     """The error of the best linear model without privacy on the test rows (:meth:`sottovoce.problem.task.Task.error`).
 
     Parameters
     ----------
     dataset : Dataset
         With test rows.  Sample weights count in the fits, and every test row counts once.
+
+    Returns
+    -------
+    float or None
+        None where there is no such model: no training row with a label has a weight, or no solver gets there.  That is
+        no error, as the private run is finished and may have been paid for.
     """
     task = dataset.task
     known = task.known(dataset.y_train)
+    if dataset.weights is not None:
+        known = known & (dataset.weights > 0.0)  # others change no fit
+    if not np.any(known):
+        return None
     y, weights = dataset.y_train[known], None if dataset.weights is None else dataset.weights[known]
     plain = replace(dataset, y_train=y, weights=weights)
     errors = []
     for X, X_test in _encodings(dataset):
         for margins in _fitted(plain, X[known], X_test):
             errors.append(float(task.error(margins, dataset.y_test)))
-    return min(errors)
+    return min(errors, default=None)
 
 
 def _encodings(dataset: data.Dataset) -> Iterator[tuple[Array, Array]]:
