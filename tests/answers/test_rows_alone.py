@@ -223,3 +223,26 @@ def test_moved_rows_are_chosen_before_they_are_shortened(tmp_path: Path, monkeyp
         sizes.clear()
         evaluate_report(replace(report, result=replace(report.result, move=move)), Held(50.0))
         assert sizes == [60]
+
+
+@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("size", [1e300, 8e307])
+def test_a_model_with_huge_weights_is_no_question_about_rows(
+    size: float, label: str, tmp_path: Path, asked: list[Rows]
+) -> None:
+    """A model may come from anybody; were sums beyond all numbers refused, the refusal would be a free answer."""
+    run = saved_run(tmp_path, label)
+    result = Result.load(run)
+    replace(result, models=np.full(result.models.shape, size)).save(run)
+    lines = (tmp_path / "rows.csv").read_text().splitlines()
+    counted = []
+    for value in ("1", "-1", "0"):
+        cells = lines[1].split(",")
+        cells[1 : 1 + D] = [value] * D
+        (tmp_path / "rows.csv").write_text("\n".join([lines[0], ",".join(cells), *lines[2:]]) + "\n")
+        asked.clear()
+        by_evaluate(tmp_path)
+        counted.append(scores_of(asked[-1])[0, 1:])
+    assert all(np.isfinite(found).all() for found in counted)
+    for found in counted[1:]:
+        np.testing.assert_array_equal(found, counted[0])

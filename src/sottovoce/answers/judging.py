@@ -31,6 +31,9 @@ from .numeric_metrics import ErrorMoments, NumberEvaluation
 T = TypeVar("T", bound=Task)
 E = TypeVar("E", Evaluation, ClassEvaluation, NumberEvaluation)
 
+FARTHEST = 1e100
+"""The largest margin of a row: its square is a number, and no cell ends there."""
+
 
 @dataclass(frozen=True)
 class Scored:
@@ -39,6 +42,8 @@ class Scored:
     Parameters
     ----------
     margins : array (n,) or (K, n)
+        Those of a model with huge weights, which may come from anybody, are brought within `FARTHEST`, and 0 where a
+        row's sum has no value: to refuse them would tell of the row.
     model : bytes
         :func:`sottovoce.util.plain.digest_of` the model: all on which its margins depend but the rows.
     y : array (n,)
@@ -56,6 +61,8 @@ class Scored:
         if not self.model:
             rule = "must be the digest of the public model that is evaluated"
             raise InvalidInput("model", None, rule, "give sottovoce.util.plain.digest_of(...)")
+        inside = np.nan_to_num(np.clip(self.margins, -FARTHEST, FARTHEST), nan=0.0)
+        object.__setattr__(self, "margins", inside)
 
 
 @dataclass(frozen=True)

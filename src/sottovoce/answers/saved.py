@@ -131,7 +131,8 @@ class SavedModel:
         margins = products_by_row(X, self.model)
         if self.naming.sites:
             own = self.model[self.naming.constant > 0] * self.naming.value
-            margins = margins + float(own @ self.shares)
+            with np.errstate(over="ignore", invalid="ignore"):
+                margins = margins + float(own @ self.shares)
         return margins
 
     def intervals(self, table: Any, alpha: float = 0.05) -> Array:

@@ -32,7 +32,7 @@ def products_by_row(X: Array, W: Array) -> Array:
     ---------
     Entry k is a function of row k and of `W`: neither the number of rows, nor the other rows, nor the place of a row
     among them, nor the arrays' order in memory changes a bit of it.  Each is one elementwise product and one
-    elementwise sum a column, in the order of the columns, each correctly rounded.
+    elementwise sum a column, in the order of the columns, each correctly rounded.  What overflows is infinite or NaN.
 
     Examples
     --------
@@ -46,5 +46,6 @@ def products_by_row(X: Array, W: Array) -> Array:
         columns = np.ascontiguousarray(X[first : first + _ROWS_AT_ONCE].T)
         for vector, total in zip(vectors, found[:, first : first + _ROWS_AT_ONCE], strict=True):
             for weight, column in zip(vector.tolist(), columns, strict=True):
-                total += weight * column
+                with np.errstate(over="ignore", invalid="ignore"):  # a warning would tell of a row
+                    total += weight * column
     return found[0] if W.ndim == 1 else found
