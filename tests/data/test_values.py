@@ -303,3 +303,19 @@ def test_a_classifier_takes_whole_numbers_in_an_array_of_objects() -> None:
     models = [model.fit(X, labels).coef_ for labels in (y, y.astype(int))]
     assert np.array_equal(*models) and model.classes_.tolist() == [0, 1]
     assert model.fit(X, y).score(X, y) == model.score(X, y.astype(int)) > 0.6
+
+
+@pytest.mark.parametrize("spelled", [[1, 2, 1, 2], [1.0, 2, 1, 2], [1, 2.0, 1.0, 2], [np.float32(1), 2, np.int8(1), 2]])
+def test_no_row_changes_the_names_of_sites_that_are_numbers(spelled: list[Any]) -> None:
+    for column in (spelled, np.array(spelled, dtype=object), np.array(spelled, dtype=float)):
+        sites, parts = sites_in(column, 4)
+        assert sites.tolist() == [1, 2] and sites.dtype.kind == "i"
+        assert [part.tolist() for part in parts] == [[0, 2], [1, 3]]
+
+
+def test_names_of_sites_are_what_was_given() -> None:
+    for given, found in (
+        (["1", "2"], ["1", "2"]), ([True, False], [False, True]), ([1.5, 1], [1.0, 1.5]), (["b ", "a"], ["a", "b"]),
+        ([1e-7, 2], [1e-7, 2.0]), ([-0.0, 3], [0, 3]),
+    ):  # fmt: skip
+        assert sites_in(given, 2)[0].tolist() == found

@@ -244,8 +244,8 @@ def typed_labels(labels: Array) -> Array:
 def sites_in(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]:
     """The sites that `n` rows name, sorted, and the rows of each.
 
-    Which rows are of one site follows from :func:`sottovoce.data.values.identity`.  Names are numbers if all that were
-    given are, else texts.
+    Which rows are of one site follows from :func:`sottovoce.data.values.identity`.  Names are numbers if numbers were
+    given, else texts; whether a row says 1 or 1.0 changes none.
     """
     column = _column("groups", groups)
     column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
@@ -259,8 +259,19 @@ def sites_in(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]:
     parts = [np.flatnonzero(index == i) for i in range(len(sites))]
     own = [python_value(given[part[0]]) for part in parts]
     kinds = {type(name) for name in own}
-    numbers = kinds <= {int, float} or kinds == {bool}
-    return np.array(own if numbers else sites), parts
+    if kinds == {bool}:
+        return np.array(own), parts
+    if kinds <= {int, float}:
+        return np.array([_whole_or_not(name) for name in sites]), parts
+    return np.array(sites), parts
+
+
+def _whole_or_not(text: str) -> int | float:
+    """The number that a site's name is."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def misfit(X: Any, data_norm: float, *, noisy: bool = True, weighed: bool = False) -> str | None:
