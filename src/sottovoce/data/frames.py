@@ -19,7 +19,7 @@ from ..util.later import Later
 from ..util.typing import Any
 from .parquet_files import plain_values
 from .table import Table, fits
-from .values import Column, each_as_it_is, objects, points_in, python_value, unmasked
+from .values import Column, each_as_it_is, is_masked, objects, points_in, python_value, unmasked
 
 nw = Later("narwhals")
 LONGEST_NAME = 40
@@ -89,7 +89,7 @@ def _plain(name: object, values: Any) -> Column:
         if hasattr(values, "dtype") or hasattr(values, "type"):  # a series of a frame's library
             return _of_series(str(name), values)
         values = objects(values) if isinstance(values, list | tuple) else np.asarray(values)
-    if isinstance(values, np.ma.MaskedArray):
+    if is_masked(values):
         values = unmasked(values)
     kind = values.dtype.kind
     if kind == "f":

@@ -21,9 +21,9 @@ from .values import Column as Column
 from .values import as_numbers as as_numbers
 from .values import as_text as as_text
 from .values import distinct as distinct
+from .values import is_masked, objects, unmasked
 from .values import marked as marked
 from .values import number_of as number_of
-from .values import objects, unmasked
 from .values import text_of as text_of
 from .values import values_of as values_of
 
@@ -59,7 +59,7 @@ class Table:
 
 def _array(values: Any) -> Column:
     """A column as an array; in lists values stay what they are, or one of them would change the others."""
-    if isinstance(values, np.ma.MaskedArray):
+    if is_masked(values):
         return unmasked(values)
     if not isinstance(values, list | tuple):
         return np.asarray(values)

@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..errors import InvalidInput, InvalidKind, SottovoceError, printable
 from ..util.typing import Any, Array, ArrayLike, IntArray
 from .frames import check_names, own_names, read_frame, reads_as_number
-from .values import Declared, as_numbers, objects, python_value, sites_of, text_of, unmasked, values_of
+from .values import Declared, as_numbers, is_masked, objects, python_value, sites_of, text_of, unmasked, values_of
 
 _SHOWN = 8
 NORM_SLACK = 1.0 + 1e-6
@@ -89,7 +89,7 @@ def check_columns(X: Any) -> None:
     """
     if hasattr(type(X), "columns"):
         check_names("X", [str(name) for name in own_names(X)])
-    if isinstance(X, np.ma.MaskedArray) and np.ma.getmaskarray(X).any():
+    if is_masked(X) and np.ma.getmaskarray(X).any():
         remedy = "replace them by a public constant, or drop those rows; a schema declares what stands for them"
         raise InvalidInput("X", None, "holds masked entries", remedy)
     if any(map(_counts_time, _dtypes(X))):
@@ -205,7 +205,7 @@ def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
 
 def _column(field: str, given: Any) -> Array:
     """What is given for every row, as an array: of objects if it is none yet, as NumPy makes text of numbers too."""
-    if isinstance(given, np.ma.MaskedArray):
+    if is_masked(given):
         return unmasked(given)
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
         return np.asarray(checked(field, lambda: objects(given)))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
@@ -247,6 +248,12 @@ def each_as_it_is(values: Iterable[Any]) -> Column:
     for k, one in enumerate(some):
         found[k] = one
     return found
+
+
+def is_masked(values: object) -> bool:
+    """Whether values are a masked array of NumPy, whose module is not loaded to find that out."""
+    module = sys.modules.get("numpy.ma")  # absent as long as nobody has made a masked array
+    return module is not None and isinstance(values, module.MaskedArray)
 
 
 def unmasked(values: Any) -> Column:

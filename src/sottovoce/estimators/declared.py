@@ -92,6 +92,12 @@ class Declares:
     _of_people: ClassVar[bool] = True
     """Whether the rows of a schema's people may be several."""
 
+    def _check_person(self, schema: Schema) -> None:
+        """Refuse people with several rows where each row is a person."""
+        if schema.person is not None and not self._of_people:
+            rule = "bounds several rows of a person together, and this takes one row a person"
+            raise SchemaError("person", None, rule, "keep one row a person and leave person out of the schema")
+
     def _opened(self, X: Any) -> Any:
         """A table, if there is a schema; else X.  Sets `schema_`."""
         self.__dict__.pop("schema_", None)
@@ -100,9 +106,7 @@ class Declares:
                 rule = "names columns for a schema, and there is none"
                 raise InvalidInput("columns", None, rule, "give schema=, or leave columns out")
             return X
-        if schema.person is not None and not self._of_people:
-            rule = "bounds several rows of a person together, and this takes one row a person"
-            raise SchemaError("person", None, rule, "keep one row a person and leave person out of the schema")
+        self._check_person(schema)
         self.schema_ = schema
         table = read_frame(X, self.columns)
         me: Any = self

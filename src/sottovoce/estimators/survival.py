@@ -24,7 +24,7 @@ from ..data.frames import read_frame
 from ..data.rows import Rows
 from ..data.table import Table
 from ..data.validation import checked
-from ..data.values import MISSING_MARKS, identity, marks_of, number_of, objects, text_of
+from ..data.values import MISSING_MARKS, identity, is_masked, marks_of, number_of, objects, text_of
 from ..errors import HolderNote, InvalidInput, PublicNote, SchemaError
 from ..problem.clipped import cap
 from ..problem.losses import Logistic
@@ -182,7 +182,7 @@ def _each(name: str, given: Any) -> list[Any]:
 
     Values of mixed types are not made one type first: one of them would change how the others are read.
     """
-    if isinstance(given, np.ma.MaskedArray):
+    if is_masked(given):
         hidden: Any = given.astype(object)
         given = hidden.filled(None)
     typed = hasattr(given, "dtype") or hasattr(given, "__array__")
@@ -409,6 +409,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         """
         schema = schema_of(self.schema)
         assert schema is not None
+        self._check_person(schema)
         if schema.weight is not None:
             rule = "declares weights, and hazards count every person alike"
             raise SchemaError("weight", None, rule, "leave weight out of the schema")
