@@ -17,15 +17,15 @@ from ..algorithms.once import Once
 from ..privacy.statement import Statement
 from ..problem.task import ManyClasses
 from ..queries import Scores
-from ..reports.notebook import evaluation_pairs, pairs_html, pairs_text
 from ..util.typing import Any, Array
 from .metrics import Estimate, project, ratio
+from .released import ReleasedEvaluation
 
 _CONSTANT: Array = np.array([0.0, 1.0])
 
 
-@dataclass(frozen=True)
-class ClassEvaluation:
+@dataclass(frozen=True, repr=False)
+class ClassEvaluation(ReleasedEvaluation):
     """The released quality, with exact numbers that only the rows' holder may see."""
 
     names: tuple[str, ...]
@@ -53,26 +53,6 @@ class ClassEvaluation:
             "rows": self.rows, "noise": self.noise, "accuracy": self.accuracy.to_dict(), "classes": classes,
             "confusion": self.counts.tolist(), "privacy": self.statement.to_dict(), "asked": self.asked,
         }  # fmt: skip
-
-    def held_back(self) -> dict[str, Any]:
-        """What reads rows without noise, as plain data: for the rows' holder only."""
-        return {"exact": self.exact}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data with all there is."""
-        return self.released() | self.held_back()
-
-    def __repr__(self) -> str:
-        return pairs_text(*self._told())
-
-    def _repr_html_(self) -> str:
-        return pairs_html(*self._told())
-
-    def _told(self) -> tuple[str, list[tuple[str, str]], str]:
-        """What is released; numbers for the rows' holder only are left out."""
-        plain = self.released()
-        title = f"Evaluation on {plain['rows']:,.0f} held-out rows, with 95% intervals"
-        return title, evaluation_pairs(plain), self.statement.text
 
 
 @dataclass(frozen=True)

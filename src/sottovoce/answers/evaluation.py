@@ -25,12 +25,12 @@ from ..problem.facts import Among, Facts
 from ..problem.losses import Logistic
 from ..problem.weighted_loss import Weighted
 from ..queries import Positives, Scores
-from ..reports.notebook import evaluation_pairs, pairs_html, pairs_text
 from ..runs.config import RunConfig
 from ..runs.prepare import Prepared
 from ..util.later import Later
 from ..util.typing import Array
 from .metrics import CELLS, LEAST, WIDTH, Quality, quality_of
+from .released import ReleasedEvaluation
 from .terms import reference_of
 
 special = Later("scipy.special")
@@ -116,8 +116,8 @@ class Held:
         return run.for_recipe(method, epsilon=float(self.epsilon), seed=seed, replicates=1)
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(ReleasedEvaluation):
     """The released quality by subgroup, with exact numbers that only the rows' holder may see.
 
     `asked` has the name of every release with its share of the budget.
@@ -134,26 +134,6 @@ class Evaluation:
             **self.quality[""].to_dict(), "privacy": self.statement.to_dict(), "asked": self.asked,
             "by": {name: found.to_dict() for name, found in self.quality.items() if name},
         }  # fmt: skip
-
-    def held_back(self) -> dict[str, Any]:
-        """What reads rows without noise, as plain data: for the rows' holder only."""
-        return {"exact": self.exact}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data with all there is."""
-        return self.released() | self.held_back()
-
-    def __repr__(self) -> str:
-        return pairs_text(*self._told())
-
-    def _repr_html_(self) -> str:
-        return pairs_html(*self._told())
-
-    def _told(self) -> tuple[str, list[tuple[str, str]], str]:
-        """What is released; numbers for the rows' holder only are left out."""
-        plain = self.released()
-        title = f"Evaluation on {plain['rows']:,.0f} held-out rows, with 95% intervals"
-        return title, evaluation_pairs(plain), self.statement.text
 
 
 class Cells(NamedTuple):

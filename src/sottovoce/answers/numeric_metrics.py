@@ -22,9 +22,9 @@ from ..problem.task import BoundedNumber
 from ..problem.weighted_loss import Weighted
 from ..queries import Misses
 from ..queries.numeric_moments import SCALES
-from ..reports.notebook import evaluation_pairs, pairs_html, pairs_text
 from ..util.typing import Any, Array
 from .metrics import Estimate
+from .released import ReleasedEvaluation
 
 LOSS = Weighted(HuberResidual(1.0))
 """Loss of held-out rows of any norm; moments of clipped scores do not depend on it."""
@@ -57,8 +57,8 @@ class Errors:
         return {"rows": self.rows, "noise": self.noise, "unit": self.unit} | plain
 
 
-@dataclass(frozen=True)
-class NumberEvaluation:
+@dataclass(frozen=True, repr=False)
+class NumberEvaluation(ReleasedEvaluation):
     """The released errors, with exact numbers that only the rows' holder may see."""
 
     errors: Errors
@@ -68,26 +68,6 @@ class NumberEvaluation:
     def released(self) -> dict[str, Any]:
         """What was released, as plain data."""
         return {**self.errors.to_dict(), "privacy": self.statement.to_dict()}
-
-    def held_back(self) -> dict[str, Any]:
-        """What reads rows without noise, as plain data: for the rows' holder only."""
-        return {"exact": self.exact}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data with all there is."""
-        return self.released() | self.held_back()
-
-    def __repr__(self) -> str:
-        return pairs_text(*self._told())
-
-    def _repr_html_(self) -> str:
-        return pairs_html(*self._told())
-
-    def _told(self) -> tuple[str, list[tuple[str, str]], str]:
-        """What is released; numbers for the rows' holder only are left out."""
-        plain = self.released()
-        title = f"Evaluation on {plain['rows']:,.0f} held-out rows, with 95% intervals"
-        return title, evaluation_pairs(plain), self.statement.text
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +139,8 @@ def _calibration(cells: Sequence[dict[str, float]]) -> Table:
 
 def render_any(found: Any, console: Console, *, exact: bool = True) -> None:
     """Print an evaluation, whatever the label is."""
-    kinds = {ClassEvaluation: render_classes, NumberEvaluation: render_errors}
-    kinds.get(type(found), render_evaluation)(found, console, exact=exact)  # type: ignore[operator]
+    kinds: dict[type, Callable[..., None]] = {ClassEvaluation: render_classes, NumberEvaluation: render_errors}
+    kinds.get(type(found), render_evaluation)(found, console, exact=exact)
 
 
 def render_classes(found: ClassEvaluation, console: Console, *, exact: bool = True) -> None:

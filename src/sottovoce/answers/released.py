@@ -1,0 +1,43 @@
+"""What every evaluation of held-out rows has: what was released, what was not, and how it shows itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from ..privacy.statement import Statement
+from ..reports.notebook import evaluation_pairs, pairs_html, pairs_text
+
+
+class ReleasedEvaluation(ABC):
+    """An evaluation with a privacy statement, and beside it exact numbers that only the rows' holder may see.
+
+    Subclasses are dataclasses with ``repr=False``: only what was released is ever shown.
+    """
+
+    statement: Statement
+    exact: dict[str, Any]
+
+    @abstractmethod
+    def released(self) -> dict[str, Any]:
+        """What was released, as plain data."""
+
+    def held_back(self) -> dict[str, Any]:
+        """What reads rows without noise, as plain data: for the rows' holder only."""
+        return {"exact": self.exact}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data with all there is."""
+        return self.released() | self.held_back()
+
+    def __repr__(self) -> str:
+        return pairs_text(*self._told())
+
+    def _repr_html_(self) -> str:
+        return pairs_html(*self._told())
+
+    def _told(self) -> tuple[str, list[tuple[str, str]], str]:
+        """Title, lines and privacy statement of what was released."""
+        plain = self.released()
+        title = f"Evaluation on {plain['rows']:,.0f} held-out rows, with 95% intervals"
+        return title, evaluation_pairs(plain), self.statement.text
