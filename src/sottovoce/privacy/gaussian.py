@@ -7,6 +7,7 @@ The standard deviation is ``sigma`` in every coordinate, in sum scale inside an 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -108,14 +109,19 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     if math.isnan(epsilon) or delta < _LEAST:
         return math.nan if math.isnan(epsilon) else 0.0
+    return _largest_mu(_delta, epsilon, delta)
+
+
+def _largest_mu(delta_of: Callable[[float, float], float], epsilon: float, delta: float) -> float:
+    """The lower end of a bisection for the largest ``mu`` at which ``delta_of(epsilon, mu)`` is at most `delta`."""
     low, high = 0.0, 1.0
-    while _delta(epsilon, high) <= delta:
+    while delta_of(epsilon, high) <= delta:
         if high == math.inf:
             return math.inf
         low, high = high, 2.0 * high
     while high - low > 1e-13 * high:
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if _delta(epsilon, middle) <= delta else (low, middle)
+        low, high = (middle, high) if delta_of(epsilon, middle) <= delta else (low, middle)
     return low
 
 
@@ -135,13 +141,7 @@ def nominal_mu(epsilon: float, delta: float) -> float:
     Regularisers and shares of a budget are chosen by it, and what they lead to is priced from above.  Its digits do not
     cover rounding, and must not change: a reserved run is continued only with the very numbers that it was planned by.
     """
-    low, high = 0.0, 1.0
-    while _nominal_delta(epsilon, high) <= delta:
-        low, high = high, 2.0 * high
-    while high - low > 1e-13 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if _nominal_delta(epsilon, middle) <= delta else (low, middle)
-    return low
+    return _largest_mu(_nominal_delta, epsilon, delta)
 
 
 def gaussian_zcdp(mu: ArrayLike) -> Array:
