@@ -94,8 +94,8 @@ def predicted(run: Path, rows: Path, *more: Any) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(ok("predict", run, rows, "--interval", 0.95, *more))))
 
 
-def configured(files: Made, test_share: float | None = None, seed: int = SEED) -> TrainConfig:
-    run = RunConfig("auto", EPSILON, 1e-5, trust="sum", seed=seed)
+def configured(files: Made, test_share: float | None = None, trust: str = "sum") -> TrainConfig:
+    run = RunConfig("auto", EPSILON, 1e-5, trust=trust, seed=SEED)
     return TrainConfig(run, str(files.csv), str(files.schema), test_share=test_share)
 
 
@@ -369,9 +369,7 @@ def test_of_two_sites_nothing_is_known_of_a_third(tmp_path: Path) -> None:
     files = made(tmp_path, "numbers")
     columns = files.columns | {"site": np.array(["p", "q"], dtype=object)[np.arange(ROWS) % 2]}
     write(files.csv, columns)
-    config = configured(files)
-    config = replace(config, run=replace(config.run, trust="nobody"))  # a sum of two hides neither
-    saved = fit_numbers(config, intervals=True).answered
+    saved = fit_numbers(configured(files, trust="nobody"), intervals=True).answered  # a sum of two hides neither
     few = {name: values[:4] for name, values in columns.items()}
     assert np.isfinite(saved.intervals(few)).all() and saved.of_others_unknown is not None
     ends = saved.intervals(few | {"site": np.array(["p", "z", "", "q"], dtype=object)})
