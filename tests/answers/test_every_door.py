@@ -305,6 +305,22 @@ def test_least_squares_without_intervals_has_the_same_constants_at_every_door(tm
     assert model.score(files.columns) > 0.8
 
 
+@pytest.mark.parametrize("kind", LABELS)
+def test_one_constant_for_all_sites_is_asked_for_alike(tmp_path: Path, kind: str) -> None:
+    files = made(tmp_path, kind)
+    here = trained(files, kind, site_constants=False)
+    model = estimator(files, kind, knobs={"site_constants": False}).fit(files.columns)
+    there = json.loads(json.dumps(model.coefficients_.to_dict()))
+    same(here.answered.coefficients, there)
+    assert [line["level"] for line in there if line["name"] == "(constant)"] == [None]
+    for wrong in ("yes", 1):
+        with pytest.raises(InvalidInput, match="site_constants"):
+            estimator(files, kind, knobs={"site_constants": wrong}).fit(files.columns)
+    rounds = {"inference": False} | ({} if kind == "classes" else {"loss": "huber-residual:0.25"})
+    with pytest.raises(InvalidInput, match="site_constants"):
+        estimator(files, kind, knobs={"site_constants": True}, **rounds).fit(files.columns)
+
+
 def test_groups_are_refused_where_all_rows_have_one_constant(tmp_path: Path) -> None:
     files = made(tmp_path, "numbers")
     model = estimator(files, "numbers", schema=None, y_bounds=(-15.0, 15.0), data_norm=1.0)

@@ -53,9 +53,11 @@ class Dealt(NamedTuple):
     column: str | None = None
     """The schema's column that gave them, if it did."""
 
-    def layout(self, schema: Schema | None, columns: Sequence[str], data_norm: float) -> Layout:
-        """The encoding of rows at these sites whose coefficients have names."""
-        constants = site_constants(list(self.sites), at_random=not self.apart)
+    def layout(
+        self, schema: Schema | None, columns: Sequence[str], data_norm: float, own: bool | None = None
+    ) -> Layout:  # fmt: skip
+        """The encoding of rows at these sites whose coefficients have names; `own` is the knob `site_constants`."""
+        constants = site_constants(list(self.sites), at_random=not self.apart, asked=own)
         check_products(len(constants), len(columns) if schema is None else schema.n_features)
         sizes = [len(part) for part in self.parts]
         return Layout.of(schema, columns, data_norm, sizes, constants, self.column)
@@ -130,6 +132,16 @@ class Sited(Notifying, Kept, Declares, Knobbed):
     def _norm(self) -> float:
         """The bound on norms: 1 unless one is declared, and under a schema, whose rows are in the unit ball."""
         return 1.0 if self.data_norm is None else self.data_norm
+
+    def _site_constants(self, named: bool) -> bool | None:
+        """The knob `site_constants`, of a model whose coefficients are `named` or not; InvalidInput if it misfits."""
+        own = self._knobs().get("site_constants")
+        if own is not None and not isinstance(own, bool | np.bool_):
+            raise InvalidInput("site_constants", own, "must be True, False or None", "use False for one constant")
+        if own is not None and not named:
+            rule = "is for inference and for least squares"
+            raise InvalidInput("site_constants", own, rule, "leave it out")
+        return None if own is None else bool(own)
 
     def _check_norm(self) -> None:
         if self.schema_ is not None:

@@ -55,7 +55,7 @@ def _has_probabilities(estimator: Any) -> bool:
 
 @with_knobs(
     *("relation", "sites_per_row", "colluders", "graph", "C", "rho", "eta", "eta_growth", "noise_growth", "form"),
-    *OFFERED, tol=None, max_weight=None, centre=True,
+    *OFFERED, tol=None, max_weight=None, centre=True, site_constants=None,
 )  # fmt: skip
 class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, ClassifierMixin, BaseEstimator):
     """A linear classifier trained across sites that exchange noisy vectors instead of rows.
@@ -134,6 +134,8 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
     centre : bool, default=True
         Release the means of all columns first, within epsilon, and take them from every row, where public facts say
         that it pays (:func:`sottovoce.runs.centre.decide`).  Rows farther from it are shortened.  Not with `inference`.
+    site_constants : bool or None, default=None
+        Whether `inference` gives every site a constant of its own; None for yes unless rows are dealt at random.
     form : {"corrected", "printed"}, default="corrected"
         A printed form needs a method's name, and ``delta=None`` where the paper claims a pure epsilon.
     tol : float or None, default=None
@@ -286,6 +288,7 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
             rule = "a release needs its labels declared: which of them occur is private"
             raise InvalidInput("classes", None, rule, "give classes=[...], or a random_state for a simulation")
         self._check_ledger()
+        self._site_constants(self.inference)
         features = self._table(X, reset=True)
         n = features.shape[0]
         labelled, read = self._labels(X, y, fixed, n)

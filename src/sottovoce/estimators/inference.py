@@ -142,7 +142,7 @@ class Inferring(Shown):
         run = RunConfig(seed=dealt.seed, **knobs)
         check(run)
         names = [] if schema is not None else list(getattr(self, "feature_names_in_", columns_of_array(X.shape[1])))
-        layout = dealt.layout(schema, names, float(me._norm))
+        layout = dealt.layout(schema, names, float(me._norm), me._site_constants(True))
         fit, naming = LogOdds(layout), layout.naming
         tables = [X[part] for part in parts] if schema is None else [table.take(part) for part in parts]
         rows = fit.rows(tables, [TwoClasses().encode(label[part]) for part in parts])

@@ -55,7 +55,7 @@ ALIKE = 1e-3
 _READ = "the target's bounds were read off the rows, and epsilon does not cover that"
 
 
-@with_knobs("relation", "sites_per_row", "colluders", "rho", max_weight=None)
+@with_knobs("relation", "sites_per_row", "colluders", "rho", max_weight=None, site_constants=None)
 class ConsensusRegressor(OwnSite, SitedTable, Shown, RegressorMixin, BaseEstimator):
     """A linear regression of a bounded number, trained across sites that exchange noisy vectors instead of rows.
 
@@ -81,7 +81,9 @@ class ConsensusRegressor(OwnSite, SitedTable, Shown, RegressorMixin, BaseEstimat
     epsilon, delta, schema, columns, trust, n_sites, fit_intercept, accounting, random_state, verbose
         As for :class:`sottovoce.ConsensusClassifier`.
     knobs : dict or None, default=None
-        `relation`, `sites_per_row`, `colluders`, `max_weight`, and `rho`, which the squared loss does not read.
+        `relation`, `sites_per_row`, `colluders`, `max_weight`, `site_constants` (whether every site has a constant of
+        its own under the squared loss; None for yes unless rows are dealt at random), and `rho`, which the squared loss
+        does not read.
 
     Attributes
     ----------
@@ -176,6 +178,7 @@ class ConsensusRegressor(OwnSite, SitedTable, Shown, RegressorMixin, BaseEstimat
             rule = "a release needs the target's bounds declared: the rows' own are private"
             raise InvalidInput("y_bounds", None, rule, "give y_bounds=(lo, hi), or a random_state for a simulation")
         self._check_norm()
+        self._site_constants(self.loss == SQUARED)
         own_weights = self._declared_weights(X)
         self._check_inference(sample_weight if own_weights is None else own_weights[0])
         features = self._table(X, reset=True)
@@ -280,7 +283,7 @@ class ConsensusRegressor(OwnSite, SitedTable, Shown, RegressorMixin, BaseEstimat
         """Least squares: what :mod:`sottovoce.answers.fits` asks at every door."""
         schema = self.schema_
         names = getattr(self, "feature_names_in_", columns_of_array(features.shape[1]))
-        layout = dealt.layout(schema, [str(name) for name in names], self._norm)
+        layout = dealt.layout(schema, [str(name) for name in names], self._norm, self._site_constants(True))
         fit = Numbers(layout, task=task, intervals=self.inference, intercept=self.fit_intercept)
         tables = [features[part] if schema is None else X.take(part) for part in dealt.parts]
         run = RunConfig("auto", **knobs)
