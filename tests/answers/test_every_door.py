@@ -359,6 +359,9 @@ def test_a_row_s_site_decides_its_own_margin_alone(numbered: Any) -> None:
     for column in (np.array([1.0, np.nan, 7.0]), np.array([1, 5, 7]), np.array(["1", "x", "7.0"])):
         three = {name: values[:3] for name, values in rows.items()} | {"site": column}
         assert saved.places(three).tolist() == [0, -1, 3]
+    for column in ([1, "x", 2.5], [1, None, True], [np.float64(1.0), b"2", {}]):  # as a dict of lists has them
+        three = {name: values[:3] for name, values in rows.items()} | {"site": column}
+        assert saved.places(three)[0] == 0
     without = saved.margins(rows)  # no site column at all
     np.testing.assert_array_equal(without, np.full(n, margins[4]))
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from problems import make_rows
 
-from sottovoce.answers import training
+from sottovoce.answers import fits
 from sottovoce.answers.inference import Newton, OneFrame, newton_of
 from sottovoce.answers.training import infer
 from sottovoce.cli import main
@@ -129,7 +129,7 @@ def test_an_interrupted_inference_goes_on(tmp_path: Path, trust: str, name: str 
         assert len(ledger.rows) == before + (6 if name is None else 7)
     assert len(resumed.asked) == 9 and len(infer(config).asked) == 21
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "newton_of", lambda naming: newton_of(naming, frames=0))
+        patch.setattr(fits, "newton_of", lambda naming: newton_of(naming, frames=0))
         assert np.allclose(resumed.answered.model, infer(config).answered.model, rtol=1e-4, atol=1e-6)
 
 
@@ -137,7 +137,7 @@ def test_an_inference_of_version_0_2_goes_on_with_its_one_frame(tmp_path: Path) 
     config = asked(RunConfig(method="auto", epsilon=2.0, delta=1e-5, trust="sum"))
     with DurableLedger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, accountant="rdp", n_nodes=3) as ledger:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(training, "newton_of", lambda naming: newton_of(naming, frames=1))
+            patch.setattr(fits, "newton_of", lambda naming: newton_of(naming, frames=1))
             patch.setattr(OneFrame, "_slopes", stop)
             with pytest.raises(KeyboardInterrupt):
                 infer(config, ledger=ledger)

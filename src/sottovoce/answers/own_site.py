@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..data.values import Declared
+from ..data.values import Declared, objects
 from ..errors import InvalidInput
 from ..util.typing import Any, IntArray
 
@@ -27,7 +27,9 @@ def places(names: Sequence[str], column: Any) -> IntArray:
 
     Texts are one by :func:`sottovoce.data.values.identity`, as in training.
     """
-    return Declared({name: k for k, name in enumerate(names)}).numbers(np.asarray(column), AVERAGE)
+    plain = isinstance(column, list | tuple)  # of which NumPy would read one value by another's kind
+    known = Declared({name: k for k, name in enumerate(names)})
+    return known.numbers(objects(column) if plain else np.asarray(column), AVERAGE)
 
 
 def place(names: Sequence[str], site: str | int) -> int:
@@ -44,7 +46,8 @@ def place(names: Sequence[str], site: str | int) -> int:
     found = Declared({name: k for k, name in enumerate(names)}).get(str(site), AVERAGE)
     if found != AVERAGE:
         return int(found)
-    if (number := number_in(site)) is not None and number < len(names):
+    number = number_in(site)
+    if number is not None and 0 <= number < len(names):
         return number
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     rule = f"is no site of this model, which knows {shown}"
@@ -52,9 +55,10 @@ def place(names: Sequence[str], site: str | int) -> int:
 
 
 def number_in(site: str | int) -> int | None:
-    """The number that names a site, if it is one."""
+    """The whole number that is written there; None if it is none."""
     text = str(site).strip()
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
 
 
 def unknown(where: IntArray) -> str | None:
