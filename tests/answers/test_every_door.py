@@ -24,6 +24,7 @@ from scipy.special import expit
 from sklearn.metrics import r2_score, roc_auc_score
 
 from sottovoce import ConsensusClassifier, ConsensusRegressor, RunConfig, TrainConfig, data
+from sottovoce.answers import judging
 from sottovoce.answers.between import widened
 from sottovoce.answers.evaluation import Held
 from sottovoce.answers.numbers import fit_numbers
@@ -364,6 +365,27 @@ def test_a_row_s_site_decides_its_own_margin_alone(numbered: Any) -> None:
         assert saved.places(three)[0] == 0
     without = saved.margins(rows)  # no site column at all
     np.testing.assert_array_equal(without, np.full(n, margins[4]))
+
+
+def test_an_evaluated_row_s_site_moves_no_other_count(
+    numbered: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, files, run = numbered
+    seen: list[np.ndarray] = []
+    ask = judging.simulate
+
+    def watched(config: Any, rows: Any, **more: Any) -> Any:
+        seen.append(np.concatenate([rows.signed, rows.offset[..., None]], axis=2)[0])
+        return ask(config, rows, **more)
+
+    monkeypatch.setattr(judging, "simulate", watched)
+    few = {name: values[:60].astype(object) for name, values in files.columns.items()}
+    for site in ("1", "7", "zz", "", "1.0", "9" * 30):
+        few["site"] = np.array([site, *files.columns["site"][1:60]], dtype=object)
+        ok("evaluate", run, write(tmp_path / "held.csv", few), "--epsilon", 5, "--json")
+    for one in seen[1:]:
+        np.testing.assert_array_equal(one[1:], seen[0][1:])
+    assert len({one[0].tobytes() for one in seen}) == 3  # of site 1, of site 7, and of the average
 
 
 def test_a_site_is_asked_for_by_name_then_by_number_and_an_unknown_one_is_refused(
