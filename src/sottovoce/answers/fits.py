@@ -132,14 +132,15 @@ class Fit(ABC):
 
 @dataclass(frozen=True)
 class LogOdds(Fit):
-    """Log-odds of two classes with intervals (:mod:`sottovoce.answers.inference`); `frames` of its recipe."""
+    """Log-odds of two classes with intervals (:mod:`sottovoce.answers.inference`); `frames` and `stretches` of its recipe."""
 
     frames: int | None = None
+    stretches: bool = True
 
     @property
     def recipe(self) -> Recipe:
         naming = self.layout.naming
-        return newton_of(naming) if self.frames is None else newton_of(naming, self.frames)
+        return newton_of(naming) if self.frames is None else newton_of(naming, self.frames, self.stretches)
 
     @property
     def plain_loss(self) -> Loss:
