@@ -132,7 +132,7 @@ class Fit(ABC):
 
 @dataclass(frozen=True)
 class LogOdds(Fit):
-    """Log-odds of two classes with intervals (:mod:`sottovoce.answers.inference`); `frames` and `stretches` of its recipe."""
+    """Log-odds of two classes with intervals (:mod:`sottovoce.answers.inference`); with which list, say the fields."""
 
     frames: int | None = None
     stretches: bool = True
