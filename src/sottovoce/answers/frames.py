@@ -92,14 +92,19 @@ def displacement(frame: Frame, H: Array, noise: Array, gradient: Array, s_g: flo
 
     H is the Hessian in the frame, with errors of deviation `noise`.  Without noise in the gradient it is Newton's step.
     With it, it is the mean given the gradient if in the frame every direction is normal beforehand, with a variance of
-    a law that all of them tell (empirical Bayes): a direction of which noise hides the gradient hardly moves.
+    a law that all of them tell (empirical Bayes): a direction of which noise hides the gradient hardly moves.  Without
+    noise, no step is taken in a direction that the rows do not have.
     """
     values, vectors = np.linalg.eigh(H)
     floor = np.maximum(_FLOOR * noise * math.sqrt(2.0 * H.shape[-1]), 1e-12)[:, None]
-    H = (vectors * np.maximum(values, floor)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    raised = np.maximum(values, floor)
+    turned = vectors.transpose(0, 2, 1)
     if s_g == 0.0:
-        found = -np.linalg.solve(H, frame.A @ gradient[:, :, None])
+        along = turned @ frame.A @ gradient[:, :, None]
+        moved = np.where(values > floor, along[:, :, 0] / raised, 0.0)
+        found = -vectors @ moved[:, :, None]
     else:
+        H = (vectors * raised[:, None, :]) @ turned
         left, sizes, right = np.linalg.svd(frame.back @ H / s_g)
         z = np.einsum("rji,rj->ri", left, gradient / s_g)
         seen = 1.0 + _SPREADS[:, None] * sizes[:, None, :] ** 2  # variance of z, (R, spreads, d)

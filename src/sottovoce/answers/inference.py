@@ -41,6 +41,7 @@ from ..queries import (
 from ..queries.moments import square
 from ..runs.config import RunConfig
 from ..util.typing import Array, BoolArray
+from .directions import Directions, directions, variances_of
 from .frames import EDGES, Frame, displacement, positive, sharper, short, whitening
 from .second_order import missed
 from .separation import Evidence, Point
@@ -92,6 +93,7 @@ class Estimates:
     quadratic: bool = False  # whether the loss is one, of which a step leaves nothing undone
     moved: Array | None = None  # the last step but one, to `at`    (R, d)
     evidence: Evidence | None = None  # by which groups of rows with one outcome are found
+    directions: Directions | None = None  # with those that the rows lose: the frame and H are without them
 
     def fragility(self, c: Array, less: float = 1.0) -> Array:
         """tau of ``c'w``, (R,), or (R, m) of m rows c, with `less` of the noise."""
@@ -173,6 +175,7 @@ class Newton(Recipe):
         n, least = count.rows, max(1.0 / count.rows, 2.0 * count.spread)
         share = np.clip(count.value[:, 0], min(least, 0.5), 1.0 - min(least, 0.5))
         w = np.log(share / (1.0 - share))[:, None] / self.value * mask
+        start = w
         moments = yield SecondMoments(zero)
         S, curvature = square(moments.value, d), share * (1.0 - share)
         cap = float(np.minimum(facts.loss.curvature_bound, _RARE * curvature).max())  # one for all replicates
@@ -181,6 +184,9 @@ class Newton(Recipe):
         S = within(S, kept)
         hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
         frame, sizes, lost = yield from self._frame(S, moments.spread, kept, hidden)
+        every = mask / self.value
+        variances = variances_of(sizes, sizes @ every, mask)
+        framed = np.einsum("rii->r", frame.A @ sizes @ frame.A) / kept.sum(axis=1)
         lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
         gradient = yield Gradient(w)
         first, points = gradient, list[Point]()
@@ -197,17 +203,20 @@ class Newton(Recipe):
                 points.append(Point(w, here, here_noise, gradient.value, gradient.spread))
             seen.append(Seen(w, gradient.value, gradient.spread))
             step = displacement(frame, pool.H + lost, pool.noise, gradient.value, gradient.spread)
-            step, cut = no_further(step, sizes, most)
-            w = w + step
+            across = directions(frame, *pool, variances, framed).without
+            step, cut = no_further(across(step), sizes, most)
+            w = start + across(w - start) + step
         found = yield self._bends(w, cap, frame)
         last, last_noise = within(cap * square(found.value, d), kept), cap * found.spread
         pool = pooled(pool, last, last_noise)
         slopes = yield self._slopes(w, frame)
         gradient = yield Gradient(w)
         seen.append(Seen(w, gradient.value, gradient.spread))
-        rows = Moments(positive(S), S @ (mask / self.value), self.marks, self.blocks)
+        rows = Moments(positive(S), S @ every, self.marks, self.blocks)
         J = within(square(slopes.value, d), kept)
-        ends = one_step(frame, pool, J, seen, rows, kept, n, self.scale)
+        ends = one_step(
+            frame, pool, J, seen, rows, kept, n, self.scale, directions(frame, *pool, variances, framed)
+        )  # fmt: skip
         points.append(Point(w, last, last_noise, gradient.value, gradient.spread))
         evidence = Evidence(
             n, share, square(moments.value, d), moments.spread, first.value, first.spread, positive(sizes), frame.back,
@@ -394,15 +403,21 @@ def _kept(S: Array, spread: float, curvature: Array, marks: Array, noise: float)
 
 
 def one_step(
-    frame: Frame, pool: Pool, J: Array, seen: list[Seen], rows: Moments, kept: BoolArray, n: float, scale: float
-) -> Estimates:
-    """The last step and its errors."""
+    frame: Frame, pool: Pool, J: Array, seen: list[Seen], rows: Moments, kept: BoolArray, n: float, scale: float,
+    lost: Directions | None = None,
+) -> Estimates:  # fmt: skip
+    """The last step and its errors, in the space without directions that the rows lose."""
     A, (H, s_H) = frame.A, pool
-    w, g, s_g, u, turned = together(frame, H, seen, rows)
+    across, left = np.eye(H.shape[-1])[None], kept.sum(axis=1)
+    if lost is not None:
+        across, H, left = lost.across, lost.restricted(H), left - lost.lost.sum(axis=1)
+    w, g, s_g, u, turned = together(frame, across @ H @ across, seen, rows)
     inverse, fine = inverse_of(H, kept, np.maximum(1e-12, _FLOOR * s_H * math.sqrt(2.0 * H.shape[-1])))
+    inverse = across @ inverse @ across
     d = -np.einsum("rij,rjk,rk->ri", inverse, A, g)
     of_g = (s_g**2)[:, None, None] * (A @ A)
-    noise = inverse @ (of_g + noise_of(d + np.einsum("rij,rj->ri", frame.back, u), s_H)) @ inverse
+    before = np.einsum("rij,rjk,rk->ri", across, frame.back, u)
+    noise = inverse @ (of_g + noise_of(d + before, s_H)) @ inverse
     sampling = inverse @ (positive(J) / n) @ inverse
     covariance = sampling + noise
     by_noise = inverse @ of_g  # of which d'Hd has the trace in the mean, and twice that of the square as variance
@@ -411,8 +426,9 @@ def one_step(
     beyond = moved - CHANCE * np.sqrt(2.0 * np.einsum("rij,rji->r", by_noise, by_noise))
     moved, beyond = np.maximum(moved, 0.0), np.maximum(beyond, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        bends = np.einsum("rii,ri->r", H, kept) / np.einsum("rij,rji->r", A @ rows.S, A)
-        spread = np.sqrt(np.einsum("rij,rji->r", H, covariance) / kept.sum(axis=1))
+        sizes = across @ A @ rows.S @ A @ across
+        bends = np.einsum("rii,ri->r", across @ H @ across, kept) / np.einsum("rii->r", sizes)
+        spread = np.sqrt(np.einsum("rij,rji->r", H, covariance) / left)
         strain = 0.35 * beyond / np.sqrt(np.maximum(bends, 0.0)) / spread
         near = mean <= FAR**2 * bends
     strain = np.where(fine & near & np.isfinite(strain), strain, np.inf)
@@ -421,8 +437,9 @@ def one_step(
     covariance = covariance + b[:, :, None] * b[:, None, :] + other[:, :, None] * other[:, None, :]
     estimate = w + np.einsum("rij,rj->ri", A, d - b)
     return Estimates(
-        estimate, w, A @ covariance @ A, A @ noise @ A, A @ sampling @ A, A, H, s_H, strain, kept, n, scale
-    )
+        estimate, w, A @ covariance @ A, A @ noise @ A, A @ sampling @ A, A @ across, H, s_H, strain, kept, n, scale,
+        directions=lost,
+    )  # fmt: skip
 
 
 def together(frame: Frame, H: Array, seen: list[Seen], rows: Moments) -> tuple[Array, Array, Array, Array, Array]:
