@@ -20,6 +20,7 @@ from ..util import normal
 from ..util.later import Later
 from ..util.typing import Any, Array, BoolArray
 from .between import FEWEST, Between, between, spreads_of
+from .directions import LostLines, Relation, in_words, lost_lines, remedy
 from .inference import SURE, TAU, UNSURE, Estimates, fragility, inverse_of, newton_of
 from .separation import undetermined
 from .terms import CONSTANT, Naming, Term
@@ -358,10 +359,32 @@ def _judged(found: Estimates, naming: Naming, replicate: int) -> _Judged:
     return _Judged(M @ found.estimate[replicate], covariance, sampling, by_model, noise, step, before, undone, levels)
 
 
-def _causes(found: Estimates, naming: Naming, judged: _Judged, replicate: int) -> list[Cause | None]:
+def _lost(found: Estimates, naming: Naming, judged: _Judged, replicate: int) -> LostLines:
+    """The lines that the rows do not tell, whatever the epsilon."""
+    none = np.zeros(len(naming.terms), dtype=bool)
+    if found.directions is None:
+        return LostLines(none, (), ())
+    own = found.directions.of(replicate)
+    lost = lost_lines(own, naming.into_units, _constants(naming), np.sqrt(np.maximum(judged.total, 0.0)))
+    return lost._replace(turned=lost.turned & ~_merged(found, naming, replicate))
+
+
+def _constants(naming: Naming) -> BoolArray:
+    """The lines that are constants."""
+    return np.array([term.name == CONSTANT for term in naming.terms])
+
+
+def _merged(found: Estimates, naming: Naming, replicate: int) -> BoolArray:
+    """The lines of levels that were merged with their reference."""
+    return np.asarray(~found.kept[replicate] & (naming.marks > 0.0))
+
+
+def _causes(
+    found: Estimates, naming: Naming, judged: _Judged, lost: LostLines, replicate: int
+) -> list[Cause | None]:  # fmt: skip
     """Why each line is refused or doubtful, None for the others."""
-    merged = ~found.kept[replicate] & (naming.marks > 0.0)
-    tau = np.where(merged, 0.0, found.fragility(naming.into_units)[replicate])
+    merged = _merged(found, naming, replicate)
+    tau = np.where(merged | lost.turned, 0.0, found.fragility(naming.into_units)[replicate])
     q = float(found.strain[replicate])
     none = certain = np.zeros(len(tau), dtype=bool)
     if found.evidence is not None:
@@ -370,11 +393,15 @@ def _causes(found: Estimates, naming: Naming, judged: _Judged, replicate: int) -
     if q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
         late = math.isfinite(q) and float(judged.noise.sum()) < 0.5 * float(judged.total.sum())
         whole = Cause.TABLE_UNFINISHED if late else Cause.TABLE_NOISE
+        if whole is Cause.TABLE_NOISE and lost.hidden:
+            whole = Cause.TABLE_HIDDEN
     causes = list[Cause | None]()
     for k in range(len(tau)):
         cause = whole
         if merged[k]:
             cause = Cause.MERGED
+        elif lost.turned[k]:
+            cause = Cause.LOST
         elif whole is not None:
             cause = whole
         elif certain[k]:
@@ -395,7 +422,8 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     """The table of one replicate, in the user's units; with a `delta` refusals name the epsilon that would do."""
     M, q = naming.into_units, float(found.strain[replicate])
     judged = _judged(found, naming, replicate)
-    causes = _causes(found, naming, judged, replicate)
+    lost = _lost(found, naming, judged, replicate)
+    causes = _causes(found, naming, judged, lost, replicate)
     noise_decides = np.array([cause is None or cause.by_noise for cause in causes])
     needs = _needs(found, M[noise_decides], judged.excess[noise_decides], replicate, delta)
     z = -normal.quantile((1.0 - LEVEL) / 2.0)
@@ -406,7 +434,7 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
         # What may have no end may not seem clear; an interval that holds 0 claims nothing.
         doubtful = cause is Cause.HIDDEN and p >= 1.0 - LEVEL
         if cause is not None and not doubtful:
-            why = cause.sentence + (_remedy(needs) if cause.by_noise else "")
+            why = cause.sentence + _detail(cause, lost, k, naming) + (_remedy(needs) if cause.by_noise else "")
             lines.append(Coefficient(term, None, None, None, None, None, None, refused=why, cause=cause.value))
             continue
         numbers = (mid, error, float(judged.noise_share[k]), mid - z * error, mid + z * error, p)
@@ -414,6 +442,21 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     hidden = np.array([line.refused is not None for line in lines])
     covariance = np.where(hidden[:, None] | hidden, np.nan, judged.covariance)
     return Coefficients(tuple(lines), q, needs, covariance, weighed=naming.weighed)
+
+
+def _detail(cause: Cause, lost: LostLines, line: int, naming: Naming) -> str:
+    """Which columns a refusal is about, and what to do, as the end of a sentence; empty if it needs none."""
+    names, constants = [term.text for term in naming.terms], _constants(naming)
+
+    def said(relation: Relation) -> str:
+        return in_words(relation, names, constants, sites=bool(naming.sites))
+
+    relation = lost.relation_of(line)
+    if cause is Cause.LOST and relation is not None:
+        return f": {said(relation)}; {remedy(relation, constants)}"
+    if cause is Cause.TABLE_HIDDEN:
+        return f": it may be that {said(lost.hidden[0])}, and then no epsilon would do"
+    return ""
 
 
 def left_undone(step: Array) -> Array:

@@ -40,7 +40,9 @@ SEEN = 2.0
 _EXACT = 1e-9  # of the mean eigenvalue: what rounding leaves of 0
 _TURNED = 1e-6  # of a line's length: what rounding turns it into a direction
 _DOUBT = 3.0  # deviations of an estimated direction, within which a line does not turn into it
-_PART = 0.05  # of the largest weight in a direction: columns with less are not named
+_PART = 0.05  # of a projection on lost directions, above which two lines belong together
+_NAMED = 0.3  # of the largest weight in a hidden direction, from which on a column is named
+_FEW = 3  # names of a hidden direction, at most: where noise hides more, it hides the whole table
 
 
 class Directions(NamedTuple):
@@ -141,3 +143,150 @@ def variances_of(S: Array, mean: Array, constant: Array) -> Array:
     own = np.maximum(np.einsum("rii->ri", S) - mean**2, 0.0) * columns
     typical = own.sum(axis=1, keepdims=True) / max(1, int(columns.sum()))
     return np.asarray(np.maximum(own, FLAT * typical))
+
+
+# What it means for the lines of a table
+
+
+class Relation(NamedTuple):
+    """Lines whose coefficients may move together without moving any row's score."""
+
+    lines: tuple[int, ...]
+    share: float  # of their columns' variance, at most, that they do not have in common; 0 without noise
+    weights: Array  # of all lines, for a score of 1 if their columns were unrelated  (lines,)
+    directions: int = 1  # in which these lines move
+
+
+class LostLines(NamedTuple):
+    """The lines of one table that turn into lost directions, and what hides the whole table."""
+
+    turned: BoolArray  # or may turn, for all that noise shows  (lines,)
+    relations: tuple[Relation, ...]
+    hidden: tuple[Relation, ...]  # that may be lost, or not; empty if noise hides more than can be named
+
+    def relation_of(self, line: int) -> Relation | None:
+        """The relation that a line is part of."""
+        return next((one for one in self.relations if line in one.lines), None)
+
+
+def lost_lines(found: Directions, M: Array, constants: BoolArray, errors: Array) -> LostLines:
+    """The lines that turn into lost directions.
+
+    A line that does not is the same wherever the model stands along them.  A direction is known but for its noise: a
+    line is lost if it turns by more than that, or if so much of it would move the line by a standard error.
+
+    Parameters
+    ----------
+    found : Directions
+        Of one replicate.
+    M : array (lines, d)
+        From coefficients of columns to those of the lines.
+    constants : bool array (lines,)
+        The lines that are constants.
+    errors : array (lines,)
+        Their standard errors.
+    """
+    lost, hidden = found.lost[0], found.hidden[0]
+    size, values, share = found.size[0], found.values[0], found.share[0]
+    along = M @ found.frame.A[0] @ found.vectors[0]  # of directions in columns
+    turn = along[:, lost] / size[lost]
+    length = np.sqrt(np.sum(M**2 / found.variances[0], axis=1))
+    apart = values[~lost, None] - values[lost]
+    off = along[:, ~lost] ** 2 @ (0.5 * found.noise[0] ** 2 / np.maximum(apart, 1e-300) ** 2 / size[lost] ** 2)
+    doubt = _DOUBT * np.sqrt(off.sum(axis=1))
+    turned = (np.sqrt(np.sum(turn**2, axis=1)) > _TURNED * length + doubt) | (doubt > errors)
+    turned &= bool(lost.any())
+    unit = np.where(constants, 1.0, length)  # a coefficient for a score of 1
+    noisy = bool(found.noise[0] > 0.0)
+    most = float(share[lost].max(initial=0.0)) if noisy else 0.0
+    relations = []
+    for lines in _together(turn / unit[:, None], turned, constants):
+        _, sizes, right = np.linalg.svd(turn[list(lines)] / unit[list(lines), None], full_matrices=False)
+        directions_of = int(np.sum(sizes > _PART * sizes[0]))
+        relations.append(Relation(lines, most, turn @ right[0], directions_of))
+    unknown = []
+    for k in np.flatnonzero(hidden):
+        weight = np.abs(along[:, k] / size[k] / unit) * ~constants
+        lines = tuple(np.flatnonzero(weight > _NAMED * weight.max()).tolist())
+        unknown.append(Relation(lines, min(1.0, float(share[k])), along[:, k] / size[k]))
+    if len(unknown) > 1 or any(len(one.lines) > _FEW for one in unknown):
+        unknown = []
+    return LostLines(turned, tuple(relations), tuple(unknown))
+
+
+def _together(turn: Array, turned: BoolArray, constants: BoolArray) -> list[tuple[int, ...]]:
+    """Lines that turn into the same directions: the projection on all directions has blocks of such lines.
+
+    Constants belong to all groups with which they turn; they are no reason for two groups to be one.
+    """
+    own = np.flatnonzero(turned & ~constants)
+    if not len(own):
+        return [tuple(np.flatnonzero(turned).tolist())] if turned.any() else []
+    _, sizes, right = np.linalg.svd(turn[own], full_matrices=False)
+    seen = sizes > _TURNED * sizes[0]
+    basis = turn @ (right[seen] / sizes[seen, None]).T
+    near = np.abs(basis[own] @ basis[own].T) > _PART
+    length = np.linalg.norm(basis, axis=1)
+    left, found = set(range(len(own))), list[tuple[int, ...]]()
+    while left:
+        group, more = set[int](), {min(left)}
+        while more:
+            group |= more
+            more = {int(k) for k in np.flatnonzero(near[sorted(more)].any(axis=0))} - group
+        members = own[sorted(group)]
+        along = np.abs(basis @ basis[members].T).max(axis=1)
+        beside = turned & constants & (along > _PART * length * length[members].max())
+        found.append(tuple(sorted({*members.tolist(), *np.flatnonzero(beside).tolist()})))
+        left -= group
+    return found
+
+
+def in_words(relation: Relation, names: Sequence[str], constants: BoolArray, *, sites: bool) -> str:
+    """What the columns of a relation have in common, in a clause.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of all lines.
+    constants : bool array (lines,)
+    sites : bool
+        Whether sites have constants of their own.
+    """
+    own = [k for k in relation.lines if not constants[k]]
+    called = _listed([names[k] for k in own])
+    noisy = relation.share > 0.0
+    if not own:
+        return "constants of sites cannot be told apart"
+    if len(own) == 1:
+        where = " within sites" if sites and len(relation.lines) > 2 else ""
+        least = math.sqrt(relation.share) / max(abs(float(relation.weights[own[0]])), 1e-300)
+        known = f", as far as noise shows (standard deviation below {least:.2g})" if noisy else ""
+        return f"{called} does not vary{where}{known}"
+    if len(own) == 2:
+        sign = "-" if float(np.prod(np.sign(relation.weights[own]))) > 0.0 else ""
+        known = f"r is {sign}{_nearly_one(relation.share)} or nearer to {sign}1" if noisy else f"r = {sign}1"
+        return f"{called} cannot be told apart ({known})"
+    known = ", as far as noise shows" if noisy else ""
+    return f"{called} cannot be told apart, as each follows from the others{known}"
+
+
+def remedy(relation: Relation, constants: BoolArray) -> str:
+    """What to do about it, in a clause."""
+    own = sum(not constants[k] for k in relation.lines)
+    leave = "leave it out"
+    if own > 1:
+        leave = "leave one of them out" if relation.directions == 1 else f"leave {relation.directions} of them out"
+    if relation.share == 0.0:
+        return f"no epsilon would do, so {leave}"
+    return f"a larger epsilon would do only if noise hides a difference, so {leave}"
+
+
+def _nearly_one(share: float) -> str:
+    """1 less a share, rounded down."""
+    digits = min(12, max(2, math.ceil(-math.log10(max(share, 1e-12))) + 1))
+    return f"{math.floor((1.0 - share) * 10.0**digits) / 10.0**digits:.{digits}f}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names as a text with "and"."""
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)

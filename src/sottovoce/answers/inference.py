@@ -202,10 +202,10 @@ class Newton(Recipe):
             if fresh:
                 points.append(Point(w, here, here_noise, gradient.value, gradient.spread))
             seen.append(Seen(w, gradient.value, gradient.spread))
-            step = displacement(frame, pool.H + lost, pool.noise, gradient.value, gradient.spread)
-            across = directions(frame, *pool, variances, framed).without
-            step, cut = no_further(across(step), sizes, most)
-            w = start + across(w - start) + step
+            own = directions(frame, *pool, variances, framed)
+            step = displacement(frame, own.restricted(pool.H + lost), pool.noise, gradient.value, gradient.spread)
+            step, cut = no_further(own.without(step), sizes, most)
+            w = start + own.without(w - start) + step
         found = yield self._bends(w, cap, frame)
         last, last_noise = within(cap * square(found.value, d), kept), cap * found.spread
         pool = pooled(pool, last, last_noise)
@@ -399,7 +399,8 @@ def _kept(S: Array, spread: float, curvature: Array, marks: Array, noise: float)
     every = whitening(S, spread, np.ones(size.shape, dtype=bool)).frame.A
     inverse = every @ every
     moved = noise * np.sqrt(np.einsum("rij,rij->rj", inverse, inverse)) * marks / curvature[:, None]
-    return np.asarray((size >= RAREST * marks**2) | ((size > _SEEN * spread) & (moved <= HIDDEN)))
+    rare = (marks > 0.0) & (size < RAREST * marks**2)
+    return np.asarray(~rare | ((size > _SEEN * spread) & (moved <= HIDDEN)))
 
 
 def one_step(

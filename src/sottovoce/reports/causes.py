@@ -16,6 +16,7 @@ class Cause(Enum):
     """Why a line of a table of coefficients has no numbers, or a question mark."""
 
     MERGED = "merged"
+    LOST = "lost"
     SEPARATION = "separation"
     HIDDEN = "hidden"
     UNFINISHED = "unfinished"
@@ -23,6 +24,7 @@ class Cause(Enum):
     NOISE = "noise"
     TABLE_UNFINISHED = "table unfinished"
     TABLE_NOISE = "table noise"
+    TABLE_HIDDEN = "table hidden"
 
     @property
     def sentence(self) -> str:
@@ -37,11 +39,12 @@ class Cause(Enum):
     @property
     def by_noise(self) -> bool:
         """Whether a larger epsilon or more rows would do."""
-        return self in (Cause.NOISE, Cause.TABLE_NOISE)
+        return self in (Cause.NOISE, Cause.TABLE_NOISE, Cause.TABLE_HIDDEN)
 
 
 _SENTENCES = {
     Cause.MERGED: "too few rows for this noise: merged with the reference",
+    Cause.LOST: "the columns do not tell it",
     Cause.SEPARATION: (
         "the data do not determine it (separation): next to all rows of its level, of the reference, or of its site "
         "have the same outcome, so these alone decide the outcome; join it with another, or leave it out"
@@ -64,9 +67,13 @@ _SENTENCES = {
         "the outcome alone (separation): leave it out, or join it with another"
     ),
     Cause.TABLE_NOISE: "the whole table: the last step is mostly noise",
+    Cause.TABLE_HIDDEN: (
+        "the whole table: noise hides a combination of columns, which may be part of every coefficient"
+    ),
 }
 _BRIEF = {
     Cause.MERGED: "as they have too few rows",
+    Cause.LOST: "as columns repeat each other or do not vary",
     Cause.SEPARATION: "as the data do not determine them",
     Cause.HIDDEN: "as noise hides whether the data determine them",
     Cause.UNFINISHED: "as the steps have not come near enough to them",
@@ -74,6 +81,7 @@ _BRIEF = {
     Cause.NOISE: "as they would be mostly noise",
     Cause.TABLE_UNFINISHED: "as the steps have not come near enough",
     Cause.TABLE_NOISE: "as they would be mostly noise",
+    Cause.TABLE_HIDDEN: "as noise hides a combination of columns",
 }
 
 
