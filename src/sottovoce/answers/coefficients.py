@@ -359,13 +359,12 @@ def _judged(found: Estimates, naming: Naming, replicate: int) -> _Judged:
     return _Judged(M @ found.estimate[replicate], covariance, sampling, by_model, noise, step, before, undone, levels)
 
 
-def _lost(found: Estimates, naming: Naming, judged: _Judged, replicate: int) -> LostLines:
+def _lost(found: Estimates, naming: Naming, replicate: int) -> LostLines:
     """The lines that the rows do not tell, whatever the epsilon."""
     none = np.zeros(len(naming.terms), dtype=bool)
     if found.directions is None:
-        return LostLines(none, (), ())
-    own = found.directions.of(replicate)
-    lost = lost_lines(own, naming.into_units, _constants(naming), np.sqrt(np.maximum(judged.total, 0.0)))
+        return LostLines(none, none, (), ())
+    lost = lost_lines(found.directions.of(replicate), naming.into_units, _constants(naming))
     return lost._replace(turned=lost.turned & ~_merged(found, naming, replicate))
 
 
@@ -406,7 +405,7 @@ def _causes(
             cause = whole
         elif certain[k]:
             cause = Cause.SEPARATION
-        elif not tau[k] <= TAU:
+        elif not tau[k] <= TAU or lost.unclear[k]:
             cause = Cause.NOISE
         elif judged.moving[k]:
             cause = Cause.UNFINISHED if judged.noise[k] < judged.sampling[k] else Cause.ASTRAY
@@ -422,7 +421,7 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     """The table of one replicate, in the user's units; with a `delta` refusals name the epsilon that would do."""
     M, q = naming.into_units, float(found.strain[replicate])
     judged = _judged(found, naming, replicate)
-    lost = _lost(found, naming, judged, replicate)
+    lost = _lost(found, naming, replicate)
     causes = _causes(found, naming, judged, lost, replicate)
     noise_decides = np.array([cause is None or cause.by_noise for cause in causes])
     needs = _needs(found, M[noise_decides], judged.excess[noise_decides], replicate, delta)

@@ -35,12 +35,16 @@ FLAT = 1e-3
 
 A column that varies less is lost only if its variance is below `LOST` of that: noise must show it to be that small.
 """
+UNCLEAR = 0.02
+"""A line is refused if noise hides that it turns by so much, for a score of 1, when a direction turns by as much."""
 SEEN = 2.0
 """Noise deviations by which an eigenvalue stands out, beside the norm of a matrix of noise."""
 _EXACT = 1e-9  # of the mean eigenvalue: what rounding leaves of 0
 _TURNED = 1e-6  # of a line's length: what rounding turns it into a direction
 _DOUBT = 3.0  # deviations of an estimated direction, within which a line does not turn into it
 _PART = 0.05  # of a projection on lost directions, above which two lines belong together
+_CLEAR = 0.4  # an angle of a hidden direction's noise, above which its columns are not named
+_ALIKE = 0.1  # the largest share of a hidden direction of several columns that are named
 _NAMED = 0.3  # of the largest weight in a hidden direction, from which on a column is named
 _FEW = 3  # names of a hidden direction, at most: where noise hides more, it hides the whole table
 
@@ -128,19 +132,20 @@ def directions(frame: Frame, H: Array, noise: Array, variances: Array, moments: 
     return Directions(frame, values, vectors, noise, lost, zero & ~lost, share, np.sqrt(together), variances)
 
 
-def variances_of(S: Array, mean: Array, constant: Array) -> Array:
-    """Variances of columns by their second moments and means, with those that are next to 0 raised, (R, d).
+def variances_of(S: Array, constant: Array) -> Array:
+    """Variances of columns by their second moments, with those that are next to 0 raised, (R, d).
 
     Parameters
     ----------
     S : array (R, d, d)
         Second moments.
-    mean : array (R, d)
     constant : array (d,)
-        1 in the columns that hold constants: they have none of their own.
+        1 in the columns that hold constants, of which every row has one: they have no variance of their own.
     """
     columns = constant == 0.0
-    own = np.maximum(np.einsum("rii->ri", S) - mean**2, 0.0) * columns
+    with_constant = S @ constant
+    means = with_constant**2 / np.maximum(with_constant @ constant, 1e-300)[:, None]
+    own = np.maximum(np.einsum("rii->ri", S) - means, 0.0) * columns
     typical = own.sum(axis=1, keepdims=True) / max(1, int(columns.sum()))
     return np.asarray(np.maximum(own, FLAT * typical))
 
@@ -160,7 +165,8 @@ class Relation(NamedTuple):
 class LostLines(NamedTuple):
     """The lines of one table that turn into lost directions, and what hides the whole table."""
 
-    turned: BoolArray  # or may turn, for all that noise shows  (lines,)
+    turned: BoolArray  # (lines,)
+    unclear: BoolArray  # of which noise hides whether they turn  (lines,)
     relations: tuple[Relation, ...]
     hidden: tuple[Relation, ...]  # that may be lost, or not; empty if noise hides more than can be named
 
@@ -169,11 +175,11 @@ class LostLines(NamedTuple):
         return next((one for one in self.relations if line in one.lines), None)
 
 
-def lost_lines(found: Directions, M: Array, constants: BoolArray, errors: Array) -> LostLines:
+def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
     """The lines that turn into lost directions.
 
     A line that does not is the same wherever the model stands along them.  A direction is known but for its noise: a
-    line is lost if it turns by more than that, or if so much of it would move the line by a standard error.
+    line is lost if it turns by more than that, and it is unclear if that is more than `UNCLEAR`.
 
     Parameters
     ----------
@@ -183,35 +189,39 @@ def lost_lines(found: Directions, M: Array, constants: BoolArray, errors: Array)
         From coefficients of columns to those of the lines.
     constants : bool array (lines,)
         The lines that are constants.
-    errors : array (lines,)
-        Their standard errors.
     """
-    lost, hidden = found.lost[0], found.hidden[0]
-    size, values, share = found.size[0], found.values[0], found.share[0]
+    lost, size, values = found.lost[0], found.size[0], found.values[0]
     along = M @ found.frame.A[0] @ found.vectors[0]  # of directions in columns
     turn = along[:, lost] / size[lost]
     length = np.sqrt(np.sum(M**2 / found.variances[0], axis=1))
     apart = values[~lost, None] - values[lost]
     off = along[:, ~lost] ** 2 @ (0.5 * found.noise[0] ** 2 / np.maximum(apart, 1e-300) ** 2 / size[lost] ** 2)
     doubt = _DOUBT * np.sqrt(off.sum(axis=1))
-    turned = (np.sqrt(np.sum(turn**2, axis=1)) > _TURNED * length + doubt) | (doubt > errors)
-    turned &= bool(lost.any())
+    turned = (np.sqrt(np.sum(turn**2, axis=1)) > _TURNED * length + doubt) & bool(lost.any())
     unit = np.where(constants, 1.0, length)  # a coefficient for a score of 1
-    noisy = bool(found.noise[0] > 0.0)
-    most = float(share[lost].max(initial=0.0)) if noisy else 0.0
+    most = float(found.share[0][lost].max(initial=0.0)) if found.noise[0] > 0.0 else 0.0
     relations = []
     for lines in _together(turn / unit[:, None], turned, constants):
         _, sizes, right = np.linalg.svd(turn[list(lines)] / unit[list(lines), None], full_matrices=False)
-        directions_of = int(np.sum(sizes > _PART * sizes[0]))
-        relations.append(Relation(lines, most, turn @ right[0], directions_of))
-    unknown = []
-    for k in np.flatnonzero(hidden):
-        weight = np.abs(along[:, k] / size[k] / unit) * ~constants
-        lines = tuple(np.flatnonzero(weight > _NAMED * weight.max()).tolist())
-        unknown.append(Relation(lines, min(1.0, float(share[k])), along[:, k] / size[k]))
-    if len(unknown) > 1 or any(len(one.lines) > _FEW for one in unknown):
-        unknown = []
-    return LostLines(turned, tuple(relations), tuple(unknown))
+        relations.append(Relation(lines, most, turn @ right[0], int(np.sum(sizes > _PART * sizes[0]))))
+    return LostLines(turned, (doubt > UNCLEAR * unit) & ~turned, tuple(relations), _hidden(found, along, unit, constants))
+
+
+def _hidden(found: Directions, along: Array, unit: Array, constants: BoolArray) -> tuple[Relation, ...]:
+    """The one direction that noise hides, if it can be named."""
+    hidden, values, share = found.hidden[0], found.values[0], found.share[0]
+    if hidden.sum() != 1:
+        return ()
+    k = int(np.flatnonzero(hidden)[0])
+    apart = values[~(hidden | found.lost[0])] - values[k]
+    if not np.all(apart > 0.0) or found.noise[0] * np.linalg.norm(1.0 / apart) > _CLEAR:
+        return ()
+    weights = along[:, k] / found.size[0, k]
+    part = np.abs(weights / unit) * ~constants
+    lines = tuple(np.flatnonzero(part > _NAMED * part.max()).tolist())
+    if len(lines) > _FEW or (len(lines) > 1 and share[k] > _ALIKE):
+        return ()
+    return (Relation(lines, float(share[k]), weights),)
 
 
 def _together(turn: Array, turned: BoolArray, constants: BoolArray) -> list[tuple[int, ...]]:

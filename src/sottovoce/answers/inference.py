@@ -184,8 +184,7 @@ class Newton(Recipe):
         S = within(S, kept)
         hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
         frame, sizes, lost = yield from self._frame(S, moments.spread, kept, hidden)
-        every = mask / self.value
-        variances = variances_of(sizes, sizes @ every, mask)
+        variances = variances_of(sizes, mask)
         framed = np.einsum("rii->r", frame.A @ sizes @ frame.A) / kept.sum(axis=1)
         lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
         gradient = yield Gradient(w)
@@ -212,7 +211,7 @@ class Newton(Recipe):
         slopes = yield self._slopes(w, frame)
         gradient = yield Gradient(w)
         seen.append(Seen(w, gradient.value, gradient.spread))
-        rows = Moments(positive(S), S @ every, self.marks, self.blocks)
+        rows = Moments(positive(S), S @ (mask / self.value), self.marks, self.blocks)
         J = within(square(slopes.value, d), kept)
         ends = one_step(
             frame, pool, J, seen, rows, kept, n, self.scale, directions(frame, *pool, variances, framed)

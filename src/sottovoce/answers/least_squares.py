@@ -27,7 +27,8 @@ from ..queries.moments import square
 from ..util import normal
 from ..util.typing import Array, BoolArray
 from .coefficients import Coefficient, Coefficients, table
-from .frames import positive
+from .directions import directions, variances_of
+from .frames import Frame, positive
 from .inference import RAREST, UNSURE, Estimates, inverse_of, noise_of, within
 from .regression import mean_given, shrunk
 from .terms import CONSTANT, Naming
@@ -85,7 +86,12 @@ class Stepped(Recipe):
         J, g = h**2 * square(squares.value, d), h * last.value
         every, s_H = np.tile(kept, (R, 1)), np.full(R, s_S)
         own = within(S, every)
+        columns = np.tile(kept * np.eye(d), (R, 1, 1))
+        moments = np.einsum("rii->r", own) / d
+        lost = directions(Frame(columns, columns), own, s_H, variances_of(own, self.constant), moments)
+        across, own = lost.across, lost.restricted(own)
         inverse, fine = inverse_of(own, every, np.maximum(1e-12, _FLOOR * s_H * math.sqrt(2.0 * d)))
+        inverse = across @ inverse @ across
         shift = -np.einsum("rij,rj->ri", inverse, g)
         of_g = (h * last.spread) ** 2 * np.eye(d)
         noise = inverse @ (of_g + noise_of(shift, s_H)) @ inverse
@@ -93,8 +99,8 @@ class Stepped(Recipe):
         sampling = inverse @ (positive(J) / last.rows) @ inverse
         return Estimates(
             w + shift, w, sampling + noise, noise, sampling,
-            np.tile(np.eye(d), (R, 1, 1)), own, s_H, strain, every, last.rows, self.scale,
-            quadratic=True,
+            across, own, s_H, strain, every, last.rows, self.scale,
+            quadratic=True, directions=lost,
         )  # fmt: skip
 
 
@@ -125,7 +131,7 @@ def _kept(S: Array, marks: Array, noise: float) -> BoolArray:
     """Columns but for those of rare levels that noise hides: they count as the reference."""
     moments = np.diag(S)
     rare = (marks > 0) & (moments < RAREST * marks**2)
-    return ~(rare & (moments < _MERGED * noise))
+    return ~(rare & (moments <= _MERGED * noise))
 
 
 def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float | None = None) -> Coefficients:
