@@ -13,9 +13,10 @@ import numpy as np
 from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
 from ..reports.causes import Cause
-from ..reports.coefficients import needed, remark, text_table
+from ..reports.coefficients import assumptions, needed, remark, text_table
 from ..reports.notebook import coefficients_html
 from ..reports.plain import of_anybody
+from ..reports.worth import times_wider
 from ..util import normal
 from ..util.later import Later
 from ..util.typing import Any, Array, BoolArray
@@ -75,7 +76,7 @@ class Coefficient:
             "estimate": self.estimate, "odds_ratio": ratios[0], "standard_error": self.standard_error,
             "noise_share": self.noise_share, "low": self.low, "high": self.high, "p": self.p,
             "odds_ratio_low": ratios[1], "odds_ratio_high": ratios[2], "unsure": self.unsure, "refused": self.refused,
-            "cause": self.cause,
+            "cause": self.cause, "times_wider": times_wider(self.noise_share),
             "typical": None if self.term.typical is None else list(self.term.typical), "steps": self.term.steps,
         }  # fmt: skip
 
@@ -113,6 +114,7 @@ class Coefficients(Sequence[dict[str, Any]]):
     covariance: Array = field(repr=False)  # of all lines, NaN for those that are refused
     odds: bool = True  # coefficients are log-odds
     weighed: str = ""  # :attr:`sottovoce.answers.terms.Naming.weighed`
+    clusters: str = ""  # :attr:`sottovoce.answers.terms.Naming.clusters`
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data; without odds ratios unless coefficients are log-odds."""
@@ -124,7 +126,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         covariance = [[None if math.isnan(x) else x for x in line] for line in self.covariance.tolist()]
         return {
             "coefficients": self.to_dict(), "covariance": covariance, "strain": self.strain, "needs": self.needs,
-            "weighed": self.weighed,
+            "weighed": self.weighed, "clusters": self.clusters,
         }  # fmt: skip
 
     @classmethod
@@ -148,7 +150,8 @@ class Coefficients(Sequence[dict[str, Any]]):
         ]
         covariance = np.array(plain["covariance"], dtype=float)
         odds = any("odds_ratio" in one for one in lines)
-        return cls(tuple(made), float(plain["strain"]), plain["needs"], covariance, odds, plain["weighed"])
+        said = plain["weighed"], plain.get("clusters", "")
+        return cls(tuple(made), float(plain["strain"]), plain["needs"], covariance, odds, *said)
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -254,16 +257,20 @@ class Coefficients(Sequence[dict[str, Any]]):
     def __getitem__(self, k: Any) -> Any:
         return self.to_dict()[k]
 
+    def remark(self) -> str:
+        """Sentences on what the table lacks, and on what its intervals are worth; empty if there is nothing to say."""
+        return remark(self.to_dict(), self.needs, assumptions({"weighed": self.weighed, "clusters": self.clusters}))
+
     def __str__(self) -> str:
         lines = self.to_dict()
-        return f"{text_table(lines)}\n{remark(lines, self.needs, self.weighed)}".rstrip()
+        return f"{text_table(lines)}\n{self.remark()}".rstrip()
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
         lines = self.to_dict()
-        return coefficients_html(lines, remark(lines, self.needs, self.weighed))
+        return coefficients_html(lines, self.remark())
 
 
 def with_sites(plain: dict[str, Any]) -> dict[str, Any]:
@@ -437,10 +444,13 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
             lines.append(Coefficient(term, None, None, None, None, None, None, refused=why, cause=cause.value))
             continue
         numbers = (mid, error, float(judged.noise_share[k]), mid - z * error, mid + z * error, p)
-        lines.append(Coefficient(term, *numbers, unsure=q > SURE or doubtful, cause=cause and cause.value))
+        unsure = q > SURE or doubtful
+        if unsure and cause is None:
+            cause = Cause.STRAINED
+        lines.append(Coefficient(term, *numbers, unsure=unsure, cause=cause and cause.value))
     hidden = np.array([line.refused is not None for line in lines])
     covariance = np.where(hidden[:, None] | hidden, np.nan, judged.covariance)
-    return Coefficients(tuple(lines), q, needs, covariance, weighed=naming.weighed)
+    return Coefficients(tuple(lines), q, needs, covariance, weighed=naming.weighed, clusters=naming.clusters)
 
 
 def _detail(cause: Cause, lost: LostLines, line: int, naming: Naming) -> str:

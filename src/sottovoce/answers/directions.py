@@ -81,9 +81,40 @@ class Directions(NamedTuple):
         kept = (vectors * few[:, None, :]) @ vectors.transpose(0, 2, 1)
         return np.where(self.any_lost[:, None, None], kept, np.eye(d))
 
+    def parted(self, shift: Array) -> tuple[Array, Array]:
+        """A shift of coefficients as one inside the space across lost directions, and the rest along q, in the frame.
+
+        What is taken out goes along q, so that scores stay: a part orthogonal to the space is not quite along q.
+        """
+        along = self.vectors * self.lost[:, None, :]
+        inside = np.einsum("rij,rj->ri", self.frame.back, shift)
+        orthogonal = np.eye(along.shape[-1]) - self.across
+        parts = np.linalg.pinv(orthogonal @ along, rcond=_TURNED) @ orthogonal @ inside[:, :, None]
+        rest = (along @ parts)[:, :, 0]
+        return np.asarray(inside - rest), np.asarray(rest)
+
     def without(self, step: Array) -> Array:
-        """A step of coefficients without its part along lost directions, which moves no row's score, (R, d)."""
-        return np.asarray(np.einsum("rij,rjk,rkl,rl->ri", self.frame.A, self.across, self.frame.back, step))
+        """A step by :meth:`restricted` H without what it has beside its space, (R, d)."""
+        if not self.lost.any():
+            return step
+        inside = self.frame.A @ self.across @ self.frame.back @ step[:, :, None]
+        return np.where(self.any_lost[:, None], inside[:, :, 0], step)
+
+    def level(self, shift: Array) -> Array:
+        """A shift between two points without its part along lost directions, which moves no row's score, (R, d)."""
+        if not self.lost.any():
+            return shift
+        inside, _ = self.parted(shift)
+        return np.where(self.any_lost[:, None], np.einsum("rij,rj->ri", self.frame.A, inside), shift)
+
+    def unknown(self, shift: Array) -> Array:
+        """Variance, on an entry of a gradient, of what noise in H adds along the lost part of a shift, (R,)."""
+        if not self.lost.any():
+            return np.zeros(len(shift))
+        _, rest = self.parted(shift)
+        stretched = self.across @ self.frame.A
+        mean = np.einsum("rij,rij->r", stretched, stretched) / shift.shape[-1]
+        return np.asarray(0.5 * self.noise**2 * np.sum(rest**2, axis=1) / mean * self.any_lost)
 
     def restricted(self, H: Array) -> Array:
         """H in the space without lost directions, which get its mean eigenvalue there, (R, d, d)."""
@@ -95,8 +126,11 @@ class Directions(NamedTuple):
     def of(self, replicate: int) -> Directions:
         """Of one replicate, which keeps the first axis."""
         one = slice(replicate, replicate + 1)
-        frame = Frame(self.frame.A[one], self.frame.back[one])
-        return Directions(frame, *(x[one] for x in self[1:]))
+        return Directions(
+            frame=Frame(self.frame.A[one], self.frame.back[one]), values=self.values[one], vectors=self.vectors[one],
+            noise=self.noise[one], lost=self.lost[one], hidden=self.hidden[one], share=self.share[one],
+            size=self.size[one], variances=self.variances[one],
+        )  # fmt: skip
 
 
 def directions(frame: Frame, H: Array, noise: Array, variances: Array, moments: Array) -> Directions:
@@ -130,6 +164,16 @@ def directions(frame: Frame, H: Array, noise: Array, variances: Array, moments: 
     share = np.divide(moved, together, out=np.full_like(moved, np.inf), where=together > 0.0)
     lost = zero & (share <= LOST)
     return Directions(frame, values, vectors, noise, lost, zero & ~lost, share, np.sqrt(together), variances)
+
+
+def unseen_directions(frame: Frame, unseen: Array, variances: Array, moments: Array) -> Directions:
+    """The same before any Hessian is known, by what second moments did not show of the frame.
+
+    What they did not show was raised to the norm of their noise, ``sqrt(2 d)`` deviations: that is 1 in `unseen`.
+    """
+    d = unseen.shape[-1]
+    noise = np.where(unseen.any(axis=(1, 2)), 1.0 / math.sqrt(2.0 * d), 0.0)
+    return directions(frame, np.eye(d) - unseen, noise, variances, moments)
 
 
 def variances_of(S: Array, constant: Array) -> Array:
@@ -195,7 +239,7 @@ def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
     turn = along[:, lost] / size[lost]
     length = np.sqrt(np.sum(M**2 / found.variances[0], axis=1))
     apart = values[~lost, None] - values[lost]
-    off = along[:, ~lost] ** 2 @ (0.5 * found.noise[0] ** 2 / np.maximum(apart, 1e-300) ** 2 / size[lost] ** 2)
+    off = along[:, ~lost] ** 2 @ (0.5 * found.noise[0] ** 2 / np.maximum(apart**2, 1e-300) / size[lost] ** 2)
     doubt = _DOUBT * np.sqrt(off.sum(axis=1))
     turned = (np.sqrt(np.sum(turn**2, axis=1)) > _TURNED * length + doubt) & bool(lost.any())
     unit = np.where(constants, 1.0, length)  # a coefficient for a score of 1
@@ -204,7 +248,9 @@ def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
     for lines in _together(turn / unit[:, None], turned, constants):
         _, sizes, right = np.linalg.svd(turn[list(lines)] / unit[list(lines), None], full_matrices=False)
         relations.append(Relation(lines, most, turn @ right[0], int(np.sum(sizes > _PART * sizes[0]))))
-    return LostLines(turned, (doubt > UNCLEAR * unit) & ~turned, tuple(relations), _hidden(found, along, unit, constants))
+    return LostLines(
+        turned, (doubt > UNCLEAR * unit) & ~turned, tuple(relations), _hidden(found, along, unit, constants)
+    )
 
 
 def _hidden(found: Directions, along: Array, unit: Array, constants: BoolArray) -> tuple[Relation, ...]:

@@ -41,7 +41,7 @@ from ..queries import (
 from ..queries.moments import square
 from ..runs.config import RunConfig
 from ..util.typing import Array, BoolArray
-from .directions import Directions, directions, variances_of
+from .directions import Directions, directions, unseen_directions, variances_of
 from .frames import EDGES, Frame, displacement, positive, sharper, short, whitening
 from .second_order import missed
 from .separation import Evidence, Point
@@ -175,7 +175,6 @@ class Newton(Recipe):
         n, least = count.rows, max(1.0 / count.rows, 2.0 * count.spread)
         share = np.clip(count.value[:, 0], min(least, 0.5), 1.0 - min(least, 0.5))
         w = np.log(share / (1.0 - share))[:, None] / self.value * mask
-        start = w
         moments = yield SecondMoments(zero)
         S, curvature = square(moments.value, d), share * (1.0 - share)
         cap = float(np.minimum(facts.loss.curvature_bound, _RARE * curvature).max())  # one for all replicates
@@ -183,7 +182,7 @@ class Newton(Recipe):
         kept = _kept(S, moments.spread, curvature, self.marks, s_g)
         S = within(S, kept)
         hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
-        frame, sizes, lost = yield from self._frame(S, moments.spread, kept, hidden)
+        frame, sizes, lost, unseen = yield from self._frame(S, moments.spread, kept, hidden)
         variances = variances_of(sizes, mask)
         framed = np.einsum("rii->r", frame.A @ sizes @ frame.A) / kept.sum(axis=1)
         lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
@@ -191,6 +190,8 @@ class Newton(Recipe):
         first, points = gradient, list[Point]()
         at_zero = curvature[:, None, None] * (frame.A @ sizes @ frame.A)
         step = displacement(frame, within(at_zero, kept), np.zeros(R), gradient.value, gradient.spread)
+        flat = unseen_directions(frame, unseen, variances, framed)
+        step = flat.without(step) if self.sharper else step
         w, pool, seen, cut = w + no_further(step, sizes, _FIRST)[0], None, list[Seen](), np.zeros(R, dtype=bool)
         for most, fresh in self.steps:
             if fresh or pool is None:
@@ -201,10 +202,12 @@ class Newton(Recipe):
             if fresh:
                 points.append(Point(w, here, here_noise, gradient.value, gradient.spread))
             seen.append(Seen(w, gradient.value, gradient.spread))
-            own = directions(frame, *pool, variances, framed)
-            step = displacement(frame, own.restricted(pool.H + lost), pool.noise, gradient.value, gradient.spread)
-            step, cut = no_further(own.without(step), sizes, most)
-            w = start + own.without(w - start) + step
+            H, own = pool.H + lost, directions(frame, *pool, variances, framed)
+            if self.sharper:  # of lists before, points stay what they were
+                H = own.restricted(H)
+            step = displacement(frame, H, pool.noise, gradient.value, gradient.spread)
+            step, cut = no_further(own.without(step) if self.sharper else step, sizes, most)
+            w = w + step
         found = yield self._bends(w, cap, frame)
         last, last_noise = within(cap * square(found.value, d), kept), cap * found.spread
         pool = pooled(pool, last, last_noise)
@@ -245,10 +248,11 @@ class Newton(Recipe):
 
     def _frame(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array
-    ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array]]:
+    ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array, Array]]:
         """Asks for second moments in ever better frames, each as short as the lengths of rows in it allow.
 
-        Returns the last of them, second moments of rows as they are, and in the frame what long rows lack of those.
+        Returns the last of them, second moments of rows as they are, in the frame what long rows lack of those, and
+        which part of the identity nobody saw.
         """
         zero, sight = np.zeros(S.shape[:2]), whitening(S, spread, kept)
         for k in range(len(self.sharper) + 1):
@@ -259,7 +263,7 @@ class Newton(Recipe):
                 found = yield FramedMoments(zero, frame=frame.A)
                 M = within(square(found.value, S.shape[-1]), kept) * edge**2
                 sight = sharper(sight, M, found.spread * edge[:, 0, 0] ** 2, kept)
-        return frame, sight.moments if self.sharper else S, sight.lost / edge**2
+        return frame, sight.moments if self.sharper else S, sight.lost / edge**2, sight.unseen
 
     def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
         return FramedCurvature(at, cap, frame=frame.A)
@@ -308,9 +312,9 @@ class Unframed(Newton):
 
     def _frame(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array
-    ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array]]:
+    ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array, Array]]:
         eye = kept[:, :, None] * np.eye(S.shape[-1])
-        return Frame(eye, eye), S, np.zeros_like(S)
+        return Frame(eye, eye), S, np.zeros_like(S), np.zeros_like(S)
         yield  # nothing is asked
 
     def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
@@ -411,13 +415,12 @@ def one_step(
     across, left = np.eye(H.shape[-1])[None], kept.sum(axis=1)
     if lost is not None:
         across, H, left = lost.across, lost.restricted(H), left - lost.lost.sum(axis=1)
-    w, g, s_g, u, turned = together(frame, across @ H @ across, seen, rows)
+    w, g, s_g, u, turned = together(frame, across @ H @ across, seen, rows, lost)
     inverse, fine = inverse_of(H, kept, np.maximum(1e-12, _FLOOR * s_H * math.sqrt(2.0 * H.shape[-1])))
     inverse = across @ inverse @ across
     d = -np.einsum("rij,rjk,rk->ri", inverse, A, g)
     of_g = (s_g**2)[:, None, None] * (A @ A)
-    before = np.einsum("rij,rjk,rk->ri", across, frame.back, u)
-    noise = inverse @ (of_g + noise_of(d + before, s_H)) @ inverse
+    noise = inverse @ (of_g + noise_of(d + np.einsum("rij,rj->ri", frame.back, u), s_H)) @ inverse
     sampling = inverse @ (positive(J) / n) @ inverse
     covariance = sampling + noise
     by_noise = inverse @ of_g  # of which d'Hd has the trace in the mean, and twice that of the square as variance
@@ -442,7 +445,9 @@ def one_step(
     )  # fmt: skip
 
 
-def together(frame: Frame, H: Array, seen: list[Seen], rows: Moments) -> tuple[Array, Array, Array, Array, Array]:
+def together(
+    frame: Frame, H: Array, seen: list[Seen], rows: Moments, lost: Directions | None = None
+) -> tuple[Array, Array, Array, Array, Array]:
     """All gradients as one at the last point w, by their precision: w, the gradient, and its noise.
 
     One at v is that at w less ``H u - t / 2`` with ``u = w - v`` and the third derivatives' t.  Its error is its noise,
@@ -453,9 +458,11 @@ def together(frame: Frame, H: Array, seen: list[Seen], rows: Moments) -> tuple[A
     total, g, moved, turned = np.zeros((len(w), 1)), np.zeros_like(w), np.zeros_like(w), np.zeros_like(w)
     for one in seen:
         u = w - one.at
-        along = np.einsum("rij,rj->ri", H, u)
-        half = 0.5 * rows.missed(w, u, np.maximum(np.sum(u * along, axis=1), 0.0))
-        sure = 1.0 / np.maximum(one.spread**2 + np.sum(half**2, axis=1) / d, 1e-300)[:, None]
+        own, unknown = (u, 0.0) if lost is None else (lost.level(u), lost.unknown(u))
+        along = np.einsum("rij,rj->ri", H, own)
+        half = 0.5 * rows.missed(w, own, np.maximum(np.sum(own * along, axis=1), 0.0))
+        variance = one.spread**2 + np.sum(half**2, axis=1) / d + unknown
+        sure = 1.0 / np.maximum(variance, 1e-300)[:, None]
         total += sure
         g += sure * (one.gradient + along - half)
         moved += sure * u

@@ -25,6 +25,7 @@ class Cause(Enum):
     TABLE_UNFINISHED = "table unfinished"
     TABLE_NOISE = "table noise"
     TABLE_HIDDEN = "table hidden"
+    STRAINED = "strained"
 
     @property
     def sentence(self) -> str:
@@ -35,6 +36,11 @@ class Cause(Enum):
     def brief(self) -> str:
         """The same in a clause that begins with "as"."""
         return _BRIEF[self]
+
+    @property
+    def label(self) -> str:
+        """The same in a word or two, for a cell of a table."""
+        return _LABELS[self]
 
     @property
     def by_noise(self) -> bool:
@@ -70,6 +76,7 @@ _SENTENCES = {
     Cause.TABLE_HIDDEN: (
         "the whole table: noise hides a combination of columns, which may be part of every coefficient"
     ),
+    Cause.STRAINED: "the steps may have ended too early, and intervals may be off by about a standard error",
 }
 _BRIEF = {
     Cause.MERGED: "as they have too few rows",
@@ -82,6 +89,20 @@ _BRIEF = {
     Cause.TABLE_UNFINISHED: "as the steps have not come near enough",
     Cause.TABLE_NOISE: "as they would be mostly noise",
     Cause.TABLE_HIDDEN: "as noise hides a combination of columns",
+    Cause.STRAINED: "as the steps may have ended too early",
+}
+_LABELS = {
+    Cause.MERGED: "too few rows",
+    Cause.LOST: "columns alike",
+    Cause.SEPARATION: "separation",
+    Cause.HIDDEN: "separation?",
+    Cause.UNFINISHED: "steps too few",
+    Cause.ASTRAY: "steps astray",
+    Cause.NOISE: "noise",
+    Cause.TABLE_UNFINISHED: "steps too few",
+    Cause.TABLE_NOISE: "noise",
+    Cause.TABLE_HIDDEN: "noise",
+    Cause.STRAINED: "steps too few?",
 }
 
 
@@ -90,6 +111,8 @@ def cause_of(line: dict[str, Any]) -> Cause | None:
     code = line.get("cause")
     if code is None and line.get("refused") is not None:
         code = Cause.NOISE.value  # files of earlier versions have no code
+    if code is None and line.get("unsure"):
+        code = Cause.STRAINED.value  # likewise
     return next((cause for cause in Cause if cause.value == code), None)
 
 
