@@ -495,8 +495,8 @@ def fragility(A: Array, H: Array, kept: BoolArray, s_H: Array, c: Array) -> Arra
     trace = np.einsum("rii->r", P)[:, None]
     first = np.sum(turned * along, axis=2)
     beyond = 0.5 * (trace * np.sum(along**2, axis=2) + np.einsum("rmi,rij,rmj->rm", along, P, along))
-    found = np.divide(beyond, first, out=np.full_like(first, np.inf), where=first > 0.0)
-    return np.asarray(np.where(first > 0.0, found * (s_H**2)[:, None], np.inf))
+    added = beyond * (s_H**2)[:, None]
+    return np.asarray(np.divide(added, first, out=np.full_like(first, np.inf), where=first > 0.0))
 
 
 def noise_of(shift: Array, s_H: Array) -> Array:
