@@ -334,7 +334,7 @@ def remedy(relation: Relation, constants: BoolArray) -> str:
         leave = "leave one of them out" if relation.directions == 1 else f"leave {relation.directions} of them out"
     if relation.share == 0.0:
         return f"no epsilon would do, so {leave}"
-    return f"a larger epsilon would do only if noise hides a difference, so {leave}"
+    return f"unless noise hides a difference no epsilon would do, so {leave}"
 
 
 def _nearly_one(share: float) -> str:

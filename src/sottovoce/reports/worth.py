@@ -57,12 +57,12 @@ def width_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> str
     if not wider or max(wider)[0] < WIDE:
         return ""
     most, name = max(wider)
-    rows = "none" if math.isinf(most) else f"1 in {most**2:,.0f}"
     many = sum(width >= WIDE for width, _ in wider)
-    how_many = f"{many} of {len(wider)} intervals are" if len(wider) > 1 else "The interval is"
+    which = f"{many} of {len(wider)} intervals" if len(wider) > 1 else "the interval"
+    rows = "none" if math.isinf(most) else f"1 in {most**2:,.0f}"
     return (
-        f"{how_many} at least {WIDE:g} times as wide as without privacy noise; that of {name} is {_times(most)} as "
-        f"wide, as wide as from {rows} of the rows without it."
+        f"Privacy noise makes {which} at least {WIDE:g} times as wide; that of {name} {_times(most)}, which is as wide "
+        f"as from {rows} of the rows without it."
     )
 
 
