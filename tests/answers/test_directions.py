@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from sottovoce.answers.inference import newton_of
 from sottovoce.answers.least_squares import slopes_of, table_of
 from sottovoce.answers.terms import CONSTANT, Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
+from sottovoce.errors import InvalidInput
 from sottovoce.problem.losses import HuberResidual, Logistic
 from sottovoce.problem.task import BoundedNumber
 from sottovoce.problem.weighted_loss import Weighted
@@ -236,3 +238,34 @@ class TestDirections:
         np.testing.assert_allclose(inside + rest, shift, atol=1e-12)
         np.testing.assert_allclose(rest[0], [0.45, -0.45, 0.0], atol=1e-9)
         np.testing.assert_allclose(found.level(shift), inside, atol=1e-12)
+
+
+class TestWhatLostLinesHaveTogether:
+    """Sums that are the same however lost lines are divided are known, and others are refused."""
+
+    @pytest.mark.parametrize("epsilon", [3.0, INF])
+    def test_the_sum_of_two_that_repeat_each_other_is_told(self, epsilon: float) -> None:
+        (found,), _ = tables_of("repeated", 12_000, epsilon)
+        both = found.contrast({"x0": 1.0, "x3": 1.0})
+        assert abs(both.estimate - 0.8) < 4.0 * both.standard_error < 0.4
+        with pytest.raises(InvalidInput):
+            found.contrast({"x0": 1.0, "x3": -1.0})
+        with pytest.raises(InvalidInput):
+            found.contrast({"x0": 1.0})
+        assert np.isnan(found.conf_int()[0]).all() and np.isfinite(found.conf_int()[1]).all()
+
+    def test_rows_as_they_were_have_intervals(self) -> None:
+        (found,), _ = tables_of("repeated", 12_000, 3.0)
+        rows = np.array([[0.7, 0.1, 0.0, 0.7, -1.0, 1.0], [0.7, 0.1, 0.0, -0.7, -1.0, 1.0]])
+        ends = found.sums(rows)
+        truth = float(rows[0] @ np.array([*SLOPES, -0.8]))
+        assert ends[0, 0] - 0.2 < truth < ends[0, 1] + 0.2 and np.isnan(ends[1]).all()
+
+    def test_files_keep_it(self) -> None:
+        (found,), _ = tables_of("sum", 12_000, 3.0)
+        kept = Coefficients.of_plain(json.loads(json.dumps(found.plain())))
+        sums = {"x0": 1.0, "x3": 1.0}
+        assert kept.contrast(sums) == found.contrast(sums)
+        assert abs(kept.contrast(sums).estimate - 0.8) < 4.0 * kept.contrast(sums).standard_error
+        (whole,), _ = tables_of("r = .99", 12_000, INF)
+        assert whole.undivided is None and whole.plain()["undivided"] is None

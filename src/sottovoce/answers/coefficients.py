@@ -21,7 +21,7 @@ from ..util import normal
 from ..util.later import Later
 from ..util.typing import Any, Array, BoolArray
 from .between import FEWEST, Between, between, spreads_of
-from .directions import LostLines, Relation, in_words, lost_lines, remedy
+from .directions import LostLines, Relation, Undivided, in_words, lost_lines, remedy
 from .inference import SURE, TAU, UNSURE, Estimates, fragility, inverse_of, newton_of
 from .separation import undetermined
 from .terms import CONSTANT, Naming, Term
@@ -115,6 +115,7 @@ class Coefficients(Sequence[dict[str, Any]]):
     odds: bool = True  # coefficients are log-odds
     weighed: str = ""  # :attr:`sottovoce.answers.terms.Naming.weighed`
     clusters: str = ""  # :attr:`sottovoce.answers.terms.Naming.clusters`
+    undivided: Undivided | None = field(default=None, repr=False)  # of lines that are lost, if there are any
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data; without odds ratios unless coefficients are log-odds."""
@@ -127,6 +128,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         return {
             "coefficients": self.to_dict(), "covariance": covariance, "strain": self.strain, "needs": self.needs,
             "weighed": self.weighed, "clusters": self.clusters,
+            "undivided": None if self.undivided is None else self.undivided.plain(),
         }  # fmt: skip
 
     @classmethod
@@ -150,8 +152,11 @@ class Coefficients(Sequence[dict[str, Any]]):
         ]
         covariance = np.array(plain["covariance"], dtype=float)
         odds = any("odds_ratio" in one for one in lines)
-        said = plain["weighed"], plain.get("clusters", "")
-        return cls(tuple(made), float(plain["strain"]), plain["needs"], covariance, odds, *said)
+        lost = plain.get("undivided")
+        return cls(
+            tuple(made), float(plain["strain"]), plain["needs"], covariance, odds, plain["weighed"],
+            plain.get("clusters", ""), None if lost is None else Undivided.of_plain(lost),
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -170,12 +175,29 @@ class Coefficients(Sequence[dict[str, Any]]):
             If there is no coefficient of a name, or it is refused.
         """
         _check_alpha(alpha)
-        which = self._places(list(weights))
-        c = np.array(list(weights.values()), dtype=float)
-        mid = float(c @ np.array([self.lines[k].estimate for k in which], dtype=float))
-        error = math.sqrt(max(0.0, float(c @ self.covariance[np.ix_(which, which)] @ c)))
+        c = np.zeros(len(self.lines))
+        c[self._places(list(weights), lost=True)] = list(weights.values())
+        known, center, covariance = self._known(c[None])
+        if not known[0]:
+            names = [name for name in weights if self.lines[self._places([name], lost=True)[0]].refused is not None]
+            rule = "cannot be told apart: this sum depends on how they are divided"
+            raise InvalidInput("names", names, rule, "leave them out, or ask for what they have together")
+        mid, error = float(c @ center), math.sqrt(max(0.0, float(c @ covariance @ c)))
         half = -normal.quantile(alpha / 2.0) * error
         return Contrast(mid, error, mid - half, mid + half, normal.two_sided(mid / error) if error > 0 else 0.0)
+
+    def _known(self, weights: Array) -> tuple[BoolArray, Array, Array]:
+        """Whether sums of lines with these weights, (n, lines), are known, and the estimates and covariance for them.
+
+        These have zeros where a line has none.
+        """
+        refused = np.array([line.refused is not None for line in self.lines])
+        if self.undivided is None:
+            known = ~np.any((weights != 0.0) & refused, axis=1)
+            estimates = np.array([0.0 if line.refused else line.estimate for line in self.lines], dtype=float)
+            return known, estimates, np.where(refused[:, None] | refused, 0.0, self.covariance)
+        whole = self.undivided
+        return whole.tells(weights), np.nan_to_num(whole.estimate), np.nan_to_num(whole.covariance)
 
     def wald(self, names: str | Sequence[str]) -> Wald:
         """A joint test that coefficients are zero, by name; the name of a column stands for all of its levels.
@@ -236,21 +258,19 @@ class Coefficients(Sequence[dict[str, Any]]):
         NaN where a line that is refused takes part.  It costs no budget.
         """
         _check_alpha(alpha)
-        hidden = np.array([line.refused is not None for line in self.lines])
-        center = np.array([0.0 if line.refused else line.estimate for line in self.lines], dtype=float)
-        covariance = np.where(hidden[:, None] | hidden, 0.0, self.covariance)
+        known, center, covariance = self._known(weights)
         mid, variance = weights @ center, np.einsum("nj,jk,nk->n", weights, covariance, weights)
         half = -normal.quantile(alpha / 2.0) * np.sqrt(np.maximum(variance, 0.0))
-        known = ~np.any((weights != 0.0) & hidden, axis=1)
         return np.where(known[:, None], np.stack([mid - half, mid + half], axis=1), np.nan)
 
-    def _places(self, names: Sequence[str]) -> list[int]:
-        """Positions of printed lines by name."""
+    def _places(self, names: Sequence[str], *, lost: bool = False) -> list[int]:
+        """Positions of printed lines by name, and with `lost` of those that other columns repeat."""
         known = {line.term.text: k for k, line in enumerate(self.lines)}
         for name in names:
             if name not in known:
                 raise InvalidInput("names", name, "is no coefficient of this table", f"use one of {sorted(known)}")
-            if self.lines[known[name]].refused is not None:
+            line = self.lines[known[name]]
+            if line.refused is not None and not (lost and line.cause == Cause.LOST.value):
                 raise InvalidInput("names", name, "is refused, so nothing is known of it", "leave it out")
         return [known[name] for name in names]
 
@@ -370,7 +390,7 @@ def _lost(found: Estimates, naming: Naming, replicate: int) -> LostLines:
     """The lines that the rows do not tell, whatever the epsilon."""
     none = np.zeros(len(naming.terms), dtype=bool)
     if found.directions is None:
-        return LostLines(none, none, (), ())
+        return LostLines(none, none, (), (), np.empty((0, len(none))), True)
     lost = lost_lines(found.directions.of(replicate), naming.into_units, _constants(naming))
     return lost._replace(turned=lost.turned & ~_merged(found, naming, replicate))
 
@@ -450,7 +470,19 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
         lines.append(Coefficient(term, *numbers, unsure=unsure, cause=cause and cause.value))
     hidden = np.array([line.refused is not None for line in lines])
     covariance = np.where(hidden[:, None] | hidden, np.nan, judged.covariance)
-    return Coefficients(tuple(lines), q, needs, covariance, weighed=naming.weighed, clusters=naming.clusters)
+    return Coefficients(
+        tuple(lines), q, needs, covariance, weighed=naming.weighed, clusters=naming.clusters,
+        undivided=_undivided(lost, judged, causes, hidden),
+    )  # fmt: skip
+
+
+def _undivided(lost: LostLines, judged: _Judged, causes: Sequence[Cause | None], hidden: BoolArray) -> Undivided | None:
+    """What is known of lost lines; None if there are none."""
+    if Cause.LOST not in causes:
+        return None
+    other = hidden & np.array([cause is not Cause.LOST for cause in causes])
+    covariance = np.where(other[:, None] | other, np.nan, judged.covariance)
+    return Undivided(np.where(other, np.nan, judged.estimate), covariance, lost.directions, lost.exact)
 
 
 def _detail(cause: Cause, lost: LostLines, line: int, naming: Naming) -> str:

@@ -20,12 +20,12 @@ error does no harm: if v is lost, the minimisers are a line along v, and one of 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ..util.typing import Array, BoolArray
+from ..util.typing import Any, Array, BoolArray
 from .frames import Frame
 
 LOST = 5e-3
@@ -213,6 +213,8 @@ class LostLines(NamedTuple):
     unclear: BoolArray  # of which noise hides whether they turn  (lines,)
     relations: tuple[Relation, ...]
     hidden: tuple[Relation, ...]  # that may be lost, or not; empty if noise hides more than can be named
+    directions: Array  # the lost ones, as weights of all lines for a score of 1  (k, lines)
+    exact: bool  # whether no noise is in them
 
     def relation_of(self, line: int) -> Relation | None:
         """The relation that a line is part of."""
@@ -248,9 +250,44 @@ def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
     for lines in _together(turn / unit[:, None], turned, constants):
         _, sizes, right = np.linalg.svd(turn[list(lines)] / unit[list(lines), None], full_matrices=False)
         relations.append(Relation(lines, most, turn @ right[0], int(np.sum(sizes > _PART * sizes[0]))))
-    return LostLines(
-        turned, (doubt > UNCLEAR * unit) & ~turned, tuple(relations), _hidden(found, along, unit, constants)
-    )
+    unclear = (doubt > UNCLEAR * unit) & ~turned
+    own = np.where(turned[:, None], turn, 0.0)  # the rest is noise
+    hidden = _hidden(found, along, unit, constants)
+    return LostLines(turned, unclear, tuple(relations), hidden, own.T, not found.noise[0] > 0.0)
+
+
+class Undivided(NamedTuple):
+    """What is known of lines that are lost: sums of them that do not turn into a lost direction.
+
+    `estimate` and `covariance` are those of one of the models that fit alike; they mean nothing by themselves.
+    """
+
+    estimate: Array  # of all lines, NaN for those that are refused for another reason  (lines,)
+    covariance: Array  # likewise  (lines, lines)
+    directions: Array  # (k, lines)
+    exact: bool
+
+    def tells(self, weights: Array) -> BoolArray:
+        """Whether sums with these weights, (n, lines), are the same wherever the model stands, (n,)."""
+        turn = np.abs(weights @ self.directions.T)
+        parts = np.abs(weights) @ np.abs(self.directions.T)
+        known = np.all(turn <= (_TURNED if self.exact else UNCLEAR) * parts, axis=1)
+        return np.asarray(known & ~np.any((weights != 0.0) & np.isnan(self.estimate), axis=1))
+
+    def plain(self) -> dict[str, Any]:
+        """Plain data, with None for NaN."""
+        return {
+            "estimate": [None if math.isnan(x) else x for x in self.estimate.tolist()],
+            "covariance": [[None if math.isnan(x) else x for x in line] for line in self.covariance.tolist()],
+            "directions": self.directions.tolist(), "exact": self.exact,
+        }  # fmt: skip
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> Undivided:
+        """What :meth:`plain` told."""
+        names = ("estimate", "covariance", "directions")
+        estimate, covariance, along = (np.array(plain[name], dtype=float) for name in names)
+        return cls(estimate, covariance, along, bool(plain["exact"]))
 
 
 def _hidden(found: Directions, along: Array, unit: Array, constants: BoolArray) -> tuple[Relation, ...]:

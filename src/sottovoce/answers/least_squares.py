@@ -149,4 +149,10 @@ def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float
         return replace(line, estimate=mid, standard_error=error, p=p, low=low, high=high)
 
     lines, covariance = tuple(map(scaled, encoded.lines)), half**2 * encoded.covariance
-    return replace(encoded, lines=lines, odds=False, covariance=covariance)
+    undivided = encoded.undivided
+    if undivided is not None:
+        starts = np.array([task.low + half if line.term.name == CONSTANT else 0.0 for line in lines])
+        undivided = undivided._replace(
+            estimate=starts + half * undivided.estimate, covariance=half**2 * undivided.covariance
+        )
+    return replace(encoded, lines=lines, odds=False, covariance=covariance, undivided=undivided)
