@@ -237,6 +237,8 @@ def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
         The lines that are constants.
     """
     lost, size, values = found.lost[0], found.size[0], found.values[0]
+    scale = np.maximum(np.abs(M).max(axis=1), 1e-300)  # units may be as large or small as one likes
+    M = M / scale[:, None]
     along = M @ found.frame.A[0] @ found.vectors[0]  # of directions in columns
     turn = along[:, lost] / size[lost]
     length = np.sqrt(np.sum(M**2 / found.variances[0], axis=1))
@@ -244,16 +246,17 @@ def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
     off = along[:, ~lost] ** 2 @ (0.5 * found.noise[0] ** 2 / np.maximum(apart**2, 1e-300) / size[lost] ** 2)
     doubt = _DOUBT * np.sqrt(off.sum(axis=1))
     turned = (np.sqrt(np.sum(turn**2, axis=1)) > _TURNED * length + doubt) & bool(lost.any())
-    unit = np.where(constants, 1.0, length)  # a coefficient for a score of 1
+    unit = np.where(constants, 1.0 / scale, length)  # a coefficient for a score of 1
     most = float(found.share[0][lost].max(initial=0.0)) if found.noise[0] > 0.0 else 0.0
     relations = []
     for lines in _together(turn / unit[:, None], turned, constants):
         _, sizes, right = np.linalg.svd(turn[list(lines)] / unit[list(lines), None], full_matrices=False)
-        relations.append(Relation(lines, most, turn @ right[0], int(np.sum(sizes > _PART * sizes[0]))))
+        weights = scale * (turn @ right[0])
+        relations.append(Relation(lines, most, weights, int(np.sum(sizes > _PART * sizes[0]))))
     unclear = (doubt > UNCLEAR * unit) & ~turned
-    own = np.where(turned[:, None], turn, 0.0)  # the rest is noise
-    hidden = _hidden(found, along, unit, constants)
-    return LostLines(turned, unclear, tuple(relations), hidden, own.T, not found.noise[0] > 0.0)
+    own = np.where(turned, scale * turn.T, 0.0)  # the rest is noise
+    hidden = [one._replace(weights=scale * one.weights) for one in _hidden(found, along, unit, constants)]
+    return LostLines(turned, unclear, tuple(relations), tuple(hidden), own, not found.noise[0] > 0.0)
 
 
 class Undivided(NamedTuple):
