@@ -202,7 +202,8 @@ class Newton(Recipe):
             if fresh:
                 points.append(Point(w, here, here_noise, gradient.value, gradient.spread))
             seen.append(Seen(w, gradient.value, gradient.spread))
-            H, own = pool.H + lost, directions(frame, *pool, variances, framed)
+            H = pool.H + lost
+            own = directions(frame, H, pool.noise, variances, framed)
             if self.sharper:  # of lists before, points stay what they were
                 H = own.restricted(H)
             step = displacement(frame, H, pool.noise, gradient.value, gradient.spread)
@@ -216,9 +217,8 @@ class Newton(Recipe):
         seen.append(Seen(w, gradient.value, gradient.spread))
         rows = Moments(positive(S), S @ (mask / self.value), self.marks, self.blocks)
         J = within(square(slopes.value, d), kept)
-        ends = one_step(
-            frame, pool, J, seen, rows, kept, n, self.scale, directions(frame, *pool, variances, framed)
-        )  # fmt: skip
+        found_lost = directions(frame, pool.H + lost, pool.noise, variances, framed)
+        ends = one_step(frame, pool, J, seen, rows, kept, n, self.scale, found_lost)
         points.append(Point(w, last, last_noise, gradient.value, gradient.spread))
         evidence = Evidence(
             n, share, square(moments.value, d), moments.spread, first.value, first.spread, positive(sizes), frame.back,
