@@ -186,6 +186,8 @@ class Newton(Recipe):
         variances = variances_of(sizes, mask)
         framed = np.einsum("rii->r", frame.A @ sizes @ frame.A) / kept.sum(axis=1)
         lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
+        if moments.spread == 0.0:  # then no row is shortened
+            lost = np.zeros_like(lost)
         gradient = yield Gradient(w)
         first, points = gradient, list[Point]()
         at_zero = curvature[:, None, None] * (frame.A @ sizes @ frame.A)
