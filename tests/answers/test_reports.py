@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from scipy.special import expit
+from scipy.stats import norm
 
 from sottovoce import ConsensusClassifier, ConsensusRegressor
 from sottovoce.answers.coefficients import Coefficients
@@ -23,8 +24,10 @@ from sottovoce.answers.saved import SavedModel
 from sottovoce.cli import cli
 from sottovoce.errors import InvalidInput
 from sottovoce.reports import page, picture, sections
-from sottovoce.reports.coefficients import axis_of, remark, text_table
+from sottovoce.reports.causes import Cause
+from sottovoce.reports.coefficients import axis_of, mark, remark, text_table
 from sottovoce.reports.page import answer
+from sottovoce.reports.worth import exaggeration, times_wider
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 SCHEMA = """
@@ -434,3 +437,57 @@ class TestLongRows:
             assert any("are shortened, so coefficients are not those of whole rows" in n for n in notes) is (
                 text == LONG
             )
+
+
+class TestWhatALineIsWorth:
+    """How much wider noise makes intervals, and by how much clear lines exaggerate."""
+
+    def test_times_wider_is_the_root_of_total_over_sampling(self, record: dict[str, Any]) -> None:
+        assert times_wider(0.0) == 1.0 and times_wider(0.75) == 2.0 and times_wider(None) is None
+        assert times_wider(0.99) == pytest.approx(10.0) and times_wider(1.0) == math.inf
+        for line in record["coefficients"]:
+            assert line["times_wider"] == pytest.approx(1.0 / math.sqrt(1.0 - line["noise_share"]))
+
+    @pytest.mark.parametrize("z", [0.5, 2.0, 3.0, 6.0])
+    def test_exaggeration_is_that_of_repeated_draws(self, z: float) -> None:
+        drawn = z + np.random.default_rng(0).normal(size=1_000_000)
+        picked = np.abs(drawn[np.abs(drawn) > 1.959964])
+        assert exaggeration(2.0 * z, 2.0) == pytest.approx(picked.mean() / z, rel=0.01)
+        assert exaggeration(-2.0 * z, 2.0) == exaggeration(2.0 * z, 2.0)
+        assert exaggeration(1.0, 0.0) == 1.0
+
+    def line(self, name: str, share: float, estimate: float) -> dict[str, Any]:
+        p = 2.0 * float(norm.sf(abs(estimate) / 0.1))
+        known = {"name": name, "level": None, "reference": None, "unit": None, "refused": None, "unsure": False}
+        return known | {"noise_share": share, "estimate": estimate, "standard_error": 0.1, "p": p}
+
+    def test_a_wide_table_says_so_once(self) -> None:
+        lines = [self.line("a", 0.1, 1.0), self.line("b", 0.9917, 0.05)]
+        assert remark([lines[0]], None) == ""
+        said = remark(lines, None)
+        assert "1 in 120 of the rows" in said and "that of b 11.0 times" in said and said.count("rows") == 1
+
+    def test_lines_that_are_picked_out_by_chance_and_noise_are_named(self) -> None:
+        noisy, plain, clear = self.line("a", 0.6, 0.21), self.line("b", 0.2, 0.21), self.line("c", 0.6, 0.9)
+        assert "too large" in remark([noisy], None) and "34%" in remark([noisy], None)
+        assert "too large" not in remark([plain], None) + remark([clear], None)
+
+    def test_a_mark_tells_its_reason(self) -> None:
+        line = self.line("a", 0.2, 0.05) | {
+            "unsure": True, "cause": "hidden", "low": -0.1, "high": 0.2, "odds_ratio": 1.05, "steps": 1.0,
+            "typical": None,
+        }  # fmt: skip
+        for cause, label in (("hidden", Cause.HIDDEN.label), (None, Cause.STRAINED.label), ("later", "")):
+            told = line | {"cause": cause}
+            assert text_table([told]).splitlines()[1].endswith(label)
+            assert mark(told) == (f"? ({label.rstrip('?')})" if label else "?")
+        refused = dict.fromkeys(("estimate", "p", "low", "high", "noise_share", "standard_error"))
+        told = line | refused | {"refused": "so", "unsure": False, "cause": "lost"}
+        assert text_table([told]).splitlines()[1].endswith(Cause.LOST.label) and mark(told) == ""
+
+
+def test_constants_of_sites_say_what_is_taken_as_independent(record: dict[str, Any]) -> None:
+    assert record["clusters"] and escape(record["clusters"]) in page(record)
+    assert Coefficients.of_plain(record).clusters == record["clusters"]
+    old = {name: value for name, value in record.items() if name != "clusters"}
+    assert Coefficients.of_plain(old).clusters == ""

@@ -66,7 +66,8 @@ class TestFrames:
     def test_steps_count_what_rows_lack_that_are_shortened(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """A reference of 40 rows in 6,000: Hessians in the frame have a tenth of their curvature, and steps overshoot.
 
-        The levels' common log-odds, near 0.8, are then off by ten.
+        The levels' common log-odds, near 0.8, are then off by five and more, though no step is taken along directions
+        in which the rows seem to have nothing.
         """
         plain = {"kind": {"kind": "category", "values": list("abcdef")}}
         plain |= {f"x{j}": {"kind": "number", "lo": -4.0, "hi": 4.0} for j in range(6)}
@@ -90,7 +91,7 @@ class TestFrames:
 
         counted = reached()
         monkeypatch.setattr(inference, "sharper", lambda *args: sharper(*args)._replace(lost=np.zeros((1, 12, 12))))
-        assert abs(counted) < 2.0 and abs(reached()) > 10.0
+        assert abs(counted) < 2.0 and abs(reached()) > 5.0
 
     def test_as_few_rows_are_long_as_noise_hides(self) -> None:
         cells = np.zeros((1, len(EDGES) + 1))

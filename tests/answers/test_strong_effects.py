@@ -68,7 +68,7 @@ def test_columns_that_decide_the_outcome_alone_are_refused_with_noise_and_withou
         X, _ = drawn(1.0, 1, n=4_000)
         found = shown(X, np.where(X @ SLOPES > 0.0, 1.0, -1.0), epsilon)
         assert all(line.estimate is None for line in found.lines)
-    assert Cause("table hidden") is Cause.TABLE_HIDDEN  # a code, which does not change
+    assert Cause("size hidden") is Cause.SIZE_HIDDEN  # a code, which does not change
 
 
 def law(covariance: np.ndarray) -> NormalRows:

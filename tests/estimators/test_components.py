@@ -38,7 +38,32 @@ def test_without_noise_they_are_scikit_learns() -> None:
     np.testing.assert_allclose(found.mean_, plain.mean_, rtol=1e-8, atol=1e-10)
     turned = np.sign(np.sum(found.components_ * plain.components_, axis=1))
     np.testing.assert_allclose(found.transform(X), plain.transform(X) * turned, atol=1e-6)
-    assert found.noise_ == 0.0 and found.clear_.all()
+    assert found.noise_ == 0.0 and found.clear_.tolist() == [True, True, False]  # the third of three alike
+
+
+def test_what_the_drawing_of_rows_may_have_turned_is_not_clear() -> None:
+    """Without noise too: of two population eigenvalues that are equal no direction is clear, however many rows."""
+    spreads, clear, turned = np.sqrt([2.0, 1.0, 1.0, 0.4]), [], []
+    for seed in range(30):
+        X = np.random.default_rng(seed).normal(size=(2000, 4)) * spreads
+        model = ConsensusPCA(3, data_norm=4.5, trust="curator", epsilon=np.inf, random_state=seed).fit(X)
+        clear.append(model.clear_)
+        turned.append(np.abs(np.diag(model.components_[:, :3])))
+    assert np.mean(clear, axis=0).tolist() == [1.0, 0.0, 0.0]
+    assert np.all(np.array(turned)[:, 0] > np.cos(np.radians(30.0)))
+    assert np.mean(np.array(turned)[:, 1] < np.cos(np.radians(30.0))) > 0.3  # as noise-free numbers alone would hide
+
+
+def test_the_stated_sampling_error_is_that_of_repeated_draws() -> None:
+    """Of the entries beside the diagonal: no less than draws show, and at most five times: few rows reach the bound."""
+    entries, told = [], []
+    for seed in range(40):
+        X = np.random.default_rng(seed).normal(size=(500, 3)) * [1.0, 0.7, 0.5]
+        model = ConsensusPCA(1, data_norm=3.0, trust="curator", epsilon=np.inf, random_state=seed).fit(X)
+        entries.append(np.linalg.norm(np.cov(X.T)[0, 1:]))
+        told.append(model.sampling_[0])
+    found = float(np.sqrt(np.mean(np.square(entries))))
+    assert found < np.mean(told) < 5.0 * found
 
 
 @pytest.mark.parametrize("trust", ["nobody", "sum", "curator"])

@@ -13,13 +13,15 @@ import numpy as np
 from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
 from ..reports.causes import Cause
-from ..reports.coefficients import about_rows, needed, remark, text_table
+from ..reports.coefficients import assumptions, needed, remark, text_table
 from ..reports.notebook import coefficients_html
 from ..reports.plain import of_anybody
+from ..reports.worth import times_wider
 from ..util import normal
 from ..util.later import Later
 from ..util.typing import Any, Array, BoolArray
 from .between import FEWEST, Between, between, spreads_of
+from .directions import LostLines, Relation, Undivided, in_words, lost_lines, remedy
 from .inference import ROOM, SURE, TAU, UNSURE, Estimates, fragility, inverse_of, newton_of
 from .separation import undetermined
 from .terms import CONSTANT, Naming, Term
@@ -74,7 +76,7 @@ class Coefficient:
             "estimate": self.estimate, "odds_ratio": ratios[0], "standard_error": self.standard_error,
             "noise_share": self.noise_share, "low": self.low, "high": self.high, "p": self.p,
             "odds_ratio_low": ratios[1], "odds_ratio_high": ratios[2], "unsure": self.unsure, "refused": self.refused,
-            "cause": self.cause,
+            "cause": self.cause, "times_wider": times_wider(self.noise_share),
             "typical": None if self.term.typical is None else list(self.term.typical), "steps": self.term.steps,
         }  # fmt: skip
 
@@ -114,6 +116,8 @@ class Coefficients(Sequence[dict[str, Any]]):
     weighed: str = ""  # :attr:`sottovoce.answers.terms.Naming.weighed`
     at_bounds: dict[str, Any] | None = None
     """Of a number's table: :func:`sottovoce.answers.bounds_reached.targets_at_bounds`."""
+    clusters: str = ""  # :attr:`sottovoce.answers.terms.Naming.clusters`
+    undivided: Undivided | None = field(default=None, repr=False)  # of lines that are lost, if there are any
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data; without odds ratios unless coefficients are log-odds."""
@@ -125,13 +129,9 @@ class Coefficients(Sequence[dict[str, Any]]):
         covariance = [[None if math.isnan(x) else x for x in line] for line in self.covariance.tolist()]
         return {
             "coefficients": self.to_dict(), "covariance": covariance, "strain": self.strain, "needs": self.needs,
-            "weighed": self.weighed,
+            "weighed": self.weighed, "clusters": self.clusters,
+            "undivided": None if self.undivided is None else self.undivided.plain(),
         } | ({} if self.at_bounds is None else {"at_bounds": self.at_bounds})  # fmt: skip
-
-    @property
-    def about_rows(self) -> str:
-        """Sentences on long rows, and on targets at their bounds."""
-        return about_rows(self.weighed, self.at_bounds)
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> Coefficients:
@@ -154,15 +154,12 @@ class Coefficients(Sequence[dict[str, Any]]):
         ]
         covariance = np.array(plain["covariance"], dtype=float)
         odds = any("odds_ratio" in one for one in lines)
+        lost = plain.get("undivided")
         return cls(
-            tuple(made),
-            float(plain["strain"]),
-            plain["needs"],
-            covariance,
-            odds,
-            plain["weighed"],
-            plain.get("at_bounds"),
-        )
+            lines=tuple(made), strain=float(plain["strain"]), needs=plain["needs"], covariance=covariance, odds=odds,
+            weighed=plain["weighed"], at_bounds=plain.get("at_bounds"), clusters=plain.get("clusters", ""),
+            undivided=None if lost is None else Undivided.of_plain(lost),
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -181,12 +178,29 @@ class Coefficients(Sequence[dict[str, Any]]):
             If there is no coefficient of a name, or it is refused.
         """
         _check_alpha(alpha)
-        which = self._places(list(weights))
-        c = np.array(list(weights.values()), dtype=float)
-        mid = float(c @ np.array([self.lines[k].estimate for k in which], dtype=float))
-        error = math.sqrt(max(0.0, float(c @ self.covariance[np.ix_(which, which)] @ c)))
+        c = np.zeros(len(self.lines))
+        c[self._places(list(weights), lost=True)] = list(weights.values())
+        known, center, covariance = self._known(c[None])
+        if not known[0]:
+            names = [name for name in weights if self.lines[self._places([name], lost=True)[0]].refused is not None]
+            rule = "cannot be told apart: this sum depends on how they are divided"
+            raise InvalidInput("names", names, rule, "leave them out, or ask for what they have together")
+        mid, error = float(c @ center), math.sqrt(max(0.0, float(c @ covariance @ c)))
         half = -normal.quantile(alpha / 2.0) * error
         return Contrast(mid, error, mid - half, mid + half, normal.two_sided(mid / error) if error > 0 else 0.0)
+
+    def _known(self, weights: Array) -> tuple[BoolArray, Array, Array]:
+        """Whether sums of lines with these weights, (n, lines), are known, and the estimates and covariance for them.
+
+        These have zeros where a line has none.
+        """
+        refused = np.array([line.refused is not None for line in self.lines])
+        if self.undivided is None:
+            known = ~np.any((weights != 0.0) & refused, axis=1)
+            estimates = np.array([0.0 if line.refused else line.estimate for line in self.lines], dtype=float)
+            return known, estimates, np.where(refused[:, None] | refused, 0.0, self.covariance)
+        whole = self.undivided
+        return whole.tells(weights), np.nan_to_num(whole.estimate), np.nan_to_num(whole.covariance)
 
     def wald(self, names: str | Sequence[str]) -> Wald:
         """A joint test that coefficients are zero, by name; the name of a column stands for all of its levels.
@@ -247,37 +261,40 @@ class Coefficients(Sequence[dict[str, Any]]):
         NaN where a line that is refused takes part.  It costs no budget.
         """
         _check_alpha(alpha)
-        hidden = np.array([line.refused is not None for line in self.lines])
-        center = np.array([0.0 if line.refused else line.estimate for line in self.lines], dtype=float)
-        covariance = np.where(hidden[:, None] | hidden, 0.0, self.covariance)
+        known, center, covariance = self._known(weights)
         mid, variance = weights @ center, np.einsum("nj,jk,nk->n", weights, covariance, weights)
         half = -normal.quantile(alpha / 2.0) * np.sqrt(np.maximum(variance, 0.0))
-        known = ~np.any((weights != 0.0) & hidden, axis=1)
         return np.where(known[:, None], np.stack([mid - half, mid + half], axis=1), np.nan)
 
-    def _places(self, names: Sequence[str]) -> list[int]:
-        """Positions of printed lines by name."""
+    def _places(self, names: Sequence[str], *, lost: bool = False) -> list[int]:
+        """Positions of printed lines by name, and with `lost` of those that other columns repeat."""
         known = {line.term.text: k for k, line in enumerate(self.lines)}
         for name in names:
             if name not in known:
                 raise InvalidInput("names", name, "is no coefficient of this table", f"use one of {sorted(known)}")
-            if self.lines[known[name]].refused is not None:
+            line = self.lines[known[name]]
+            if line.refused is not None and not (lost and line.cause == Cause.LOST.value):
                 raise InvalidInput("names", name, "is refused, so nothing is known of it", "leave it out")
         return [known[name] for name in names]
 
     def __getitem__(self, k: Any) -> Any:
         return self.to_dict()[k]
 
+    def remark(self) -> str:
+        """Sentences on what the table lacks, and on what its intervals are worth; empty if there is nothing to say."""
+        taken = {"weighed": self.weighed, "at_bounds": self.at_bounds, "clusters": self.clusters}
+        return remark(self.to_dict(), self.needs, assumptions(taken))
+
     def __str__(self) -> str:
         lines = self.to_dict()
-        return f"{text_table(lines)}\n{remark(lines, self.needs, self.about_rows)}".rstrip()
+        return f"{text_table(lines)}\n{self.remark()}".rstrip()
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
         lines = self.to_dict()
-        return coefficients_html(lines, remark(lines, self.needs, self.about_rows))
+        return coefficients_html(lines, self.remark())
 
 
 def with_sites(plain: dict[str, Any]) -> dict[str, Any]:
@@ -373,10 +390,31 @@ def _judged(found: Estimates, naming: Naming, replicate: int) -> _Judged:
     return _Judged(M @ found.estimate[replicate], covariance, sampling, by_model, noise, step, before, undone, levels)
 
 
-def _causes(found: Estimates, naming: Naming, judged: _Judged, replicate: int) -> list[Cause | None]:
+def _lost(found: Estimates, naming: Naming, replicate: int) -> LostLines:
+    """The lines that the rows do not tell, whatever the epsilon."""
+    none = np.zeros(len(naming.terms), dtype=bool)
+    if found.directions is None:
+        return LostLines(none, none, (), (), np.empty((0, len(none))), True)
+    lost = lost_lines(found.directions.of(replicate), naming.into_units, _constants(naming))
+    return lost._replace(turned=lost.turned & ~_merged(found, naming, replicate))
+
+
+def _constants(naming: Naming) -> BoolArray:
+    """The lines that are constants."""
+    return np.array([term.name == CONSTANT for term in naming.terms])
+
+
+def _merged(found: Estimates, naming: Naming, replicate: int) -> BoolArray:
+    """The lines of levels that were merged with their reference."""
+    return np.asarray(~found.kept[replicate] & (naming.marks > 0.0))
+
+
+def _causes(
+    found: Estimates, naming: Naming, judged: _Judged, lost: LostLines, replicate: int
+) -> list[Cause | None]:  # fmt: skip
     """Why each line is refused or doubtful, None for the others."""
-    merged = ~found.kept[replicate] & (naming.marks > 0.0)
-    tau = np.where(merged, 0.0, found.fragility(naming.into_units)[replicate])
+    merged = _merged(found, naming, replicate)
+    tau = np.where(merged | lost.turned, 0.0, found.fragility(naming.into_units)[replicate])
     q = float(found.strain[replicate])
     none = certain = np.zeros(len(tau), dtype=bool)
     if found.evidence is not None:
@@ -385,18 +423,22 @@ def _causes(found: Estimates, naming: Naming, judged: _Judged, replicate: int) -
     if q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
         late = math.isfinite(q) and float(judged.noise.sum()) < 0.5 * float(judged.total.sum())
         whole = Cause.TABLE_UNFINISHED if late else Cause.TABLE_NOISE
+        if whole is Cause.TABLE_NOISE and lost.hidden:
+            whole = Cause.TABLE_HIDDEN
     elif found.room is not None and found.room[replicate] < ROOM:
-        whole = Cause.TABLE_HIDDEN
+        whole = Cause.SIZE_HIDDEN
     causes = list[Cause | None]()
     for k in range(len(tau)):
         cause = whole
         if merged[k]:
             cause = Cause.MERGED
+        elif lost.turned[k]:
+            cause = Cause.LOST
         elif whole is not None:
             cause = whole
         elif certain[k]:
             cause = Cause.SEPARATION
-        elif not tau[k] <= TAU:
+        elif not tau[k] <= TAU or lost.unclear[k]:
             cause = Cause.NOISE
         elif judged.moving[k]:
             cause = Cause.UNFINISHED if judged.noise[k] < judged.sampling[k] else Cause.ASTRAY
@@ -412,7 +454,8 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     """The table of one replicate, in the user's units; with a `delta` refusals name the epsilon that would do."""
     M, q = naming.into_units, float(found.strain[replicate])
     judged = _judged(found, naming, replicate)
-    causes = _causes(found, naming, judged, replicate)
+    lost = _lost(found, naming, replicate)
+    causes = _causes(found, naming, judged, lost, replicate)
     noise_decides = np.array([cause is None or cause.by_noise for cause in causes])
     needs = _needs(found, M[noise_decides], judged.excess[noise_decides], replicate, delta)
     z = -normal.quantile((1.0 - LEVEL) / 2.0)
@@ -423,14 +466,44 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
         # What may have no end may not seem clear; an interval that holds 0 claims nothing.
         doubtful = cause is Cause.HIDDEN and p >= 1.0 - LEVEL
         if cause is not None and not doubtful:
-            why = cause.sentence + (_remedy(needs) if cause.by_noise else "")
+            why = cause.sentence + _detail(cause, lost, k, naming) + (_remedy(needs) if cause.by_noise else "")
             lines.append(Coefficient(term, None, None, None, None, None, None, refused=why, cause=cause.value))
             continue
         numbers = (mid, error, float(judged.noise_share[k]), mid - z * error, mid + z * error, p)
-        lines.append(Coefficient(term, *numbers, unsure=q > SURE or doubtful, cause=cause and cause.value))
+        unsure = q > SURE or doubtful
+        if unsure and cause is None:
+            cause = Cause.STRAINED
+        lines.append(Coefficient(term, *numbers, unsure=unsure, cause=cause and cause.value))
     hidden = np.array([line.refused is not None for line in lines])
     covariance = np.where(hidden[:, None] | hidden, np.nan, judged.covariance)
-    return Coefficients(tuple(lines), q, needs, covariance, weighed=naming.weighed)
+    return Coefficients(
+        tuple(lines), q, needs, covariance, weighed=naming.weighed, clusters=naming.clusters,
+        undivided=_undivided(lost, judged, causes, hidden),
+    )  # fmt: skip
+
+
+def _undivided(lost: LostLines, judged: _Judged, causes: Sequence[Cause | None], hidden: BoolArray) -> Undivided | None:
+    """What is known of lost lines; None if there are none."""
+    if Cause.LOST not in causes:
+        return None
+    other = hidden & np.array([cause is not Cause.LOST for cause in causes])
+    covariance = np.where(other[:, None] | other, np.nan, judged.covariance)
+    return Undivided(np.where(other, np.nan, judged.estimate), covariance, lost.directions, lost.exact)
+
+
+def _detail(cause: Cause, lost: LostLines, line: int, naming: Naming) -> str:
+    """Which columns a refusal is about, and what to do, as the end of a sentence; empty if it needs none."""
+    names, constants = [term.text for term in naming.terms], _constants(naming)
+
+    def said(relation: Relation) -> str:
+        return in_words(relation, names, constants, sites=bool(naming.sites))
+
+    relation = lost.relation_of(line)
+    if cause is Cause.LOST and relation is not None:
+        return f": {said(relation)}; {remedy(relation, constants)}"
+    if cause is Cause.TABLE_HIDDEN:
+        return f": it may be that {said(lost.hidden[0])}, and then no epsilon would do"
+    return ""
 
 
 def left_undone(step: Array) -> Array:

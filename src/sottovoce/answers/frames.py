@@ -14,6 +14,8 @@ EDGES = 2.0 ** np.arange(-2.0, 7.25, 0.25)
 LONG = 0.1
 """Largest share of the rows that may be longer than 1 in a frame, and are shortened."""
 _FLOOR = 0.05  # of the noise's norm: eigenvalues of a Hessian are raised to it in the steps
+_EMPTY = 2.0  # noise deviations, below which a second moment in a frame may be none
+_BARELY = 0.1  # the least unseen part of a direction that may have been noise
 _SPREADS = np.logspace(-3.0, 6.0, 91)
 """Variances that a step may have in a direction of a frame."""
 _TURNS = 20  # of expectation and maximisation, for the law of these variances
@@ -60,10 +62,14 @@ def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
 
     M is the identity where all was seen, and has errors of deviation `noise` an entry, (R,).  An eigenvector of which
     more than half was not seen has the second moment that M tells, raised to the noise's norm; others keep theirs, or
-    have a larger one: what M lacks of it is lost to long rows, which are shortened in M.
+    have a larger one: what M lacks of it is lost to long rows, which are shortened in M.  Where M shows nothing at all,
+    what was seen only in part was noise.
     """
     values, vectors = np.linalg.eigh(M)
-    hidden = np.einsum("rji,rjk,rki->ri", vectors, sight.unseen, vectors) > 0.5
+    unseen = np.einsum("rji,rjk,rki->ri", vectors, sight.unseen, vectors)
+    least = _EMPTY * noise[:, None]
+    empty = (values <= least) & (1.0 - unseen > 3.0 * least)
+    hidden = (unseen > 0.5) | ((unseen > _BARELY) & empty)
     floor = np.maximum(1e-12, noise * math.sqrt(2.0 * M.shape[-1]))[:, None]
     raised = np.maximum(values, np.where(hidden, floor, 1.0))
     left = np.where(hidden, raised - values, 0.0)
@@ -92,14 +98,19 @@ def displacement(frame: Frame, H: Array, noise: Array, gradient: Array, s_g: flo
 
     H is the Hessian in the frame, with errors of deviation `noise`.  Without noise in the gradient it is Newton's step.
     With it, it is the mean given the gradient if in the frame every direction is normal beforehand, with a variance of
-    a law that all of them tell (empirical Bayes): a direction of which noise hides the gradient hardly moves.
+    a law that all of them tell (empirical Bayes): a direction of which noise hides the gradient hardly moves.  Without
+    noise, no step is taken in a direction that the rows do not have.
     """
     values, vectors = np.linalg.eigh(H)
     floor = np.maximum(_FLOOR * noise * math.sqrt(2.0 * H.shape[-1]), 1e-12)[:, None]
-    H = (vectors * np.maximum(values, floor)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    raised = np.maximum(values, floor)
+    turned = vectors.transpose(0, 2, 1)
     if s_g == 0.0:
-        found = -np.linalg.solve(H, frame.A @ gradient[:, :, None])
+        along = turned @ frame.A @ gradient[:, :, None]
+        moved = np.where(values > floor, along[:, :, 0] / raised, 0.0)
+        found = -vectors @ moved[:, :, None]
     else:
+        H = (vectors * raised[:, None, :]) @ turned
         left, sizes, right = np.linalg.svd(frame.back @ H / s_g)
         z = np.einsum("rji,rj->ri", left, gradient / s_g)
         seen = 1.0 + _SPREADS[:, None] * sizes[:, None, :] ** 2  # variance of z, (R, spreads, d)

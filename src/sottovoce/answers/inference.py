@@ -41,6 +41,7 @@ from ..queries import (
 from ..queries.moments import square
 from ..runs.config import RunConfig
 from ..util.typing import Array, BoolArray
+from .directions import Directions, directions, unseen_directions, variances_of
 from .frames import EDGES, Frame, displacement, positive, sharper, short, whitening
 from .normal_rows import NormalRows, normal_rows, size_of, stretched
 from .second_order import missed
@@ -97,6 +98,7 @@ class Estimates:
     room: Array | None = None  # errors of the size of all effects from where it has no end         (R,)
     at_bounds: Array | None = None  # shares of targets at the lower and the upper bound  (R, 2)
     at_bounds_noise: float = 0.0
+    directions: Directions | None = None  # with those that the rows lose: the frame and H are without them
 
     def fragility(self, c: Array, less: float = 1.0) -> Array:
         """tau of ``c'w``, (R,), or (R, m) of m rows c, with `less` of the noise."""
@@ -192,13 +194,19 @@ class Newton(Recipe):
         kept = _kept(S, moments.spread, curvature, self.marks, s_g)
         S = within(S, kept)
         hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
-        frame, sizes, lost = yield from self._frame(S, moments.spread, kept, hidden)
+        frame, sizes, lost, unseen = yield from self._frame(S, moments.spread, kept, hidden)
+        variances = variances_of(sizes, mask)
+        framed = np.einsum("rii->r", frame.A @ sizes @ frame.A) / kept.sum(axis=1)
         lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
+        if moments.spread == 0.0:  # then no row is shortened
+            lost = np.zeros_like(lost)
         gradient = yield Gradient(w)
         first, points = gradient, list[Point]()
         at_zero = curvature[:, None, None] * (frame.A @ sizes @ frame.A)
         law = normal_rows(positive(sizes), mask / self.value)
-        step = self._step(frame, law, w, Pool(within(at_zero, kept), np.zeros(R)), gradient, self.farthest)
+        flat = unseen_directions(frame, unseen, variances, framed)
+        known = Pool(within(at_zero, kept), np.zeros(R))
+        step = self._step(frame, law, w, known, gradient, self.farthest, flat)
         w, pool, seen, cut = w + no_further(step, sizes, self.farthest)[0], None, list[Seen](), np.zeros(R, dtype=bool)
         if gradient.spread > 0.0 and self.stretches:
             turned = _by_curvature(frame, sizes, law.by_curvature(w), kept)
@@ -213,7 +221,10 @@ class Newton(Recipe):
             if fresh:
                 points.append(Point(w, here, here_noise, gradient.value, gradient.spread))
             seen.append(Seen(w, gradient.value, gradient.spread))
-            step = self._step(frame, law, w, Pool(pool.H + lost, pool.noise), gradient, most)
+            H = pool.H + lost
+            own = directions(frame, H, pool.noise, variances, framed)
+            H = own.restricted(H) if self.stretches else H
+            step = self._step(frame, law, w, Pool(H, pool.noise), gradient, most, own)
             step, cut = no_further(step, sizes, most)
             w = w + step
         found = yield self._bends(w, cap, frame)
@@ -224,7 +235,8 @@ class Newton(Recipe):
         seen.append(Seen(w, gradient.value, gradient.spread))
         rows = Moments(positive(S), S @ (mask / self.value), self.marks, self.blocks)
         J = within(square(slopes.value, d), kept)
-        ends = one_step(frame, pool, J, seen, rows, kept, n, self.scale)
+        found_lost = directions(frame, pool.H + lost, pool.noise, variances, framed)
+        ends = one_step(frame, pool, J, seen, rows, kept, n, self.scale, found_lost)
         points.append(Point(w, last, last_noise, gradient.value, gradient.spread))
         evidence = Evidence(
             n, share, square(moments.value, d), moments.spread, first.value, first.spread, positive(sizes), frame.back,
@@ -255,10 +267,11 @@ class Newton(Recipe):
 
     def _frame(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array
-    ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array]]:
+    ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array, Array]]:
         """Asks for second moments in ever better frames, each as short as the lengths of rows in it allow.
 
-        Returns the last of them, second moments of rows as they are, and in the frame what long rows lack of those.
+        Returns the last of them, second moments of rows as they are, in the frame what long rows lack of those, and
+        which part of the identity nobody saw.
         """
         zero, sight = np.zeros(S.shape[:2]), whitening(S, spread, kept)
         for k in range(len(self.sharper) + 1):
@@ -269,12 +282,16 @@ class Newton(Recipe):
                 found = yield FramedMoments(zero, frame=frame.A)
                 M = within(square(found.value, S.shape[-1]), kept) * edge**2
                 sight = sharper(sight, M, found.spread * edge[:, 0, 0] ** 2, kept)
-        return frame, sight.moments if self.sharper else S, sight.lost / edge**2
+        return frame, sight.moments if self.sharper else S, sight.lost / edge**2, sight.unseen
 
-    def _step(self, frame: Frame, rows: NormalRows, w: Array, pool: Pool, gradient: Answer, most: float) -> Array:
-        """Newton's step from w, longer or shorter as curvature changes on the way."""
+    def _step(
+        self, frame: Frame, rows: NormalRows, w: Array, pool: Pool, gradient: Answer, most: float, lost: Directions
+    ) -> Array:
+        """Newton's step from w across lost directions, longer or shorter as curvature changes on the way."""
         step = displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
-        return stretched(rows, w, step, 1.01 * most) if self.stretches else step
+        if not self.stretches:  # points of lists before stay what they were
+            return step
+        return stretched(rows, w, lost.without(step), 1.01 * most)
 
     def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
         return FramedCurvature(at, cap, frame=frame.A)
@@ -329,9 +346,9 @@ class Unframed(PlainSteps):
 
     def _frame(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array
-    ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array]]:
+    ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array, Array]]:
         eye = kept[:, :, None] * np.eye(S.shape[-1])
-        return Frame(eye, eye), S, np.zeros_like(S)
+        return Frame(eye, eye), S, np.zeros_like(S), np.zeros_like(S)
         yield  # nothing is asked
 
     def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
@@ -429,7 +446,8 @@ def _kept(S: Array, spread: float, curvature: Array, marks: Array, noise: float)
     every = whitening(S, spread, np.ones(size.shape, dtype=bool)).frame.A
     inverse = every @ every
     moved = noise * np.sqrt(np.einsum("rij,rij->rj", inverse, inverse)) * marks / curvature[:, None]
-    return np.asarray((size >= RAREST * marks**2) | ((size > _SEEN * spread) & (moved <= HIDDEN)))
+    rare = (marks > 0.0) & (size < RAREST * marks**2)
+    return np.asarray(~rare | ((size > _SEEN * spread) & (moved <= HIDDEN)))
 
 
 def _by_curvature(frame: Frame, S: Array, M: Array, kept: BoolArray) -> Frame:
@@ -445,12 +463,17 @@ def _by_curvature(frame: Frame, S: Array, M: Array, kept: BoolArray) -> Frame:
 
 
 def one_step(
-    frame: Frame, pool: Pool, J: Array, seen: list[Seen], rows: Moments, kept: BoolArray, n: float, scale: float
-) -> Estimates:
-    """The last step and its errors."""
+    frame: Frame, pool: Pool, J: Array, seen: list[Seen], rows: Moments, kept: BoolArray, n: float, scale: float,
+    lost: Directions | None = None,
+) -> Estimates:  # fmt: skip
+    """The last step and its errors, in the space without directions that the rows lose."""
     A, (H, s_H) = frame.A, pool
-    w, g, s_g, u, turned = together(frame, H, seen, rows)
+    across, left = np.eye(H.shape[-1])[None], kept.sum(axis=1)
+    if lost is not None:
+        across, H, left = lost.across, lost.restricted(H), left - lost.lost.sum(axis=1)
+    w, g, s_g, u, turned = together(frame, across @ H @ across, seen, rows, lost)
     inverse, fine = inverse_of(H, kept, np.maximum(1e-12, _FLOOR * s_H * math.sqrt(2.0 * H.shape[-1])))
+    inverse = across @ inverse @ across
     d = -np.einsum("rij,rjk,rk->ri", inverse, A, g)
     of_g = (s_g**2)[:, None, None] * (A @ A)
     noise = inverse @ (of_g + noise_of(d + np.einsum("rij,rj->ri", frame.back, u), s_H)) @ inverse
@@ -462,8 +485,9 @@ def one_step(
     beyond = moved - CHANCE * np.sqrt(2.0 * np.einsum("rij,rji->r", by_noise, by_noise))
     moved, beyond = np.maximum(moved, 0.0), np.maximum(beyond, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        bends = np.einsum("rii,ri->r", H, kept) / np.einsum("rij,rji->r", A @ rows.S, A)
-        spread = np.sqrt(np.einsum("rij,rji->r", H, covariance) / kept.sum(axis=1))
+        sizes = across @ A @ rows.S @ A @ across
+        bends = np.einsum("rii,ri->r", across @ H @ across, kept) / np.einsum("rii->r", sizes)
+        spread = np.sqrt(np.einsum("rij,rji->r", H, covariance) / left)
         strain = 0.35 * beyond / np.sqrt(np.maximum(bends, 0.0)) / spread
         near = mean <= FAR**2 * bends
     strain = np.where(fine & near & np.isfinite(strain), strain, np.inf)
@@ -472,8 +496,9 @@ def one_step(
     covariance = covariance + b[:, :, None] * b[:, None, :] + other[:, :, None] * other[:, None, :]
     estimate = w + np.einsum("rij,rj->ri", A, d - b)
     return Estimates(
-        estimate, w, A @ covariance @ A, A @ noise @ A, A @ sampling @ A, A, H, s_H, strain, kept, n, scale
-    )
+        estimate, w, A @ covariance @ A, A @ noise @ A, A @ sampling @ A, A @ across, H, s_H, strain, kept, n, scale,
+        directions=lost,
+    )  # fmt: skip
 
 
 def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates:
@@ -483,7 +508,9 @@ def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates
     return replace(ends, covariance=ends.covariance + lacking[:, :, None] * lacking[:, None, :], room=size.room)
 
 
-def together(frame: Frame, H: Array, seen: list[Seen], rows: Moments) -> tuple[Array, Array, Array, Array, Array]:
+def together(
+    frame: Frame, H: Array, seen: list[Seen], rows: Moments, lost: Directions | None = None
+) -> tuple[Array, Array, Array, Array, Array]:
     """All gradients as one at the last point w, by their precision: w, the gradient, and its noise.
 
     One at v is that at w less ``H u - t / 2`` with ``u = w - v`` and the third derivatives' t.  Its error is its noise,
@@ -494,9 +521,11 @@ def together(frame: Frame, H: Array, seen: list[Seen], rows: Moments) -> tuple[A
     total, g, moved, turned = np.zeros((len(w), 1)), np.zeros_like(w), np.zeros_like(w), np.zeros_like(w)
     for one in seen:
         u = w - one.at
-        along = np.einsum("rij,rj->ri", H, u)
-        half = 0.5 * rows.missed(w, u, np.maximum(np.sum(u * along, axis=1), 0.0))
-        sure = 1.0 / np.maximum(one.spread**2 + np.sum(half**2, axis=1) / d, 1e-300)[:, None]
+        own, unknown = (u, 0.0) if lost is None else (lost.level(u), lost.unknown(u))
+        along = np.einsum("rij,rj->ri", H, own)
+        half = 0.5 * rows.missed(w, own, np.maximum(np.sum(own * along, axis=1), 0.0))
+        variance = one.spread**2 + np.sum(half**2, axis=1) / d + unknown
+        sure = 1.0 / np.maximum(variance, 1e-300)[:, None]
         total += sure
         g += sure * (one.gradient + along - half)
         moved += sure * u
@@ -529,8 +558,8 @@ def fragility(A: Array, H: Array, kept: BoolArray, s_H: Array, c: Array) -> Arra
     trace = np.einsum("rii->r", P)[:, None]
     first = np.sum(turned * along, axis=2)
     beyond = 0.5 * (trace * np.sum(along**2, axis=2) + np.einsum("rmi,rij,rmj->rm", along, P, along))
-    found = np.divide(beyond, first, out=np.full_like(first, np.inf), where=first > 0.0)
-    return np.asarray(np.where(first > 0.0, found * (s_H**2)[:, None], np.inf))
+    added = beyond * (s_H**2)[:, None]
+    return np.asarray(np.divide(added, first, out=np.full_like(first, np.inf), where=first > 0.0))
 
 
 def noise_of(shift: Array, s_H: Array) -> Array:

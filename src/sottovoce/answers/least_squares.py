@@ -35,6 +35,7 @@ from ..util import normal
 from ..util.typing import Array, BoolArray
 from .bounds_reached import targets_at_bounds
 from .coefficients import Coefficient, Coefficients, table
+from .directions import directions, variances_of
 from .frames import Frame, positive, sharper, whitening
 from .inference import RAREST, UNSURE, Estimates, inverse_of, noise_of, within
 from .regression import posterior_gain
@@ -116,7 +117,11 @@ class Stepped(Recipe):
 
         s_M = np.full(replicates, moments.spread)
         least = np.maximum(1e-12, _FLOOR * s_M * math.sqrt(2.0 * facts.d))
-        inverse, fine = inverse_of(M, every, least)
+        size = np.einsum("rii->r", M) / max(1, int(kept.sum()))
+        variances = variances_of(frame.back @ M @ frame.back, self.constant)
+        lost = directions(frame, M, s_M, variances, size)
+        inverse, fine = inverse_of(lost.restricted(M), every, least)
+        inverse = lost.across @ inverse @ lost.across
         mean = products.together(point)
         best = np.einsum("rij,rj->ri", inverse, mean.c)
         of_c = mean.variance[:, None, None] * np.eye(facts.d)
@@ -132,14 +137,15 @@ class Stepped(Recipe):
             covariance=A @ sampling @ A + noise_of_all,
             noise=noise_of_all,
             sampling=A @ sampling @ A,
-            frame=A,
-            hessian=M,
+            frame=A @ lost.across,
+            hessian=lost.restricted(M),
             hessian_noise=s_M,
             strain=np.where(fine, 0.0, 2.0 * UNSURE),  # no step is too long for a quadratic
             kept=every,
             rows=found.rows,
             scale=self.scale,
             quadratic=True,
+            directions=lost,
             at_bounds=bounds.value,
             at_bounds_noise=bounds.spread,
         )
@@ -187,7 +193,7 @@ class Stepped(Recipe):
         sizes = np.einsum("rji,rjk,rki->ri", back, M, back).mean(axis=0)
         doubts = (noise[:, None] * np.sum(back**2, axis=1)).mean(axis=0)
         rare = (self.marks > 0) & (sizes < RAREST * self.marks**2)
-        return ~(rare & (sizes < _MERGED * doubts))
+        return ~(rare & (sizes <= _MERGED * doubts))
 
 
 class _Products:
@@ -302,4 +308,10 @@ def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float
     at_bounds = None
     if found.at_bounds is not None:
         at_bounds = targets_at_bounds(found.at_bounds[0], found.at_bounds_noise, found.rows)
-    return replace(encoded, lines=lines, odds=False, covariance=covariance, at_bounds=at_bounds)
+    undivided = encoded.undivided
+    if undivided is not None:
+        starts = np.array([task.low + half if line.term.name == CONSTANT else 0.0 for line in lines])
+        undivided = undivided._replace(
+            estimate=starts + half * undivided.estimate, covariance=half**2 * undivided.covariance
+        )
+    return replace(encoded, lines=lines, odds=False, covariance=covariance, at_bounds=at_bounds, undivided=undivided)

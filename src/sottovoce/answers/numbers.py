@@ -75,7 +75,8 @@ def fit_numbers(
     margins, evaluation = dealt.margins(answered), dealt.evaluate(held, answered)
     middle = np.full(len(dataset.y_test), task.baselines(dataset.y_train)["mean"])
     return Fitted(
-        **dealt.told(result, started, answered), exact=exact(task, margins, dataset.y_test), evaluation=evaluation,
+        **dealt.told(result, started, answered, intervals=intervals), exact=exact(task, margins, dataset.y_test),
+        evaluation=evaluation,
         task=task, coefficients=found.plain["coefficients"], baseline=exact(task, middle, dataset.y_test),
         weighed=dealt.layout.naming.weighed, table=found.table,
     ).recorded()  # fmt: skip

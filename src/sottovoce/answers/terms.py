@@ -123,6 +123,16 @@ class Naming:
             "rows so weighted, not of all rows alike."
         )
 
+    @property
+    def clusters(self) -> str:
+        """What intervals take for granted of rows of a site, in a sentence; empty if sites have no constants."""
+        if not self.sites:
+            return ""
+        return (
+            "Intervals take rows as independent, but for the constant of their site: where rows of a ward or a family "
+            "are alike beyond that, intervals are too narrow."
+        )
+
     def shared(self, table: Any) -> Array:
         """Encoded rows as if all sites shared one constant, which is the last column: (n, columns + 1)."""
         if self.schema is not None:

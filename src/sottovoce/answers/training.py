@@ -38,6 +38,10 @@ from .saved import SavedModel
 from .terms import columns_of, outcome
 
 ONE_EACH = "answers count rows, so one row of each person was asked: the first in the table"
+ONE_CONSTANT = (
+    "intervals take rows as independent: where rows of a site are alike, as sites differ, they are too narrow with one "
+    "constant for all"
+)
 WEIGHED = "intervals are for rows that count alike: with weights the errors of an estimate are other ones"
 
 
@@ -202,10 +206,13 @@ class DealtTable:
         judge = judge_of(self.dataset.task, held, self.layout.naming.schema)
         return judge.ask(scored, self.config.run, len(self.parts), caveat=self.dataset.caveat)
 
-    def told(self, result: Result, started: float, model: SavedModel) -> dict[str, Any]:
+    def told(self, result: Result, started: float, model: SavedModel, *, intervals: bool = True) -> dict[str, Any]:
         """What every :class:`TableFit` says of its run."""
         counted, where = unfit(self.dataset.clipped, shortened=False), self.places(model)
         notes = [*self.dataset.notes, *([ONE_EACH] * (self.dataset.people is not None))]
+        real_sites = (self.config.partition or "").startswith("site:") and len(self.sites) > 1
+        if intervals and real_sites and not self.layout.naming.sites:
+            notes.append(ONE_CONSTANT)
         if where is not None and len(where) and model.site is None:
             notes.append(WITHOUT_SITE)
         elif where is not None and (others := unknown(where)) is not None:

@@ -71,10 +71,14 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         Eigenvalues of the noisy covariance matrix, at least 0, and their shares of the sum of all.
     mean_ : ndarray of shape (n_features,)
     noise_ : float
-        About the spectral norm of the noise in the covariance matrix: no eigenvalue moves by more.
+        About the spectral norm of the noise in the covariance matrix: noise moves no eigenvalue by more.
+    sampling_ : ndarray of shape (n_components,)
+        Root mean square of what the drawing of the rows adds to the covariance matrix beside a component's direction,
+        at most: the root of ``explained_variance_ * bound^2 / n``, as no row is longer than the bound.
     clear_ : ndarray of bool of shape (n_components,)
-        Whether a component's eigenvalue is further than twice `noise_` from its neighbours, so that its direction is
-        not made by noise.
+        Whether a component's eigenvalue is further from its neighbours than twice `noise_` and `sampling_` together
+        (the root of their squares), so that neither noise nor the drawing of the rows makes its direction: it is
+        within about 30 degrees of the population's.
     n_features_in_, privacy_spent_, sites_
         As for :class:`sottovoce.ConsensusClassifier`.
 
@@ -164,8 +168,11 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         vectors = vectors * np.sign(vectors[np.arange(d), np.abs(vectors).argmax(axis=1)])[:, None]
         k, total = self.n_components, float(values.sum())
         self.noise_ = s * math.sqrt(2.0 * d) / (count * scale**2)
+        # E[(x'v)^2 |x|^2] <= explained variance * bound^2, the mean square of a row's entries beside v
+        self.sampling_ = np.sqrt(values[:k] / (len(features) * count * scale**2))
         gaps = np.abs(np.diff(values, append=0.0, prepend=np.inf))
-        self.clear_ = np.asarray(np.minimum(gaps[:-1], gaps[1:])[:k] > 2.0 * self.noise_)
+        unsure = 2.0 * np.hypot(self.noise_, self.sampling_)
+        self.clear_ = np.asarray(np.minimum(gaps[:-1], gaps[1:])[:k] > unsure)
         self.components_, self.explained_variance_, self.mean_ = vectors[:k], values[:k], mean / scale
         self.explained_variance_ratio_ = values[:k] / total if total > 0.0 else np.zeros(k)
         self._result = replace(result, statement=caveats.on(result.statement))

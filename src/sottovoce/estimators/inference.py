@@ -19,7 +19,7 @@ from ..errors import InvalidInput, printable
 from ..ledger.durable import rows_digest
 from ..privacy.statement import Caveat
 from ..problem.task import TwoClasses
-from ..reports.coefficients import html_table, remark
+from ..reports.coefficients import html_table
 from ..reports.notebook import ColumnTable
 from ..reports.plots import coefficient_plot, forest_plot
 from ..runs.config import RunConfig
@@ -99,7 +99,7 @@ class Shown:
         shown = ""
         if (found := self._found()) is not None:
             lines = found.to_dict()
-            shown = f"{html_table(lines)}<p>{escape(remark(lines, found.needs, found.about_rows))}</p>"
+            shown = f"{html_table(lines)}<p>{escape(found.remark())}</p>"
         return f'<div class="sottovoce"><p>{words}</p>{shown}</div>'
 
     def __str__(self) -> str:

@@ -16,6 +16,7 @@ class Cause(Enum):
     """Why a line of a table of coefficients has no numbers, or a question mark."""
 
     MERGED = "merged"
+    LOST = "lost"
     SEPARATION = "separation"
     HIDDEN = "hidden"
     UNFINISHED = "unfinished"
@@ -24,6 +25,8 @@ class Cause(Enum):
     TABLE_UNFINISHED = "table unfinished"
     TABLE_NOISE = "table noise"
     TABLE_HIDDEN = "table hidden"
+    SIZE_HIDDEN = "size hidden"
+    STRAINED = "strained"
 
     @property
     def sentence(self) -> str:
@@ -36,13 +39,19 @@ class Cause(Enum):
         return _BRIEF[self]
 
     @property
+    def label(self) -> str:
+        """The same in a word or two, for a cell of a table."""
+        return _LABELS[self]
+
+    @property
     def by_noise(self) -> bool:
         """Whether a larger epsilon or more rows would do."""
-        return self in (Cause.NOISE, Cause.TABLE_NOISE)
+        return self in (Cause.NOISE, Cause.TABLE_NOISE, Cause.TABLE_HIDDEN)
 
 
 _SENTENCES = {
     Cause.MERGED: "too few rows for this noise: merged with the reference",
+    Cause.LOST: "the columns do not tell it",
     Cause.SEPARATION: (
         "the data do not determine it (separation): next to all rows of its level, of the reference, or of its site "
         "have the same outcome, so these alone decide the outcome; join it with another, or leave it out"
@@ -66,12 +75,17 @@ _SENTENCES = {
     ),
     Cause.TABLE_NOISE: "the whole table: the last step is mostly noise",
     Cause.TABLE_HIDDEN: (
+        "the whole table: noise hides a combination of columns, which may be part of every coefficient"
+    ),
+    Cause.SIZE_HIDDEN: (
         "the whole table: effects are strong, and noise hides how strong: the columns may decide the outcome alone "
         "(separation); ask with a larger epsilon or of more rows, or leave the strongest out"
     ),
+    Cause.STRAINED: "the steps may have ended too early, and intervals may be off by about a standard error",
 }
 _BRIEF = {
     Cause.MERGED: "as they have too few rows",
+    Cause.LOST: "as columns repeat each other or do not vary",
     Cause.SEPARATION: "as the data do not determine them",
     Cause.HIDDEN: "as noise hides whether the data determine them",
     Cause.UNFINISHED: "as the steps have not come near enough to them",
@@ -79,7 +93,23 @@ _BRIEF = {
     Cause.NOISE: "as they would be mostly noise",
     Cause.TABLE_UNFINISHED: "as the steps have not come near enough",
     Cause.TABLE_NOISE: "as they would be mostly noise",
-    Cause.TABLE_HIDDEN: "as noise hides how strong effects are",
+    Cause.TABLE_HIDDEN: "as noise hides a combination of columns",
+    Cause.SIZE_HIDDEN: "as noise hides how strong effects are",
+    Cause.STRAINED: "as the steps may have ended too early",
+}
+_LABELS = {
+    Cause.MERGED: "too few rows",
+    Cause.LOST: "columns alike",
+    Cause.SEPARATION: "separation",
+    Cause.HIDDEN: "separation?",
+    Cause.UNFINISHED: "steps too few",
+    Cause.ASTRAY: "steps astray",
+    Cause.NOISE: "noise",
+    Cause.TABLE_UNFINISHED: "steps too few",
+    Cause.TABLE_NOISE: "noise",
+    Cause.TABLE_HIDDEN: "noise",
+    Cause.SIZE_HIDDEN: "separation?",
+    Cause.STRAINED: "steps too few?",
 }
 
 
@@ -88,6 +118,8 @@ def cause_of(line: dict[str, Any]) -> Cause | None:
     code = line.get("cause")
     if code is None and line.get("refused") is not None:
         code = Cause.NOISE.value  # files of earlier versions have no code
+    if code is None and line.get("unsure"):
+        code = Cause.STRAINED.value  # likewise
     return next((cause for cause in Cause if cause.value == code), None)
 
 

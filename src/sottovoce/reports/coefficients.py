@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 from ..util.pages import axis_row, key, lines_at, plot_row, table
 from ..util.typing import Any
-from .causes import cause_of
+from .causes import Cause, cause_of
 from .plain import finite, number, ratio_text
+from .worth import exaggeration_in_words, width_in_words
 
 NOISE_MEANS = "Noise: the share of the variance that is not sampling, and would not be there without privacy noise"
 """The legend of the column of noise."""
-HEAD = ("estimate", "odds ratio", "std. error", "noise", "95% interval", "p")
+HEAD = ("estimate", "odds ratio", "std. error", "noise", "95% interval", "p", "why")
 """Columns of :func:`cells`."""
 CONSTANT = "(constant)"
 _NAMED = 6  # lines that are named in a sentence
@@ -28,17 +29,32 @@ _WIDEST = math.log(200.0)  # of the axis of odds ratios, to either side
 def cells(line: dict[str, Any]) -> list[str]:
     """The cells of a line, in the columns of :data:`HEAD`."""
     if line.get("refused") is not None:
-        return ["refused", *["-"] * (len(HEAD) - 1)]
+        return ["refused", *["-"] * (len(HEAD) - 2), why(line)]
     if "standard_error" not in line:
-        return [f"{number(line['estimate']):.4g}", *["-"] * (len(HEAD) - 1)]
+        return [f"{number(line['estimate']):.4g}", *["-"] * (len(HEAD) - 2), ""]
     p, ratio, mark = number(line["p"]), line.get("odds_ratio"), "?" if line.get("unsure") else ""
     estimate, error, low, high = (number(line[name]) for name in ("estimate", "standard_error", "low", "high"))
     n = min(9, max(3, 1 - math.floor(math.log10(error)))) if error > 0 else 3  # two digits of the error at least
     return [
         f"{estimate:.{n}f}{mark}", "-" if ratio is None or line["name"] == CONSTANT else f"{number(ratio):.3g}",
         f"{error:.{n}f}", f"{100.0 * number(line['noise_share']):.0f}%", f"{low:.{n}f} to {high:.{n}f}",
-        "<.001" if p < 0.001 else f"{p:.3f}",
+        "<.001" if p < 0.001 else f"{p:.3f}", why(line),
     ]  # fmt: skip
+
+
+def why(line: dict[str, Any]) -> str:
+    """Why a line is refused or has a question mark, in a word or two; empty for others."""
+    if line.get("refused") is None and not line.get("unsure"):
+        return ""
+    cause = cause_of(line)
+    return "" if cause is None else cause.label
+
+
+def mark(line: dict[str, Any]) -> str:
+    """The question mark of a line in a drawing, with its reason; empty without one."""
+    if not line.get("unsure"):
+        return ""
+    return f"? ({why(line).rstrip('?')})" if why(line) else "?"
 
 
 def called(line: dict[str, Any]) -> str:
@@ -84,6 +100,8 @@ def labelled(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
 def rows_of(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     """The table as texts, head first, without columns that no line has."""
     kept = [k for k, head in enumerate(HEAD) if head != "odds ratio" or has_odds(lines)]
+    if not any(map(why, lines)):
+        kept.remove(HEAD.index("why"))
     kept = kept if has_intervals(lines) else [0]
     return [(name, [row[k] for k in kept]) for name, row in [("column", list(HEAD)), *labelled(lines)]]
 
@@ -120,9 +138,6 @@ def needed(needs: dict[str, Any] | None) -> str:
     return f"more than {said}" if needs.get("more") else said
 
 
-STRAINED = "the steps may have ended too early, and intervals may be off by about a standard error"
-
-
 def refusals(lines: Sequence[dict[str, Any]]) -> list[tuple[list[str], str]]:
     """Names of refused lines and why, one entry a reason."""
     reasons: dict[str, list[str]] = {}
@@ -143,38 +158,55 @@ def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighe
     return " ".join([*said, doubts(lines, needs, weighed)]).strip()
 
 
+def assumptions(plain: dict[str, Any]) -> str:
+    """Sentences of a run's record on what its table takes for granted.
+
+    They are on long rows, on targets at their bounds, and on rows that are alike.
+    """
+    said = (str(plain.get("weighed") or ""), _clipped(plain.get("at_bounds")), str(plain.get("clusters") or ""))
+    return " ".join(filter(None, said))
+
+
 def doubts(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = "") -> str:
-    """Sentences on what printed lines are worth: on question marks, and on long rows."""
+    """Sentences on what printed lines are worth: on question marks, on noise, and on long rows."""
     printed, said = [line for line in lines if line.get("refused") is None], list[str]()
     unsure = [line for line in printed if line.get("unsure")]
-    if strained(unsure):
-        would = needed(needs)
-        remedy = f"; {would} {'is needed' if needs and needs.get('more') else 'would do, about'}" if would else ""
-        said.append(f"Question marks: {STRAINED}{remedy}.")
     for cause in dict.fromkeys(map(cause_of, unsure)):
-        if cause is not None:
-            names = [called(line) for line in unsure if cause_of(line) is cause]
-            said.append(f"Question mark at {_listed(names)}: {cause.sentence}.")
+        if cause is None:
+            continue
+        names = [called(line) for line in unsure if cause_of(line) is cause]
+        where = "Question marks" if cause is Cause.STRAINED else f"Question mark at {_listed(names)}"
+        said.append(f"{where}: {cause.sentence}{_would(needs) if cause is Cause.STRAINED else ''}.")
+    if printed and has_intervals(printed):
+        names = [called(line) for line in printed]
+        said += [width_in_words(printed, names), exaggeration_in_words(printed, names)]
     if printed and weighed:
         said.append(weighed)
-    return " ".join(said)
+    return " ".join(filter(None, said))
 
 
-def about_rows(weighed: str, at_bounds: dict[str, Any] | None) -> str:
-    """Sentences on long rows, and on targets at their bounds (:mod:`sottovoce.answers.bounds_reached`) if many are."""
+def _would(needs: dict[str, Any] | None) -> str:
+    """What would do, as the end of a sentence."""
+    would = needed(needs)
+    if not would or not needs:
+        return ""
+    return f"; {would} is needed" if needs.get("more") else f"; {would} would do, about"
+
+
+def _clipped(at_bounds: dict[str, Any] | None) -> str:
+    """A sentence on targets at their bounds (:mod:`sottovoce.answers.bounds_reached`), if they are clearly many."""
     if not at_bounds or not at_bounds["clear"]:
-        return weighed
+        return ""
     share, low, high = (100.0 * number(at_bounds[name]) for name in ("share", "low", "high"))
-    clipped = (
+    return (
         f"About {share:.2g}% of the targets ({low:.2g}% to {high:.2g}%) lie at or beyond the declared bounds: these "
         "are coefficients of the clipped number."
     )
-    return f"{weighed} {clipped}".strip()
 
 
 def strained(lines: Sequence[dict[str, Any]]) -> bool:
     """Whether a question mark is that of a strained table."""
-    return any(line.get("unsure") and cause_of(line) is None for line in lines)
+    return any(line.get("unsure") and cause_of(line) is Cause.STRAINED for line in lines)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -316,7 +348,7 @@ def _forest_row(line: dict[str, Any], axis: Axis, back: str, level: bool) -> str
         marks = f"<title>{told}: refused</title>{back}"
         return plot_row(name, marks, css, '<span class="num small"><i>refused</i></span>')
     low, mid, high = scaled(line)
-    shown = interval(low, mid, high, axis.odds) + ("?" if line.get("unsure") else "")
+    shown = interval(low, mid, high, axis.odds) + mark(line)
     colour = "blue" if low > 0 or high < 0 else "mark"
     marks = (
         f"<title>{told}: {shown}</title>{back}"
@@ -334,7 +366,7 @@ def _refusals(lines: Sequence[dict[str, Any]]) -> str:
 
 def coefficients(plain: dict[str, Any]) -> Iterator[str]:
     """A page's section: plot, refusals and table."""
-    lines, weighed = plain["coefficients"], about_rows(str(plain.get("weighed", "")), plain.get("at_bounds"))
+    lines, weighed = plain["coefficients"], assumptions(plain)
     if not has_intervals(lines):
         yield "<h2>Coefficients</h2>"
         yield html_table(lines)
@@ -353,7 +385,7 @@ def coefficients(plain: dict[str, Any]) -> Iterator[str]:
         ("The dot is the odds ratio: how many times the odds are, all other columns being equal. " if odds else "")
         + "The line is its 95% interval, which holds sampling and privacy noise.",
         "A number is compared over the range of most values that its schema declares." if wide else "",
-        f"Question marks: {STRAINED}." if strained(lines) else "",
+        f"Question marks: {Cause.STRAINED.sentence}." if strained(lines) else "",
         "Each interval misses with a chance of 5%, so of twenty about one does. Coefficients tell what goes together, "
         "not what would happen if a column were changed.",
     ]  # fmt: skip

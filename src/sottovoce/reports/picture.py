@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from ..util.typing import Any
-from .coefficients import CONSTANT, Axis, axis_of, compared, groups, interval, scaled
+from .coefficients import CONSTANT, Axis, axis_of, compared, groups, interval, mark, scaled
 from .plain import of_anybody
 
 _INK = """text{fill:#1b1f24;font:13px system-ui,sans-serif}.n{text-anchor:end}
@@ -70,5 +70,5 @@ def _marks(line: dict[str, Any], axis: Axis, y: int) -> str:
     return (
         f'<line class="{css} i" x1="{a:.1f}" x2="{c:.1f}" y1="{y + 11}" y2="{y + 11}"/>'
         f'<circle class="{css}" cx="{b:.1f}" cy="{y + 11}" r="4.5"/>'
-        f'<text class="n" x="{_WIDE - 8}" y="{y + 15}">{said}{"?" if line.get("unsure") else ""}</text>'
+        f'<text class="n" x="{_WIDE - 8}" y="{y + 15}">{said}{mark(line)}</text>'
     )

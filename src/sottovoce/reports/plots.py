@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InvalidInput, printable
 from ..util.typing import Any, Array, ArrayLike
-from .coefficients import CONSTANT, axis_of, compared, groups, has_odds, scaled
+from .coefficients import CONSTANT, axis_of, compared, groups, has_odds, mark, scaled
 from .plain import ratio_text
 
 MOST = 40
@@ -121,7 +121,7 @@ def _rows_of(lines: Sequence[dict[str, Any]], odds: bool) -> list[_Row]:
                 continue
             ends = scaled(line)
             kind = "clear" if ends[0] > 0.0 or ends[2] < 0.0 else "unclear"
-            rows.append(_Row(name, _told(ends, odds) + ("?" if line.get("unsure") else ""), ends, kind))
+            rows.append(_Row(name, _told(ends, odds) + mark(line), ends, kind))
     return rows
 
 

@@ -1,0 +1,388 @@
+"""Directions that the rows lose: combinations of columns that are 0 in every row, so that nothing is known along them.
+
+A column of zeros, one that repeats another, one that is constant at every site beside the sites' constants, or one that
+is the sum of others: along such a direction v, with ``v'x = 0`` for every row x, coefficients may move without moving
+any row's score.  No epsilon and no number of rows would tell them.  But only lines c of the table with ``c'v != 0`` are
+lost; every other one is the same wherever the model stands along v.  So the last step is taken in the space without
+these directions, and lines that do not turn into them are printed as ever.
+
+In a frame A a lost direction is an eigenvector q of a matrix H of bounded sums (a Hessian, or second moments) with the
+eigenvalue 0, and v is ``A q``.  With noise of deviation s on an entry of H an eigenvalue is that of a lost direction if
+
+- it is 0 within the noise, and
+- even with two more deviations of it the direction varies next to not at all beside its columns: by a share of at most
+  `LOST` of the variance that they would have together if they were unrelated.
+
+An eigenvalue that is 0 within the noise and fails the second rule is *hidden*: more epsilon may show it.  That q has an
+error does no harm: if v is lost, the minimisers are a line along v, and one of them is in any space across it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..util.typing import Any, Array, BoolArray
+from .frames import Frame
+
+LOST = 5e-3
+"""The largest share of its columns' variance that a lost direction may have."""
+FLAT = 1e-3
+"""The least variance that a column counts with, over the mean of all: noise may hide a column that is nearly flat.
+
+A column that varies less is lost only if its variance is below `LOST` of that: noise must show it to be that small.
+"""
+UNCLEAR = 0.02
+"""A line is refused if noise hides that it turns by so much, for a score of 1, when a direction turns by as much."""
+SEEN = 2.0
+"""Noise deviations by which an eigenvalue stands out, beside the norm of a matrix of noise."""
+_EXACT = 1e-9  # of the mean eigenvalue: what rounding leaves of 0
+_TURNED = 1e-6  # of a line's length: what rounding turns it into a direction
+_DOUBT = 3.0  # deviations of an estimated direction, within which a line does not turn into it
+_PART = 0.05  # of a projection on lost directions, above which two lines belong together
+_CLEAR = 0.4  # an angle of a hidden direction's noise, above which its columns are not named
+_ALIKE = 0.1  # the largest share of a hidden direction of several columns that are named
+_NAMED = 0.3  # of the largest weight in a hidden direction, from which on a column is named
+_FEW = 3  # names of a hidden direction, at most: where noise hides more, it hides the whole table
+
+
+class Directions(NamedTuple):
+    """The eigenvectors of H in the frame, and which of them are lost or hidden, of R replicates."""
+
+    frame: Frame
+    values: Array  # eigenvalues of H, in order                      (R, d)
+    vectors: Array  # in columns                                     (R, d, d)
+    noise: Array  # on an entry of H                                 (R,)
+    lost: BoolArray  # (R, d)
+    hidden: BoolArray  # 0 within the noise, and not lost            (R, d)
+    share: Array  # at most so much of their columns' variance directions have  (R, d)
+    size: Array  # root of that variance: of a row's score along ``A q`` if its columns were unrelated  (R, d)
+    variances: Array  # of the columns, at least                     (R, d)
+
+    @property
+    def any_lost(self) -> BoolArray:
+        """Whether a replicate has a lost direction, (R,)."""
+        return np.asarray(self.lost.any(axis=1))
+
+    @property
+    def across(self) -> Array:
+        """Projectors on a space across the lost directions, in the frame, (R, d, d).
+
+        Any space across them has a minimiser.  That orthogonal to ``A q`` is stretched least by the symmetric A: noise
+        in gradients, which A turns into the frame, would be large in one that is orthogonal to q, as q has an error.
+        """
+        along = self.frame.A @ self.vectors * self.lost[:, None, :]
+        _, vectors = np.linalg.eigh(along @ along.transpose(0, 2, 1))
+        d = along.shape[-1]
+        few = np.arange(d) < d - self.lost.sum(axis=1)[:, None]
+        kept = (vectors * few[:, None, :]) @ vectors.transpose(0, 2, 1)
+        return np.where(self.any_lost[:, None, None], kept, np.eye(d))
+
+    def parted(self, shift: Array) -> tuple[Array, Array]:
+        """A shift of coefficients as one inside the space across lost directions, and the rest along q, in the frame.
+
+        What is taken out goes along q, so that scores stay: a part orthogonal to the space is not quite along q.
+        """
+        along = self.vectors * self.lost[:, None, :]
+        inside = np.einsum("rij,rj->ri", self.frame.back, shift)
+        orthogonal = np.eye(along.shape[-1]) - self.across
+        parts = np.linalg.pinv(orthogonal @ along, rcond=_TURNED) @ orthogonal @ inside[:, :, None]
+        rest = (along @ parts)[:, :, 0]
+        return np.asarray(inside - rest), np.asarray(rest)
+
+    def without(self, step: Array) -> Array:
+        """A step by :meth:`restricted` H without what it has beside its space, (R, d)."""
+        if not self.lost.any():
+            return step
+        inside = self.frame.A @ self.across @ self.frame.back @ step[:, :, None]
+        return np.where(self.any_lost[:, None], inside[:, :, 0], step)
+
+    def level(self, shift: Array) -> Array:
+        """A shift between two points without its part along lost directions, which moves no row's score, (R, d)."""
+        if not self.lost.any():
+            return shift
+        inside, _ = self.parted(shift)
+        return np.where(self.any_lost[:, None], np.einsum("rij,rj->ri", self.frame.A, inside), shift)
+
+    def unknown(self, shift: Array) -> Array:
+        """Variance, on an entry of a gradient, of what noise in H adds along the lost part of a shift, (R,)."""
+        if not self.lost.any():
+            return np.zeros(len(shift))
+        _, rest = self.parted(shift)
+        stretched = self.across @ self.frame.A
+        mean = np.einsum("rij,rij->r", stretched, stretched) / shift.shape[-1]
+        return np.asarray(0.5 * self.noise**2 * np.sum(rest**2, axis=1) / mean * self.any_lost)
+
+    def restricted(self, H: Array) -> Array:
+        """H in the space without lost directions, which get its mean eigenvalue there, (R, d, d)."""
+        across = self.across
+        own = across @ H @ across
+        rest = np.einsum("rii->r", own) / np.maximum(np.einsum("rii->r", across), 1.0)
+        return np.asarray(own + rest[:, None, None] * (np.eye(H.shape[-1]) - across))
+
+    def of(self, replicate: int) -> Directions:
+        """Of one replicate, which keeps the first axis."""
+        one = slice(replicate, replicate + 1)
+        return Directions(
+            frame=Frame(self.frame.A[one], self.frame.back[one]), values=self.values[one], vectors=self.vectors[one],
+            noise=self.noise[one], lost=self.lost[one], hidden=self.hidden[one], share=self.share[one],
+            size=self.size[one], variances=self.variances[one],
+        )  # fmt: skip
+
+
+def directions(frame: Frame, H: Array, noise: Array, variances: Array, moments: Array) -> Directions:
+    """Eigenvectors of H with the lost and the hidden ones among them.
+
+    Parameters
+    ----------
+    frame : Frame
+        That of H.
+    H : array (R, d, d)
+        Symmetric, with 0 along a lost direction but for noise.
+    noise : array (R,)
+        Deviation of the noise on an entry of H.
+    variances : array (R, d)
+        Of each column, at least; see :func:`variances_of`.
+    moments : array (R,)
+        The mean second moment of rows in the frame, in a direction that is seen: H is about in proportion.
+    """
+    values, vectors = np.linalg.eigh(H)
+    d = H.shape[-1]
+    # The k least eigenvalues of noise alone are within its norm, about sqrt(2 k) deviations.
+    few = np.sqrt(2.0 * np.arange(1, d + 1))
+    mean = np.mean(np.maximum(values, 0.0), axis=1)[:, None]
+    rounding = _EXACT * mean
+    limit = noise[:, None] * (SEEN + few) + rounding
+    zero = np.logical_and.accumulate(values <= limit, axis=1)
+    most = np.maximum(values, 0.0) + SEEN * noise[:, None] + rounding
+    along = frame.A @ vectors  # directions as weights of the columns, in columns
+    together = np.einsum("rj,rjk,rjk->rk", variances, along, along)
+    moved = np.divide(most, mean, out=np.ones_like(most), where=mean > 0.0) * moments[:, None]
+    share = np.divide(moved, together, out=np.full_like(moved, np.inf), where=together > 0.0)
+    lost = zero & (share <= LOST)
+    return Directions(frame, values, vectors, noise, lost, zero & ~lost, share, np.sqrt(together), variances)
+
+
+def unseen_directions(frame: Frame, unseen: Array, variances: Array, moments: Array) -> Directions:
+    """The same before any Hessian is known, by what second moments did not show of the frame.
+
+    What they did not show was raised to the norm of their noise, ``sqrt(2 d)`` deviations: that is 1 in `unseen`.
+    """
+    d = unseen.shape[-1]
+    noise = np.where(unseen.any(axis=(1, 2)), 1.0 / math.sqrt(2.0 * d), 0.0)
+    return directions(frame, np.eye(d) - unseen, noise, variances, moments)
+
+
+def variances_of(S: Array, constant: Array) -> Array:
+    """Variances of columns by their second moments, with those that are next to 0 raised, (R, d).
+
+    Parameters
+    ----------
+    S : array (R, d, d)
+        Second moments.
+    constant : array (d,)
+        1 in the columns that hold constants, of which every row has one: they have no variance of their own.
+    """
+    columns = constant == 0.0
+    with_constant = S @ constant
+    means = with_constant**2 / np.maximum(with_constant @ constant, 1e-300)[:, None]
+    own = np.maximum(np.einsum("rii->ri", S) - means, 0.0) * columns
+    typical = own.sum(axis=1, keepdims=True) / max(1, int(columns.sum()))
+    return np.asarray(np.maximum(own, FLAT * typical))
+
+
+# What it means for the lines of a table
+
+
+class Relation(NamedTuple):
+    """Lines whose coefficients may move together without moving any row's score."""
+
+    lines: tuple[int, ...]
+    share: float  # of their columns' variance, at most, that they do not have in common; 0 without noise
+    weights: Array  # of all lines, for a score of 1 if their columns were unrelated  (lines,)
+    directions: int = 1  # in which these lines move
+
+
+class LostLines(NamedTuple):
+    """The lines of one table that turn into lost directions, and what hides the whole table."""
+
+    turned: BoolArray  # (lines,)
+    unclear: BoolArray  # of which noise hides whether they turn  (lines,)
+    relations: tuple[Relation, ...]
+    hidden: tuple[Relation, ...]  # that may be lost, or not; empty if noise hides more than can be named
+    directions: Array  # the lost ones, as weights of all lines for a score of 1  (k, lines)
+    exact: bool  # whether no noise is in them
+
+    def relation_of(self, line: int) -> Relation | None:
+        """The relation that a line is part of."""
+        return next((one for one in self.relations if line in one.lines), None)
+
+
+def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
+    """The lines that turn into lost directions.
+
+    A line that does not is the same wherever the model stands along them.  A direction is known but for its noise: a
+    line is lost if it turns by more than that, and it is unclear if that is more than `UNCLEAR`.
+
+    Parameters
+    ----------
+    found : Directions
+        Of one replicate.
+    M : array (lines, d)
+        From coefficients of columns to those of the lines.
+    constants : bool array (lines,)
+        The lines that are constants.
+    """
+    lost, size, values = found.lost[0], found.size[0], found.values[0]
+    scale = np.maximum(np.abs(M).max(axis=1), 1e-300)  # units may be as large or small as one likes
+    M = M / scale[:, None]
+    along = M @ found.frame.A[0] @ found.vectors[0]  # of directions in columns
+    turn = along[:, lost] / size[lost]
+    length = np.sqrt(np.sum(M**2 / found.variances[0], axis=1))
+    apart = values[~lost, None] - values[lost]
+    off = along[:, ~lost] ** 2 @ (0.5 * found.noise[0] ** 2 / np.maximum(apart**2, 1e-300) / size[lost] ** 2)
+    doubt = _DOUBT * np.sqrt(off.sum(axis=1))
+    turned = (np.sqrt(np.sum(turn**2, axis=1)) > _TURNED * length + doubt) & bool(lost.any())
+    unit = np.where(constants, 1.0 / scale, length)  # a coefficient for a score of 1
+    most = float(found.share[0][lost].max(initial=0.0)) if found.noise[0] > 0.0 else 0.0
+    relations = []
+    for lines in _together(turn / unit[:, None], turned, constants):
+        _, sizes, right = np.linalg.svd(turn[list(lines)] / unit[list(lines), None], full_matrices=False)
+        weights = scale * (turn @ right[0])
+        relations.append(Relation(lines, most, weights, int(np.sum(sizes > _PART * sizes[0]))))
+    unclear = (doubt > UNCLEAR * unit) & ~turned
+    own = np.where(turned, scale * turn.T, 0.0)  # the rest is noise
+    hidden = [one._replace(weights=scale * one.weights) for one in _hidden(found, along, unit, constants)]
+    return LostLines(turned, unclear, tuple(relations), tuple(hidden), own, not found.noise[0] > 0.0)
+
+
+class Undivided(NamedTuple):
+    """What is known of lines that are lost: sums of them that do not turn into a lost direction.
+
+    `estimate` and `covariance` are those of one of the models that fit alike; they mean nothing by themselves.
+    """
+
+    estimate: Array  # of all lines, NaN for those that are refused for another reason  (lines,)
+    covariance: Array  # likewise  (lines, lines)
+    directions: Array  # (k, lines)
+    exact: bool
+
+    def tells(self, weights: Array) -> BoolArray:
+        """Whether sums with these weights, (n, lines), are the same wherever the model stands, (n,)."""
+        turn = np.abs(weights @ self.directions.T)
+        parts = np.abs(weights) @ np.abs(self.directions.T)
+        known = np.all(turn <= (_TURNED if self.exact else UNCLEAR) * parts, axis=1)
+        return np.asarray(known & ~np.any((weights != 0.0) & np.isnan(self.estimate), axis=1))
+
+    def plain(self) -> dict[str, Any]:
+        """Plain data, with None for NaN."""
+        return {
+            "estimate": [None if math.isnan(x) else x for x in self.estimate.tolist()],
+            "covariance": [[None if math.isnan(x) else x for x in line] for line in self.covariance.tolist()],
+            "directions": self.directions.tolist(), "exact": self.exact,
+        }  # fmt: skip
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> Undivided:
+        """What :meth:`plain` told."""
+        names = ("estimate", "covariance", "directions")
+        estimate, covariance, along = (np.array(plain[name], dtype=float) for name in names)
+        return cls(estimate, covariance, along, bool(plain["exact"]))
+
+
+def _hidden(found: Directions, along: Array, unit: Array, constants: BoolArray) -> tuple[Relation, ...]:
+    """The one direction that noise hides, if it can be named."""
+    hidden, values, share = found.hidden[0], found.values[0], found.share[0]
+    if hidden.sum() != 1:
+        return ()
+    k = int(np.flatnonzero(hidden)[0])
+    apart = values[~(hidden | found.lost[0])] - values[k]
+    if not np.all(apart > 0.0) or found.noise[0] * np.linalg.norm(1.0 / apart) > _CLEAR:
+        return ()
+    weights = along[:, k] / found.size[0, k]
+    part = np.abs(weights / unit) * ~constants
+    lines = tuple(np.flatnonzero(part > _NAMED * part.max()).tolist())
+    if len(lines) > _FEW or (len(lines) > 1 and share[k] > _ALIKE):
+        return ()
+    return (Relation(lines, float(share[k]), weights),)
+
+
+def _together(turn: Array, turned: BoolArray, constants: BoolArray) -> list[tuple[int, ...]]:
+    """Lines that turn into the same directions: the projection on all directions has blocks of such lines.
+
+    Constants belong to all groups with which they turn; they are no reason for two groups to be one.
+    """
+    own = np.flatnonzero(turned & ~constants)
+    if not len(own):
+        return [tuple(np.flatnonzero(turned).tolist())] if turned.any() else []
+    _, sizes, right = np.linalg.svd(turn[own], full_matrices=False)
+    seen = sizes > _TURNED * sizes[0]
+    basis = turn @ (right[seen] / sizes[seen, None]).T
+    near = np.abs(basis[own] @ basis[own].T) > _PART
+    length = np.linalg.norm(basis, axis=1)
+    left, found = set(range(len(own))), list[tuple[int, ...]]()
+    while left:
+        group, more = set[int](), {min(left)}
+        while more:
+            group |= more
+            more = {int(k) for k in np.flatnonzero(near[sorted(more)].any(axis=0))} - group
+        members = own[sorted(group)]
+        along = np.abs(basis @ basis[members].T).max(axis=1)
+        beside = turned & constants & (along > _PART * length * length[members].max())
+        found.append(tuple(sorted({*members.tolist(), *np.flatnonzero(beside).tolist()})))
+        left -= group
+    return found
+
+
+def in_words(relation: Relation, names: Sequence[str], constants: BoolArray, *, sites: bool) -> str:
+    """What the columns of a relation have in common, in a clause.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of all lines.
+    constants : bool array (lines,)
+    sites : bool
+        Whether sites have constants of their own.
+    """
+    own = [k for k in relation.lines if not constants[k]]
+    called = _listed([names[k] for k in own])
+    noisy = relation.share > 0.0
+    if not own:
+        return "constants of sites cannot be told apart"
+    if len(own) == 1:
+        where = " within sites" if sites and len(relation.lines) > 2 else ""
+        least = math.sqrt(relation.share) / max(abs(float(relation.weights[own[0]])), 1e-300)
+        known = f", as far as noise shows (standard deviation below {least:.2g})" if noisy else ""
+        return f"{called} does not vary{where}{known}"
+    if len(own) == 2:
+        sign = "-" if float(np.prod(np.sign(relation.weights[own]))) > 0.0 else ""
+        known = f"r is {sign}{_nearly_one(relation.share)} or nearer to {sign}1" if noisy else f"r = {sign}1"
+        return f"{called} cannot be told apart ({known})"
+    known = ", as far as noise shows" if noisy else ""
+    return f"{called} cannot be told apart, as each follows from the others{known}"
+
+
+def remedy(relation: Relation, constants: BoolArray) -> str:
+    """What to do about it, in a clause."""
+    own = sum(not constants[k] for k in relation.lines)
+    leave = "leave it out"
+    if own > 1:
+        leave = "leave one of them out" if relation.directions == 1 else f"leave {relation.directions} of them out"
+    if relation.share == 0.0:
+        return f"no epsilon would do, so {leave}"
+    return f"unless noise hides a difference no epsilon would do, so {leave}"
+
+
+def _nearly_one(share: float) -> str:
+    """1 less a share, rounded down."""
+    digits = min(12, max(2, math.ceil(-math.log10(max(share, 1e-12))) + 1))
+    return f"{math.floor((1.0 - share) * 10.0**digits) / 10.0**digits:.{digits}f}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names as a text with "and"."""
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)

@@ -1,0 +1,93 @@
+"""What printed coefficients are worth: how much wider noise makes them, and by how much the clear ones exaggerate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..util import normal
+from ..util.typing import Any
+from .plain import number
+
+WIDE = 2.0
+"""From so many times the width without privacy noise on, a table says what its lines are worth."""
+EXAGGERATED = 1.1
+"""From so many times the truth on, a table says that lines with a small p-value exaggerate."""
+CLEAR = 0.05
+"""A p-value below it is one that readers pick out."""
+
+
+def times_wider(noise_share: float | None) -> float | None:
+    """An interval's width over its width without privacy noise: 1 over the root of the share that is sampling.
+
+    None for a line that is refused, and infinity if nothing of its variance is sampling.
+    """
+    if noise_share is None:
+        return None
+    sampling = 1.0 - noise_share
+    return 1.0 / math.sqrt(sampling) if sampling > 0.0 else math.inf
+
+
+def exaggeration(estimate: float, standard_error: float) -> float:
+    """How many times the truth an estimate is, on average over those with p < .05, if the truth is this estimate.
+
+    ``E[|Z| given |Z| > c] / z`` for a normal Z with mean ``z = |estimate| / standard_error`` and deviation 1: the
+    "type M error" of Gelman and Carlin (2014).  1 for an estimate of next to no error.
+    """
+    if not standard_error > 0.0 or estimate == 0.0:
+        return 1.0
+    z, c = abs(estimate) / standard_error, -normal.quantile(CLEAR / 2.0)
+    above, below = math.exp(normal.log_cdf(z - c)), math.exp(normal.log_cdf(-z - c))
+    density = (math.exp(-0.5 * (c - z) ** 2) + math.exp(-0.5 * (c + z) ** 2)) / math.sqrt(2.0 * math.pi)
+    mean = z * (above - below) + density
+    return mean / ((above + below) * z)
+
+
+def width_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
+    """A sentence on how much wider noise makes intervals; empty if it makes none `WIDE` times as wide.
+
+    Parameters
+    ----------
+    lines : sequence of dict
+        Printed lines.
+    names : sequence of str
+        Of these lines.
+    """
+    wider = [(_width(line), name) for line, name in zip(lines, names, strict=True)]
+    if not wider or max(wider)[0] < WIDE:
+        return ""
+    most, name = max(wider)
+    many = sum(width >= WIDE for width, _ in wider)
+    which = f"{many} of {len(wider)} intervals" if len(wider) > 1 else "the interval"
+    rows = "none" if math.isinf(most) else f"1 in {most**2:,.0f}"
+    return (
+        f"Privacy noise makes {which} at least {WIDE:g} times as wide; that of {name} {_times(most)}, which is as wide "
+        f"as from {rows} of the rows without it."
+    )
+
+
+def exaggeration_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
+    """A sentence on lines with p < .05 that are likely too large because of noise; empty if there are none."""
+    found = []
+    for line, name in zip(lines, names, strict=True):
+        half_is_noise = _width(line) >= math.sqrt(2.0)
+        if half_is_noise and number(line["p"]) < CLEAR:
+            found.append((exaggeration(number(line["estimate"]), number(line["standard_error"])), name))
+    found = [one for one in found if one[0] >= EXAGGERATED]
+    if not found:
+        return ""
+    most, name = max(found)
+    others = f", and {len(found) - 1} more lines likewise" if len(found) > 1 else ""
+    return (
+        f"Picked out by p < {CLEAR:g}, estimates with this much noise are too large on average: if the truth of "
+        f"{name} is what is printed, by {100.0 * (most - 1.0):.0f}%{others}."
+    )
+
+
+def _width(line: dict[str, Any]) -> float:
+    """:func:`times_wider` of a printed line."""
+    return times_wider(number(line.get("noise_share") or 0.0)) or 1.0
+
+
+def _times(x: float) -> str:
+    return "infinitely many times" if math.isinf(x) else f"{x:.1f} times"
