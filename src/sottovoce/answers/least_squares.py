@@ -13,6 +13,7 @@ residuals have different spreads.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -28,8 +29,21 @@ from ..util import normal
 from ..util.typing import Array, BoolArray
 from .coefficients import Coefficient, Coefficients, table
 from .frames import positive
-from .inference import RAREST, UNSURE, Estimates, inverse_of, noise_of, within
+from .inference import (
+    RAREST,
+    UNSURE,
+    Estimates,
+    Pool,
+    inverse_of,
+    invertible,
+    joint,
+    mean_of_sites,
+    noise_of,
+    pooled,
+    within,
+)
 from .regression import mean_given, shrunk
+from .separate_sites import Columns, Heard, SeparateSites, SiteStep, drawn_together, of_kind
 from .terms import CONSTANT, Naming
 
 EDGES = 2.0 ** np.arange(-2.0, 1.5, 0.5)
@@ -41,7 +55,7 @@ _MERGED = 3.0  # noise deviations of a second moment, below which a rare level i
 
 
 @dataclass(frozen=True)
-class Stepped(Recipe):
+class Stepped(SeparateSites):
     """Least squares with intervals, of targets in [-1, 1]; the outcome is :class:`Estimates`.
 
     Replicates share what follows from a histogram or from rare levels: which columns are kept, and h.
@@ -96,6 +110,67 @@ class Stepped(Recipe):
             np.tile(np.eye(d), (R, 1, 1)), own, s_H, strain, every, last.rows, self.scale,
             quadratic=True,
         )  # fmt: skip
+
+    def with_one_constant(self, columns: Columns) -> Stepped:
+        return replace(self, constant=columns.one_constant, marks=self.marks[: columns.slopes + 1])
+
+    def own_constants(self, heard: Sequence[Heard], then: Array, facts: Facts) -> Array:
+        last = heard[-1]
+        if not isinstance(last.what, HuberGradient):
+            return last.own
+        moments, d = of_kind(heard, SecondMoments)[0], then.shape[1]
+        common, h, step = Pool(*mean_of_sites(moments)), last.what.h, then - last.what.at
+        bend = np.maximum(common.H[:, -1, -1], 1e-300)
+        missing = np.zeros_like(last.own)
+        for i in range(missing.shape[1]):
+            value, noise = moments.of(i)
+            own = pooled(common, square(value, d), noise).H[:, -1]  # columns beside the constant
+            missing[:, i] = -(h * last.values[:, i, -1] + np.einsum("rj,rj->r", own, step)) / bend
+        return np.asarray(last.own + drawn_together(missing, (h * last.spreads / bend[:, None]) ** 2))
+
+    def joined(self, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
+        return joint_slopes(self.columns(facts), found, heard, facts)
+
+    def older(self) -> tuple[Recipe, ...]:
+        return (ByRows(constant=self.constant, marks=self.marks),)
+
+
+class ByRows(Stepped):
+    """The recipe of version 0.2, in which sites' answers are averaged by rows: what was begun with it goes on."""
+
+    by_site: ClassVar[bool] = False
+
+    def older(self) -> tuple[Recipe, ...]:
+        return ()
+
+
+def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
+    """The estimates of all sites: each one's step from the common point, pooled by inverse covariance.
+
+    `found` are those of the common steps, in columns with one constant.
+    """
+    moments, squares = of_kind(heard, SecondMoments)[-1], of_kind(heard, ResidualMoments)[-1]
+    gradient, d = of_kind(heard, HuberGradient)[-1], columns.slopes + 1
+    assert isinstance(squares.what, ResidualMoments) and isinstance(gradient.what, HuberGradient)
+    of_all, h = Pool(found.hessian, found.hessian_noise), gradient.what.h
+    common = Pool(*mean_of_sites(squares))
+    J = squares.what.h**2 * common.H
+    spread = np.maximum(np.einsum("rij,rij->r", found.hessian, J), 0.0) / np.einsum("rij,rij->r", *[found.hessian] * 2)
+    points, n = columns.points(gradient.what.at, gradient.own), facts.every_n[:, 0]
+    steps = []
+    for i in range(columns.sites):
+        value, noise = moments.of(i)
+        own = invertible(pooled(of_all, within(square(value, d), found.kept), noise), of_all, found.kept)
+        value, noise = squares.of(i)
+        own_squares = squares.what.h**2 * pooled(common, square(value, d), noise).H
+        inverse, _ = inverse_of(own.H, found.kept, np.zeros(len(own.H)))
+        value, noise = gradient.of(i)
+        shift = -h * np.einsum("rij,rj->ri", inverse, value)
+        of_noise = inverse @ ((h * noise) ** 2 * np.eye(d) + noise_of(shift, own.noise)) @ inverse
+        sampling = inverse @ (positive(own_squares) / n[i]) @ inverse
+        expected = spread[:, None, None] * inverse / n[i] + of_noise
+        steps.append(SiteStep(points[:, i] + shift, expected, of_noise, sampling))
+    return joint(found, columns, steps, columns.point(gradient.what.at, gradient.own), facts)
 
 
 def slopes_of(naming: Naming) -> Stepped:

@@ -123,6 +123,16 @@ class Naming:
             "rows so weighted, not of all rows alike."
         )
 
+    def with_one_constant(self) -> Naming:
+        """The same columns with one constant in place of each site's own."""
+        if not self.sites:
+            return self
+        k = self.d - len(self.sites)
+        return dataclasses.replace(
+            self, terms=(*self.terms[:k], Term(CONSTANT)), into_units=self.into_units[: k + 1, : k + 1],
+            constant=np.eye(k + 1)[-1], sites=(),
+        )  # fmt: skip
+
     def encoded(self, table: Any, site: int | None = None) -> Array:
         """Encoded rows, (n, d), with the constant of a site; without a site, zeros in sites' constants."""
         if self.schema is not None:
