@@ -164,7 +164,8 @@ def value_of(what: Bounded, rows: Rows) -> np.ndarray:
     """The exact statistic of each site's rows, (R, N, entries)."""
     facts = Facts(Weighted(Logistic()), rows.n, rows.d, 1.0, 1.0, len(rows.n))
     at = np.broadcast_to(what.at[:, None, :], (len(what.at), len(rows.n), rows.d))
-    curator = Curator(rows, facts, KeyedNoise(0, [0], range(len(rows.n))), Ledger(make_accountant("rdp"), math.inf, 1e-5))
+    book = Ledger(make_accountant("rdp"), math.inf, 1e-5)
+    curator = Curator(rows, facts, KeyedNoise(0, [0], range(len(rows.n))), book)
     query = NoisyBounded.of(replace(what, at=np.array(at)), None, "exact")
     return np.asarray(curator.ask(query, DenseNet(make_graph("complete", len(rows.n)))))
 
@@ -211,7 +212,9 @@ def test_a_run_of_the_list_that_averaged_by_rows_goes_on_with_it(tmp_path: Path)
     rows, loss = rows_of("numbers", naming, X, y), Weighted(HuberResidual(1.0))
     older = ByRows(constant=naming.constant, marks=naming.marks)
     known = simulate(run, rows, method=older, loss=loss).outcome
-    with DurableLedger.create(tmp_path / "book", epsilon=10.0, delta=1e-5, accountant="rdp", n_nodes=3, demonstration=True) as ledger:
+    with DurableLedger.create(
+        tmp_path / "book", epsilon=10.0, delta=1e-5, accountant="rdp", n_nodes=3, demonstration=True
+    ) as ledger:
         begun = simulate(run, rows, method=older, loss=loss, ledger=ledger).outcome
         spent = ledger.total()
         again = simulate(run, rows, method=slopes_of(naming), loss=loss, ledger=ledger).outcome
