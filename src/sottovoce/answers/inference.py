@@ -42,6 +42,7 @@ from ..queries.moments import square
 from ..runs.config import RunConfig
 from ..util.typing import Array, BoolArray
 from .frames import EDGES, Frame, displacement, positive, sharper, short, whitening
+from .normal_rows import NormalRows, normal_rows, stretched
 from .second_order import missed
 from .separation import Evidence, Point
 from .terms import Naming
@@ -62,7 +63,6 @@ FAR = 10.0
 """Largest root mean square shift of scores by noise in the gradients alone; beyond it steps went astray: refused."""
 CUT = 2.0 * UNSURE
 """Strain, at least, of a table whose last step but one was shortened: it says itself that one is not there yet."""
-_FIRST = 2.0
 _RARE = 3.4  # curvatures are clipped at this many mean curvatures: at .1 with 3% positives
 RAREST = 0.01
 """Levels with a smaller share of the rows are merged with their reference if noise would hide their coefficient."""
@@ -132,8 +132,15 @@ class Newton(Recipe):
 
     name: ClassVar[str] = "newton"
     summary: ClassVar[str] = "coefficients with intervals, by Newton steps"
-    steps: ClassVar[tuple[tuple[float, bool], ...]] = ((1.5, True), (1.0, True), (0.75, True))
+    steps: ClassVar[tuple[tuple[float, bool], ...]] = ((4.0, True), (3.0, True), (2.0, True))
     """Largest root mean square shift of scores in a step after the first, and whether a Hessian is asked before it."""
+
+    farthest: ClassVar[float] = 8.0
+    """The same of the first step."""
+    stretches: ClassVar[bool] = True
+    """Whether steps are longer or shorter than Newton's, as curvature changes on the way."""
+    middle: ClassVar[tuple[str, ...]] = ("{} after step 1", "{} after step 2", "{} after step 3")
+    """Names of the Hessians and gradients between the first and the last: they tell this list from older ones."""
 
     sharper: ClassVar[tuple[float, ...]] = (0.05, 0.04, 0.03, 0.02)
     """Shares of second moments that are asked again, each in a frame of those before: noise hides less there.
@@ -154,8 +161,8 @@ class Newton(Recipe):
             )
         ]  # fmt: skip
         asked: list[tuple[str, Any]] = [("second moments", SecondMoments), ("first gradient", Gradient)]
-        for which in ("second", "third", "fourth"):
-            asked += [(f"{which} Hessian", FramedCurvature), (f"{which} gradient", Gradient)]
+        for which in self.middle:
+            asked += [(which.format("Hessian"), FramedCurvature), (which.format("gradient"), Gradient)]
         asked += [("last Hessian", FramedCurvature), ("moments of slopes", FramedSlopes), ("last gradient", Gradient)]
         first, *rest = [Item(*one, share) for one, share in zip(asked, self.shares, strict=True)]
         return (
@@ -185,8 +192,9 @@ class Newton(Recipe):
         gradient = yield Gradient(w)
         first, points = gradient, list[Point]()
         at_zero = curvature[:, None, None] * (frame.A @ sizes @ frame.A)
-        step = displacement(frame, within(at_zero, kept), np.zeros(R), gradient.value, gradient.spread)
-        w, pool, seen, cut = w + no_further(step, sizes, _FIRST)[0], None, list[Seen](), np.zeros(R, dtype=bool)
+        law = normal_rows(positive(sizes), mask / self.value)
+        step = self._step(frame, law, w, Pool(within(at_zero, kept), np.zeros(R)), gradient, self.farthest)
+        w, pool, seen, cut = w + no_further(step, sizes, self.farthest)[0], None, list[Seen](), np.zeros(R, dtype=bool)
         for most, fresh in self.steps:
             if fresh or pool is None:
                 found = yield self._bends(w, cap, frame)
@@ -196,7 +204,7 @@ class Newton(Recipe):
             if fresh:
                 points.append(Point(w, here, here_noise, gradient.value, gradient.spread))
             seen.append(Seen(w, gradient.value, gradient.spread))
-            step = displacement(frame, pool.H + lost, pool.noise, gradient.value, gradient.spread)
+            step = self._step(frame, law, w, Pool(pool.H + lost, pool.noise), gradient, most)
             step, cut = no_further(step, sizes, most)
             w = w + step
         found = yield self._bends(w, cap, frame)
@@ -233,7 +241,7 @@ class Newton(Recipe):
 
     def older(self) -> tuple[Recipe, ...]:
         own = {f.name: getattr(self, f.name) for f in fields(self)}
-        return (OneFrame(**own), Unframed(**own))
+        return (PlainSteps(**own), OneFrame(**own), Unframed(**own))
 
     def _frame(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array
@@ -253,6 +261,11 @@ class Newton(Recipe):
                 sight = sharper(sight, M, found.spread * edge[:, 0, 0] ** 2, kept)
         return frame, sight.moments if self.sharper else S, sight.lost / edge**2
 
+    def _step(self, frame: Frame, rows: NormalRows, w: Array, pool: Pool, gradient: Answer, most: float) -> Array:
+        """Newton's step from w, longer or shorter as curvature changes on the way."""
+        step = displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
+        return stretched(rows, w, step, 1.01 * most) if self.stretches else step
+
     def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
         return FramedCurvature(at, cap, frame=frame.A)
 
@@ -266,17 +279,26 @@ class Newton(Recipe):
         return 1.0 / math.sqrt(sum(s**-2.0 for s in spreads)) if all(spreads) else 0.0
 
 
-class OneFrame(Newton):
-    """The list of version 0.2, with one frame: what was begun with it goes on."""
+class PlainSteps(Newton):
+    """The list before steps were stretched, with Newton's own steps: what was begun with it goes on."""
 
-    sharper: ClassVar[tuple[float, ...]] = ()
-    shares: ClassVar[tuple[float, ...]] = (0.06, 0.04, 0.04, 0.12, 0.03, 0.12, 0.04, 0.12, 0.14, 0.04, 0.23)
+    steps: ClassVar[tuple[tuple[float, bool], ...]] = ((1.5, True), (1.0, True), (0.75, True))
+    farthest: ClassVar[float] = 2.0
+    stretches: ClassVar[bool] = False
+    middle: ClassVar[tuple[str, ...]] = ("second {}", "third {}", "fourth {}")
 
     def older(self) -> tuple[Recipe, ...]:
         return ()
 
 
-class Unframed(Newton):
+class OneFrame(PlainSteps):
+    """The list of version 0.2, with one frame: what was begun with it goes on."""
+
+    sharper: ClassVar[tuple[float, ...]] = ()
+    shares: ClassVar[tuple[float, ...]] = (0.06, 0.04, 0.04, 0.12, 0.03, 0.12, 0.04, 0.12, 0.14, 0.04, 0.23)
+
+
+class Unframed(PlainSteps):
     """The list of version 0.1, with matrices of rows as they are: what was begun with it goes on."""
 
     steps: ClassVar[tuple[tuple[float, bool], ...]] = ((1.5, True), (0.75, False))
@@ -295,9 +317,6 @@ class Unframed(Newton):
             Item("last gradient", Gradient, 0.32),
         )
 
-    def older(self) -> tuple[Recipe, ...]:
-        return ()
-
     def _frame(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array
     ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array]]:
@@ -312,10 +331,20 @@ class Unframed(Newton):
         return SlopeMoments(at)
 
 
-def newton_of(naming: Naming, frames: int = 1 + len(Newton.sharper)) -> Newton:
-    """The recipe for rows of an encoding; with one of the `frames`, that of version 0.2, and with none that of 0.1."""
-    kinds: dict[int, type[Newton]] = {0: Unframed, 1: OneFrame, 1 + len(Newton.sharper): Newton}
-    return kinds[frames](constant=naming.constant, value=naming.value, marks=naming.marks, blocks=naming.blocks)
+def newton_of(naming: Naming, frames: int = 1 + len(Newton.sharper), stretches: bool = True) -> Newton:
+    """The recipe for rows of an encoding, or that of an older list.
+
+    Parameters
+    ----------
+    naming : Naming
+    frames : int
+        In how many frames it asks: in version 0.2 in one, in 0.1 in none.
+    stretches : bool
+        Whether its steps are longer or shorter than Newton's, as curvature changes on the way; older ones' are not.
+    """
+    kinds: dict[int, type[Newton]] = {0: Unframed, 1: OneFrame, 1 + len(Newton.sharper): PlainSteps}
+    kind = Newton if stretches and frames == 1 + len(Newton.sharper) else kinds[frames]
+    return kind(constant=naming.constant, value=naming.value, marks=naming.marks, blocks=naming.blocks)
 
 
 def model_of(found: Estimates) -> Array:
