@@ -195,6 +195,10 @@ class Newton(Recipe):
         law = normal_rows(positive(sizes), mask / self.value)
         step = self._step(frame, law, w, Pool(within(at_zero, kept), np.zeros(R)), gradient, self.farthest)
         w, pool, seen, cut = w + no_further(step, sizes, self.farthest)[0], None, list[Seen](), np.zeros(R, dtype=bool)
+        if gradient.spread > 0.0 and self.stretches:
+            turned = _by_curvature(frame, sizes, law.by_curvature(w), kept)
+            lost = turned.A @ frame.back @ lost @ frame.back @ turned.A
+            frame = turned
         for most, fresh in self.steps:
             if fresh or pool is None:
                 found = yield self._bends(w, cap, frame)
@@ -420,6 +424,18 @@ def _kept(S: Array, spread: float, curvature: Array, marks: Array, noise: float)
     inverse = every @ every
     moved = noise * np.sqrt(np.einsum("rij,rij->rj", inverse, inverse)) * marks / curvature[:, None]
     return np.asarray((size >= RAREST * marks**2) | ((size > _SEEN * spread) & (moved <= HIDDEN)))
+
+
+def _by_curvature(frame: Frame, S: Array, M: Array, kept: BoolArray) -> Frame:
+    """A frame in which rows have equal second moments in all directions if they count by their curvature, as in M.
+
+    A direction in which a Hessian is small, because only rows near the border bend the loss, is stretched: noise hides
+    less of it.  Rows that become long by that are far from the border, and have next to no curvature to lose.
+    """
+    sizes = np.einsum("rij,rjk,rki->ri", frame.A, S, frame.A)
+    scale = np.sqrt(np.sum(sizes * kept, axis=1) / np.maximum(kept.sum(axis=1), 1))[:, None, None]
+    found = whitening(within(M, kept), 0.0, kept).frame
+    return Frame(found.A * scale, found.back / scale)
 
 
 def one_step(

@@ -28,10 +28,29 @@ _HALVINGS = 50
 
 
 class NormalRows(NamedTuple):
-    """The normal law that rows are taken to have: mean (R, d) and covariance (R, d, d)."""
+    """The normal law that rows are taken to have, and its total weight, below 1 where long rows count less."""
 
-    mean: Array
-    covariance: Array
+    weight: Array  # (R, 1)
+    mean: Array  # (R, d)
+    covariance: Array  # (R, d, d)
+
+    def by_curvature(self, w: Array) -> Array:
+        """Second moments of rows that count by their curvature ``p'(x'w)``, (R, d, d): the Hessian over its mean.
+
+        With w = 0, or a constant alone, they are the second moments of all rows.  Where effects are strong few rows
+        have curvature, those near the border, and along w these are all alike.
+        """
+        along = np.einsum("rij,rj->ri", self.covariance, w)
+        variance = np.maximum(np.sum(w * along, axis=1), 1e-12)
+        chance = _chances(np.sum(self.mean * w, axis=1), variance)
+        share = _WEIGHTS * chance * (1.0 - chance)
+        share = share / share.sum(axis=1, keepdims=True)
+        slope = along / np.sqrt(variance)[:, None]  # of x in the margin, per deviation of it
+        center = share @ _GRID
+        spread = share @ _GRID**2 - center**2
+        mean = self.mean + center[:, None] * slope
+        around = self.covariance + (spread - 1.0)[:, None, None] * slope[:, :, None] * slope[:, None, :]
+        return np.asarray(self.weight[:, :, None] * (around + mean[:, :, None] * mean[:, None, :]))
 
 
 def normal_rows(S: Array, every: Array) -> NormalRows:
@@ -42,7 +61,7 @@ def normal_rows(S: Array, every: Array) -> NormalRows:
     with_every = S @ every
     weight = np.clip(with_every @ every, 0.01, 1.0)[:, None]
     mean = with_every / weight
-    return NormalRows(mean, S / weight[:, :, None] - mean[:, :, None] * mean[:, None, :])
+    return NormalRows(weight, mean, S / weight[:, :, None] - mean[:, :, None] * mean[:, None, :])
 
 
 def stretched(rows: NormalRows, w: Array, step: Array, most: float) -> Array:
