@@ -59,7 +59,7 @@ def normal_rows(S: Array, every: Array) -> NormalRows:
     Long rows count less, so that ``every'S every`` is less than 1: the law is that of rows by their weights.
     """
     with_every = S @ every
-    weight = np.clip(with_every @ every, 0.01, 1.0)[:, None]
+    weight = np.maximum(with_every @ every, 1e-3)[:, None]  # noise may lift it above 1
     mean = with_every / weight
     return NormalRows(weight, mean, S / weight[:, :, None] - mean[:, :, None] * mean[:, None, :])
 
