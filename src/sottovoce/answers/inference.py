@@ -42,7 +42,7 @@ from ..queries.moments import square
 from ..runs.config import RunConfig
 from ..util.typing import Array, BoolArray
 from .frames import EDGES, Frame, displacement, positive, sharper, short, whitening
-from .normal_rows import NormalRows, normal_rows, stretched
+from .normal_rows import NormalRows, normal_rows, size_of, stretched
 from .second_order import missed
 from .separation import Evidence, Point
 from .terms import Naming
@@ -57,6 +57,8 @@ SURE, UNSURE = 0.5, 1.0
 In between it is refused, too, if a coefficient fails `TAU`: with some directions of the Hessian lost in noise, a
 strained step is not reliable in the others either (bench/accuracy/coverage.py, correlated columns).
 """
+ROOM = 4.0
+"""Errors of the size of all effects, at least, to where it has no end: with fewer, the whole table is refused."""
 CHANCE = 2.0
 """Standard deviations of what noise in the gradients adds to the last step's length: so much more is no strain."""
 FAR = 10.0
@@ -92,6 +94,7 @@ class Estimates:
     quadratic: bool = False  # whether the loss is one, of which a step leaves nothing undone
     moved: Array | None = None  # the last step but one, to `at`    (R, d)
     evidence: Evidence | None = None  # by which groups of rows with one outcome are found
+    room: Array | None = None  # errors of the size of all effects from where it has no end         (R,)
 
     def fragility(self, c: Array, less: float = 1.0) -> Array:
         """tau of ``c'w``, (R,), or (R, m) of m rows c, with `less` of the noise."""
@@ -226,7 +229,8 @@ class Newton(Recipe):
             tuple(points),
         )  # fmt: skip
         strain = np.where(cut, np.maximum(ends.strain, CUT), ends.strain)
-        return replace(ends, strain=strain, moved=step, evidence=evidence)
+        ends = replace(ends, strain=strain, moved=step, evidence=evidence)
+        return with_size(ends, law, kept & (mask == 0.0)) if self.stretches else ends
 
     def expected(self, S: Array, positives: float, c: Array, unit: float) -> float:
         """The largest tau of rows c that moments S let one expect, with noise of `unit` over the root of a share."""
@@ -468,6 +472,13 @@ def one_step(
     return Estimates(
         estimate, w, A @ covariance @ A, A @ noise @ A, A @ sampling @ A, A, H, s_H, strain, kept, n, scale
     )
+
+
+def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates:
+    """The estimates with how well the size of all effects together is known, and intervals that allow for it."""
+    size = size_of(rows, ends.estimate, ends.covariance, slopes)
+    lacking = size.widening[:, None] * ends.estimate * slopes
+    return replace(ends, covariance=ends.covariance + lacking[:, :, None] * lacking[:, None, :], room=size.room)
 
 
 def together(frame: Frame, H: Array, seen: list[Seen], rows: Moments) -> tuple[Array, Array, Array, Array, Array]:

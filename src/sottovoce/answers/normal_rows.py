@@ -13,18 +13,27 @@ Where the gradient is nothing so is the step, whatever the rows are: nothing is 
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from ..problem.losses import Logistic
-from ..util.typing import Array
+from ..util.later import Later
+from ..util.typing import Array, BoolArray
+
+special = Later("scipy.special")
 
 _GRID = np.linspace(-6.5, 6.5, 131)
 """Deviations of a normal margin: the trapezoid rule on it is exact to 1e-8 for margins of deviation 10."""
 _WEIGHTS = np.exp(-0.5 * _GRID**2)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _HALVINGS = 50
+_TINY = 1e-12
+_NEARBY = 1.05
+_MOST = 30.0
+"""Deviation of margins beyond which nothing is said of the size of effects."""
+_Z = 1.96
 
 
 class NormalRows(NamedTuple):
@@ -97,6 +106,53 @@ def stretched(rows: NormalRows, w: Array, step: Array, most: float) -> Array:
         short = slope(middle) < asked
         low, high = np.where(short, middle, low), np.where(short, high, middle)
     return np.asarray(high[:, None] * step)
+
+
+class Size(NamedTuple):
+    """How well the size of all effects together is known: of the factor t by which all slopes might be multiplied."""
+
+    error: Array  # standard deviation of t  (R,)
+    room: Array  # errors from t to where no row is left on the wrong side: below a few, t may have no end  (R,)
+    widening: Array  # what an interval of t lacks because curvature falls as t grows  (R,)
+
+
+def size_of(rows: NormalRows, w: Array, covariance: Array, slopes: BoolArray) -> Size:
+    """Of coefficients w, (R, d), with errors of this covariance, (R, d, d); `slopes`, (R, d), are not constants.
+
+    Where columns decide the outcome alone, the likelihood rises along the slopes without end.  The mean slope of the
+    loss along them has an end: with v the margin less its mean, it can fall by ``E[v 1(v > q)] - E[v p]`` until all
+    rows are on the right side, where q parts them in the same shares.  Over the curvature along t that is the distance
+    in t at which Newton's steps would find no end: a half where effects are strong, more where they are not.
+
+    With the curvature's fall ``k = -d log K / d log t``, to second order a normal error x in the slope moves t by
+    ``x + k x^2 / 2``, so an interval lacks about ``k (z error)^2 / 2`` at its upper end, with z of its level.
+    """
+    v = w * slopes
+    along = np.einsum("rij,rj->ri", rows.covariance, v)
+    deviation = np.sqrt(np.maximum(np.sum(v * along, axis=1), 1e-12))
+    center = np.sum(rows.mean * w, axis=1)
+    chance = _chances(center, deviation**2)
+    mean_chance = np.clip(chance @ _WEIGHTS, _TINY, 1.0 - _TINY)
+    border = special.ndtri(mean_chance)
+    right = deviation * np.exp(-0.5 * border**2) / math.sqrt(2.0 * math.pi)
+    left = right - deviation**2 * ((chance * (1.0 - chance)) @ _WEIGHTS)
+    curvature = _along_size(center, deviation)
+    above, below = (_along_size(center, deviation * factor) for factor in (_NEARBY, 1.0 / _NEARBY))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        falls = -(np.log(above) - np.log(below)) / (2.0 * math.log(_NEARBY))
+        inverse = np.linalg.pinv(covariance * (slopes[:, :, None] & slopes[:, None, :]), hermitian=True)
+        error = 1.0 / np.sqrt(np.maximum(np.einsum("ri,rij,rj->r", v, inverse, v), 0.0))
+        room = np.where(deviation < _MOST, left / curvature / error, 0.0)
+    widening = 0.5 * np.maximum(falls, 0.0) * (_Z * np.minimum(error, 1.0)) ** 2
+    return Size(error, np.nan_to_num(room), np.nan_to_num(widening))
+
+
+def _along_size(center: Array, deviation: Array) -> Array:
+    """The curvature of the mean loss along the size of all effects, if the constant follows."""
+    chance = _chances(center, deviation**2)
+    bends = _WEIGHTS * chance * (1.0 - chance)
+    zero, one, two = (np.sum(bends * _GRID**power, axis=1) for power in (0, 1, 2))
+    return np.asarray(np.maximum(deviation**2 * (two - one**2 / np.maximum(zero, _TINY)), _TINY))
 
 
 def _chances(mean: Array, variance: Array) -> Array:
