@@ -19,7 +19,7 @@ import pytest
 from problems import make_rows
 
 from sottovoce.answers import training
-from sottovoce.answers.inference import Newton, OneFrame, newton_of
+from sottovoce.answers.inference import Newton, OneFrame, PlainSteps, newton_of
 from sottovoce.answers.training import infer
 from sottovoce.cli import main
 from sottovoce.data import Schema
@@ -146,6 +146,23 @@ def test_an_inference_of_version_0_2_goes_on_with_its_one_frame(tmp_path: Path) 
         assert ledger.runs == runs and len(resumed.asked) == 13 == len(ledger.rows) and before == 11
 
 
+def test_an_inference_that_was_begun_with_plain_steps_goes_on_with_them(tmp_path: Path) -> None:
+    """Of the list before steps were stretched; what begins now asks at other points, under another list."""
+    config = asked(RunConfig(method="auto", epsilon=2.0, delta=1e-5, trust="sum"))
+    with DurableLedger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, accountant="rdp", n_nodes=3) as ledger:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(training, "newton_of", lambda naming: newton_of(naming, stretches=False))
+            whole = infer(config)
+            patch.setattr(PlainSteps, "_slopes", stop)
+            with pytest.raises(KeyboardInterrupt):
+                infer(config, ledger=ledger)
+        before, runs = len(ledger.rows), ledger.runs
+        resumed = infer(config, ledger=ledger)
+        assert ledger.runs == runs and len(resumed.asked) == 21 == len(ledger.rows) and before == 19
+    assert resumed.asked == whole.asked != infer(config).asked
+    assert np.allclose(resumed.answered.model, whole.answered.model, rtol=1e-4, atol=1e-6)
+
+
 def stop(*_: object) -> None:
     raise KeyboardInterrupt
 
@@ -207,9 +224,10 @@ def test_a_plan_says_of_how_many_frames_its_inference_is() -> None:
     """Those of version 0.2 said that there is one."""
     new = Asks(inference=True)
     assert new.to_dict()["frames"] == 1 + len(Newton.sharper) == Asks.from_dict(new.to_dict()).frames
-    old = {name: value for name, value in new.to_dict().items() if name != "frames"}
-    for told, frames in ((old, 0), (old | {"framed": True}, 1)):
+    old = {name: value for name, value in new.to_dict().items() if name not in ("frames", "stretches")}
+    for told, frames in ((old, 0), (old | {"framed": True}, 1), (old | {"frames": 5}, 5)):
         assert Asks.from_dict(told).frames == frames and Asks.from_dict(told).to_dict() == told
+        assert not Asks.from_dict(told).stretches
     for wrong in (2, -1, 7):
         with pytest.raises(InvalidInput, match="this version does not know"):
             Asks.from_dict(old | {"frames": wrong})

@@ -20,7 +20,7 @@ from ..util import normal
 from ..util.later import Later
 from ..util.typing import Any, Array, BoolArray
 from .between import FEWEST, Between, between
-from .inference import SURE, TAU, UNSURE, Estimates, fragility, inverse_of, newton_of
+from .inference import ROOM, SURE, TAU, UNSURE, Estimates, fragility, inverse_of, newton_of
 from .terms import CONSTANT, Naming, Term
 
 special = Later("scipy.special")
@@ -360,6 +360,8 @@ def _causes(found: Estimates, naming: Naming, judged: _Judged, replicate: int) -
     if q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
         late = math.isfinite(q) and float(judged.noise.sum()) < 0.5 * float(judged.total.sum())
         whole = Cause.TABLE_UNFINISHED if late else Cause.TABLE_NOISE
+    elif found.room is not None and found.room[replicate] < ROOM:
+        whole = Cause.TABLE_HIDDEN
     causes = list[Cause | None]()
     for k in range(len(tau)):
         cause = whole

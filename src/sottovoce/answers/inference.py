@@ -43,6 +43,7 @@ from ..runs.config import RunConfig
 from ..util.later import Later
 from ..util.typing import Array, BoolArray
 from .frames import EDGES, Frame, displacement, positive, sharper, short, whitening
+from .normal_rows import NormalRows, normal_rows, size_of, stretched
 from .second_order import missed
 from .separate_sites import (
     Columns,
@@ -70,13 +71,15 @@ SURE, UNSURE = 0.5, 1.0
 In between it is refused, too, if a coefficient fails `TAU`: with some directions of the Hessian lost in noise, a
 strained step is not reliable in the others either (bench/accuracy/coverage.py, correlated columns).
 """
+ROOM = 4.0
+"""Errors of the size of all effects, at least, to where it has no end: with fewer, the whole table is refused."""
+_FARTHEST = 2.0  # log-odds by which one answer moves a site's own constant
 CHANCE = 2.0
 """Standard deviations of what noise in the gradients adds to the last step's length: so much more is no strain."""
 FAR = 10.0
 """Largest root mean square shift of scores by noise in the gradients alone; beyond it steps went astray: refused."""
 CUT = 2.0 * UNSURE
 """Strain, at least, of a table whose last step but one was shortened: it says itself that one is not there yet."""
-_FIRST = 2.0
 _RARE = 3.4  # curvatures are clipped at this many mean curvatures: at .1 with 3% positives
 RAREST = 0.01
 """Levels with a smaller share of the rows are merged with their reference if noise would hide their coefficient."""
@@ -107,6 +110,7 @@ class Estimates:
     moved: Array | None = None  # the last step but one, to `at`    (R, d)
     evidence: Evidence | None = None  # by which groups of rows with one outcome are found
     of_sites: tuple[Evidence, ...] = ()  # of each site alone, if it has a constant of its own
+    room: Array | None = None  # errors of the size of all effects from where it has no end         (R,)
 
     def fragility(self, c: Array, less: float = 1.0) -> Array:
         """tau of ``c'w``, (R,), or (R, m) of m rows c, with `less` of the noise."""
@@ -156,8 +160,15 @@ class Newton(SeparateSites):
 
     name: ClassVar[str] = "newton"
     summary: ClassVar[str] = "coefficients with intervals, by Newton steps"
-    steps: ClassVar[tuple[tuple[float, bool], ...]] = ((1.5, True), (1.0, True), (0.75, True))
+    steps: ClassVar[tuple[tuple[float, bool], ...]] = ((4.0, True), (3.0, True), (2.0, True))
     """Largest root mean square shift of scores in a step after the first, and whether a Hessian is asked before it."""
+
+    farthest: ClassVar[float] = 8.0
+    """The same of the first step."""
+    stretches: ClassVar[bool] = True
+    """Whether steps are longer or shorter than Newton's, as curvature changes on the way."""
+    middle: ClassVar[tuple[str, ...]] = ("{} after step 1", "{} after step 2", "{} after step 3")
+    """Names of the Hessians and gradients between the first and the last: they tell this list from older ones."""
 
     sharper: ClassVar[tuple[float, ...]] = (0.05, 0.04, 0.03, 0.02)
     """Shares of second moments that are asked again, each in a frame of those before: noise hides less there.
@@ -178,8 +189,8 @@ class Newton(SeparateSites):
             )
         ]  # fmt: skip
         asked: list[tuple[str, Any]] = [("second moments", SecondMoments), ("first gradient", Gradient)]
-        for which in ("second", "third", "fourth"):
-            asked += [(f"{which} Hessian", FramedCurvature), (f"{which} gradient", Gradient)]
+        for which in self.middle:
+            asked += [(which.format("Hessian"), FramedCurvature), (which.format("gradient"), Gradient)]
         asked += [("last Hessian", FramedCurvature), ("moments of slopes", FramedSlopes), ("last gradient", Gradient)]
         first, *rest = [Item(*one, share) for one, share in zip(asked, self.shares, strict=True)]
         return (
@@ -209,8 +220,13 @@ class Newton(SeparateSites):
         gradient = yield Gradient(w)
         first, points = gradient, list[Point]()
         at_zero = curvature[:, None, None] * (frame.A @ sizes @ frame.A)
-        step = displacement(frame, within(at_zero, kept), np.zeros(R), gradient.value, gradient.spread)
-        w, pool, seen, cut = w + no_further(step, sizes, _FIRST)[0], None, list[Seen](), np.zeros(R, dtype=bool)
+        law = normal_rows(positive(sizes), mask / self.value)
+        step = self._step(frame, law, w, Pool(within(at_zero, kept), np.zeros(R)), gradient, self.farthest)
+        w, pool, seen, cut = w + no_further(step, sizes, self.farthest)[0], None, list[Seen](), np.zeros(R, dtype=bool)
+        if gradient.spread > 0.0 and self.stretches:
+            turned = _by_curvature(frame, sizes, law.by_curvature(w), kept)
+            lost = turned.A @ frame.back @ lost @ frame.back @ turned.A
+            frame = turned
         for most, fresh in self.steps:
             if fresh or pool is None:
                 found = yield self._bends(w, cap, frame)
@@ -220,7 +236,7 @@ class Newton(SeparateSites):
             if fresh:
                 points.append(Point(w, here, here_noise, gradient.value, gradient.spread))
             seen.append(Seen(w, gradient.value, gradient.spread))
-            step = displacement(frame, pool.H + lost, pool.noise, gradient.value, gradient.spread)
+            step = self._step(frame, law, w, Pool(pool.H + lost, pool.noise), gradient, most)
             step, cut = no_further(step, sizes, most)
             w = w + step
         found = yield self._bends(w, cap, frame)
@@ -238,7 +254,8 @@ class Newton(SeparateSites):
             tuple(points),
         )  # fmt: skip
         strain = np.where(cut, np.maximum(ends.strain, CUT), ends.strain)
-        return replace(ends, strain=strain, moved=step, evidence=evidence)
+        ends = replace(ends, strain=strain, moved=step, evidence=evidence)
+        return with_size(ends, law, kept & (mask == 0.0)) if self.stretches else ends
 
     def with_one_constant(self, columns: Columns) -> Newton:
         one = columns.slopes + 1
@@ -257,7 +274,7 @@ class Newton(SeparateSites):
             return last.own
         bends = bends * self.value**2
         step = drawn_together(-last.values[:, :, -1] / bends, (last.spreads / bends) ** 2)
-        return np.asarray(last.own + np.clip(step, -_FIRST / self.value, _FIRST / self.value))
+        return np.asarray(last.own + np.clip(step, -_FARTHEST / self.value, _FARTHEST / self.value))
 
     def joined(self, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
         return joint_estimates(self, found, heard, facts)
@@ -279,7 +296,7 @@ class Newton(SeparateSites):
 
     def older(self) -> tuple[Recipe, ...]:
         own = {f.name: getattr(self, f.name) for f in fields(self)}
-        return (OneFrame(**own), Unframed(**own))
+        return (PlainSteps(**own), OneFrame(**own), Unframed(**own))
 
     def _frame(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array
@@ -299,6 +316,11 @@ class Newton(SeparateSites):
                 sight = sharper(sight, M, found.spread * edge[:, 0, 0] ** 2, kept)
         return frame, sight.moments if self.sharper else S, sight.lost / edge**2
 
+    def _step(self, frame: Frame, rows: NormalRows, w: Array, pool: Pool, gradient: Answer, most: float) -> Array:
+        """Newton's step from w, longer or shorter as curvature changes on the way."""
+        step = displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
+        return stretched(rows, w, step, 1.01 * most) if self.stretches else step
+
     def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
         return FramedCurvature(at, cap, frame=frame.A)
 
@@ -312,22 +334,29 @@ class Newton(SeparateSites):
         return 1.0 / math.sqrt(sum(s**-2.0 for s in spreads)) if all(spreads) else 0.0
 
 
-class OneFrame(Newton):
-    """The list of version 0.2, with one frame: what was begun with it goes on."""
+class PlainSteps(Newton):
+    """The list before steps were stretched, with Newton's own steps: what was begun with it goes on."""
 
     by_site: ClassVar[bool] = False
 
-    sharper: ClassVar[tuple[float, ...]] = ()
-    shares: ClassVar[tuple[float, ...]] = (0.06, 0.04, 0.04, 0.12, 0.03, 0.12, 0.04, 0.12, 0.14, 0.04, 0.23)
+    steps: ClassVar[tuple[tuple[float, bool], ...]] = ((1.5, True), (1.0, True), (0.75, True))
+    farthest: ClassVar[float] = 2.0
+    stretches: ClassVar[bool] = False
+    middle: ClassVar[tuple[str, ...]] = ("second {}", "third {}", "fourth {}")
 
     def older(self) -> tuple[Recipe, ...]:
         return ()
 
 
-class Unframed(Newton):
-    """The list of version 0.1, with matrices of rows as they are: what was begun with it goes on."""
+class OneFrame(PlainSteps):
+    """The list of version 0.2, with one frame: what was begun with it goes on."""
 
-    by_site: ClassVar[bool] = False
+    sharper: ClassVar[tuple[float, ...]] = ()
+    shares: ClassVar[tuple[float, ...]] = (0.06, 0.04, 0.04, 0.12, 0.03, 0.12, 0.04, 0.12, 0.14, 0.04, 0.23)
+
+
+class Unframed(PlainSteps):
+    """The list of version 0.1, with matrices of rows as they are: what was begun with it goes on."""
 
     steps: ClassVar[tuple[tuple[float, bool], ...]] = ((1.5, True), (0.75, False))
 
@@ -345,9 +374,6 @@ class Unframed(Newton):
             Item("last gradient", Gradient, 0.32),
         )
 
-    def older(self) -> tuple[Recipe, ...]:
-        return ()
-
     def _frame(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array
     ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array]]:
@@ -362,10 +388,20 @@ class Unframed(Newton):
         return SlopeMoments(at)
 
 
-def newton_of(naming: Naming, frames: int = 1 + len(Newton.sharper)) -> Newton:
-    """The recipe for rows of an encoding; with one of the `frames`, that of version 0.2, and with none that of 0.1."""
-    kinds: dict[int, type[Newton]] = {0: Unframed, 1: OneFrame, 1 + len(Newton.sharper): Newton}
-    return kinds[frames](constant=naming.constant, value=naming.value, marks=naming.marks, blocks=naming.blocks)
+def newton_of(naming: Naming, frames: int = 1 + len(Newton.sharper), stretches: bool = True) -> Newton:
+    """The recipe for rows of an encoding, or that of an older list.
+
+    Parameters
+    ----------
+    naming : Naming
+    frames : int
+        In how many frames it asks: in version 0.2 in one, in 0.1 in none.
+    stretches : bool
+        Whether its steps are longer or shorter than Newton's, as curvature changes on the way; older ones' are not.
+    """
+    kinds: dict[int, type[Newton]] = {0: Unframed, 1: OneFrame, 1 + len(Newton.sharper): PlainSteps}
+    kind = Newton if stretches and frames == 1 + len(Newton.sharper) else kinds[frames]
+    return kind(constant=naming.constant, value=naming.value, marks=naming.marks, blocks=naming.blocks)
 
 
 def model_of(found: Estimates) -> Array:
@@ -547,6 +583,18 @@ def _kept(S: Array, spread: float, curvature: Array, marks: Array, noise: float)
     return np.asarray((size >= RAREST * marks**2) | ((size > _SEEN * spread) & (moved <= HIDDEN)))
 
 
+def _by_curvature(frame: Frame, S: Array, M: Array, kept: BoolArray) -> Frame:
+    """A frame in which rows have equal second moments in all directions if they count by their curvature, as in M.
+
+    A direction in which a Hessian is small, because only rows near the border bend the loss, is stretched: noise hides
+    less of it.  Rows that become long by that are far from the border, and have next to no curvature to lose.
+    """
+    sizes = np.einsum("rij,rjk,rki->ri", frame.A, S, frame.A)
+    scale = np.sqrt(np.sum(sizes * kept, axis=1) / np.maximum(kept.sum(axis=1), 1))[:, None, None]
+    found = whitening(within(M, kept), 0.0, kept).frame
+    return Frame(found.A * scale, found.back / scale)
+
+
 def one_step(
     frame: Frame, pool: Pool, J: Array, seen: list[Seen], rows: Moments, kept: BoolArray, n: float, scale: float
 ) -> Estimates:
@@ -577,6 +625,13 @@ def one_step(
     return Estimates(
         estimate, w, A @ covariance @ A, A @ noise @ A, A @ sampling @ A, A, H, s_H, strain, kept, n, scale
     )
+
+
+def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates:
+    """The estimates with how well the size of all effects together is known, and intervals that allow for it."""
+    size = size_of(rows, ends.estimate, ends.covariance, slopes)
+    lacking = size.widening[:, None] * ends.estimate * slopes
+    return replace(ends, covariance=ends.covariance + lacking[:, :, None] * lacking[:, None, :], room=size.room)
 
 
 def together(frame: Frame, H: Array, seen: list[Seen], rows: Moments) -> tuple[Array, Array, Array, Array, Array]:

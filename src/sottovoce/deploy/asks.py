@@ -95,6 +95,8 @@ class Asks:
         Shift over sigma of all releases together; None before calibration, and without noise.
     frames : int
         In how many frames an inference asks; plans of version 0.1, which do not say it, have none, those of 0.2 one.
+    stretches : bool
+        Whether an inference's steps are stretched; plans of before do not say it, and theirs are not.
     """
 
     inference: bool = False
@@ -106,6 +108,7 @@ class Asks:
     scale: float | None = None
     evaluation_scale: float | None = None
     frames: int = FRAMES
+    stretches: bool = True
 
     def __post_init__(self) -> None:
         for name, kinds in _KINDS.items():
@@ -113,6 +116,7 @@ class Asks:
             if type(value) not in kinds or (type(value) is float and math.isnan(value)):
                 raise InvalidInput(name, None, "is of the wrong type in what a plan asks", "write the plan again")
         object.__setattr__(self, "frames", self.frames if self.inference else 0)
+        object.__setattr__(self, "stretches", self.stretches and self.frames == FRAMES)
         if self.frames not in (0, 1, FRAMES):
             raise InvalidInput(
                 "frames", self.frames, "this version does not know", "use the version that wrote the plan"
@@ -149,6 +153,8 @@ class Asks:
         plain = asdict(self)
         if (frames := plain.pop("frames")) > 0:
             plain |= {"framed": True} if frames == 1 else {"frames": frames}
+        if not plain["stretches"]:
+            del plain["stretches"]
         return plain | {"evaluation": "inf"} if self.evaluation == math.inf else plain
 
     @classmethod
@@ -157,6 +163,7 @@ class Asks:
         given = dict(plain)
         if "frames" not in given:
             given["frames"] = int(given.pop("framed", False) is True)
+        given.setdefault("stretches", False)
         if given.keys() != {f.name for f in fields(cls)}:
             raise TypeError("other fields")
         if given["evaluation"] == "inf":
@@ -168,7 +175,7 @@ _NONE = type(None)
 _KINDS: dict[str, tuple[type, ...]] = {
     "inference": (bool,), "site_constants": (bool,), "evaluation": (float, _NONE), "holdout": (float,),
     "threshold": (float,), "by": (str, _NONE), "scale": (float, _NONE), "evaluation_scale": (float, _NONE),
-    "frames": (int,),
+    "frames": (int,), "stretches": (bool,),
 }  # fmt: skip
 
 
@@ -223,7 +230,8 @@ def lists_of(
         plain = [f"x{j}" for j in range(d)]
         naming = naming_of(schema, plain, 1.0, list(names) if asks.site_constants and len(names) > 1 else [])
         kind = Weighted(Logistic()) if naming.long else Logistic()
-        priced = _priced(inference.newton_of(naming, asks.frames), config, trained, naming.d, kind, asks.scale)
+        method = inference.newton_of(naming, asks.frames, asks.stretches)
+        priced = _priced(method, config, trained, naming.d, kind, asks.scale)
         width, based = naming.d, naming.schema
     if asks.evaluation is None:
         return Lists(priced, naming, None, ())

@@ -23,6 +23,7 @@ class Cause(Enum):
     NOISE = "noise"
     TABLE_UNFINISHED = "table unfinished"
     TABLE_NOISE = "table noise"
+    TABLE_HIDDEN = "table hidden"
 
     @property
     def sentence(self) -> str:
@@ -60,10 +61,14 @@ _SENTENCES = {
     ),
     Cause.NOISE: "too much of its variance is privacy noise",
     Cause.TABLE_UNFINISHED: (
-        "the whole table: the steps have not come near enough, and noise is not why; a level or a number may decide "
+        "the whole table: too few steps to come near enough, and noise is not why; a level or a number may decide "
         "the outcome alone (separation): leave it out, or join it with another"
     ),
     Cause.TABLE_NOISE: "the whole table: the last step is mostly noise",
+    Cause.TABLE_HIDDEN: (
+        "the whole table: effects are strong, and noise hides how strong: the columns may decide the outcome alone "
+        "(separation); ask with a larger epsilon or of more rows, or leave the strongest out"
+    ),
 }
 _BRIEF = {
     Cause.MERGED: "as they have too few rows",
@@ -74,6 +79,7 @@ _BRIEF = {
     Cause.NOISE: "as they would be mostly noise",
     Cause.TABLE_UNFINISHED: "as the steps have not come near enough",
     Cause.TABLE_NOISE: "as they would be mostly noise",
+    Cause.TABLE_HIDDEN: "as noise hides how strong effects are",
 }
 
 
