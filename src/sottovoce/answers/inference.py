@@ -92,6 +92,8 @@ class Estimates:
     quadratic: bool = False  # whether the loss is one, of which a step leaves nothing undone
     moved: Array | None = None  # the last step but one, to `at`    (R, d)
     evidence: Evidence | None = None  # by which groups of rows with one outcome are found
+    at_bounds: Array | None = None  # shares of targets at the lower and the upper bound  (R, 2)
+    at_bounds_noise: float = 0.0
 
     def fragility(self, c: Array, less: float = 1.0) -> Array:
         """tau of ``c'w``, (R,), or (R, m) of m rows c, with `less` of the noise."""
