@@ -38,16 +38,19 @@ from .coefficients import Coefficient, Coefficients, table
 from .frames import Frame, positive, sharper, whitening
 from .inference import RAREST, UNSURE, Estimates, inverse_of, noise_of, within
 from .regression import posterior_gain
-from .row_frames import FINE, ROUGH, best_power, reach
+from .row_frames import FINE, ROUGH, Ahead, best_power, length_of_levels, reach
 from .terms import CONSTANT, Naming
 from .unframed_squares import Unframed
 
 EDGES = 2.0 ** np.arange(-10.0, 1.5, 0.5)
 """Public cells of residuals, in half widths of the target's bounds; beyond the last one no residual is kept."""
-_SEEN = 1.0  # noise deviations by which residuals beyond an edge are taken to be there
+_SEEN = 1.5  # noise deviations by which residuals beyond an edge are taken to be there
 _MARGIN = math.sqrt(2.0)  # residuals are kept up to this many times the edge beyond which none are seen
 _FLOOR = 0.05  # of the noise's norm: a matrix with an eigenvalue below it has no inverse
 _EXACT = 1e-24
+_ROUGHLY, _MOMENTS = 0.05, 0.20  # shares of the first second moments, and of those in the last frame
+_GRADIENTS = 0.47  # share of the second and the last gradient
+_KEPT = 4.0  # residuals are kept to that many times their spread, about
 _MERGED = 3.0  # noise deviations of a second moment, below which a rare level is merged with its reference
 
 
@@ -76,17 +79,17 @@ class Stepped(Recipe):
     def items(self) -> tuple[Item, ...]:
         return (
             Item("targets at their bounds", lambda at: AtBounds(at, self.constant), 0.01),
-            Item("second moments", SecondMoments, 0.05),
+            Item("second moments", SecondMoments, _ROUGHLY),
             Item("lengths of rows", lambda at: Lengths(at, edges=ROUGH), 0.01),
             Item("second moments in the first frame", FramedMoments, 0.05),
             Item("lengths of rows in the frame", lambda at: Lengths(at, edges=FINE), 0.02),
-            Item("second moments in the frame", FramedMoments, 0.20),
+            Item("second moments in the frame", FramedMoments, _MOMENTS),
             Item("first gradient", FramedSteps, 0.05),
             Item("first residuals", lambda at: Residuals(at, self.constant, EDGES), 0.03),
             Item("second gradient", FramedSteps, 0.11),
-            Item("residuals", lambda at: Residuals(at, self.constant, EDGES), 0.05),
-            Item("moments of residuals", FramedResiduals, 0.05),
-            Item("last gradient", FramedSteps, 0.37),
+            Item("residuals", lambda at: Residuals(at, self.constant, EDGES), 0.07),
+            Item("moments of residuals", FramedResiduals, 0.04),
+            Item("last gradient", FramedSteps, 0.36),
         )
 
     def script(self, facts: Facts, replicates: int) -> Script:
@@ -156,7 +159,10 @@ class Stepped(Recipe):
         kept = self._kept(sight.frame.back, M, noise)
         S = within(sharper(sight, M, noise, every).moments, np.tile(kept, (len(zero), 1)))
 
-        frame = best_power(S, length, kept)
+        length = np.maximum(length, length_of_levels(S, self.marks * kept))
+        unit = moments.spread * math.sqrt(_ROUGHLY)  # noise of moments with all of the budget
+        ahead = Ahead(unit / math.sqrt(_MOMENTS), _KEPT * math.sqrt(2.0) * unit / math.sqrt(_GRADIENTS))
+        frame = best_power(S, length, kept, moments.rows, ahead)
         cells = yield Lengths(zero, frame=frame.A, edges=FINE)
         edge = reach(cells.value, cells.spread, FINE)[:, None, None]
         return Frame(frame.A / edge, frame.back * edge), kept

@@ -8,17 +8,25 @@ related to each other have little noise at p = 1, and rare levels, whose rows ar
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..util.typing import Array, BoolArray
 from .frames import Frame
+from .inference import TAU, fragility
 
-ROUGH = 2.0 ** np.arange(-1.0, 6.25, 0.5)
+ROUGH = 2.0 ** np.arange(-0.5, 4.25, 0.5)
 """Public cells of a row's length, over the root mean square that it has at p = 1."""
-FINE = 2.0 ** np.arange(-3.0, 3.25, 0.25)
-"""Public cells of a row's length, over the largest that was expected."""
+FINE = 2.0 ** np.arange(-2.0, 1.75, 0.25)
+"""Public cells of a row's length, over the largest that was expected.
+
+Few cells lie beyond: noise in a far one now and then says that there are rows, and a frame of far too short rows hides
+all of them.
+"""
 POWERS = np.linspace(0.0, 1.0, 9)
-_SEEN = 2.0  # noise deviations by which rows beyond an edge are taken to be there
+"""The p that are tried."""
+_SEEN = 2.5  # noise deviations by which rows beyond an edge are taken to be there
 
 
 def reach(cells: Array, spread: float, edges: Array) -> Array:
@@ -32,25 +40,54 @@ def reach(cells: Array, spread: float, edges: Array) -> Array:
     return np.asarray(edges[np.where(none.any(axis=1), none.argmax(axis=1), len(edges) - 1)])
 
 
-def best_power(S: Array, length: Array, kept: BoolArray) -> Frame:
-    """The frame of the p with the least mean, over columns, of a coefficient's noise over its sampling.
+class Ahead(NamedTuple):
+    """What is known of answers to come in a frame."""
+
+    of_moments: float  # deviation of the noise on an entry of second moments
+    of_gradients: float  # of the noise on an entry of all gradients together, over that of residuals
+
+
+def best_power(S: Array, length: Array, kept: BoolArray, rows: float, ahead: Ahead) -> Frame:
+    """The frame of the p at which coefficients are least wide: by the mean logarithm of their standard errors.
+
+    Only of those p at which no coefficient would be refused for the noise in the moments
+    (:func:`sottovoce.answers.inference.fragility`); if there are none, the p at which the worst has the least of it.
 
     A row is at most 1 long at p = 0, and `length` (R,) at p = 1; so it is at most ``length^p`` long in between, as
-    ``log |S^(-p/2) a|`` is convex in p.  The sampling of a coefficient is that of residuals of one spread.
+    ``log |S^(-p/2) a|`` is convex in p.  Residuals are taken to have one spread.
 
     Parameters
     ----------
     S : array (R, d, d)
         Second moments, positive definite, without products of columns that are `kept` and others.
+    rows : float
+        Their number.
     """
     values, vectors = np.linalg.eigh(S)
-    sampling = np.einsum("rji,ri,rji->rj", vectors, 1.0 / values, vectors)
-    costs = []
+    turned = vectors.transpose(0, 2, 1)
+    every, columns = np.tile(kept, (len(S), 1)), np.eye(len(kept))[kept]
+    sampling = np.einsum("rji,ri,rji->rj", vectors, 1.0 / values, vectors) / rows
+    costs, refused = [], []
     for p in POWERS:
+        size = length**p
         noise = np.einsum("rji,ri,rji->rj", vectors, values ** (p - 2.0), vectors)
-        costs.append(length ** (2.0 * p) * np.mean((noise / sampling)[:, kept], axis=1))
-    power = POWERS[np.argmin(costs, axis=0)]
+        noise = noise * (ahead.of_gradients * size[:, None]) ** 2
+        costs.append(np.mean(np.log1p(noise / sampling)[:, kept], axis=1))
+        A = (vectors * (values ** (-p / 2.0) / size[:, None])[:, None, :]) @ turned
+        noises = np.full(len(S), ahead.of_moments)
+        refused.append(np.maximum(fragility(A, A @ S @ A, every, noises, columns).max(axis=1), TAU))
+    possible = np.equal(refused, np.min(refused, axis=0))
+    power = POWERS[np.argmin(np.where(possible, costs, np.inf), axis=0)]
     root, size = values ** (power / 2.0)[:, None], (length**power)[:, None, None]
-    both, turned = kept[:, None] & kept, vectors.transpose(0, 2, 1)
+    both = kept[:, None] & kept
     A = (vectors / root[:, None, :]) @ turned * both / size
     return Frame(A, (vectors * root[:, None, :]) @ turned * both * size)
+
+
+def length_of_levels(S: Array, marks: Array) -> Array:
+    """The length at p = 1 of rows of the rarest level, about: the root of one over its share of the rows, (R,).
+
+    `marks` are as in :class:`sottovoce.answers.least_squares.Stepped`.
+    """
+    inverse = np.einsum("rii->ri", np.linalg.inv(S))
+    return np.asarray(np.sqrt(np.max(marks**2 * inverse, axis=1)))
