@@ -44,9 +44,10 @@ from .unframed_squares import Unframed
 
 EDGES = 2.0 ** np.arange(-10.0, 1.5, 0.5)
 """Public cells of residuals, in half widths of the target's bounds; beyond the last one no residual is kept."""
-_SEEN = 1.5  # noise deviations by which residuals beyond an edge are taken to be there
+_SEEN = 2.0  # noise deviations by which residuals beyond an edge are taken to be there
 _MARGIN = math.sqrt(2.0)  # residuals are kept up to this many times the edge beyond which none are seen
 _FLOOR = 0.05  # of the noise's norm: a matrix with an eigenvalue below it has no inverse
+_EXCESS = 0.25  # of h: how far residuals that noise hides may be beyond it, in the mean over them
 _EXACT = 1e-24
 _ROUGHLY, _MOMENTS = 0.05, 0.20  # shares of the first second moments, and of those in the last frame
 _GRADIENTS = 0.47  # share of the second and the last gradient
@@ -123,11 +124,13 @@ class Stepped(Recipe):
         J = positive(within(h**2 * square(squares.value, facts.d), every))
         sampling = inverse @ (J / found.rows) @ inverse
         A = frame.A
+        clipped = h * hidden(cells.value.mean(axis=0), cells.spread, h)
+        noise_of_all = A @ noise @ A + self._clipped(clipped, frame.back @ M @ frame.back)
         return Estimates(
             estimate=np.einsum("rij,rj->ri", A, best),
             at=at,
-            covariance=A @ (sampling + noise) @ A,
-            noise=A @ noise @ A,
+            covariance=A @ sampling @ A + noise_of_all,
+            noise=noise_of_all,
             sampling=A @ sampling @ A,
             frame=A,
             hessian=M,
@@ -140,6 +143,15 @@ class Stepped(Recipe):
             at_bounds=bounds.value,
             at_bounds_noise=bounds.spread,
         )
+
+    def _clipped(self, mean: float, S: Array) -> Array:
+        """Covariance (R, d, d) of what residuals clipped by `mean` on average, all to one side, do to constants.
+
+        A gradient that lacks the mean row times c moves all constants by c and nothing else.
+        """
+        value = np.sqrt(np.maximum(np.einsum("rii,i->r", S, self.constant), 1e-12))  # entry of a row in its constant
+        moved = (mean / value)[:, None] * self.constant
+        return np.asarray(moved[:, :, None] * moved[:, None, :])
 
     def older(self) -> tuple[Recipe, ...]:
         own = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -264,6 +276,12 @@ def width(cells: Array, noise: float) -> float:
         if float(beyond.sum()) <= _SEEN * noise * math.sqrt(len(beyond)):
             return min(float(edge) * _MARGIN, float(EDGES[-1]))
     return float(EDGES[-1])
+
+
+def hidden(cells: Array, noise: float, h: float) -> float:
+    """The mean of what residuals are clipped by, over h, that a noisy histogram may hide: one deviation beyond it."""
+    beyond = cells[np.searchsorted(EDGES, h / _MARGIN * 0.999) + 1 :]
+    return _EXCESS * (max(0.0, float(beyond.sum())) + noise * math.sqrt(len(beyond)))
 
 
 def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float | None = None) -> Coefficients:

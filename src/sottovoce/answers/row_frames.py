@@ -8,6 +8,7 @@ related to each other have little noise at p = 1, and rare levels, whose rows ar
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ all of them.
 """
 POWERS = np.linspace(0.0, 1.0, 9)
 """The p that are tried."""
+_REFUSED = 2.0 * math.log(4.0)  # what a refused coefficient adds to the logarithm of its variance
 _SEEN = 2.5  # noise deviations by which rows beyond an edge are taken to be there
 
 
@@ -50,8 +52,8 @@ class Ahead(NamedTuple):
 def best_power(S: Array, length: Array, kept: BoolArray, rows: float, ahead: Ahead) -> Frame:
     """The frame of the p at which coefficients are least wide: by the mean logarithm of their standard errors.
 
-    Only of those p at which no coefficient would be refused for the noise in the moments
-    (:func:`sottovoce.answers.inference.fragility`); if there are none, the p at which the worst has the least of it.
+    A coefficient that would be refused for the noise in the moments (:func:`sottovoce.answers.inference.fragility`)
+    counts as four times as wide as it would be.
 
     A row is at most 1 long at p = 0, and `length` (R,) at p = 1; so it is at most ``length^p`` long in between, as
     ``log |S^(-p/2) a|`` is convex in p.  Residuals are taken to have one spread.
@@ -67,17 +69,16 @@ def best_power(S: Array, length: Array, kept: BoolArray, rows: float, ahead: Ahe
     turned = vectors.transpose(0, 2, 1)
     every, columns = np.tile(kept, (len(S), 1)), np.eye(len(kept))[kept]
     sampling = np.einsum("rji,ri,rji->rj", vectors, 1.0 / values, vectors) / rows
-    costs, refused = [], []
+    costs = []
     for p in POWERS:
         size = length**p
         noise = np.einsum("rji,ri,rji->rj", vectors, values ** (p - 2.0), vectors)
         noise = noise * (ahead.of_gradients * size[:, None]) ** 2
-        costs.append(np.mean(np.log1p(noise / sampling)[:, kept], axis=1))
         A = (vectors * (values ** (-p / 2.0) / size[:, None])[:, None, :]) @ turned
         noises = np.full(len(S), ahead.of_moments)
-        refused.append(np.maximum(fragility(A, A @ S @ A, every, noises, columns).max(axis=1), TAU))
-    possible = np.equal(refused, np.min(refused, axis=0))
-    power = POWERS[np.argmin(np.where(possible, costs, np.inf), axis=0)]
+        refused = fragility(A, A @ S @ A, every, noises, columns) > TAU
+        costs.append(np.mean(np.log1p(noise / sampling)[:, kept] + _REFUSED * refused, axis=1))
+    power = POWERS[np.argmin(costs, axis=0)]
     root, size = values ** (power / 2.0)[:, None], (length**power)[:, None, None]
     both = kept[:, None] & kept
     A = (vectors / root[:, None, :]) @ turned * both / size
