@@ -2,7 +2,8 @@
 
 ``scripts/bench coverage_numbers [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes M]] [--json FILE]``
 
-Targets are between 0 and 60.  An interval counts only if the rule prints it.  *Width* is that of printed intervals over
+Targets are between 0 and 60, and declared so unless a design says that bounds are wider.  An interval counts only if
+the rule prints it.  *Width* is that of printed intervals over
 the robust ones without privacy, at the median; *equal* is the worst coefficient's coverage by intervals that take all
 residuals to have the same spread, with the same noise in them.  ``--out`` goes on as that of ``coverage`` does.
 """
@@ -11,12 +12,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import coverage
 import numpy as np
-from coverage import EFFECTS, SHARES, Setting, split
+from coverage import EFFECTS, SHARES, SITES, Setting, split
 
 from sottovoce.answers import least_squares
 from sottovoce.answers.inference import Estimates
@@ -30,7 +31,7 @@ from sottovoce.runs.simulate import simulate
 
 SETS = 400
 TASK = BoundedNumber(0.0, 60.0)
-FILES = (*(f"answers/{name}.py" for name in ("inference", "least_squares", "terms")), "algorithms/recipe.py",
+FILES = (*(f"answers/{name}.py" for name in ("frames", "inference", "least_squares", "terms")), "algorithms/recipe.py",
          "queries/bounded.py", "problem/weighted_loss.py")  # fmt: skip
 
 
@@ -42,6 +43,8 @@ class Drawn(NamedTuple):
     y: np.ndarray
     truth: np.ndarray
     X: np.ndarray
+    task: BoundedNumber = TASK
+    sites: int = SITES
 
 
 def numbers(
@@ -63,11 +66,65 @@ def numbers(
     return Drawn(naming, X, middle + X @ beta + e, np.append(beta, middle), X)
 
 
-def levels(n: int, rng: np.random.Generator) -> Drawn:
-    """Three columns of five levels, the rarest with 2% of rows."""
+def wide(n: int, rng: np.random.Generator, times: float) -> Drawn:
+    """Targets under bounds that are so many times too wide."""
+    return numbers(n, rng)._replace(task=BoundedNumber(TASK.low, times * TASK.high))
+
+
+def close(n: int, rng: np.random.Generator, r: float = 0.99) -> Drawn:
+    """Five normal columns, of which the first two are correlated by r."""
+    found = numbers(n, rng)
+    X = found.X.copy()
+    X[:, 1] = r * X[:, 0] + np.sqrt(1.0 - r**2) * X[:, 1]
+    beta = found.truth[:-1]
+    y = found.truth[-1] + X @ beta + (found.y - found.truth[-1] - found.X @ beta)
+    return found._replace(columns=X, X=X, y=y)
+
+
+def curved(n: int, rng: np.random.Generator) -> Drawn:
+    """A skewed column with an effect that is no line, and hardly a row that is long: the truth is what fits best."""
+    X = rng.normal(size=(n, 5))
+    X[:, 0] = rng.exponential(size=n)
+    y = curve(X) + 4.0 * rng.normal(size=n)
+    return Drawn(of_columns([f"x{j}" for j in range(5)], 3.0 * np.sqrt(5)), X, y, best_of_curved(), X)
+
+
+@lru_cache
+def best_of_curved() -> np.ndarray:
+    """The coefficients that fit best, of a million rows that are weighed as the table weighs rows."""
+    rng = np.random.default_rng(35)
+    X = rng.normal(size=(1_000_000, 5))
+    X[:, 0] = rng.exponential(size=len(X))
+    E = of_columns([f"x{j}" for j in range(5)], 3.0 * np.sqrt(5)).encoded(X)
+    weight = 1.0 / np.maximum(1.0, np.sum(E**2, axis=1))
+    A = np.column_stack([X, np.ones(len(X))])
+    return np.linalg.solve((A.T * weight) @ A, (A.T * weight) @ curve(X))
+
+
+def curve(X: np.ndarray) -> np.ndarray:
+    """Means of targets of the curved design."""
+    return 15.0 + X @ (2.0, -2.0, 0.0, 1.5, -1.0) + 0.4 * X[:, 0] ** 2
+
+
+def unlike(n: int, rng: np.random.Generator, sites: int = 6) -> Drawn:
+    """Sites with other levels of the target and other means of a column; every site has a constant of its own."""
+    found, where = numbers(n, rng), np.zeros((n, sites))
+    for i, part in enumerate(split(n, sites)):
+        where[part, i] = 1.0
+    X = found.X.copy()
+    X[:, 0] += where @ np.linspace(-0.8, 0.8, sites)
+    beta, own = found.truth[:-1], np.linspace(15.0, 35.0, sites)
+    y = X @ beta + where @ own + 5.0 * rng.normal(size=n)
+    naming = of_columns([f"x{j}" for j in range(5)], found.naming.data_norm, [f"site {i}" for i in range(sites)])
+    return Drawn(naming, X, y, np.append(beta, own), np.hstack([X, where]), sites=sites)
+
+
+def levels(n: int, rng: np.random.Generator, rarest: float = SHARES[-1]) -> Drawn:
+    """Three columns of five levels, the rarest with 2% of rows unless said."""
     names = [chr(ord("a") + k) for k in range(5)]
     plain = {f"c{j}": {"kind": "category", "values": names} for j in range(3)}
-    codes = rng.choice(5, p=SHARES, size=(n, 3))
+    shares = (SHARES[0] + SHARES[-1] - rarest, *SHARES[1:-1], rarest)
+    codes = rng.choice(5, p=shares, size=(n, 3))
     X = np.concatenate([codes[:, j : j + 1] == np.arange(1, 5) for j in range(3)], axis=1).astype(float)
     beta, text = 10.0 * np.tile(EFFECTS, 3), np.array(names, dtype=object)[codes]
     y = 25.0 + X @ beta + 5.0 * rng.normal(size=n)
@@ -77,21 +134,29 @@ def levels(n: int, rng: np.random.Generator) -> Drawn:
 
 DESIGNS: dict[str, Any] = {
     "normal": numbers,
-    "heavy tails": lambda n, rng: numbers(n, rng, law="heavy"),
-    "unequal spread": lambda n, rng: numbers(n, rng, law="unequal"),
-    "skewed": lambda n, rng: numbers(n, rng, law="skewed"),
-    "correlated": lambda n, rng: numbers(n, rng, k=8, rho=0.9),
-    "half long": lambda n, rng: numbers(n, rng, norm=0.95),
+    "heavy tails": partial(numbers, law="heavy"),
+    "unequal spread": partial(numbers, law="unequal"),
+    "skewed": partial(numbers, law="skewed"),
+    "correlated": partial(numbers, k=8, rho=0.9),
+    "half long": partial(numbers, norm=0.95),
     "levels": levels,
+    "levels of .3%": partial(levels, rarest=0.003),
+    "r = .99": close,
+    "collinear": partial(numbers, rho=0.99),
+    "bounds 10 times": partial(wide, times=10.0),
+    "bounds 40 times": partial(wide, times=40.0),
+    "curved": curved,
+    "unlike sites": unlike,
 }
-
-
-CELLS = tuple(Setting(design, n, e) for design in DESIGNS for n in (2_000, 8_000, 40_000) for e in (1.0, 3.0))
+MORE = {"r = .99": ((20_000, 1.0), (20_000, 3.0)), "collinear": ((40_000, 1.0), (40_000, 3.0))}
+"""Rows and epsilon of designs that have others."""
+USUAL = tuple((n, e) for n in (2_000, 8_000, 40_000) for e in (1.0, 3.0))
+CELLS = tuple(Setting(design, n, e) for design in DESIGNS for n, e in MORE.get(design, USUAL))
 
 
 def robust_errors(found: Drawn, t: np.ndarray) -> np.ndarray:
     """White's standard errors without privacy, of unweighted least squares."""
-    A = np.column_stack([found.X, np.ones(len(t))])
+    A = found.X if found.naming.sites else np.column_stack([found.X, np.ones(len(t))])
     H = np.linalg.inv(A.T @ A)
     r = t - A @ (H @ A.T @ t)
     return np.sqrt(np.diag(H @ (A.T * r**2) @ A @ H))
@@ -101,31 +166,36 @@ def equal(found: Estimates) -> Estimates:
     """The same with residuals of one spread: what the constant's moment says of it."""
     if found.strain[0] > 0.0:  # no inverse
         return found
-    S = found.hessian[0]
-    J = S @ (found.covariance - found.noise)[0] @ S
-    return replace(found, covariance=(J[-1, -1] / S[-1, -1] * np.linalg.pinv(S) + found.noise[0])[None])
+    own = np.ix_(found.kept[0], found.kept[0])
+    back = np.linalg.inv(found.frame[0][own])
+    S = back @ found.hessian[0][own] @ back
+    J = S @ found.sampling[0][own] @ S
+    covariance = found.noise.copy()
+    covariance[0][own] += J[-1, -1] / S[-1, -1] * np.linalg.inv(S)
+    return replace(found, covariance=covariance)
 
 
 def one(cell: Setting, seed: int) -> dict[str, Any]:
     rng = np.random.default_rng([seed, cell.n, round(100 * cell.epsilon)])
     found = DESIGNS[cell.design](cell.n, rng)
-    y, parts = np.clip(found.y, TASK.low, TASK.high), split(cell.n)
+    task = found.task
+    y, parts = np.clip(found.y, task.low, task.high), split(cell.n, found.sites)
     columns = found.columns
     tables = [({k: v[p] for k, v in columns.items()} if isinstance(columns, dict) else columns[p]) for p in parts]
     rows = found.naming.rows([(table, np.ones(len(p))) for table, p in zip(tables, parts, strict=True)])
-    rows = rows.with_offset([TASK.encode(y[p]) for p in parts])
+    rows = rows.with_offset([task.encode(y[p]) for p in parts])
     loss = Weighted(HuberResidual(1.0)) if found.naming.long else HuberResidual(1.0)
     config = RunConfig(method="auto", trust="sum", epsilon=cell.epsilon, delta=1e-5, seed=seed)
     estimates: Estimates = simulate(config, rows, method=least_squares.slopes_of(found.naming), loss=loss).outcome
 
     def inside(made: Estimates) -> list[bool | None]:
-        lines = least_squares.table_of(made, found.naming, TASK, 1e-5).lines
+        lines = least_squares.table_of(made, found.naming, task, 1e-5).lines
         return [
             None if line.low is None or line.high is None else bool(line.low <= truth <= line.high)
             for line, truth in zip(lines, found.truth, strict=True)
         ]
 
-    lines = least_squares.table_of(estimates, found.naming, TASK, 1e-5).lines
+    lines = least_squares.table_of(estimates, found.naming, task, 1e-5).lines
     width = [
         None if line.standard_error is None else line.standard_error / error
         for line, error in zip(lines, robust_errors(found, y), strict=True)

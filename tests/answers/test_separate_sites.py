@@ -13,8 +13,8 @@ from scipy.special import expit
 
 from sottovoce.answers import coefficients, least_squares
 from sottovoce.answers.coefficients import Coefficients
-from sottovoce.answers.inference import Newton, OneFrame, newton_of
-from sottovoce.answers.least_squares import ByRows, slopes_of
+from sottovoce.answers.inference import Newton, newton_of
+from sottovoce.answers.least_squares import slopes_of
 from sottovoce.answers.separate_sites import Columns, SiteStep, by_noise, combined, drawn_together
 from sottovoce.answers.terms import Naming, of_columns
 from sottovoce.data.rows import Rows
@@ -210,7 +210,7 @@ def test_a_run_of_the_list_that_averaged_by_rows_goes_on_with_it(tmp_path: Path)
     X, y = drawn("numbers", 9)
     naming, run = naming_of(3), config()
     rows, loss = rows_of("numbers", naming, X, y), Weighted(HuberResidual(1.0))
-    older = ByRows(constant=naming.constant, marks=naming.marks)
+    (older,) = slopes_of(naming).older()
     known = simulate(run, rows, method=older, loss=loss).outcome
     with DurableLedger.create(
         tmp_path / "book", epsilon=10.0, delta=1e-5, accountant="rdp", n_nodes=3, demonstration=True
@@ -227,5 +227,5 @@ def test_lists_of_older_versions_are_told_apart_by_how_they_average() -> None:
     naming = naming_of(3)
     new, *before = [newton_of(naming), *newton_of(naming).older()]
     assert isinstance(new, Newton) and new.identity()["sites"] == "by precision"
-    assert all(isinstance(one, OneFrame) or not one.by_site for one in before)  # type: ignore[attr-defined]
+    assert all(not one.by_site for one in before)  # type: ignore[attr-defined]
     assert all("sites" not in one.identity() for one in before)

@@ -18,8 +18,11 @@ import numpy as np
 import pytest
 from problems import make_rows
 
+from sottovoce.algorithms.items import Script
 from sottovoce.answers import training
 from sottovoce.answers.inference import Newton, OneFrame, PlainSteps, newton_of
+from sottovoce.answers.least_squares import slopes_of
+from sottovoce.answers.terms import of_columns
 from sottovoce.answers.training import infer
 from sottovoce.cli import main
 from sottovoce.data import Schema
@@ -27,6 +30,10 @@ from sottovoce.deploy.asks import Asks
 from sottovoce.deploy.plan import Plan
 from sottovoce.errors import InvalidInput, LedgerMismatch
 from sottovoce.ledger.durable import DurableLedger
+from sottovoce.problem.facts import Facts
+from sottovoce.problem.losses import HuberResidual
+from sottovoce.problem.task import BoundedNumber
+from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import Result, simulate
 from sottovoce.runs.training import TrainConfig, train
@@ -161,6 +168,38 @@ def test_an_inference_that_was_begun_with_plain_steps_goes_on_with_them(tmp_path
         assert ledger.runs == runs and len(resumed.asked) == 21 == len(ledger.rows) and before == 19
     assert resumed.asked == whole.asked != infer(config).asked
     assert np.allclose(resumed.answered.model, whole.answered.model, rtol=1e-4, atol=1e-6)
+
+
+def test_least_squares_with_intervals_of_version_0_2_goes_on_with_rows_as_they_are(tmp_path: Path) -> None:
+    """A run that broke off in its list of five releases asks for the rest of them, and has their answer."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 2))
+    y = np.clip(20.0 + X @ (3.0, -2.0) + 4.0 * rng.normal(size=600), 0.0, 60.0)
+    parts = np.array_split(np.arange(600), 3)
+    naming, target = of_columns(["age", "dose"], 2.4), BoundedNumber(0.0, 60.0)
+    rows = naming.rows([(X[p], np.ones(200)) for p in parts]).with_offset([target.encode(y[p]) for p in parts])
+    new = slopes_of(naming)
+    (old,) = new.older()
+    config = RunConfig(method="auto", epsilon=2.0, delta=1e-5, trust="sum")
+    loss = Weighted(HuberResidual(1.0))
+
+    class Interrupted(type(old)):  # type: ignore[misc]
+        def script(self, facts: Facts, replicates: int) -> Script:
+            script = super().script(facts, replicates)
+            moments = yield next(script)
+            yield script.send(moments)
+            stop()
+
+    begun = Interrupted(constant=naming.constant, marks=naming.marks)
+    with DurableLedger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, accountant="rdp", n_nodes=3) as ledger:
+        with pytest.raises(KeyboardInterrupt):
+            simulate(config, rows, method=begun, loss=loss, ledger=ledger)
+        assert len(ledger.rows) == 2
+        resumed = simulate(config, rows, method=new, loss=loss, ledger=ledger)
+        assert len(ledger.runs) == 1 and len(ledger.rows) == 5
+    whole = simulate(config, rows, method=old, loss=loss)
+    assert np.allclose(resumed.outcome.estimate, whole.outcome.estimate, rtol=1e-9)
+    assert len(simulate(config, rows, method=new, loss=loss).ledger) == len(new.items) == 12
 
 
 def stop(*_: object) -> None:

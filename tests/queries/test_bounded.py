@@ -21,12 +21,14 @@ from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import HuberResidual, Logistic, Loss, Softmax
 from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import (
+    AtBounds,
     Bounded,
     Curvature,
     FramedCurvature,
     FramedMoments,
     FramedResiduals,
     FramedSlopes,
+    FramedSteps,
     Gradient,
     HuberGradient,
     Lengths,
@@ -79,6 +81,7 @@ def at(point: Any, nodes: int) -> np.ndarray:
 
 W = np.array([0.7, -1.1, 0.4, 0.9])
 FRAME = np.array([[[3.0, 0.5, 0.0, 0.1], [0.5, 1.0, 0.2, 0.0], [0.0, 0.2, 2.0, -0.4], [0.1, 0.0, -0.4, 4.0]]])
+FLAT = np.diag([1.0, 1.0, 1.0, 3.0])[None]  # in which rows without a constant are as long as they are
 LONGER = np.array([1.0, 2.0, 3.0])
 
 
@@ -157,6 +160,35 @@ class TestValues:
         J = square(exact(ResidualMoments(at(W, 1), 0.3), rows, of)[0, 0], D)
         np.testing.assert_allclose(J, (X.T * np.clip((X @ W - t) / 0.3, -1, 1) ** 2) @ X / 40, rtol=1e-12)
 
+    def test_steps_and_residuals_in_a_frame_are_of_one_weighted_least_squares(self) -> None:
+        X, _ = table(40)
+        X[:9] *= 2.0
+        t = np.random.default_rng(3).uniform(-1, 1, 40)
+        loss = Weighted(HuberResidual(0.5))
+        rows = Rows.of_any_norm([(X, np.ones(40))]).with_offset([t])
+        of, w, frame = facts([40], loss), at(W, 1), 0.3 * FRAME
+        U, own = X @ frame[0].T, np.minimum(1.0, 1.0 / np.sum(X**2, axis=1))
+        weight = own / np.maximum(1.0, own * np.sum(U**2, axis=1))
+        assert np.any(weight < 0.9 * own) and np.any(weight == own)
+        r = np.clip((X @ W - t) / 0.7, -1, 1)
+        assert np.any(abs(r) == 1.0)
+        found = exact(FramedSteps(w, 0.7, frame=frame), rows, of)[0, 0]
+        np.testing.assert_allclose(found, U.T @ (weight * r) / 40, rtol=1e-9)
+        J = square(exact(FramedResiduals(w, 0.7, frame=frame), rows, of)[0, 0], D)
+        np.testing.assert_allclose(J, (U.T * (weight * r) ** 2) @ U / 40, rtol=1e-9)
+        M = square(exact(FramedMoments(w, frame=frame), rows, of)[0, 0], D)
+        np.testing.assert_allclose(M, (U.T * weight) @ U / 40, rtol=1e-9)
+
+    def test_numbers_at_their_bounds_are_counted(self) -> None:
+        X, _ = table(40)
+        t = np.linspace(-0.9, 0.9, 40)
+        t[:3], t[30:35] = -1.0, 1.0
+        known = np.ones(40)
+        known[2], X[2] = 0.0, 0.0
+        rows, of = Rows.build([(X, known)], [t]), facts([40], HuberResidual(0.5))
+        found = exact(AtBounds(at(W, 1), LAST), rows, of)[0, 0]
+        np.testing.assert_allclose(found, np.array([2.0, 5.0]) / 40)
+
     def test_the_mean_of_rows_knows_no_label_weight_or_class(self) -> None:
         X, y = table(40)
         y[4], X[4] = 0.0, 0.0
@@ -218,6 +250,8 @@ def statistics(w: np.ndarray) -> list[tuple[Bounded, Loss]]:
           for loss in (logistic, Weighted(logistic))),
         (FramedCurvature(w, 0.1, frame=30.0 * FRAME), Weighted(logistic)),
         (FramedResiduals(w, 0.3, frame=FRAME), Weighted(huber)),
+        (FramedSteps(w, 0.3, frame=FLAT), huber), (FramedSteps(w, 0.3, frame=FLAT), Weighted(huber)),
+        (AtBounds(w, LAST), Weighted(huber)),
         (Lengths(w, frame=FRAME, edges=LONGER), logistic), (Lengths(w, frame=FRAME, edges=LONGER), Weighted(logistic)),
     ]  # fmt: skip
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
 from ..reports.causes import Cause
-from ..reports.coefficients import needed, remark, text_table
+from ..reports.coefficients import about_rows, needed, remark, text_table
 from ..reports.notebook import coefficients_html
 from ..reports.plain import of_anybody
 from ..util import normal
@@ -111,6 +111,8 @@ class Coefficients(Sequence[dict[str, Any]]):
     covariance: Array = field(repr=False)  # of all lines, NaN for those that are refused
     odds: bool = True  # coefficients are log-odds
     weighed: str = ""  # :attr:`sottovoce.answers.terms.Naming.weighed`
+    at_bounds: dict[str, Any] | None = None
+    """Of a number's table: :func:`sottovoce.answers.bounds_reached.targets_at_bounds`."""
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data; without odds ratios unless coefficients are log-odds."""
@@ -123,7 +125,12 @@ class Coefficients(Sequence[dict[str, Any]]):
         return {
             "coefficients": self.to_dict(), "covariance": covariance, "strain": self.strain, "needs": self.needs,
             "weighed": self.weighed,
-        }  # fmt: skip
+        } | ({} if self.at_bounds is None else {"at_bounds": self.at_bounds})  # fmt: skip
+
+    @property
+    def about_rows(self) -> str:
+        """Sentences on long rows, and on targets at their bounds."""
+        return about_rows(self.weighed, self.at_bounds)
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> Coefficients:
@@ -146,7 +153,15 @@ class Coefficients(Sequence[dict[str, Any]]):
         ]
         covariance = np.array(plain["covariance"], dtype=float)
         odds = any("odds_ratio" in one for one in lines)
-        return cls(tuple(made), float(plain["strain"]), plain["needs"], covariance, odds, plain["weighed"])
+        return cls(
+            tuple(made),
+            float(plain["strain"]),
+            plain["needs"],
+            covariance,
+            odds,
+            plain["weighed"],
+            plain.get("at_bounds"),
+        )
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -245,14 +260,14 @@ class Coefficients(Sequence[dict[str, Any]]):
 
     def __str__(self) -> str:
         lines = self.to_dict()
-        return f"{text_table(lines)}\n{remark(lines, self.needs, self.weighed)}".rstrip()
+        return f"{text_table(lines)}\n{remark(lines, self.needs, self.about_rows)}".rstrip()
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
         lines = self.to_dict()
-        return coefficients_html(lines, remark(lines, self.needs, self.weighed))
+        return coefficients_html(lines, remark(lines, self.needs, self.about_rows))
 
 
 def with_sites(plain: dict[str, Any]) -> dict[str, Any]:

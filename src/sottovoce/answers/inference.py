@@ -111,6 +111,8 @@ class Estimates:
     evidence: Evidence | None = None  # by which groups of rows with one outcome are found
     of_sites: tuple[Evidence, ...] = ()  # of each site alone, if it has a constant of its own
     room: Array | None = None  # errors of the size of all effects from where it has no end         (R,)
+    at_bounds: Array | None = None  # shares of targets at the lower and the upper bound  (R, 2)
+    at_bounds_noise: float = 0.0
 
     def fragility(self, c: Array, less: float = 1.0) -> Array:
         """tau of ``c'w``, (R,), or (R, m) of m rows c, with `less` of the noise."""

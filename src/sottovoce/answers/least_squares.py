@@ -1,34 +1,41 @@
 """Least squares with confidence intervals (docs/privacy/answers.md, "Least squares with intervals").
 
-Second moments S and products of rows and targets give a shrunken point w; a histogram of residuals gives the h at which
-they are clipped; there the residuals' second moments J and a gradient g give
+Second moments give a public *frame*, a matrix A in which directions that rows hardly vary in are stretched
+(:mod:`sottovoce.answers.row_frames`).  All that follows is asked of rows ``u = A a``, so that noise is small beside the
+rows in every direction.  A row that is longer than 1 in the frame has a smaller weight there, the same one in the
+moments M, in gradients g and in the moments J of residuals: they are those of one weighted least squares.
 
-    estimate = w - S^-1 g,    d = estimate - w,
-    covariance = S^-1 [J / n + s_g^2 I + (s_S^2 / 2)(|d|^2 I + d d')] S^-1.
+Two gradients lead near its minimum, each with residuals clipped where a histogram at its point shows none.  In the
+frame a gradient at t says that ``M t - g`` is the mean product c of rows and targets.  With all of them averaged, by
+their precisions,
 
-The step is exact, as the loss is quadratic, so the shrinkage of w leaves no bias.  J, unlike sigma^2 S^-1, holds if
-residuals have different spreads.
+    estimate = M^-1 c,    d = estimate - (the same average of the points t),
+    covariance = M^-1 [J / n + s_c^2 I + (s_M^2 / 2)(|d|^2 I + d d')] M^-1.
+
+This is exact, as the loss is quadratic, so the shrinkage of the points leaves no bias.  J, unlike sigma^2 M^-1, holds
+if residuals have different spreads.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..algorithms.items import Item, Script
+from ..algorithms.items import Answer, Item, Script
 from ..algorithms.recipe import Recipe
 from ..problem.facts import Facts
 from ..problem.task import BoundedNumber
-from ..queries import HuberGradient, ResidualMoments, Residuals, SecondMoments
+from ..queries import AtBounds, Bounded, FramedMoments, FramedResiduals, FramedSteps, Lengths, Residuals, SecondMoments
 from ..queries.moments import square
 from ..util import normal
 from ..util.typing import Array, BoolArray
+from .bounds_reached import targets_at_bounds
 from .coefficients import Coefficient, Coefficients, table
-from .frames import positive
+from .frames import Frame, positive, sharper, whitening
 from .inference import (
     RAREST,
     UNSURE,
@@ -42,15 +49,22 @@ from .inference import (
     pooled,
     within,
 )
-from .regression import mean_given, shrunk
-from .separate_sites import Columns, Heard, SeparateSites, SiteStep, drawn_together, of_kind
+from .regression import posterior_gain
+from .row_frames import FINE, ROUGH, Ahead, best_power, length_of_levels, reach
+from .separate_sites import Columns, Heard, SeparateSites, SiteStep, drawn_together, of_kind, precision
 from .terms import CONSTANT, Naming
+from .unframed_squares import Unframed
 
-EDGES = 2.0 ** np.arange(-2.0, 1.5, 0.5)
+EDGES = 2.0 ** np.arange(-10.0, 1.5, 0.5)
 """Public cells of residuals, in half widths of the target's bounds; beyond the last one no residual is kept."""
 _SEEN = 2.0  # noise deviations by which residuals beyond an edge are taken to be there
 _MARGIN = math.sqrt(2.0)  # residuals are kept up to this many times the edge beyond which none are seen
 _FLOOR = 0.05  # of the noise's norm: a matrix with an eigenvalue below it has no inverse
+_EXCESS = 0.25  # of h: how far residuals that noise hides may be beyond it, in the mean over them
+_EXACT = 1e-24
+_ROUGHLY, _MOMENTS = 0.05, 0.20  # shares of the first second moments, and of those in the last frame
+_GRADIENTS = 0.47  # share of the second and the last gradient
+_KEPT = 4.0  # residuals are kept to that many times their spread, about
 _MERGED = 3.0  # noise deviations of a second moment, below which a rare level is merged with its reference
 
 
@@ -58,7 +72,8 @@ _MERGED = 3.0  # noise deviations of a second moment, below which a rare level i
 class Stepped(SeparateSites):
     """Least squares with intervals, of targets in [-1, 1]; the outcome is :class:`Estimates`.
 
-    Replicates share what follows from a histogram or from rare levels: which columns are kept, and h.
+    Replicates share what follows from a histogram of residuals or from rare levels: which columns are kept, and where
+    residuals are clipped.
 
     Parameters
     ----------
@@ -77,71 +92,147 @@ class Stepped(SeparateSites):
     @property
     def items(self) -> tuple[Item, ...]:
         return (
-            Item("second moments", SecondMoments, 0.28),
-            Item("first gradient", HuberGradient, 0.10),
+            Item("targets at their bounds", lambda at: AtBounds(at, self.constant), 0.01),
+            Item("second moments", SecondMoments, _ROUGHLY),
+            Item("lengths of rows", lambda at: Lengths(at, edges=ROUGH), 0.01),
+            Item("second moments in the first frame", FramedMoments, 0.05),
+            Item("lengths of rows in the frame", lambda at: Lengths(at, edges=FINE), 0.02),
+            Item("second moments in the frame", FramedMoments, _MOMENTS),
+            Item("first gradient", FramedSteps, 0.05),
+            Item("first residuals", lambda at: Residuals(at, self.constant, EDGES), 0.03),
+            Item("second gradient", FramedSteps, 0.11),
             Item("residuals", lambda at: Residuals(at, self.constant, EDGES), 0.07),
-            Item("moments of residuals", ResidualMoments, 0.07),
-            Item("last gradient", HuberGradient, 0.48),
+            Item("moments of residuals", FramedResiduals, 0.04),
+            Item("last gradient", FramedSteps, 0.36),
         )
 
     def script(self, facts: Facts, replicates: int) -> Script:
-        R, d, constant = replicates, facts.d, self.constant > 0
-        zero = np.zeros((R, d))
-        moments = yield SecondMoments(zero)
-        S, s_S = square(moments.value, d), moments.spread
-        kept = _kept(S.mean(axis=0), self.marks, s_S)
-        first = yield HuberGradient(zero)
-        w = _near(-first.value, first.spread, S, s_S, kept, constant)
-        cells = yield Residuals(w, self.constant, EDGES)
-        h = width(cells.value.mean(axis=0), cells.spread)
-        squares = yield ResidualMoments(w, h)
-        last = yield HuberGradient(w, h)
-        J, g = h**2 * square(squares.value, d), h * last.value
-        every, s_H = np.tile(kept, (R, 1)), np.full(R, s_S)
-        own = within(S, every)
-        inverse, fine = inverse_of(own, every, np.maximum(1e-12, _FLOOR * s_H * math.sqrt(2.0 * d)))
-        shift = -np.einsum("rij,rj->ri", inverse, g)
-        of_g = (h * last.spread) ** 2 * np.eye(d)
-        noise = inverse @ (of_g + noise_of(shift, s_H)) @ inverse
-        strain = np.where(fine, 0.0, 2.0 * UNSURE)  # no step is too long for a quadratic
-        sampling = inverse @ (positive(J) / last.rows) @ inverse
+        zero = np.zeros((replicates, facts.d))
+        bounds = yield AtBounds(zero, self.constant)
+        frame, kept = yield from self._frame(zero)
+        moments = yield FramedMoments(zero, frame=frame.A)
+        every = np.tile(kept, (replicates, 1))
+        M = within(square(moments.value, facts.d), every)
+        products = _Products(M, moments.spread, frame, kept, kept & (self.constant > 0))
+
+        found = yield FramedSteps(zero, frame=frame.A)
+        products.add(zero, found, 1.0)
+        for last in (False, True):
+            point = products.shrunken()
+            at = np.einsum("rij,rj->ri", frame.A, point)
+            cells = yield Residuals(at, self.constant, EDGES)
+            h = width(cells.value.mean(axis=0), cells.spread)
+            if last:
+                squares = yield FramedResiduals(at, h, frame=frame.A)
+            found = yield FramedSteps(at, h, frame=frame.A)
+            products.add(point, found, h)
+
+        s_M = np.full(replicates, moments.spread)
+        least = np.maximum(1e-12, _FLOOR * s_M * math.sqrt(2.0 * facts.d))
+        inverse, fine = inverse_of(M, every, least)
+        mean = products.together(point)
+        best = np.einsum("rij,rj->ri", inverse, mean.c)
+        of_c = mean.variance[:, None, None] * np.eye(facts.d)
+        noise = inverse @ (of_c + noise_of(best - mean.center, s_M)) @ inverse
+        J = positive(within(h**2 * square(squares.value, facts.d), every))
+        sampling = inverse @ (J / found.rows) @ inverse
+        A = frame.A
+        clipped = h * hidden(cells.value.mean(axis=0), cells.spread, h)
+        noise_of_all = A @ noise @ A + self._clipped(clipped, frame.back @ M @ frame.back)
         return Estimates(
-            w + shift, w, sampling + noise, noise, sampling,
-            np.tile(np.eye(d), (R, 1, 1)), own, s_H, strain, every, last.rows, self.scale,
+            estimate=np.einsum("rij,rj->ri", A, best),
+            at=at,
+            covariance=A @ sampling @ A + noise_of_all,
+            noise=noise_of_all,
+            sampling=A @ sampling @ A,
+            frame=A,
+            hessian=M,
+            hessian_noise=s_M,
+            strain=np.where(fine, 0.0, 2.0 * UNSURE),  # no step is too long for a quadratic
+            kept=every,
+            rows=found.rows,
+            scale=self.scale,
             quadratic=True,
-        )  # fmt: skip
+            at_bounds=bounds.value,
+            at_bounds_noise=bounds.spread,
+        )
+
+    def _clipped(self, mean: float, S: Array) -> Array:
+        """Covariance (R, d, d) of what residuals clipped by `mean` on average, all to one side, do to constants.
+
+        A gradient that lacks the mean row times c moves all constants by c and nothing else.
+        """
+        value = np.sqrt(np.maximum(np.einsum("rii,i->r", S, self.constant), 1e-12))  # entry of a row in its constant
+        moved = (mean / value)[:, None] * self.constant
+        return np.asarray(moved[:, :, None] * moved[:, None, :])
 
     def with_one_constant(self, columns: Columns) -> Stepped:
         return replace(self, constant=columns.one_constant, marks=self.marks[: columns.slopes + 1])
 
     def own_constants(self, heard: Sequence[Heard], then: Array, facts: Facts) -> Array:
         last = heard[-1]
-        if not isinstance(last.what, HuberGradient):
+        if not isinstance(last.what, FramedSteps) or last.what.frame is None:
             return last.own
-        moments, d = of_kind(heard, SecondMoments)[0], then.shape[1]
-        common, h, step = Pool(*mean_of_sites(moments)), last.what.h, then - last.what.at
-        bend = np.maximum(common.H[:, -1, -1], 1e-300)
+        moments, d = of_kind(heard, FramedMoments)[-1], then.shape[1]
+        common, h, back = Pool(*mean_of_sites(moments)), last.what.h, precision(last.what.frame)
+        step = np.einsum("rij,rj->ri", back, then - last.what.at)
+        along = back[:, :, -1]  # what moves the constant alone
+        bend = np.maximum(np.einsum("ri,rij,rj->r", along, common.H, along), 1e-300)
         missing = np.zeros_like(last.own)
         for i in range(missing.shape[1]):
             value, noise = moments.of(i)
-            own = pooled(common, square(value, d), noise).H[:, -1]  # columns beside the constant
-            missing[:, i] = -(h * last.values[:, i, -1] + np.einsum("rj,rj->r", own, step)) / bend
-        return np.asarray(last.own + drawn_together(missing, (h * last.spreads / bend[:, None]) ** 2))
+            own = pooled(common, square(value, d), noise).H
+            gradient = h * last.values[:, i] + np.einsum("rij,rj->ri", own, step)
+            missing[:, i] = -np.einsum("ri,ri->r", along, gradient) / bend
+        spread = h * np.sqrt(np.sum(along**2, axis=1)) / bend
+        return np.asarray(last.own + drawn_together(missing, (spread[:, None] * last.spreads) ** 2))
 
     def joined(self, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
-        return joint_slopes(self.columns(facts), found, heard, facts)
+        n = facts.every_n[:, 0]
+        bounds = of_kind(heard, AtBounds)[0]
+        share = n / n.sum()
+        counted = replace(
+            joint_slopes(self.columns(facts), found, heard, facts),
+            at_bounds=np.einsum("i,rie->re", share, bounds.values),
+            at_bounds_noise=math.sqrt(float(np.sum((share * bounds.spreads) ** 2))),
+        )
+        return counted
 
     def older(self) -> tuple[Recipe, ...]:
-        return (ByRows(constant=self.constant, marks=self.marks),)
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        return (Unframed(**own),)
 
+    def _frame(self, zero: Array) -> Generator[Bounded, Answer, tuple[Frame, BoolArray]]:
+        """Asks for second moments, and once more in a frame of those; returns a short frame, and the kept columns."""
+        every, d = np.ones(zero.shape, dtype=bool), zero.shape[1]
+        moments = yield SecondMoments(zero)
+        sight = whitening(square(moments.value, d), moments.spread, every)
 
-class ByRows(Stepped):
-    """The recipe of version 0.2, in which sites' answers are averaged by rows: what was begun with it goes on."""
+        unit = math.sqrt(d)  # rows have that length in the frame, in root mean square
+        cells = yield Lengths(zero, frame=sight.frame.A / unit, edges=ROUGH)
+        length = unit * reach(cells.value, cells.spread, ROUGH)
+        found = yield FramedMoments(zero, frame=sight.frame.A / length[:, None, None])
+        M, noise = square(found.value, d) * length[:, None, None] ** 2, found.spread * length**2
+        kept = self._kept(sight.frame.back, M, noise)
+        S = within(sharper(sight, M, noise, every).moments, np.tile(kept, (len(zero), 1)))
 
-    by_site: ClassVar[bool] = False
+        length = np.maximum(length, length_of_levels(S, self.marks * kept))
+        unit = moments.spread * math.sqrt(_ROUGHLY)  # noise of moments with all of the budget
+        ahead = Ahead(unit / math.sqrt(_MOMENTS), _KEPT * math.sqrt(2.0) * unit / math.sqrt(_GRADIENTS))
+        frame = best_power(S, length, kept, moments.rows, ahead)
+        cells = yield Lengths(zero, frame=frame.A, edges=FINE)
+        edge = reach(cells.value, cells.spread, FINE)[:, None, None]
+        return Frame(frame.A / edge, frame.back * edge), kept
 
-    def older(self) -> tuple[Recipe, ...]:
-        return ()
+    def _kept(self, back: Array, M: Array, noise: Array) -> BoolArray:
+        """Columns but for those of rare levels that noise hides: they count as the reference.
+
+        M are second moments in the frame whose inverse is `back`, with errors of deviation `noise` an entry.
+        """
+        sizes = np.einsum("rji,rjk,rki->ri", back, M, back).mean(axis=0)
+        doubts = (noise[:, None] * np.sum(back**2, axis=1)).mean(axis=0)
+        rare = (self.marks > 0) & (sizes < RAREST * self.marks**2)
+        return ~(rare & (sizes < _MERGED * doubts))
 
 
 def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
@@ -149,28 +240,122 @@ def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], fac
 
     `found` are those of the common steps, in columns with one constant.
     """
-    moments, squares = of_kind(heard, SecondMoments)[-1], of_kind(heard, ResidualMoments)[-1]
-    gradient, d = of_kind(heard, HuberGradient)[-1], columns.slopes + 1
-    assert isinstance(squares.what, ResidualMoments) and isinstance(gradient.what, HuberGradient)
-    of_all, h = Pool(found.hessian, found.hessian_noise), gradient.what.h
-    common = Pool(*mean_of_sites(squares))
-    J = squares.what.h**2 * common.H
-    spread = np.maximum(np.einsum("rij,rij->r", found.hessian, J), 0.0) / np.einsum("rij,rij->r", *[found.hessian] * 2)
-    points, n = columns.points(gradient.what.at, gradient.own), facts.every_n[:, 0]
-    steps = []
+    moments, squares = of_kind(heard, FramedMoments)[-1], of_kind(heard, FramedResiduals)[-1]
+    gradients, d, A = of_kind(heard, FramedSteps), columns.slopes + 1, found.frame
+    assert isinstance(squares.what, FramedResiduals)
+    h, of_all, back = squares.what.h, Pool(found.hessian, found.hessian_noise), precision(found.frame)
+    mean_squares, squares_noise = mean_of_sites(squares)
+    common = Pool(within(mean_squares, found.kept), squares_noise)
+    overlap = np.einsum("rij,rij->r", found.hessian, h**2 * common.H)
+    spread = np.maximum(overlap, 0.0) / np.einsum("rij,rij->r", found.hessian, found.hessian)
+    points = [np.einsum("rij,rnj->rni", back, columns.points(gradient.what.at, gradient.own)) for gradient in gradients]
+    n, steps = facts.every_n[:, 0], list[SiteStep]()
     for i in range(columns.sites):
         value, noise = moments.of(i)
         own = invertible(pooled(of_all, within(square(value, d), found.kept), noise), of_all, found.kept)
         value, noise = squares.of(i)
-        own_squares = squares.what.h**2 * pooled(common, square(value, d), noise).H
+        J = h**2 * pooled(common, within(square(value, d), found.kept), noise).H
         inverse, _ = inverse_of(own.H, found.kept, np.zeros(len(own.H)))
-        value, noise = gradient.of(i)
-        shift = -h * np.einsum("rij,rj->ri", inverse, value)
-        of_noise = inverse @ ((h * noise) ** 2 * np.eye(d) + noise_of(shift, own.noise)) @ inverse
-        sampling = inverse @ (positive(own_squares) / n[i]) @ inverse
+        mean = _site_products(own, gradients, points, i)
+        best = np.einsum("rij,rj->ri", inverse, mean.c)
+        of_c = mean.variance[:, None, None] * np.eye(d)
+        of_noise = inverse @ (of_c + noise_of(best - mean.center, own.noise)) @ inverse
+        sampling = inverse @ (positive(J) / n[i]) @ inverse
         expected = spread[:, None, None] * inverse / n[i] + of_noise
-        steps.append(SiteStep(points[:, i] + shift, expected, of_noise, sampling))
-    return joint(found, columns, steps, columns.point(gradient.what.at, gradient.own), facts)
+        steps.append(SiteStep(np.einsum("rij,rj->ri", A, best), A @ expected @ A, A @ of_noise @ A, A @ sampling @ A))
+    return joint(found, columns, steps, columns.point(gradients[-1].what.at, gradients[-1].own), facts)
+
+
+def _site_products(own: Pool, gradients: Sequence[Heard], points: Sequence[Array], i: int) -> Mean:
+    """A site's products of rows and targets as one, by their precisions about its last point."""
+    total, c, center, variance = np.zeros(len(own.H)), 0.0, 0.0, 0.0
+    target = points[-1][:, i]
+    for gradient, every in zip(gradients, points, strict=True):
+        assert isinstance(gradient.what, FramedSteps)
+        value, noise = gradient.of(i)
+        h, point = gradient.what.h, every[:, i]
+        far = np.sum((target - point) ** 2, axis=1)
+        sure = 1.0 / ((h * noise) ** 2 + own.noise**2 / 2.0 * far + _EXACT)
+        total = total + sure
+        c = c + sure[:, None] * (np.einsum("rij,rj->ri", own.H, point) - h * value)
+        center = center + sure[:, None] * point
+        variance = variance + sure**2 * (h * noise) ** 2
+    whole = total[:, None]
+    return Mean(np.asarray(c / whole), np.asarray(center / whole), np.asarray(variance / total**2))
+
+
+class _Products:
+    """Mean products c of rows and targets in a frame, as each gradient tells them.
+
+    Parameters
+    ----------
+    M : array (R, d, d)
+        Second moments in the frame, with errors of deviation `s_M` on an entry.
+    kept, constants : array (d,)
+        Columns that have coefficients, and those of them that are not shrunk.
+    """
+
+    def __init__(self, M: Array, s_M: float, frame: Frame, kept: BoolArray, constants: BoolArray) -> None:
+        self.M, self.s_M, self.kept = M, s_M, kept
+        floor = np.maximum(1e-12, _FLOOR * s_M * math.sqrt(2.0 * M.shape[-1]))
+        values, vectors = np.linalg.eigh(M)
+        self.raised = (vectors * np.maximum(values, floor)[:, None, :]) @ vectors.transpose(0, 2, 1)
+        # Orthonormal directions of the points: first those that move constants alone, then all others.
+        whole = frame.back[:, :, np.flatnonzero(constants)]
+        self.first = whole.shape[2]
+        self.turn = np.linalg.qr(whole, mode="complete").Q
+        self.points, self.found, self.spreads = list[Array](), list[Array](), list[float]()
+
+    def add(self, point: Array, gradient: Answer, h: float) -> None:
+        """A gradient at a point of the frame, (R, d), in units of h."""
+        self.points.append(point)
+        self.found.append(np.einsum("rij,rj->ri", self.M, point) - h * gradient.value * self.kept)
+        self.spreads.append(h * gradient.spread)
+
+    def together(self, target: Array) -> Mean:
+        """All of them as one, by their precisions about the `target`: noise in M moves c by a point's distance."""
+        away = [np.sum((target - point) ** 2, axis=1) for point in self.points]
+        errors = [s**2 + self.s_M**2 / 2.0 * e + _EXACT for s, e in zip(self.spreads, away, strict=True)]
+        share = 1.0 / np.stack(errors)
+        share /= share.sum(axis=0)
+        c, center = (np.einsum("kr,krd->rd", share, np.stack(x)) for x in (self.found, self.points))
+        variance = np.einsum("kr,k->r", share**2, np.square(self.spreads))
+        return Mean(c, center, variance)
+
+    def shrunken(self) -> Array:
+        """The mean of the coefficients in the frame given all that was found, if each is normal beforehand.
+
+        Those of constants have no law beforehand; the others have one variance, of a grid, by its likelihood.
+        """
+        found = np.zeros_like(self.points[0])
+        for _ in range(3):
+            c, center, variance = self.together(found)
+            variance = variance + self.s_M**2 / 2.0 * np.sum((found - center) ** 2, axis=1)
+            found = self._given(c, variance)
+        return found
+
+    def _given(self, c: Array, variance: Array) -> Array:
+        m, turned = self.first, self.turn.transpose(0, 2, 1)
+        M, c = turned @ self.raised @ self.turn, np.einsum("rij,rj->ri", turned, c)
+        across = np.linalg.solve(M[:, :m, :m], M[:, :m, m:])  # of constants, for one of each other direction
+        alone = np.linalg.solve(M[:, :m, :m], c[:, :m, None])[:, :, 0]
+        centred = M[:, m:, m:] - M[:, m:, :m] @ across
+        products = c[:, m:] - np.einsum("rij,rj->ri", M[:, m:, :m], alone)
+        values, vectors = np.linalg.eigh(centred)
+        values = np.maximum(values, 0.0)
+        z = np.einsum("rji,rj->ri", vectors, products)
+        gain, _ = posterior_gain(values, z, variance)
+        others = np.einsum("rij,rj->ri", vectors, gain * z)
+        constants = alone - np.einsum("rij,rj->ri", across, others)
+        return np.einsum("rij,rj->ri", self.turn, np.concatenate([constants, others], axis=1))
+
+
+class Mean(NamedTuple):
+    """Products as one: their mean, that of the points at which they were found, and the variance of an entry."""
+
+    c: Array  # (R, d)
+    center: Array  # (R, d)
+    variance: Array  # (R,)
 
 
 def slopes_of(naming: Naming) -> Stepped:
@@ -187,20 +372,10 @@ def width(cells: Array, noise: float) -> float:
     return float(EDGES[-1])
 
 
-def _near(c: Array, noise: float, S: Array, s_S: float, kept: BoolArray, constant: BoolArray) -> Array:
-    """The shrunken coefficients of :mod:`sottovoce.answers.regression`, (1, d), from products c alone."""
-    columns, w = kept & ~constant, np.zeros_like(c)
-    drawn = shrunk(S, kept, columns, s_S)
-    for _ in range(2):
-        w, _ = mean_given(drawn, c * kept, noise**2 + s_S**2 / 2.0 * np.sum(w**2, axis=1), columns, kept & constant)
-    return w
-
-
-def _kept(S: Array, marks: Array, noise: float) -> BoolArray:
-    """Columns but for those of rare levels that noise hides: they count as the reference."""
-    moments = np.diag(S)
-    rare = (marks > 0) & (moments < RAREST * marks**2)
-    return ~(rare & (moments < _MERGED * noise))
+def hidden(cells: Array, noise: float, h: float) -> float:
+    """The mean of what residuals are clipped by, over h, that a noisy histogram may hide: one deviation beyond it."""
+    beyond = cells[np.searchsorted(EDGES, h / _MARGIN * 0.999) + 1 :]
+    return _EXCESS * (max(0.0, float(beyond.sum())) + noise * math.sqrt(len(beyond)))
 
 
 def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float | None = None) -> Coefficients:
@@ -218,4 +393,7 @@ def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float
         return replace(line, estimate=mid, standard_error=error, p=p, low=low, high=high)
 
     lines, covariance = tuple(map(scaled, encoded.lines)), half**2 * encoded.covariance
-    return replace(encoded, lines=lines, odds=False, covariance=covariance)
+    at_bounds = None
+    if found.at_bounds is not None:
+        at_bounds = targets_at_bounds(found.at_bounds[0], found.at_bounds_noise, found.rows)
+    return replace(encoded, lines=lines, odds=False, covariance=covariance, at_bounds=at_bounds)

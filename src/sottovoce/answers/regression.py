@@ -123,15 +123,30 @@ def mean_given(S: Array, c: Array, variance: Array, columns: BoolArray, constant
     values, vectors = np.linalg.eigh(C)
     values = np.maximum(values, 0.0)
     z = np.einsum("rji,rj->ri", vectors, products)
+    gain, left = posterior_gain(values, z, variance)
+    w[:, own] = np.einsum("rij,rj->ri", vectors, gain * z)
+    w[:, ones] = c[:, ones] / alone - np.einsum("rik,ri->rk", across, w[:, own])
+    return w, left
+
+
+def posterior_gain(values: Array, z: Array, variance: Array) -> tuple[Array, Array]:
+    """What z is multiplied by to get the mean of x given ``z = values x + noise``, and the mean squared error of all x.
+
+    x is normal with one variance for all, averaged over :data:`_SPREADS` by their likelihood.
+
+    Parameters
+    ----------
+    values, z : array (R, k)
+    variance : array (R,)
+        Of the noise in an entry of z.
+    """
     spread = (_SPREADS / np.maximum(values.sum(axis=1), 1e-12)[:, None])[:, :, None]
     seen = values[:, None, :] ** 2 * spread + np.maximum(variance, _EXACT)[:, None, None]
     likely = -0.5 * np.sum(np.log(seen) + z[:, None, :] ** 2 / seen, axis=2)
     likely = np.exp(likely - likely.max(axis=1, keepdims=True))
     likely /= likely.sum(axis=1, keepdims=True)
     gain = np.einsum("rt,rti->ri", likely, values[:, None, :] * spread / seen)
-    w[:, own] = np.einsum("rij,rj->ri", vectors, gain * z)
-    w[:, ones] = c[:, ones] / alone - np.einsum("rik,ri->rk", across, w[:, own])
-    return w, variance * np.einsum("rt,rti->r", likely, spread / seen)
+    return gain, variance * np.einsum("rt,rti->r", likely, spread / seen)
 
 
 def _width(cells: Array, inside: float) -> float:

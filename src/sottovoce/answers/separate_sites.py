@@ -98,12 +98,15 @@ class Columns(NamedTuple):
         """Answers of the sites, (..., N, entries), as those of rows with one constant: the rest is noise alone."""
         if not self.apart:
             return answers
+        framed = getattr(what, "frame", None) is not None
+        if isinstance(what, HuberGradient) and framed:
+            return answers[..., : self.slopes + 1]
         if isinstance(what, (Gradient, HuberGradient)):
             return np.stack([answers[..., i, self.of_site(i)] for i in range(self.sites)], axis=-2)
         if not isinstance(what, Gram):
             return answers
         matrices = square(answers, len(self.constant))
-        if getattr(what, "frame", None) is not None:
+        if framed:
             return flat(matrices[..., : self.slopes + 1, : self.slopes + 1])
         parts = [matrices[..., i, :, :][..., self.of_site(i), :][..., self.of_site(i)] for i in range(self.sites)]
         return flat(np.stack(parts, axis=-3))

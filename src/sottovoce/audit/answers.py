@@ -27,6 +27,7 @@ from ..privacy.gaussian import gaussian_epsilon, gaussian_mu
 from ..problem.losses import HuberResidual, Logistic, Loss
 from ..problem.weighted_loss import Weighted
 from ..queries import (
+    AtBounds,
     Bounded,
     Cells,
     Curvature,
@@ -34,6 +35,7 @@ from ..queries import (
     FramedMoments,
     FramedResiduals,
     FramedSlopes,
+    FramedSteps,
     Gradient,
     HuberGradient,
     Lengths,
@@ -136,6 +138,10 @@ PAIRS: dict[str, Pair] = {
     "moments of residuals in a frame": Pair(
         lambda at: FramedResiduals(at, 0.5, frame=_FRAME), _ZERO, (_E0, _E1), (1.0, -1.0)
     ),
+    "Huber step in a frame": Pair(
+        lambda at: FramedSteps(at, 0.5, frame=np.eye(D)[None]), _ZERO, (_E0, _E0), (1.0, -1.0)
+    ),
+    "numbers at their bounds": Pair(lambda at: AtBounds(at, LAST), _ZERO, (LAST, LAST), (-1.0, 1.0)),
     "lengths of rows": Pair(lambda at: Lengths(at, frame=_FRAME, edges=np.array([2.0])), _ZERO, (_E0, 0.25 * _E1)),
     "count of positives": Pair(lambda at: Positives(at, LAST), _ZERO, (_row(0, 0, 1), _row(0, 0, -1))),
     "scores": Pair(lambda at: Scores(at, LAST, np.array([0.0])), _E0, (_row(1, 0, 1), _row(-1, 0, 1))),

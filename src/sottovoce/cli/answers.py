@@ -15,7 +15,7 @@ from ..answers.numeric_metrics import NumberEvaluation
 from ..answers.training import Inferred
 from ..errors import printable
 from ..privacy.statement import Statement
-from ..reports.coefficients import NOISE_MEANS, has_intervals, remark, rows_of
+from ..reports.coefficients import NOISE_MEANS, about_rows, has_intervals, remark, rows_of
 from .render import privacy, show_notes
 from .screen import Console, Listing, escape, listing
 
@@ -77,7 +77,7 @@ def show_coefficients(plain: dict[str, Any], console: Console) -> None:
     console.print(table)
     if any(line.get("noise_share") for line in lines):
         console.print(f"[dim]{NOISE_MEANS}.[/]")
-    if said := remark(lines, plain["needs"], plain.get("weighed", "")):
+    if said := remark(lines, plain["needs"], about_rows(plain.get("weighed", ""), plain.get("at_bounds"))):
         console.print(f"[yellow]note[/] {escape(said)}")
 
 

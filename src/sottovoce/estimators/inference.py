@@ -102,7 +102,7 @@ class Shown:
         shown = ""
         if (found := self._found()) is not None:
             lines = found.to_dict()
-            shown = f"{html_table(lines)}<p>{escape(remark(lines, found.needs, found.weighed))}</p>"
+            shown = f"{html_table(lines)}<p>{escape(remark(lines, found.needs, found.about_rows))}</p>"
         return f'<div class="sottovoce"><p>{words}</p>{shown}</div>'
 
     def __str__(self) -> str:

@@ -2,6 +2,7 @@
 
 from .base import Query, check_unit
 from .bounded import (
+    AtBounds,
     Bounded,
     Cells,
     Curvature,
@@ -19,7 +20,7 @@ from .bounded import (
 )
 from .correlated import CarriedGradient, carries, within_reach
 from .exits import Exits
-from .framed import FramedCurvature, FramedMoments, FramedResiduals, FramedSlopes, Lengths
+from .framed import FramedCurvature, FramedMoments, FramedResiduals, FramedSlopes, FramedSteps, Lengths
 from .numeric_moments import Misses
 from .objective import (
     GaussianLaw,
@@ -35,6 +36,7 @@ from .sums import Sum
 from .vault import Secret, Vault
 
 __all__ = [
+    "AtBounds",
     "Bounded",
     "CarriedGradient",
     "Cells",
@@ -44,6 +46,7 @@ __all__ = [
     "FramedMoments",
     "FramedResiduals",
     "FramedSlopes",
+    "FramedSteps",
     "GatedMinimiser",
     "GaussianLaw",
     "Gradient",

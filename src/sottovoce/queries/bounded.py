@@ -31,6 +31,7 @@ from .statistic import NoisyValue
 from .vault import Vault
 
 _UNIT = 2.0**-53
+_BOUND = 1.0 - 2.0**-40  # of an encoded target: what is at a bound may be rounded
 
 
 @dataclass(frozen=True)
@@ -352,6 +353,28 @@ class Residuals(Bounded):
         assert self.edges is not None
         cell = np.searchsorted(self.edges, np.abs(np.asarray(block.host(block.margins(at)))), side="right")
         return counts(cell, labels_of(block, self.constant, at) != 0.0, len(self.edges) + 1)
+
+
+@dataclass(frozen=True)
+class AtBounds(Bounded):
+    """Shares of rows whose number to predict is at the lower and at the upper bound; `constant` as in :class:`Scores`.
+
+    Targets beyond the declared bounds were clipped to them, so these are the shares at or beyond the bounds.
+    """
+
+    cone: ClassVar[bool] = True  # counts
+    constant: Array | None = None
+
+    def width(self, facts: Facts) -> int:
+        return 2
+
+    def norm(self, facts: Facts) -> float:
+        return 1.0
+
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        t = -np.asarray(block.host(block.margins(np.zeros_like(at))))
+        known = labels_of(block, self.constant, at) != 0.0
+        return counts((t > 0.0).astype(np.int64), known & (np.abs(t) >= _BOUND), 2)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ..problem.facts import Facts
 from ..problem.losses import Loss
 from ..problem.weighted_loss import weights
 from ..util.typing import Array
-from .bounded import Bounded, Curvature, Gram, ResidualMoments, SecondMoments, SlopeMoments, counts
+from .bounded import Bounded, Curvature, Gram, HuberGradient, ResidualMoments, SecondMoments, SlopeMoments, counts
 from .moments import flat
 
 _WHOLE = {"whole": True}  # a matrix has no axis of nodes
@@ -28,6 +28,11 @@ _UP = 1.0 + 2.0**-40
 def _in_frame(block: Design, frame: Array, nodes: int) -> Array:
     """``A a`` of every row, (M, d, n), with its label's sign."""
     return np.asarray(block.host(block.moves(np.broadcast_to(frame, (nodes, *frame.shape)))))
+
+
+def _less(u: Array, weight: Array) -> Array:
+    """``min(1, 1 / (m |u|^2))`` of rows u in a frame, (M, d, n), with weights m, (M, n)."""
+    return np.asarray(1.0 / np.maximum(1.0, weight * np.sum(u**2, axis=1) * _UP))
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,13 @@ class _Framed(Gram):
         found = []
         for r, frame in enumerate(np.broadcast_to(self.frame, (at.shape[1], *self.frame.shape[1:]))):
             u = _in_frame(block, frame, len(at))
-            own = c[:, r] / np.maximum(1.0, weight[:, r] * np.sum(u**2, axis=1) * _UP)
+            own = c[:, r] * self.shortening(u, weight[:, r])
             found.append(flat((u * own[:, None, :]) @ u.transpose(0, 2, 1)))
         return np.stack(found, axis=1)
+
+    def shortening(self, u: Array, weight: Array) -> Array:
+        """What the factors of rows u in the frame, (M, d, n), are multiplied by, (M, n)."""
+        return _less(u, weight)
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,36 @@ class FramedSlopes(_Framed, SlopeMoments):
 
 @dataclass(frozen=True)
 class FramedResiduals(_Framed, ResidualMoments):
-    """:class:`ResidualMoments` of rows in a frame."""
+    """:class:`ResidualMoments` of rows in a frame: second moments of what rows add to :class:`FramedSteps`.
+
+    So a row's weight in the frame, ``m' = min(m, 1 / |u|^2)``, is squared: it adds ``m'^2 clip(r / h)^2 u u'``.
+    """
+
+    def shortening(self, u: Array, weight: Array) -> Array:
+        return _less(u, weight) ** 2
+
+
+@dataclass(frozen=True)
+class FramedSteps(HuberGradient):
+    """:class:`HuberGradient` of rows in a frame: ``(1/n) sum_k m'_k clip(r_k / h, -1, 1) u_k``, with ``u = A a``.
+
+    ``m' = min(m, 1 / |u|^2)`` is the weight that a row has in :class:`FramedMoments`, so that without clipping this is
+    the gradient of the quadratic of those moments.  ``m' |u| <= 1``: where ``m |u|^2 <= 1`` it is at most
+    ``sqrt(m) sqrt(m |u|^2)``, and elsewhere ``1 / |u|`` with ``|u| > 1``.
+    """
+
+    frame: Array | None = field(default=None, kw_only=True, metadata=_WHOLE)
+
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        assert self.frame is not None
+        z = np.asarray(block.host(block.margins(at)))
+        weight = weights(loss, z)
+        clipped = weight * np.clip(z / self.h, -1.0, 1.0)
+        found = []
+        for r, frame in enumerate(np.broadcast_to(self.frame, (at.shape[1], *self.frame.shape[1:]))):
+            u = _in_frame(block, frame, len(at))
+            found.append(np.sum(u * (clipped[:, r] * _less(u, weight[:, r]))[:, None, :], axis=2))
+        return np.stack(found, axis=1)
 
 
 @dataclass(frozen=True)

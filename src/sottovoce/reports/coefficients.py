@@ -160,6 +160,18 @@ def doubts(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighe
     return " ".join(said)
 
 
+def about_rows(weighed: str, at_bounds: dict[str, Any] | None) -> str:
+    """Sentences on long rows, and on targets at their bounds (:mod:`sottovoce.answers.bounds_reached`) if many are."""
+    if not at_bounds or not at_bounds["clear"]:
+        return weighed
+    share, low, high = (100.0 * number(at_bounds[name]) for name in ("share", "low", "high"))
+    clipped = (
+        f"About {share:.2g}% of the targets ({low:.2g}% to {high:.2g}%) lie at or beyond the declared bounds: these "
+        "are coefficients of the clipped number."
+    )
+    return f"{weighed} {clipped}".strip()
+
+
 def strained(lines: Sequence[dict[str, Any]]) -> bool:
     """Whether a question mark is that of a strained table."""
     return any(line.get("unsure") and cause_of(line) is None for line in lines)
@@ -322,7 +334,7 @@ def _refusals(lines: Sequence[dict[str, Any]]) -> str:
 
 def coefficients(plain: dict[str, Any]) -> Iterator[str]:
     """A page's section: plot, refusals and table."""
-    lines, weighed = plain["coefficients"], str(plain.get("weighed", ""))
+    lines, weighed = plain["coefficients"], about_rows(str(plain.get("weighed", "")), plain.get("at_bounds"))
     if not has_intervals(lines):
         yield "<h2>Coefficients</h2>"
         yield html_table(lines)

@@ -1,0 +1,47 @@
+"""How many targets lie at or beyond their declared bounds, from two released counts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..util import normal
+from ..util.typing import Any, Array
+
+SEEN = 3.0
+"""Noise deviations by which a share must stand out from none to be told."""
+LEAST = 0.005
+"""The least share that is told: fewer clipped targets move coefficients little."""
+
+
+def targets_at_bounds(shares: Array, spread: float, rows: float, level: float = 0.95) -> dict[str, Any]:
+    """The share of targets at or beyond the bounds, with an interval that holds sampling and privacy noise.
+
+    Parameters
+    ----------
+    shares : array (2,)
+        The answer of :class:`sottovoce.queries.AtBounds`: at the lower and at the upper bound.
+    spread : float
+        Standard deviation of the noise in either.
+    rows : float
+        Number of rows.
+
+    Returns
+    -------
+    dict
+        ``share`` with its ends ``low`` and ``high``, of both bounds together; ``at_lower`` and ``at_upper``; and
+        ``clear``, whether the share is clearly above 0.
+    """
+    lower, upper = (float(x) for x in np.clip(shares, 0.0, 1.0))
+    whole, noise = float(np.sum(shares)), math.sqrt(2.0) * spread
+    inside = min(max(whole, 0.0), 1.0)
+    half = -normal.quantile((1.0 - level) / 2.0) * math.hypot(math.sqrt(inside * (1.0 - inside) / rows), noise)
+    return {
+        "share": inside,
+        "low": max(0.0, whole - half),
+        "high": min(1.0, whole + half),
+        "at_lower": lower,
+        "at_upper": upper,
+        "clear": whole > SEEN * noise and whole >= LEAST,
+    }

@@ -1,0 +1,94 @@
+"""Frames for sums of rows and of their gradients: how far directions are stretched, and how long rows may be there.
+
+With ``A = S^(-p/2) / e`` rows ``u = A a`` are shorter than 1 if e is the largest of their lengths before.  Noise of
+deviation s in a gradient of the u then moves the coefficients by a noise of covariance ``s^2 e^2 S^(p - 2)``: p = 0 are
+rows as they are, with e = 1, and p = 1 the frame in which second moments are the identity.  Normal columns that are
+related to each other have little noise at p = 1, and rare levels, whose rows are long there, below it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ..util.typing import Array, BoolArray
+from .frames import Frame
+from .inference import TAU, fragility
+
+ROUGH = 2.0 ** np.arange(-0.5, 4.25, 0.5)
+"""Public cells of a row's length, over the root mean square that it has at p = 1."""
+FINE = 2.0 ** np.arange(-2.0, 1.75, 0.25)
+"""Public cells of a row's length, over the largest that was expected.
+
+Few cells lie beyond: noise in a far one now and then says that there are rows, and a frame of far too short rows hides
+all of them.
+"""
+POWERS = np.linspace(0.0, 1.0, 9)
+"""The p that are tried."""
+_REFUSED = 2.0 * math.log(4.0)  # what a refused coefficient adds to the logarithm of its variance
+_SEEN = 2.5  # noise deviations by which rows beyond an edge are taken to be there
+
+
+def reach(cells: Array, spread: float, edges: Array) -> Array:
+    """The least edges beyond which a noisy histogram of lengths shows no row, (R,).
+
+    `cells` is the answer of :class:`sottovoce.queries.Lengths`, (R, cells), with noise of deviation `spread` an entry.
+    """
+    beyond = np.cumsum(cells[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    doubt = _SEEN * spread * np.sqrt(np.arange(beyond.shape[1], 0, -1))
+    none = beyond <= doubt
+    return np.asarray(edges[np.where(none.any(axis=1), none.argmax(axis=1), len(edges) - 1)])
+
+
+class Ahead(NamedTuple):
+    """What is known of answers to come in a frame."""
+
+    of_moments: float  # deviation of the noise on an entry of second moments
+    of_gradients: float  # of the noise on an entry of all gradients together, over that of residuals
+
+
+def best_power(S: Array, length: Array, kept: BoolArray, rows: float, ahead: Ahead) -> Frame:
+    """The frame of the p at which coefficients are least wide: by the mean logarithm of their standard errors.
+
+    A coefficient that would be refused for the noise in the moments (:func:`sottovoce.answers.inference.fragility`)
+    counts as four times as wide as it would be.
+
+    A row is at most 1 long at p = 0, and `length` (R,) at p = 1; so it is at most ``length^p`` long in between, as
+    ``log |S^(-p/2) a|`` is convex in p.  Residuals are taken to have one spread.
+
+    Parameters
+    ----------
+    S : array (R, d, d)
+        Second moments, positive definite, without products of columns that are `kept` and others.
+    rows : float
+        Their number.
+    """
+    values, vectors = np.linalg.eigh(S)
+    turned = vectors.transpose(0, 2, 1)
+    every, columns = np.tile(kept, (len(S), 1)), np.eye(len(kept))[kept]
+    sampling = np.einsum("rji,ri,rji->rj", vectors, 1.0 / values, vectors) / rows
+    costs = []
+    for p in POWERS:
+        size = length**p
+        noise = np.einsum("rji,ri,rji->rj", vectors, values ** (p - 2.0), vectors)
+        noise = noise * (ahead.of_gradients * size[:, None]) ** 2
+        A = (vectors * (values ** (-p / 2.0) / size[:, None])[:, None, :]) @ turned
+        noises = np.full(len(S), ahead.of_moments)
+        refused = fragility(A, A @ S @ A, every, noises, columns) > TAU
+        costs.append(np.mean(np.log1p(noise / sampling)[:, kept] + _REFUSED * refused, axis=1))
+    power = POWERS[np.argmin(costs, axis=0)]
+    root, size = values ** (power / 2.0)[:, None], (length**power)[:, None, None]
+    both = kept[:, None] & kept
+    A = (vectors / root[:, None, :]) @ turned * both / size
+    return Frame(A, (vectors * root[:, None, :]) @ turned * both * size)
+
+
+def length_of_levels(S: Array, marks: Array) -> Array:
+    """The length at p = 1 of rows of the rarest level, about: the root of one over its share of the rows, (R,).
+
+    `marks` are as in :class:`sottovoce.answers.least_squares.Stepped`.
+    """
+    inverse = np.einsum("rii->ri", np.linalg.inv(S))
+    return np.asarray(np.sqrt(np.max(marks**2 * inverse, axis=1)))
