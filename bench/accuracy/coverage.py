@@ -222,8 +222,13 @@ def exact_errors(found: Drawn) -> np.ndarray:
 
 
 def one(cell: Cell, seed: int) -> dict[str, Any]:
+    """A data set of the cell, and :func:`told` of it."""
     rng = np.random.default_rng([seed, cell.n, round(100 * cell.epsilon)])
-    found = DESIGNS[cell.design](cell.n, rng)
+    return told(DESIGNS[cell.design](cell.n, rng), cell, seed)
+
+
+def told(found: Drawn, cell: Cell, seed: int) -> dict[str, Any]:
+    """Of each line whether its interval holds the truth, and its width; None if it is refused."""
     loss = Weighted(Logistic()) if found.naming.long else Logistic()
     config = RunConfig(method="auto", trust=cell.trust, epsilon=cell.epsilon, delta=1e-5, seed=seed)
     result = simulate(config, found.naming.rows(found.parts), method=newton_of(found.naming), loss=loss)
@@ -324,9 +329,9 @@ def fill(
 def show(done: list[dict[str, Any]], more: tuple[str, ...] = ()) -> None:
     """The table of intervals, with more columns of shares, and what is said of all intervals together."""
     heads = " ".join(f"{head:>6}" for head in ("cover", "worst", "width", *more))
-    print(f"{'cell':<48} {'sets':>5} {'printed':>8} {heads}")
+    print(f"{'cell':<54} {'sets':>5} {'printed':>8} {heads}")
     for row in done:
-        text = [f"{row['cell']:<48} {row['sets']:5d} {100 * row['printed']:7.1f}%"]
+        text = [f"{row['cell']:<54} {row['sets']:5d} {100 * row['printed']:7.1f}%"]
         for key, unit in (("coverage", 100), ("worst", 100), ("width", 1), *((key, 100) for key in more)):
             text.append("     -" if row[key] is None else f"{unit * row[key]:6.{2 if unit == 1 else 1}f}")
         print(" ".join(text))

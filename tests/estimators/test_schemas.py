@@ -213,7 +213,8 @@ def test_numbers_of_the_schema(more: dict[str, Any]) -> None:
     names = model.get_feature_names_out().tolist()
     assert len(names) == len(model.coef_) and model.coef_[names.index("age")] > 0
     if not more:
-        assert model.coefficients_["name"] == [*names, "(constant)"]
+        constants = [f"(constant): {site}" for site in model.sites_]
+        assert model.coefficients_["name"] == [*names, *constants]
         assert PrivateRegressor(schema=NUMBER, epsilon=20.0, random_state=0).fit(table).score(table) > 0.6
 
 

@@ -200,7 +200,9 @@ def test_accuracy_means(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["first guess"][1] == pytest.approx(((4.0**2 + 5.0**2) / 2) ** 0.5)
 
 
-@pytest.mark.parametrize(("name", "cell"), [("", "40 col"), ("_numbers", "normal, n = 2"), ("_quality", "three")])
+@pytest.mark.parametrize(
+    ("name", "cell"), [("", "40 col"), ("_numbers", "normal, n = 2"), ("_quality", "three"), ("_strangers", "no eff")]
+)
 def test_coverage(tmp_path: Path, name: str, cell: str) -> None:
     """The table of a few data sets, and again from those that were kept, without a new one."""
     pytest.importorskip("matplotlib")

@@ -19,7 +19,7 @@ import pytest
 from problems import make_rows
 
 from sottovoce.algorithms.items import Script
-from sottovoce.answers import training
+from sottovoce.answers import fits
 from sottovoce.answers.inference import Newton, OneFrame, PlainSteps, newton_of
 from sottovoce.answers.least_squares import slopes_of
 from sottovoce.answers.terms import of_columns
@@ -136,7 +136,7 @@ def test_an_interrupted_inference_goes_on(tmp_path: Path, trust: str, name: str 
         assert len(ledger.rows) == before + (6 if name is None else 7)
     assert len(resumed.asked) == 9 and len(infer(config).asked) == 21
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "newton_of", lambda naming: newton_of(naming, frames=0))
+        patch.setattr(fits, "newton_of", lambda naming: newton_of(naming, frames=0))
         assert np.allclose(resumed.answered.model, infer(config).answered.model, rtol=1e-4, atol=1e-6)
 
 
@@ -144,7 +144,7 @@ def test_an_inference_of_version_0_2_goes_on_with_its_one_frame(tmp_path: Path) 
     config = asked(RunConfig(method="auto", epsilon=2.0, delta=1e-5, trust="sum"))
     with DurableLedger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, accountant="rdp", n_nodes=3) as ledger:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(training, "newton_of", lambda naming: newton_of(naming, frames=1))
+            patch.setattr(fits, "newton_of", lambda naming: newton_of(naming, frames=1))
             patch.setattr(OneFrame, "_slopes", stop)
             with pytest.raises(KeyboardInterrupt):
                 infer(config, ledger=ledger)
@@ -158,7 +158,7 @@ def test_an_inference_that_was_begun_with_plain_steps_goes_on_with_them(tmp_path
     config = asked(RunConfig(method="auto", epsilon=2.0, delta=1e-5, trust="sum"))
     with DurableLedger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, accountant="rdp", n_nodes=3) as ledger:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(training, "newton_of", lambda naming: newton_of(naming, stretches=False))
+            patch.setattr(fits, "newton_of", lambda naming: newton_of(naming, stretches=False))
             whole = infer(config)
             patch.setattr(PlainSteps, "_slopes", stop)
             with pytest.raises(KeyboardInterrupt):

@@ -249,7 +249,7 @@ def statistics(w: np.ndarray) -> list[tuple[Bounded, Loss]]:
         *((kind(w, frame=FRAME), loss) for kind in (FramedCurvature, FramedSlopes, FramedMoments)
           for loss in (logistic, Weighted(logistic))),
         (FramedCurvature(w, 0.1, frame=30.0 * FRAME), Weighted(logistic)),
-        (FramedResiduals(w, 0.3, frame=FRAME), Weighted(huber)),
+        (FramedResiduals(w, 0.3, frame=FLAT), Weighted(huber)),
         (FramedSteps(w, 0.3, frame=FLAT), huber), (FramedSteps(w, 0.3, frame=FLAT), Weighted(huber)),
         (AtBounds(w, LAST), Weighted(huber)),
         (Lengths(w, frame=FRAME, edges=LONGER), logistic), (Lengths(w, frame=FRAME, edges=LONGER), Weighted(logistic)),

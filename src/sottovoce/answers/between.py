@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..util import normal
 from ..util.later import Later
 from ..util.typing import Array
 
@@ -24,6 +25,8 @@ optimize, special = Later("scipy.optimize"), Later("scipy.special")
 FEWEST = 3
 """Sites below which nothing is told of how they differ."""
 _HALVINGS = 60
+_RATIOS = np.append(0.0, np.geomspace(1e-3, 30.0, 60))
+"""Errors over the largest spread, at which half-widths are solved."""
 _GRID = (np.arange(400) + 0.5) / 400.0  # chances of Q, for the spread that one more site is drawn with
 
 
@@ -51,9 +54,7 @@ def between(effects: Array, V: Array, alpha: float) -> Between:
     that is as unsure as Q says; without errors in the estimates that is Student's law, too.
     """
     K, one = len(effects), np.ones(len(effects))
-    basis = np.linalg.qr(np.column_stack([one, np.eye(K)[:, 1:]]))[0][:, 1:]  # of differences
-    values, vectors = np.linalg.eigh(basis.T @ V @ basis)
-    values, z = np.maximum(values, 1e-300), vectors.T @ basis.T @ effects
+    values, z = _differences(effects, V)
     surprising = special.chdtri(K - 1, np.array([alpha / 2.0, 1.0 - alpha / 2.0]))
     low, high, square = _falls_to([*surprising, K - 1.0], values, z)
     W = np.linalg.inv(V + square * np.eye(K))
@@ -63,7 +64,7 @@ def between(effects: Array, V: Array, alpha: float) -> Between:
     drawn = mean + square * (W @ (effects - mean))
     # of t_i given the estimates, and what the mean's own error adds
     left = square * (1.0 - square * np.diag(W)) + (1.0 - square * (W @ one)) ** 2 * variance
-    spreads = np.sqrt(_falls_to(special.chdtri(K - 1, _GRID), values, z) * (1.0 + 1.0 / K))
+    spreads = spreads_of(effects, V) * (1.0 + 1.0 / K) ** 0.5
     chance = float(special.chdtrc(K - 1, np.sum(z**2 / values)))
     return Between(
         mean, (mean - half, mean + half), square**0.5, (low**0.5, high**0.5), chance, _within(spreads, alpha),
@@ -81,6 +82,45 @@ def _falls_to(targets: Array | list[float], values: Array, z: Array) -> Array:
         above = np.sum(z**2 / (values + middle[:, None]), axis=1) > targets
         low, high = np.where(above, middle, low), np.where(above, high, middle)
     return np.where(np.sum(z**2 / values) > targets, high, 0.0)
+
+
+def spreads_of(effects: Array, V: Array) -> Array:
+    """Standard deviations between sites, each as likely as the others by Q: of K estimates (K,) with covariance V."""
+    return np.sqrt(_falls_to(special.chdtri(len(effects) - 1, _GRID), *_differences(effects, V)))
+
+
+def widened(ends: Array, spreads: Array, alpha: float) -> Array:
+    """Intervals (n, 2) of level ``1 - alpha`` with a normal draw more, whose deviation is one of the `spreads`.
+
+    The ends are those of normal errors around the middle; with the draw they are errors of which each of the spreads is
+    as likely.  An interval with one end gets the draw alone, added to that end.
+    """
+    half = 0.5 * (ends[:, 1] - ends[:, 0])
+    finite = np.isfinite(half)
+    alone = _within(spreads, alpha)
+    errors = np.where(finite, half, 0.0) / -normal.quantile(alpha / 2.0)
+    more = np.where(finite, _half_widths(errors, spreads, alpha) - half, alone)
+    return np.asarray(ends + np.stack([-more, more], axis=1))
+
+
+def _half_widths(errors: Array, spreads: Array, alpha: float) -> Array:
+    """Half-widths for normal errors (n,) and a draw together: solved at public ratios of the two, and in between."""
+    largest = float(spreads.max(initial=0.0))
+    if largest == 0.0:
+        return errors * -normal.quantile(alpha / 2.0)
+    known = np.array([_within(np.hypot(spreads, largest * ratio), alpha) for ratio in _RATIOS]) / largest
+    ratios = errors / largest
+    # Squares of half-widths are nearly linear in squared errors.
+    inside = np.sqrt(np.interp(ratios**2, _RATIOS**2, known**2))
+    beyond = ratios * -normal.quantile(alpha / 2.0)
+    return np.asarray(largest * np.where(ratios > _RATIOS[-1], np.maximum(inside, beyond), inside))
+
+
+def _differences(effects: Array, V: Array) -> tuple[Array, Array]:
+    """Eigenvalues of the covariance of differences between sites, and the differences' coordinates."""
+    basis = np.linalg.qr(np.column_stack([np.ones(len(effects)), np.eye(len(effects))[:, 1:]]))[0][:, 1:]
+    values, vectors = np.linalg.eigh(basis.T @ V @ basis)
+    return np.maximum(values, 1e-300), vectors.T @ basis.T @ effects
 
 
 def _within(spreads: Array, alpha: float) -> float:

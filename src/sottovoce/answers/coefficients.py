@@ -19,7 +19,7 @@ from ..reports.plain import of_anybody
 from ..util import normal
 from ..util.later import Later
 from ..util.typing import Any, Array, BoolArray
-from .between import FEWEST, Between, between
+from .between import FEWEST, Between, between, spreads_of
 from .inference import ROOM, SURE, TAU, UNSURE, Estimates, fragility, inverse_of, newton_of
 from .terms import CONSTANT, Naming, Term
 
@@ -217,13 +217,22 @@ class Coefficients(Sequence[dict[str, Any]]):
             If fewer than three sites have constants of their own that are printed.
         """
         _check_alpha(alpha)
+        return between(*self._effects(), alpha)
+
+    def _effects(self) -> tuple[Array, Array]:
+        """The sites' printed constants with their covariance; InvalidInput if they are too few to tell a spread."""
         which = self.constants
         if len(which) < FEWEST:
             rule = f"need constants of their own, of which {FEWEST} at least are printed"
             remedy = "leave out --one-constant; of fewer sites see the table itself"
             raise InvalidInput("sites", len(which), rule, remedy)
         effects = np.array([self.lines[k].estimate for k in which], dtype=float)
-        return between(effects, self.covariance[np.ix_(which, which)], alpha)
+        return effects, self.covariance[np.ix_(which, which)]
+
+    def spreads_of_sites(self) -> Array:
+        """Standard deviations between sites, each as likely (:func:`sottovoce.answers.between.spreads_of`)."""
+        effects, V = self._effects()
+        return spreads_of(effects, V)
 
     @property
     def constants(self) -> list[int]:

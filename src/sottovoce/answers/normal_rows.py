@@ -139,7 +139,8 @@ def size_of(rows: NormalRows, w: Array, covariance: Array, slopes: BoolArray) ->
     curvature = _along_size(center, deviation)
     above, below = (_along_size(center, deviation * factor) for factor in (_NEARBY, 1.0 / _NEARBY))
     with np.errstate(divide="ignore", invalid="ignore"):
-        falls = -(np.log(above) - np.log(below)) / (2.0 * math.log(_NEARBY))
+        # Each of the two is by the logarithm of its own size, and by t it is less by the square of that.
+        falls = 2.0 - (np.log(above) - np.log(below)) / (2.0 * math.log(_NEARBY))
         inverse = np.linalg.pinv(covariance * (slopes[:, :, None] & slopes[:, None, :]), hermitian=True)
         error = 1.0 / np.sqrt(np.maximum(np.einsum("ri,rij,rj->r", v, inverse, v), 0.0))
         room = np.where(deviation < _MOST, left / curvature / error, 0.0)

@@ -10,22 +10,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..algorithms.recipe import Recipe
-from ..data.labels import targets_of
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
-from ..problem.losses import HuberResidual
 from ..problem.task import BoundedNumber
 from ..runs.config import RunConfig
 from ..runs.training import TrainConfig
-from ..util.typing import Any, Array
+from ..util.typing import Any
 from .coefficients import Coefficients
 from .evaluation import Held
-from .inference import model_of
-from .least_squares import slopes_of, table_of
+from .fits import Numbers
 from .numeric_metrics import exact
-from .regression import SQUARED, LeastSquares
-from .terms import CONSTANT, Naming
+from .regression import SQUARED
 from .training import TableFit, prepared_table
 
 
@@ -69,31 +64,20 @@ def fit_numbers(
     check(config.run, config)
     refusal = InvalidInput("label", None, "least squares predicts a number", "declare lo and hi of the label")
     dealt = prepared_table(config, BoundedNumber, refusal, held, site_constants, ledger, weights=not intervals)
-    naming, dataset, task = dealt.naming, dealt.dataset, dealt.dataset.task
+    dataset, task = dealt.dataset, dealt.dataset.task
     assert isinstance(task, BoundedNumber)
+    fit = Numbers(dealt.layout, task=task, intervals=intervals)
     targets = [dataset.y_train[part] for part in dealt.parts]
-    known = [task.known(y).astype(float) for y in targets]
-    rows = naming.rows(list(zip(dealt.tables, known, strict=True)))
-    if (weights := dataset.weights_of(dealt.parts)) is not None:
-        rows = rows.with_weight(weights)
-    rows = rows.with_offset(targets_of(list(zip(known, targets, strict=True))))
-    plain = LeastSquares(constant=naming.constant, free=np.ones(naming.d))
-    method: Recipe = slopes_of(naming) if intervals else plain
-    result, shown = dealt.ask(method, rows, HuberResidual(1.0), ledger, run_name, checkpoint), None
-    if intervals:
-        model, shown = model_of(result.outcome)[0], table_of(result.outcome, naming, task, config.run.delta)
-        coefficients = shown.to_dict()
-    else:
-        model = result.outcome[0]
-        coefficients = lines(naming, task, model)
-    answered = dealt.saved(model)
-    margins = answered.margins(dealt.test) if len(dataset.y_test) else np.empty(0)
-    evaluation = dealt.evaluate(held, answered)
+    rows = fit.rows(dealt.tables, targets, dataset.weights_of(dealt.parts))
+    result = dealt.ask(fit, rows, ledger, run_name, checkpoint)
+    found = fit.read(result.outcome, config.run.delta)
+    answered = dealt.layout.saved(found.model, dataset.schema)
+    margins, evaluation = dealt.margins(answered), dealt.evaluate(held, answered)
     middle = np.full(len(dataset.y_test), task.baselines(dataset.y_train)["mean"])
     return Fitted(
-        **dealt.told(result, started), answered=answered, exact=exact(task, margins, dataset.y_test),
-        evaluation=evaluation, task=task, coefficients=coefficients, baseline=exact(task, middle, dataset.y_test),
-        weighed=naming.weighed, table=shown,
+        **dealt.told(result, started, answered), exact=exact(task, margins, dataset.y_test), evaluation=evaluation,
+        task=task, coefficients=found.plain["coefficients"], baseline=exact(task, middle, dataset.y_test),
+        weighed=dealt.layout.naming.weighed, table=found.table,
     ).recorded()  # fmt: skip
 
 
@@ -109,17 +93,6 @@ def check(run: RunConfig, config: TrainConfig | None = None) -> None:
         raise InvalidInput("replicates", run.replicates, rule, "leave replicates out")
     if config is not None and (config.start or config.public or config.public_share):
         raise InvalidInput("start", None, "least squares starts from zero", "leave the start out")
-
-
-def lines(naming: Naming, task: BoundedNumber, model: Array) -> list[dict[str, Any]]:
-    """Coefficients in the units of the columns and of the target; a constant is the target of a row of zeros."""
-    half = 0.5 * (task.high - task.low)
-    found = []
-    for term, value in zip(naming.terms, naming.into_units @ model, strict=True):
-        number = half * float(value) + (task.low + half if term.name == CONSTANT else 0.0)
-        names = {"name": term.unit or term.name, "level": term.level, "reference": term.reference}
-        found.append(names | {"estimate": number})
-    return found
 
 
 __all__ = ["SQUARED", "Fitted", "fit_numbers"]

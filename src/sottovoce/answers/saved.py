@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +12,17 @@ import numpy as np
 from ..data.move import Move
 from ..data.products import products_by_row
 from ..data.schema import Schema
+from ..data.table import Table
 from ..errors import CheckpointError, InvalidInput, shown
 from ..problem.task import TwoClasses
 from ..runs.engine import UNREADABLE
 from ..runs.simulate import Result
 from ..util import files
 from ..util.plain import digest_of, json_text, jsonable
-from ..util.typing import Any, Array
+from ..util.typing import Any, Array, IntArray
+from .between import FEWEST, widened
 from .coefficients import Coefficients
+from .own_site import AVERAGE, number_in, place, places
 from .terms import Naming, naming_of, outcome
 
 _KIND, _VERSION = "sottovoce answers", 1
@@ -50,7 +54,7 @@ class SavedModel:
     model : array (d,)
         In encoded columns; of several classes, one vector after the other.
     shares : array (sites,)
-        Sites' shares of all rows: a row of no known site has the mean of the sites' constants.
+        Sites' shares of all rows: a row of no known site has the mean of the sites' constants, so weighted.
     record : dict
         The run's report as plain data.
     schema : Schema, optional
@@ -61,6 +65,10 @@ class SavedModel:
         Whether gradients were capped, so that probabilities are not calibrated.
     move : Move, optional
         The map by which the run moved rows: some were shortened after it, and their margins are shorter too.
+    site : str, optional
+        The column that says which site's constant a row has; None if no column does.
+    only : int, optional
+        The place of the one site whose constant all rows have, whatever a column says.
     """
 
     naming: Naming | None
@@ -71,6 +79,8 @@ class SavedModel:
     loss: str | None = None
     capped: bool = False
     move: Move | None = None
+    site: str | None = None
+    only: int | None = None
 
     @property
     def coefficients(self) -> list[dict[str, Any]]:
@@ -103,7 +113,8 @@ class SavedModel:
         if self.naming is None:
             moved = () if self.move is None else (self.move.digest,)
             return digest_of(self.model, None if self.schema is None else self.schema.to_dict(), *moved)
-        return digest_of({key: value for key, value in self.to_dict().items() if key != "record"})
+        read_as = {} if self.only is None else {"only": self.only}
+        return digest_of({key: value for key, value in self.to_dict().items() if key != "record"} | read_as)
 
     def encoding(self, run: Path) -> Schema:
         """The schema that encodes raw rows; InvalidInput, which names the file `run`, if there is none."""
@@ -112,33 +123,63 @@ class SavedModel:
             raise InvalidInput("run", str(run), rule, "train on a table")
         return self.schema
 
-    def margins(self, table: Any, X: Array | None = None) -> Array:
+    @property
+    def constants(self) -> Array:
+        """Margins of the sites' constants in their order, and last that of a row of no known site, (sites + 1,)."""
+        assert self.naming is not None
+        own = self.model[self.naming.constant > 0] * self.naming.value
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.append(own, float(own @ self.shares))
+
+    def places(self, table: Any, column: Any = None) -> IntArray | None:
+        """The place of each row's site, `AVERAGE` for another or none; None if all rows have one constant.
+
+        Parameters
+        ----------
+        table : raw columns, or array (n, d) without a schema
+        column : array-like (n,), optional
+            The site of every row, in place of what the table's own column says.
+        """
+        if self.naming is None or not self.naming.sites:
+            return None
+        n = rows_in(table)
+        if self.only is not None:
+            return np.full(n, self.only)
+        if column is None and self.site is not None and not isinstance(table, np.ndarray):
+            column = columns_in(table).get(self.site)
+        return np.full(n, AVERAGE) if column is None else places(self.naming.sites, column)
+
+    def margins(self, table: Any, X: Array | None = None, where: IntArray | None = None) -> Array:
         """Margins of raw columns, or of numbers without a schema: (n,), or (K, n) of several classes.
 
-        X are the same rows as the schema encodes them, if they are at hand.  A row's margin depends on no other row
-        (:mod:`sottovoce.data.products`).
+        X are the same rows as the schema encodes them, if they are at hand; `where` are the places of their sites, None
+        for those of :meth:`places`.  A row's margin depends on no other row (:mod:`sottovoce.data.products`).
         """
         if self.naming is None:
             assert self.schema is not None
             X = self.schema.encode(table, labels=False).X if X is None else X
             X = X if self.move is None else self.move.shortened(X)
             return products_by_row(X, self.schema.task.vectors(self.model))
-        return self.margins_of(self.naming.encoded(table))
+        where = self.places(table) if where is None else where
+        return self.margins_of(self.naming.shared(table), where)
 
-    def margins_of(self, X: Array) -> Array:
-        """Margins (n,) of rows X (n, d) in the encoding of a model whose coefficients have names."""
+    def margins_of(self, X: Array, where: IntArray | None = None) -> Array:
+        """Margins (n,) of rows of :meth:`sottovoce.answers.terms.Naming.shared`; `where` as for :meth:`margins`."""
         assert self.naming is not None
-        margins = products_by_row(X, self.model)
-        if self.naming.sites:
-            own = self.model[self.naming.constant > 0] * self.naming.value
-            with np.errstate(over="ignore", invalid="ignore"):
-                margins = margins + float(own @ self.shares)
-        return margins
+        if not self.naming.sites:
+            return products_by_row(X, self.model)
+        columns = products_by_row(X[:, :-1], self.model[self.naming.constant == 0])
+        where = np.full(len(X), AVERAGE) if where is None else where
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(columns + self.constants[where])
 
-    def intervals(self, table: Any, alpha: float = 0.05) -> Array:
+    def intervals(self, table: Any, alpha: float = 0.05, where: IntArray | None = None) -> Array:
         """Intervals of what the model says on average of rows like these, (n, 2): log-odds, or numbers in their unit.
 
-        NaN for rows of which a coefficient is refused.  Sampling and privacy noise of the coefficients are in them, the
+        A row of a site that the model knows has that site's constant.  Others are of one more site, which may differ
+        from the average of these as they differ from each other (:mod:`sottovoce.answers.between`): so does their
+        interval.  NaN for rows of which a coefficient is refused, and for other sites' rows if fewer than three sites
+        are known (:attr:`of_others_unknown`).  Sampling and privacy noise of the coefficients are in the intervals, the
         spread of single outcomes is not.  It costs no budget.
 
         Parameters
@@ -146,18 +187,41 @@ class SavedModel:
         table : raw columns, or array (n, d) without a schema
         alpha : float
             One less the level.
+        where : int array (n,), optional
+            As for :meth:`margins`.
 
         Raises
         ------
         InvalidInput
             If the run has no intervals, or `alpha` is not inside (0, 1).
         """
-        known = self.table
-        assert self.naming is not None
-        X = self.naming.encoded(table)
-        X[:, self.naming.constant > 0] = self.naming.value * (self.shares if self.naming.sites else 1.0)
-        weights = np.linalg.solve(self.naming.into_units.T, X.T).T
-        return known.sums(np.where(np.abs(weights) > 1e-12, weights, 0.0), alpha)
+        known, naming = self.table, self.naming
+        assert naming is not None
+        X = naming.shared(table)
+        where = self.places(table) if where is None else where
+        if where is not None:
+            own = naming.value * np.vstack([np.eye(len(naming.sites)), self.shares])
+            X = np.hstack([X[:, :-1], own[where]])
+        weights = np.linalg.solve(naming.into_units.T, X.T).T
+        ends = known.sums(np.where(np.abs(weights) > 1e-12, weights, 0.0), alpha)
+        if where is None or not np.any(others := where == AVERAGE):
+            return ends
+        if self.of_others_unknown is not None:
+            ends[others] = np.nan
+            return ends
+        spreads = known.spreads_of_sites() * math.sqrt(1.0 + float(self.shares @ self.shares))
+        ends[others] = widened(ends[others], spreads, alpha)
+        return ends
+
+    @property
+    def of_others_unknown(self) -> str | None:
+        """Why rows of a site that the model does not know have no interval; None if they have one."""
+        if self.naming is None or not self.naming.sites or len(self.table.constants) >= FEWEST:
+            return None
+        return (
+            f"rows of no known site have no interval: how sites differ is not known from {len(self.table.constants)} "
+            f"printed constants, and {FEWEST} are the fewest that tell it"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """A model whose coefficients have names as plain data, with an infinite number as the text ``inf``."""
@@ -167,7 +231,7 @@ class SavedModel:
             "kind": _KIND, "version": _VERSION, "schema": None if self.schema is None else self.schema.to_dict(),
             "columns": columns, "data_norm": self.naming.data_norm, "sites": list(self.naming.sites),
             "shares": self.shares.tolist(), "model": self.model.tolist(), "record": jsonable(self.record),
-        }  # fmt: skip
+        } | ({"site": self.site} if self.naming.sites else {})  # fmt: skip
 
     def to_json(self) -> str:
         """The file's text."""
@@ -206,10 +270,11 @@ class SavedModel:
         return cls(None, model, np.ones(1), record_of(result), schema, config.loss, capped, move)
 
     @classmethod
-    def load(cls, path: str | Path, replicate: int = 0, site: int | None = None) -> SavedModel:
+    def load(cls, path: str | Path, replicate: int = 0, site: str | int | None = None) -> SavedModel:
         """Read what ``train --save`` wrote, or a site's or hub's file of a run; it may come from anybody.
 
-        For `replicate` and `site` of a run by rounds see :meth:`of_result`.
+        Of a run by rounds `site` is the number of the site whose own model is read (:meth:`of_result`); of a model with
+        a constant for every site it is the name or number of the one whose constant all rows get.
 
         Raises
         ------
@@ -219,7 +284,7 @@ class SavedModel:
             As :meth:`of_result`.
         """
         if not is_text(Path(path)):
-            return cls.of_result(Result.load(path), replicate, site)
+            return cls.of_result(Result.load(path), replicate, _number_of(site))
         try:
             plain = files.from_json(files.read_text("run", Path(path)), infinite=True)
             if "answers" in plain:  # what a site or a hub keeps of a run
@@ -233,10 +298,52 @@ class SavedModel:
             fine = model.shape == (naming.d,) and shares.shape == (max(1, len(sites)),)
             if not (fine and np.all(np.isfinite(model)) and np.all(np.isfinite(shares))):
                 raise ValueError("another model")
-            return cls(naming, model, shares, dict(plain["record"]), schema)
+            found = cls(naming, model, shares, dict(plain["record"]), schema, site=_column_of(plain, schema))
         except UNREADABLE as error:
             rule = "not a saved run; use a file written by `train --save`"
             raise CheckpointError(f"run={shown(Path(path))}: {rule}") from error
+        if replicate != 0:
+            rule = "a model whose coefficients have names is that of the first repetition"
+            raise InvalidInput("replicate", replicate, rule, "leave --replicate out")
+        return found if site is None else replace(found, only=place(found.naming.sites if found.naming else (), site))
+
+
+def rows_in(table: Any) -> int:
+    """The number of rows of raw columns, or of an array."""
+    if isinstance(table, np.ndarray):
+        return len(table)
+    return next((len(values) for values in columns_in(table).values()), 0)
+
+
+def columns_in(table: Any) -> Mapping[str, Any]:
+    """Raw columns by name."""
+    return table.columns if isinstance(table, Table) else dict(table)
+
+
+def _number_of(site: str | int | None) -> int | None:
+    """The number of a site of a run by rounds; InvalidInput if it is none."""
+    if site is None or isinstance(site, int):
+        return site
+    number = number_in(site)
+    if number is None:
+        rule = "must be a number: a run by rounds knows its sites by their numbers, from 0 on"
+        raise InvalidInput("site", site, rule, "leave --site out for the average")
+    return number
+
+
+def _column_of(plain: dict[str, Any], schema: Schema | None) -> str | None:
+    """The column that names a row's site, in a saved model; earlier versions left it to the schema and the deal."""
+    if not plain["sites"]:
+        return None
+    if "site" in plain:
+        return None if plain["site"] is None else str(plain["site"])
+    record = plain["record"]
+    if schema is None or "estimator" in record:  # whose sites may have been given beside the frame
+        return None
+    if record.get("partition") is None:  # of a run between sites
+        return schema.site
+    kind, _, name = str(record["partition"]).partition(":")
+    return name if kind == "site" else None
 
 
 def is_text(path: Path) -> bool:

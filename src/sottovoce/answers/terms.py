@@ -133,15 +133,18 @@ class Naming:
             constant=np.eye(k + 1)[-1], sites=(),
         )  # fmt: skip
 
+    def shared(self, table: Any) -> Array:
+        """Encoded rows as if all sites shared one constant, which is the last column: (n, columns + 1)."""
+        if self.schema is not None:
+            return self.schema.encode(table, labels=False, whole=True).X
+        with np.errstate(over="ignore"):
+            X = np.asarray(table, dtype=float) / (self.data_norm / _COLUMNS)
+        X = np.clip(X, -_FAR, _FAR)  # what overflows is a long row, and refusing it would tell of it
+        return np.hstack([X, np.full((len(X), 1), self.value)])
+
     def encoded(self, table: Any, site: int | None = None) -> Array:
         """Encoded rows, (n, d), with the constant of a site; without a site, zeros in sites' constants."""
-        if self.schema is not None:
-            X = self.schema.encode(table, labels=False, whole=True).X
-        else:
-            with np.errstate(over="ignore"):
-                X = np.asarray(table, dtype=float) / (self.data_norm / _COLUMNS)
-            X = np.clip(X, -_FAR, _FAR)  # what overflows is a long row, and refusing it would tell of it
-            X = np.hstack([X, np.full((len(X), 1), self.value)])
+        X = self.shared(table)
         if not self.sites:
             return X
         own = np.zeros((len(X), len(self.sites)))

@@ -13,7 +13,6 @@ from typing import ClassVar, Self
 import numpy as np
 
 from .. import data
-from ..algorithms.recipe import Recipe
 from ..data.person import kept
 from ..data.rows import Rows
 from ..data.schema import Schema, unfit
@@ -21,22 +20,22 @@ from ..data.values import sites_of
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement
-from ..problem.losses import Logistic, Loss
 from ..problem.task import Task, TwoClasses
-from ..problem.weighted_loss import Weighted
 from ..runs.config import RunConfig
+from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, simulate
 from ..runs.training import Report, TrainConfig, deal, placed, raw_digest
-from ..util import files
 from ..util.pages import versions
 from ..util.plain import digest_of, jsonable, with_held_back
 from ..util.typing import Any, Array, IntArray
-from .coefficients import Coefficients, forecast, table
+from .coefficients import Coefficients, forecast
 from .evaluation import Held, exact
-from .inference import Estimates, check_run, model_of, newton_of
+from .fits import Fit, Layout, LogOdds, check_products, site_constants
+from .inference import Estimates, check_run
 from .judging import Scored, judge_of
+from .own_site import WITHOUT_SITE, unknown
 from .saved import SavedModel
-from .terms import Naming, columns_of, naming_of, outcome
+from .terms import columns_of, outcome
 
 ONE_EACH = "answers count rows, so one row of each person was asked: the first in the table"
 WEIGHED = "intervals are for rows that count alike: with weights the errors of an estimate are other ones"
@@ -135,16 +134,11 @@ class DealtTable:
 
     config: TrainConfig
     dataset: data.Dataset
-    naming: Naming
+    layout: Layout
     tables: list[Any]  # of every site: raw columns, or encoded rows without a schema
     parts: list[IntArray]  # training rows of every site
     label: str  # what the deal depends on, for a ledger on disk
     sites: tuple[str, ...]
-
-    @property
-    def sizes(self) -> Array:
-        """Rows of every site."""
-        return np.array([float(len(part)) for part in self.parts])
 
     @property
     def test(self) -> Any:
@@ -152,60 +146,74 @@ class DealtTable:
         return self.dataset.X_test if self.dataset.schema is None else self.dataset.test_columns
 
     @classmethod
-    def of(cls, config: TrainConfig, dataset: data.Dataset, site_constants: bool | None) -> DealtTable:
-        """Deal a data set; None for a constant at every site unless rows are dealt at random."""
+    def of(cls, config: TrainConfig, dataset: data.Dataset, asked: bool | None) -> DealtTable:
+        """Deal a data set; whether sites have constants of their own is :func:`site_constants`' to say."""
         config = placed(replace(config, run=one_row_each(config.run, dataset.schema)), dataset)
         parts = deal(config, dataset)
         if dataset.people is not None:
             parts = [part[kept(dataset.people[part], 1)] for part in parts]
-        own = config.partition != "iid" if site_constants is None else site_constants
+        at_random = config.partition == "iid"
         called = names_of(config.partition or "", dataset.train_columns, parts)
-        sites = list(called) if own and len(parts) > 1 else []
-        check_products(len(sites), dataset.n_features + len(sites))
+        constants = site_constants(called, at_random=at_random, asked=asked)
+        kind, _, column = (config.partition or "").partition(":")
+        check_products(len(constants), dataset.n_features)
         plain = [f"x{j}" for j in range(dataset.n_features)]
-        naming = naming_of(dataset.schema, plain, 1.0, sites)
+        layout = Layout.of(
+            dataset.schema, plain, 1.0, [len(part) for part in parts], constants, column if kind == "site" else None
+        )
         tables = [
             (dataset.X_train[part] if dataset.schema is None else columns_of(dataset.train_columns, part))
             for part in parts
         ]  # fmt: skip
+        own = not at_random if asked is None else asked
         label = f"{config.data} {config.schema} {config.partition} {config.sizes} {config.test_share} {own}"
-        return cls(config, dataset, naming, tables, parts, label, called)
+        return cls(config, dataset, layout, tables, parts, label, called)
 
     def ask(
-        self, method: Recipe, rows: Rows, loss: Loss, ledger: DurableLedger | None, run_name: str | None,
-        checkpoint: str | Path | None,
-    ) -> Result:  # fmt: skip
-        """Run a recipe on the training rows; those longer than 1 have weights."""
-        return simulate(
-            self.config.run, rows, method=method, loss=Weighted(loss) if self.naming.long else loss, ledger=ledger,
-            run_name=run_name, label=self.label, caveat=self.dataset.caveat, checkpoint=checkpoint,
+        self, fit: Fit, rows: Rows, ledger: DurableLedger | None, run_name: str | None, checkpoint: str | Path | None
+    ) -> Result:
+        """Run a fit's recipe on the training rows."""
+        result = simulate(
+            self.config.run, rows, method=fit.recipe, loss=fit.loss, ledger=ledger, run_name=run_name,
+            label=self.label, caveat=self.dataset.caveat, checkpoint=checkpoint,
             digest=raw_digest(self.config, self.dataset.schema, len(self.parts), ledger),
         )  # fmt: skip
+        return with_other_relation(result)
 
-    def saved(self, model: Array) -> SavedModel:
-        """The model; constants of sites are averaged by their shares of all rows."""
-        shares = self.sizes / self.sizes.sum() if self.naming.sites else np.ones(1)
-        return SavedModel(self.naming, model, shares, {}, self.dataset.schema)
+    def places(self, model: SavedModel) -> IntArray | None:
+        """The places of the test rows' sites in the model, as their site column says; None with one constant."""
+        return model.places(self.test, self.dataset.test_columns.get(model.site or ""))
+
+    def margins(self, model: SavedModel) -> Array:
+        """The model's margins of the test rows, each with its own site's constant."""
+        if not len(self.dataset.y_test):
+            return np.empty(0)
+        return model.margins(self.test, where=self.places(model))
 
     def evaluate(self, held: Held | None, model: SavedModel) -> Any:
         """Ask the test rows about a model, dealt to the sites."""
         if held is None:
             return None
-        X, y = self.dataset.all_held_out(self.naming.encoded(self.test))
+        features = np.hstack([self.layout.naming.shared(self.test), self.margins(model)[:, None]])
+        features, y = self.dataset.all_held_out(features)
         read = rows_read(len(y), self.dataset.held_people)
-        X, y = X[read], y[read]
-        scored = Scored(model.margins_of(X), model.digest, y, X)
-        judge = judge_of(self.dataset.task, held, self.naming.schema)
+        X, margins, y = features[read, :-1], features[read, -1], y[read]
+        scored = Scored(margins, model.digest, y, X)
+        judge = judge_of(self.dataset.task, held, self.layout.naming.schema)
         return judge.ask(scored, self.config.run, len(self.parts), caveat=self.dataset.caveat)
 
-    def told(self, result: Result, started: float) -> dict[str, Any]:
+    def told(self, result: Result, started: float, model: SavedModel) -> dict[str, Any]:
         """What every :class:`TableFit` says of its run."""
-        counted = unfit(self.dataset.clipped, shortened=False)
+        counted, where = unfit(self.dataset.clipped, shortened=False), self.places(model)
+        notes = [*self.dataset.notes, *([ONE_EACH] * (self.dataset.people is not None))]
+        if where is not None and len(where) and model.site is None:
+            notes.append(WITHOUT_SITE)
+        elif where is not None and (others := unknown(where)) is not None:
+            counted = [*counted, f"held out: {others}"]
         return {
             "config": self.config, "statement": result.statement, "asked": result.algorithm["asked"],
-            "sizes": self.sizes, "sites": self.sites, "n_test": self.dataset.n_units_held_out,
-            "notes": (*self.dataset.notes, *([ONE_EACH] * (self.dataset.people is not None)), *counted),
-            "holder_notes": tuple(counted),
+            "sizes": self.layout.sizes, "sites": self.sites, "n_test": self.dataset.n_units_held_out,
+            "notes": (*notes, *counted), "holder_notes": tuple(counted), "answered": model,
             "seconds": time.perf_counter() - started,
         }  # fmt: skip
 
@@ -251,39 +259,29 @@ def infer(
     check(config.run, config)
     refusal = InvalidInput("label", None, "coefficients are log-odds of two classes", "declare two classes")
     dealt = prepared_table(config, TwoClasses, refusal, held, site_constants, ledger)
-    naming, dataset = dealt.naming, dealt.dataset
-    rows = naming.rows([(found, dataset.y_train[part]) for found, part in zip(dealt.tables, dealt.parts, strict=True)])
-    method = newton_of(naming)
-    result = dealt.ask(method, rows, Logistic(), ledger, run_name, checkpoint)
-    found, facts, ahead = result.outcome, result.facts, {}
-    lines, answered = table(found, naming, delta=config.run.delta), dealt.saved(model_of(found)[0])
-    quality = exact(answered.margins(dealt.test), dataset.y_test) if len(dataset.y_test) else {}
+    dataset = dealt.dataset
+    fit = LogOdds(dealt.layout)
+    rows = fit.rows(dealt.tables, [dataset.y_train[part] for part in dealt.parts])
+    result = dealt.ask(fit, rows, ledger, run_name, checkpoint)
+    found, facts, ahead = fit.read(result.outcome, config.run.delta), result.facts, {}
+    answered = dealt.layout.saved(found.model, dataset.schema)
+    quality = exact(dealt.margins(answered), dataset.y_test) if len(dataset.y_test) else {}
     evaluation = dealt.evaluate(held, answered)
-    if math.isfinite(found.scale):
+    if math.isfinite(result.outcome.scale):
         ahead = forecast(
-            naming, float(dealt.sizes.sum()), found.scale, sites=facts.n_nodes, summed=facts.participants > 0,
-            colluders=facts.colluders,
+            dealt.layout.naming, float(dealt.layout.sizes.sum()), result.outcome.scale, sites=facts.n_nodes,
+            summed=facts.participants > 0, colluders=facts.colluders,
         )  # fmt: skip
+    assert found.table is not None
     return Inferred(
-        **dealt.told(result, started), answered=answered, exact=quality, evaluation=evaluation,
-        coefficients=lines, estimates=found, forecast=ahead,
+        **dealt.told(result, started, answered), exact=quality, evaluation=evaluation, coefficients=found.table,
+        estimates=result.outcome, forecast=ahead,
     ).recorded()  # fmt: skip
 
 
 def one_row_each(run: RunConfig, schema: Schema | None) -> RunConfig:
     """The configuration of answers: they count rows, so of everybody one row is asked."""
     return run if schema is None or schema.person is None else replace(run, rows_per_person=1)
-
-
-def check_products(sites: int, d: int) -> None:
-    """Refuse, by InvalidInput, constants of so many sites that their products fit no memory.
-
-    The products of d columns, d (d + 1) / 2 numbers, are asked of every site.
-    """
-    size = 8.0 * sites * d * (d + 1) / 2.0
-    if size > 0.5 * files.memory():
-        rule = f"gives each of {sites:,} sites a column: products of {d:,} columns at every site take more than memory"
-        raise InvalidInput("site_constants", True, rule, "use --one-constant, or fewer sites")
 
 
 def rows_read(n: int, people: IntArray | None) -> IntArray:

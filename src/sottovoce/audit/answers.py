@@ -136,7 +136,7 @@ PAIRS: dict[str, Pair] = {
         lambda at: FramedSlopes(at, frame=np.eye(D)[None]), _STEEP, (_LEFT, _row(*(_E1 + _TILT)))
     ),
     "moments of residuals in a frame": Pair(
-        lambda at: FramedResiduals(at, 0.5, frame=_FRAME), _ZERO, (_E0, _E1), (1.0, -1.0)
+        lambda at: FramedResiduals(at, 0.5, frame=np.eye(D)[None]), _ZERO, (_E0, _E1), (1.0, -1.0)
     ),
     "Huber step in a frame": Pair(
         lambda at: FramedSteps(at, 0.5, frame=np.eye(D)[None]), _ZERO, (_E0, _E0), (1.0, -1.0)

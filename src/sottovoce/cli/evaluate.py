@@ -9,6 +9,7 @@ import click
 
 from ..answers.evaluation import Held
 from ..answers.judging import Scored, judge_of
+from ..answers.own_site import unknown
 from ..answers.saved import SavedModel
 from ..answers.terms import columns_of
 from ..answers.training import one_row_each, rows_read
@@ -37,6 +38,7 @@ _OPTIONS = [
     ),
     say("--by", "Also for every level of this column of the schema."),
     say("--replicate", "Which repetition's model to use.", type=int, default=0),
+    say("--site", "Read all rows with the constant of one site, by name or number: see `predict`."),
     say("--seed", "Keys the noise: a simulation.", type=int, default=0),
     say("--system-noise", "Draw noise from the operating system: a release.", is_flag=True),
     say("--ledger", "These rows' ledger on disk, made by `sottovoce ledger init`.", type=FILE),
@@ -53,7 +55,7 @@ _OPTIONS = [
 @takes(_OPTIONS)
 def evaluate(
     run: Path, rows: Path, epsilon: float, delta: float, relation: str, threshold: float | None, by: str | None,
-    replicate: int, seed: int, system_noise: bool, ledger: Path | None, report: Path | None,
+    replicate: int, site: str | None, seed: int, system_noise: bool, ledger: Path | None, report: Path | None,
     run_name: str | None, as_json: bool, holder: bool,
 ) -> None:  # fmt: skip
     """Tell how good the model in RUN is on ROWS (CSV or Parquet) with labels, with noise.
@@ -61,7 +63,8 @@ def evaluate(
     RUN is a file written by `train --save`.  ROWS must not have been trained on.  One release, a histogram of scores by
     label, gives the area under the ROC curve, calibration, Brier score and rates at a threshold, with intervals that
     hold sampling and noise; of several classes, accuracy by class; of a number, R2 and how far predictions are off.  A
-    simulation prints the exact numbers beside.  With --ledger the result is stored before it is shown, in a folder
+    simulation prints the exact numbers beside.  Rows are read as `predict` reads them: where every site has a constant,
+    with that of the site that a row names.  With --ledger the result is stored before it is shown, in a folder
     beside the ledger.
 
     \b
@@ -71,7 +74,7 @@ def evaluate(
     if report is not None:
         files.check("report", report, reads=(run, rows, ledger))
     results.check(ledger, None)
-    saved = SavedModel.load(run, replicate)
+    saved = SavedModel.load(run, replicate, site)
     schema = saved.encoding(run)
     table = read_rows(rows)
     people = None if schema.person is None else schema.person.among(table.columns, frozenset(schema.na))
@@ -83,7 +86,8 @@ def evaluate(
     judge = judge_of(schema.task, Held(epsilon, Held.threshold if threshold is None else threshold, by), schema)
     config = RunConfig("auto", epsilon, delta, relation=relation, seed=None if system_noise else seed)
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
-        scored = Scored(saved.margins(asked, encoded.X), saved.digest, encoded.y, encoded.X)
+        where = saved.places(asked)
+        scored = Scored(saved.margins(asked, encoded.X, where), saved.digest, encoded.y, encoded.X)
         config = one_row_each(config, schema)
         raw = table_digest([table], deal_of(ONE_SITE, schema, 1, config))
         if book is not None:  # which may know the rows as they were encoded
@@ -96,10 +100,13 @@ def evaluate(
     text = json_text({"record": told}, indent=1) + "\n"
     stored, lost = results.store("result", None, text, ledger=ledger, run=name, ending="json")
     unwritten = None if report is None else written(report, told)
+    others = None if where is None else unknown(where)
+    notes = [] if others is None else [f"{others[:1].upper()}{others[1:]}."]
     if as_json:
-        print_json(shown_of(released, found.held_back(), release=system_noise, holder=holder))
+        held_back = found.held_back() | {"notes": notes}
+        print_json(shown_of(released, held_back, release=system_noise, holder=holder))
     else:
         console = Console()
         render_any(found, console, exact=not system_noise)
-        show_notes((), console, stored)
+        show_notes([] if system_noise else notes, console, stored)
     results.end_with([lost, unwritten])

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import expit, log_softmax, logit
 
 from .. import data
+from ..answers.own_site import AVERAGE, unknown
 from ..answers.saved import SavedModel
 from ..data.schema import unfit
 from ..errors import InvalidInput, printable
@@ -31,7 +32,8 @@ from .tables import read_rows
 @click.argument("rows", type=FILE)
 @takes([
     say("--replicate", "Which repetition's model to use.", type=int, default=0),
-    say("--site", "Use one site's own model.  [default: the average over sites]", type=int),
+    say("--site", "Use one site's own model, or the constant of one site: by name, or number from 0 on.  "
+        "[default: what each row's site column says, else the average over sites]"),
     say("--threshold", "Probability from which on a row is called positive.  [default: the run's, else 0.5]",
         type=float),
     say("--proba", "Also the probability of every class.", is_flag=True),
@@ -41,7 +43,7 @@ from .tables import read_rows
     as_json("Print a JSON list instead of CSV."),
 ])  # fmt: skip
 def predict(
-    run: Path, rows: Path, replicate: int, site: int | None, threshold: float | None, proba: bool,
+    run: Path, rows: Path, replicate: int, site: str | None, threshold: float | None, proba: bool,
     interval: float | None, out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Classify ROWS (CSV or Parquet) with the model in RUN.
@@ -54,9 +56,13 @@ def predict(
     of a model trained with --max-grad-norm may be too sure, or not sure enough: a note on standard error says so, and
     what to use instead, and in JSON every line is marked.
 
+    Where every site has a constant of its own, a row has that of the site that its site column names; a row that
+    names none that the model knows has their average, and a note on standard error counts those.  --site gives all
+    rows the constant of one site.
+
     After inference (`train --inference`) `--interval` says how sure that is: where the probability, or the mean of
-    numbers, lies for rows like this one, with the privacy noise.  It is empty for rows of which a coefficient was
-    refused, and costs no budget.
+    numbers, lies for rows like this one, with the privacy noise, and for a row of no known site with how sites differ.
+    It is empty for rows of which a coefficient was refused, and costs no budget.
 
     \b
       sottovoce predict run.npz new.csv > answers.csv
@@ -74,7 +80,10 @@ def predict(
     encoded = schema.encode(table, labels=False)
     for note in unfit(encoded.clipped, shortened=False):  # for the table's holder
         click.echo(f"Note: {note}", err=True)
-    margins = saved.margins(table, encoded.X)
+    where = saved.places(table)
+    if where is not None and (said := unknown(where)) is not None:
+        click.echo(f"Note: {said}; --site NAME gives all rows that of one site.", err=True)
+    margins = saved.margins(table, encoded.X, where)
     answers = schema_answers(schema, margins, saved.trained_by, proba)
     if saved.capped and (saved.trained_by == "logistic" or proba):
         click.echo(f"Note: {NOT_CALIBRATED}.", err=True)
@@ -85,6 +94,8 @@ def predict(
     answers = at_threshold(answers, schema, threshold)
     if interval is not None:
         answers = with_intervals(answers, saved, table, interval)
+        if where is not None and np.any(where == AVERAGE) and (why := saved.of_others_unknown) is not None:
+            click.echo(f"Note: {why}.", err=True)
     _write(answers, out, as_json)
 
 

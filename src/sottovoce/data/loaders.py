@@ -358,6 +358,7 @@ def _synthetic(name: str, test_share: float | None) -> Dataset:
     n = given["n"]
     n_test = 0 if test_share is None else round(n * test_share / (1 - test_share))
     rows = synthetic.make_synthetic(**(given | {"n": n + n_test}))
-    columns = {"site": rows.site[:n]} if given.get("sites", 1) > 1 else {}
+    several = given.get("sites", 1) > 1
+    columns, others = ({"site": rows.site[part]} if several else {} for part in (slice(n), slice(n, None)))
     about = "rows of a logistic model"
-    return Dataset(name, rows.X[:n], rows.y[:n], rows.X[n:], rows.y[n:], None, {}, columns, about)
+    return Dataset(name, rows.X[:n], rows.y[:n], rows.X[n:], rows.y[n:], None, {}, columns, about, test_columns=others)

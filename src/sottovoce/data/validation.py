@@ -241,15 +241,21 @@ def typed_labels(labels: Array) -> Array:
     return np.array(values) if kinds in ({"number"}, {"boolean"}) else labels
 
 
+def one_site_each(groups: Any, n: int) -> Array:
+    """What n rows say of their sites, as a column; InvalidInput unless there is one value a row."""
+    column = _column("groups", groups)
+    column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
+    _one_each("groups", "site", column, n)
+    return column
+
+
 def sites_in(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]:
     """The sites that `n` rows name, sorted, and the rows of each.
 
     Which rows are of one site follows from :func:`sottovoce.data.values.identity`.  Names are numbers if numbers were
     given, else texts; whether a row says 1 or 1.0 changes none.
     """
-    column = _column("groups", groups)
-    column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
-    _one_each("groups", "site", column, n)
+    column = one_site_each(groups, n)
     given = values_of(column)
     if any(isinstance(name, list | tuple | dict | set) for name in given):
         raise InvalidInput("groups", None, "has rows whose site is no single text or number", "name one site a row")

@@ -288,11 +288,9 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
         "config": plan.config.to_dict(),
     }  # fmt: skip
     if found.estimates is not None:
-        from ..answers.coefficients import table
-
-        assert lists.naming is not None
-        lines = table(found.estimates, lists.naming, delta=plan.config.delta)
-        plain |= lines.plain() | {"forecast": _forecast(plan)}
+        assert lists.fit is not None
+        read = lists.fit.read(found.estimates, plan.config.delta)
+        plain |= read.plain | {"forecast": _forecast(plan)}
     if found.quality is not None and best is not None:
         plain["evaluation"] = {
             **best.to_dict(), "privacy": statements[-1].to_dict(), "asked": asked[-1],
@@ -306,10 +304,7 @@ def document(plan: Plan, found: Found) -> dict[str, Any]:
     plain = record(plan, found)
     if found.estimates is None:
         return {"record": plain}
-    from ..answers.saved import SavedModel
-
-    naming, n = _lists(plan).naming, plan.facts.n[:, 0]
-    assert naming is not None
-    shares = n / n.sum() if naming.sites else np.ones(1)
-    whole = SavedModel(naming, found.model, shares, plain, plan.encoding).to_dict()
+    fit = _lists(plan).fit
+    assert fit is not None
+    whole = fit.layout.saved(found.model, plan.encoding, plain).to_dict()
     return {"record": whole.pop("record"), "answers": whole}

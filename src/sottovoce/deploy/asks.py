@@ -18,15 +18,15 @@ from ..data.rows import Rows
 from ..data.schema import Schema
 from ..data.table import Table
 from ..errors import InvalidInput
-from ..problem.losses import Logistic, Loss, make_loss
+from ..problem.losses import Loss, make_loss
 from ..problem.task import TwoClasses
-from ..problem.weighted_loss import Weighted
 from ..runs.config import RunConfig
 from ..runs.prepare import Prepared, prepare
 from ..util.typing import Any, Array, IntArray
 
 if TYPE_CHECKING:  # which load SciPy's statistics, and most plans ask nothing
     from ..answers.evaluation import Level
+    from ..answers.fits import LogOdds
     from ..answers.terms import Naming
 
 FRAMES = 5
@@ -183,9 +183,14 @@ class Lists(NamedTuple):
     """A plan's recipes, priced: the inference on the training rows, the evaluation on the held-out rows."""
 
     inference: Prepared | None
-    naming: Naming | None
+    fit: LogOdds | None
     evaluation: Prepared | None
     levels: tuple[Level, ...]
+
+    @property
+    def naming(self) -> Naming | None:
+        """The encoding of an inference."""
+        return None if self.fit is None else self.fit.layout.naming
 
 
 def lists_of(
@@ -197,7 +202,7 @@ def lists_of(
     :class:`InvalidInput` if it cannot be asked, or a site has too few rows.
     """
     from ..answers import evaluation, inference
-    from ..answers.terms import naming_of
+    from ..answers.fits import Layout, LogOdds, site_constants
 
     for field, many in (("sites_per_row", config.sites_per_row), ("copies", config.copies)):
         if many != 1:
@@ -220,7 +225,7 @@ def lists_of(
         if short is not None:
             rule = f"leaves {held[short]} held-out rows and {sizes[short] - held[short]} others at {names[short]!r}"
             raise InvalidInput("holdout", asks.holdout, rule, "give each site at least one of both")
-    naming, priced = None, None
+    fit, priced = None, None
     width, based = d, schema
     if asks.inference:
         inference.check_run(config)
@@ -228,13 +233,14 @@ def lists_of(
             rule = "inference calibrates the noise of its own releases"
             raise InvalidInput("noise", None, rule, "leave it out, and give an epsilon")
         plain = [f"x{j}" for j in range(d)]
-        naming = naming_of(schema, plain, 1.0, list(names) if asks.site_constants and len(names) > 1 else [])
-        kind = Weighted(Logistic()) if naming.long else Logistic()
-        method = inference.newton_of(naming, asks.frames, asks.stretches)
-        priced = _priced(method, config, trained, naming.d, kind, asks.scale)
+        constants = site_constants(names, at_random=False, asked=asks.site_constants)
+        site = None if schema is None else schema.site
+        layout = Layout.of(schema, plain, 1.0, trained[:, 0].tolist(), constants, site)
+        fit, naming = LogOdds(layout, asks.frames, asks.stretches), layout.naming
+        priced = _priced(fit.recipe, config, trained, naming.d, fit.loss, asks.scale)
         width, based = naming.d, naming.schema
     if asks.evaluation is None:
-        return Lists(priced, naming, None, ())
+        return Lists(priced, fit, None, ())
     levels = evaluation.levels_of(based, asks.by)
     groups = evaluation.groups_of(levels, width + 1)
     histogram = evaluation.Histogram(judged=b"", threshold=asks.threshold, groups=groups)  # of what will be trained
@@ -242,7 +248,7 @@ def lists_of(
     n = np.array([[float(m)] for m in held])
     judged = _priced(histogram, own, n, width + 1, evaluation.LOSS, asks.evaluation_scale)
     evaluation.check_rows(judged)
-    return Lists(priced, naming, judged, levels)
+    return Lists(priced, fit, judged, levels)
 
 
 def _priced(method: Recipe, config: RunConfig, n: Array, d: int, loss: Loss, scale: float | None) -> Prepared:

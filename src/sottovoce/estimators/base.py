@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,12 +13,13 @@ from scipy.sparse import csr_array, hstack, issparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from ..answers.fits import Layout, check_products, site_constants
 from ..answers.training import ONE_EACH
 from ..data import partition
 from ..data.loaders import table_digest
 from ..data.person import at_random, kept
 from ..data.rows import Rows
-from ..data.schema import unfit
+from ..data.schema import Schema, unfit
 from ..data.validation import check_columns, checked, misfit, sites_in
 from ..data.weights import check_cap, class_shares, shares
 from ..errors import HolderNote, InvalidInput, PublicNote
@@ -48,6 +50,17 @@ class Dealt(NamedTuple):
     """Rows of a person that are read, if the unit is a person."""
     apart: bool = True
     """Whether sites were given, and not dealt at random."""
+    column: str | None = None
+    """The schema's column that gave them, if it did."""
+
+    def layout(
+        self, schema: Schema | None, columns: Sequence[str], data_norm: float, own: bool | None = None
+    ) -> Layout:  # fmt: skip
+        """The encoding of rows at these sites whose coefficients have names; `own` is the knob `site_constants`."""
+        constants = site_constants(list(self.sites), at_random=not self.apart, asked=own)
+        check_products(len(constants), len(columns) if schema is None else schema.n_features)
+        sizes = [len(part) for part in self.parts]
+        return Layout.of(schema, columns, data_norm, sizes, constants, self.column)
 
     def bounded(self, rows: Rows, weights: list[Array] | None = None) -> Rows:
         """The rows of each part, with their weights, and a person's bounded together."""
@@ -120,6 +133,16 @@ class Sited(Notifying, Kept, Declares, Knobbed):
         """The bound on norms: 1 unless one is declared, and under a schema, whose rows are in the unit ball."""
         return 1.0 if self.data_norm is None else self.data_norm
 
+    def _site_constants(self, named: bool) -> bool | None:
+        """The knob `site_constants`, of a model whose coefficients are `named` or not; InvalidInput if it misfits."""
+        own = self._knobs().get("site_constants")
+        if own is not None and not isinstance(own, bool | np.bool_):
+            raise InvalidInput("site_constants", own, "must be True, False or None", "use False for one constant")
+        if own is not None and not named:
+            rule = "is for inference and for least squares"
+            raise InvalidInput("site_constants", own, rule, "leave it out")
+        return None if own is None else bool(own)
+
     def _check_norm(self) -> None:
         if self.schema_ is not None:
             if self.data_norm is not None:
@@ -166,8 +189,10 @@ class Sited(Notifying, Kept, Declares, Knobbed):
 
     def _deal(self, X: Any, groups: ArrayLike | None, n: int, *, one: bool = False) -> Dealt:
         """Deal n rows, of a table X under a schema; of a schema's people `one` row each, or as many as it says."""
-        seed, people = self._seed(), self._people(X)
-        groups = self._site_column(X) if groups is None and self.n_sites != 1 else groups
+        seed, people, column = self._seed(), self._people(X), None
+        if groups is None and self.n_sites != 1 and (groups := self._site_column(X)) is not None:
+            assert self.schema_ is not None
+            column = self.schema_.site
         if groups is None:
             units, what = (n, "rows") if people is None else (int(people.max()) + 1, "people")
             if not (isinstance(self.n_sites, int | np.integer) and 1 <= self.n_sites <= units):
@@ -180,7 +205,7 @@ class Sited(Notifying, Kept, Declares, Knobbed):
                 parts = at_random(people, self.n_sites, deal)
             dealt = Dealt(seed, np.arange(self.n_sites), parts, apart=False)
         else:
-            dealt = Dealt(seed, *sites_in(groups, n))
+            dealt = Dealt(seed, *sites_in(groups, n), column=column)
         if people is None:
             return dealt
         assert self.schema_ is not None and self.schema_.person is not None

@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -32,13 +33,14 @@ from ..runs.auto_search import KNOBS, Choice, choose
 from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, RunConfig, Start, simulate
 from ..util.progress import Teller, told
-from ..util.typing import Any, Array, ArrayLike
+from ..util.typing import Any, Array, ArrayLike, IntArray
 from .base import Sited
 from .caveats import Caveats, tell_values
 from .declared import Labelled, as_columns, labels_of, one_label_each, with_classes
 from .guessing import Foretelling
 from .inference import Inferring, deal_digest
 from .ledgers import Ledgered
+from .own_site import OwnSite
 from .parameters import OFFERED, with_knobs
 
 _DEFAULT = RunConfig()
@@ -53,9 +55,9 @@ def _has_probabilities(estimator: Any) -> bool:
 
 @with_knobs(
     *("relation", "sites_per_row", "colluders", "graph", "C", "rho", "eta", "eta_growth", "noise_growth", "form"),
-    *OFFERED, tol=None, max_weight=None, centre=True,
+    *OFFERED, tol=None, max_weight=None, centre=True, site_constants=None,
 )  # fmt: skip
-class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMixin, BaseEstimator):
+class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, ClassifierMixin, BaseEstimator):
     """A linear classifier trained across sites that exchange noisy vectors instead of rows.
 
     Parameters
@@ -132,6 +134,8 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
     centre : bool, default=True
         Release the means of all columns first, within epsilon, and take them from every row, where public facts say
         that it pays (:func:`sottovoce.runs.centre.decide`).  Rows farther from it are shortened.  Not with `inference`.
+    site_constants : bool or None, default=None
+        Whether `inference` gives every site a constant of its own; None for yes unless rows are dealt at random.
     form : {"corrected", "printed"}, default="corrected"
         A printed form needs a method's name, and ``delta=None`` where the paper claims a pure epsilon.
     tol : float or None, default=None
@@ -284,6 +288,7 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
             rule = "a release needs its labels declared: which of them occur is private"
             raise InvalidInput("classes", None, rule, "give classes=[...], or a random_state for a simulation")
         self._check_ledger()
+        self._site_constants(self.inference)
         features = self._table(X, reset=True)
         n = features.shape[0]
         labelled, read = self._labels(X, y, fixed, n)
@@ -337,7 +342,7 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
             what = f"{strange} of {n} rows have a label that is none of the declared classes"
             text = f"{what}: they were rows of zeros (for the data's holder only)"
             self._notify("labels", text, HolderNote, stacklevel=2)
-        self._tell_one_class(X, features)
+        self._tell_one_class(X, features, groups)
         return self
 
     @property
@@ -468,35 +473,50 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
             W = (np.concatenate([-W, W]) / 2.0 if models == 1 else W).reshape(1, -1)
         return [Start(w) for w in W]
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Any, groups: Any = None) -> Array:
         """``X @ coef_.T + intercept_``, shape (n_samples,), or (n_samples, n_classes) for more than two classes.
 
         Linear in X, also for rows that training shortened: longer ones than `data_norm`, or ones as far from a released
         mean.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a frame under a schema
+        groups : array-like of shape (n_samples,), optional
+            The site of every row, for models with a constant for every site (`inference`); None for what the schema's
+            site column says, if the fit read it.  A row of no site that the model knows gets the average of the
+            constants, and a notice says how many do.
         """
         check_is_fitted(self, "coef_")
-        if self.schema_ is not None and self._answered is not None:
-            margins = self._answered.margins(read_frame(X, self.columns)).T
+        rows = self._rows_of(X)
+        return self._margins(rows, self._places(rows, groups))
+
+    def _margins(self, rows: Any, where: IntArray | None) -> Array:
+        """Margins of rows, of the sites in these places, by the sorted classes."""
+        if self._answered is not None:
+            margins = self._answered.margins(rows, where=where).T
             if len(self._order) == 2:
                 return margins if self._order[0] == 0 else -margins
             return np.asarray(margins[:, self._order])
-        margins = np.asarray(self._table(X, reset=False) @ self.coef_.T + self.intercept_)
+        margins = np.asarray(rows @ self.coef_.T + self.intercept_)
         return margins[:, 0] if len(self.coef_) == 1 else margins
 
-    def predict(self, X: Any) -> Any:
-        """The class of every row, shape (n_samples,)."""
-        margins = self.decision_function(X)
+    def predict(self, X: Any, groups: Any = None) -> Any:
+        """The class of every row, shape (n_samples,); `groups` as for :meth:`decision_function`."""
+        margins = self.decision_function(X, groups)
         return self.classes_[of_classes(len(self.classes_)).decode(margins.T)]
 
-    def score(self, X: ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: ArrayLike, y: Any = None, sample_weight: Any = None, groups: Any = None) -> float:
         """Accuracy on rows of a test set, without noise: for the holder of the rows.
 
         Under a schema that declares labels, y may be left out, and rows with another label or none are left out.
+        `groups` are those of :meth:`decision_function`.
         """
         if self.schema_ is None or self.schema_.label is None or self.classes is not None:
-            return float(super().score(X, typed_labels(np.asarray(self._label_column(X, y))), sample_weight))
+            labels = typed_labels(np.asarray(self._label_column(X, y)))
+            return float(accuracy_score(labels, self.predict(X, groups), sample_weight=sample_weight))
         table = read_frame(X, self.columns)
-        answers = self.predict(table)
+        answers = self.predict(table, groups)
         labelled = labels_of(self.schema_, one_label_each(self._label_column(table, y), len(answers)))
         known = labelled.number >= 0
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
@@ -507,14 +527,15 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         return str(getattr(self, "loss_", self.loss))  # version 0.1 had no other
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: ArrayLike) -> Array:
+    def predict_proba(self, X: ArrayLike, groups: Any = None) -> Array:
         """Probabilities of the classes, shape (n_samples, n_classes); logistic and softmax loss only.
 
         Of more than two classes under the logistic loss: each against the rest, scaled to a sum of one.  After training
         with a finite `max_grad_norm` they may be too sure, or not sure enough: :class:`sottovoce.errors.NotCalibrated`
-        warns of it and names what states calibrated ones (``docs/privacy/capped.md``).
+        warns of it and names what states calibrated ones (``docs/privacy/capped.md``).  `groups` are those of
+        :meth:`decision_function`.
         """
-        margin = self.decision_function(X)
+        margin = self.decision_function(X, groups)
         self._warn_if_capped()
         if margin.ndim == 1:
             return np.column_stack([expit(-margin), expit(margin)])
@@ -524,11 +545,11 @@ class ConsensusClassifier(Ledgered, Foretelling, Sited, Inferring, ClassifierMix
         return np.asarray(each / each.sum(axis=1, keepdims=True))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: ArrayLike) -> Array:
+    def predict_log_proba(self, X: ArrayLike, groups: Any = None) -> Array:
         """Logarithms of :meth:`predict_proba`, with the same warning."""
-        margin = self.decision_function(X)
+        margin = self.decision_function(X, groups)
         if margin.ndim > 1 and self._fitted_loss != "softmax":
-            return np.asarray(np.log(self.predict_proba(X)))
+            return np.asarray(np.log(self.predict_proba(X, groups)))
         self._warn_if_capped()
         if margin.ndim > 1:
             return np.asarray(log_softmax(margin, axis=1))

@@ -177,6 +177,11 @@ class Declares:
         return np.array(names, dtype=np.object_)
 
 
+def columns_of_array(width: int) -> list[str]:
+    """Names of the columns of an array that has none."""
+    return [f"x{j}" for j in range(width)]
+
+
 def in_units(schema: Schema, vectors: Array) -> tuple[Array, Array]:
     """Coefficients per unit of each column, (..., features), and constants, (...), from models of encoded rows."""
     found = vectors @ into_units(schema).T
@@ -222,9 +227,16 @@ def positive_of(model: Any) -> str | None:
 def as_columns(model: Any) -> ColumnTable:
     """Coefficients by name, as columns that ``pandas.DataFrame`` takes; the last line is the constant.
 
-    Of two classes they are for :func:`positive_of`; odds ratios only where probabilities are calibrated.
+    Where every site has a constant there is a line for each.  Of two classes they are for :func:`positive_of`; odds
+    ratios only where probabilities are calibrated.
     """
-    names = [*map(str, model.get_feature_names_out()), CONSTANT]
+    names = list(map(str, model.get_feature_names_out()))
+    answered = model._answered
+    if answered is not None and answered.naming is not None and answered.naming.sites:
+        constants = [f"{CONSTANT}: {site}" for site in answered.naming.sites]
+        every = [*np.ravel(model.coef_).tolist(), *np.ravel(model.site_intercept_).tolist()]
+        return ColumnTable({"name": [*names, *constants], "coefficient": every})
+    names.append(CONSTANT)
     values = np.column_stack([np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)])
     classes, positive = getattr(model, "classes_", None), positive_of(model)
     if positive is None and classes is not None:

@@ -13,6 +13,7 @@ from itertools import combinations
 
 import numpy as np
 
+from ..answers.own_site import AVERAGE
 from ..answers.saved import SavedModel
 from ..data.columns import Bins, Block, Category, Number, Vector
 from ..data.curved import MIDDLE, Derived, Fourier, Pairs, Spline, Squares
@@ -43,7 +44,7 @@ class Linear:
 
     @classmethod
     def of(cls, saved: SavedModel) -> Linear:
-        """Of a saved model; with a constant a site, a row of no known site gets their mean."""
+        """Of a saved model; with a constant a site, all rows get their mean, or that of the only site."""
         naming, schema = saved.naming, saved.schema
         if schema is None:
             raise InvalidInput("run", None, "was trained without a schema, so it knows no columns", "train on a table")
@@ -53,8 +54,8 @@ class Linear:
             return cls(schema, False, weights, 0.0, task, bool(task.names) and known, saved.move)
         assert naming.schema is not None
         weights, constant = saved.model, 0.0
-        if naming.sites:  # the last encoded column holds the constant of all; a row of no site has none
-            constant = float((weights[naming.constant > 0] * naming.value) @ saved.shares)
+        if naming.sites:  # the last encoded column holds the constant of all, and a graph reads no site
+            constant = float(saved.constants[AVERAGE if saved.only is None else saved.only])
             weights = np.append(weights[naming.constant == 0], 0.0)
         return cls(naming.schema, True, weights[None], constant, task, known)
 

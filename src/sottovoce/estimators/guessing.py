@@ -35,7 +35,8 @@ class Foretelling:
     inference: bool
     _norm: float
     _answered: SavedModel | None
-    decision_function: Any
+    _margins: Any
+    _own_places: Any
     _notify: Callable[..., None]
 
     def _foretell(self, run: RunConfig, rows: Rows, where: dict[str, Any]) -> None:
@@ -53,11 +54,12 @@ class Foretelling:
         changes = fill(self.schema_).changes
         return f"; in the schema: {changes[0]}" if changes else ""
 
-    def _tell_one_class(self, X: Any, features: Any) -> None:
+    def _tell_one_class(self, X: Any, features: Any, groups: Any = None) -> None:
         """Warn if the model answers all rows alike: the holder of a simulation, and everybody of made-up rows."""
         if self.random_state is not None:
-            if self.schema_ is not None:
-                margins = self.decision_function(X)
+            if self._answered is not None:
+                rows = features if self.schema_ is None else X
+                margins = self._margins(rows, self._own_places(rows, groups))
             else:
                 with np.errstate(all="ignore"):  # rows that are too long must not tell by a warning
                     margins = np.asarray(features @ self.coef_.T + self.intercept_)

@@ -12,17 +12,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..answers.coefficients import Coefficients
-from ..answers.coefficients import table as coefficients
-from ..answers.inference import Estimates, model_of, newton_of
+from ..answers.fits import LogOdds
 from ..answers.saved import SavedModel
-from ..answers.terms import of_columns, of_schema
 from ..answers.training import check
 from ..errors import InvalidInput, printable
 from ..ledger.durable import rows_digest
 from ..privacy.statement import Caveat
-from ..problem.losses import Logistic
 from ..problem.task import TwoClasses
-from ..problem.weighted_loss import Weighted
 from ..reports.coefficients import html_table, remark
 from ..reports.notebook import ColumnTable
 from ..reports.plots import coefficient_plot, forest_plot
@@ -30,9 +26,10 @@ from ..runs.config import RunConfig
 from ..runs.engine import FINISHED
 from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, simulate
+from ..util.plain import jsonable
 from ..util.typing import Any, IntArray
 from .base import Dealt
-from .declared import Labelled, positive_of, with_classes
+from .declared import Labelled, columns_of_array, positive_of, with_classes
 from .transformer import SchemaTransformer
 
 
@@ -144,26 +141,22 @@ class Inferring(Shown):
             raise InvalidInput("ledger", None, "inference takes no ledger", "leave it out")
         run = RunConfig(seed=dealt.seed, **knobs)
         check(run)
-        own = [str(site) for site in dealt.sites] if dealt.apart and len(parts) > 1 else []
-        if schema is None:
-            names = list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])]))
-            naming, tables = of_columns(names, float(me._norm), own), [X[part] for part in parts]
-        else:
-            naming, tables = of_schema(schema, own), [table.take(part) for part in parts]
-        y = [TwoClasses().encode(label[part]) for part in parts]
-        rows = naming.rows(list(zip(tables, y, strict=True)))
-        found_in = simulate(run, rows, method=newton_of(naming), loss=Weighted(Logistic()), caveat=caveat)
+        names = [] if schema is not None else list(getattr(self, "feature_names_in_", columns_of_array(X.shape[1])))
+        layout = dealt.layout(schema, names, float(me._norm), me._site_constants(True))
+        fit, naming = LogOdds(layout), layout.naming
+        tables = [X[part] for part in parts] if schema is None else [table.take(part) for part in parts]
+        rows = fit.rows(tables, [TwoClasses().encode(label[part]) for part in parts])
+        found_in = simulate(run, rows, method=fit.recipe, loss=fit.loss, caveat=caveat)
         result = with_other_relation(found_in)
-        found: Estimates = result.outcome
-        beta, k = naming.into_units @ model_of(found)[0], int(np.sum(naming.constant == 0))
-        shares = np.array([len(part) for part in parts]) / sum(map(len, parts))
-        me.coefficients_ = coefficients(found, naming, delta=run.delta)
-        me.coef_ = labelled.sorted(beta[None, :k])
-        me.intercept_ = labelled.sorted(np.atleast_1d(beta[k:] @ shares if own else beta[k]))
-        me.site_coef_ = np.repeat(me.coef_, len(parts), axis=0)
-        me.site_intercept_ = labelled.sorted(beta[k:]) if own else np.repeat(me.intercept_, len(parts))
+        found = fit.read(result.outcome, run.delta)
         named = schema if schema is None or schema.label else with_classes(schema, labelled.names)
-        me._answered = SavedModel(naming, model_of(found)[0], shares if own else np.ones(1), schema=named)
+        answered = layout.saved(found.model, named, jsonable(found.plain))
+        beta, k = naming.into_units @ found.model, int(np.sum(naming.constant == 0))
+        me.coefficients_, me._answered = found.table, answered
+        me.coef_ = labelled.sorted(beta[None, :k])
+        me.intercept_ = labelled.sorted(np.atleast_1d(beta[k:] @ answered.shares))
+        me.site_coef_ = np.repeat(me.coef_, len(parts), axis=0)
+        me.site_intercept_ = labelled.sorted(beta[k:]) if naming.sites else np.repeat(me.intercept_, len(parts))
         me._order = labelled.order
         me.n_iter_, me.stopped_, me.max_grad_norm_, me._result = 1, FINISHED, math.inf, result
         return result

@@ -93,12 +93,12 @@ class Kept:
         me: Any = self
         check_is_fitted(me, "privacy_spent_")
         result, answered = getattr(me, "_result", None), getattr(me, "_answered", None)
-        record = {"estimator": self._record()}
+        record = {"estimator": self._record(), "sites": [str(site) for site in np.ravel(me.sites_)]}
         schema = None if answered is None or answered.schema is None else answered.schema.to_dict()
         if result is not None:
             result = replace(result, extra={"data": "a frame", "schema": schema} | record)
         if answered is not None and answered.naming is not None:
-            told = answered.record if result is None else record_of(result) | _told(me.coefficients_)
+            told = answered.record | ({} if result is None else record_of(result))
             replace(answered, record=told | record).save(path)
             return
         if result is None:
@@ -161,12 +161,3 @@ class Kept:
         model._answered, model._result = answered, result
         model.privacy_spent_ = statement.to_dict()
         return model
-
-
-def _told(table: Any) -> dict[str, Any]:
-    """A table of coefficients, as reports read it."""
-    if isinstance(table, Coefficients):
-        return table.plain()
-    known = {"level": None, "reference": None}
-    pairs = zip(table["name"], table["coefficient"], strict=True)
-    return {"coefficients": [{"name": name} | known | {"estimate": value} for name, value in pairs]}

@@ -5,49 +5,58 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
-from ..algorithms.recipe import Recipe
-from ..answers.inference import model_of
-from ..answers.least_squares import slopes_of, table_of
-from ..answers.regression import SQUARED, LeastSquares
+from ..answers.fits import Numbers
+from ..answers.regression import SQUARED
 from ..answers.saved import SavedModel
-from ..answers.terms import of_columns, of_schema
 from ..answers.training import WEIGHED
 from ..data.frames import read_frame
 from ..data.labels import NumberLabel, numbers_in
 from ..data.rows import Rows
 from ..data.validation import checked
 from ..errors import HolderNote, InvalidInput
-from ..problem.losses import HuberResidual, loss_texts
+from ..problem.losses import loss_texts
 from ..problem.task import BoundedNumber
-from ..problem.weighted_loss import Weighted
 from ..runs import defaults
 from ..runs.config import RunConfig
 from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, simulate
+from ..util.plain import jsonable
 from ..util.progress import told
 from ..util.typing import Any, Array, ArrayLike, IntArray
-from .base import SitedTable
+from .base import Dealt, SitedTable
 from .caveats import Caveats, tell_values
-from .declared import as_columns, with_number
+from .declared import as_columns, columns_of_array, with_number
 from .inference import Shown
+from .own_site import OwnSite
 from .parameters import with_knobs
 
-_Asked = tuple[Rows, RunConfig, dict[str, Any], Callable[[Result], tuple[Array, float]]]
-"""Rows, their run, what `simulate` takes besides, and slopes and a constant from its result."""
+
+class _Asked(NamedTuple):
+    """What a loss asks of rows."""
+
+    rows: Callable[[list[Array], list[Array] | None], Rows]
+    """Rows of the sites from their scaled targets, NaN for none, and their weights."""
+    run: RunConfig
+    recipe: dict[str, Any]
+    """What `simulate` takes besides."""
+    keep: Callable[[Result], tuple[Array, Array]]
+    """Slopes, and a constant or one for every site, from its result."""
+
+
 ALIKE = 1e-3
 """Share of the target's range in which the answers to all rows lie if they are about one number."""
 _READ = "the target's bounds were read off the rows, and epsilon does not cover that"
 
 
-@with_knobs("relation", "sites_per_row", "colluders", "rho", max_weight=None)
-class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
+@with_knobs("relation", "sites_per_row", "colluders", "rho", max_weight=None, site_constants=None)
+class ConsensusRegressor(OwnSite, SitedTable, Shown, RegressorMixin, BaseEstimator):
     """A linear regression of a bounded number, trained across sites that exchange noisy vectors instead of rows.
 
     Parameters
@@ -72,13 +81,18 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
     epsilon, delta, schema, columns, trust, n_sites, fit_intercept, accounting, random_state, verbose
         As for :class:`sottovoce.ConsensusClassifier`.
     knobs : dict or None, default=None
-        `relation`, `sites_per_row`, `colluders`, `max_weight`, and `rho`, which the squared loss does not read.
+        `relation`, `sites_per_row`, `colluders`, `max_weight`, `site_constants` (whether every site has a constant of
+        its own under the squared loss; None for yes unless rows are dealt at random), and `rho`, which the squared loss
+        does not read.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
         In the units of X and y.
     intercept_ : float
+        Where every site has a constant, their average by the sites' shares of rows.
+    site_intercept_ : ndarray of shape (n_sites,)
+        Sites that `groups` or the schema's site column name have constants of their own under the squared loss.
     coefficients_ : dict, or sottovoce.answers.inference.Coefficients
         A table that ``pandas.DataFrame`` takes; with `inference`: estimates, standard errors, intervals and what was
         refused.
@@ -164,6 +178,7 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
             rule = "a release needs the target's bounds declared: the rows' own are private"
             raise InvalidInput("y_bounds", None, rule, "give y_bounds=(lo, hi), or a random_state for a simulation")
         self._check_norm()
+        self._site_constants(self.loss == SQUARED)
         own_weights = self._declared_weights(X)
         self._check_inference(sample_weight if own_weights is None else own_weights[0])
         features = self._table(X, reset=True)
@@ -177,26 +192,25 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
         knobs = {name: knobs[name] for name in knobs.keys() - {"method", "loss", "rounds", "rho"}} | dealt.unit
         knobs["seed"] = dealt.seed
         offsets = task.encode(target)
-        known = task.known(offsets).astype(float)
         counts, of_weights = self._weights(sample_weight, len(features), parts, declared=own_weights)
         self.coefficients_: Any = None
         self._answered = None
         if self.schema_ is None:
             tell_values(self, features, stacklevel=2)
         asks = self._squared if self.loss == SQUARED else self._by_rounds
-        tables = [X.take(part) if self.schema_ is not None else features[part] for part in parts]
-        rows, run, recipe, keep = asks(features, tables, [known[part] for part in parts], task, parts, knobs)
-        rows = rows.with_offset([np.nan_to_num(offsets[part]) for part in parts])
-        rows = dealt.bounded(rows, counts)
+        asked = asks(X, features, task, dealt, knobs)
+        rows = asked.rows([offsets[part] for part in parts], counts)
         said = (None if self.schema_ is None else self.schema_.caveat, caveat, of_weights)
         with told(self.verbose) as teller:
-            teller.phase(f"{self.loss} loss", run.rounds if not recipe else None)
-            result = with_other_relation(simulate(run, rows, caveat=said, observers=[teller], **recipe))
-        coef, constant = keep(result)
+            teller.phase(f"{self.loss} loss", asked.run.rounds if not asked.recipe else None)
+            result = with_other_relation(simulate(asked.run, rows, caveat=said, observers=[teller], **asked.recipe))
+        coef, constants = asked.keep(result)
         half = 0.5 * (task.high - task.low)
         self.coef_ = half * coef
         has = self.fit_intercept if self.schema_ is None else bool(self.schema_.intercept or self.loss == SQUARED)
-        self.intercept_ = float(task.low + half + half * constant) if has else task.low + half
+        every = task.low + half + half * constants * has
+        self.site_intercept_ = every if len(every) > 1 else np.repeat(every, len(parts))
+        self.intercept_ = float(every[0]) if self._named is None else float(every @ self._named.shares)
         self.y_bounds_, self.sites_ = (task.low, task.high), dealt.sites
         self._result = replace(result, statement=caveats.on(result.statement))
         self.privacy_spent_ = self._result.privacy
@@ -209,7 +223,8 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
                 "y_bounds", f"{what}, and were clipped to them (for the data's holder only)", HolderNote, stacklevel=2
             )
         with np.errstate(all="ignore"):  # rows that are too long must not tell by a warning
-            self._tell_one_number(self.predict(X) if self.schema_ is not None else self._numbers(features))
+            own = X if self.schema_ is not None else features
+            self._tell_one_number(self._numbers(own, self._own_places(own, groups)))
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -263,75 +278,90 @@ class ConsensusRegressor(SitedTable, Shown, RegressorMixin, BaseEstimator):
             raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
 
     def _squared(
-        self, X: Array, tables: list[Any], known: list[Array], task: BoundedNumber, parts: list[IntArray],
-        knobs: dict[str, Any],
+        self, X: Any, features: Array, task: BoundedNumber, dealt: Dealt, knobs: dict[str, Any]
     ) -> _Asked:  # fmt: skip
-        if self.schema_ is None:
-            names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])
-            naming = of_columns([str(name) for name in names], self._norm)
-        else:
-            naming = of_schema(self.schema_)
-        rows = naming.rows(list(zip(tables, known, strict=True)))
-        constant, run = naming.constant, RunConfig("auto", **knobs)
-        free = np.ones(naming.d) if self.fit_intercept else 1.0 - constant
-        method: Recipe = slopes_of(naming) if self.inference else LeastSquares(constant=constant, free=free)
+        """Least squares: what :mod:`sottovoce.answers.fits` asks at every door."""
+        schema = self.schema_
+        names = getattr(self, "feature_names_in_", columns_of_array(features.shape[1]))
+        layout = dealt.layout(schema, [str(name) for name in names], self._norm, self._site_constants(True))
+        fit = Numbers(layout, task=task, intervals=self.inference, intercept=self.fit_intercept)
+        tables = [features[part] if schema is None else X.take(part) for part in dealt.parts]
+        run = RunConfig("auto", **knobs)
 
-        def keep(result: Result) -> tuple[Array, float]:
-            model = model_of(result.outcome)[0] if self.inference else result.outcome[0]
-            if self.inference:
-                self.coefficients_ = table_of(result.outcome, naming, task, run.delta)
-            named = None if self.schema_ is None else with_number(self.schema_, task)
-            self._answered = SavedModel(naming, model, np.ones(1), schema=named)
-            found = naming.into_units @ model
-            return found[:-1], float(found[-1])
+        def rows(targets: list[Array], weights: list[Array] | None) -> Rows:
+            return dealt.bounded(fit.rows(tables, targets, weights))
 
-        return rows, run, {"method": method, "loss": Weighted(HuberResidual(1.0))}, keep
+        def keep(result: Result) -> tuple[Array, Array]:
+            found = fit.read(result.outcome, run.delta)
+            named = None if schema is None else with_number(schema, task)
+            self._answered = layout.saved(found.model, named, jsonable(found.plain))
+            if found.table is not None:
+                self.coefficients_ = found.table
+            beta, k = layout.naming.into_units @ found.model, int(np.sum(layout.naming.constant == 0))
+            return beta[:k], beta[k:]
+
+        return _Asked(rows, run, {"method": fit.recipe, "loss": fit.loss}, keep)
 
     def _by_rounds(
-        self, X: Array, tables: list[Any], known: list[Array], task: BoundedNumber, parts: list[IntArray],
-        knobs: dict[str, Any],
+        self, X: Any, features: Array, task: BoundedNumber, dealt: Dealt, knobs: dict[str, Any]
     ) -> _Asked:  # fmt: skip
         if str(self.loss).partition(":")[0] not in {text.partition(":")[0] for text in loss_texts(numbers=True)}:
             rule = f"must be 'squared', {', '.join(loss_texts(numbers=True))}"
             raise InvalidInput("loss", self.loss, rule, "use loss='squared'")
-        encoded, method = self._encode(X), self.method
-        rows = Rows.build([(encoded[part], one) for part, one in zip(parts, known, strict=True)])
+        encoded, method = self._encode(features), self.method
         if method == defaults.METHOD:
             method = defaults.method_of_numbers(self.trust or "nobody", knobs["delta"])
         run = RunConfig(method, loss=self.loss, rounds=self.rounds, rho=self._knobs()["rho"], **knobs)
 
-        def keep(result: Result) -> tuple[Array, float]:
+        def rows(targets: list[Array], weights: list[Array] | None) -> Rows:
+            known = [task.known(y).astype(float) for y in targets]
+            made = Rows.build([(encoded[part], one) for part, one in zip(dealt.parts, known, strict=True)])
+            return dealt.bounded(made.with_offset([np.nan_to_num(y) for y in targets]), weights)
+
+        def keep(result: Result) -> tuple[Array, Array]:
             if self.schema_ is not None:
                 named = with_number(self.schema_, task)
                 self._answered = SavedModel(None, result.consensus[0], np.ones(1), schema=named, loss=self.loss)
             coef, constant = self._decode(result.consensus)
-            return coef[0], float(constant[0])
+            return coef[0], constant[:1]
 
-        return rows, run, {}, keep
+        return _Asked(rows, run, {}, keep)
 
-    def predict(self, X: Any) -> Array:
-        """The number of every row, shape (n_samples,), within the bounds."""
+    def predict(self, X: Any, groups: Any = None) -> Array:
+        """The number of every row, shape (n_samples,), within the bounds.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a frame under a schema
+        groups : array-like of shape (n_samples,), optional
+            The site of every row, for models with a constant for every site; None for what the schema's site column
+            says, if the fit read it.  A row of no site that the model knows gets the average of the constants, and a
+            notice says how many do.
+        """
         check_is_fitted(self, "coef_")
-        if self.schema_ is not None and self._answered is not None:
-            return BoundedNumber(*self.y_bounds_).decode(self._answered.margins(read_frame(X, self.columns)))
-        return self._numbers(self._table(X, reset=False))
+        rows = self._rows_of(X)
+        return self._numbers(rows, self._places(rows, groups))
 
-    def _numbers(self, features: Array) -> Array:
+    def _numbers(self, rows: Any, where: IntArray | None) -> Array:
+        """Predicted numbers of rows, of the sites in these places."""
+        if self._answered is not None:
+            return BoundedNumber(*self.y_bounds_).decode(self._answered.margins(rows, where=where))
         with np.errstate(all="ignore"):  # a row of any length
-            return np.clip(features @ self.coef_ + self.intercept_, *self.y_bounds_)
+            return np.clip(rows @ self.coef_ + self.intercept_, *self.y_bounds_)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> float:
         """R2 on rows of a test set, without noise: for the holder of the rows.
 
-        Under a schema that declares the number, y may be left out, and rows without one are left out.
+        Under a schema that declares the number, y may be left out, and rows without one are left out.  `groups` are
+        those of :meth:`predict`.
         """
         if y is not None or self.schema_ is None:
-            return float(super().score(X, y, sample_weight))
+            return float(r2_score(y, self.predict(X, groups), sample_weight=sample_weight))
         table = read_frame(X, self.columns)
         numbers = numbers_in(self._label_column(table, None), self.schema_.na)
         known = np.isfinite(numbers)
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
-        return float(r2_score(numbers[known], self.predict(table)[known], sample_weight=weight))
+        return float(r2_score(numbers[known], self.predict(table, groups)[known], sample_weight=weight))
 
     def _tell_one_number(self, answers: Array) -> None:
         """Tell the holder of a simulation if the model answers all rows alike."""

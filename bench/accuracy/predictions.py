@@ -1,0 +1,172 @@
+"""Intervals of predictions, for rows of known sites and of a new one: whether they cover, and how wide they are.
+
+``scripts/bench predictions [--sets N] [--quick] [--json]``
+
+Six sites with constants of their own, drawn from a normal population, so unlike that their share of positives runs from
+about a tenth to nine tenths; 2,000 rows each, or as unequal as 600 to 4,800.  Every set has sites, rows and noise of
+its own.  *Known*: the truth is what the model says on average of rows like these at a site that took part, in log-odds
+or in the number's unit.  *New*: the same at one more site of the population; of it the chance is computed, and not
+drawn.  *Width* is the median of what is not refused.  *Without the spread* is what a new site's rows would have if its
+constant were the average of the six, as a check that the bench sees it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit, ndtr
+
+from sottovoce.answers.fits import Fit, Layout, LogOdds, Numbers
+from sottovoce.answers.own_site import AVERAGE
+from sottovoce.answers.saved import SavedModel
+from sottovoce.data.schema import Schema
+from sottovoce.problem.task import BoundedNumber
+from sottovoce.runs.config import RunConfig
+from sottovoce.runs.simulate import simulate
+
+SITES = ("a", "b", "c", "d", "e", "f")
+EQUAL, UNEQUAL = (2000,) * 6, (4800, 2400, 1800, 1400, 1000, 600)
+EPSILONS = (1.0, 3.0, 10.0, math.inf)
+SLOPES, LEVELS = (1.0, -0.5), (0.0, 0.4, -0.3)
+NUMBER = BoundedNumber(-30.0, 30.0)
+MEAN, SPREAD = {"classes": -0.3, "numbers": 1.0}, {"classes": 1.2, "numbers": 3.0}
+SCHEMA = Schema.from_dict(
+    {
+        "name": "clinic", "site": "site", "label": {"column": "y", "positive": "yes", "negative": "no"},
+        "columns": {
+            "u": {"kind": "number", "lo": -2.0, "hi": 2.0}, "v": {"kind": "number", "lo": -2.0, "hi": 2.0},
+            "w": {"kind": "category", "values": ["lo", "mid", "hi"]},
+        },
+    }
+)  # fmt: skip
+ROWS = 40  # of which predictions are asked
+
+
+class Drawn(NamedTuple):
+    """Rows without a site, and what the model says of them beyond their site's constant."""
+
+    columns: dict[str, Any]
+    fixed: np.ndarray
+
+
+def rows(n: int, rng: np.random.Generator) -> Drawn:
+    """Rows of a site."""
+    level = rng.integers(3, size=n)
+    u, v = (np.clip(rng.normal(size=n), -2.0, 2.0) for _ in range(2))
+    names = np.array(["lo", "mid", "hi"], dtype=object)
+    fixed = SLOPES[0] * u + SLOPES[1] * v + np.array(LEVELS)[level]
+    return Drawn({"u": u, "v": v, "w": names[level]}, fixed)
+
+
+def model(kind: str, sizes: tuple[int, ...], epsilon: float, seed: int) -> tuple[SavedModel, np.ndarray]:
+    """A model of one set, and its sites' true constants."""
+    rng = np.random.default_rng(seed)
+    constants = MEAN[kind] + SPREAD[kind] * rng.normal(size=len(sizes))
+    made = [rows(n, rng) for n in sizes]
+    scores = [one.fixed + constant for one, constant in zip(made, constants, strict=True)]
+    layout = Layout.of(SCHEMA, [], 1.0, sizes, SITES, "site")
+    tables = [one.columns for one in made]
+    fit: Fit
+    if kind == "classes":
+        fit = LogOdds(layout)
+        labels = [np.where(rng.random(len(z)) < expit(z), 1.0, -1.0) for z in scores]
+        asked = fit.rows(tables, labels)
+    else:
+        fit = Numbers(layout, task=NUMBER, intervals=True)
+        asked = fit.rows(tables, [NUMBER.encode(z + 2.0 * rng.normal(size=len(z))) for z in scores])
+    config = RunConfig("auto", epsilon, 1e-5, trust="sum", seed=seed)
+    result = simulate(config, asked, method=fit.recipe, loss=fit.loss)
+    found = fit.read(result.outcome, config.delta)
+    return layout.saved(found.model, SCHEMA, found.plain), constants
+
+
+def cell(kind: str, sizes: tuple[int, ...], epsilon: float, sets: int) -> dict[str, Any]:
+    """Coverage and widths over sets of sites, rows and noise."""
+    known, new, narrow = list[float](), list[float](), list[float]()
+    of_known, of_new, refused = list[float](), list[float](), list[float]()
+    for seed in range(sets):
+        saved, constants = model(kind, sizes, epsilon, 1000 + seed)
+        drawn = rows(ROWS, np.random.default_rng(seed))
+        at = np.arange(ROWS) % len(sizes)
+        ends, truth = saved.intervals(drawn.columns, where=at), drawn.fixed + constants[at]
+        refused.append(float(np.mean(np.isnan(ends[:, 0]))))
+        shown = ~np.isnan(ends[:, 0])
+        if shown.any():
+            known.append(float(np.mean((ends[shown, 0] <= truth[shown]) & (truth[shown] <= ends[shown, 1]))))
+            of_known.append(float(np.median(ends[shown, 1] - ends[shown, 0])))
+        ends = saved.intervals(drawn.columns, where=np.full(ROWS, AVERAGE))
+        if np.isnan(ends).any():
+            continue
+        new.append(chance(ends, drawn.fixed, kind))
+        of_new.append(float(np.median(ends[:, 1] - ends[:, 0])))
+        alone = saved.table.sums(average_weights(saved, drawn), 0.05)
+        narrow.append(chance(alone, drawn.fixed, kind))
+    told = {"known": known, "new": new, "without": narrow}
+    plain = {name: float(np.mean(found)) if found else None for name, found in told.items()}
+    errors = {f"{n}_error": float(np.std(x) / math.sqrt(len(x))) if x else None for n, x in told.items()}
+    widths = {
+        "width_known": float(np.median(of_known)) if of_known else None,
+        "width_new": float(np.median(of_new)) if of_new else None,
+    }
+    names = {"kind": kind, "sizes": "equal" if sizes == EQUAL else "unequal", "epsilon": epsilon, "sets": sets}
+    return names | plain | errors | widths | {"refused": float(np.mean(refused)), "printed_new": len(new) / sets}
+
+
+def average_weights(saved: SavedModel, drawn: Drawn) -> np.ndarray:
+    """The table's weights in what the model says of rows with the average constant."""
+    naming = saved.naming
+    assert naming is not None
+    X = naming.shared(drawn.columns)
+    own = np.tile(naming.value * saved.shares, (len(X), 1))
+    return np.linalg.solve(naming.into_units.T, np.hstack([X[:, :-1], own]).T).T
+
+
+def chance(ends: np.ndarray, fixed: np.ndarray, kind: str) -> float:
+    """The chance that one more site's rows lie within, on average over rows."""
+    z = (ends - fixed[:, None] - MEAN[kind]) / SPREAD[kind]
+    return float(np.mean(ndtr(z[:, 1]) - ndtr(z[:, 0])))
+
+
+def main() -> None:
+    """Print one table, or its cells as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", type=int, default=200)
+    parser.add_argument("--quick", action="store_true", help="two sets, at one epsilon")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    sets, epsilons = (2, (10.0,)) if options.quick else (options.sets, EPSILONS)
+    found = []
+    for kind in ("classes", "numbers"):
+        for sizes in (EQUAL, UNEQUAL):
+            for epsilon in epsilons:
+                found.append(cell(kind, sizes, epsilon, sets))
+                if not options.json:
+                    show(found[-1], first=len(found) == 1)
+    if options.json:
+        json.dump({"cells": found}, sys.stdout)
+
+
+def show(one: dict[str, Any], *, first: bool) -> None:
+    """Print a line of the table."""
+    if first:
+        print(f"{'':22}{'known':>14}{'width':>8}{'new':>14}{'width':>8}{'without the spread':>20}{'refused':>9}")
+    head = f"{one['kind']}, {one['sizes']}, {one['epsilon']:g}"
+    known, new, without = (share(one, name) for name in ("known", "new", "without"))
+    widths = [f"{one[name]:8.3f}" if one[name] is not None else f"{'-':>8}" for name in ("width_known", "width_new")]
+    print(f"{head:22}{known}{widths[0]}{new}{widths[1]}{without:>20}{100 * one['refused']:8.1f}%", flush=True)
+
+
+def share(one: dict[str, Any], name: str) -> str:
+    """A coverage with its standard error, in percent."""
+    if one[name] is None:
+        return f"{'-':>14}"
+    return f"{100 * one[name]:7.1f} ({100 * one[name + '_error']:.1f})".rjust(14)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Which site's constant a row is read with: its own, where it names a site that the model knows, or their average.
+
+A row's site decides its own margin and no other row's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..data.values import Declared, objects
+from ..errors import InvalidInput
+from ..util.typing import Any, IntArray
+
+AVERAGE = -1
+"""In place of a site's number: the average of the sites' constants."""
+
+WITHOUT_SITE = (
+    "Held-out rows have no site, as they were not dealt: each was judged with the average of the sites' constants."
+)
+"""Of a deal that is made of the training rows alone; from the configuration, so it is public."""
+
+
+def places(names: Sequence[str], column: Any) -> IntArray:
+    """Each row's place among the sites' `names` by what a column says of it; `AVERAGE` for another site, or none.
+
+    Texts are one by :func:`sottovoce.data.values.identity`, as in training.
+    """
+    plain = isinstance(column, list | tuple)  # of which NumPy would read one value by another's kind
+    known = Declared({name: k for k, name in enumerate(names)})
+    return known.numbers(objects(column) if plain else np.asarray(column), AVERAGE)
+
+
+def place(names: Sequence[str], site: str | int) -> int:
+    """The place of a site that somebody asks for, by its name or else by its number from 0 on.
+
+    Raises
+    ------
+    InvalidInput
+        If the model knows no such site, or all sites share a constant.
+    """
+    if not names:
+        rule = "is for models with a constant for every site, and this one has the same for all rows"
+        raise InvalidInput("site", site, rule, "leave --site out")
+    found = Declared({name: k for k, name in enumerate(names)}).get(str(site), AVERAGE)
+    if found != AVERAGE:
+        return int(found)
+    number = number_in(site)
+    if number is not None and 0 <= number < len(names):
+        return number
+    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    rule = f"is no site of this model, which knows {shown}"
+    raise InvalidInput("site", site, rule, f"use one of their names, or a number from 0 to {len(names) - 1}")
+
+
+def number_in(site: str | int) -> int | None:
+    """The whole number that is written there; None if it is none."""
+    text = str(site).strip()
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
+
+
+def unknown(where: IntArray) -> str | None:
+    """A note for the rows' holder on those that are read with the average; None if there are none."""
+    many = int(np.sum(where == AVERAGE))
+    if not many:
+        return None
+    return f"{many:,} of {len(where):,} rows name no site that the model knows: they have the average of its constants"

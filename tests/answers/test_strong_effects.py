@@ -1,0 +1,115 @@
+"""Strong effects are reached with a fixed list of releases, and refused where noise hides how strong they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from sottovoce.answers.coefficients import Coefficients, table
+from sottovoce.answers.inference import newton_of
+from sottovoce.answers.normal_rows import NormalRows, normal_rows, size_of, stretched
+from sottovoce.answers.terms import of_columns
+from sottovoce.problem.losses import Logistic
+from sottovoce.problem.weighted_loss import Weighted
+from sottovoce.reports.causes import Cause
+from sottovoce.runs.config import RunConfig
+from sottovoce.runs.simulate import simulate
+
+SLOPES = np.array([3.0, -2.0, 0.0, 1.0])
+
+
+def drawn(times: float, seed: int, n: int = 20_000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    return X, np.where(rng.random(n) < expit(times * X @ SLOPES), 1.0, -1.0)
+
+
+def shown(X: np.ndarray, y: np.ndarray, epsilon: float, seed: int = 0) -> Coefficients:
+    naming = of_columns(list("abcd"), 1.35 * 2.0)
+    parts = [(X[own], y[own]) for own in np.array_split(np.arange(len(X)), 4)]
+    config = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed)
+    found = simulate(config, naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic()))
+    return table(found.outcome, naming, delta=1e-5)
+
+
+def likeliest(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Weighted as the table weighs rows: longer ones than the bound count for less."""
+    E = np.column_stack([X, np.ones(len(X))])
+    encoded = of_columns(list("abcd"), 1.35 * 2.0).encoded(X)
+    weight, w = 1.0 / np.maximum(1.0, np.sum(encoded**2, axis=1)), np.zeros(5)
+    for _ in range(30):
+        p = expit(E @ w)
+        w = w + np.linalg.solve((E.T * (weight * p * (1.0 - p))) @ E, E.T @ (weight * ((y > 0.0) - p)))
+    return w
+
+
+@pytest.mark.parametrize("times", [1.0, 1.5])
+def test_without_noise_they_are_maximum_likelihood(times: float) -> None:
+    X, y = drawn(times, 0)
+    found = shown(X, y, np.inf)
+    assert all(line.refused is None for line in found.lines)
+    off = np.array([line.estimate for line in found.lines]) - likeliest(X, y)
+    assert np.all(np.abs(off) < 0.05 * np.array([line.standard_error for line in found.lines]))
+
+
+@pytest.mark.parametrize("times", [1.0, 1.5])
+def test_with_noise_they_are_printed_near_the_truth(times: float) -> None:
+    """Within four standard errors, of 30 lines: at one in 500 that a line is not."""
+    for seed in range(3):
+        found = shown(*drawn(times, seed), epsilon=3.0, seed=seed)
+        for line, truth in zip(found.lines, [*times * SLOPES, 0.0], strict=True):
+            assert line.estimate is not None and line.standard_error is not None
+            assert abs(line.estimate - truth) < 4.0 * line.standard_error
+
+
+def test_columns_that_decide_the_outcome_alone_are_refused_with_noise_and_without() -> None:
+    for epsilon in (1.0, 3.0, np.inf):
+        X, _ = drawn(1.0, 1, n=4_000)
+        found = shown(X, np.where(X @ SLOPES > 0.0, 1.0, -1.0), epsilon)
+        assert all(line.estimate is None for line in found.lines)
+    assert Cause("table hidden") is Cause.TABLE_HIDDEN  # a code, which does not change
+
+
+def law(covariance: np.ndarray) -> NormalRows:
+    every = np.array([0.0, 0.0, 1.0])
+    S = np.zeros((1, 3, 3))
+    S[0, :2, :2], S[0, 2, 2] = covariance, 1.0
+    return normal_rows(S, every)
+
+
+def test_a_step_goes_as_far_as_the_curvature_of_normal_rows_lets_it() -> None:
+    """Newton's first step towards slopes (4, 0) of standard normal rows is a third as long."""
+    rows = law(np.eye(2))
+    z = np.linspace(-40.0, 40.0, 400_001)
+    density = np.exp(-0.5 * (z / 4.0) ** 2)
+    slope = 4.0 * np.sum(expit(z) * expit(-z) * density) / density.sum()  # E[p'(z)] times 4, by Stein's lemma
+    step = np.array([[slope / 0.25, 0.0, 0.0]])
+    assert step[0, 0] < 1.6
+    found = stretched(rows, np.zeros((1, 3)), step, 8.0)
+    np.testing.assert_allclose(found, [[4.0, 0.0, 0.0]], atol=1e-3)
+    np.testing.assert_allclose(stretched(rows, found, np.zeros((1, 3)), 8.0), 0.0)  # an end is an end
+    small = np.array([[0.01, 0.0, 0.0]])
+    np.testing.assert_allclose(stretched(rows, found, small, 8.0), small, rtol=0.01)
+
+
+def test_rows_by_their_curvature_are_those_near_the_border() -> None:
+    """Against a million normal rows."""
+    covariance, w = np.array([[1.0, 0.4], [0.4, 2.0]]), np.array([2.0, -1.0, 0.7])
+    X = np.random.default_rng(0).normal(size=(1_000_000, 2)) @ np.linalg.cholesky(covariance).T
+    E = np.column_stack([X, np.ones(len(X))])
+    p = expit(E @ w)
+    share = p * (1.0 - p) / np.sum(p * (1.0 - p))
+    np.testing.assert_allclose(law(covariance).by_curvature(w[None])[0], (E.T * share) @ E, atol=0.01)
+
+
+def test_the_room_of_strong_effects_is_half_their_size_over_its_error() -> None:
+    """Of margins of deviation 12, with an error of a tenth of the slopes; weak effects have more room."""
+    covariance = np.diag([1.2**2, 1e6, 1e6])[None]
+    slopes = np.array([[True, True, False]])
+    strong = size_of(law(np.eye(2)), np.array([[12.0, 0.0, 0.0]]), covariance, slopes)
+    assert strong.error[0] == pytest.approx(0.1, rel=1e-3)
+    assert strong.room[0] == pytest.approx(5.0, rel=0.05)
+    assert strong.widening[0] == pytest.approx(0.5 * 3.0 * 0.196**2, rel=0.05)  # curvature falls as the cube
+    weak = size_of(law(np.eye(2)), np.array([[0.5, 0.0, 0.0]]), covariance * (0.05 / 1.2) ** 2, slopes)
+    assert weak.error[0] == pytest.approx(0.1, rel=1e-3) and weak.room[0] > 20.0
