@@ -18,12 +18,20 @@ class Item(NamedTuple):
     share: float
 
 
+class SiteAnswers(NamedTuple):
+    """What each of N sites released of its own rows, and the noise's standard deviation on each entry."""
+
+    values: Array  # (R, N, entries)
+    spreads: Array  # (N,)
+
+
 class Answer(NamedTuple):
     """The released mean over the rows of `among`, (R, entries), and the noise's standard deviation on each entry."""
 
     value: Array
     among: Among
     spread: float
+    sites: SiteAnswers | None = None  # of a recipe that keeps every site's own
 
     @property
     def rows(self) -> float:

@@ -20,7 +20,7 @@ from ..queries import Bounded, NoisyBounded, Sum
 from ..util.plain import digest_of
 from ..util.typing import Any, Array
 from .base import Algorithm, Node
-from .items import Answer, Item, Opened, Script, play, same, shared
+from .items import Answer, Item, Opened, Script, SiteAnswers, play, same, shared
 
 _NONE = Schedule()  # a recipe has no penalty
 
@@ -72,19 +72,35 @@ class Recipe(Algorithm[Opened]):
         """Entries of each answer."""
         return tuple(item.what(np.zeros(1)).width(facts) for item in self.items)
 
+    def separate(self, facts: Facts) -> bool:
+        """Whether every site's own answer is kept, and not only the mean over the rows of all."""
+        return False
+
+    def begin(self, facts: Facts, replicates: int) -> Script:
+        """The script that a run plays."""
+        return self.script(facts, replicates)
+
+    def own_part(self, what: Bounded, answers: Array, facts: Facts) -> Array:
+        """What is kept of the sites' own answers, (..., N, entries): all of it."""
+        return answers
+
+    def stored(self, facts: Facts) -> tuple[int, ...]:
+        """Entries of the state for each answer."""
+        return self.widths(facts)
+
     def init(self, node: Node) -> Opened:
-        K, W = len(self.items), sum(self.widths(node.facts))
+        K, W = len(self.items), sum(self.stored(node.facts))
         return Opened(shared(np.zeros((*node.zeros().shape[:-1], W)), node.facts), np.zeros(K), np.zeros(K))
 
     def round(self, k: int, state: Opened, node: Node) -> Opened:
-        start = sum(self.widths(node.facts)[: k - 1])
+        start, width = sum(self.stored(node.facts)[: k - 1]), self.stored(node.facts)[k - 1]
         script, said = self._played(k - 1, state, node.facts)
         what = same(said, self.items[k - 1], node.facts)
         at = what.at.reshape(*state.told.shape[:-1], -1)
         at = np.array(np.broadcast_to(at, (*node.zeros().shape[:-1], at.shape[-1])))
         found, among = self._release(k, replace(what, at=at), node)
         told, rows, sites = (x.copy() for x in state)
-        told[..., start : start + found.shape[-1]] = shared(found, node.facts)
+        told[..., start : start + width] = found
         rows[k - 1], sites[k - 1] = among.rows, among.sites
         after = Opened(told, rows, sites)
         after.live = script
@@ -95,12 +111,17 @@ class Recipe(Algorithm[Opened]):
         return state
 
     def _release(self, k: int, what: Bounded, node: Node) -> tuple[Array, Among]:
-        """The mean over the rows of all sites that take part, and these sites."""
+        """The mean over the rows of all sites that take part, or the answers of each, and these sites."""
         facts, among = node.facts, Among.all(node.facts)
         if facts.summed:
             among = node.net.among(facts)  # agreed on now, and asked again by the curator
-            return node.ask(self.query(k, what)), among
-        return node.net.whole_sum(node.ask(self.query(k, what)) * (facts.n / among.rows)), among
+            return shared(node.ask(self.query(k, what)), facts), among
+        answer = node.ask(self.query(k, what))
+        if self.separate(facts):
+            own = self.own_part(what, node.net.everyones(answer), facts)
+            lead = shared(answer, facts).shape[:-1]
+            return own.reshape(*lead, -1), among
+        return shared(node.net.whole_sum(answer * (facts.n / among.rows)), facts), among
 
     def query(self, k: int, what: Bounded) -> NoisyBounded:
         """The query of item k."""
@@ -114,14 +135,32 @@ class Recipe(Algorithm[Opened]):
 
     def _played(self, done: int, state: Opened, facts: Facts) -> tuple[Script, Any]:
         """The script after `done` answers, and what it yields or returns."""
-        told, ends = state.told.reshape(-1, state.told.shape[-1]), np.cumsum((0, *self.widths(facts)))
+        told, ends = state.told.reshape(-1, state.told.shape[-1]), np.cumsum((0, *self.stored(facts)))
         live = state.take()
-        script = self.script(facts, len(told)) if live is None else live
+        script = self.begin(facts, len(told)) if live is None else live
         answers = []
         for j in range(0 if live is None else done - 1, done):
             among = Among(float(state.rows[j]), int(state.sites[j]))
-            answers.append(Answer(told[:, ends[j] : ends[j + 1]], among, self.spread(j, facts, among)))
+            answers.append(self._answer(j, told[:, ends[j] : ends[j + 1]], facts, among))
         return script, play(script, answers, next(script) if live is None else None)
+
+    def _answer(self, j: int, told: Array, facts: Facts, among: Among) -> Answer:
+        """The answer to item j, (R, entries), from what the state has of it."""
+        spread = self.spread(j, facts, among)
+        if not self.separate(facts):
+            return Answer(told, among, spread)
+        values = told.reshape(len(told), facts.n_nodes, -1)
+        rows = facts.every_n[:, 0]
+        mean = np.einsum("i,rie->re", rows / rows.sum(), values)
+        return Answer(mean, among, spread, SiteAnswers(values, self.spreads(j, facts)))
+
+    def spreads(self, j: int, facts: Facts) -> Array:
+        """Standard deviation of the noise on each entry of every site's own answer to item j, (N,)."""
+        whole = replace(facts, n=facts.every_n)
+        query = self.query(j + 1, self.items[j].what(np.zeros(1)))
+        if query.alpha is None:
+            return np.zeros(facts.n_nodes)
+        return np.array(np.broadcast_to(np.ravel(query.event(whole).spread()), facts.n_nodes))
 
     def spread(self, j: int, facts: Facts, among: Among) -> float:
         """Standard deviation of the noise on each entry of item j's answer, for these sites."""

@@ -23,7 +23,6 @@ from ..util.typing import Any, Array, BoolArray
 from .between import FEWEST, Between, between, spreads_of
 from .directions import LostLines, Relation, Undivided, in_words, lost_lines, remedy
 from .inference import ROOM, SURE, TAU, UNSURE, Estimates, fragility, inverse_of, newton_of
-from .separation import undetermined
 from .terms import CONSTANT, Naming, Term
 
 special = Later("scipy.special")
@@ -418,7 +417,7 @@ def _causes(
     q = float(found.strain[replicate])
     none = certain = np.zeros(len(tau), dtype=bool)
     if found.evidence is not None:
-        none, certain = undetermined(naming, found.kept[replicate], found.evidence.of(replicate))
+        none, certain = found.undetermined(naming, replicate)
     whole: Cause | None = None
     if q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
         late = math.isfinite(q) and float(judged.noise.sum()) < 0.5 * float(judged.total.sum())

@@ -16,7 +16,7 @@ as an error E of H moves the estimate by ``H^-1 E d``.  b is the second-order bi
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -40,13 +40,27 @@ from ..queries import (
 )
 from ..queries.moments import square
 from ..runs.config import RunConfig
+from ..util.later import Later
 from ..util.typing import Array, BoolArray
 from .directions import Directions, directions, unseen_directions, variances_of
 from .frames import EDGES, Frame, displacement, positive, sharper, short, whitening
 from .normal_rows import NormalRows, normal_rows, size_of, stretched
 from .second_order import missed
-from .separation import Evidence, Point
+from .separate_sites import (
+    Columns,
+    Heard,
+    SeparateSites,
+    SiteStep,
+    by_noise,
+    combined,
+    drawn_together,
+    of_kind,
+    wide,
+)
+from .separation import Evidence, Point, undetermined, undetermined_by_site
 from .terms import Naming
+
+special = Later("scipy.special")
 
 TAU = 0.3
 """Share of a coefficient's variance that the noise of the Hessian may add beyond first order; above it, refused."""
@@ -60,6 +74,7 @@ strained step is not reliable in the others either (bench/accuracy/coverage.py, 
 """
 ROOM = 4.0
 """Errors of the size of all effects, at least, to where it has no end: with fewer, the whole table is refused."""
+_FARTHEST = 2.0  # log-odds by which one answer moves a site's own constant
 CHANCE = 2.0
 """Standard deviations of what noise in the gradients adds to the last step's length: so much more is no strain."""
 FAR = 10.0
@@ -95,6 +110,7 @@ class Estimates:
     quadratic: bool = False  # whether the loss is one, of which a step leaves nothing undone
     moved: Array | None = None  # the last step but one, to `at`    (R, d)
     evidence: Evidence | None = None  # by which groups of rows with one outcome are found
+    of_sites: tuple[Evidence, ...] = ()  # of each site alone, if it has a constant of its own
     room: Array | None = None  # errors of the size of all effects from where it has no end         (R,)
     at_bounds: Array | None = None  # shares of targets at the lower and the upper bound  (R, 2)
     at_bounds_noise: float = 0.0
@@ -104,6 +120,15 @@ class Estimates:
         """tau of ``c'w``, (R,), or (R, m) of m rows c, with `less` of the noise."""
         tau = fragility(self.frame, self.hessian, self.kept, less * self.hessian_noise, np.atleast_2d(c))
         return tau[:, 0] if c.ndim == 1 else tau
+
+    def undetermined(self, naming: Naming, replicate: int) -> tuple[BoolArray, BoolArray]:
+        """Lines of the table that the data may not determine, and of which noise does not hide it, (lines,) each."""
+        assert self.evidence is not None
+        seen, kept = self.evidence.of(replicate), self.kept[replicate]
+        if not self.of_sites:
+            return undetermined(naming, kept, seen)
+        one = kept[: seen.moments.shape[0]]
+        return undetermined_by_site(naming, one, seen, [site.of(replicate) for site in self.of_sites])
 
 
 def check_run(run: RunConfig) -> None:
@@ -117,7 +142,7 @@ def check_run(run: RunConfig) -> None:
 
 
 @dataclass(frozen=True)
-class Newton(Recipe):
+class Newton(SeparateSites):
     """Coefficients of the logistic loss by Newton steps on noisy sums; the outcome is :class:`Estimates`.
 
     Parameters
@@ -246,6 +271,28 @@ class Newton(Recipe):
         ends = replace(ends, strain=strain, moved=step, evidence=evidence)
         return with_size(ends, law, kept & (mask == 0.0)) if self.stretches else ends
 
+    def with_one_constant(self, columns: Columns) -> Newton:
+        one = columns.slopes + 1
+        constant = columns.one_constant
+        return replace(self, constant=constant, marks=self.marks[:one], blocks=self.blocks[:one])
+
+    def own_constants(self, heard: Sequence[Heard], then: Array, facts: Facts) -> Array:
+        last = heard[-1]
+        counts, n = of_kind(heard, Positives)[0], facts.every_n[:, 0]
+        chance = _chances(counts.values[:, :, 0], counts.spreads, n)
+        bends = chance * (1.0 - chance)
+        if isinstance(last.what, Positives):
+            variance = (counts.spreads / bends) ** 2 + 1.0 / (n * bends)
+            return drawn_together(np.log(chance / (1.0 - chance)), variance) / self.value
+        if not isinstance(last.what, Gradient):
+            return last.own
+        bends = bends * self.value**2
+        step = drawn_together(-last.values[:, :, -1] / bends, (last.spreads / bends) ** 2)
+        return np.asarray(last.own + np.clip(step, -_FARTHEST / self.value, _FARTHEST / self.value))
+
+    def joined(self, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
+        return joint_estimates(self, found, heard, facts)
+
     def expected(self, S: Array, positives: float, c: Array, unit: float) -> float:
         """The largest tau of rows c that moments S let one expect, with noise of `unit` over the root of a share."""
         shares = [(item.what(np.zeros(1)), item.share) for item in self.items]
@@ -308,6 +355,8 @@ class Newton(Recipe):
 
 class PlainSteps(Newton):
     """The list before steps were stretched, with Newton's own steps: what was begun with it goes on."""
+
+    by_site: ClassVar[bool] = False
 
     steps: ClassVar[tuple[tuple[float, bool], ...]] = ((1.5, True), (1.0, True), (0.75, True))
     farthest: ClassVar[float] = 2.0
@@ -377,6 +426,119 @@ def newton_of(naming: Naming, frames: int = 1 + len(Newton.sharper), stretches: 
 def model_of(found: Estimates) -> Array:
     """The model for predictions: the estimate, or the last point of the steps if the whole table is refused."""
     return np.where((found.strain <= UNSURE)[:, None], found.estimate, found.at)
+
+
+def joint_estimates(recipe: Newton, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
+    """The estimates of all sites: each one's step from the common point, pooled by inverse covariance.
+
+    `found` are those of the common steps, in columns with one constant.
+    """
+    columns, seen, lost = recipe.columns(facts), found.evidence, found.directions
+    assert seen is not None and lost is not None
+    gradients = of_kind(heard, Gradient)[1:]  # the first is far from the end
+    bends, slopes = of_kind(heard, FramedCurvature)[-1], of_kind(heard, FramedSlopes)[-1]
+    assert isinstance(bends.what, FramedCurvature)
+    cap, d = bends.what.unit(facts.loss), columns.slopes + 1
+    frame, across, n = lost.frame, lost.across, facts.every_n[:, 0]
+    one = recipe.with_one_constant(columns)
+    rows = Moments(seen.sharp_moments, seen.sharp_moments @ (one.constant / one.value), one.marks, one.blocks)
+    of_all = Pool(found.hessian, found.hessian_noise)
+    squares, squares_noise = mean_of_sites(slopes)
+    common_slopes = Pool(within(squares, found.kept), squares_noise)
+    points = [columns.points(gradient.what.at, gradient.own) for gradient in gradients]
+    steps = []
+    for i in range(columns.sites):
+        value, spread = bends.of(i)
+        pool = pooled(of_all, within(cap * square(value, d), found.kept), cap * spread)
+        pool = invertible(pool, of_all, found.kept)
+        value, spread = slopes.of(i)
+        J = pooled(common_slopes, within(square(value, d), found.kept), spread).H
+        own = [Seen(at[:, i], *gradient.of(i)) for at, gradient in zip(points, gradients, strict=True)]
+        ends = one_step(frame, pool, J, own, rows, found.kept, float(n[i]), found.scale, lost)
+        inverse, _ = inverse_of(ends.hessian, found.kept, np.zeros(len(pool.H)))
+        inverse = across @ inverse @ across
+        expected = frame.A @ (inverse / n[i]) @ frame.A + ends.noise
+        # Shifts, as a point may be anywhere along a lost direction, of which covariances have no part.
+        steps.append(SiteStep(ends.estimate - own[-1].at, expected, ends.noise, ends.sampling))
+    at = columns.point(found.at, gradients[-1].own)
+    ends = joint(found, columns, steps, at, facts)
+    ends = replace(ends, estimate=ends.estimate + at)
+    return replace(ends, of_sites=_of_sites(recipe, found, heard, columns, n)) if columns.apart else ends
+
+
+def _of_sites(
+    recipe: Newton, found: Estimates, heard: Sequence[Heard], columns: Columns, n: Array
+) -> tuple[Evidence, ...]:
+    """What each site alone tells of its rows with the rarer outcome."""
+    seen = found.evidence
+    assert seen is not None
+    first = of_kind(heard, Gradient)[0]
+    chances = special.expit(recipe.value * columns.points(first.what.at, first.own)[:, :, -1])
+    return tuple(
+        seen._replace(
+            rows=float(n[i]), chance=chances[:, i], gradient=first.values[:, i],
+            gradient_spread=float(first.spreads[i]), points=tuple(_points_of(i, found, heard, columns)),
+        )
+        for i in range(columns.sites)
+    )  # fmt: skip
+
+
+def _points_of(i: int, found: Estimates, heard: Sequence[Heard], columns: Columns) -> Iterator[Point]:
+    """Points at which site i was asked for a Hessian and a gradient, in the columns of one constant."""
+    hessian: Heard | None = None
+    for one in heard:
+        if isinstance(one.what, FramedCurvature):
+            hessian = one
+        if hessian is None or not isinstance(one.what, Gradient):
+            continue
+        assert isinstance(hessian.what, FramedCurvature)
+        bends, spread = hessian.of(i)
+        gradient, gradient_spread = one.of(i)
+        cap = hessian.what.most
+        at = columns.points(one.what.at, one.own)[:, i]
+        H = within(cap * square(bends, at.shape[1]), found.kept)
+        yield Point(at, H, cap * spread, gradient, gradient_spread)
+        hessian = None
+
+
+def joint(found: Estimates, columns: Columns, steps: Sequence[SiteStep], at: Array, facts: Facts) -> Estimates:
+    """Estimates of all columns, with what the common steps have of biases beside noise and sampling."""
+    made = combined(columns, steps)
+    bias = found.covariance - found.noise - found.sampling
+    bias = columns.of_all(columns.of_all(bias).transpose(0, 2, 1))
+    whole = wide(columns, found.frame, found.hessian, found.kept)
+    moved = None if found.moved is None else columns.of_all(found.moved[:, :, None])[:, :, 0]
+    rows = float(facts.every_n.sum())
+    lost = found.directions
+    if lost is not None:
+        rows_of_frame = Frame(columns.of_all(lost.frame.A), lost.frame.back)
+        lost = lost._replace(frame=rows_of_frame, variances=columns.of_all(lost.variances[:, :, None])[:, :, 0])
+    return replace(
+        found, estimate=made.estimate, at=at, covariance=made.noise + made.sampling + bias, noise=made.noise,
+        sampling=made.sampling, frame=whole.frame, hessian=whole.hessian, kept=whole.kept, moved=moved, rows=rows,
+        directions=lost,
+    )  # fmt: skip
+
+
+def _chances(shares: Array, spreads: Array, rows: Array) -> Array:
+    """Sites' noisy shares of positives, (R, N), as chances that have log-odds."""
+    least = np.minimum(np.maximum(1.0 / rows, 2.0 * spreads), 0.5)
+    return np.clip(shares, least, 1.0 - least)
+
+
+def mean_of_sites(heard: Heard) -> tuple[Array, Array]:
+    """The mean of sites' matrices with the least noise, and that noise, (R,)."""
+    weights = by_noise(heard.spreads, np.ones(len(heard.spreads)))
+    value = np.einsum("i,rie->re", weights, heard.values)
+    noise = math.sqrt(float(np.sum((weights * heard.spreads) ** 2)))
+    return square(value, heard.what.at.shape[-1]), np.full(len(value), noise)
+
+
+def invertible(own: Pool, common: Pool, kept: BoolArray) -> Pool:
+    """A site's Hessian, or that of all sites where noise leaves it without an inverse."""
+    least = np.maximum(1e-12, _FLOOR * own.noise * math.sqrt(2.0 * own.H.shape[-1]))
+    _, fine = inverse_of(own.H, kept, least)
+    return Pool(np.where(fine[:, None, None], own.H, common.H), np.where(fine, own.noise, common.noise))
 
 
 class Moments(NamedTuple):

@@ -19,7 +19,7 @@ if residuals have different spreads.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, NamedTuple
 
@@ -37,9 +37,22 @@ from .bounds_reached import targets_at_bounds
 from .coefficients import Coefficient, Coefficients, table
 from .directions import directions, variances_of
 from .frames import Frame, positive, sharper, whitening
-from .inference import RAREST, UNSURE, Estimates, inverse_of, noise_of, within
+from .inference import (
+    RAREST,
+    UNSURE,
+    Estimates,
+    Pool,
+    inverse_of,
+    invertible,
+    joint,
+    mean_of_sites,
+    noise_of,
+    pooled,
+    within,
+)
 from .regression import posterior_gain
 from .row_frames import FINE, ROUGH, Ahead, best_power, length_of_levels, reach
+from .separate_sites import Columns, Heard, SeparateSites, SiteStep, drawn_together, of_kind, precision
 from .terms import CONSTANT, Naming
 from .unframed_squares import Unframed
 
@@ -57,7 +70,7 @@ _MERGED = 3.0  # noise deviations of a second moment, below which a rare level i
 
 
 @dataclass(frozen=True)
-class Stepped(Recipe):
+class Stepped(SeparateSites):
     """Least squares with intervals, of targets in [-1, 1]; the outcome is :class:`Estimates`.
 
     Replicates share what follows from a histogram of residuals or from rare levels: which columns are kept, and where
@@ -159,6 +172,38 @@ class Stepped(Recipe):
         moved = (mean / value)[:, None] * self.constant
         return np.asarray(moved[:, :, None] * moved[:, None, :])
 
+    def with_one_constant(self, columns: Columns) -> Stepped:
+        return replace(self, constant=columns.one_constant, marks=self.marks[: columns.slopes + 1])
+
+    def own_constants(self, heard: Sequence[Heard], then: Array, facts: Facts) -> Array:
+        last = heard[-1]
+        if not isinstance(last.what, FramedSteps) or last.what.frame is None:
+            return last.own
+        moments, d = of_kind(heard, FramedMoments)[-1], then.shape[1]
+        common, h, back = Pool(*mean_of_sites(moments)), last.what.h, precision(last.what.frame)
+        step = np.einsum("rij,rj->ri", back, then - last.what.at)
+        along = back[:, :, -1]  # what moves the constant alone
+        bend = np.maximum(np.einsum("ri,rij,rj->r", along, common.H, along), 1e-300)
+        missing = np.zeros_like(last.own)
+        for i in range(missing.shape[1]):
+            value, noise = moments.of(i)
+            own = pooled(common, square(value, d), noise).H
+            gradient = h * last.values[:, i] + np.einsum("rij,rj->ri", own, step)
+            missing[:, i] = -np.einsum("ri,ri->r", along, gradient) / bend
+        spread = h * np.sqrt(np.sum(along**2, axis=1)) / bend
+        return np.asarray(last.own + drawn_together(missing, (spread[:, None] * last.spreads) ** 2))
+
+    def joined(self, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
+        n = facts.every_n[:, 0]
+        bounds = of_kind(heard, AtBounds)[0]
+        share = n / n.sum()
+        counted = replace(
+            joint_slopes(self.columns(facts), found, heard, facts),
+            at_bounds=np.einsum("i,rie->re", share, bounds.values),
+            at_bounds_noise=math.sqrt(float(np.sum((share * bounds.spreads) ** 2))),
+        )
+        return counted
+
     def older(self) -> tuple[Recipe, ...]:
         own = {f.name: getattr(self, f.name) for f in fields(self)}
         return (Unframed(**own),)
@@ -194,6 +239,57 @@ class Stepped(Recipe):
         doubts = (noise[:, None] * np.sum(back**2, axis=1)).mean(axis=0)
         rare = (self.marks > 0) & (sizes < RAREST * self.marks**2)
         return ~(rare & (sizes <= _MERGED * doubts))
+
+
+def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
+    """The estimates of all sites: each one's step from the common point, pooled by inverse covariance.
+
+    `found` are those of the common steps, in columns with one constant.
+    """
+    moments, squares = of_kind(heard, FramedMoments)[-1], of_kind(heard, FramedResiduals)[-1]
+    gradients, d, lost = of_kind(heard, FramedSteps), columns.slopes + 1, found.directions
+    assert isinstance(squares.what, FramedResiduals) and lost is not None
+    A, back, across = lost.frame.A, lost.frame.back, lost.across
+    h, of_all = squares.what.h, Pool(found.hessian, found.hessian_noise)
+    mean_squares, squares_noise = mean_of_sites(squares)
+    common = Pool(within(mean_squares, found.kept), squares_noise)
+    overlap = np.einsum("rij,rij->r", found.hessian, h**2 * common.H)
+    spread = np.maximum(overlap, 0.0) / np.einsum("rij,rij->r", found.hessian, found.hessian)
+    points = [np.einsum("rij,rnj->rni", back, columns.points(gradient.what.at, gradient.own)) for gradient in gradients]
+    n, steps = facts.every_n[:, 0], list[SiteStep]()
+    for i in range(columns.sites):
+        value, noise = moments.of(i)
+        own = invertible(pooled(of_all, within(square(value, d), found.kept), noise), of_all, found.kept)
+        value, noise = squares.of(i)
+        J = h**2 * pooled(common, within(square(value, d), found.kept), noise).H
+        inverse, _ = inverse_of(lost.restricted(own.H), found.kept, np.zeros(len(own.H)))
+        inverse = across @ inverse @ across
+        mean = _site_products(own, gradients, points, i)
+        best = np.einsum("rij,rj->ri", inverse, mean.c)
+        of_c = mean.variance[:, None, None] * np.eye(d)
+        of_noise = inverse @ (of_c + noise_of(best - mean.center, own.noise)) @ inverse
+        sampling = inverse @ (positive(J) / n[i]) @ inverse
+        expected = spread[:, None, None] * inverse / n[i] + of_noise
+        steps.append(SiteStep(np.einsum("rij,rj->ri", A, best), A @ expected @ A, A @ of_noise @ A, A @ sampling @ A))
+    return joint(found, columns, steps, columns.point(gradients[-1].what.at, gradients[-1].own), facts)
+
+
+def _site_products(own: Pool, gradients: Sequence[Heard], points: Sequence[Array], i: int) -> Mean:
+    """A site's products of rows and targets as one, by their precisions about its last point."""
+    total, c, center, variance = np.zeros(len(own.H)), 0.0, 0.0, 0.0
+    target = points[-1][:, i]
+    for gradient, every in zip(gradients, points, strict=True):
+        assert isinstance(gradient.what, FramedSteps)
+        value, noise = gradient.of(i)
+        h, point = gradient.what.h, every[:, i]
+        far = np.sum((target - point) ** 2, axis=1)
+        sure = 1.0 / ((h * noise) ** 2 + own.noise**2 / 2.0 * far + _EXACT)
+        total = total + sure
+        c = c + sure[:, None] * (np.einsum("rij,rj->ri", own.H, point) - h * value)
+        center = center + sure[:, None] * point
+        variance = variance + sure**2 * (h * noise) ** 2
+    whole = total[:, None]
+    return Mean(np.asarray(c / whole), np.asarray(center / whole), np.asarray(variance / total**2))
 
 
 class _Products:

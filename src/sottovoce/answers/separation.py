@@ -169,12 +169,45 @@ def undetermined(naming: Naming, kept: BoolArray, seen: Evidence) -> tuple[BoolA
     seen : Evidence
         Of one replicate.
     """
-    groups, every = groups_of(naming, kept), naming.constant / naming.value
+    groups = groups_of(naming, kept)
+    none, certain = _of_one_outcome(groups, naming, seen)
+    return np.any(none[:, None] & groups.decides, axis=0), np.any(certain[:, None] & groups.decides, axis=0)
+
+
+def undetermined_by_site(
+    naming: Naming, kept: BoolArray, seen: Evidence, of_sites: Sequence[Evidence]
+) -> tuple[BoolArray, BoolArray]:
+    """:func:`undetermined` where each site was asked of its own rows, and has a constant of its own.
+
+    All sites together tell what decides the columns' lines, and each site whether its own rows have one outcome.
+
+    Parameters
+    ----------
+    kept : bool array (slopes + 1,)
+        As for :func:`undetermined`, of rows with one constant.
+    seen : Evidence
+        Of all sites together, as rows with one constant.
+    of_sites : sequence of Evidence
+        The same of each site alone.
+    """
+    one = naming.with_one_constant()
+    none, certain = undetermined(one, kept, seen)
+    groups = groups_of(one, kept)
+    whole = Groups(groups.directions[:1], groups.decides[:1])  # all rows of a site
+    alone = [_of_one_outcome(whole, one, site) for site in of_sites]
+    of_constants = [np.array([x[part][0] for x in alone]) for part in (0, 1)]
+    return tuple(  # type: ignore[return-value]
+        np.concatenate([lines[:-1], own | lines[-1]]) for lines, own in zip((none, certain), of_constants, strict=True)
+    )
+
+
+def _of_one_outcome(groups: Groups, naming: Naming, seen: Evidence) -> tuple[BoolArray, BoolArray]:
+    """Groups whose rows may all have one outcome, and those of which noise does not hide it, (groups,) each."""
+    every = naming.constant / naming.value
     start, expected = at_the_start(groups, every, seen)
     count, noise = together([start, *(at_a_point(groups, every, seen, point) for point in seen.points)])
     none = (count - SURE * noise <= _ROUNDING * np.maximum(expected, 1.0)) & np.any(groups.decides, axis=1)
-    certain = none & (count + SURE * noise <= FEW * expected)
-    return np.any(none[:, None] & groups.decides, axis=0), np.any(certain[:, None] & groups.decides, axis=0)
+    return none, none & (count + SURE * noise <= FEW * expected)
 
 
 def _unit(d: int, column: np.integer[Any]) -> Array:

@@ -133,6 +133,16 @@ class Naming:
             "are alike beyond that, intervals are too narrow."
         )
 
+    def with_one_constant(self) -> Naming:
+        """The same columns with one constant in place of each site's own."""
+        if not self.sites:
+            return self
+        k = self.d - len(self.sites)
+        return dataclasses.replace(
+            self, terms=(*self.terms[:k], Term(CONSTANT)), into_units=self.into_units[: k + 1, : k + 1],
+            constant=np.eye(k + 1)[-1], sites=(),
+        )  # fmt: skip
+
     def shared(self, table: Any) -> Array:
         """Encoded rows as if all sites shared one constant, which is the last column: (n, columns + 1)."""
         if self.schema is not None:

@@ -170,10 +170,14 @@ class WireNet(JournaledNet):
         return self._edges.lost_dual(weight)
 
     def whole_sum(self, x: Array) -> Array:
-        told, total = self._told(x) | {self._name: x}, np.zeros_like(x)
-        for name in self._plan.names:
-            total = total + told[name]
+        total = np.zeros_like(x)
+        for one in self.everyones(x):
+            total = total + one
         return total
+
+    def everyones(self, x: Array) -> Array:
+        told = self._told(x) | {self._name: x}
+        return np.stack([told[name] for name in self._plan.names])
 
     def seal(self, share: IntArray) -> IntArray:
         raise TypeError("a run without sums has no shares")

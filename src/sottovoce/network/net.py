@@ -41,6 +41,13 @@ class Net(ABC):
         """
         raise TypeError(f"{type(self).__name__} sends nothing to all nodes")
 
+    def everyones(self, x: Array) -> Array:
+        """All nodes' x in the order of the nodes, shape (..., N, d): the same bits at every node.
+
+        Sends ``x`` to everybody; needs a complete network.
+        """
+        raise TypeError(f"{type(self).__name__} sends nothing to all nodes")
+
     def lost_dual(self, weight: Array | float) -> Array | float:
         """What the duals of the edges lost in the last :meth:`neighbour_sum` have added up to; zero if none was lost.
 
@@ -90,6 +97,9 @@ class DenseNet(Net):
         for i in range(x.shape[-2]):
             total = total + x[..., i, :]
         return np.array(np.broadcast_to(total[..., None, :], x.shape))
+
+    def everyones(self, x: Array) -> Array:
+        return np.array(x)
 
     def seal(self, share: IntArray) -> IntArray:
         return np.array(np.broadcast_to(share.sum(axis=-2, keepdims=True), share.shape))
@@ -189,12 +199,15 @@ class QueueNet(Net):
         return self._edges.lost_dual(weight)
 
     def whole_sum(self, x: Array) -> Array:
-        found = self._exchange(x)
-        own = next(i for i in range(len(found) + 1) if i not in found)
         total = np.zeros_like(x)
-        for _, message in sorted((found | {own: x}).items()):
+        for message in self.everyones(x):
             total = total + message
         return total
+
+    def everyones(self, x: Array) -> Array:
+        found = self._exchange(x)
+        own = next(i for i in range(len(found) + 1) if i not in found)
+        return np.stack([message for _, message in sorted((found | {own: x}).items())])
 
     def _exchange(self, x: Array) -> dict[int, Array]:
         self._exchanges += 1

@@ -1,0 +1,301 @@
+"""One table of all sites where every site releases its own answers (docs/privacy/answers.md, "Separate sites").
+
+Under local trust each site's answer is known, and has all of the noise for the site's rows.  How the answers are put
+together is post-processing, and costs nothing:
+
+- Steps are taken as if one site held all rows.  Answers are averaged by the precision of their noise, not by rows, so
+  that small sites do not drown the others.
+- Where every site has a constant of its own, an answer is read as that of rows with one constant: a site's rows are
+  zero in the constants of others, and what it says of those is noise alone.
+- At the end each site takes a last step from the common point, by its own gradients, and by its own Hessian as far as
+  that differs from that of all sites by more than noise.  These estimates are pooled by inverse covariance.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from ..algorithms.items import Answer, Script, SiteAnswers
+from ..algorithms.recipe import Recipe
+from ..problem.facts import Among, Facts
+from ..queries import Bounded, Gradient, HuberGradient
+from ..queries.bounded import Gram
+from ..queries.moments import flat, square
+from ..util.typing import Array, BoolArray
+
+_SINGULAR = 1e-12  # of the largest eigenvalue: directions below it have no precision
+_PADDED = 1e8  # times a Hessian's largest eigenvalue: a column of zeros in a frame adds nothing to its inverse
+
+
+class Columns(NamedTuple):
+    """Columns of the rows of N sites: k slopes, and one constant, or one for each site.
+
+    Sites ask about points of ``d`` columns; all that is put together has ``k + 1`` columns, the last one for the
+    site's own constant.
+    """
+
+    constant: Array  # 1 in constants, (d,)
+    sites: int
+
+    @property
+    def slopes(self) -> int:
+        """k."""
+        return int(np.sum(self.constant == 0.0))
+
+    @property
+    def apart(self) -> bool:
+        """Whether every site has a constant of its own."""
+        return len(self.constant) > self.slopes + 1
+
+    @property
+    def one_constant(self) -> Array:
+        """1 in the constant, (k + 1,)."""
+        return np.eye(self.slopes + 1)[-1]
+
+    def of_site(self, i: int) -> list[int]:
+        """The columns of site i."""
+        return [*range(self.slopes), self.slopes + (i if self.apart else 0)]
+
+    def embedding(self, i: int) -> Array:
+        """From the columns of site i to all columns, (d, k + 1)."""
+        return np.eye(len(self.constant))[:, self.of_site(i)]
+
+    def of_all(self, one: Array) -> Array:
+        """Rows of a matrix for one constant, (..., k + 1, m), as rows for every constant, (..., d, m)."""
+        return np.concatenate([one[..., : self.slopes, :]] + [one[..., -1:, :]] * self._constants, axis=-2)
+
+    def point(self, one: Array, own: Array) -> Array:
+        """A common point, (R, k + 1), with the sites' `own` differences of constants, (R, N), in all columns."""
+        constants = one[:, -1:] + own if self.apart else one[:, -1:]
+        return np.hstack([one[:, :-1], constants])
+
+    def points(self, one: Array, own: Array) -> Array:
+        """The same in each site's own columns, (R, N, k + 1)."""
+        every = np.repeat(one[:, None, :], self.sites, axis=1)
+        every[:, :, -1] += own
+        return every
+
+    def asked(self, what: Bounded, own: Array) -> Bounded:
+        """A statistic of rows with one constant, as it is asked of the rows that there are."""
+        if not self.apart:
+            return what
+        changes: dict[str, Any] = {"at": self.point(what.at, own)}
+        if getattr(what, "constant", None) is not None:
+            changes["constant"] = self.constant
+        frame = getattr(what, "frame", None)
+        if frame is not None:
+            wide = self.of_all(np.swapaxes(frame, -1, -2))  # one column of the frame for every constant
+            changes["frame"] = self._padded(np.swapaxes(wide, -1, -2))
+        return replace(what, **changes)
+
+    def own_part(self, what: Bounded, answers: Array) -> Array:
+        """Answers of the sites, (..., N, entries), as those of rows with one constant: the rest is noise alone."""
+        if not self.apart:
+            return answers
+        framed = getattr(what, "frame", None) is not None
+        if isinstance(what, HuberGradient) and framed:
+            return answers[..., : self.slopes + 1]
+        if isinstance(what, (Gradient, HuberGradient)):
+            return np.stack([answers[..., i, self.of_site(i)] for i in range(self.sites)], axis=-2)
+        if not isinstance(what, Gram):
+            return answers
+        matrices = square(answers, len(self.constant))
+        if framed:
+            return flat(matrices[..., : self.slopes + 1, : self.slopes + 1])
+        parts = [matrices[..., i, :, :][..., self.of_site(i), :][..., self.of_site(i)] for i in range(self.sites)]
+        return flat(np.stack(parts, axis=-3))
+
+    def _padded(self, rows: Array) -> Array:
+        """A matrix with rows of zeros below, as many rows as columns."""
+        missing = rows.shape[-1] - rows.shape[-2]
+        return np.concatenate([rows, np.zeros((*rows.shape[:-2], missing, rows.shape[-1]))], axis=-2)
+
+    @property
+    def _constants(self) -> int:
+        return len(self.constant) - self.slopes
+
+
+class Heard(NamedTuple):
+    """An item: what was asked of rows with one constant, the sites' differences of constants, and their answers."""
+
+    what: Bounded
+    own: Array  # (R, N)
+    values: Array  # (R, N, entries)
+    spreads: Array  # (N,)
+
+    def of(self, i: int) -> tuple[Array, float]:
+        """Site i's answer, and its noise's deviation."""
+        return self.values[:, i], float(self.spreads[i])
+
+
+class SiteStep(NamedTuple):
+    """A site's estimate by a step from the common point, in its own columns."""
+
+    estimate: Array  # (R, k + 1)
+    expected: Array  # its covariance if the model is right, by which it is weighed  (R, k + 1, k + 1)
+    noise: Array  # covariance by noise                                              (R, k + 1, k + 1)
+    sampling: Array  # covariance by sampling                                        (R, k + 1, k + 1)
+
+
+class Combined(NamedTuple):
+    """Estimates of all columns, and both parts of their covariance."""
+
+    estimate: Array  # (R, d)
+    noise: Array  # (R, d, d)
+    sampling: Array  # (R, d, d)
+
+
+def combined(columns: Columns, steps: Sequence[SiteStep]) -> Combined:
+    """Sites' estimates by inverse covariance; a site tells nothing of the constants of others.
+
+    Weights follow from what is expected.  The covariance is right for any weights.
+    """
+    weights = [precision(step.expected) for step in steps]
+    places = [columns.embedding(i) for i in range(len(steps))]
+    total = sum(E @ W @ E.T for E, W in zip(places, weights, strict=True))
+    inverse = precision(np.asarray(total))
+    gains = [inverse @ E @ W for E, W in zip(places, weights, strict=True)]
+    estimate = sum(np.einsum("rij,rj->ri", K, step.estimate) for K, step in zip(gains, steps, strict=True))
+    noise, sampling = (
+        sum(K @ part @ K.transpose(0, 2, 1) for K, part in zip(gains, parts, strict=True))
+        for parts in ([step.noise for step in steps], [step.sampling for step in steps])
+    )
+    return Combined(np.asarray(estimate), np.asarray(noise), np.asarray(sampling))
+
+
+def precision(covariance: Array) -> Array:
+    """The inverse in the columns that are kept; zeros in the others, (R, d, d)."""
+    return np.asarray(np.linalg.pinv(covariance, rcond=_SINGULAR, hermitian=True))
+
+
+def by_noise(spreads: Array, rows: Array) -> Array:
+    """Weights of sites whose answers have the least noise together, (N,); those of their rows without noise."""
+    sure = rows if np.any(spreads == 0.0) else spreads**-2.0
+    return np.asarray(sure / sure.sum())
+
+
+def drawn_together(z: Array, variance: Array) -> Array:
+    """Sites' numbers less their mean, drawn to it by the share of noise in their differences, (R, N).
+
+    `variance` is that of the noise in each, (R, N).  The variance between sites is what noise leaves of their spread.
+    """
+    weight = 1.0 / np.maximum(variance, 1e-300)
+    apart = z - np.sum(weight * z, axis=1, keepdims=True) / weight.sum(axis=1, keepdims=True)
+    between = np.maximum(np.mean(apart**2 - variance, axis=1, keepdims=True), 0.0)
+    total = between + variance
+    return np.asarray(apart * np.divide(between, total, out=np.ones_like(total), where=total > 0.0))
+
+
+class SeparateSites(Recipe):
+    """A recipe with one script for rows of one site, which takes its steps from the answers of several."""
+
+    constant: Array
+    by_site: ClassVar[bool] = True
+    """False for lists of older versions, which average by rows."""
+
+    def columns(self, facts: Facts) -> Columns:
+        """Of the rows of the sites."""
+        return Columns(self.constant, facts.n_nodes)
+
+    def separate(self, facts: Facts) -> bool:
+        several = facts.n_nodes > 1 and not facts.summed and self.noise is not None
+        return self.by_site and several and int(self.constant.sum()) in (1, facts.n_nodes)
+
+    def own_part(self, what: Bounded, answers: Array, facts: Facts) -> Array:
+        return self.columns(facts).own_part(what, answers)
+
+    def stored(self, facts: Facts) -> tuple[int, ...]:
+        if not self.separate(facts):
+            return self.widths(facts)
+        one = replace(facts, d=self.columns(facts).slopes + 1)
+        return tuple(facts.n_nodes * width for width in self.widths(one))
+
+    def begin(self, facts: Facts, replicates: int) -> Script:
+        return self._jointly(facts, replicates) if self.separate(facts) else self.script(facts, replicates)
+
+    def identity(self) -> dict[str, Any]:
+        return super().identity() | ({"sites": "by precision"} if self.by_site else {})
+
+    @abstractmethod
+    def with_one_constant(self, columns: Columns) -> Self:
+        """The recipe for rows of one site."""
+
+    @abstractmethod
+    def own_constants(self, heard: Sequence[Heard], then: Array, facts: Facts) -> Array:
+        """How far each site's constant is from the common one, after these answers, (R, N).
+
+        `then` is the common point, (R, k + 1), at which the next item is asked.
+        """
+
+    @abstractmethod
+    def joined(self, found: Any, heard: Sequence[Heard], facts: Facts) -> Any:
+        """The outcome in all columns, from that of the common steps."""
+
+    def _jointly(self, facts: Facts, replicates: int) -> Script:
+        """The script of one site that has all rows, on the sites' answers; each is asked at its own constant."""
+        columns, rows = self.columns(facts), facts.every_n[:, 0]
+        own, heard = np.zeros((replicates, columns.sites)), list[Heard]()
+        script = self.with_one_constant(columns).script(_as_one(facts, columns), replicates)
+        what = next(script)
+        while True:
+            answer = yield columns.asked(what, own)
+            assert answer.sites is not None
+            heard.append(Heard(what, own, *answer.sites))
+            try:
+                what = script.send(_together(answer.sites, rows))
+            except StopIteration as end:
+                return self.joined(end.value, heard, facts)
+            if columns.apart:
+                own = self.own_constants(heard, what.at, facts)
+
+
+def _as_one(facts: Facts, columns: Columns) -> Facts:
+    """Facts of one site whose noise is that of all answers together: noise falls as one over a site's rows."""
+    rows = math.sqrt(float(np.sum(facts.every_n**2)))
+    return replace(
+        facts, n=np.array([[rows]]), rows=rows, d=columns.slopes + 1, n_nodes=1, sizes=None, max_degree=None
+    )  # fmt: skip
+
+
+def _together(sites: SiteAnswers, rows: Array) -> Answer:
+    """The mean of the sites' answers with the least noise, and how many rows would have its sampling error."""
+    weights = by_noise(sites.spreads, rows)
+    value = np.einsum("i,rie->re", weights, sites.values)
+    spread = math.sqrt(float(np.sum((weights * sites.spreads) ** 2)))
+    return Answer(value, Among(1.0 / float(np.sum(weights**2 / rows)), 1), spread)
+
+
+def of_kind(heard: Sequence[Heard], kind: type[Bounded] | tuple[type[Bounded], ...]) -> list[Heard]:
+    """The items of a kind, in order."""
+    return [one for one in heard if isinstance(one.what, kind)]
+
+
+class WideFrame(NamedTuple):
+    """A frame and a Hessian in it for rows of one constant, as those of all columns: of the same inverse."""
+
+    frame: Array  # (R, d, d)
+    hessian: Array  # (R, d, d)
+    kept: BoolArray  # (R, d)
+
+
+def wide(columns: Columns, frame: Array, hessian: Array, kept: BoolArray) -> WideFrame:
+    """Each site's constant has the line of the common one."""
+    more = len(columns.constant) - columns.slopes - 1
+    rows = columns.of_all(frame)
+    R, one = hessian.shape[:2]
+    whole = np.zeros((R, one + more, one + more))
+    whole[:, :one, :one] = hessian
+    largest = np.maximum(np.abs(np.linalg.eigvalsh(hessian)).max(axis=1), 1e-300)
+    places = np.arange(one, one + more)
+    whole[:, places, places] = _PADDED * largest[:, None]
+    return WideFrame(
+        np.concatenate([rows, np.zeros((R, one + more, more))], axis=2),
+        whole,
+        np.hstack([kept, np.ones((R, more), dtype=bool)]),
+    )
