@@ -665,8 +665,10 @@ def one_step(
 
 def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates:
     """The estimates with how well the size of all effects together is known, and intervals that allow for it."""
-    size = size_of(rows, ends.estimate, ends.covariance, slopes)
-    lacking = size.widening[:, None] * ends.estimate * slopes
+    # Along lost directions coefficients are anything.
+    effects = ends.estimate if ends.directions is None else ends.directions.level(ends.estimate)
+    size = size_of(rows, effects, ends.covariance, slopes)
+    lacking = size.widening[:, None] * effects * slopes
     return replace(ends, covariance=ends.covariance + lacking[:, :, None] * lacking[:, None, :], room=size.room)
 
 

@@ -28,6 +28,7 @@ _GRID = np.linspace(-6.5, 6.5, 131)
 """Deviations of a normal margin: the trapezoid rule on it is exact to 1e-8 for margins of deviation 10."""
 _WEIGHTS = np.exp(-0.5 * _GRID**2)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_SINGULAR = 1e-11  # of the largest eigenvalue: a direction below it has no error, as rows lose it
 _HALVINGS = 50
 _TINY = 1e-12
 _NEARBY = 1.05
@@ -141,7 +142,9 @@ def size_of(rows: NormalRows, w: Array, covariance: Array, slopes: BoolArray) ->
     with np.errstate(divide="ignore", invalid="ignore"):
         # Each of the two is by the logarithm of its own size, and by t it is less by the square of that.
         falls = 2.0 - (np.log(above) - np.log(below)) / (2.0 * math.log(_NEARBY))
-        inverse = np.linalg.pinv(covariance * (slopes[:, :, None] & slopes[:, None, :]), hermitian=True)
+        inverse = np.linalg.pinv(
+            covariance * (slopes[:, :, None] & slopes[:, None, :]), rcond=_SINGULAR, hermitian=True
+        )
         error = 1.0 / np.sqrt(np.maximum(np.einsum("ri,rij,rj->r", v, inverse, v), 0.0))
         room = np.where(deviation < _MOST, left / curvature / error, 0.0)
     widening = 0.5 * np.maximum(falls, 0.0) * (_Z * np.minimum(error, 1.0)) ** 2
