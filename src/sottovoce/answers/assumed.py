@@ -13,11 +13,11 @@ class Assumed(NamedTuple):
     positives : float
         Share of rows of the positive class.
     correlation : float
-        Largest correlation of a column with the next.
+        Of each number with the next number, in the order of the schema.
     residuals : float
         Standard deviation of a number's residuals over the width of its bounds.
     """
 
     positives: float = 0.3
-    correlation: float = 0.5
+    correlation: float = 0.3
     residuals: float = 0.15

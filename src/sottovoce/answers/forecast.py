@@ -32,8 +32,11 @@ from .least_squares import slopes_of, table_of
 from .rehearsal import DECLARED, EVEN, REAL, Habits, chances, facts_of, made_up, priced, rehearse, scores
 from .terms import Naming, Term, naming_of
 
-AS_REAL = 1.56
-"""Rows that real tables need over those of made-up ones with the habits of real tables."""
+A_NUMBER, MOST_NUMBERS = 0.08, 12
+"""What each number adds to the rows that real tables need over those of made-up ones, of at most so many numbers.
+
+The more numbers there are, the likelier it is that some of them tell nearly the same (bench/accuracy/forecasts.py).
+"""
 EXPLAINED = 0.25
 """Part of a made-up number's variance that its columns explain."""
 WORLDS, DRAWS, ROWS = 6, 2, 1500
@@ -299,7 +302,7 @@ class Study:
         return found
 
 
-def forecast(study: Study, n: float, related: float) -> dict[str, Any]:
+def forecast(study: Study, n: float, correlation: float) -> dict[str, Any]:
     """What a table of n rows will be worth, as plain data.
 
     Parameters
@@ -307,8 +310,8 @@ def forecast(study: Study, n: float, related: float) -> dict[str, Any]:
     study : Study
     n : float
         Rows of all sites.
-    related : float
-        Largest correlation of a column with the next, of the columns for which standard errors are told.
+    correlation : float
+        Of each number with the next, of the columns for which standard errors are told.
 
     Returns
     -------
@@ -318,15 +321,15 @@ def forecast(study: Study, n: float, related: float) -> dict[str, Any]:
         unrelated; ``standard_errors``: of every line (:class:`LineAhead`), if ranges are right; ``rows``: n;
         ``assumes``: what is expected of the rows, in words.
     """
-    if not 0.0 <= related < 1.0:
-        rule = "must be at least 0 and below 1"
-        raise InvalidInput("correlation", related, rule, "use the largest that you expect, such as .5")
+    if not -1.0 < correlation < 1.0:
+        raise InvalidInput("correlation", correlation, "must be inside (-1, 1)", "use what you expect, such as .3")
     real, even = study.rows_needed(REAL), study.rows_needed(EVEN)
-    lines = study.lines(n, replace(DECLARED, related=related))
+    more = 1.0 + A_NUMBER * min(study.asked.naming.numbers, MOST_NUMBERS)
+    lines = study.lines(n, replace(DECLARED, together=correlation))
     return {
-        "rows_half": rounded_up(AS_REAL * real.half), "rows_needed": rounded_up(AS_REAL * real.complete),
+        "rows_half": rounded_up(more * real.half), "rows_needed": rounded_up(more * real.complete),
         "rows_even": rounded_up(even.complete), "rows": n,
-        "assumes": f"{study.asked.assumes}, and a column is correlated with the next by up to {related:g}",
+        "assumes": f"{study.asked.assumes}, and each number has a correlation of {correlation:g} with the next",
         "standard_errors": [line.to_dict() for line in lines],
     }  # fmt: skip
 

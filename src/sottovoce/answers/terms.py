@@ -89,6 +89,13 @@ class Naming:
         return np.array([0.0 if t.reference is None else x for t, x in zip(self.terms, diagonal, strict=True)])
 
     @property
+    def numbers(self) -> int:
+        """How many columns are numbers."""
+        if self.schema is None:
+            return self.d - max(1, len(self.sites))
+        return sum(isinstance(block, Number) for block in self.schema.blocks)
+
+    @property
     def blocks(self) -> Array:
         """Number of the block of a column that marks a level; 0 for other columns, (d,)."""
         names = list(dict.fromkeys(t.name for t in self.terms if t.reference is not None))

@@ -62,8 +62,8 @@ _OPTIONS = [
     say("--site-constants/--one-constant", "Of inference: whether every site has a constant.", default=True),
     say("--expect-positives", "Of inference: the share of positive rows that you expect.", type=float,
         default=Assumed().positives),
-    say("--expect-correlation", "Of inference: how strongly a column is correlated with the next, at most.", type=float,
-        default=Assumed().correlation),
+    say("--expect-correlation", "Of inference: the correlation that you expect of each number with the next.",
+        type=float, default=Assumed().correlation),
     say("--expect-residuals", "Of inference on numbers: standard deviation of their residuals, over the width of the "
         "label's bounds.", type=float, default=Assumed().residuals),
     say("--evaluation", "That plan ends with an evaluation of held-out rows, with this epsilon of theirs.", type=float),
