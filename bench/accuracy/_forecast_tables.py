@@ -271,6 +271,10 @@ FRESH = {
             "Short:c"
         ),
     ),
+    "passengers": Surveyed(
+        "COUNT/titanic.csv", "survived", ("yes",),
+        "class:c age:c sex:c",
+    ),
     "food": Surveyed(
         "Ecdat/BudgetFood.csv", "sex", ("woman",),
         "wfood totexp age size town",
