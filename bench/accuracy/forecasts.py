@@ -7,10 +7,10 @@ printed), found by halving on a grid of factors of 2^(1/4).  Rows are drawn with
 sites, sums, one colluder; every draw of rows has several of the noise.  *Told* is the forecast of a plan, from the
 schema and the expected share of positives alone, over the truth.  `SETTING` names the tables that set the habits of
 made-up rows and what each number adds; no setting was chosen on those of `TESTED`.  *Errors* are the standard errors
-that a plan tells over the mean of printed ones, at twice the true number of rows: the median line, and between which
-ratios nine in ten lines lie.  The
-same for designs whose rows are as their schemas declare.  With ``--refusals``, what refusals say at half and at a
-quarter of the rows that print all, over the truth, with the share of them that say "more than".
+that a plan tells over the mean of printed ones, at five times the true number of rows: the median line, and between
+which ratios nine in ten lines lie.  The same for designs whose rows are as their schemas declare.  With
+``--refusals``, what refusals say at half and at a quarter of the rows that print all, over the truth, with the share of
+them that say "more than".
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def told(name: str, draw: Drawer, epsilon: float, draws: int, refusals: bool) ->
     naming, expected = draw(FEWEST, 0)[0], EXPECTED.get(name) or (positives_of(draw), 0.3)
     study = Study.of(LogOdds(naming, expected[0]), gaussian_mu(epsilon, DELTA), sites=SITES)
     true = {"half": truth(draw, epsilon, draws), "all": truth(draw, epsilon, draws, complete)}
-    rows = 2.0 * (true["half"] or 1000.0)
+    rows = 5.0 * (true["half"] or 1000.0)
     ahead = forecast(study, rows, expected[1])
     line: dict[str, Any] = {
         "table": name, "epsilon": epsilon, "columns": naming.d, "set": name in SETTING, "truth": true,

@@ -193,15 +193,13 @@ def rehearse(recipe: Recipe, rows: Rows, facts: Facts, replicates: int, rng: np.
     facts : Facts
         Of one node, with the number of rows for which there will be noise.
     """
-    among, sweep = Among.all(facts), rows.sweep()
+    among, sweep, script = Among.all(facts), rows.sweep(), recipe.script(facts, replicates)
     sweep = sweep.normed() if facts.loss.by_norm else sweep
-    m, (script, what) = float(rows.stored[0]), (recipe.script(facts, replicates), None)
+    m, said = float(rows.stored[0]), next(script)
     for j in range(len(recipe.items)):
-        what = next(script) if j == 0 else what
-        at = np.broadcast_to(what.at, (replicates, what.at.shape[-1]))
-        at = np.ascontiguousarray(np.broadcast_to(at, (replicates, facts.d)))
-        exact = sweep.total(facts.loss, at[None], replace(what, at=at).terms)[0] / m
+        at = np.ascontiguousarray(np.broadcast_to(said.at, (replicates, facts.d)))
+        exact = sweep.total(facts.loss, at[None], replace(said, at=at).terms)[0] / m
         spread = recipe.spread(j, facts, among)
         answer = Answer(exact + spread * rng.normal(size=exact.shape), among, spread)
-        what = play(script, [answer])
-    return what
+        said = play(script, [answer])
+    return said
