@@ -1,13 +1,16 @@
-"""How true are the row counts that are told beforehand, and with a refusal?  The tables chose two constants.
+"""How true is what is told before a run and with a refusal: numbers of rows, and standard errors to expect?
 
-``scripts/bench forecasts [--draws N] [--tables a;b] [--epsilon E] [--quick] [--json FILE] [--write FILE]``
+``scripts/bench forecasts [--draws N] [--tables a;b] [--epsilon E] [--quick] [--refusals] [--json FILE] [--write FILE]``
 
-*Truth* is the number of rows at which half of the draws print every coefficient (merged levels apart), found by halving
-on a grid of factors of 2^(1/4).  Rows are drawn with replacement from a real table, or anew from a design; five sites,
-sums, one colluder.  The two constants are what real tables need over made-up rows, and what hidden eigenvalues are
-taken for.  *Told before* is the forecast of a plan with that many rows, from the schema alone, over the
-truth.  *Told with a refusal* is the median over refused draws at half and at a quarter of the true number of rows, over
-the truth, with the share of them that say "more than".
+*Truth* is the number of rows at which half of the draws print half of the coefficients (or all of those that can be
+printed), found by halving on a grid of factors of 2^(1/4).  Rows are drawn with replacement from a real table; five
+sites, sums, one colluder; every draw of rows has several of the noise.  *Told* is the forecast of a plan, from the
+schema and the expected share of positives alone, over the truth.  `SETTING` names the tables that set the habits of
+made-up rows and what each number adds; no setting was chosen on those of `TESTED`.  *Errors* are the standard errors
+that a plan tells over the mean of printed ones, at five times the true number of rows: the median line, and between
+which ratios nine in ten lines lie.  The same for designs whose rows are as their schemas declare.  With
+``--refusals``, what refusals say at half and at a quarter of the rows that print all, over the truth, with the share of
+them that say "more than".
 """
 
 from __future__ import annotations
@@ -15,37 +18,41 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _forecast_tables import BY_HAND, FRESH, STRANGERS, SURVEYED, declared
 from _tables_data import default_folder
-from coverage import lognormal, numbers
-from intervals import DELTA, SITES, asked_of, hospitals, percent, ratio, read
+from intervals import DELTA, SITES, asked_of, percent, ratio, read
+from scipy.special import expit
 
-from sottovoce.answers.coefficients import Coefficients, forecast
-from sottovoce.answers.terms import Naming, columns_of
+from sottovoce.answers.coefficients import Coefficients
+from sottovoce.answers.forecast import LogOdds, Study, complete, forecast, half
+from sottovoce.answers.terms import Naming, columns_of, of_schema
+from sottovoce.data.schema import Schema
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.util import files
 
-TABLES = (
+CACHED = (
     "cps91",
     "fair",
     "loanapp",
     "crime1",
     "magic",
     "anes96",
-    "hospitals-like",
-    "lognormal",
-    "correlated",
     "randhie",
     "phishing",
     "approval",
     "star98",
 )
-DESIGNS = {"hospitals-like": hospitals, "lognormal": lognormal, "correlated": partial(numbers, k=10, rho=0.9)}
-FEWEST, MOST = 500, 1_200_000
+"""Tables of tables.py."""
+SETTING = (*CACHED, *BY_HAND, *STRANGERS, *SURVEYED)
+"""Tables that set the habits of real tables, and how many more rows these need than made-up ones."""
+TESTED = tuple(FRESH)
+"""Tables that set nothing."""
+FEWEST, MOST = 250, 130_000
+ROW_DRAWS = 3
 Drawer = Callable[[int, int], tuple[Naming, list[tuple[Any, np.ndarray]]]]
 
 
@@ -54,87 +61,171 @@ def drawer(folder: Path, name: str) -> Drawer:
     if name in DESIGNS:
 
         def anew(n: int, seed: int) -> tuple[Naming, list[tuple[Any, np.ndarray]]]:
-            found = DESIGNS[name](n, np.random.default_rng([36, seed]))
-            return found.naming, found.parts
+            return DESIGNS[name](n, np.random.default_rng([36, seed]))
 
         return anew
-    one = read(folder, name)
-    whole = {key: np.concatenate([columns[key] for columns, _ in one.parts]) for key in one.parts[0][0]}
-    y = np.concatenate([labels for _, labels in one.parts])
+    if name in CACHED:
+        one = read(folder, name)
+        naming = one.naming
+        whole = {key: np.concatenate([columns[key] for columns, _ in one.parts]) for key in one.parts[0][0]}
+        y = np.concatenate([labels for _, labels in one.parts])
+    else:
+        naming, whole, y = declared(name)
 
     def again(n: int, seed: int) -> tuple[Naming, list[tuple[Any, np.ndarray]]]:
         picked = np.random.default_rng([36, seed]).integers(len(y), size=n)
-        return one.naming, [(columns_of(whole, p), y[p]) for p in np.array_split(picked, SITES)]
+        return naming, [(columns_of(whole, p), y[p]) for p in np.array_split(picked, SITES)]
 
     return again
 
 
-def whole(one: Coefficients) -> bool:
-    """Whether everything is printed but for levels that were merged."""
-    return all(line.refused is None or "merged" in line.refused for line in one.lines)
+def as_declared(n: int, rng: np.random.Generator, *, correlation: float, positives: float) -> Any:
+    """Five numbers and two columns of levels, of which the schema's declarations are true."""
+    columns = {f"x{j}": {"kind": "number", "lo": 0, "hi": 100, "typical": [20, 60]} for j in range(5)}
+    names = ["a", "b", "c"]
+    columns |= {f"c{j}": {"kind": "category", "values": names} for j in range(2)}
+    naming = of_schema(Schema.from_dict({"columns": columns, "name": "as declared"}))
+    Z = rng.normal(size=(n, 5))
+    for j in range(1, 5):
+        Z[:, j] = correlation * Z[:, j - 1] + np.sqrt(1.0 - correlation**2) * Z[:, j]
+    raw: dict[str, np.ndarray] = {f"x{j}": np.clip(40.0 + 20.0 * Z[:, j] / 1.645, 0.0, 100.0) for j in range(5)}
+    codes = rng.integers(3, size=(n, 2))
+    raw |= {f"c{j}": np.array(names)[codes[:, j]] for j in range(2)}
+    score = Z @ np.array([0.5, -0.4, 0.0, 0.3, -0.2]) + 0.4 * (codes[:, 0] == 1) - 0.3 * (codes[:, 1] == 2)
+    shift = float(np.log(positives / (1.0 - positives))) * 1.15
+    y = np.where(rng.random(n) < expit(score + shift), 1.0, -1.0)
+    return naming, [(columns_of(raw, p), y[p]) for p in np.array_split(np.arange(n), SITES)]
+
+
+def _unrelated(n: int, rng: np.random.Generator) -> Any:
+    return as_declared(n, rng, correlation=0.0, positives=0.3)
+
+
+def _related(n: int, rng: np.random.Generator) -> Any:
+    return as_declared(n, rng, correlation=0.5, positives=0.3)
+
+
+def _few_positive(n: int, rng: np.random.Generator) -> Any:
+    return as_declared(n, rng, correlation=0.3, positives=0.1)
+
+
+DESIGNS: dict[str, Callable[[int, np.random.Generator], Any]] = {
+    "as declared": _unrelated,
+    "as declared, correlated": _related,
+    "as declared, one in ten": _few_positive,
+}
+"""Made tables for standard errors: what is declared and expected of them is true."""
+EXPECTED = {"as declared": (0.3, 0.0), "as declared, correlated": (0.3, 0.5), "as declared, one in ten": (0.1, 0.3)}
+"""Their share of positives, and correlation."""
+
+
+def positives_of(draw: Drawer) -> float:
+    """The share of positives that whoever plans expects: to two digits it is right."""
+    labels = np.concatenate([y for _, y in draw(4000, 0)[1]])
+    return round(float(np.mean(labels > 0)), 2)
 
 
 def tables(draw: Drawer, n: int, epsilon: float, draws: int) -> list[Coefficients]:
-    return [asked_of(*draw(n, seed), "sum", epsilon, seed, 1)[0] for seed in range(draws)]
+    """Tables of coefficients: rows and noise anew for each of a few seeds, and the noise alone for the others."""
+    each = -(-draws // ROW_DRAWS)
+    found = [asked_of(*draw(n, seed), "sum", epsilon, seed, each) for seed in range(ROW_DRAWS)]
+    return [one for tables in found for one in tables][:draws]
 
 
-def truth(draw: Drawer, epsilon: float, draws: int) -> float | None:
-    """The least number of rows of the grid at which half of the draws are whole; None if it is beyond the grid."""
+def truth(draw: Drawer, epsilon: float, draws: int, enough: Callable[[Coefficients], bool] = half) -> float | None:
+    """The least number of rows of the grid at which half of the draws print `enough`; None if it is beyond the grid."""
     grid = FEWEST * 2.0 ** (np.arange(0, 45) / 4.0)
     grid = grid[grid <= MOST]
     few, many = -1, len(grid)
     while many - few > 1:
         middle = (few + many) // 2
-        enough = np.mean([whole(one) for one in tables(draw, int(grid[middle]), epsilon, draws)]) >= 0.5
-        few, many = (few, middle) if enough else (middle, many)
+        shown = np.mean([enough(one) for one in tables(draw, int(grid[middle]), epsilon, draws)])
+        few, many = (few, middle) if shown >= 0.5 else (middle, many)
     return float(grid[many]) if 0 < many < len(grid) else None
 
 
-def told(name: str, draw: Drawer, epsilon: float, draws: int) -> dict[str, Any]:
+def errors(told: dict[str, Any], found: list[Coefficients]) -> dict[str, float | None]:
+    """Standard errors that are told over the mean of printed ones, of lines that most draws print."""
+    ratios = []
+    for k, line in enumerate(told["standard_errors"]):
+        shown = [one.lines[k].standard_error for one in found if one.lines[k].refused is None]
+        if line["standard_error"] is not None and len(shown) >= 0.5 * len(found):
+            ratios.append(line["standard_error"] / np.mean(np.array(shown, dtype=float)))
+    if not ratios:
+        return {"middle": None, "low": None, "high": None}
+    low, middle, high = np.quantile(ratios, (0.05, 0.5, 0.95))
+    return {"middle": float(middle), "low": float(low), "high": float(high)}
+
+
+def told(name: str, draw: Drawer, epsilon: float, draws: int, refusals: bool) -> dict[str, Any]:
     """A line: the truth, and what is told over it."""
-    true = truth(draw, epsilon, draws)
-    line: dict[str, Any] = {"table": name, "epsilon": epsilon, "truth": true, "before": None}
-    if true is None:
-        return line
-    naming = draw(FEWEST, 0)[0]
-    line["before"] = forecast(naming, true, gaussian_mu(epsilon, DELTA), sites=SITES)["rows_needed"] / true
-    for part, key in ((2, "half"), (4, "quarter")):
-        needs = [one.needs for one in tables(draw, int(true / part), epsilon, draws) if one.needs is not None]
-        rows = float(np.median([one.get("rows", np.inf) for one in needs] or [np.inf]))
-        line[key] = rows / true if np.isfinite(rows) else None  # where most name no number
-        line[f"{key}_more"] = float(np.mean(["more" in one or not one for one in needs])) if needs else None
+    naming, expected = draw(FEWEST, 0)[0], EXPECTED.get(name) or (positives_of(draw), 0.3)
+    study = Study.of(LogOdds(naming, expected[0]), gaussian_mu(epsilon, DELTA), sites=SITES)
+    true = {"half": truth(draw, epsilon, draws), "all": truth(draw, epsilon, draws, complete)}
+    rows = 5.0 * (true["half"] or 1000.0)
+    ahead = forecast(study, rows, expected[1])
+    line: dict[str, Any] = {
+        "table": name, "epsilon": epsilon, "columns": naming.d, "set": name in SETTING, "truth": true,
+        "told_half": None if true["half"] is None else ahead["rows_half"] / true["half"],
+        "told_all": None if true["all"] is None else ahead["rows_needed"] / true["all"],
+        "errors": errors(ahead, tables(draw, int(rows), epsilon, draws)),
+    }  # fmt: skip
+    if refusals and true["all"] is not None:
+        for part, key in ((2, "refused_half"), (4, "refused_quarter")):
+            needs = [one.needs for one in tables(draw, int(true["all"] / part), epsilon, draws)]
+            said = [one for one in needs if one is not None]
+            middle = float(np.median([one.get("rows", np.inf) for one in said] or [np.inf]))
+            line[key] = middle / true["all"] if np.isfinite(middle) else None  # where most name no number
+            line[f"{key}_more"] = float(np.mean(["more" in one or not one for one in said])) if said else None
     return line
+
+
+def _within(lines: list[dict[str, Any]], key: str) -> str:
+    """How many of the numbers are within a factor of 1.5."""
+    own = [line[key] for line in lines if not line["set"] and line["table"] not in DESIGNS]
+    near = sum(1.0 / 1.5 <= x <= 1.5 for x in own if x is not None)
+    return f"{near} of {len(own)}"
 
 
 def page(lines: list[dict[str, Any]]) -> str:
     """A table of Markdown."""
     text = [
-        "| table | epsilon | true rows | told before | told at half of these (more than) | at a quarter (more than) |",
-        "|---|---|---|---|---|---|",
+        "| table (columns) | set a constant | rows for half, true | told | rows for all, true | told | errors told |",
+        "|---|---|---|---|---|---|---|",
     ]
     for x in lines:
-        if x["truth"] is None:
-            text.append(f"| {x['table']} | {x['epsilon']:g} | not from {FEWEST} to {MOST:,} | – | – | – |")
-            continue
-        cells = [f"{ratio(x[key])} ({percent(x[f'{key}_more'])})" for key in ("half", "quarter")]
-        rows = f"{x['truth']:,.0f}"
-        text.append(f"| {x['table']} | {x['epsilon']:g} | {rows} | {ratio(x['before'])} | {' | '.join(cells)} |")
+        cells = [f"{x['table']} ({x['columns']})", "yes" if x["set"] else "no"]
+        for key in ("half", "all"):
+            true = x["truth"][key]
+            cells += [f"not to {MOST:,}" if true is None else f"{true:,.0f}", ratio(x[f"told_{key}"])]
+        spread = x["errors"]
+        cells.append(f"{ratio(spread['middle'])} ({ratio(spread['low'])} to {ratio(spread['high'])})")
+        text.append(f"| {' | '.join(cells)} |")
+    text += ["", f"Within a factor of 1.5, of tables that set nothing: {_within(lines, 'told_half')} for half, "
+             f"{_within(lines, 'told_all')} for all."]  # fmt: skip
+    if any("refused_half" in x for x in lines):
+        text += ["", "| table | told at half of all's rows (more than) | at a quarter (more than) |", "|---|---|---|"]
+        for x in lines:
+            if "refused_half" in x:
+                cells = [f"{ratio(x[k])} ({percent(x[f'{k}_more'])})" for k in ("refused_half", "refused_quarter")]
+                text.append(f"| {x['table']} | {' | '.join(cells)} |")
     return "\n".join(text) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=48, help="of rows and noise")
-    parser.add_argument("--tables", default=";".join(TABLES), help="separated by semicolons")
+    parser.add_argument("--draws", type=int, default=36, help="of noise, and a few of rows")
+    parser.add_argument("--refusals", action="store_true", help="also what refusals tell")
+    parser.add_argument("--tables", default=";".join((*SETTING, *TESTED, *DESIGNS)), help="separated by semicolons")
     parser.add_argument("--epsilon", type=float, default=3.0)
     parser.add_argument("--quick", action="store_true", help="four draws")
     parser.add_argument("--folder", type=Path, default=default_folder(), help="where tables are kept")
     parser.add_argument("--json", type=Path, help="write the numbers here")
     parser.add_argument("--write", type=Path, help="write the table here, as Markdown")
     args = parser.parse_args()
-    draws, lines = 4 if args.quick else args.draws, []
+    draws, lines = 6 if args.quick else args.draws, list[dict[str, Any]]()
     for name in args.tables.split(";"):
-        lines.append(told(name, drawer(args.folder, name), args.epsilon, draws))
+        lines.append(told(name, drawer(args.folder, name), args.epsilon, draws, args.refusals))
         print(lines[-1], flush=True)
     text = page(lines)
     print(text)

@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.special import expit
 
 from sottovoce.answers import inference
-from sottovoce.answers.coefficients import LONGEST, Coefficients, forecast, left_undone, table
+from sottovoce.answers.coefficients import LONGEST, Coefficients, left_undone, table
 from sottovoce.answers.frames import EDGES, Frame
 from sottovoce.answers.inference import (
     CUT,
@@ -33,7 +33,6 @@ from sottovoce.answers.terms import CONSTANT, Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import BudgetExceeded, InvalidInput
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.problem.facts import Among
 from sottovoce.problem.losses import Logistic
 from sottovoce.problem.weighted_loss import Weighted
@@ -205,15 +204,6 @@ def test_the_noise_of_a_hessian_moves_the_step_as_the_covariance_says() -> None:
     rng, d = np.random.default_rng(0), np.array([0.3, -1.0, 0.5])
     moved = square(rng.normal(size=(200_000, 6)), 3) @ d
     np.testing.assert_allclose(np.cov(moved.T), 0.5 * ((d @ d) * np.eye(3) + np.outer(d, d)), atol=0.02)
-
-
-def test_forecast_says_from_how_many_rows_on() -> None:
-    """The same whatever the rows at hand, since only their product with mu counts; more where few are positive."""
-    naming, mu = of_columns(["a", "b", "c"], 1.35 * np.sqrt(3.0)), gaussian_mu(1.0, 1e-5)
-    few = forecast(naming, 1000.0, mu, sites=4)
-    more = forecast(naming, 10_000.0, mu, sites=4)
-    assert few["rows_needed"] == pytest.approx(more["rows_needed"], rel=0.1) and few["tau"] > 50 * more["tau"]
-    assert forecast(naming, 1000.0, mu, positives=0.03)["rows_needed"] > 2 * few["rows_needed"]
 
 
 def test_a_remedy_is_no_capped_number() -> None:

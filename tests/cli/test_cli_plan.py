@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from command_line import PRIVATE, Call
@@ -84,7 +85,7 @@ def test_claims_on_rows(ok: Call) -> None:
 
 @pytest.mark.parametrize(
     ("options", "why"),
-    [(("--evaluation", "0.5"), "answers are asked in the sites' plan"), (("--inference",), "add --write"),
+    [(("--evaluation", "0.5"), "answers are asked in the sites' plan"), (("--inference",), "add --schema"),
      (("--evaluation", "0.5", "--holdout", "1"), "must be a share")],
 )  # fmt: skip
 def test_answers_that_cannot_be_asked_are_refused_in_one_line(run: Call, options: tuple[str, ...], why: str) -> None:
@@ -103,3 +104,43 @@ def test_a_plan_says_what_it_takes_of_a_lifetime_budget(ok: Call, refused: Calla
     assert "see --life" not in ok("plan", "--method", "dvp", "--epsilon", 1, "--pure").out  # every ledger takes 1
     assert ok("plan", "--method", "dgd", "--epsilon", "inf", "--json").json["life"] is None
     assert "life=0.0: must be above 0" in refused(*asked, "--life", 0)
+
+
+CLINIC = """
+name = "clinic"
+[label]
+column = "ill"
+positive = "yes"
+negative = "no"
+[columns.age]
+kind = "number"
+lo = 0
+hi = 120
+typical = [20, 80]
+[columns.stage]
+kind = "category"
+values = ["a", "b", "c"]
+"""
+PRICE = CLINIC.replace('positive = "yes"\nnegative = "no"', "lo = 0\nhi = 200")
+
+
+@pytest.mark.parametrize("schema", [CLINIC, PRICE])
+def test_inference_is_planned_from_a_schema_and_sizes_alone(ok: Call, tmp_path: Path, schema: str) -> None:
+    """Standard errors of every line, in JSON and on the screen; more rows have smaller ones."""
+    place = tmp_path / "schema.toml"
+    place.write_text(schema)
+    asked = ("plan", "--inference", "--schema", place, "--nodes", 4, "--trust", "sum", "--epsilon", 3)
+    few, many = (ok(*asked, "--one-constant", "--sizes", n, "--json").json for n in (1000, 4000))
+    names = [(line["name"], line["level"]) for line in many["forecast"]["standard_errors"]]
+    assert names == [("age", None), ("stage", "b"), ("stage", "c"), ("(constant)", None)]
+    for one, other in zip(few["forecast"]["standard_errors"], many["forecast"]["standard_errors"], strict=True):
+        assert 2.0 <= one["standard_error"] / other["standard_error"] <= 4.5
+        assert one["without_privacy"] / other["without_privacy"] == pytest.approx(2.0)
+    assert few["forecast"]["rows"] == 4000 and few["privacy"]["epsilon"] <= 3.0
+    assert "standard error" in ok(*asked, "--sizes", 1000).out
+
+
+def test_a_correlation_that_is_none_is_refused(refused: Callable[..., str], tmp_path: Path) -> None:
+    place = tmp_path / "schema.toml"
+    place.write_text(CLINIC)
+    assert "correlation" in refused("plan", "--inference", "--schema", place, "--expect-correlation", 1)

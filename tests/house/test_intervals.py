@@ -57,7 +57,6 @@ def test_a_truth_of_rows_is_where_half_of_the_draws_are_whole(monkeypatch: pytes
     monkeypatch.setattr(
         forecasts, "tables", lambda draw, n, epsilon, draws: [n * k >= 6000 for k in range(1, draws + 1)]
     )
-    monkeypatch.setattr(forecasts, "whole", bool)
     draws = 4  # whole from 6,000, 3,000, 2,000 and 1,500 rows on
-    found = forecasts.truth(lambda n, seed: None, 1.0, draws)
+    found = forecasts.truth(lambda n, seed: None, 1.0, draws, bool)
     assert found is not None and found / 2**0.25 < 2000 <= found * 1.001

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from ..util.later import Later
 from ..util.typing import Any, Array, BoolArray
 from .between import FEWEST, Between, between, spreads_of
 from .directions import LostLines, Relation, Undivided, in_words, lost_lines, remedy
-from .inference import ROOM, SURE, TAU, UNSURE, Estimates, fragility, inverse_of, newton_of
+from .inference import ROOM, SURE, TAU, UNSURE, Estimates, fragility, inverse_of
 from .terms import CONSTANT, Naming, Term
 
 special = Later("scipy.special")
@@ -45,11 +44,6 @@ HIDDEN = 1.3
 """An eigenvalue that noise hides is taken to be that many of its deviations: what a refusal says is needed is then
 within a factor of 1.5 of the truth on most tables of bench/accuracy/forecasts.py."""
 _FACTORS = 2.0 ** (np.arange(1.0, 81.0) / 8.0)  # of rows, or of shift over sigma
-_MADE_UP = 4000  # rows of a forecast
-EVEN = 1.7
-"""Rows that are needed over those by matrices without noise where columns are spread evenly and unrelated."""
-UNEVEN = 4.8
-"""The same for real tables: nine of ten took that many, within a factor of 1.5 (bench/accuracy/forecasts.py)."""
 
 
 @dataclass(frozen=True)
@@ -539,9 +533,9 @@ def _needs(found: Estimates, M: Array, excess: Array, replicate: int, delta: flo
             break
     else:
         return {}  # a number beyond the last factor would only be that factor
-    needs = {"rows": _up(found.rows * factor)} | ({"more": 1.0} if lost else {})
+    needs = {"rows": rounded_up(found.rows * factor)} | ({"more": 1.0} if lost else {})
     if delta is not None and math.isfinite(found.scale):
-        needs["epsilon"] = _up(gaussian_epsilon(delta, found.scale * factor))
+        needs["epsilon"] = rounded_up(gaussian_epsilon(delta, found.scale * factor))
     return needs
 
 
@@ -554,48 +548,7 @@ def _remedy(needs: dict[str, float] | None) -> str:
     return f"; {needed(needs)} " + ("is needed" if "more" in needs else "would do, about")
 
 
-def _up(x: float) -> float:
-    """Rounded up to two digits."""
+def rounded_up(x: float) -> float:
+    """A positive number, rounded up to two digits."""
     unit = 10.0 ** (math.floor(math.log10(x)) - 1)
     return math.ceil(x / unit * (1.0 - 1e-12)) * unit if x < 1e12 else x
-
-
-def forecast(
-    naming: Naming, rows: float, mu: float, *, sites: int = 1, summed: bool = True, colluders: int = 1,
-    positives: float = 0.5,
-) -> dict[str, float]:  # fmt: skip
-    """The number of rows n0 from which on a table will be printed, from public facts alone.
-
-    The recipe's matrices are computed of made-up rows (:meth:`sottovoce.answers.terms.Naming.made_up`), with the noise
-    that n rows would have.
-
-    Parameters
-    ----------
-    rows : float
-        Of all sites.
-    mu : float
-        Shift over sigma of the whole plan.
-    sites, summed, colluders
-        Noise of local answers adds up over sites; that of sums is ``sites / (sites - colluders)`` of a curator's.
-    positives : float
-        Expected share of positive labels.
-
-    Returns
-    -------
-    dict
-        ``rows_needed`` (n0, as real tables go), ``rows_even`` (if columns are spread evenly and unrelated), and
-        ``tau``, the largest that these rows would have, None if it has no end.
-    """
-    if not 0.0 < positives < 1.0:
-        raise InvalidInput("positives", positives, "must be inside (0, 1)", "use the share that you expect")
-    loss = sites / (sites - colluders) if summed and sites > colluders else float(sites)
-    S = naming.made_up(_MADE_UP)
-    expected = partial(newton_of(naming).expected, S, positives, naming.into_units)
-    unit = math.sqrt(2.0 * loss) / mu
-    few, many = -16.0, 16.0  # logarithms of n0 over the rows
-    for _ in range(9):
-        middle = (few + many) / 2.0
-        few, many = (few, middle) if expected(unit / (rows * 2.0**middle)) <= TAU else (middle, many)
-    tau = expected(unit / rows)
-    needed = {"rows_needed": _up(UNEVEN * rows * 2.0**many), "rows_even": _up(EVEN * rows * 2.0**many)}
-    return needed | ({"tau": tau} if math.isfinite(tau) else {})

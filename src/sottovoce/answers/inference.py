@@ -293,21 +293,6 @@ class Newton(SeparateSites):
     def joined(self, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
         return joint_estimates(self, found, heard, facts)
 
-    def expected(self, S: Array, positives: float, c: Array, unit: float) -> float:
-        """The largest tau of rows c that moments S let one expect, with noise of `unit` over the root of a share."""
-        shares = [(item.what(np.zeros(1)), item.share) for item in self.items]
-        of_S = unit / math.sqrt(next(share for what, share in shares if isinstance(what, SecondMoments)))
-        of_H = unit / math.sqrt(sum(share for what, share in shares if isinstance(what, Curvature)))
-        curvature, kept = positives * (1.0 - positives), np.ones((1, len(S)), dtype=bool)
-        edge = _TYPICAL * math.sqrt(len(S))
-        sight = whitening(S[None], of_S, kept)
-        for share in self.sharper:
-            noise = np.array([unit / math.sqrt(share) * edge**2])
-            sight = sharper(sight, sight.frame.A @ S @ sight.frame.A, noise, kept)
-        A = sight.frame.A / edge
-        noise = np.array([min(0.25, _RARE * curvature) * of_H])
-        return float(fragility(A, curvature * (A @ S @ A), kept, noise, c).max())
-
     def older(self) -> tuple[Recipe, ...]:
         own = {f.name: getattr(self, f.name) for f in fields(self)}
         return (PlainSteps(**own), OneFrame(**own), Unframed(**own))

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..data.columns import Bins, Block, Category, Number
 from ..data.dates import Date
-from ..data.expected import MANY, long_share, weighted_sketch
+from ..data.expected import MANY, long_share
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..data.table import Table
@@ -87,6 +87,13 @@ class Naming:
         """Entry of a column that marks a level, in rows of that level; 0 for other columns, (d,)."""
         diagonal = np.diag(self.into_units)
         return np.array([0.0 if t.reference is None else x for t, x in zip(self.terms, diagonal, strict=True)])
+
+    @property
+    def numbers(self) -> int:
+        """How many columns are numbers."""
+        if self.schema is None:
+            return self.d - max(1, len(self.sites))
+        return sum(isinstance(block, Number) for block in self.schema.blocks)
 
     @property
     def blocks(self) -> Array:
@@ -167,17 +174,10 @@ class Naming:
         encoded = [(self.encoded(table, i) * np.abs(y)[:, None], y) for i, (table, y) in enumerate(parts, first)]
         return Rows.of_any_norm(encoded) if self.long else Rows.build(encoded)
 
-    def made_up(self, n: int) -> Array:
-        """Second moments of n made-up rows, (d, d): normal columns, or what the schema lets one expect."""
-        rng, k = np.random.default_rng(0), self.d - max(1, len(self.sites))
-        if self.schema is None:
-            X = rng.normal(size=(n, k)) * _COLUMNS / (_SPREAD * math.sqrt(max(1, k)))
-        else:
-            X = weighted_sketch(self.schema, n, rng)[:, :k] / (self.schema.divisor * self.schema.slack)
-        own = np.eye(self.d - k)[rng.integers(self.d - k, size=n)] * self.value
-        X = np.hstack([X, own])
-        weight = 1.0 / np.maximum(1.0, np.sum(X**2, axis=1))
-        return np.asarray((X.T * weight) @ X / n)
+
+def typical_entry(columns: int) -> float:
+    """Root mean square entry of a column of numbers, where most rows have norm `data_norm` at most."""
+    return _COLUMNS / (_SPREAD * math.sqrt(max(1, columns)))
 
 
 def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()) -> Naming:

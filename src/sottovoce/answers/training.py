@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ from ..runs.training import Report, TrainConfig, deal, placed, raw_digest
 from ..util.pages import versions
 from ..util.plain import digest_of, jsonable, with_held_back
 from ..util.typing import Any, Array, IntArray
-from .coefficients import Coefficients, forecast
+from .coefficients import Coefficients
 from .evaluation import Held, exact
 from .fits import Fit, Layout, LogOdds, check_products, site_constants
 from .inference import Estimates, check_run
@@ -114,14 +113,13 @@ class Inferred(TableFit):
 
     coefficients: Coefficients
     estimates: Estimates
-    forecast: dict[str, float]  # of the number of rows that the table needs, before the run
 
     kind: ClassVar[str] = "inference"
 
     def found(self) -> dict[str, Any]:
         best = None if self.evaluation is None else self.evaluation.quality[""]
         return {
-            **self.coefficients.plain(), "forecast": self.forecast,
+            **self.coefficients.plain(), "forecast": {},  # after a run its own table tells what it needs
             "auc": None if best is None else best.auc.value, "brier": None if best is None else best.brier.value,
         }  # fmt: skip
 
@@ -270,19 +268,14 @@ def infer(
     fit = LogOdds(dealt.layout)
     rows = fit.rows(dealt.tables, [dataset.y_train[part] for part in dealt.parts])
     result = dealt.ask(fit, rows, ledger, run_name, checkpoint)
-    found, facts, ahead = fit.read(result.outcome, config.run.delta), result.facts, {}
+    found = fit.read(result.outcome, config.run.delta)
     answered = dealt.layout.saved(found.model, dataset.schema)
     quality = exact(dealt.margins(answered), dataset.y_test) if len(dataset.y_test) else {}
     evaluation = dealt.evaluate(held, answered)
-    if math.isfinite(result.outcome.scale):
-        ahead = forecast(
-            dealt.layout.naming, float(dealt.layout.sizes.sum()), result.outcome.scale, sites=facts.n_nodes,
-            summed=facts.participants > 0, colluders=facts.colluders,
-        )  # fmt: skip
     assert found.table is not None
     return Inferred(
         **dealt.told(result, started, answered), exact=quality, evaluation=evaluation, coefficients=found.table,
-        estimates=result.outcome, forecast=ahead,
+        estimates=result.outcome,
     ).recorded()  # fmt: skip
 
 

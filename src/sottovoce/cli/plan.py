@@ -11,6 +11,7 @@ import click
 import numpy as np
 
 from ..algorithms import REGISTRY
+from ..answers.assumed import Assumed
 from ..data import load
 from ..data.expected import expected_rows
 from ..data.schema import Schema
@@ -56,8 +57,15 @@ _OPTIONS = [
     say("--schema", "TOML file by which sites encode their rows: for that plan, and for --method auto.", type=FILE),
     say("--start", "Start from the model of this earlier run, a file of `train --save` or a hub's.", type=FILE),
     say("--public", "Start from public rows: a table under the schema of that plan.", type=FILE),
-    say("--inference", "That plan asks for coefficients with intervals in place of training.", is_flag=True),
+    say("--inference", "Coefficients with intervals in place of training: with --schema also which standard errors to "
+        "expect, and from how many rows on they are printed.", is_flag=True),
     say("--site-constants/--one-constant", "Of inference: whether every site has a constant.", default=True),
+    say("--expect-positives", "Of inference: the share of positive rows that you expect.", type=float,
+        default=Assumed().positives),
+    say("--expect-correlation", "Of inference: the correlation that you expect of each number with the next.",
+        type=float, default=Assumed().correlation),
+    say("--expect-residuals", "Of inference on numbers: standard deviation of their residuals, over the width of the "
+        "label's bounds.", type=float, default=Assumed().residuals),
     say("--evaluation", "That plan ends with an evaluation of held-out rows, with this epsilon of theirs.", type=float),
     say("--holdout", "Share of every site's rows that is held out for it.", type=float, default=0.2),
     say("--cut", "Of the evaluation: from which probability on a row is positive.", type=float, default=0.5),
@@ -78,7 +86,8 @@ _OPTIONS = [
 def plan(
     sizes: float | tuple[float, ...], nodes: int, features: int, partition: str, as_json: bool, write: Path | None,
     run_name: str | None, sites: tuple[Path, ...], schema: Path | None, norm_cap: float | None, start: Path | None,
-    public: Path | None, inference: bool, site_constants: bool, evaluation: float | None, holdout: float, cut: float,
+    public: Path | None, inference: bool, site_constants: bool, expect_positives: float,
+    expect_correlation: float, expect_residuals: float, evaluation: float | None, holdout: float, cut: float,
     by: str | None, life: float | None, centre: bool, dropout: float, deadline: float, patience: float, **knobs: Any,
 ) -> None:  # fmt: skip
     """Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.
@@ -90,12 +99,18 @@ def plan(
       sottovoce plan --method dvp --sizes 700,7000 --epsilon 2 uneven sites
       sottovoce plan --write plan.json --run trial-1 --schema s.toml \\
           --site north.public.json --site east.public.json
+      sottovoce plan --inference --schema s.toml --sizes 2000 --epsilon 3
+                                                               standard errors
       sottovoce plan --write plan.json ... --inference         coefficients
       sottovoce plan --write plan.json ... --evaluation 0.5    how good it is
     """
     asks = asked(inference, site_constants, evaluation, holdout, cut, by)
-    if asks is not None and write is None:
+    assumed = Assumed(expect_positives, expect_correlation, expect_residuals)
+    if evaluation is not None and write is None:
         raise InvalidInput("asks", None, "answers are asked in the sites' plan", "add --write, or leave them out")
+    if inference and schema is None:
+        rule = "coefficients are those of a schema's columns"
+        raise InvalidInput("inference", True, rule, "add --schema, and --write for the sites' plan")
     if life is not None and not 0.0 < life < np.inf:
         raise InvalidInput("life", life, "must be above 0 and finite", "give the epsilon of `site init`")
     members, seed = _members(sites, write), RunConfig().seed
@@ -119,6 +134,12 @@ def plan(
     if features < 1:
         raise InvalidInput("features", features, "must be at least 1", "use e.g. 36")
     config, choice = run_config(knobs, seed=seed, priced=True), None
+    if inference and write is None:
+        assert encoding is not None
+        from ..answers.forecast import without_sites  # only this needs recipes
+
+        _show(without_sites(encoding, config, n, site_constants, assumed, life), as_json)
+        return
     if encoding is not None and encoding.person is not None:  # then sizes are numbers of people
         config = replace(config, rows_per_person=encoding.person.rows)
     if asks is not None:
@@ -163,7 +184,7 @@ def plan(
             centre=centring, waits=Waits(deadline, patience),
         )  # fmt: skip
         agreed.write(write)
-        outlined |= ahead(agreed, outlined.get("releases", []), life)
+        outlined |= ahead(agreed, outlined.get("releases", []), life, assumed)
         outlined |= {
             "plan": str(write),
             "digest": agreed.digest,
@@ -172,10 +193,15 @@ def plan(
         }
     if choice is not None:
         outlined["choice"] = choice.to_dict()
+    _show(outlined, as_json)
+
+
+def _show(outlined: dict[str, Any], as_json: bool) -> None:
+    """Print a plan, as JSON or for people."""
     if as_json:
         click.echo(json.dumps(jsonable(outlined)))
-        return
-    _render(outlined, Console())
+    else:
+        _render(outlined, Console())
 
 
 def asked(
@@ -257,12 +283,7 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
             highlight=False,
         )
     if outlined.get("forecast"):
-        needed, even = (outlined["forecast"][name] for name in ("rows_needed", "rows_even"))
-        console.print(
-            f"all coefficients are printed from about {needed:,.0f} rows on, as real tables go, from {even:,.0f} on if "
-            f"columns spread over their ranges and are unrelated; there are {sum(sizes) - sum(outlined['held']):,}",
-            highlight=False,
-        )
+        _render_forecast(outlined["forecast"], console)
     if "plan" in outlined:
         wrote = f"wrote {escape(outlined['plan'])}, digest {outlined['digest']}"
         console.print(
@@ -272,3 +293,23 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
         "[dim]noise: standard deviation of a coordinate of what a site sends, at most; weights of a useful classifier "
         "are of order 1[/]"
     )
+
+
+def _render_forecast(said: dict[str, Any], console: Console) -> None:
+    """From how many rows on coefficients are printed, and how sure they will be."""
+    console.print(
+        f"half of the coefficients are printed from about {said['rows_half']:,.0f} rows on as real tables go, and all "
+        f"from {said['rows_needed']:,.0f} on, or from {said['rows_even']:,.0f} on if columns spread over their ranges "
+        f"and are unrelated; there are {said['rows']:,.0f}", highlight=False,
+    )  # fmt: skip
+    heads = ("<coefficient", ">standard error\nto expect", ">without\nprivacy", ">printed\nin")
+    table = listing(*heads, vertical="bottom")
+    for line in said["standard_errors"]:
+        name = line["name"] if line["level"] is None else f"{line['name']}: {line['level']}"
+        error = "refused" if line["standard_error"] is None else f"{line['standard_error']:.3g}"
+        table.add_row(escape(name), error, f"{line['without_privacy']:.3g}", f"{line['printed']:.0%}")
+    console.print(table)
+    console.print(
+        "[dim]standard errors: if nine in ten numbers fill their declared ranges, levels are about equally frequent, "
+        f"{escape(said['assumes'])}; by made-up rows, no data were read[/]", highlight=False,
+    )  # fmt: skip

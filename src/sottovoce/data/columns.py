@@ -371,6 +371,12 @@ class Number(OneColumn):
         return self._ends[:2]
 
     @property
+    def ends(self) -> tuple[float, float]:
+        """The bounds, on a scale on which the range that is mapped to `to` is from -1 to 1."""
+        a, b, lo, hi = self._ends
+        return 2.0 * (lo - a) / (b - a) - 1.0, 2.0 * (hi - a) / (b - a) - 1.0
+
+    @property
     def reach(self) -> float:  # type: ignore[override]
         """Largest absolute value of the feature; 1 without a typical range."""
         a, b, lo, hi = self._ends

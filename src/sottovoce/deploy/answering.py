@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..answers.assumed import Assumed
 from ..data.move import Move
 from ..data.rows import Rows
 from ..errors import AttemptLost, NetClosed
@@ -231,10 +232,13 @@ def at_hub(plan: Plan, net: ReadNet) -> Asker:
     return Asker(plan, net, lambda facts, _: Reader(facts), 0)
 
 
-def ahead(plan: Plan, releases: Sequence[dict[str, Any]], life: float | None = None) -> dict[str, Any]:
+def ahead(
+    plan: Plan, releases: Sequence[dict[str, Any]], life: float | None = None, assumed: Assumed | None = None
+) -> dict[str, Any]:
     """The cost of a plan with recipes, under the keys of :func:`sottovoce.runs.prepare.outline`; empty for other plans.
 
-    `releases` are those of the training, `life` is the lifetime budget of a ledger.
+    `releases` are those of the training, `life` is the lifetime budget of a ledger, and `assumed` is what a forecast of
+    coefficients takes the rows for.
     """
     asks, nodes = plan.asks, len(plan.sites)
     if asks is None:
@@ -253,21 +257,17 @@ def ahead(plan: Plan, releases: Sequence[dict[str, Any]], life: float | None = N
         "held": [asks.held(site.rows) for site in plan.sites], "parts": [said.to_dict() for said in plan.statements],
         "life": share_of_life(plan.planned(), plan.config.delta, life),
     }  # fmt: skip
-    return plain | ({"algorithm": {}, "forecast": _forecast(plan)} if plan.infers else {})
+    return plain | ({"algorithm": {}, "forecast": _forecast(plan, assumed or Assumed())} if plan.infers else {})
 
 
-def _forecast(plan: Plan) -> dict[str, float]:
-    """Rows that a table needs, about; empty without noise."""
-    from ..answers.coefficients import forecast
+def _forecast(plan: Plan, assumed: Assumed) -> dict[str, Any]:
+    """What the table will be worth (:func:`sottovoce.answers.forecast.forecast`); empty without noise."""
+    from ..answers.forecast import LogOdds, forecast_of
 
     stage, naming = plan.stages[0], _lists(plan).naming
-    if naming is None or stage.recipe is None or stage.recipe.noise is None:
+    if naming is None or stage.recipe is None:
         return {}
-    facts = stage.facts
-    return forecast(
-        naming, float(facts.n.sum()), stage.recipe.scale, sites=facts.n_nodes, summed=plan.summed,
-        colluders=facts.colluders,
-    )  # fmt: skip
+    return forecast_of(LogOdds(naming, assumed.positives), stage.prepared, assumed)
 
 
 def record(plan: Plan, found: Found) -> dict[str, Any]:
@@ -290,7 +290,7 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
     if found.estimates is not None:
         assert lists.fit is not None
         read = lists.fit.read(found.estimates, plan.config.delta)
-        plain |= read.plain | {"forecast": _forecast(plan)}
+        plain |= read.plain | {"forecast": {}}  # after a run its own table tells what it needs
     if found.quality is not None and best is not None:
         plain["evaluation"] = {
             **best.to_dict(), "privacy": statements[-1].to_dict(), "asked": asked[-1],

@@ -335,7 +335,7 @@ def against_all(ledger: Ledger, nodes: int) -> float:
 
 def outline(
     config: RunConfig, n: Array, d: int, *, caveat: Caveat = None, life: float | None = None,
-    centre: Centring | None = None,
+    centre: Centring | None = None, method: Recipe | None = None, loss: Loss | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """What a run will cost and how much noise that means, computed without data; arguments as for :func:`prepare`.
 
@@ -343,7 +343,7 @@ def outline(
     run takes of a ledger's lifetime budget `life`, and ``releases``, per release and node: its own epsilon, and an
     upper bound on the noise's standard deviation in a coordinate.
     """
-    prepared = prepare(config, n, d, centre=centre)
+    prepared = prepare(config, n, d, method=method, loss=loss, centre=centre)
     rows, book, nodes = prepared.plan().rows, prepared.ledger, prepared.facts.n_nodes
 
     def one(event: Event) -> dict[str, Any]:

@@ -1,0 +1,389 @@
+"""What a table of coefficients will be worth, before any row is read: rows that it needs, standard errors to expect.
+
+The recipe itself is asked of made-up tables of the schema, with the noise that the planned number of rows has, and the
+rule that prints real tables judges the outcome (:mod:`sottovoce.answers.rehearsal`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ..algorithms.recipe import Recipe
+from ..data.rows import Rows
+from ..data.schema import Schema
+from ..errors import InvalidInput
+from ..problem.losses import HuberResidual, Logistic, Loss
+from ..problem.task import BoundedNumber, TwoClasses
+from ..problem.weighted_loss import Weighted
+from ..reports.causes import Cause
+from ..runs.config import RunConfig
+from ..runs.prepare import Prepared, outline, prepare
+from ..util.typing import Any, Array
+from .assumed import Assumed
+from .coefficients import Coefficients, rounded_up, table
+from .inference import check_run, newton_of
+from .least_squares import slopes_of, table_of
+from .rehearsal import DECLARED, EVEN, REAL, Habits, chances, facts_of, made_up, priced, rehearse, scores
+from .terms import Naming, Term, naming_of
+
+A_NUMBER, MOST_NUMBERS = 0.08, 12
+"""What each number adds to the rows that real tables need over those of made-up ones, of at most so many numbers.
+
+The more numbers there are, the likelier it is that some of them tell nearly the same (bench/accuracy/forecasts.py).
+"""
+EXPLAINED = 0.25
+"""Part of a made-up number's variance that its columns explain."""
+WORLDS, DRAWS, ROWS = 6, 2, 1500
+"""Made-up tables, draws of the noise of each, and rows of each, by which the number of rows that are needed is told."""
+SELDOM = 0.1
+"""Share of draws that must print a line for its standard error to be told."""
+MORE_DRAWS = 4
+"""Draws of the noise of each for standard errors."""
+FEWEST, MOST, CLOSE = 50.0, 1e6, 0.1
+"""Between these the number of rows that are needed is sought, until its logarithm is as close."""
+NEVER = frozenset({Cause.MERGED.value, Cause.SEPARATION.value, Cause.UNFINISHED.value})
+"""Causes of refusals that neither more rows nor a larger epsilon would change."""
+
+
+class Made(NamedTuple):
+    """A made-up table."""
+
+    rows: Rows
+    errors: Array  # standard errors of the lines without privacy, times the root of the number of rows  (lines,)
+
+
+@dataclass(frozen=True)
+class Asked(ABC):
+    """What is asked of made-up tables.
+
+    Parameters
+    ----------
+    naming : Naming
+    """
+
+    naming: Naming
+
+    @property
+    @abstractmethod
+    def recipe(self) -> Recipe:
+        """The recipe, without noise."""
+
+    @property
+    @abstractmethod
+    def plain_loss(self) -> Loss:
+        """The loss of rows of norm at most 1."""
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of the rows, with weights where they may be longer."""
+        return Weighted(self.plain_loss) if self.naming.long else self.plain_loss
+
+    @property
+    @abstractmethod
+    def assumes(self) -> str:
+        """What is expected of labels, in words."""
+
+    @abstractmethod
+    def made(self, rng: np.random.Generator, habits: Habits) -> Made:
+        """A made-up table."""
+
+    @abstractmethod
+    def tables(self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int) -> list[Coefficients]:
+        """Tables of coefficients of n rows like those of a made-up table, one a draw of the noise."""
+
+    def _found(self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int) -> Any:
+        facts = facts_of(self.loss, self.naming.d, n, relation)
+        return rehearse(priced(self.recipe, mu), made.rows, facts, draws, np.random.default_rng(seed))
+
+    def _errors(self, X: Array, bends: Array, squares: Array) -> Array:
+        """Standard errors without privacy of rows with these curvatures and mean squared slopes, for one row."""
+        weight = 1.0 / np.maximum(1.0, np.sum(X**2, axis=1))
+        H = (X.T * (weight * bends)) @ X / len(X)
+        J = (X.T * (weight**2 * squares)) @ X / len(X)
+        turned = self.naming.into_units @ np.linalg.pinv(H, hermitian=True)
+        return np.asarray(np.sqrt(np.einsum("ij,jk,ik->i", turned, J, turned)))
+
+    def _rows(self, X: Array, y: Array) -> Rows:
+        return Rows.of_any_norm([(X, y)]) if self.naming.long else Rows.build([(X, y)])
+
+
+@dataclass(frozen=True)
+class LogOdds(Asked):
+    """Coefficients of two classes, of which a share of the rows is positive."""
+
+    positives: float = Assumed().positives
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.positives < 1.0:
+            rule = "must be inside (0, 1)"
+            raise InvalidInput("positives", self.positives, rule, "use the share that you expect")
+
+    @property
+    def recipe(self) -> Recipe:
+        return newton_of(self.naming)
+
+    @property
+    def plain_loss(self) -> Loss:
+        return Logistic()
+
+    @property
+    def assumes(self) -> str:
+        return f"{self.positives:.3g} of the rows are positive"
+
+    def made(self, rng: np.random.Generator, habits: Habits) -> Made:
+        X = made_up(self.naming, ROWS, rng, habits)
+        chance = chances(habits.effect * scores(X, rng), self.positives)
+        y = np.where(rng.random(len(X)) < chance, 1.0, -1.0)
+        bends = chance * (1.0 - chance)
+        return Made(self._rows(X, y), self._errors(X, bends, bends))
+
+    def tables(self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int) -> list[Coefficients]:
+        found = self._found(made, n, mu, relation, draws, seed)
+        return [table(found, self.naming, replicate) for replicate in range(draws)]
+
+
+@dataclass(frozen=True)
+class Means(Asked):
+    """Least squares of a bounded number, whose residuals have a deviation of `residuals` widths of its bounds."""
+
+    task: BoundedNumber
+    residuals: float = Assumed().residuals
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.residuals <= 0.5:
+            rule = "must be above 0 and at most .5, as a share of the width of the label's bounds"
+            raise InvalidInput("residuals", self.residuals, rule, "use what you expect, such as .15")
+
+    @property
+    def recipe(self) -> Recipe:
+        return slopes_of(self.naming)
+
+    @property
+    def plain_loss(self) -> Loss:
+        return HuberResidual(1.0)
+
+    @property
+    def assumes(self) -> str:
+        deviation = self.residuals * (self.task.high - self.task.low)
+        return f"residuals have a standard deviation of {deviation:.3g}"
+
+    def made(self, rng: np.random.Generator, habits: Habits) -> Made:
+        X = made_up(self.naming, ROWS, rng, habits)
+        deviation = 2.0 * self.residuals  # targets are in [-1, 1]
+        explained = deviation * math.sqrt(EXPLAINED / (1.0 - EXPLAINED)) * scores(X, rng)
+        target = np.clip(explained + deviation * rng.normal(size=len(X)), -1.0, 1.0)
+        rows = self._rows(X, np.ones(len(X))).with_offset([target])
+        half = 0.5 * (self.task.high - self.task.low)
+        none = np.ones(len(X))
+        return Made(rows, half * self._errors(X, none, deviation**2 * none))
+
+    def tables(self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int) -> list[Coefficients]:
+        # replicates of this recipe share a histogram, so each draw is a run of its own
+        every = [self._found(made, n, mu, relation, 1, seed + draw) for draw in range(draws)]
+        return [table_of(found, self.naming, self.task) for found in every]
+
+
+def complete(found: Coefficients) -> bool:
+    """Whether every coefficient is printed that can be."""
+    return all(line.refused is None or line.cause in NEVER for line in found.lines)
+
+
+def half(found: Coefficients) -> bool:
+    """Whether half of the coefficients are printed, of those that can be."""
+    shown = [line.refused is None for line in found.lines if line.refused is None or line.cause not in NEVER]
+    return bool(shown) and float(np.mean(shown)) >= 0.5
+
+
+class RowsNeeded(NamedTuple):
+    """Rows from which on half of the draws print half of the coefficients, and every one that can be printed."""
+
+    half: float
+    complete: float
+
+
+class LineAhead(NamedTuple):
+    """What to expect of one line of a table."""
+
+    term: Term
+    standard_error: float | None  # at the median of the draws that print it; None if hardly any does
+    without_privacy: float
+    printed: float  # share of draws
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "name": self.term.name, "level": self.term.level, "reference": self.term.reference, "unit": self.term.unit,
+            "standard_error": self.standard_error, "without_privacy": self.without_privacy, "printed": self.printed,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is asked, at which price.
+
+    Parameters
+    ----------
+    asked : Asked
+    mu : float
+        Shift over sigma of the whole plan, as one curator of all rows has it.
+    relation : {"replace-one", "zero-out"}
+    """
+
+    asked: Asked
+    mu: float
+    relation: str = "replace-one"
+
+    @classmethod
+    def of(
+        cls, asked: Asked, mu: float, *, sites: int = 1, summed: bool = True, colluders: int = 1,
+        relation: str = "replace-one",
+    ) -> Study:  # fmt: skip
+        """Of sites: noise of local answers adds up over them; that of sums is ``sites / (sites - colluders)`` as much.
+
+        Parameters
+        ----------
+        mu : float
+            Shift over sigma of the whole plan, of a row at its site.
+        sites, summed, colluders
+            How many sites there are, whether only sums over them are opened, and how many of them may collude.
+        """
+        loss = sites / (sites - colluders) if summed and sites > colluders else float(sites)
+        return cls(asked, mu / math.sqrt(loss), relation)
+
+    def worlds(self, habits: Habits, count: int) -> list[Made]:
+        """Made-up tables: always the same of an encoding."""
+        return [self.asked.made(np.random.default_rng([number, 41]), habits) for number in range(count)]
+
+    def tables(self, worlds: Sequence[Made], n: float, draws: int) -> list[list[Coefficients]]:
+        """Tables of coefficients of n rows, of every world one a draw."""
+        return [
+            self.asked.tables(made, n, self.mu, self.relation, draws, number * draws)
+            for number, made in enumerate(worlds)
+        ]
+
+    def rows_needed(self, habits: Habits) -> RowsNeeded:
+        """From how many rows on half of the draws print half of the coefficients, and all that can be printed."""
+        worlds = self.worlds(habits, WORLDS)
+        known = dict[float, Array]()
+
+        def shares(size: float) -> Array:
+            """Shares of draws that print so much of the table, of exp(`size`) rows."""
+            if size not in known:
+                drawn = self.tables(worlds, math.exp(size), DRAWS)
+                known[size] = np.mean([[half(one), complete(one)] for tables in drawn for one in tables], axis=0)
+            return known[size]
+
+        def sought(which: int) -> float:
+            few, many = math.log(FEWEST), math.log(MOST)
+            while many - few > CLOSE:
+                middle = (few + many) / 2.0
+                few, many = (few, middle) if shares(middle)[which] >= 0.5 else (middle, many)
+            return math.exp((few + many) / 2.0)
+
+        return RowsNeeded(sought(0), sought(1))
+
+    def lines(self, n: float, habits: Habits) -> list[LineAhead]:
+        """Standard errors to expect of n rows, of every line."""
+        worlds = self.worlds(habits, WORLDS)
+        drawn = [one for tables in self.tables(worlds, n, MORE_DRAWS) for one in tables]
+        alone = np.median([made.errors for made in worlds], axis=0) / math.sqrt(n)
+        found = []
+        for k, term in enumerate(self.asked.naming.terms):
+            errors = [one.lines[k].standard_error for one in drawn if one.lines[k].refused is None]
+            shown = len(errors) / len(drawn)
+            middle = float(np.median(np.array(errors, dtype=float))) if shown >= SELDOM else None
+            found.append(LineAhead(term, middle, float(alone[k]), shown))
+        return found
+
+
+def forecast(study: Study, n: float, correlation: float) -> dict[str, Any]:
+    """What a table of n rows will be worth, as plain data.
+
+    Parameters
+    ----------
+    study : Study
+    n : float
+        Rows of all sites.
+    correlation : float
+        Of each number with the next, of the columns for which standard errors are told.
+
+    Returns
+    -------
+    dict
+        ``rows_half`` and ``rows_needed``: from how many rows on half of the draws print half of the coefficients, and
+        all of them, as real tables go; ``rows_even``: all of them, if columns spread over their declared ranges and are
+        unrelated; ``standard_errors``: of every line (:class:`LineAhead`), if ranges are right; ``rows``: n;
+        ``assumes``: what is expected of the rows, in words.
+    """
+    if not -1.0 < correlation < 1.0:
+        raise InvalidInput("correlation", correlation, "must be inside (-1, 1)", "use what you expect, such as .3")
+    real, even = study.rows_needed(REAL), study.rows_needed(EVEN)
+    more = 1.0 + A_NUMBER * min(study.asked.naming.numbers, MOST_NUMBERS)
+    lines = study.lines(n, replace(DECLARED, together=correlation))
+    return {
+        "rows_half": rounded_up(more * real.half), "rows_needed": rounded_up(more * real.complete),
+        "rows_even": rounded_up(even.complete), "rows": n,
+        "assumes": f"{study.asked.assumes}, and each number has a correlation of {correlation:g} with the next",
+        "standard_errors": [line.to_dict() for line in lines],
+    }  # fmt: skip
+
+
+def forecast_of(asked: Asked, prepared: Prepared, assumed: Assumed) -> dict[str, Any]:
+    """The forecast of a recipe that is priced; empty without noise."""
+    recipe, facts = prepared.algorithm, prepared.facts
+    if not isinstance(recipe, Recipe) or recipe.noise is None:
+        return {}
+    study = Study.of(
+        asked, recipe.scale, sites=facts.n_nodes, summed=facts.participants > 0, colluders=facts.colluders,
+        relation=facts.relation,
+    )  # fmt: skip
+    return forecast(study, float(facts.n.sum()), assumed.correlation)
+
+
+def without_sites(
+    schema: Schema, config: RunConfig, sizes: Array, site_constants: bool, assumed: Assumed, life: float | None
+) -> dict[str, Any]:
+    """The cost of an inference and its forecast, from a schema and numbers of rows alone.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of two classes, or of a number with bounds.
+    config : RunConfig
+        With the budget and the trust.
+    sizes : array (sites,)
+        Rows of every site.
+    site_constants : bool
+        Whether every site has a constant of its own.
+    assumed : Assumed
+        What is expected of the rows.
+    life : float or None
+        The lifetime budget of a ledger.
+
+    Raises
+    ------
+    InvalidInput
+        For labels of several classes, and options of methods.
+    """
+    names = [str(k) for k in range(len(sizes))] if site_constants and len(sizes) > 1 else []
+    naming, task = naming_of(schema, [], 1.0, names), schema.task
+    asked: Asked
+    if isinstance(task, BoundedNumber):
+        asked = Means(naming, task, assumed.residuals)
+    elif isinstance(task, TwoClasses):
+        check_run(config)
+        asked = LogOdds(naming, assumed.positives)
+    else:
+        raise InvalidInput("label", None, "coefficients are of two classes or of a number", "declare one of them")
+    column = np.asarray(sizes, dtype=float)[:, None]
+    own = config.for_recipe(asked.recipe)
+    told = outline(own, column, naming.d, caveat=schema.caveat, life=life, method=asked.recipe, loss=asked.loss)
+    prepared = prepare(own, column, naming.d, method=asked.recipe, loss=asked.loss)
+    more = {"method": "inference", "held": [0] * len(sizes), "forecast": forecast_of(asked, prepared, assumed)}
+    return told | more

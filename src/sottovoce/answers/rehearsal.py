@@ -1,0 +1,205 @@
+"""Recipes asked of made-up rows, with the noise that a given number of rows would have: no row of anybody is read.
+
+Answers are means over rows, so a few thousand made-up rows stand for any number: what depends on it is the noise, and
+the sampling that a recipe takes from the number of rows that it is told.  As the recipe itself runs, whatever it does
+with its answers, and the rule by which a table is printed, is what is rehearsed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from ..algorithms.items import Answer, play
+from ..algorithms.recipe import Recipe
+from ..data.columns import Bins, Category, Number
+from ..data.rows import Rows
+from ..data.schema import Schema
+from ..problem.facts import Among, Facts
+from ..problem.losses import Loss
+from ..util.later import Later
+from ..util.typing import Any, Array, BoolArray
+from .terms import Naming, typical_entry
+
+special = Later("scipy.special")
+
+NINE_IN_TEN = 1.645
+"""Standard deviations of a normal number on either side of its middle within which nine in ten lie."""
+MISSING = 0.1
+"""Share of missing values of a number with an indicator."""
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How rows of real tables differ from rows that fill the declared ranges evenly and have unrelated columns.
+
+    Parameters
+    ----------
+    related : float
+        Each column has a correlation with the next, of either sign and of up to this size.
+    together : float
+        Correlation of each number with the next number, beside that.
+    width, varied : float
+        Median width of nine in ten values of a number over the declared typical range, and the standard deviation of
+        its logarithm between columns.
+    bare, bare_varied : float
+        The same over the bounds, of numbers that are not marks of 0 and 1 and declare no typical range: they are at
+        the lower end.
+    uneven : float
+        Shares of levels are in proportion to ``exp(uneven * z)`` with normal numbers z, one a level.
+    effect : float
+        Standard deviation of rows' scores, in log-odds.
+    """
+
+    related: float = 0.0
+    together: float = 0.0
+    width: float = 1.0
+    varied: float = 0.0
+    bare: float = 1.0
+    bare_varied: float = 0.0
+    uneven: float = 0.0
+    effect: float = 0.0
+
+
+EVEN = Habits()
+"""Ranges are filled as declared, levels are equally frequent, columns are unrelated, and labels are by chance."""
+DECLARED = Habits(effect=1.0)
+"""The same with labels that columns tell a little about."""
+REAL = Habits(related=0.9, bare=0.35, bare_varied=0.6, effect=1.0)
+"""As real tables have them at the median, of those that bench/accuracy/forecasts.py names as setting them."""
+
+
+def made_up(naming: Naming, m: int, rng: np.random.Generator, habits: Habits) -> Array:
+    """A made-up table: m rows in encoded columns, with the constants of sites that have equally many rows, (m, d)."""
+    columns = naming.d - max(1, len(naming.sites))
+    if naming.schema is None:
+        X = _of_numbers(columns, m, rng, habits)
+    else:
+        X = _of_schema(naming.schema, m, rng, habits)
+    constants = naming.d - columns
+    own = np.eye(constants)[rng.integers(constants, size=m)] * naming.value
+    return np.hstack([X, own])
+
+
+def _of_numbers(columns: int, m: int, rng: np.random.Generator, habits: Habits) -> Array:
+    """Normal columns, of which most rows are shorter than the declared norm."""
+    widths = np.array([_width(rng, habits) for _ in range(columns)])
+    return typical_entry(columns) * widths * _correlated(m, np.ones(columns, dtype=bool), rng, habits)
+
+
+def _of_schema(schema: Schema, m: int, rng: np.random.Generator, habits: Habits) -> Array:
+    """Columns of a schema's blocks, each made of a normal number of its own."""
+    numbers = np.array([isinstance(block, Number) for block in schema.blocks], dtype=bool)
+    latent = _correlated(m, numbers, rng, habits)
+    parts = [np.empty((m, 0))]
+    for block, z in zip(schema.blocks, latent.T, strict=True):
+        made = _numbers(block, z, rng, habits) if isinstance(block, Number) else _levels(block, z, rng, habits)
+        parts.append(block.weight * made)
+    return np.hstack(parts) / (schema.divisor * schema.slack)
+
+
+def _correlated(m: int, numbers: BoolArray, rng: np.random.Generator, habits: Habits) -> Array:
+    """Standard normal columns, one a block, of which some are `numbers`, (m, blocks)."""
+    Z = rng.normal(size=(m, len(numbers)))
+    for one, next_one in pairwise(np.flatnonzero(numbers)):
+        Z[:, next_one] = _beside(Z[:, one], Z[:, next_one], habits.together)
+    along = habits.related * rng.uniform(-1.0, 1.0, size=len(numbers))
+    for j in range(1, len(numbers)):
+        Z[:, j] = _beside(Z[:, j - 1], Z[:, j], along[j])
+    return Z
+
+
+def _beside(one: Array, other: Array, correlation: float) -> Array:
+    """The other column with this correlation with the one, if they are unrelated."""
+    return correlation * one + math.sqrt(1.0 - correlation**2) * other
+
+
+def _width(rng: np.random.Generator, habits: Habits, bare: bool = False) -> float:
+    """Width of nine in ten values of a column, over its declared range."""
+    middle, varied = (habits.bare, habits.bare_varied) if bare else (habits.width, habits.varied)
+    return middle * math.exp(varied * rng.normal())
+
+
+def _numbers(block: Number, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
+    """Entries of a number: nine in ten fill the typical range, or the bounds, or so much of it as is the habit."""
+    ends = block.ends
+    bare = block.typical is None and (block.lo, block.hi) != (0.0, 1.0)
+    width = _width(rng, habits, bare)
+    middle = min(0.0, width - 1.0) if bare else 0.0
+    x = np.clip(middle + width * z / NINE_IN_TEN, *ends)
+    x = x if block.to == "[-1,1]" else (x + 1.0) / 2.0
+    if not block.indicator:
+        return x[:, None]
+    gone = rng.random(len(z)) < MISSING
+    return np.column_stack([np.where(gone, 0.0, x), block.mark * gone])
+
+
+def _levels(block: Any, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
+    """Entries of levels, each of which has an interval of z."""
+    count = len(block.names) + (block.base is not None)
+    base = 0
+    if isinstance(block, Category) and block.base is not None:
+        base = [name for name, _ in block.values].index(block.base)
+    elif isinstance(block, Bins) and block.base is not None:
+        base = block.base
+    shares = np.exp(habits.uneven * rng.normal(size=count))
+    edges = special.ndtri(np.cumsum(shares / shares.sum())[:-1])
+    place = np.searchsorted(edges, z)
+    if isinstance(block, Category):  # levels have no order, bins have one
+        place = rng.permutation(count)[place]
+    hot = np.eye(count)[place]
+    return np.asarray(np.delete(hot, base, axis=1))
+
+
+def scores(X: Array, rng: np.random.Generator) -> Array:
+    """Scores of rows of mean 0 and deviation 1, to which every column adds about as much, (m,)."""
+    spread = X.std(axis=0)
+    along = np.where(spread > 1e-9, rng.normal(size=X.shape[1]) / np.maximum(spread, 1e-9), 0.0)
+    score = X @ along
+    return np.asarray((score - score.mean()) / max(float(score.std()), 1e-12))
+
+
+def chances(score: Array, positives: float) -> Array:
+    """Chances of a positive label by a logistic model with these log-odds and a constant, `positives` on average."""
+    low, high = -40.0, 40.0
+    for _ in range(50):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if special.expit(score + middle).mean() < positives else (low, middle)
+    return np.asarray(special.expit(score + low))
+
+
+def priced(recipe: Recipe, mu: float) -> Recipe:
+    """The recipe with the noise of one curator of all rows, of which `mu` is the shift over sigma of all answers."""
+    return replace(recipe, noise=replace(recipe.shape, factor=mu))
+
+
+def facts_of(loss: Loss, d: int, n: float, relation: str) -> Facts:
+    """One curator's facts of n rows."""
+    return Facts(loss=loss, n=np.array([[n]]), d=d, C=1.0, rho=1.0, n_nodes=1, relation=relation, pure=False)
+
+
+def rehearse(recipe: Recipe, rows: Rows, facts: Facts, replicates: int, rng: np.random.Generator) -> Any:
+    """The outcome of a recipe for `replicates` draws of the noise that it would have with the rows of the facts.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        With its noise.
+    rows : Rows
+        Made up, of one node: answers are means over them.
+    facts : Facts
+        Of one node, with the number of rows for which there will be noise.
+    """
+    among, sweep, script = Among.all(facts), rows.sweep(), recipe.script(facts, replicates)
+    sweep = sweep.normed() if facts.loss.by_norm else sweep
+    m, said = float(rows.stored[0]), next(script)
+    for j in range(len(recipe.items)):
+        at = np.ascontiguousarray(np.broadcast_to(said.at, (replicates, facts.d)))
+        exact = sweep.total(facts.loss, at[None], replace(said, at=at).terms)[0] / m
+        spread = recipe.spread(j, facts, among)
+        answer = Answer(exact + spread * rng.normal(size=exact.shape), among, spread)
+        said = play(script, [answer])
+    return said

@@ -1,0 +1,142 @@
+"""Forecasts of tables of coefficients: rows that are needed, and standard errors to expect, from public facts alone."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from sottovoce.answers import forecast as ahead
+from sottovoce.answers.coefficients import table
+from sottovoce.answers.forecast import LogOdds, Means, Study, complete, half
+from sottovoce.answers.inference import newton_of
+from sottovoce.answers.least_squares import slopes_of, table_of
+from sottovoce.answers.rehearsal import DECLARED, EVEN, made_up
+from sottovoce.answers.terms import Naming, of_columns, of_schema
+from sottovoce.data.schema import Schema
+from sottovoce.errors import InvalidInput
+from sottovoce.privacy.gaussian import gaussian_mu
+from sottovoce.problem.losses import HuberResidual, Logistic
+from sottovoce.problem.task import BoundedNumber
+from sottovoce.problem.weighted_loss import Weighted
+from sottovoce.runs.config import RunConfig
+from sottovoce.runs.simulate import simulate
+
+DELTA, EPSILON, N, SITES = 1e-5, 3.0, 4000, 4
+COLUMNS = {
+    "age": {"kind": "number", "lo": 0, "hi": 120, "typical": [20, 80]},
+    "dose": {"kind": "number", "lo": 0, "hi": 10, "typical": [1, 5]},
+    "stage": {"kind": "category", "values": ["a", "b", "c"]},
+}
+MU = gaussian_mu(EPSILON, DELTA)
+
+
+@cache
+def naming() -> Naming:
+    return of_schema(Schema.from_dict({"columns": COLUMNS, "name": "made"}))
+
+
+def raw_rows(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Nine in ten numbers are in the typical ranges, levels are equally frequent, columns are unrelated."""
+    age = np.clip(50.0 + 30.0 * rng.normal(size=n) / 1.645, 0.0, 120.0)
+    dose = np.clip(3.0 + 2.0 * rng.normal(size=n) / 1.645, 0.0, 10.0)
+    return {"age": age, "dose": dose, "stage": np.array(["a", "b", "c"])[rng.integers(3, size=n)]}
+
+
+def split(raw: dict[str, np.ndarray], y: np.ndarray) -> list[tuple[dict[str, np.ndarray], np.ndarray]]:
+    parts = np.array_split(np.arange(len(y)), SITES)
+    return [({name: values[part] for name, values in raw.items()}, y[part]) for part in parts]
+
+
+def config(replicates: int) -> RunConfig:
+    return RunConfig("auto", trust="sum", epsilon=EPSILON, delta=DELTA, seed=1, replicates=replicates)
+
+
+def ratios(told: list[ahead.LineAhead], errors: list[list[float]]) -> np.ndarray:
+    expected = np.array([line.standard_error for line in told], dtype=float)
+    return np.asarray(expected / np.mean(np.array(errors, dtype=float), axis=0))
+
+
+def test_standard_errors_of_log_odds_are_those_that_runs_print() -> None:
+    """Within 1.3 of the mean of 16 draws; twice as much noise, or half of the rows, would be outside."""
+    rng = np.random.default_rng(0)
+    raw = raw_rows(N, rng)
+    score = (raw["age"] - 50.0) / 30.0 + 0.5 * (raw["stage"] == "b")
+    y = np.where(rng.random(N) < expit(score - 1.0), 1.0, -1.0)
+    loss = Weighted(Logistic()) if naming().long else Logistic()
+    rows = naming().rows(split(raw, y))
+    found = simulate(config(16), rows, method=newton_of(naming()), loss=loss).outcome
+    shown = [table(found, naming(), k) for k in range(16)]
+    errors = [[line.standard_error for line in one.lines] for one in shown if all(x.refused is None for x in one.lines)]
+    assert len(errors) >= 12
+    study = Study.of(LogOdds(naming()), MU, sites=SITES)
+    told = study.lines(float(N), DECLARED)
+    assert np.all(np.abs(np.log(ratios(told, errors))) < np.log(1.3))
+    assert all(line.without_privacy < line.standard_error and line.printed > 0.8 for line in told)
+    fewer = study.lines(N / 4.0, DECLARED)
+    assert not np.all(np.abs(np.log(ratios(fewer, errors))) < np.log(1.3))
+
+
+def test_standard_errors_of_numbers_are_those_that_runs_print() -> None:
+    """Within 1.3 of the mean of 12 draws, in the units of the label."""
+    rng, task = np.random.default_rng(2), BoundedNumber(0.0, 200.0)
+    raw = raw_rows(N, rng)
+    spread = 30.0 * rng.normal(size=N)
+    target = np.clip(100.0 + 15.0 * (raw["age"] - 50.0) / 30.0 + spread, 0.0, 200.0) / 100.0 - 1.0
+    loss = Weighted(HuberResidual(1.0)) if naming().long else HuberResidual(1.0)
+    rows = naming().rows(split(raw, np.ones(N))).with_offset(np.array_split(target, SITES))
+    errors = []
+    for seed in range(12):
+        run = RunConfig("auto", trust="sum", epsilon=EPSILON, delta=DELTA, seed=seed)
+        found = simulate(run, rows, method=slopes_of(naming()), loss=loss).outcome
+        errors.append([line.standard_error for line in table_of(found, naming(), task).lines])
+    shown = [one for one in errors if None not in one]
+    assert len(shown) >= 10
+    told = Study.of(Means(naming(), task, 0.15), MU, sites=SITES).lines(float(N), DECLARED)
+    assert np.all(np.abs(np.log(ratios(told, shown))) < np.log(1.3))
+    assert told[0].without_privacy == pytest.approx(30.0 / (30.0 / 1.645) / np.sqrt(N), rel=0.15)
+
+
+def test_rows_that_are_needed_follow_noise_and_sites(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the product of rows and mu counts for what noise hides; sums spare it, and rare positives need more rows."""
+    monkeypatch.setattr(ahead, "WORLDS", 4)
+    small = of_columns(["a", "b", "c"], 1.35 * np.sqrt(3.0))
+    one = Study.of(LogOdds(small), MU).rows_needed(EVEN)
+    half_mu = Study.of(LogOdds(small), MU / 2.0).rows_needed(EVEN)
+    assert half_mu.half == pytest.approx(2.0 * one.half, rel=0.15)
+    alone = Study.of(LogOdds(small), MU, sites=4, summed=False).rows_needed(EVEN)
+    assert alone.half == pytest.approx(2.0 * one.half, rel=0.15)
+    assert Study.of(LogOdds(small, 0.03), MU).rows_needed(EVEN).half > 1.5 * one.half
+
+
+def test_made_up_rows_are_as_declared() -> None:
+    """Nine in ten numbers are in their typical ranges, levels are equally frequent, nothing is correlated."""
+    X = made_up(naming(), 20_000, np.random.default_rng(3), EVEN)
+    schema = naming().schema
+    assert schema is not None
+    plain = X * schema.divisor * schema.slack
+    assert np.mean(np.abs(plain[:, 0]) <= 1.0) == pytest.approx(0.9, abs=0.01)
+    np.testing.assert_allclose(np.mean(plain[:, 2:4] != 0.0, axis=0), 1.0 / 3.0, atol=0.015)
+    assert abs(np.corrcoef(plain[:, 0], plain[:, 1])[0, 1]) < 0.03
+    np.testing.assert_allclose(X[:, -1], naming().value)
+
+
+@pytest.mark.parametrize("positives", [0.0, 1.0, float("nan")])
+def test_shares_that_are_none_are_refused(positives: float) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        LogOdds(naming(), positives)
+    assert caught.value.field == "positives"
+
+
+def test_half_and_all_of_a_table_count_what_can_be_printed() -> None:
+    rng = np.random.default_rng(4)
+    raw = raw_rows(N, rng)
+    y = np.where(rng.random(N) < 0.3, 1.0, -1.0)
+    y[raw["stage"] == "c"] = 1.0  # separation: no number of rows would do
+    loss = Weighted(Logistic()) if naming().long else Logistic()
+    rows = naming().rows(split(raw, y))
+    much = RunConfig("auto", trust="sum", epsilon=100.0, delta=DELTA, seed=1)
+    shown = table(simulate(much, rows, method=newton_of(naming()), loss=loss).outcome, naming())
+    assert any(line.cause == "separation" for line in shown.lines) and complete(shown) and half(shown)
