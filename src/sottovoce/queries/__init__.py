@@ -17,6 +17,7 @@ from .bounded import (
     SecondMoments,
     SlopeMoments,
 )
+from .corrections import Corrections
 from .correlated import CarriedGradient, carries, within_reach
 from .exits import Exits
 from .framed import FramedCurvature, FramedMoments, FramedResiduals, FramedSlopes, Lengths
@@ -38,6 +39,7 @@ __all__ = [
     "Bounded",
     "CarriedGradient",
     "Cells",
+    "Corrections",
     "Curvature",
     "Exits",
     "FramedCurvature",
