@@ -31,7 +31,7 @@ from ..runs.prepare import Prepared
 from ..util.later import Later
 from ..util.typing import Array
 from . import recalibration
-from .metrics import CELLS, LEAST, TAIL, WIDTH, Order, Quality, quality_of
+from .metrics import CELLS, LEAST, WIDTH, Order, Quality, quality_of
 from .recalibration import EDGES, Block, Corrected
 from .released import ReleasedEvaluation
 from .terms import reference_of
@@ -194,7 +194,7 @@ class Histogram(Recipe):
         return (Counts(**{f.name: getattr(self, f.name) for f in fields(self)}),)
 
     def _corrections(self, at: Array) -> Corrections:
-        return Corrections(at, _last(at), EDGES, self.groups, TAIL)
+        return Corrections(at, _last(at), EDGES, self.groups)
 
     def script(self, facts: Facts, replicates: int) -> Script:
         assert self.weights is not None
@@ -216,17 +216,19 @@ class Histogram(Recipe):
             [recalibration.start(block, float(middle), ahead) for block in own]
             for own, middle in zip(blocks, center, strict=True)
         ]
-        first = yield from self._correct(at, points)
+        first = yield from self._correct(at, blocks, points)
         points = [
             [recalibration.again(block, answer) for block, answer in zip(*pair, strict=True)]
             for pair in zip(blocks, first, strict=True)
         ]
-        second = yield from self._correct(at, points)
+        second = yield from self._correct(at, blocks, points)
         answers = [[list(pair) for pair in zip(*both, strict=True)] for both in zip(first, second, strict=True)]
         return cells._replace(corrected=answers)
 
-    def _correct(self, at: Array, points: list[list[Curves]]) -> Generator[Bounded, Answer, list[list[Corrected]]]:
-        """Asks for the corrections at a point of each replicate and block."""
+    def _correct(
+        self, at: Array, blocks: list[list[Block]], points: list[list[Curves]]
+    ) -> Generator[Bounded, Answer, list[list[Corrected]]]:
+        """Asks for the corrections at a point of each block, of every replicate."""
         values = [[recalibration.values_of(curve) for curve in own] for own in points]
         units = [
             [recalibration.units_of(*pair) for pair in zip(*both, strict=True)]
@@ -239,8 +241,8 @@ class Histogram(Recipe):
         scale = told.rows * what.units * math.sqrt(min(what.blocks, 2))
         found = told.value.reshape(len(points), -1, STATISTICS) * scale
         return [
-            [Corrected(*one) for one in zip(*own, strict=True)]
-            for own in zip(points, values, found, told.spread * scale, strict=True)
+            [recalibration.corrected(*one) for one in zip(*own, strict=True)]
+            for own in zip(blocks, points, values, found, told.spread * scale, strict=True)
         ]
 
 

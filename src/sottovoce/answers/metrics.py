@@ -26,8 +26,8 @@ LEAST = 25.0
 """Least number of rows of the rarer class, over the noise of a count, for an AUC to be printed."""
 CLEAR = 5.0
 """Least number of rows of a cell, in noise deviations, for it to be shown in the calibration."""
-TAIL = 2.0
-"""Mean distance from the last edge, in logits, of rows in the two open cells."""
+TAIL, SHORTEST, LONGEST = 2.0, 0.1, 4.0
+"""Mean distance from the last edge, in logits, of rows in the open cells: if counts do not tell it, and its bounds."""
 Z = -normal.quantile(0.025)
 
 
@@ -121,7 +121,10 @@ def project(counts: Array, total: float) -> Array:
 
 
 _MISFIT = 0.15
-"""Prior misfit of a logistic calibration curve in a cell, as a share of its rows; intervals allow for twice as much."""
+"""Prior misfit of a logistic calibration curve in a cell, as a share of its rows, if counts tell no larger one.
+
+Intervals allow for twice as much.
+"""
 _STEEPEST = 3.0
 """Largest slope of the log-odds within a cell, in slopes of the calibration curve (see :func:`_ties`)."""
 
@@ -151,24 +154,39 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
         b = np.clip(b + np.clip(step, -1.0, 1.0), [-20.0, -5.0], [20.0, 5.0])
     p = special.expit(b @ A)
     expected = total * np.stack([1.0 - p, p])
-    known = (_MISFIT * total) ** 2
+    seen = float(np.sum((raw - expected) ** 2)) - raw.size * noise - float(np.sum(total * p * (1.0 - p))) * 2.0
+    known = max(_MISFIT**2, seen / (2.0 * float(np.sum(total**2)))) * total**2
     share = known / (known + noise) if noise > 0 else np.ones_like(known)
     counts = project(expected + share * (raw - expected), n)
     left = np.minimum(share**2 + 4.0 * share * (1.0 - share), 1.0) * noise  # if counts are off by twice as much
     return counts, np.broadcast_to(left, raw.shape), _Slope(float(b[1]), math.sqrt(float(np.linalg.inv(H)[1, 1])))
 
 
-def placements(edges: Array) -> Array:
+def tails_of(raw: Array, noise: float) -> Array:
+    """Mean distances from the last edges, in logits, of rows in the lower and in the upper open cell.
+
+    If scores fall off exponentially there, the open cell has ``1 / (exp(WIDTH / tail) - 1)`` times the rows of the cell
+    beside it.
+    """
+    total, sure = raw.sum(axis=0), CLEAR * math.sqrt(2.0 * noise)
+    tails = []
+    for beyond, beside in ((total[0], total[1]), (total[-1], total[-2])):
+        clear = min(beyond, beside) > max(sure, 0.0)
+        tail = WIDTH / math.log1p(float(beside / beyond)) if clear else TAIL
+        tails.append(min(max(tail, SHORTEST), LONGEST))
+    return np.array(tails)
+
+
+def placements(edges: Array, tails: Array) -> Array:
     """Where rows are within cells before labels tilt them, (cells, places): evenly, and exponentially in open cells."""
     share = (np.arange(40) + 0.5) / 40.0
-    beyond = -TAIL * np.log(share)
-    inner = edges[:-1, None] + WIDTH * share
-    return np.concatenate([(edges[0] - beyond)[None], inner, (edges[-1] + beyond)[None]])
+    low, high = edges[0] + tails[0] * np.log(share), edges[-1] - tails[1] * np.log(share)
+    return np.concatenate([low[None], edges[:-1, None] + WIDTH * share, high[None]])
 
 
-def _squares(edges: Array) -> tuple[Array, Array]:
+def _squares(edges: Array, tails: Array) -> tuple[Array, Array]:
     """Mean of ``(1 - p)^2`` over a cell's positives and of ``p^2`` over its negatives, if the model is calibrated."""
-    p = special.expit(placements(edges))
+    p = special.expit(placements(edges, tails))
     return np.average((1.0 - p) ** 2, axis=1, weights=p), np.average(p**2, axis=1, weights=1.0 - p)
 
 
@@ -178,7 +196,7 @@ def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> E
     If all scores of a cell are at one place, its error is a parabola in that place: the interval reaches from the least
     of it, or the number's if that is less, to the larger of its two ends.
     """
-    lost, kept = _squares(edges)
+    lost, kept = _squares(edges, tails_of(raw, noise))
     ends = np.concatenate([[0.0], special.expit(edges), [1.0]])
     rate = counts[1] / np.maximum(counts.sum(axis=0), 1e-9)
     places = (np.clip(rate, ends[:-1], ends[1:]), ends[:-1], ends[1:])
@@ -206,7 +224,9 @@ def quality_of(
 
     `order` is what was asked of the order of rows within cells, None in evaluations of earlier versions.
     """
-    middle, noise = np.concatenate([[edges[0] - TAIL], edges[1:] - WIDTH / 2, [edges[-1] + TAIL]]), sigma**2
+    noise = sigma**2
+    tails = tails_of(raw, noise)
+    middle = placements(edges, tails).mean(axis=1)
     n = max(1.0, float(raw.sum())) if rows is None else rows
     counts, left, slope = _smoothed(raw, n, noise, middle)
     P, N = (max(float(counts[k].sum()), 1e-9) for k in (1, 0))
@@ -221,7 +241,7 @@ def quality_of(
     ]
     return Quality(
         rows=n, noise=sigma, positives=Estimate.around(share, (share * (1 - share) + len(middle) * noise / n) / n),
-        auc=_auc(counts, left, sigma, slope, order),
+        auc=_auc(counts, left, sigma, slope, tails, order),
         brier=_brier(raw, counts, edges, noise, n),
         recalibration=recalibration, threshold=threshold, confusion=_confusion(raw, above[0]),
         rates=_rates(counts, raw, above, noise, rows), roc=roc, precision_recall=pairs,
@@ -229,14 +249,14 @@ def quality_of(
     )  # fmt: skip
 
 
-def _ties(slope: float) -> Array:
+def _ties(slope: float, tails: Array) -> Array:
     """Share of pairs within a cell that is ordered rightly if log-odds rise with `slope`; ties count half.
 
     Scores are uniform in a cell, and exponential in the open ones.
     """
     tie = np.full(CELLS, 0.5 + 0.5 * math.tanh(slope * WIDTH / 6.0))
-    more = abs(slope) * TAIL / (2.0 * (2.0 + abs(slope) * TAIL))
-    tie[[0, -1]] = 0.5 + math.copysign(more, slope)
+    steep = abs(slope) * tails
+    tie[[0, -1]] = 0.5 + np.copysign(steep / (2.0 * (2.0 + steep)), slope)
     return tie
 
 
@@ -244,7 +264,7 @@ _BESIDE = (0.5, 1.5)
 """What rows may add to the area beside what is told of their order: of it, if they have few scores."""
 
 
-def _auc(counts: Array, left: Array, sigma: float, slope: _Slope, order: Order | None) -> Estimate:
+def _auc(counts: Array, left: Array, sigma: float, slope: _Slope, tails: Array, order: Order | None) -> Estimate:
     """Area under the ROC curve: that of all rows of a cell tied, and what their order within cells adds.
 
     What was asked of the order is exact if scores are even in their cells, whatever the calibration is.  If they tie or
@@ -260,7 +280,7 @@ def _auc(counts: Array, left: Array, sigma: float, slope: _Slope, order: Order |
     told = 0.0 if order is None else order.noise
 
     def area(slope: float, more: float = 0.0) -> tuple[float, float]:
-        tie = _ties(slope)
+        tie = _ties(slope, tails)
         below = np.concatenate([[0.0], np.cumsum(f0)[:-1]]) + tie * f0
         above = np.concatenate([np.cumsum(f1[::-1])[::-1][1:], [0.0]]) + tie * f1
         mid = float(f1 @ below)
@@ -365,7 +385,7 @@ def _calibration(raw: Array, counts: Array, edges: Array, noise: float) -> list[
 
     Of the open cells nothing says where their rows are: they have no such mean, only a probability that it is beyond.
     """
-    middle = special.expit(placements(edges)).mean(axis=1)
+    middle = special.expit(placements(edges, tails_of(raw, noise))).mean(axis=1)
     ends = [None, *special.expit(edges).tolist(), None]
     shown = []
     for k, (low, high) in enumerate(pairwise(ends)):

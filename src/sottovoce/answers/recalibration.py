@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..queries.corrections import (
+    BENT,
     IN_THE_LARGE,
     INFORMATION,
     OBSERVED_LESS_EXPECTED,
@@ -27,25 +28,29 @@ from ..queries.corrections import (
 )
 from ..util.later import Later
 from ..util.typing import Array
-from .metrics import CELLS, CLEAR, TAIL, WIDTH, Estimate, Recalibration, Z, placements, project
+from .metrics import CELLS, CLEAR, WIDTH, Estimate, Recalibration, Z, placements, project, tails_of
 
 special = Later("scipy.special")
 
 EDGES: Array = np.asarray(WIDTH * (np.arange(1, CELLS) - CELLS / 2.0), dtype=np.float64)
 """Edges of the cells, less their middle."""
-REACHES = (4.0, 5.0, 6.5, 8.0, 11.0, 16.0, 32.0, 128.0, 1024.0)
-"""Distances from the middle of the cells, in logits, beyond which rows may count less."""
+FARTHEST = 1024.0
+REACHES = ((4.0, 0.1), (4.0, 0.3), (4.0, 1.0), (6.0, 1.0), (9.0, 1.0), (16.0, 1.0), (64.0, 1.0), (FARTHEST, 1.0))
+"""Distances from the middle of the cells, in logits, beyond which rows count less, and worths of rows in open cells."""
 MORE_NOISE = 1.05
-"""Standard errors may grow by this factor for a farther reach."""
+"""Standard errors may grow by this factor for one further down that list."""
 WIDEST = 1.0
 """Half the width of the widest interval of a slope or an intercept that is printed."""
 LONGEST = 1.0
 """Root mean square shift of log-odds from the last point of corrections, beyond which these tell too little."""
+SAYS_NOTHING = "too few rows for this noise: the interval would say nothing"
+LACKING = 0.1
+"""Share of an information that its correction is likely to be; of more, the counts themselves must say so."""
 IGNORED = 0.1
 """Share of a sampling variance by which the histogram may differ from a regression that holds, by its cells alone."""
 _LONGEST_STEP, _STEEPEST = 1.5, 50.0
 _CELL: Array = np.arange(CELLS)
-_LESS: Array = np.array([1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0])
+_LESS: Array = np.array([1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 4.0])
 """How much more noise, in its largest values, a correction of each statistic may have than those of the score."""
 _TINY = 1e-12
 
@@ -72,6 +77,20 @@ class Corrected(NamedTuple):
     spread: Array  # standard deviation of noise           (STATISTICS,)
 
 
+def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: Array) -> Corrected:
+    """An answer, of whose corrections of information only so much is kept as is not likely to be noise."""
+    H = np.einsum("yk,yke->e", block.counts, values)
+    scale = np.abs(H)
+    scale[3] = math.sqrt(max(H[2] * H[4], 0.0))
+    kept = found.copy()
+    for which in (*range(INFORMATION.start, INFORMATION.stop), BENT):
+        unit = max(float(scale[which]), _TINY)
+        noise = (float(spread[which]) / unit) ** 2
+        likely = max((float(found[which]) / unit) ** 2 - noise, LACKING**2)
+        kept[which] *= likely / (likely + noise)
+    return Corrected(curve, values, kept, spread)
+
+
 def blocks_of(counts: Array, sigma: float, rows: float) -> list[Block]:
     """All rows, and each group if there are several, from counts (groups, 2, CELLS)."""
     groups = [Block(own, sigma, max(1.0, float(own.sum()))) for own in counts]
@@ -87,15 +106,24 @@ def stacked(curves: Sequence[Sequence[Curves]]) -> Curves:
 
 
 def values_of(curve: Curves) -> Array:
-    """What a row of each label and cell stands for: the mean over places within the cell, (2, CELLS, STATISTICS)."""
-    return np.asarray(_everywhere(curve).mean(axis=2))
+    """What a row of each label and cell stands for, (2, CELLS, STATISTICS): the mean over places within the cell.
+
+    Of the model's probabilities, the middle of what they may be in the cell: that has the smallest corrections.
+    """
+    values = _everywhere(curve).mean(axis=2)
+    label = np.array([0.0, 1.0])[:, None]
+    for which, shift in ((IN_THE_LARGE, float(curve.shift)), (OBSERVED_LESS_EXPECTED, 0.0)):
+        ends = special.expit(EDGES + float(curve.base) + shift)
+        ends = np.concatenate([[0.0], ends, [1.0]])
+        values[..., which] = label - 0.5 * (ends[1:] + ends[:-1])
+    return np.asarray(values)
 
 
 def _everywhere(curve: Curves) -> Array:
     """The statistics of a row of each label at all places of each cell, (2, CELLS, places, STATISTICS)."""
-    u = placements(EDGES)
+    u = placements(EDGES, curve.tails)
     cell = np.repeat(_CELL, u.shape[1])
-    place = places(EDGES, u.ravel(), cell, TAIL)
+    place = places(EDGES, u.ravel(), cell, curve.tails)
     found = [statistics(curve, u.ravel(), np.full(u.size, label), cell, place) for label in (0.0, 1.0)]
     return np.stack(found).reshape(2, *u.shape, STATISTICS)
 
@@ -107,7 +135,7 @@ def units_of(curve: Curves, values: Array) -> Array:
     beyond = np.concatenate([np.linspace(0.0, 4.0, 33), np.geomspace(4.0, far, 48)[1:]])
     points = [EDGES[0] - beyond, *(EDGES[k] + WIDTH * inner for k in range(CELLS - 2)), EDGES[-1] + beyond]
     u, cell = np.concatenate(points), np.repeat(_CELL, [len(one) for one in points])
-    place = places(EDGES, u, cell, TAIL)
+    place = places(EDGES, u, cell, curve.tails)
     missed = np.concatenate(
         [statistics(curve, u, np.full(len(u), float(y)), cell, place) - values[y, cell] for y in (0, 1)]
     )
@@ -134,7 +162,8 @@ def start(block: Block, center: float, spread: float) -> Curves:
     whole = np.ones(CELLS)
     curve = Curves(
         level=np.array(float(special.logit(share))), slope=np.array(0.5), base=np.array(center), shift=np.array(0.0),
-        reach=np.array(REACHES[-1]), worth=whole, order=_order(block),
+        reach=np.array(FARTHEST), worth=whole, order=_order(block),
+        tails=tails_of(block.counts, block.sigma**2),
     )  # fmt: skip
     for turn in range(40):
         if turn < 20:
@@ -142,14 +171,14 @@ def start(block: Block, center: float, spread: float) -> Curves:
         curve, step = _step(curve, _sums(block, values_of(curve)), 1e-6 * block.rows)
         if step < 1e-9 and turn > 20:
             break
-    curve = replace(curve, worth=_worth(block, curve), shift=np.array(_shift(block, center)))
-    return replace(curve, reach=np.array(_reach(block, curve, spread)))
+    curve = replace(curve, worth=_worth(block, curve), shift=np.array(_shift(block, curve)))
+    return _reaching(block, curve, spread)
 
 
 def again(block: Block, answer: Corrected) -> Curves:
     """The point of the second corrections: where the first ones lead."""
     curve = _solved(block, answer)
-    return replace(curve, shift=np.array(_shift(block, float(curve.base), answer)))
+    return replace(curve, shift=np.array(_shift(block, curve, answer)))
 
 
 def _solved(block: Block, answer: Corrected) -> Curves:
@@ -204,7 +233,7 @@ def _worth(block: Block, curve: Curves) -> Array:
     noise = block.sigma**2
     if noise == 0.0:
         return np.ones(CELLS)
-    p = special.expit(np.clip(curve.level + curve.slope * placements(EDGES), -700.0, 700.0)).mean(axis=1)
+    p = special.expit(np.clip(curve.level + curve.slope * placements(EDGES, curve.tails), -700.0, 700.0)).mean(axis=1)
     blur = p**2 + (1.0 - p) ** 2
     likely = np.maximum(block.counts[1] * p + block.counts[0] * (1.0 - p), 0.0) / blur
     score = block.counts[1] * (1.0 - p) - block.counts[0] * p
@@ -213,23 +242,34 @@ def _worth(block: Block, curve: Curves) -> Array:
     return np.asarray(np.maximum(told / (told + noise * blur), 1e-6))
 
 
-def _shift(block: Block, center: float, answer: Corrected | None = None) -> float:
-    """What is to be added to the model's log-odds for as many positives as there are, by the histogram.
+def _shift(block: Block, curve: Curves, answer: Corrected | None = None) -> float:
+    """What is to be added to the model's log-odds for as many positives as there are.
 
-    Corrections, at their own shift, are taken to be the same at others.
+    Positives that are missing change with the shift as those of the histogram do, times a number: such that they change
+    by their own information at the shift of the corrections.
     """
-    u = placements(EDGES) + center
-    shift = 0.0 if answer is None else float(answer.curve.shift)
-    more = 0.0 if answer is None else float(answer.found[IN_THE_LARGE])
+    total = np.maximum(block.total, 0.0)
+    shift, missing = float(curve.shift), 0.0
+    if answer is not None:
+        sums = _sums(block, answer.values) + answer.found
+        expected, bent = _expected(total, curve, shift)
+        missing = sums[IN_THE_LARGE] * bent / max(sums[BENT], 0.1 * bent, _TINY) + expected
+    else:
+        missing = float(block.counts[1].sum())
+    missing = min(max(missing, 0.1), float(total.sum()) - 0.1)
     for _ in range(60):
-        p = special.expit(u + shift)
-        missed = float(block.counts[1].sum() - block.total @ p.mean(axis=1)) + more
-        bent = float(np.maximum(block.total, 0.0) @ np.mean(p * (1.0 - p), axis=1))
-        step = min(max(missed / max(bent, 1.0), -1.0), 1.0)
+        expected, bent = _expected(total, curve, shift)
+        step = min(max((missing - expected) / max(bent, _TINY), -1.0), 1.0)
         shift = min(max(shift + step, -30.0), 30.0)
         if abs(step) < 1e-10:
             break
     return shift
+
+
+def _expected(total: Array, curve: Curves, shift: float) -> tuple[float, float]:
+    """Positives that the shifted model expects of rows by cell, and how that grows with the shift."""
+    p = special.expit(placements(EDGES, curve.tails) + float(curve.base) + shift)
+    return float(total @ p.mean(axis=1)), float(total @ np.mean(p * (1.0 - p), axis=1))
 
 
 def _order(block: Block) -> Array:
@@ -239,19 +279,19 @@ def _order(block: Block) -> Array:
     return np.stack([-counts[1], counts[0]]) / (negatives * positives)
 
 
-def _reach(block: Block, curve: Curves, spread: float) -> float:
-    """The farthest reach at which the noise of corrections costs little."""
-    errors = []
-    for reach in REACHES:
-        there = replace(curve, reach=np.array(reach))
+def _reaching(block: Block, curve: Curves, spread: float) -> Curves:
+    """The curve with the farthest reach at which the noise of corrections costs little."""
+    tried, errors = [], []
+    for reach, share in REACHES:
+        worth = curve.worth.copy()
+        worth[[0, -1]] *= share
+        there = replace(curve, reach=np.array(reach), worth=worth)
         values = values_of(there)
         noise = spread * units_of(there, values)
-        answer = Corrected(there, values, np.zeros(STATISTICS), noise)
-        errors.append(_covariance(block, answer)[1, 1])
-    least = min(errors)
-    if not math.isfinite(least):
-        return REACHES[0]
-    return max(reach for reach, error in zip(REACHES, errors, strict=True) if error <= MORE_NOISE**2 * least)
+        tried.append(there)
+        errors.append(_covariance(block, Corrected(there, values, np.zeros(STATISTICS), noise))[1, 1])
+    most = MORE_NOISE**2 * min(errors)
+    return [there for there, error in zip(tried, errors, strict=True) if error <= most or math.isinf(most)][-1]
 
 
 # What follows from the second corrections
@@ -291,7 +331,7 @@ def _excess(curve: Curves) -> Array:
 
     Of rows that are where labels put them if the line holds: a positive in the upper part of its cell, rather.
     """
-    u = placements(EDGES)
+    u = placements(EDGES, curve.tails)
     score = _everywhere(curve)[..., SCORE]
     squared = _everywhere(replace(curve, worth=curve.worth**2))
     information = matrix(squared[..., INFORMATION])
@@ -318,7 +358,7 @@ def _line(block: Block, answer: Corrected, sums: Array) -> tuple[Estimate, Estim
     """Slope and intercept of the label's log-odds on the model's."""
     H, curve = matrix(sums[INFORMATION]), answer.curve
     covariance = _covariance(block, answer)
-    few = Estimate(None, refused="too few rows for this noise: the interval would say nothing")
+    few = Estimate(None, refused=SAYS_NOTHING)
     if not np.all(np.isfinite(covariance)):
         return few, few
     end = _solved(block, answer)
@@ -339,17 +379,19 @@ def _line(block: Block, answer: Corrected, sums: Array) -> tuple[Estimate, Estim
 
 def _in_the_large(block: Block, answer: Corrected, sums: Array) -> Estimate:
     """What is to be added to the model's log-odds for as many positives as there are."""
-    shift = float(answer.curve.shift)
-    p = special.expit(placements(EDGES) + float(answer.curve.base) + shift)
-    total = np.maximum(block.total, 0.0)
-    bent = float(total @ np.mean(p * (1.0 - p), axis=1))
-    values = answer.values[..., IN_THE_LARGE]
+    shift, values = float(answer.curve.shift), answer.values[..., IN_THE_LARGE]
+    p = special.expit(placements(EDGES, answer.curve.tails) + float(answer.curve.base) + shift)
     sampled = float(np.sum(np.maximum(block.counts, 0.0) * np.mean([p**2, (1.0 - p) ** 2], axis=2)))
     noise = block.sigma**2 * float(np.sum(values**2)) + float(answer.spread[IN_THE_LARGE]) ** 2
-    if bent <= 0.0 or Z * math.sqrt(sampled + noise) > WIDEST * bent:
-        return Estimate(None, refused="too few rows for this noise: the interval would say nothing")
-    variance = (sampled + noise) / bent**2
-    return Estimate.around(shift + float(sums[IN_THE_LARGE]) / bent, variance, -math.inf, math.inf)
+    bent = float(sums[BENT])
+    if bent <= 0.0:
+        return Estimate(None, refused=SAYS_NOTHING)
+    end = _shift(block, answer.curve, answer)
+    apart = end - shift - float(sums[IN_THE_LARGE]) / bent
+    variance = (sampled + noise) / bent**2 + apart**2
+    if Z * math.sqrt(variance) > WIDEST:
+        return Estimate(None, refused=SAYS_NOTHING)
+    return Estimate.around(end, variance, -math.inf, math.inf)
 
 
 def _ratio(block: Block, answers: Sequence[Corrected]) -> Estimate:
@@ -362,7 +404,7 @@ def _ratio(block: Block, answers: Sequence[Corrected]) -> Estimate:
     if min(observed, expected) <= max(CLEAR * blur, 0.0):
         return Estimate(None, refused="too few positives for this noise")
     ratio = observed / expected
-    p = special.expit(placements(EDGES) + float(answers[-1].curve.base))
+    p = special.expit(placements(EDGES, answers[-1].curve.tails) + float(answers[-1].curve.base))
     squares = np.stack([np.mean((ratio * p) ** 2, axis=1), np.mean((1.0 - ratio * p) ** 2, axis=1)])
     sampled = float(np.sum(np.maximum(block.counts, 0.0) * squares))
     label = np.array([0.0, 1.0])[:, None]

@@ -21,11 +21,11 @@ from .bounded import Bounded, labels_of, score_cells
 
 special = Later("scipy.special")
 
-STATISTICS = 8
+STATISTICS = 9
 """Slots of :func:`statistics`."""
 SCORE: slice = slice(0, 2)
 INFORMATION: slice = slice(2, 5)
-IN_THE_LARGE, OBSERVED_LESS_EXPECTED, ORDER = 5, 6, 7
+IN_THE_LARGE, OBSERVED_LESS_EXPECTED, ORDER, BENT = 5, 6, 7, 8
 _FLOOR = 1e-300
 
 
@@ -43,6 +43,7 @@ class Curves:
     reach: Array  # distance from u = 0 beyond which rows count less            (R, B)
     worth: Array  # of a row in the recalibration, by cell                      (R, B, cells)
     order: Array  # what a row adds to the area, in its place in the cell       (R, B, 2, cells)
+    tails: Array  # mean distances of rows in the open cells from the edges     (R, B, 2)
 
     def one(self, replicate: int, block: int) -> Self:
         """Those of one replicate's block."""
@@ -55,7 +56,8 @@ def statistics(curve: Curves, u: Array, positive: Array, cell: IntArray, place: 
 
     With w the worth of a row, ``p = expit(level + slope u)`` and y its label, 0 or 1: the score ``w (y - p) (1, u)`` of
     a logistic regression of y on u, its information ``w p (1 - p) (1, u, u^2)``, ``y`` less the shifted model's
-    probability, ``y`` less the model's, and the place in the cell less one half times `order`.
+    probability, ``y`` less the model's, the place in the cell less one half times `order`, and how the shifted model's
+    probability grows with the shift.
 
     Rows beyond the reach count by its square over theirs: in a regression that holds, weights by u move no coefficient.
 
@@ -73,26 +75,28 @@ def statistics(curve: Curves, u: Array, positive: Array, cell: IntArray, place: 
     p, other = special.expit(log_odds), special.expit(-log_odds)
     slope = worth * np.where(positive > 0, other, -p)
     information = worth * p * other
-    own = curve.base + u
+    own = np.clip(curve.base + u, -700.0, 700.0)
+    shifted, unlikely = special.expit(own + curve.shift), special.expit(-own - curve.shift)
     columns = [
         slope * near**2,
         slope * near * bent,
         information * near**2,
         information * near * bent,
         information * bent**2,
-        positive - special.expit(own + curve.shift),
+        positive - shifted,
         positive - special.expit(own),
         curve.order[positive.astype(np.int64), cell] * (place - 0.5),
+        shifted * unlikely,
     ]
     return np.stack(columns, axis=-1)
 
 
-def places(edges: Array, u: Array, cell: IntArray, tail: float) -> Array:
+def places(edges: Array, u: Array, cell: IntArray, tails: Array) -> Array:
     """Where scores lie within their cells, from 0 to 1; in the open cells so that an exponential tail is even."""
     width = edges[1] - edges[0]
     inner = (u - edges[np.clip(cell - 1, 0, len(edges) - 2)]) / width
-    below = np.exp(-np.maximum(edges[0] - u, 0.0) / tail)
-    above = -np.expm1(-np.maximum(u - edges[-1], 0.0) / tail)
+    below = np.exp(-np.maximum(edges[0] - u, 0.0) / tails[0])
+    above = -np.expm1(-np.maximum(u - edges[-1], 0.0) / tails[1])
     return np.where(cell == 0, below, np.where(cell == len(edges), above, np.clip(inner, 0.0, 1.0)))
 
 
@@ -108,8 +112,6 @@ class Corrections(Bounded):
     ----------
     constant, edges, groups : arrays
         As for :class:`sottovoce.queries.Scores`; edges are even.
-    tail : float
-        Mean distance of rows in the open cells from the last edge, as places in them are counted.
     curves : Curves, optional
         A plan needs none.
     values : array (R, B, 2, cells, STATISTICS)
@@ -121,7 +123,6 @@ class Corrections(Bounded):
     constant: Array | None = None
     edges: Array | None = None
     groups: Array | None = None
-    tail: float = 1.0
     curves: Curves | None = field(default=None, metadata={"whole": True})
     values: Array | None = field(default=None, metadata={"whole": True})
     units: Array | None = field(default=None, metadata={"whole": True})
@@ -158,8 +159,8 @@ class Corrections(Bounded):
         assert self.curves is not None and self.values is not None and self.units is not None
         assert self.edges is not None
         r = min(replicate, len(self.units) - 1)
-        place = places(self.edges, u, cell, self.tail)
-        found = statistics(self.curves.one(r, block), u, positive, cell, place)
+        curve = self.curves.one(r, block)
+        found = statistics(curve, u, positive, cell, places(self.edges, u, cell, curve.tails))
         missed = (found - self.values[r, block][positive.astype(np.int64), cell]) / self.units[r, block]
         missed = np.nan_to_num(missed, nan=0.0, posinf=1e150, neginf=-1e150)
         largest = np.maximum(np.max(np.abs(missed), axis=1, initial=_FLOOR), 1.0)[:, None]
