@@ -1,7 +1,8 @@
 """AUC, Brier score, rates and calibration with 95% intervals, from a noisy histogram of scores by label.
 
-Noisy counts are projected on the simplex of the known number of rows; clamping at zero alone would bias the area under
-the curve.  For the intervals see docs/privacy/answers.md, "Evaluation".
+The area under the curve is that of the noisy counts themselves: noise of both labels is independent, so it has no bias,
+whatever the shape of the calibration is.  Curves are drawn of counts that are projected on the simplex of the known
+number of rows.  For the intervals see docs/privacy/answers.md, "Evaluation".
 """
 
 from __future__ import annotations
@@ -121,10 +122,7 @@ def project(counts: Array, total: float) -> Array:
 
 
 _MISFIT = 0.15
-"""Prior misfit of a logistic calibration curve in a cell, as a share of its rows, if counts tell no larger one.
-
-Intervals allow for twice as much.
-"""
+"""Prior misfit of a logistic calibration curve in a cell, as a share of its rows, if counts tell no larger one."""
 _STEEPEST = 3.0
 """Largest slope of the log-odds within a cell, in slopes of the calibration curve (see :func:`_ties`)."""
 
@@ -136,8 +134,8 @@ class _Slope(NamedTuple):
     error: float
 
 
-def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array, Array, _Slope]:
-    """Counts without negative entries that sum to n, the variance of the noise left in each, and the calibration slope.
+def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array, _Slope]:
+    """Counts without negative entries that sum to n, and the slope of a logistic calibration curve through them.
 
     Each count is drawn to that of a logistic curve through the noisy counts, by the share of its variance that is
     noise.
@@ -158,8 +156,7 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
     known = max(_MISFIT**2, seen / (2.0 * float(np.sum(total**2)))) * total**2
     share = known / (known + noise) if noise > 0 else np.ones_like(known)
     counts = project(expected + share * (raw - expected), n)
-    left = np.minimum(share**2 + 4.0 * share * (1.0 - share), 1.0) * noise  # if counts are off by twice as much
-    return counts, np.broadcast_to(left, raw.shape), _Slope(float(b[1]), math.sqrt(float(np.linalg.inv(H)[1, 1])))
+    return counts, _Slope(float(b[1]), math.sqrt(float(np.linalg.inv(H)[1, 1])))
 
 
 def tails_of(raw: Array, noise: float) -> Array:
@@ -228,7 +225,7 @@ def quality_of(
     tails = tails_of(raw, noise)
     middle = placements(edges, tails).mean(axis=1)
     n = max(1.0, float(raw.sum())) if rows is None else rows
-    counts, left, slope = _smoothed(raw, n, noise, middle)
+    counts, slope = _smoothed(raw, n, noise, middle)
     P, N = (max(float(counts[k].sum()), 1e-9) for k in (1, 0))
     share = float(raw[1].sum()) / n
     above = _above(edges, threshold)
@@ -241,7 +238,7 @@ def quality_of(
     ]
     return Quality(
         rows=n, noise=sigma, positives=Estimate.around(share, (share * (1 - share) + len(middle) * noise / n) / n),
-        auc=_auc(counts, left, sigma, slope, tails, order),
+        auc=_auc(raw, counts, sigma, slope, tails, order),
         brier=_brier(raw, counts, edges, noise, n),
         recalibration=recalibration, threshold=threshold, confusion=_confusion(raw, above[0]),
         rates=_rates(counts, raw, above, noise, rows), roc=roc, precision_recall=pairs,
@@ -264,7 +261,7 @@ _BESIDE = (0.5, 1.5)
 """What rows may add to the area beside what is told of their order: of it, if they have few scores."""
 
 
-def _auc(counts: Array, left: Array, sigma: float, slope: _Slope, tails: Array, order: Order | None) -> Estimate:
+def _auc(raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, order: Order | None) -> Estimate:
     """Area under the ROC curve: that of all rows of a cell tied, and what their order within cells adds.
 
     What was asked of the order is exact if scores are even in their cells, whatever the calibration is.  If they tie or
@@ -272,20 +269,22 @@ def _auc(counts: Array, left: Array, sigma: float, slope: _Slope, tails: Array, 
     the larger of what is told and what a logistic calibration curve would add.  Without it, the interval holds all
     slopes from 0 to `_STEEPEST` times that curve's.  A model that orders wrongly has a slope below 0.
     """
-    P, N = (max(float(counts[k].sum()), 1e-9) for k in (1, 0))
-    if min(P, N) < LEAST * sigma:
+    P, N = (float(raw[k].sum()) for k in (1, 0))
+    if min(P, N) <= 0.0 or min(P, N) < LEAST * sigma:
         rule = f"needs about {math.ceil(LEAST * sigma):,} rows of either class, or an epsilon that much larger"
         return Estimate(None, refused=f"too few rows of one class for this noise: {rule}")
-    f0, f1 = counts[0] / N, counts[1] / P
+    f0, f1 = raw[0] / N, raw[1] / P
     told = 0.0 if order is None else order.noise
+    won = np.tril(np.ones((CELLS, CELLS)), -1) + 0.5 * np.eye(CELLS)  # of a positive's cell and a negative's
 
     def area(slope: float, more: float = 0.0) -> tuple[float, float]:
-        tie = _ties(slope, tails)
-        below = np.concatenate([[0.0], np.cumsum(f0)[:-1]]) + tie * f0
-        above = np.concatenate([np.cumsum(f1[::-1])[::-1][1:], [0.0]]) + tie * f1
+        tie = _ties(slope, tails) - 0.5
+        below, above = won @ f0 + tie * f0, won.T @ f1 + tie * f1
         mid = float(f1 @ below)
-        lift, drop = ((below - mid) / P) ** 2, ((above - mid) / N) ** 2
-        variance = float((counts[1] + left[1]) @ lift + (counts[0] + left[0]) @ drop) + told**2
+        lift = ((below - mid) ** 2 + f0**2 / 12.0) / P**2  # with what places within cells add, if they are even
+        drop = ((above - mid) ** 2 + f1**2 / 12.0) / N**2
+        both = (sigma**2 / (P * N)) ** 2 * float(np.sum((won - mid) ** 2))  # of noise times noise
+        variance = float((counts[1] + sigma**2) @ lift + (counts[0] + sigma**2) @ drop) + both + told**2
         return min(max(mid + more, 0.0), 1.0), math.sqrt(variance)
 
     def end(found: tuple[float, float], z: float) -> float:
