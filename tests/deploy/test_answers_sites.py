@@ -324,7 +324,7 @@ def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(tmp_path: Path, 
     sites = answering(tmp_path, replace(EVERY[what], evaluation=evaluation, holdout=0.3))
     plan, accountant = sites.plan, make_accountant("best")
     prices, events = [], plan.planned(0)
-    for some in (events[:-2], events[-2:], events):
+    for some in (events[:-4], events[-4:], events):
         ledger = Ledger(accountant, math.inf, 1e-5)
         for event in some:
             ledger.charge(event)

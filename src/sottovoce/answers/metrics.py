@@ -257,6 +257,8 @@ def _ties(slope: float, tails: Array) -> Array:
     return tie
 
 
+CROWDED = 0.25
+"""Share of pairs within the same cell from which on scores crowd in few cells: then all slopes are allowed for, too."""
 _BESIDE = (0.5, 1.5)
 """What rows may add to the area beside what is told of their order: of it, if they have few scores."""
 
@@ -266,11 +268,13 @@ def _auc(raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, o
 
     What was asked of the order is exact if scores are even in their cells, whatever the calibration is.  If they tie or
     crowd, the same order adds half as much or up to two and a half times.  So much less or more is in the interval, of
-    the larger of what is told and what a logistic calibration curve would add.  Without it, the interval holds all
-    slopes from 0 to `_STEEPEST` times that curve's.  A model that orders wrongly has a slope below 0.
+    the larger of what is told and what a logistic calibration curve would add.  Without it, and if scores crowd in few
+    cells, the interval holds all slopes from 0 to `_STEEPEST` times that curve's.  A model that orders wrongly has a
+    slope below 0.
     """
     P, N = (float(raw[k].sum()) for k in (1, 0))
-    if min(P, N) <= 0.0 or min(P, N) < LEAST * sigma:
+    rarer = min(float(own.sum()) for own in counts)
+    if min(P, N) <= 0.0 or rarer < LEAST * sigma:
         rule = f"needs about {math.ceil(LEAST * sigma):,} rows of either class, or an epsilon that much larger"
         return Estimate(None, refused=f"too few rows of one class for this noise: {rule}")
     f0, f1 = raw[0] / N, raw[1] / P
@@ -295,15 +299,19 @@ def _auc(raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, o
         return max(bent, straight) if z > 0.0 else min(bent, straight)
 
     low, high = (slope.value + z * slope.error for z in (-Z, Z))
+    least, most = _STEEPEST * low, _STEEPEST * high
+    least, most = (min(least, 0.0), max(most, 0.6)) if slope.value > 0.0 else (min(least, -0.6), max(most, 0.0))
     if order is None:
-        low, high = _STEEPEST * low, _STEEPEST * high
-        low, high = (min(low, 0.0), max(high, 0.6)) if slope.value > 0.0 else (min(low, -0.6), max(high, 0.0))
-        return Estimate(area(slope.value)[0], end(area(low), -Z), end(area(high), Z))
-    steepest = max(abs(low), abs(high))
-    beside = max(abs(order.value), area(steepest)[0] - area(0.0)[0])
-    less, more = (_BESIDE if low > 0.0 else _BESIDE[::-1]) if low > 0.0 or high < 0.0 else _BESIDE[1:] * 2
-    ends = (area(0.0, order.value - less * beside), area(0.0, order.value + more * beside))
-    return Estimate(area(0.0, order.value)[0], end(ends[0], -Z), end(ends[1], Z))
+        return Estimate(area(slope.value)[0], end(area(least), -Z), end(area(most), Z))
+    beside = max(abs(order.value), area(max(abs(low), abs(high)))[0] - area(0.0)[0])
+    less, more = _BESIDE[1:] * 2
+    if low > 0.0 or high < 0.0:
+        less, more = _BESIDE if low > 0.0 else _BESIDE[::-1]
+    found = area(0.0, order.value)
+    ends = end(area(0.0, order.value - less * beside), -Z), end(area(0.0, order.value + more * beside), Z)
+    if float(f0 @ f1) > CROWDED:
+        ends = min(ends[0], end(area(least), -Z)), max(ends[1], end(area(most), Z))
+    return Estimate(found[0], *ends)
 
 
 def _confusion(raw: Array, above: int) -> dict[str, float]:
