@@ -331,7 +331,7 @@ def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(tmp_path: Path, 
         prices.append(ledger.total())
     for said in (plan.statement, plan.statement_at("east", True)):
         assert said.epsilon == pytest.approx(max(prices[:2]), rel=1e-6) and said.epsilon < prices[2] * 0.99
-        lists = (len(events) - 2, 2)
+        lists = (len(events) - 4, 4)
         assert (said.releases, said.others) == (
             lists if prices[0] > prices[1] else lists[::-1]
         )  # those that were priced
