@@ -48,6 +48,10 @@ LACKING = 0.1
 """Share of an information that its correction is likely to be; of more, the counts themselves must say so."""
 IGNORED = 0.1
 """Share of a sampling variance by which the histogram may differ from a regression that holds, by its cells alone."""
+APART = 0.25
+"""Root mean square of log-odds by which the curvature of the histogram may lead away from a step of Newton's method."""
+SETTLING = 8
+"""First turns of a fit of the histogram, in which the worths of cells follow the curve."""
 _LONGEST_STEP, _STEEPEST = 1.5, 50.0
 _CELL: Array = np.arange(CELLS)
 _LESS: Array = np.array([1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 4.0])
@@ -132,7 +136,7 @@ def units_of(curve: Curves, values: Array) -> Array:
     """The largest corrections of a row, so that no row's, in these units, is longer than 1."""
     inner = np.linspace(0.0, 1.0, 17)
     far = max(4.0 * float(curve.reach), 60.0)
-    beyond = np.concatenate([np.linspace(0.0, 4.0, 33), np.geomspace(4.0, far, 48)[1:]])
+    beyond = np.concatenate([np.linspace(0.0, 4.0, 33), np.geomspace(4.0, far, 48)[1:], [1e3 * far, 1e9 * far]])
     points = [EDGES[0] - beyond, *(EDGES[k] + WIDTH * inner for k in range(CELLS - 2)), EDGES[-1] + beyond]
     u, cell = np.concatenate(points), np.repeat(_CELL, [len(one) for one in points])
     place = places(EDGES, u, cell, curve.tails)
@@ -166,10 +170,10 @@ def start(block: Block, center: float, spread: float) -> Curves:
         tails=tails_of(block.counts, block.sigma**2),
     )  # fmt: skip
     for turn in range(40):
-        if turn < 20:
+        if turn < SETTLING:
             curve = replace(curve, worth=_worth(block, curve))
         curve, step = _step(curve, _sums(block, values_of(curve)), 1e-6 * block.rows)
-        if step < 1e-9 and turn > 20:
+        if step < 1e-7 and turn > SETTLING:
             break
     curve = replace(curve, worth=_worth(block, curve), shift=np.array(_shift(block, curve)))
     return _reaching(block, curve, spread)
@@ -177,21 +181,23 @@ def start(block: Block, center: float, spread: float) -> Curves:
 
 def again(block: Block, answer: Corrected) -> Curves:
     """The point of the second corrections: where the first ones lead."""
-    curve = _solved(block, answer)
+    curve, _ = _solved(block, answer)
     return replace(curve, shift=np.array(_shift(block, curve, answer)))
 
 
-def _solved(block: Block, answer: Corrected) -> Curves:
+def _solved(block: Block, answer: Corrected) -> tuple[Curves, Array]:
     """Where the score vanishes, if it changes with the point as that of the histogram does, times a matrix.
 
-    The matrix is such that it changes by its own information at the point of the corrections.  Without such a point,
-    one step of Newton's method from there.
+    The matrix is such that it changes by its own information at the point of the corrections.  Where that leads far
+    from one step of Newton's method, and without such a point, it is that step.  Returns also how far the two are
+    apart, in level and slope.
     """
-    own = _sums(block, answer.values)
-    sums = own + answer.found
+    own = _sums(block, values_of(answer.curve))
+    sums = _sums(block, answer.values) + answer.found
     H = matrix(sums[INFORMATION])
     if not _is_positive(H):
-        return answer.curve
+        return answer.curve, np.full(2, np.inf)
+    newton = _step(answer.curve, sums, 0.0)[0]
     wanted = own[SCORE] - matrix(own[INFORMATION]) @ np.linalg.solve(H, sums[SCORE])
     curve = answer.curve
     for _ in range(40):
@@ -199,8 +205,10 @@ def _solved(block: Block, answer: Corrected) -> Curves:
         there[SCORE] -= wanted
         curve, step = _step(curve, there, 0.0)
         if step < 1e-9:
-            return curve
-    return _step(answer.curve, sums, 0.0)[0]
+            break
+    apart = np.array([curve.level - newton.level, curve.slope - newton.slope])
+    near = step < 1e-9 and float(apart @ H @ apart) < APART**2 * H[0, 0]
+    return curve if near else newton, apart
 
 
 def _sums(block: Block, values: Array) -> Array:
@@ -361,13 +369,12 @@ def _line(block: Block, answer: Corrected, sums: Array) -> tuple[Estimate, Estim
     few = Estimate(None, refused=SAYS_NOTHING)
     if not np.all(np.isfinite(covariance)):
         return few, few
-    end = _solved(block, answer)
+    end, apart = _solved(block, answer)
     step = np.array([end.level - curve.level, end.slope - curve.slope])
     if float(step @ H @ step) > LONGEST**2 * H[0, 0]:
         far = Estimate(None, refused="the regression on the model's log-odds did not settle: most rows are in one cell")
         return far, far
-    apart = (np.linalg.solve(H, sums[SCORE]) - step)[:, None]
-    covariance = covariance + apart @ apart.T
+    covariance = covariance + np.outer(apart, apart)
     if math.sqrt(covariance[1, 1]) * Z > WIDEST:
         return few, few
     level, slope = end.level, end.slope
