@@ -238,11 +238,11 @@ class Histogram(Recipe):
             self._corrections(at), curves=recalibration.stacked(points), values=np.array(values), units=np.array(units)
         )
         told = yield what
-        scale = told.rows * what.units * math.sqrt(min(what.blocks, 2))
+        scale = told.rows * np.array(units) * math.sqrt(min(what.blocks, 2))
         found = told.value.reshape(len(points), -1, STATISTICS) * scale
         return [
             [recalibration.corrected(*one) for one in zip(*own, strict=True)]
-            for own in zip(blocks, points, values, found, told.spread * scale, strict=True)
+            for own in zip(blocks, points, values, list(found), list(told.spread * scale), strict=True)
         ]
 
 

@@ -27,7 +27,7 @@ from ..queries.corrections import (
     statistics,
 )
 from ..util.later import Later
-from ..util.typing import Array
+from ..util.typing import Array, IntArray
 from .metrics import CELLS, CLEAR, WIDTH, Estimate, Recalibration, Z, placements, project, tails_of
 
 special = Later("scipy.special")
@@ -53,7 +53,7 @@ APART = 0.25
 SETTLING = 8
 """First turns of a fit of the histogram, in which the worths of cells follow the curve."""
 _LONGEST_STEP, _STEEPEST = 1.5, 50.0
-_CELL: Array = np.arange(CELLS)
+_CELL: IntArray = np.arange(CELLS)
 _LESS: Array = np.array([1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 4.0])
 """How much more noise, in its largest values, a correction of each statistic may have than those of the score."""
 _TINY = 1e-12

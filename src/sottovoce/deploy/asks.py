@@ -255,8 +255,8 @@ def lists_of(
         return Lists(priced, fit, None, ())
     levels = evaluation.levels_of(based, asks.by)
     groups = evaluation.groups_of(levels, width + 1)
-    kind = evaluation.Histogram if asks.corrections else evaluation.Counts
-    histogram = kind(judged=b"", threshold=asks.threshold, groups=groups)  # of what will be trained
+    asked = evaluation.Histogram if asks.corrections else evaluation.Counts
+    histogram = asked(judged=b"", threshold=asks.threshold, groups=groups)  # of what will be trained
     own = evaluation.Held(asks.evaluation, asks.threshold, asks.by).config(config, histogram)
     n = np.array([[float(m)] for m in held])
     judged = _priced(histogram, own, n, width + 1, evaluation.LOSS, asks.evaluation_scale)
