@@ -55,10 +55,10 @@ def test_without_noise_slope_and_intercepts_are_those_of_a_regression(name: str)
     line = sm.GLM(y > 0, sm.add_constant(z), family=binomial).fit()
     large = sm.GLM(y > 0, np.ones((len(z), 1)), offset=z, family=binomial).fit(cov_type="HC0")
     found = asked(z, y, float("inf")).quality[""].recalibration
-    near, errors = (0.25, 0.2) if name == "another base rate" else (1e-3, 0.01)  # half of the rows are in an open cell
+    near, errors = (0.25, 0.25) if name == "another base rate" else (1e-3, 0.01)  # half of the rows are in an open cell
     check(found.slope, line.params[1], line.bse[1], near * line.bse[1], errors)
     check(found.intercept, line.params[0], line.bse[0], near * line.bse[0], errors)
-    check(found.in_the_large, large.params[0], large.bse[0], 0.02 * large.bse[0], 0.05)
+    check(found.in_the_large, large.params[0], large.bse[0], max(near, 0.02) * large.bse[0], max(errors, 0.05))
     assert found.observed_expected.value == pytest.approx(np.sum(y > 0) / np.sum(expit(z)), rel=1e-6)
 
 
