@@ -37,7 +37,9 @@ FILES = (
     "answers/classes.py",
     "answers/evaluation.py",
     "answers/metrics.py",
+    "answers/recalibration.py",
     "queries/bounded.py",
+    "queries/corrections.py",
 )
 
 
@@ -61,6 +63,11 @@ def stepped(low: float, high: float, at: float) -> Callable[[np.ndarray], np.nda
     return lambda s: np.where(s > at, high, low)
 
 
+def teeth(period: float, low: float, high: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Chances that rise with the score, and fall back after every period."""
+    return lambda s: low + (high - low) * (s / period % 1.0)
+
+
 DESIGNS = {
     "calibrated": Design(normal(-1.0, 1.3)),
     "one binary column": Design(points([-1.2, 0.1], [0.6, 0.4])),
@@ -76,6 +83,10 @@ DESIGNS = {
     "rare events": Design(normal(-4.0, 1.2)),
     "far off": Design(normal(5.0, 1.5), lambda s: expit(s - 5.0)),
     "shrunk": Design(normal(0.0, 0.1), lambda s: expit(10.0 * s)),
+    "a U": Design(normal(-1.0, 1.3), lambda s: 0.08 + 0.7 * np.minimum(np.abs(s + 1.0) / 2.5, 1.0) ** 2),
+    "a steep U, off the middle": Design(normal(-1.0, 1.3), lambda s: expit(2.5 * np.abs(s + 0.2) - 3.0)),
+    "a sawtooth": Design(normal(-1.0, 1.3), teeth(1.5, 0.05, 0.7)),
+    "a fine sawtooth": Design(normal(-1.0, 1.3), teeth(0.4, 0.1, 0.6)),
 }
 JOINT = np.array([[0.45, 0.1, 0.05], [0.05, 0.15, 0.05], [0.02, 0.03, 0.1]])
 CLASSES = {"three classes": JOINT, "five classes": np.full((5, 5), 0.01) + 0.15 * np.eye(5)}

@@ -324,14 +324,14 @@ def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(tmp_path: Path, 
     sites = answering(tmp_path, replace(EVERY[what], evaluation=evaluation, holdout=0.3))
     plan, accountant = sites.plan, make_accountant("best")
     prices, events = [], plan.planned(0)
-    for some in (events[:-2], events[-2:], events):
+    for some in (events[:-4], events[-4:], events):
         ledger = Ledger(accountant, math.inf, 1e-5)
         for event in some:
             ledger.charge(event)
         prices.append(ledger.total())
     for said in (plan.statement, plan.statement_at("east", True)):
         assert said.epsilon == pytest.approx(max(prices[:2]), rel=1e-6) and said.epsilon < prices[2] * 0.99
-        lists = (len(events) - 2, 2)
+        lists = (len(events) - 4, 4)
         assert (said.releases, said.others) == (
             lists if prices[0] > prices[1] else lists[::-1]
         )  # those that were priced

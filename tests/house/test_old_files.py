@@ -20,7 +20,9 @@ from problems import make_rows
 
 from sottovoce.algorithms.items import Script
 from sottovoce.answers import fits
+from sottovoce.answers.evaluation import Counts, Held, Histogram
 from sottovoce.answers.inference import Newton, OneFrame, PlainSteps, newton_of
+from sottovoce.answers.judging import Scored, TwoClassesJudge, judge_of
 from sottovoce.answers.least_squares import slopes_of
 from sottovoce.answers.terms import of_columns
 from sottovoce.answers.training import infer
@@ -32,7 +34,7 @@ from sottovoce.errors import InvalidInput, LedgerMismatch
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import HuberResidual
-from sottovoce.problem.task import BoundedNumber
+from sottovoce.problem.task import BoundedNumber, TwoClasses
 from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import Result, simulate
@@ -221,7 +223,7 @@ def test_an_evaluation_that_does_not_say_of_which_model_it_is_is_handed_to_none(
     main(evaluate)
     with DurableLedger.open(path) as ledger:
         ledger.verify()
-        assert len(ledger.runs) == 3 and len(ledger.rows) == 6 and 4.56 < ledger.total() <= 9.0
+        assert len(ledger.runs) == 3 and len(ledger.rows) == 8 and 4.56 < ledger.total() <= 9.0
 
 
 ROWS = make_rows([12, 9, 15], 3, seed=3)
@@ -284,3 +286,27 @@ def test_a_plan_with_answers_has_the_exchanges_and_the_events_that_it_had(name: 
     assert [stage.before for stage in plan.stages] == ([0, 9] if plan.infers else [0, 4])
     assert plan.stages[-1].held and plan.stages[-1].shown == (0 if plan.infers else 3)
     assert plan.counts(1)["north"] == 294 and plan.counts(exchanges)["north"] == 126
+
+
+def test_an_evaluation_of_version_0_2_goes_on_with_its_list(tmp_path: Path) -> None:
+    """It has a histogram alone, of which no calibration slope is told; one that begins now has corrections, too."""
+
+    def begun(judge: TwoClassesJudge, model: bytes, d: int) -> Counts:
+        return Counts(judged=model, weights=np.eye(d - 1)[-1], threshold=judge.held.threshold)
+
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=3000)
+    scored = Scored(z, b"model", np.where(rng.random(3000) < 1.0 / (1.0 + np.exp(-z)), 1.0, -1.0))
+    judge, run = judge_of(TwoClasses(), Held(2.0), None), RunConfig(method="auto", delta=1e-5, seed=0)
+    with DurableLedger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, accountant="rdp", n_nodes=1) as ledger:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TwoClassesJudge, "recipe", begun)
+            patch.setattr("sottovoce.queries.bounded.Scores.terms", stop)
+            with pytest.raises(KeyboardInterrupt):
+                judge.ask(scored, run, ledger=ledger)
+        runs = ledger.runs
+        resumed = judge.ask(scored, run, ledger=ledger)
+        assert ledger.runs == runs and len(ledger.rows) == 2
+    assert len(Histogram(judged=b"").items) == 4
+    whole = resumed.quality[""]
+    assert whole.slope is None and whole.recalibration.slope.refused and whole.auc.value is not None

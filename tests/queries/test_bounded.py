@@ -23,6 +23,7 @@ from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import (
     AtBounds,
     Bounded,
+    Corrections,
     Curvature,
     FramedCurvature,
     FramedMoments,
@@ -43,6 +44,7 @@ from sottovoce.queries import (
     SlopeMoments,
     Sum,
 )
+from sottovoce.queries.corrections import STATISTICS, Curves
 from sottovoce.queries.moments import square
 from sottovoce.runs.curator import Curator
 
@@ -83,6 +85,7 @@ W = np.array([0.7, -1.1, 0.4, 0.9])
 FRAME = np.array([[[3.0, 0.5, 0.0, 0.1], [0.5, 1.0, 0.2, 0.0], [0.0, 0.2, 2.0, -0.4], [0.1, 0.0, -0.4, 4.0]]])
 FLAT = np.diag([1.0, 1.0, 1.0, 3.0])[None]  # in which rows without a constant are as long as they are
 LONGER = np.array([1.0, 2.0, 3.0])
+EVEN = np.array([-0.5, 0.0, 0.5])
 
 
 class TestValues:
@@ -121,6 +124,32 @@ class TestValues:
                 cells = np.searchsorted(EDGES, (X @ W)[mine], side="right")
                 np.testing.assert_array_equal(np.rint(found[g, k]), np.bincount(cells, minlength=4))
         assert round(found.sum()) == 199  # a row without a label is in no cell
+
+    def test_corrections_are_sums_over_rows_less_what_their_cells_stand_for(self) -> None:
+        """Of all rows and of each group, where no row is longer than the units."""
+        X, y = table(300)
+        X[::3, 0] = 0.0
+        y[7], X[7] = 0.0, 0.0
+        groups = np.eye(D)[:1]
+        what = corrections(at(W, 1), groups)
+        what = replace(what, units=np.full((1, 3, STATISTICS), 20.0), values=0.1 + np.zeros_like(what.values))
+        found = exact(what, Rows.build([(X, y)]), facts([300]))[0, 0].reshape(3, STATISTICS) * 300 * 20 * np.sqrt(2.0)
+        u = X @ W
+        cell, known = np.searchsorted(EVEN, u, side="right"), y != 0
+        for block, mine in enumerate((known, known & (X[:, 0] == 0), known & (X[:, 0] != 0))):
+            p, near = 1.0 / (1.0 + np.exp(0.4 - 1.3 * u)), np.minimum(1.0, 2.0 / np.maximum(abs(u), 1e-9))
+            worth, q = 0.8 * near**2, 1.0 / (1.0 + np.exp(1.0 - u))
+            r = 1.0 / (1.0 + np.exp(0.8 - u))
+            place = np.where(cell == 0, np.exp(np.minimum(u + 0.5, 0.0)), (u - np.append(0.0, EVEN)[cell]) / 0.5)
+            place = np.where(cell == 3, 1.0 - np.exp(-np.maximum(u - 0.5, 0.0)), place)
+            order = what.curves.order[0, block, (y > 0).astype(int), cell]
+            label, p2 = (y > 0) * 1.0, p * (1.0 - p)
+            each = (
+                worth * (label - p), worth * (label - p) * u, worth * p2, worth * p2 * u, worth * p2 * u**2,
+                label - r, label - q, order * (place - 0.5), r * (1.0 - r),
+            )  # fmt: skip
+            want = np.array([np.sum((one - 0.1)[mine]) for one in each])
+            np.testing.assert_allclose(found[block], want, rtol=1e-9, atol=1e-9)
 
     def test_padding_rows_are_in_no_cell(self) -> None:
         rows, of = Rows.build([table(30), table(28, 1)]), facts([30, 28])
@@ -232,6 +261,18 @@ class TestValues:
             long.check(Weighted(plain))
 
 
+def corrections(w: np.ndarray, groups: np.ndarray | None = None) -> Corrections:
+    """Corrections at a public point, with units that are too small for most rows: these are shortened to norm 1."""
+    rng, blocks, cells = np.random.default_rng(9), 1 if groups is None else 2 + len(groups), len(EVEN) + 1
+    curves = Curves(
+        level=np.full((1, blocks), -0.4), slope=np.full((1, blocks), 1.3), base=np.full((1, blocks), -1.0),
+        shift=np.full((1, blocks), 0.2), reach=np.full((1, blocks), 2.0), worth=np.full((1, blocks, cells), 0.8),
+        order=rng.normal(size=(1, blocks, 2, cells)), tails=np.ones((1, blocks, 2)),
+    )  # fmt: skip
+    values = np.zeros((1, blocks, 2, cells, STATISTICS))
+    return Corrections(w, LAST, EVEN, groups, curves, values, np.full((1, blocks, STATISTICS), 0.01))
+
+
 def statistics(w: np.ndarray) -> list[tuple[Bounded, Loss]]:
     logistic, huber = Logistic(), HuberResidual(0.5)
     return [
@@ -243,6 +284,7 @@ def statistics(w: np.ndarray) -> list[tuple[Bounded, Loss]]:
         (Curvature(w, 0.1), Weighted(logistic)), (Scores(w, LAST, EDGES), Weighted(logistic)),
         (SecondMoments(w), Weighted(huber)), (Products(w), Weighted(huber)),
         (Residuals(w, LAST, EDGES[1:]), Weighted(huber)),
+        (corrections(w), logistic), (corrections(w), Weighted(logistic)), (corrections(w, np.eye(D)[:1]), logistic),
         (Gradient(w), huber), (Products(w), huber), (Residuals(w, LAST, EDGES[1:]), huber), (SecondMoments(w), huber),
         (ResidualMoments(w, 0.3), huber), (ResidualMoments(w, 0.3), Weighted(huber)),
         (RowMean(w, (D - 1,)), logistic), (RowMean(w, (D - 1,)), Weighted(logistic)), (RowMean(w, (D - 1,)), huber),

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..algorithms.items import Item, Script
+from ..algorithms.items import Answer, Item, Script
 from ..algorithms.recipe import Recipe
 from ..data.columns import Bins, Category
 from ..data.rows import Rows
@@ -24,12 +24,15 @@ from ..privacy.statement import Statement
 from ..problem.facts import Among, Facts
 from ..problem.losses import Logistic
 from ..problem.weighted_loss import Weighted
-from ..queries import Positives, Scores
+from ..queries import Bounded, Corrections, Positives, Scores
+from ..queries.corrections import ORDER, STATISTICS, Curves
 from ..runs.config import RunConfig
 from ..runs.prepare import Prepared
 from ..util.later import Later
 from ..util.typing import Array
-from .metrics import CELLS, LEAST, WIDTH, Quality, quality_of
+from . import recalibration
+from .metrics import CELLS, LEAST, WIDTH, Order, Quality, quality_of
+from .recalibration import EDGES, Block, Corrected
 from .released import ReleasedEvaluation
 from .terms import reference_of
 
@@ -143,11 +146,14 @@ class Cells(NamedTuple):
     center: Array  # the middle of the cells, in logits  (R,)
     rows: float
     spread: float  # standard deviation of the noise on each share
+    corrected: list[list[list[Corrected]]] | None = None  # of every replicate and block; None if it was not asked
 
 
 @dataclass(frozen=True)
 class Histogram(Recipe):
-    """A base rate, then scores of a public model by label, on rows of :func:`rows_of`; the outcome is :class:`Cells`.
+    """A base rate, then scores of a public model by label, on rows of :func:`rows_of`, and two corrections of those.
+
+    The outcome is :class:`Cells`.
 
     Parameters
     ----------
@@ -169,28 +175,84 @@ class Histogram(Recipe):
 
     name: ClassVar[str] = "histogram"
     summary: ClassVar[str] = "how good a public model of two classes is, by a histogram of scores"
+    shares: ClassVar[tuple[float, ...]] = (0.02, 0.84, 0.04, 0.10)
 
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
 
     @property
     def items(self) -> tuple[Item, ...]:
-        edges: Array = np.asarray(WIDTH * (np.arange(1, CELLS) - CELLS / 2.0), dtype=np.float64)
-        return (
-            Item("count of positives", lambda at: Positives(at, _last(at)), 0.02),
-            Item("scores", lambda at: Scores(at, _last(at), edges, self.groups), 0.98),
+        asked = (
+            ("count of positives", lambda at: Positives(at, _last(at))),
+            ("scores", lambda at: Scores(at, _last(at), EDGES, self.groups)),
+            ("first correction of scores", self._corrections),
+            ("second correction of scores", self._corrections),
         )
+        return tuple(Item(*one, share) for one, share in zip(asked, self.shares, strict=False))
+
+    def older(self) -> tuple[Recipe, ...]:
+        return (Counts(**{f.name: getattr(self, f.name) for f in fields(self)}),)
+
+    def _corrections(self, at: Array) -> Corrections:
+        return Corrections(at, _last(at), EDGES, self.groups)
 
     def script(self, facts: Facts, replicates: int) -> Script:
         assert self.weights is not None
-        count, scores = (item.what for item in self.items)
+        count, scores = (item.what for item in self.items[:2])
         at = np.tile(np.append(self.weights, 0.0), (replicates, 1))
         told = yield count(at)
         least = min(0.5, max(1.0 / told.rows, 2.0 * told.spread))
         base, cut = special.logit(np.clip(told.value[:, 0], least, 1.0 - least)), float(special.logit(self.threshold))
         center = cut + WIDTH * np.rint((base - cut) / WIDTH)
-        told = yield scores(np.hstack([at[:, :-1], -center[:, None]]))
-        return Cells(told.value.reshape(replicates, -1, 2, CELLS), center, told.rows, told.spread)
+        at = np.hstack([at[:, :-1], -center[:, None]])
+        told = yield scores(at)
+        found = told.value.reshape(replicates, -1, 2, CELLS)
+        cells = Cells(found, center, told.rows, told.spread)
+        if len(self.items) == 2:
+            return cells
+        blocks = [recalibration.blocks_of(told.rows * own, told.rows * told.spread, told.rows) for own in found]
+        ahead = told.rows * self.spread(3, facts, told.among) * math.sqrt(min(len(blocks[0]), 2))
+        points = [
+            [recalibration.start(block, float(middle), ahead) for block in own]
+            for own, middle in zip(blocks, center, strict=True)
+        ]
+        first = yield from self._correct(at, blocks, points)
+        points = [
+            [recalibration.again(block, answer) for block, answer in zip(*pair, strict=True)]
+            for pair in zip(blocks, first, strict=True)
+        ]
+        second = yield from self._correct(at, blocks, points)
+        answers = [[list(pair) for pair in zip(*both, strict=True)] for both in zip(first, second, strict=True)]
+        return cells._replace(corrected=answers)
+
+    def _correct(
+        self, at: Array, blocks: list[list[Block]], points: list[list[Curves]]
+    ) -> Generator[Bounded, Answer, list[list[Corrected]]]:
+        """Asks for the corrections at a point of each block, of every replicate."""
+        values = [[recalibration.values_of(curve) for curve in own] for own in points]
+        units = [
+            [recalibration.units_of(*pair) for pair in zip(*both, strict=True)]
+            for both in zip(points, values, strict=True)
+        ]
+        what = replace(
+            self._corrections(at), curves=recalibration.stacked(points), values=np.array(values), units=np.array(units)
+        )
+        told = yield what
+        scale = told.rows * np.array(units) * math.sqrt(min(what.blocks, 2))
+        found = told.value.reshape(len(points), -1, STATISTICS) * scale
+        return [
+            [recalibration.corrected(*one) for one in zip(*own, strict=True)]
+            for own in zip(blocks, points, values, list(found), list(told.spread * scale), strict=True)
+        ]
+
+
+class Counts(Histogram):
+    """The list of versions before, without corrections: what was begun with it goes on."""
+
+    shares: ClassVar[tuple[float, ...]] = (0.02, 0.98)
+
+    def older(self) -> tuple[Recipe, ...]:
+        return ()
 
 
 def _last(at: Array) -> Array:
@@ -213,18 +275,32 @@ def qualities(cells: Cells, threshold: float = 0.5, levels: Sequence[Level] = ()
 
     `cells` are the outcome of :class:`Histogram` with this threshold and with the masks of these levels.
     """
-    n, groups = cells.rows, cells.shares.shape[1]
-    found, sigma = n * cells.shares, n * cells.spread
+    n, sigma = cells.rows, cells.rows * cells.spread
     out = []
-    for raw, middle in zip(found, cells.center, strict=True):
-        edges = middle + WIDTH * (np.arange(1, CELLS) - CELLS / 2.0)
-        parts = {"": quality_of(raw.sum(axis=0), sigma * math.sqrt(groups), edges, threshold, n)}
+    for r, (shares, middle) in enumerate(zip(cells.shares, cells.center, strict=True)):
+        blocks = recalibration.blocks_of(n * shares, sigma, n)
+        answers = None if cells.corrected is None else cells.corrected[r]
+        found = []
+        for b, block in enumerate(blocks):
+            asked = None if answers is None else answers[b]
+            known = block.rows if b == 0 else None
+            found.append(_quality(block, asked, float(middle), threshold, known))
+        parts = {"": found[0]}
         marked = [level for level in levels if level.feature is not None]
-        for k, level in enumerate(marked):
-            parts[level.name] = quality_of(raw[k + 1], sigma, edges, threshold)
-        parts |= {level.name: quality_of(raw[0], sigma, edges, threshold) for level in levels if level.feature is None}
+        parts |= {level.name: found[k + 2] for k, level in enumerate(marked)}
+        parts |= {level.name: found[1] for level in levels if level.feature is None}
         out.append(parts)
     return out
+
+
+def _quality(
+    block: Block, answers: list[Corrected] | None, middle: float, threshold: float, rows: float | None
+) -> Quality:
+    if answers is None:
+        return quality_of(block.counts, block.sigma, middle + EDGES, threshold, rows)
+    again = recalibration.recalibrate(block, answers)
+    order = Order(*recalibration.together(answers, ORDER))
+    return quality_of(block.counts, block.sigma, middle + EDGES, threshold, rows, again, order)
 
 
 def exact(scores: Array, y: Array, threshold: float = 0.5) -> dict[str, float]:

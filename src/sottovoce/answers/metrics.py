@@ -1,7 +1,8 @@
 """AUC, Brier score, rates and calibration with 95% intervals, from a noisy histogram of scores by label.
 
-Noisy counts are projected on the simplex of the known number of rows; clamping at zero alone would bias the area under
-the curve.  For the intervals see docs/privacy/answers.md, "Evaluation".
+The area under the curve is that of the noisy counts themselves: noise of both labels is independent, so it has no bias,
+whatever the shape of the calibration is.  Curves are drawn of counts that are projected on the simplex of the known
+number of rows.  For the intervals see docs/privacy/answers.md, "Evaluation".
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ LEAST = 25.0
 """Least number of rows of the rarer class, over the noise of a count, for an AUC to be printed."""
 CLEAR = 5.0
 """Least number of rows of a cell, in noise deviations, for it to be shown in the calibration."""
-TAIL = 2.0
-"""Mean distance from the last edge, in logits, of rows in the two open cells."""
-_Z = -normal.quantile(0.025)
+TAIL, SHORTEST, LONGEST = 2.0, 0.1, 4.0
+"""Mean distance from the last edge, in logits, of rows in the open cells: if counts do not tell it, and its bounds."""
+Z = -normal.quantile(0.025)
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Estimate:
     @classmethod
     def around(cls, value: float, variance: float, lowest: float = 0.0, highest: float = 1.0) -> Estimate:
         """A normal interval, cut at the bounds of the number."""
-        half = _Z * math.sqrt(max(variance, 0.0))
+        half = Z * math.sqrt(max(variance, 0.0))
         low, mid, high = (float(min(max(value + x, lowest), highest)) for x in (-half, 0.0, half))
         return cls(mid, low, high)
 
@@ -51,6 +52,27 @@ class Estimate:
         """Plain data."""
         plain: dict[str, Any] = {"value": self.value, "low": self.low, "high": self.high}
         return plain if self.refused is None else plain | {"refused": self.refused}
+
+
+class Order(NamedTuple):
+    """What the order of rows within cells adds to the area under the curve, and the deviation of its noise."""
+
+    value: float
+    noise: float
+
+
+class Recalibration(NamedTuple):
+    """The label's log-odds as a line in the model's, with 95% intervals."""
+
+    slope: Estimate  # 1 for a calibrated model, less for one that is too sure of itself
+    intercept: Estimate  # of that line: 0 for a calibrated model
+    in_the_large: Estimate  # the intercept if the slope is held at 1
+    observed_expected: Estimate  # positives over the sum of the model's probabilities
+
+
+EARLIER = "was not asked when this evaluation began; begin another"
+"""Why an evaluation with the list of an earlier version has no recalibration."""
+UNASKED = Recalibration(*(Estimate(None, refused=EARLIER) for _ in Recalibration._fields))
 
 
 @dataclass(frozen=True)
@@ -62,20 +84,29 @@ class Quality:
     positives: Estimate  # their share of the rows
     auc: Estimate
     brier: Estimate
-    slope: float  # of a logistic regression of the label on the score: 1 for a calibrated model
+    recalibration: Recalibration
     threshold: float  # the probability from which on a row is called positive below
     confusion: dict[str, float]  # noisy counts, at least 0: "true_positive" and so on
     rates: dict[str, Estimate]  # accuracy, sensitivity, specificity, precision
     roc: list[tuple[float, float]]
     precision_recall: list[tuple[float, float]]
-    calibration: list[dict[str, float]]  # of cells with more than `CLEAR` noise deviations
+    calibration: list[dict[str, float | None]]  # of cells with more than `CLEAR` noise deviations
     counts: Array  # projected, by label  (2, cells)
+
+    @property
+    def slope(self) -> float | None:
+        """The calibration slope; None if it is refused."""
+        return self.recalibration.slope.value
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
             "rows": self.rows, "noise": self.noise, "positives": self.positives.to_dict(), "auc": self.auc.to_dict(),
-            "brier": self.brier.to_dict(), "calibration_slope": self.slope, "threshold": self.threshold,
+            "brier": self.brier.to_dict(), "calibration_slope": self.slope,
+            "calibration_slope_interval": self.recalibration.slope.to_dict(),
+            "calibration_intercept": self.recalibration.intercept.to_dict(),
+            "calibration_in_the_large": self.recalibration.in_the_large.to_dict(),
+            "observed_expected": self.recalibration.observed_expected.to_dict(), "threshold": self.threshold,
             "confusion": self.confusion, "rates": {name: rate.to_dict() for name, rate in self.rates.items()},
             "roc": [list(point) for point in self.roc],
             "precision_recall": [list(point) for point in self.precision_recall], "calibration": self.calibration,
@@ -91,7 +122,7 @@ def project(counts: Array, total: float) -> Array:
 
 
 _MISFIT = 0.15
-"""Prior misfit of a logistic calibration curve in a cell, as a share of its rows; intervals allow for twice as much."""
+"""Prior misfit of a logistic calibration curve in a cell, as a share of its rows, if counts tell no larger one."""
 _STEEPEST = 3.0
 """Largest slope of the log-odds within a cell, in slopes of the calibration curve (see :func:`_ties`)."""
 
@@ -103,8 +134,8 @@ class _Slope(NamedTuple):
     error: float
 
 
-def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array, Array, _Slope]:
-    """Counts without negative entries that sum to n, the variance of the noise left in each, and the calibration slope.
+def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array, _Slope]:
+    """Counts without negative entries that sum to n, and the slope of a logistic calibration curve through them.
 
     Each count is drawn to that of a logistic curve through the noisy counts, by the share of its variance that is
     noise.
@@ -121,23 +152,39 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
         b = np.clip(b + np.clip(step, -1.0, 1.0), [-20.0, -5.0], [20.0, 5.0])
     p = special.expit(b @ A)
     expected = total * np.stack([1.0 - p, p])
-    known = (_MISFIT * total) ** 2
+    seen = float(np.sum((raw - expected) ** 2)) - raw.size * noise - float(np.sum(total * p * (1.0 - p))) * 2.0
+    known = max(_MISFIT**2, seen / (2.0 * float(np.sum(total**2)))) * total**2
     share = known / (known + noise) if noise > 0 else np.ones_like(known)
     counts = project(expected + share * (raw - expected), n)
-    left = np.minimum(share**2 + 4.0 * share * (1.0 - share), 1.0) * noise  # if counts are off by twice as much
-    return counts, np.broadcast_to(left, raw.shape), _Slope(float(b[1]), math.sqrt(float(np.linalg.inv(H)[1, 1])))
+    return counts, _Slope(float(b[1]), math.sqrt(float(np.linalg.inv(H)[1, 1])))
 
 
-def _squares(edges: Array) -> tuple[Array, Array]:
-    """Mean of ``(1 - p)^2`` over each cell's positives and of ``p^2`` over its negatives, if the model is calibrated.
+def tails_of(raw: Array, noise: float) -> Array:
+    """Mean distances from the last edges, in logits, of rows in the lower and in the upper open cell.
 
-    Scores are uniform in a cell, and exponential in the open ones, before labels tilt them.
+    If scores fall off exponentially there, the open cell has ``1 / (exp(WIDTH / tail) - 1)`` times the rows of the cell
+    beside it.
     """
+    total, sure = raw.sum(axis=0), CLEAR * math.sqrt(2.0 * noise)
+    tails = []
+    for beyond, beside in ((total[0], total[1]), (total[-1], total[-2])):
+        clear = min(beyond, beside) > max(sure, 0.0)
+        tail = WIDTH / math.log1p(float(beside / beyond)) if clear else TAIL
+        tails.append(min(max(tail, SHORTEST), LONGEST))
+    return np.array(tails)
+
+
+def placements(edges: Array, tails: Array) -> Array:
+    """Where rows are within cells before labels tilt them, (cells, places): evenly, and exponentially in open cells."""
     share = (np.arange(40) + 0.5) / 40.0
-    beyond = -TAIL * np.log(share)
-    inner = edges[:-1] + WIDTH * share[:, None]
-    p = special.expit(np.concatenate([(edges[0] - beyond)[:, None], inner, (edges[-1] + beyond)[:, None]], axis=1))
-    return np.average((1.0 - p) ** 2, axis=0, weights=p), np.average(p**2, axis=0, weights=1.0 - p)
+    low, high = edges[0] + tails[0] * np.log(share), edges[-1] - tails[1] * np.log(share)
+    return np.concatenate([low[None], edges[:-1, None] + WIDTH * share, high[None]])
+
+
+def _squares(edges: Array, tails: Array) -> tuple[Array, Array]:
+    """Mean of ``(1 - p)^2`` over a cell's positives and of ``p^2`` over its negatives, if the model is calibrated."""
+    p = special.expit(placements(edges, tails))
+    return np.average((1.0 - p) ** 2, axis=1, weights=p), np.average(p**2, axis=1, weights=1.0 - p)
 
 
 def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> Estimate:
@@ -146,7 +193,7 @@ def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> E
     If all scores of a cell are at one place, its error is a parabola in that place: the interval reaches from the least
     of it, or the number's if that is less, to the larger of its two ends.
     """
-    lost, kept = _squares(edges)
+    lost, kept = _squares(edges, tails_of(raw, noise))
     ends = np.concatenate([[0.0], special.expit(edges), [1.0]])
     rate = counts[1] / np.maximum(counts.sum(axis=0), 1e-9)
     places = (np.clip(rate, ends[:-1], ends[1:]), ends[:-1], ends[1:])
@@ -161,11 +208,24 @@ def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> E
     return replace(value, low=low.low, high=high.high)
 
 
-def quality_of(raw: Array, sigma: float, edges: Array, threshold: float, rows: float | None = None) -> Quality:
-    """Quality from the noisy counts of `rows` rows; without that public number, their sum is taken."""
-    middle, noise = np.concatenate([[edges[0] - TAIL], edges[1:] - WIDTH / 2, [edges[-1] + TAIL]]), sigma**2
+def quality_of(
+    raw: Array,
+    sigma: float,
+    edges: Array,
+    threshold: float,
+    rows: float | None = None,
+    recalibration: Recalibration = UNASKED,
+    order: Order | None = None,
+) -> Quality:
+    """Quality from the noisy counts of `rows` rows; without that public number, their sum is taken.
+
+    `order` is what was asked of the order of rows within cells, None in evaluations of earlier versions.
+    """
+    noise = sigma**2
+    tails = tails_of(raw, noise)
+    middle = placements(edges, tails).mean(axis=1)
     n = max(1.0, float(raw.sum())) if rows is None else rows
-    counts, left, slope = _smoothed(raw, n, noise, middle)
+    counts, slope = _smoothed(raw, n, noise, middle)
     P, N = (max(float(counts[k].sum()), 1e-9) for k in (1, 0))
     share = float(raw[1].sum()) / n
     above = _above(edges, threshold)
@@ -178,54 +238,80 @@ def quality_of(raw: Array, sigma: float, edges: Array, threshold: float, rows: f
     ]
     return Quality(
         rows=n, noise=sigma, positives=Estimate.around(share, (share * (1 - share) + len(middle) * noise / n) / n),
-        auc=_auc(counts, left, sigma, slope),
+        auc=_auc(raw, counts, sigma, slope, tails, order),
         brier=_brier(raw, counts, edges, noise, n),
-        slope=slope.value, threshold=threshold, confusion=_confusion(raw, above[0]),
+        recalibration=recalibration, threshold=threshold, confusion=_confusion(raw, above[0]),
         rates=_rates(counts, raw, above, noise, rows), roc=roc, precision_recall=pairs,
         calibration=_calibration(raw, counts, edges, noise), counts=counts,
     )  # fmt: skip
 
 
-def _ties(slope: float) -> Array:
+def _ties(slope: float, tails: Array) -> Array:
     """Share of pairs within a cell that is ordered rightly if log-odds rise with `slope`; ties count half.
 
     Scores are uniform in a cell, and exponential in the open ones.
     """
     tie = np.full(CELLS, 0.5 + 0.5 * math.tanh(slope * WIDTH / 6.0))
-    more = abs(slope) * TAIL / (2.0 * (2.0 + abs(slope) * TAIL))
-    tie[[0, -1]] = 0.5 + math.copysign(more, slope)
+    steep = abs(slope) * tails
+    tie[[0, -1]] = 0.5 + np.copysign(steep / (2.0 * (2.0 + steep)), slope)
     return tie
 
 
-def _auc(counts: Array, left: Array, sigma: float, slope: _Slope) -> Estimate:
-    """Area under the ROC curve, whose interval holds all orders within cells: slopes from 0 to `_STEEPEST` times it.
+CROWDED = 0.25
+"""Share of pairs within the same cell from which on scores crowd in few cells: then all slopes are allowed for, too."""
+_BESIDE = (0.5, 1.5)
+"""What rows may add to the area beside what is told of their order: of it, if they have few scores."""
 
-    A model that orders wrongly has a slope below 0.  If most rows are in one cell, its standard error is large.
+
+def _auc(raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, order: Order | None) -> Estimate:
+    """Area under the ROC curve: that of all rows of a cell tied, and what their order within cells adds.
+
+    What was asked of the order is exact if scores are even in their cells, whatever the calibration is.  If they tie or
+    crowd, the same order adds half as much or up to two and a half times.  So much less or more is in the interval, of
+    the larger of what is told and what a logistic calibration curve would add.  Without it, and if scores crowd in few
+    cells, the interval holds all slopes from 0 to `_STEEPEST` times that curve's.  A model that orders wrongly has a
+    slope below 0.
     """
-    P, N = (max(float(counts[k].sum()), 1e-9) for k in (1, 0))
-    if min(P, N) < LEAST * sigma:
+    P, N = (float(raw[k].sum()) for k in (1, 0))
+    rarer = min(float(own.sum()) for own in counts)
+    if min(P, N) <= 0.0 or rarer < LEAST * sigma:
         rule = f"needs about {math.ceil(LEAST * sigma):,} rows of either class, or an epsilon that much larger"
         return Estimate(None, refused=f"too few rows of one class for this noise: {rule}")
-    f0, f1 = counts[0] / N, counts[1] / P
+    f0, f1 = raw[0] / N, raw[1] / P
+    told = 0.0 if order is None else order.noise
+    won = np.tril(np.ones((CELLS, CELLS)), -1) + 0.5 * np.eye(CELLS)  # of a positive's cell and a negative's
 
-    def area(slope: float) -> tuple[float, float]:
-        tie = _ties(slope)
-        below = np.concatenate([[0.0], np.cumsum(f0)[:-1]]) + tie * f0
-        above = np.concatenate([np.cumsum(f1[::-1])[::-1][1:], [0.0]]) + tie * f1
+    def area(slope: float, more: float = 0.0) -> tuple[float, float]:
+        tie = _ties(slope, tails) - 0.5
+        below, above = won @ f0 + tie * f0, won.T @ f1 + tie * f1
         mid = float(f1 @ below)
-        lift, drop = ((below - mid) / P) ** 2, ((above - mid) / N) ** 2
-        return mid, math.sqrt(float((counts[1] + left[1]) @ lift + (counts[0] + left[0]) @ drop))
+        lift = ((below - mid) ** 2 + f0**2 / 12.0) / P**2  # with what places within cells add, if they are even
+        drop = ((above - mid) ** 2 + f1**2 / 12.0) / N**2
+        both = (sigma**2 / (P * N)) ** 2 * float(np.sum((won - mid) ** 2))  # of noise times noise
+        variance = float((counts[1] + sigma**2) @ lift + (counts[0] + sigma**2) @ drop) + both + told**2
+        return min(max(mid + more, 0.0), 1.0), math.sqrt(variance)
 
-    def end(slope: float, z: float) -> float:
-        mid, error = area(slope)
+    def end(found: tuple[float, float], z: float) -> float:
+        mid, error = found
         inside = min(max(mid, 1e-6), 1.0 - 1e-6)
         bent = float(special.expit(special.logit(inside) + z * error / (inside * (1.0 - inside))))
         straight = min(max(mid + z * error, 0.0), 1.0)  # the wider one near 0 and 1 if there is much noise
         return max(bent, straight) if z > 0.0 else min(bent, straight)
 
-    low, high = (_STEEPEST * (slope.value + z * slope.error) for z in (-_Z, _Z))
-    low, high = (min(low, 0.0), max(high, 0.6)) if slope.value > 0.0 else (min(low, -0.6), max(high, 0.0))
-    return Estimate(area(slope.value)[0], end(low, -_Z), end(high, _Z))
+    low, high = (slope.value + z * slope.error for z in (-Z, Z))
+    least, most = _STEEPEST * low, _STEEPEST * high
+    least, most = (min(least, 0.0), max(most, 0.6)) if slope.value > 0.0 else (min(least, -0.6), max(most, 0.0))
+    if order is None:
+        return Estimate(area(slope.value)[0], end(area(least), -Z), end(area(most), Z))
+    beside = max(abs(order.value), area(max(abs(low), abs(high)))[0] - area(0.0)[0])
+    less, more = _BESIDE[1:] * 2
+    if low > 0.0 or high < 0.0:
+        less, more = _BESIDE if low > 0.0 else _BESIDE[::-1]
+    found = area(0.0, order.value)
+    ends = end(area(0.0, order.value - less * beside), -Z), end(area(0.0, order.value + more * beside), Z)
+    if float(f0 @ f1) > CROWDED:
+        ends = min(ends[0], end(area(least), -Z)), max(ends[1], end(area(most), Z))
+    return Estimate(found[0], *ends)
 
 
 def _confusion(raw: Array, above: int) -> dict[str, float]:
@@ -301,8 +387,13 @@ def ratio(raw: Array, counts: Array, hit: Array, among: Array, noise: float, row
     return Estimate.around(value, float(np.sum(counts * lean**2) + noise * np.sum(blurred**2)))
 
 
-def _calibration(raw: Array, counts: Array, edges: Array, noise: float) -> list[dict[str, float]]:
-    ends = np.concatenate([[edges[0] - WIDTH], edges, [edges[-1] + WIDTH]])
+def _calibration(raw: Array, counts: Array, edges: Array, noise: float) -> list[dict[str, float | None]]:
+    """Shares of positives by cell, at the mean of the model's probabilities if scores are even within the cell.
+
+    Of the open cells nothing says where their rows are: they have no such mean, only a probability that it is beyond.
+    """
+    middle = special.expit(placements(edges, tails_of(raw, noise))).mean(axis=1)
+    ends = [None, *special.expit(edges).tolist(), None]
     shown = []
     for k, (low, high) in enumerate(pairwise(ends)):
         size = float(raw[:, k].sum())
@@ -312,11 +403,11 @@ def _calibration(raw: Array, counts: Array, edges: Array, noise: float) -> list[
         inside = min(max(rate, 0.5 / size), 1 - 0.5 / size)
         variance = inside * (1 - inside) / size + noise * ((1 - rate) ** 2 + rate**2) / size**2
         found = Estimate.around(rate, variance)
+        predicted = None if low is None or high is None else float(middle[k])
         shown.append(
             {
-                "predicted": float(np.mean(special.expit(np.linspace(low, high, 21)))),
-                "observed": float(found.value or 0.0), "low": float(found.low or 0.0), "high": float(found.high or 0.0),
-                "rows": size,
+                "predicted": predicted, "above": low, "below": high, "observed": found.value, "low": found.low,
+                "high": found.high, "rows": size,
             }
         )  # fmt: skip
     return shown

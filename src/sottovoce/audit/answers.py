@@ -30,6 +30,7 @@ from ..queries import (
     AtBounds,
     Bounded,
     Cells,
+    Corrections,
     Curvature,
     FramedCurvature,
     FramedMoments,
@@ -49,6 +50,7 @@ from ..queries import (
     SecondMoments,
     SlopeMoments,
 )
+from ..queries.corrections import ORDER, STATISTICS, Curves
 from ..runs.centre import Centring
 from ..runs.config import RunConfig
 from ..util.typing import Array
@@ -122,6 +124,20 @@ _STEEP = np.array([0.0, 0.0, 400.0])  # where derivatives of both rows are at th
 _LEFT, _RIGHT = _row(*(_E0 + _TILT)), _row(*(-_E0 + _TILT))
 _FRAME = np.diag([3.0, 3.0, 1.0])[None]  # in which these rows are longer than 1
 _ACROSS = (_row(1, 1, 0), _row(1, -1, 0))  # moments differ off the diagonal
+
+
+def _corrections(at: Array) -> Corrections:
+    """Of which two rows add opposite parts: one half, or its opposite, in the place within their cells."""
+    one, edges = np.ones((1, 1)), np.array([-10.0, 0.0, 10.0])
+    curves = Curves(
+        level=one, slope=one, base=one, shift=one, reach=one, worth=np.zeros((1, 1, 4)),
+        order=np.ones((1, 1, 2, 4)), tails=np.ones((1, 1, 2)),
+    )  # fmt: skip
+    units = np.full((1, 1, STATISTICS), 1e6)
+    units[..., ORDER] = 1e-3
+    return Corrections(at, LAST, edges, None, curves, np.zeros((1, 1, 2, 4, STATISTICS)), units)
+
+
 PAIRS: dict[str, Pair] = {
     "gradient": Pair(Gradient, _STEEP, (_LEFT, _RIGHT)),
     "gradient, short rows": Pair(Gradient, _STEEP, (0.5 * _LEFT, 0.5 * _RIGHT), long=True),
@@ -145,6 +161,7 @@ PAIRS: dict[str, Pair] = {
     "lengths of rows": Pair(lambda at: Lengths(at, frame=_FRAME, edges=np.array([2.0])), _ZERO, (_E0, 0.25 * _E1)),
     "count of positives": Pair(lambda at: Positives(at, LAST), _ZERO, (_row(0, 0, 1), _row(0, 0, -1))),
     "scores": Pair(lambda at: Scores(at, LAST, np.array([0.0])), _E0, (_row(1, 0, 1), _row(-1, 0, 1))),
+    "corrections of scores": Pair(_corrections, _E0, (_row(1, 0, 1), _row(-1, 0, 1))),
     "Huber step": Pair(lambda at: HuberGradient(at, 0.5), _ZERO, (_E0, _E0), (1.0, -1.0)),
     "cross moments": Pair(Products, _ZERO, (_E0, _E0), (1.0, -1.0)),
     "mean of rows": Pair(lambda at: RowMean(at, (D - 1,)), _ZERO, (_row(1, 0, 1e-4), _row(-1, 0, 1e-4))),

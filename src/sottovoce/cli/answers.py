@@ -16,6 +16,7 @@ from ..answers.training import Inferred
 from ..errors import printable
 from ..privacy.statement import Statement
 from ..reports.coefficients import NOISE_MEANS, assumptions, has_intervals, remark, rows_of
+from ..reports.quality import RECALIBRATION, cell_text
 from .render import privacy, show_notes
 from .screen import Console, Listing, escape, listing
 
@@ -105,7 +106,9 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
 
     row("AUC", [q["auc"] for q in every], "auc")
     row("Brier score", [q["brier"] for q in every], "brier")
-    table.add_row("calibration slope", *(f"{q['calibration_slope']:.2f}" for q in every), "")
+    for key, (name, _) in RECALIBRATION.items():
+        if all(key in one for one in every):  # files of earlier versions lack them
+            row(name, [q[key] for q in every], key)
     row("positives", [q["positives"] for q in every], "positives")
     table.add_row(f"at {found['threshold']:g} or more:", *[""] * len(every), "")
     for name in ("accuracy", "sensitivity", "specificity", "precision"):
@@ -115,6 +118,9 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
     for quality, name in zip(every, names, strict=True):
         if quality["auc"].get("refused") is not None:
             console.print(f"[yellow]note[/] AUC, {escape(name)}: {quality['auc']['refused']}")
+        for key, (head, _) in RECALIBRATION.items():
+            if quality.get(key, {}).get("refused") is not None:
+                console.print(f"[yellow]note[/] {head}, {escape(name)}: {quality[key]['refused']}")
 
 
 def estimate_text(found: dict[str, Any], below: bool = False) -> str:
@@ -127,11 +133,11 @@ def estimate_text(found: dict[str, Any], below: bool = False) -> str:
     return f"{found['value']:.4f} [dim]({low} to {high})[/]"
 
 
-def _calibration(cells: Sequence[dict[str, float]]) -> Table:
+def _calibration(cells: Sequence[dict[str, Any]]) -> Table:
     table = listing(">predicted", ">observed", ">95% interval", ">rows, about")
     for cell in cells:
         table.add_row(
-            f"{100 * cell['predicted']:.1f}%", f"{100 * cell['observed']:.1f}%",
+            cell_text(cell), f"{100 * cell['observed']:.1f}%",
             f"{100 * cell['low']:.1f} to {100 * cell['high']:.1f}", f"{cell['rows']:,.0f}",
         )  # fmt: skip
     return table

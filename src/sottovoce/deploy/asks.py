@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # which load SciPy's statistics, and most plans ask nothing
 
 FRAMES = 5
 """Of inferences that this version begins: see :class:`sottovoce.answers.inference.Newton`."""
+CORRECTIONS = 2
+"""Of evaluations that this version begins: see :class:`sottovoce.answers.evaluation.Histogram`."""
 _MIXED = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
@@ -97,6 +99,8 @@ class Asks:
         In how many frames an inference asks; plans of version 0.1, which do not say it, have none, those of 0.2 one.
     stretches : bool
         Whether an inference's steps are stretched; plans of before do not say it, and theirs are not.
+    corrections : int
+        How many corrections of its histogram an evaluation asks for; earlier plans, which do not say it, have none.
     """
 
     inference: bool = False
@@ -109,6 +113,7 @@ class Asks:
     evaluation_scale: float | None = None
     frames: int = FRAMES
     stretches: bool = True
+    corrections: int = CORRECTIONS
 
     def __post_init__(self) -> None:
         for name, kinds in _KINDS.items():
@@ -121,6 +126,10 @@ class Asks:
             raise InvalidInput(
                 "frames", self.frames, "this version does not know", "use the version that wrote the plan"
             )
+        object.__setattr__(self, "corrections", 0 if self.evaluation is None else self.corrections)
+        if self.corrections not in (0, CORRECTIONS):
+            rule = "this version does not know"
+            raise InvalidInput("corrections", self.corrections, rule, "use the version that wrote the plan")
         if not self.inference and self.evaluation is None:
             raise InvalidInput("asks", None, "asks nothing", "ask for inference, an evaluation or both")
         if self.site_constants and not self.inference:
@@ -155,6 +164,8 @@ class Asks:
             plain |= {"framed": True} if frames == 1 else {"frames": frames}
         if not plain["stretches"]:
             del plain["stretches"]
+        if plain["corrections"] == 0:
+            del plain["corrections"]
         return plain | {"evaluation": "inf"} if self.evaluation == math.inf else plain
 
     @classmethod
@@ -164,6 +175,7 @@ class Asks:
         if "frames" not in given:
             given["frames"] = int(given.pop("framed", False) is True)
         given.setdefault("stretches", False)
+        given.setdefault("corrections", 0)
         if given.keys() != {f.name for f in fields(cls)}:
             raise TypeError("other fields")
         if given["evaluation"] == "inf":
@@ -175,7 +187,7 @@ _NONE = type(None)
 _KINDS: dict[str, tuple[type, ...]] = {
     "inference": (bool,), "site_constants": (bool,), "evaluation": (float, _NONE), "holdout": (float,),
     "threshold": (float,), "by": (str, _NONE), "scale": (float, _NONE), "evaluation_scale": (float, _NONE),
-    "frames": (int,), "stretches": (bool,),
+    "frames": (int,), "stretches": (bool,), "corrections": (int,),
 }  # fmt: skip
 
 
@@ -243,7 +255,8 @@ def lists_of(
         return Lists(priced, fit, None, ())
     levels = evaluation.levels_of(based, asks.by)
     groups = evaluation.groups_of(levels, width + 1)
-    histogram = evaluation.Histogram(judged=b"", threshold=asks.threshold, groups=groups)  # of what will be trained
+    asked = evaluation.Histogram if asks.corrections else evaluation.Counts
+    histogram = asked(judged=b"", threshold=asks.threshold, groups=groups)  # of what will be trained
     own = evaluation.Held(asks.evaluation, asks.threshold, asks.by).config(config, histogram)
     n = np.array([[float(m)] for m in held])
     judged = _priced(histogram, own, n, width + 1, evaluation.LOSS, asks.evaluation_scale)

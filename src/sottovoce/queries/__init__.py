@@ -18,6 +18,7 @@ from .bounded import (
     SecondMoments,
     SlopeMoments,
 )
+from .corrections import Corrections
 from .correlated import CarriedGradient, carries, within_reach
 from .exits import Exits
 from .framed import FramedCurvature, FramedMoments, FramedResiduals, FramedSlopes, FramedSteps, Lengths
@@ -40,6 +41,7 @@ __all__ = [
     "Bounded",
     "CarriedGradient",
     "Cells",
+    "Corrections",
     "Curvature",
     "Exits",
     "FramedCurvature",

@@ -323,13 +323,7 @@ class Scores(Bounded):
         assert self.edges is not None
         groups, _, cells = self.shape
         sign = labels_of(block, self.constant, at)
-        score = np.asarray(block.host(block.moves(at))) * sign
-        cell = np.searchsorted(self.edges, score, side="right")
-        group = np.zeros(sign.shape, dtype=np.int64)
-        for k in reversed(range(groups - 1)):
-            assert self.groups is not None
-            inside = np.asarray(block.host(block.moves(_everywhere(self.groups[k], at)))) != 0.0
-            group = np.where(np.broadcast_to(inside, sign.shape), k + 1, group)
+        _, group, cell = score_cells(block, at, sign, self.edges, self.groups)
         index = (group * 2 + (sign > 0)) * cells + cell
         return counts(index, sign != 0.0, groups * 2 * cells)
 
@@ -436,6 +430,20 @@ def labels_of(block: Design, constant: Array | None, at: Array) -> Array:
     assert constant is not None
     sign = np.sign(np.asarray(block.host(block.moves(_everywhere(constant, at)))))
     return np.broadcast_to(sign, (*at.shape[:2], sign.shape[-1]))
+
+
+def score_cells(
+    block: Design, at: Array, sign: Array, edges: Array, groups: Array | None
+) -> tuple[Array, IntArray, IntArray]:
+    """Scores ``x.w`` of rows with these signs, with their groups and cells as in :class:`Scores`: (M, R, n) each."""
+    score = np.asarray(block.host(block.moves(at))) * sign
+    cell = np.searchsorted(edges, score, side="right")
+    group = np.zeros(sign.shape, dtype=np.int64)
+    for k in reversed(range(0 if groups is None else len(groups))):
+        assert groups is not None
+        inside = np.asarray(block.host(block.moves(_everywhere(groups[k], at)))) != 0.0
+        group = np.where(np.broadcast_to(inside, sign.shape), k + 1, group)
+    return score, group, cell
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from html import escape
 from ..errors import printable
 from ..util.typing import Any
 from .coefficients import html_table
+from .quality import RECALIBRATION
 
 _LINES = 60  # of a table of columns
 
@@ -49,7 +50,9 @@ def evaluation_pairs(plain: dict[str, Any]) -> list[tuple[str, str]]:
             told |= {f"recall of {one['name']}": one["recall"], f"precision of {one['name']}": one["precision"]}
     elif "auc" in plain:
         told = {"area under the ROC curve": plain["auc"], "Brier score": plain["brier"]}
-        told |= {"share of positives": plain["positives"], **plain["rates"]}
+        told |= {"share of positives": plain["positives"]}
+        told |= {name: plain[key] for key, (name, _) in RECALIBRATION.items() if key in plain}
+        told |= plain["rates"]
     else:
         names = {"r2": "R2", "mean_absolute_error": "mean absolute error"}
         names |= {"root_mean_squared_error": "root mean squared error", "mean_target": "mean of the number"}

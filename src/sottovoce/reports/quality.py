@@ -32,6 +32,10 @@ def _estimate(plain: dict[str, Any], shown: Any = lambda x: f"{x:.3f}") -> str:
     return f"{value} ({low.rstrip('%')} to {high.rstrip('%')})"
 
 
+def _two(x: float) -> str:
+    return f"{x:.2f}"
+
+
 def _roc(found: dict[str, Any]) -> str:
     points = [(finite(x), finite(y)) for x, y in found["roc"]]
     path_ = path((x for x, _ in points), (y for _, y in points))
@@ -49,41 +53,88 @@ def _roc(found: dict[str, Any]) -> str:
     )
 
 
+RECALIBRATION = {
+    "calibration_slope_interval": ("calibration slope", "1 is best, below 1 is too sure of itself"),
+    "calibration_intercept": ("calibration intercept", "of the line with that slope, in log-odds; 0 is best"),
+    "calibration_in_the_large": ("calibration in the large", "log-odds to be added to the model's; 0 is best"),
+    "observed_expected": ("O/E", "positives over those that the model expects; 1 is best"),
+}
+"""What evaluations tell of the label's log-odds as a line in the model's: name, and how to read it."""
+
+
+def cell_text(cell: dict[str, Any]) -> str:
+    """The model's probabilities in a cell of the calibration: their mean, or beyond what they are in an open cell."""
+    if cell["predicted"] is not None:
+        return percent(finite(cell["predicted"]))
+    if cell.get("above") is not None:
+        return f"above {percent(finite(cell['above']))}"
+    return f"below {percent(finite(cell['below']))}"
+
+
 def _calibration(found: dict[str, Any]) -> str:
     marks, told = f'<path class="curve mark dots" d="{path([0, 1], [0, 1])}"/>', []
     for cell in found["calibration"]:
-        x, y, low, high = (finite(cell[name]) for name in ("predicted", "observed", "low", "high"))
-        (across, down), (_, bottom), (_, top) = place(x, y), place(x, low), place(x, high)
-        marks += (
-            f'<line class="span blue" x1="{across:.1f}" x2="{across:.1f}" y1="{bottom:.1f}" y2="{top:.1f}"/>'
-            f'<circle class="dot blue" cx="{across:.1f}" cy="{down:.1f}" r="4.5"/>'
-        )
-        told.append(f"given {percent(x)}, {percent(y)} were positive ({percent(low)} to {percent(high)})")
+        y, low, high = (finite(cell[name]) for name in ("observed", "low", "high"))
+        marks += _open_cell(cell, y, low, high) if cell["predicted"] is None else _cell(cell, y, low, high)
+        told.append(f"given {cell_text(cell)}, {percent(y)} were positive ({percent(low)} to {percent(high)})")
     plot = square("Calibration", marks, "probability given (%)", "positive in fact (%)", "; ".join(told))
     return (
         f"<div><h3>Can its probabilities be believed?</h3>{plot}<p>Of rows given 30%, about 30% should be positive: "
-        "dots on the dotted line. Lines are 95% intervals. "
-        f"Calibration slope {finite(found['calibration_slope']):.2f}; 1 is best, "
-        "below 1 is too sure of itself.</p></div>"
+        "dots on the dotted line. Lines are 95% intervals; bars are of all rows with less or more than the bar's end. "
+        f"{_slope(found)}</p></div>"
     )
+
+
+def _cell(cell: dict[str, Any], y: float, low: float, high: float) -> str:
+    """A dot at the mean probability of a cell, with its interval."""
+    (across, down), (_, bottom), (_, top) = (place(finite(cell["predicted"]), one) for one in (y, low, high))
+    return (
+        f'<line class="span blue" x1="{across:.1f}" x2="{across:.1f}" y1="{bottom:.1f}" y2="{top:.1f}"/>'
+        f'<circle class="dot blue" cx="{across:.1f}" cy="{down:.1f}" r="4.5"/>'
+    )
+
+
+def _open_cell(cell: dict[str, Any], y: float, low: float, high: float) -> str:
+    """A bar over all probabilities of an open cell, with the interval at its middle."""
+    start = 0.0 if cell.get("above") is None else finite(cell["above"])
+    end = 1.0 if cell.get("below") is None else finite(cell["below"])
+    (left, down), (right, _) = place(start, y), place(end, y)
+    (across, bottom), (_, top) = place(0.5 * (start + end), low), place(0.5 * (start + end), high)
+    return (
+        f'<line class="span blue" x1="{left:.1f}" x2="{right:.1f}" y1="{down:.1f}" y2="{down:.1f}"/>'
+        f'<line class="span blue" x1="{across:.1f}" x2="{across:.1f}" y1="{bottom:.1f}" y2="{top:.1f}"/>'
+    )
+
+
+def _slope(found: dict[str, Any]) -> str:
+    """What is said of the calibration slope; files of earlier versions have no interval of it."""
+    told = found.get("calibration_slope_interval")
+    if told is None:
+        return f"Calibration slope {finite(found['calibration_slope']):.2f}, without an interval; 1 is best."
+    if told["value"] is None:
+        return f"Calibration slope refused: {escape(str(told['refused']))}."
+    text = _estimate(told, _two)
+    return f"Calibration slope {text}; 1 is best, below 1 is too sure of itself."
 
 
 def _measures(found: dict[str, Any], holder: bool) -> str:
     cut = f"{100.0 * finite(found['threshold']):g}%"
     exact = found.get("exact") or {} if holder else {}
-    every = {"auc": found["auc"], "brier": found["brier"], "positives": found["positives"], **found["rates"]}
+    lines = {key: found[key] for key in RECALIBRATION if key in found}  # which files of earlier versions lack
+    every = {"auc": found["auc"], "brier": found["brier"], "positives": found["positives"], **lines, **found["rates"]}
     about = {
         "brier": "mean squared error of the probabilities; 0 is best", "positives": "in all held-out rows",
         "accuracy": "rows called rightly" + _alike(found["positives"]), "sensitivity": "positives that are found",
         "specificity": "negatives that are left alone", "precision": "positives among those called positive",
-        "auc": "pairs that are ordered rightly",
+        "auc": "pairs that are ordered rightly", **{key: said for key, (_, said) in RECALIBRATION.items()},
     }  # fmt: skip
+    names = _MEASURES | {key: name for key, (name, _) in RECALIBRATION.items()}
     rows = []
     for name, estimate in every.items():
-        text = _estimate(estimate) if name in ("auc", "brier") else _estimate(estimate, percent)
+        text = _estimate(estimate) if name in ("auc", "brier", *RECALIBRATION) else _estimate(estimate, percent)
         beside = f'<td class="n">{finite(exact[name]):.4f}</td>' if name in exact else "<td></td>" if exact else ""
         at = f" at {cut}" if name in found["rates"] else ""
-        said = f'{escape(_MEASURES.get(name, name))}{at}<br><span class="small">{escape(about.get(name, ""))}</span>'
+        said = f'{escape(names.get(name, name))}{at}<br><span class="small">{escape(about.get(name, ""))}</span>'
         rows.append(f'<tr><td>{said}</td><td class="n">{text}</td>{beside}</tr>')
     return table(_heads(exact), rows)
 
@@ -126,8 +177,10 @@ def _subgroups(by: dict[str, Any]) -> str:
         marks.append(plot_row(escape(name), title + drawn, "", f'<span class="num">{said}</span>'))
         numbers = [f"{finite(one['rows']):,.0f}", _estimate(one["positives"], percent)]
         numbers += [_estimate(one["rates"][rate], percent) for rate in ("sensitivity", "specificity", "precision")]
+        numbers += [_estimate(one[key], _two) for key in RECALIBRATION if key in one]
         rows.append(f"<tr><td>{escape(name)}</td>" + "".join(f'<td class="n">{x}</td>' for x in numbers) + "</tr>")
-    heads = ("rows, about", "share of positives", "sensitivity", "specificity", "precision")
+    heads = ["rows, about", "share of positives", "sensitivity", "specificity", "precision"]
+    heads += [name for key, (name, _) in RECALIBRATION.items() if all(key in one for one in by.values())]
     return (
         f'<h3>In subgroups</h3><figure><div class="plot forest">{"".join(marks)}'
         f"{axis_row(ticks, 'area under the ROC curve')}</div></figure>"

@@ -1,0 +1,431 @@
+"""Calibration slope, intercepts and O/E from a histogram of scores by label and two corrections of it.
+
+With z the log-odds of the judged model, ``logit P(y = 1) = a + b z`` is fitted by Newton's method to the score
+equations of a logistic regression: their sum over rows is that over the noisy histogram, with scores where a public law
+puts them within the cells, plus the released :class:`sottovoce.queries.Corrections` of just that.  One block of rows at
+a time: all rows, or those of a group (docs/privacy/answers.md, "Evaluation").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ..queries.corrections import (
+    BENT,
+    IN_THE_LARGE,
+    INFORMATION,
+    OBSERVED_LESS_EXPECTED,
+    SCORE,
+    STATISTICS,
+    Curves,
+    places,
+    statistics,
+)
+from ..util.later import Later
+from ..util.typing import Array, IntArray
+from .metrics import CELLS, CLEAR, WIDTH, Estimate, Recalibration, Z, placements, project, tails_of
+
+special = Later("scipy.special")
+
+EDGES: Array = np.asarray(WIDTH * (np.arange(1, CELLS) - CELLS / 2.0), dtype=np.float64)
+"""Edges of the cells, less their middle."""
+FARTHEST = 1024.0
+REACHES = ((4.0, 0.1), (4.0, 0.3), (4.0, 1.0), (6.0, 1.0), (9.0, 1.0), (16.0, 1.0), (64.0, 1.0), (FARTHEST, 1.0))
+"""Distances from the middle of the cells, in logits, beyond which rows count less, and worths of rows in open cells."""
+MORE_NOISE = 1.05
+"""Standard errors may grow by this factor for one further down that list."""
+WIDEST = 1.0
+"""Half the width of the widest interval of a slope or an intercept that is printed."""
+LONGEST = 1.0
+"""Root mean square shift of log-odds from the last point of corrections, beyond which these tell too little."""
+SAYS_NOTHING = "too few rows for this noise: the interval would say nothing"
+LACKING = 0.1
+"""Share of an information that its correction is likely to be; of more, the counts themselves must say so."""
+IGNORED = 0.1
+"""Share of a sampling variance by which the histogram may differ from a regression that holds, by its cells alone."""
+APART = 0.25
+"""Root mean square of log-odds by which the curvature of the histogram may lead away from a step of Newton's method."""
+SETTLING = 8
+"""First turns of a fit of the histogram, in which the worths of cells follow the curve."""
+_LONGEST_STEP, _STEEPEST = 1.5, 50.0
+_CELL: IntArray = np.arange(CELLS)
+_LESS: Array = np.array([1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 4.0])
+"""How much more noise, in its largest values, a correction of each statistic may have than those of the score."""
+_TINY = 1e-12
+
+
+class Block(NamedTuple):
+    """Noisy counts of rows by label and cell, (2, CELLS), with the noise's standard deviation and the rows' number."""
+
+    counts: Array
+    sigma: float
+    rows: float
+
+    @property
+    def total(self) -> Array:
+        """Rows by cell."""
+        return np.asarray(self.counts.sum(axis=0))
+
+
+class Corrected(NamedTuple):
+    """A block's answer: corrections of sums over its rows at `curve`, with their noise."""
+
+    curve: Curves
+    values: Array  # of a row by label and cell            (2, CELLS, STATISTICS)
+    found: Array  # sum over rows less that of the values  (STATISTICS,)
+    spread: Array  # standard deviation of noise           (STATISTICS,)
+
+
+def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: Array) -> Corrected:
+    """An answer, of whose corrections of information only so much is kept as is not likely to be noise."""
+    H = np.einsum("yk,yke->e", block.counts, values)
+    scale = np.abs(H)
+    scale[3] = math.sqrt(max(H[2] * H[4], 0.0))
+    kept = found.copy()
+    for which in (*range(INFORMATION.start, INFORMATION.stop), BENT):
+        unit = max(float(scale[which]), _TINY)
+        noise = (float(spread[which]) / unit) ** 2
+        likely = max((float(found[which]) / unit) ** 2 - noise, LACKING**2)
+        kept[which] *= likely / (likely + noise)
+    return Corrected(curve, values, kept, spread)
+
+
+def blocks_of(counts: Array, sigma: float, rows: float) -> list[Block]:
+    """All rows, and each group if there are several, from counts (groups, 2, CELLS)."""
+    groups = [Block(own, sigma, max(1.0, float(own.sum()))) for own in counts]
+    whole = Block(counts.sum(axis=0), sigma * math.sqrt(len(counts)), rows)
+    return [whole] if len(groups) == 1 else [whole, *groups]
+
+
+def stacked(curves: Sequence[Sequence[Curves]]) -> Curves:
+    """Curves of R replicates with B blocks each as one."""
+    return Curves(
+        **{f.name: np.array([[getattr(one, f.name) for one in row] for row in curves]) for f in fields(Curves)}
+    )
+
+
+def values_of(curve: Curves) -> Array:
+    """What a row of each label and cell stands for, (2, CELLS, STATISTICS): the mean over places within the cell.
+
+    Of the model's probabilities, the middle of what they may be in the cell: that has the smallest corrections.
+    """
+    values = _everywhere(curve).mean(axis=2)
+    label = np.array([0.0, 1.0])[:, None]
+    for which, shift in ((IN_THE_LARGE, float(curve.shift)), (OBSERVED_LESS_EXPECTED, 0.0)):
+        ends = special.expit(EDGES + float(curve.base) + shift)
+        ends = np.concatenate([[0.0], ends, [1.0]])
+        values[..., which] = label - 0.5 * (ends[1:] + ends[:-1])
+    return np.asarray(values)
+
+
+def _everywhere(curve: Curves) -> Array:
+    """The statistics of a row of each label at all places of each cell, (2, CELLS, places, STATISTICS)."""
+    u = placements(EDGES, curve.tails)
+    cell = np.repeat(_CELL, u.shape[1])
+    place = places(EDGES, u.ravel(), cell, curve.tails)
+    found = [statistics(curve, u.ravel(), np.full(u.size, label), cell, place) for label in (0.0, 1.0)]
+    return np.stack(found).reshape(2, *u.shape, STATISTICS)
+
+
+def units_of(curve: Curves, values: Array) -> Array:
+    """The largest corrections of a row, so that no row's, in these units, is longer than 1."""
+    inner = np.linspace(0.0, 1.0, 17)
+    far = max(4.0 * float(curve.reach), 60.0)
+    beyond = np.concatenate([np.linspace(0.0, 4.0, 33), np.geomspace(4.0, far, 48)[1:], [1e3 * far, 1e9 * far]])
+    points = [EDGES[0] - beyond, *(EDGES[k] + WIDTH * inner for k in range(CELLS - 2)), EDGES[-1] + beyond]
+    u, cell = np.concatenate(points), np.repeat(_CELL, [len(one) for one in points])
+    place = places(EDGES, u, cell, curve.tails)
+    missed = np.concatenate(
+        [statistics(curve, u, np.full(len(u), float(y)), cell, place) - values[y, cell] for y in (0, 1)]
+    )
+    largest = np.maximum(np.max(np.abs(missed), axis=0), _TINY) * _LESS
+    length = float(np.max(np.linalg.norm(missed / largest, axis=1)))
+    return np.asarray(1.02 * length * largest)
+
+
+def matrix(entries: Array) -> Array:
+    """The symmetric matrix of three entries of an information, (..., 2, 2)."""
+    return entries[..., [[0, 1], [1, 2]]]
+
+
+# Points of the corrections
+
+
+def start(block: Block, center: float, spread: float) -> Curves:
+    """The point of the first corrections, from the histogram alone; `spread` is of the noise in the second ones.
+
+    A cell's worth is the share of its information in what it says, noise included.
+    """
+    ones = max(float(block.counts[1].sum()), 1.0)
+    share = min(max(ones / block.rows, 1.0 / (block.rows + 1.0)), block.rows / (block.rows + 1.0))
+    whole = np.ones(CELLS)
+    curve = Curves(
+        level=np.array(float(special.logit(share))), slope=np.array(0.5), base=np.array(center), shift=np.array(0.0),
+        reach=np.array(FARTHEST), worth=whole, order=_order(block),
+        tails=tails_of(block.counts, block.sigma**2),
+    )  # fmt: skip
+    for turn in range(40):
+        if turn < SETTLING:
+            curve = replace(curve, worth=_worth(block, curve))
+        curve, step = _step(curve, _sums(block, values_of(curve)), 1e-6 * block.rows)
+        if step < 1e-7 and turn > SETTLING:
+            break
+    curve = replace(curve, worth=_worth(block, curve), shift=np.array(_shift(block, curve)))
+    return _reaching(block, curve, spread)
+
+
+def again(block: Block, answer: Corrected) -> Curves:
+    """The point of the second corrections: where the first ones lead."""
+    curve, _ = _solved(block, answer)
+    return replace(curve, shift=np.array(_shift(block, curve, answer)))
+
+
+def _solved(block: Block, answer: Corrected) -> tuple[Curves, Array]:
+    """Where the score vanishes, if it changes with the point as that of the histogram does, times a matrix.
+
+    The matrix is such that it changes by its own information at the point of the corrections.  Where that leads far
+    from one step of Newton's method, and without such a point, it is that step.  Returns also how far the two are
+    apart, in level and slope.
+    """
+    own = _sums(block, values_of(answer.curve))
+    sums = _sums(block, answer.values) + answer.found
+    H = matrix(sums[INFORMATION])
+    if not _is_positive(H):
+        return answer.curve, np.full(2, np.inf)
+    newton = _step(answer.curve, sums, 0.0)[0]
+    wanted = own[SCORE] - matrix(own[INFORMATION]) @ np.linalg.solve(H, sums[SCORE])
+    curve = answer.curve
+    for _ in range(40):
+        there = _sums(block, values_of(curve))
+        there[SCORE] -= wanted
+        curve, step = _step(curve, there, 0.0)
+        if step < 1e-9:
+            break
+    apart = np.array([curve.level - newton.level, curve.slope - newton.slope])
+    near = step < 1e-9 and float(apart @ H @ apart) < APART**2 * H[0, 0]
+    return curve if near else newton, apart
+
+
+def _sums(block: Block, values: Array) -> Array:
+    return np.einsum("yk,yke->e", block.counts, values)
+
+
+def _step(curve: Curves, sums: Array, ridge: float) -> tuple[Curves, float]:
+    """One step of Newton's method, not too long, and its length."""
+    H = matrix(sums[INFORMATION]) + ridge * np.eye(2)
+    if not _is_positive(H):
+        return curve, math.inf
+    step = np.linalg.solve(H, sums[SCORE])
+    shift = math.sqrt(float(step @ H @ step) / H[0, 0])  # root mean square of log-odds, of rows by their information
+    step = step / max(1.0, shift / _LONGEST_STEP)
+    level = np.clip(curve.level + step[0], -4.0 * _STEEPEST, 4.0 * _STEEPEST)
+    slope = np.clip(curve.slope + step[1], -_STEEPEST, _STEEPEST)
+    return replace(curve, level=level, slope=slope), float(np.max(np.abs(step)))
+
+
+def _is_positive(H: Array) -> bool:
+    return bool(H[0, 0] > 0.0 and H[0, 0] * H[1, 1] > H[0, 1] ** 2 * (1.0 + 1e-12))
+
+
+def _worth(block: Block, curve: Curves) -> Array:
+    """What a row in each cell is worth: 1 without noise, little where noise is larger than what its labels tell.
+
+    The number of rows of a cell is the noisy one, less what its noise has in common with that of the score: else cells
+    would count most where noise makes them say something.
+    """
+    noise = block.sigma**2
+    if noise == 0.0:
+        return np.ones(CELLS)
+    p = special.expit(np.clip(curve.level + curve.slope * placements(EDGES, curve.tails), -700.0, 700.0)).mean(axis=1)
+    blur = p**2 + (1.0 - p) ** 2
+    likely = np.maximum(block.counts[1] * p + block.counts[0] * (1.0 - p), 0.0) / blur
+    score = block.counts[1] * (1.0 - p) - block.counts[0] * p
+    common = noise * (1.0 - 2.0 * p) / (noise * blur + likely * p * (1.0 - p))
+    told = np.maximum(block.total - common * score, 0.0) * p * (1.0 - p)
+    return np.asarray(np.maximum(told / (told + noise * blur), 1e-6))
+
+
+def _shift(block: Block, curve: Curves, answer: Corrected | None = None) -> float:
+    """What is to be added to the model's log-odds for as many positives as there are.
+
+    Positives that are missing change with the shift as those of the histogram do, times a number: such that they change
+    by their own information at the shift of the corrections.
+    """
+    total = np.maximum(block.total, 0.0)
+    shift, missing = float(curve.shift), 0.0
+    if answer is not None:
+        sums = _sums(block, answer.values) + answer.found
+        expected, bent = _expected(total, curve, shift)
+        missing = sums[IN_THE_LARGE] * bent / max(sums[BENT], 0.1 * bent, _TINY) + expected
+    else:
+        missing = float(block.counts[1].sum())
+    missing = min(max(missing, 0.1), float(total.sum()) - 0.1)
+    for _ in range(60):
+        expected, bent = _expected(total, curve, shift)
+        step = min(max((missing - expected) / max(bent, _TINY), -1.0), 1.0)
+        shift = min(max(shift + step, -30.0), 30.0)
+        if abs(step) < 1e-10:
+            break
+    return shift
+
+
+def _expected(total: Array, curve: Curves, shift: float) -> tuple[float, float]:
+    """Positives that the shifted model expects of rows by cell, and how that grows with the shift."""
+    p = special.expit(placements(EDGES, curve.tails) + float(curve.base) + shift)
+    return float(total @ p.mean(axis=1)), float(total @ np.mean(p * (1.0 - p), axis=1))
+
+
+def _order(block: Block) -> Array:
+    """What a negative and a positive add to the area by their place in the cell, at most: (2, CELLS)."""
+    counts = project(block.counts, block.rows)
+    negatives, positives = (max(float(own.sum()), 1.0) for own in counts)
+    return np.stack([-counts[1], counts[0]]) / (negatives * positives)
+
+
+def _reaching(block: Block, curve: Curves, spread: float) -> Curves:
+    """The curve with the farthest reach at which the noise of corrections costs little."""
+    tried, errors = [], []
+    for reach, share in REACHES:
+        worth = curve.worth.copy()
+        worth[[0, -1]] *= share
+        there = replace(curve, reach=np.array(reach), worth=worth)
+        values = values_of(there)
+        noise = spread * units_of(there, values)
+        tried.append(there)
+        errors.append(_covariance(block, Corrected(there, values, np.zeros(STATISTICS), noise))[1, 1])
+    most = MORE_NOISE**2 * min(errors)
+    return [there for there, error in zip(tried, errors, strict=True) if error <= most or math.isinf(most)][-1]
+
+
+# What follows from the second corrections
+
+
+def _covariance(block: Block, answer: Corrected) -> Array:
+    """Covariance of level and slope: of sampling, by the sandwich, and of noise; infinite if nothing is told.
+
+    Sampling has the variance of a regression that holds, unless the histogram tells that labels have another.
+    """
+    curve, values = answer.curve, answer.values
+    H = matrix((_sums(block, values) + answer.found)[INFORMATION])
+    if not _is_positive(H):
+        return np.full((2, 2), np.inf)
+    P = np.linalg.inv(H)
+    squared = replace(curve, worth=curve.worth**2)
+    sampled = matrix(_sums(block, values_of(squared))[INFORMATION])
+    model = H + sampled - matrix(_sums(block, values)[INFORMATION])
+    excess = _excess(curve)
+    turn = np.linalg.cholesky(P)
+    whole = turn.T @ np.einsum("yk,ykij->ij", block.counts, excess) @ turn
+    each = np.einsum("ai,ykab,bj->ykij", turn, excess, turn)
+    by_chance = np.sum((np.maximum(block.counts, 0.0) + block.sigma**2) * np.sum(each**2, axis=(2, 3)))
+    ignored = float(by_chance) + IGNORED**2 * float(np.sum((turn.T @ model @ turn) ** 2))
+    size = float(np.sum(whole**2))
+    kept = max(0.0, 1.0 - ignored / size) if size > 0.0 else 0.0
+    score = values[..., SCORE]
+    noise = block.sigma**2 * np.einsum("yki,ykj->ij", score, score) + np.diag(answer.spread[SCORE] ** 2)
+    spread = turn.T @ (model + noise) @ turn + kept * whole
+    eigenvalues, vectors = np.linalg.eigh(spread)
+    spread = (vectors * np.maximum(eigenvalues, 0.02)) @ vectors.T
+    return np.asarray(turn @ spread @ turn.T)
+
+
+def _excess(curve: Curves) -> Array:
+    """How far squares of a row's score are from its information, (2, CELLS, 2, 2): 0 on average if the line holds.
+
+    Of rows that are where labels put them if the line holds: a positive in the upper part of its cell, rather.
+    """
+    u = placements(EDGES, curve.tails)
+    score = _everywhere(curve)[..., SCORE]
+    squared = _everywhere(replace(curve, worth=curve.worth**2))
+    information = matrix(squared[..., INFORMATION])
+    p = special.expit(np.clip(curve.level + curve.slope * u, -30.0, 30.0))
+    law = np.stack([1.0 - p, p])
+    law = law / law.sum(axis=2, keepdims=True)
+    near = float(curve.reach) / np.maximum(np.abs(u), float(curve.reach))
+    information = information * near[None, ..., None, None] ** 2
+    return np.einsum("ykm,ykmij->ykij", law, score[..., :, None] * score[..., None, :] - information)
+
+
+def recalibrate(block: Block, answers: Sequence[Corrected]) -> Recalibration:
+    """Slope, intercepts and O/E with their intervals, from the corrections at the last point.
+
+    What does not depend on the point is taken from all of them.
+    """
+    last = answers[-1]
+    sums = _sums(block, last.values) + last.found
+    slope, intercept = _line(block, last, sums)
+    return Recalibration(slope, intercept, _in_the_large(block, last, sums), _ratio(block, answers))
+
+
+def _line(block: Block, answer: Corrected, sums: Array) -> tuple[Estimate, Estimate]:
+    """Slope and intercept of the label's log-odds on the model's."""
+    H, curve = matrix(sums[INFORMATION]), answer.curve
+    covariance = _covariance(block, answer)
+    few = Estimate(None, refused=SAYS_NOTHING)
+    if not np.all(np.isfinite(covariance)):
+        return few, few
+    end, apart = _solved(block, answer)
+    step = np.array([end.level - curve.level, end.slope - curve.slope])
+    if float(step @ H @ step) > LONGEST**2 * H[0, 0]:
+        far = Estimate(None, refused="the regression on the model's log-odds did not settle: most rows are in one cell")
+        return far, far
+    covariance = covariance + np.outer(apart, apart)
+    if math.sqrt(covariance[1, 1]) * Z > WIDEST:
+        return few, few
+    level, slope = end.level, end.slope
+    along = np.array([1.0, -float(curve.base)])
+    variance = float(along @ covariance @ along)
+    told = Estimate.around(float(slope), float(covariance[1, 1]), -math.inf, math.inf)
+    return told, Estimate.around(float(level - slope * curve.base), variance, -math.inf, math.inf)
+
+
+def _in_the_large(block: Block, answer: Corrected, sums: Array) -> Estimate:
+    """What is to be added to the model's log-odds for as many positives as there are."""
+    shift, values = float(answer.curve.shift), answer.values[..., IN_THE_LARGE]
+    p = special.expit(placements(EDGES, answer.curve.tails) + float(answer.curve.base) + shift)
+    sampled = float(np.sum(np.maximum(block.counts, 0.0) * np.mean([p**2, (1.0 - p) ** 2], axis=2)))
+    noise = block.sigma**2 * float(np.sum(values**2)) + float(answer.spread[IN_THE_LARGE]) ** 2
+    bent = float(sums[BENT])
+    if bent <= 0.0:
+        return Estimate(None, refused=SAYS_NOTHING)
+    end = _shift(block, answer.curve, answer)
+    apart = end - shift - float(sums[IN_THE_LARGE]) / bent
+    variance = (sampled + noise) / bent**2 + apart**2
+    if Z * math.sqrt(variance) > WIDEST:
+        return Estimate(None, refused=SAYS_NOTHING)
+    return Estimate.around(end, variance, -math.inf, math.inf)
+
+
+def _ratio(block: Block, answers: Sequence[Corrected]) -> Estimate:
+    """Positives over those that the model expects, with an interval that is even in their logarithm."""
+    values = answers[-1].values[..., OBSERVED_LESS_EXPECTED]
+    correction, spread = together(answers, OBSERVED_LESS_EXPECTED)
+    observed = float(block.counts[1].sum())
+    expected = observed - float(np.sum(block.counts * values)) - correction
+    blur = block.sigma * math.sqrt(CELLS)
+    if min(observed, expected) <= max(CLEAR * blur, 0.0):
+        return Estimate(None, refused="too few positives for this noise")
+    ratio = observed / expected
+    p = special.expit(placements(EDGES, answers[-1].curve.tails) + float(answers[-1].curve.base))
+    squares = np.stack([np.mean((ratio * p) ** 2, axis=1), np.mean((1.0 - ratio * p) ** 2, axis=1)])
+    sampled = float(np.sum(np.maximum(block.counts, 0.0) * squares))
+    label = np.array([0.0, 1.0])[:, None]
+    moved = label - ratio * (label - values)
+    noise = block.sigma**2 * float(np.sum(moved**2)) + (ratio * spread) ** 2
+    half = Z * math.sqrt(sampled + noise) / observed
+    return Estimate(ratio, ratio * math.exp(-half), ratio * math.exp(half))
+
+
+def together(answers: Sequence[Corrected], which: int) -> tuple[float, float]:
+    """A correction that does not depend on the point, from all answers, and the deviation of its noise."""
+    spreads = np.array([float(one.spread[which]) for one in answers])
+    found = np.array([float(one.found[which]) for one in answers])
+    if not np.all(spreads > 0.0):
+        return float(found.mean()), 0.0
+    sure = spreads**-2.0
+    return float(found @ sure / sure.sum()), float(sure.sum() ** -0.5)

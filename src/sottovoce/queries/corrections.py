@@ -1,0 +1,169 @@
+"""What a histogram of scores misses of smooth sums over rows: each row's part, less the part that its cell stands for.
+
+A histogram tells the sum of any statistic of score and label up to where scores lie within their cells.  What a row
+adds to these corrections is the difference, which is small, so that noise in them is too.  Every statistic here depends
+on the row's own score, label and group, and on public numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
+
+import numpy as np
+
+from ..data.design import Design
+from ..problem.facts import Facts
+from ..problem.losses import Loss
+from ..util.later import Later
+from ..util.typing import Array, IntArray
+from .bounded import Bounded, labels_of, score_cells
+
+special = Later("scipy.special")
+
+STATISTICS = 9
+"""Slots of :func:`statistics`."""
+SCORE: slice = slice(0, 2)
+INFORMATION: slice = slice(2, 5)
+IN_THE_LARGE, OBSERVED_LESS_EXPECTED, ORDER, BENT = 5, 6, 7, 8
+_FLOOR = 1e-300
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Public numbers that statistics of rows depend on, of R replicates and B blocks of rows.
+
+    Scores u are log-odds of the judged model, less those at the middle of the cells.
+    """
+
+    level: Array  # recalibrated log-odds at u = 0                              (R, B)
+    slope: Array  # of recalibrated log-odds in u                               (R, B)
+    base: Array  # log-odds of the judged model at u = 0                        (R, B)
+    shift: Array  # that is added to the model's log-odds, in the large         (R, B)
+    reach: Array  # distance from u = 0 beyond which rows count less            (R, B)
+    worth: Array  # of a row in the recalibration, by cell                      (R, B, cells)
+    order: Array  # what a row adds to the area, in its place in the cell       (R, B, 2, cells)
+    tails: Array  # mean distances of rows in the open cells from the edges     (R, B, 2)
+
+    def one(self, replicate: int, block: int) -> Self:
+        """Those of one replicate's block."""
+        own = {name: value[replicate, block] for name, value in vars(self).items()}
+        return replace(self, **own)
+
+
+def statistics(curve: Curves, u: Array, positive: Array, cell: IntArray, place: Array) -> Array:
+    """What rows add to each sum before their cell's part is taken away, (n, STATISTICS).
+
+    With w the worth of a row, ``p = expit(level + slope u)`` and y its label, 0 or 1: the score ``w (y - p) (1, u)`` of
+    a logistic regression of y on u, its information ``w p (1 - p) (1, u, u^2)``, ``y`` less the shifted model's
+    probability, ``y`` less the model's, the place in the cell less one half times `order`, and how the shifted model's
+    probability grows with the shift.
+
+    Rows beyond the reach count by its square over theirs: in a regression that holds, weights by u move no coefficient.
+
+    Parameters
+    ----------
+    curve : Curves
+        Of one block.
+    u, positive, cell, place : arrays (n,)
+        Scores, labels 0 and 1, numbers of cells, and places within cells, from 0 to 1.
+    """
+    near = curve.reach / np.maximum(np.abs(u), curve.reach)
+    bent = near * u
+    worth = curve.worth[cell]
+    log_odds = np.clip(curve.level + curve.slope * u, -700.0, 700.0)
+    p, other = special.expit(log_odds), special.expit(-log_odds)
+    slope = worth * np.where(positive > 0, other, -p)
+    information = worth * p * other
+    own = np.clip(curve.base + u, -700.0, 700.0)
+    shifted, unlikely = special.expit(own + curve.shift), special.expit(-own - curve.shift)
+    columns = [
+        slope * near**2,
+        slope * near * bent,
+        information * near**2,
+        information * near * bent,
+        information * bent**2,
+        positive - shifted,
+        positive - special.expit(own),
+        curve.order[positive.astype(np.int64), cell] * (place - 0.5),
+        shifted * unlikely,
+    ]
+    return np.stack(columns, axis=-1)
+
+
+def places(edges: Array, u: Array, cell: IntArray, tails: Array) -> Array:
+    """Where scores lie within their cells, from 0 to 1; in the open cells so that an exponential tail is even."""
+    width = edges[1] - edges[0]
+    inner = (u - edges[np.clip(cell - 1, 0, len(edges) - 2)]) / width
+    below = np.exp(-np.maximum(edges[0] - u, 0.0) / tails[0])
+    above = -np.expm1(-np.maximum(u - edges[-1], 0.0) / tails[1])
+    return np.where(cell == 0, below, np.where(cell == len(edges), above, np.clip(inner, 0.0, 1.0)))
+
+
+@dataclass(frozen=True)
+class Corrections(Bounded):
+    """Means of :func:`statistics` less their values by cell, in units, for all rows and for each group.
+
+    What a row adds is shortened to norm 1, half of its square for each of the two blocks that it is in if there are
+    groups; units that follow from earlier releases leave nothing to shorten.  So the bound holds whatever the public
+    numbers are.  A row without a known label adds nothing.
+
+    Parameters
+    ----------
+    constant, edges, groups : arrays
+        As for :class:`sottovoce.queries.Scores`; edges are even.
+    curves : Curves, optional
+        A plan needs none.
+    values : array (R, B, 2, cells, STATISTICS)
+        What a row of each label and cell stands for.
+    units : array (R, B, STATISTICS)
+        Above 0.
+    """
+
+    constant: Array | None = None
+    edges: Array | None = None
+    groups: Array | None = None
+    curves: Curves | None = field(default=None, metadata={"whole": True})
+    values: Array | None = field(default=None, metadata={"whole": True})
+    units: Array | None = field(default=None, metadata={"whole": True})
+
+    cone: ClassVar[bool] = False
+
+    @property
+    def blocks(self) -> int:
+        """All rows, and each group if there are several."""
+        return 1 if self.groups is None else 2 + len(self.groups)
+
+    def width(self, facts: Facts) -> int:
+        return self.blocks * STATISTICS
+
+    def norm(self, facts: Facts) -> float:
+        return 1.0
+
+    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        assert self.edges is not None and self.units is not None
+        sign = labels_of(block, self.constant, at)
+        score, group, cell = score_cells(block, at, sign, self.edges, self.groups)
+        found = np.zeros((*at.shape[:2], self.blocks, STATISTICS))
+        for m, r in np.ndindex(at.shape[:2]):
+            known = sign[m, r] != 0.0
+            u, positive = score[m, r][known], (sign[m, r][known] > 0).astype(float)
+            own, mine = cell[m, r][known], group[m, r][known]
+            for b in range(self.blocks):
+                inside = np.ones(len(u), dtype=bool) if b == 0 else mine == b - 1
+                found[m, r, b] = self._sum(r, b, u[inside], positive[inside], own[inside])
+        return found.reshape(*at.shape[:2], -1)
+
+    def _sum(self, replicate: int, block: int, u: Array, positive: Array, cell: IntArray) -> Array:
+        """The sum over rows of one block."""
+        assert self.curves is not None and self.values is not None and self.units is not None
+        assert self.edges is not None
+        r = min(replicate, len(self.units) - 1)
+        curve = self.curves.one(r, block)
+        found = statistics(curve, u, positive, cell, places(self.edges, u, cell, curve.tails))
+        missed = (found - self.values[r, block][positive.astype(np.int64), cell]) / self.units[r, block]
+        missed = np.nan_to_num(missed, nan=0.0, posinf=1e150, neginf=-1e150)
+        largest = np.maximum(np.max(np.abs(missed), axis=1, initial=_FLOOR), 1.0)[:, None]
+        length = largest * np.linalg.norm(missed / largest, axis=1, keepdims=True) * (1.0 + 2.0**-40)
+        share = 1.0 if self.blocks == 1 else np.sqrt(0.5)
+        return np.asarray(np.sum(missed / np.maximum(length, 1.0), axis=0) * share)

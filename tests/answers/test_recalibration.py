@@ -1,0 +1,174 @@
+"""Calibration slope, intercepts and O/E: those of a regression without noise, and intervals that cover with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from scipy import stats
+from scipy.special import expit
+
+from sottovoce.answers import recalibration
+from sottovoce.answers.evaluation import Evaluation, Held
+from sottovoce.answers.judging import Scored, judge_of
+from sottovoce.answers.metrics import CELLS, Estimate, Quality
+from sottovoce.data.schema import Schema
+from sottovoce.problem.task import TwoClasses
+from sottovoce.queries.corrections import STATISTICS, places, statistics
+from sottovoce.runs.config import RunConfig
+
+Z = stats.norm.isf(0.025)
+LAWS = {
+    "calibrated": (-1.0, 1.3, 0.0, 1.0),
+    "too sure": (-1.0, 2.6, -0.2, 0.5),
+    "not sure enough": (-1.0, 0.6, 0.3, 2.0),
+    "rare events": (-4.4, 1.1, 0.0, 1.0),
+    "nearly all": (4.4, 1.1, 0.0, 1.0),
+    "another base rate": (1.0, 1.3, -3.0, 1.0),
+}
+"""Mean and spread of the model's log-odds, and the line of the label's in them."""
+
+
+def drawn(law: tuple[float, float, float, float], n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    middle, spread, intercept, slope = law
+    z = rng.normal(middle, spread, n)
+    return z, np.where(rng.random(n) < expit(intercept + slope * z), 1.0, -1.0)
+
+
+def asked(z: np.ndarray, y: np.ndarray, epsilon: float, seed: int = 0, **more: Any) -> Evaluation:
+    config = RunConfig(method="auto", epsilon=1.0, delta=1e-5, trust="sum", seed=seed)
+    judge = judge_of(TwoClasses(), Held(epsilon, by=more.pop("by", None)), more.pop("schema", None))
+    return judge.ask(Scored(z, b"model", y, **more), config, 4)
+
+
+def check(found: Estimate, value: float, error: float, near: float, errors: float) -> None:
+    assert found.value == pytest.approx(value, abs=near) and found.low is not None and found.high is not None
+    assert (found.high - found.low) / (2.0 * Z) == pytest.approx(error, rel=errors)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_without_noise_slope_and_intercepts_are_those_of_a_regression(name: str) -> None:
+    z, y = drawn(LAWS[name], 20_000, np.random.default_rng(1))
+    binomial = sm.families.Binomial()
+    line = sm.GLM(y > 0, sm.add_constant(z), family=binomial).fit()
+    large = sm.GLM(y > 0, np.ones((len(z), 1)), offset=z, family=binomial).fit(cov_type="HC0")
+    found = asked(z, y, float("inf")).quality[""].recalibration
+    near, errors = (0.25, 0.25) if name == "another base rate" else (1e-3, 0.01)  # half of the rows are in an open cell
+    check(found.slope, line.params[1], line.bse[1], near * line.bse[1], errors)
+    check(found.intercept, line.params[0], line.bse[0], near * line.bse[0], errors)
+    check(found.in_the_large, large.params[0], large.bse[0], max(near, 0.02) * large.bse[0], max(errors, 0.05))
+    assert found.observed_expected.value == pytest.approx(np.sum(y > 0) / np.sum(expit(z)), rel=1e-6)
+
+
+def test_scores_in_few_places_have_the_slope_of_a_regression_too() -> None:
+    """Within cells nothing is where a smooth law would put it."""
+    rng = np.random.default_rng(2)
+    z = rng.choice([-2.3, -1.1, -0.4, 0.7, 4.2], 20_000, p=[0.3, 0.3, 0.2, 0.15, 0.05])
+    y = np.where(rng.random(len(z)) < expit(0.2 + 0.8 * z), 1.0, -1.0)
+    line = sm.GLM(y > 0, sm.add_constant(z), family=sm.families.Binomial()).fit()
+    found = asked(z, y, float("inf")).quality[""].recalibration
+    check(found.slope, line.params[1], line.bse[1], 0.02 * line.bse[1], 0.05)
+
+
+def printed(name: str, epsilon: float, n: int, runs: int) -> dict[str, np.ndarray]:
+    """Distance from the truth in the printed standard errors, of new rows every time."""
+    rng, law = np.random.default_rng(3), LAWS[name]
+    found: dict[str, list[float]] = {"slope": [], "intercept": []}
+    for seed in range(runs):
+        told = asked(*drawn(law, n, rng), epsilon, seed).quality[""].recalibration
+        for key, truth in (("slope", law[3]), ("intercept", law[2])):
+            one: Estimate = getattr(told, key)
+            assert one.value is not None and one.low is not None and one.high is not None
+            found[key].append(2.0 * Z * (one.value - truth) / (one.high - one.low))
+    return {key: np.array(values) for key, values in found.items()}
+
+
+@pytest.mark.parametrize("name", ["too sure", "not sure enough"])
+def test_slope_and_intercept_have_the_stated_error_and_no_bias(name: str) -> None:
+    """At one in 10^4 each: the mean is within a third of an error and noise, the spread is that of the errors.
+
+    Errors that are half or twice as large would be refused.
+    """
+    runs = 40
+    for z in printed(name, 1.0, 8000, runs).values():
+        assert abs(z.mean()) < 1.0 / 3.0 + 3.9 / np.sqrt(runs)
+        squares = float(np.sum((z - z.mean()) ** 2))
+        assert 1e-4 < stats.chi2.sf(squares, runs - 1) < 1.0 - 1e-4
+        assert stats.chi2.sf(4.0 * squares, runs - 1) < 1e-4 and stats.chi2.sf(squares / 4.0, runs - 1) > 1.0 - 1e-4
+
+
+def test_no_row_is_longer_than_the_units_of_its_corrections() -> None:
+    """So nothing is shortened, and corrections have no bias."""
+    rng = np.random.default_rng(4)
+    z, y = drawn(LAWS["too sure"], 5000, rng)
+    u, label = z + 1.0, (y > 0).astype(int)
+    cell = np.searchsorted(recalibration.EDGES, u, side="right")
+    counts = np.stack([np.bincount(cell[label == k], minlength=CELLS) for k in (0, 1)])
+    block = recalibration.Block(counts + 5.0 * rng.normal(size=counts.shape), 5.0, 5000.0)
+    curve = recalibration.start(block, -1.0, 30.0)
+    values = recalibration.values_of(curve)
+    for far in (u, 100.0 * u, np.sign(u) * 1e100):
+        cell = np.searchsorted(recalibration.EDGES, far, side="right")
+        place = places(recalibration.EDGES, far, cell, curve.tails)
+        missed = statistics(curve, far, label.astype(float), cell, place) - values[label, cell]
+        length = np.linalg.norm(missed / recalibration.units_of(curve, values), axis=1)
+        assert missed.shape == (5000, STATISTICS) and 0.1 < length.max() <= 1.0
+
+
+def test_a_slope_whose_interval_says_nothing_is_refused() -> None:
+    z, y = drawn(LAWS["rare events"], 2000, np.random.default_rng(5))
+    found = asked(z, y, 0.2).quality[""]
+    assert found.slope is None and found.recalibration.slope.refused and found.recalibration.intercept.refused
+    plain = found.to_dict()
+    assert plain["calibration_slope"] is None and "says nothing" not in plain
+    assert plain["calibration_slope_interval"]["refused"] == found.recalibration.slope.refused
+
+
+def test_subgroups_have_slopes_of_their_own() -> None:
+    rng = np.random.default_rng(6)
+    n = 30_000
+    women = rng.random(n) < 0.4
+    z = rng.normal(-1.0, 1.3, n)
+    y = np.where(rng.random(n) < expit(np.where(women, 0.5, 1.0) * z), 1.0, -1.0)
+    schema = Schema.from_dict({"columns": {"sex": {"kind": "category", "values": ["m", "f"]}}})
+    X = np.stack([~women, women], axis=1).astype(float)
+    for epsilon, near in ((float("inf"), 1e-4), (3.0, 0.2)):
+        found: dict[str, Quality] = asked(z, y, epsilon, by="sex", schema=schema, X=X).quality
+        for name, mine in zip(list(found)[1:3], (~women, women), strict=True):
+            line = sm.GLM(y[mine] > 0, sm.add_constant(z[mine]), family=sm.families.Binomial()).fit()
+            assert found[name].slope == pytest.approx(line.params[1], abs=near)
+        line = sm.GLM(y > 0, sm.add_constant(z), family=sm.families.Binomial()).fit()
+        assert found[""].slope == pytest.approx(line.params[1], abs=near)
+
+
+def u_shaped(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    z = 1.3 * rng.normal(size=n) - 1.0
+    return z, np.where(rng.random(n) < expit(2.5 * np.abs(z + 0.2) - 3.0), 1.0, -1.0)
+
+
+def sawtooth(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    z = 1.3 * rng.normal(size=n) - 1.0
+    return z, np.where(rng.random(n) < 0.1 + 0.5 * (z / 0.4 % 1.0), 1.0, -1.0)
+
+
+@pytest.mark.parametrize("law", [u_shaped, sawtooth])
+def test_the_area_is_covered_whatever_the_shape_of_the_calibration(law: Any) -> None:
+    """New rows every time; at one in 10^4 that coverage is not below 93%."""
+    rng, runs, inside = np.random.default_rng(7), 30, 0
+    z, y = law(400_000, rng)
+    truth = stats.mannwhitneyu(z[y > 0], z[y < 0]).statistic / (np.sum(y > 0) * np.sum(y < 0))
+    for seed in range(runs):
+        auc = asked(*law(8000, rng), 0.5, seed).quality[""].auc
+        inside += float(auc.low or 0) <= truth <= float(auc.high or 0)
+    assert stats.binom.cdf(inside, runs, 0.93) > 1e-4
+
+
+def test_pages_show_the_intervals_and_what_open_cells_are_beyond() -> None:
+    found = asked(*drawn(LAWS["too sure"], 20_000, np.random.default_rng(8)), 3.0)
+    plain = found.released()
+    ends = [cell for cell in plain["calibration"] if cell["predicted"] is None]
+    assert len(ends) == 2 and ends[0]["above"] is None and ends[1]["below"] is None
+    shown = repr(found)
+    assert "calibration slope" in shown and "O/E" in shown
