@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.special import expit
 
 from sottovoce.answers import inference
-from sottovoce.answers.coefficients import LONGEST, Coefficients, left_undone, table
+from sottovoce.answers.coefficients import LONGEST, Coefficients, _by_group, left_undone, table
 from sottovoce.answers.frames import EDGES, Frame
 from sottovoce.answers.inference import (
     CUT,
@@ -29,6 +29,7 @@ from sottovoce.answers.inference import (
     one_step,
 )
 from sottovoce.answers.saved import SavedModel
+from sottovoce.answers.separation import Evidence, Undetermined, groups_of
 from sottovoce.answers.terms import CONSTANT, Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import BudgetExceeded, InvalidInput
@@ -495,23 +496,27 @@ def test_a_variance_with_the_square_of_a_bias_leaves_an_interval_its_95_percent(
         assert np.all(stats.norm.cdf(half - bias) - stats.norm.cdf(-half - bias) >= 0.95 - 1e-12)
 
 
-@pytest.mark.parametrize("quadratic", [False, True])
-def test_intervals_of_levels_and_the_constant_hold_what_the_last_step_may_have_left_undone(quadratic: bool) -> None:
+def test_what_the_last_step_may_have_left_undone_is_one_direction_a_group_of_rows() -> None:
     """The strain is a mean over all directions; a level of rare events may still be on its way."""
     naming = of_schema(Schema.from_dict({**SCHEMA, "label": {"column": "ill", "positive": 1, "negative": 0}}))
-    m = naming.into_units.shape[1]
+    m = naming.d
     steps = np.linspace(-0.8, 0.6, m)
     moved, one = np.linalg.solve(naming.into_units, steps), np.eye(m)[None]
+    evidence = Evidence(1e4, np.array([0.5]), one, 0.0, np.zeros((1, m)), 0.0, one, one, ())
     found = Estimates(
         moved[None], np.zeros((1, m)), 0.05 * one, 0.005 * one, 0.045 * one, one, one, np.array([1e-6]),
-        np.zeros(1), np.ones((1, m), dtype=bool), 1e4, 10.0, quadratic,
+        np.zeros(1), np.ones((1, m), dtype=bool), 1e4, 10.0, evidence=evidence,
     )  # fmt: skip
-    made = table(found, naming)
-    for k, line in enumerate(made.lines):
-        odds = line.term.level is not None or line.term.text == "(constant)"
-        size = np.sum(naming.into_units[k] ** 2)
-        known = np.hypot(steps[k], np.sqrt(0.005 * size))  # the step is what it is but for its noise
-        left = float(left_undone(known)) if odds and not quadratic else 0.0
-        alone = 0.05 * size
-        assert line.standard_error == pytest.approx(np.sqrt(alone + left**2))
-        assert made.covariance[k, k] == pytest.approx(alone + left**2)
+    groups = groups_of(naming, np.ones(m, dtype=bool))
+    none = np.zeros(len(groups.columns), dtype=bool)
+    counts = Undetermined(groups, none, none, none, np.where(none, 0.0, 20.0), np.where(none, 0.0, 100.0))
+    undone, missing = _by_group(found, naming, counts, moved, 0)
+    for k, v in enumerate(groups.directions[groups.whole]):
+        length = float(v @ v)
+        known = np.hypot(v @ moved / length, np.sqrt(0.005 / length))  # the step is what it is but for its noise
+        np.testing.assert_allclose(undone[k], float(left_undone(known)) * v)
+        lacks = max(0.0, 1.0 / 16.0 - 0.045 / length)  # of one over 100 times .2 times .8
+        np.testing.assert_allclose(missing[k], np.sqrt(lacks) * v)
+    quadratic = replace(found, quadratic=True, evidence=None)
+    for k, line in enumerate(table(quadratic, naming).lines):
+        assert line.standard_error == pytest.approx(np.sqrt(0.05 * np.sum(naming.into_units[k] ** 2)))

@@ -21,7 +21,10 @@ from ..util.later import Later
 from ..util.typing import Any, Array, BoolArray
 from .between import FEWEST, Between, between, spreads_of
 from .directions import LostLines, Relation, Undivided, in_words, lost_lines, remedy
+from .hidden_groups import hidden_groups
 from .inference import ROOM, SURE, TAU, UNSURE, Estimates, fragility, inverse_of
+from .references import Determined, blocks_of, merged_reference, no_groups, pivots
+from .separation import Undetermined
 from .terms import CONSTANT, Naming, Term
 
 special = Later("scipy.special")
@@ -40,6 +43,8 @@ MOSTLY = 0.5
 """The part of a variance that the last step may have left undone, above which a line is refused."""
 MOST_NOISE = 0.99
 """The part of a variance that is not sampling, above which a line is refused: its interval is ten times too wide."""
+_NO_CURVATURE = 1e-12  # of a group without rows
+_OF_ALL = (Cause.TABLE_UNFINISHED, Cause.TABLE_NOISE, Cause.TABLE_HIDDEN, Cause.SIZE_HIDDEN)
 HIDDEN = 1.3
 """An eigenvalue that noise hides is taken to be that many of its deviations: what a refusal says is needed is then
 within a factor of 1.5 of the truth on most tables of bench/accuracy/forecasts.py."""
@@ -48,7 +53,7 @@ _FACTORS = 2.0 ** (np.arange(1.0, 81.0) / 8.0)  # of rows, or of shift over sigm
 
 @dataclass(frozen=True)
 class Coefficient:
-    """One line of the table; if `refused` says why, all numbers are None."""
+    """One line of the table; if `refused` says why, it has no estimate, and one end of an interval at most."""
 
     term: Term
     estimate: float | None
@@ -61,6 +66,13 @@ class Coefficient:
     refused: str | None = None
     cause: str | None = None  # of a refusal or a question mark: the code of a :class:`sottovoce.reports.causes.Cause`
 
+    @property
+    def one_sided(self) -> str | None:
+        """``above`` if only the low end is known, ``below`` if only the high one, None for all other lines."""
+        if (self.low is None) == (self.high is None):
+            return None
+        return "above" if self.high is None else "below"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data; ``noise_share`` is of the variance."""
         ratios = [None if x is None else _exp(x) for x in (self.estimate, self.low, self.high)]
@@ -69,7 +81,7 @@ class Coefficient:
             "estimate": self.estimate, "odds_ratio": ratios[0], "standard_error": self.standard_error,
             "noise_share": self.noise_share, "low": self.low, "high": self.high, "p": self.p,
             "odds_ratio_low": ratios[1], "odds_ratio_high": ratios[2], "unsure": self.unsure, "refused": self.refused,
-            "cause": self.cause, "times_wider": times_wider(self.noise_share),
+            "cause": self.cause, "times_wider": times_wider(self.noise_share), "one_sided": self.one_sided,
             "typical": None if self.term.typical is None else list(self.term.typical), "steps": self.term.steps,
         }  # fmt: skip
 
@@ -105,6 +117,8 @@ class Coefficients(Sequence[dict[str, Any]]):
     needs: dict[str, float] | None
     """The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about; None if all is."""
     covariance: Array = field(repr=False)  # of all lines, NaN for those that are refused
+    determined: Determined | None = field(default=None, repr=False)
+    """What is known though some lines are refused: None if none is, or if all of the table is."""
     odds: bool = True  # coefficients are log-odds
     weighed: str = ""  # :attr:`sottovoce.answers.terms.Naming.weighed`
     at_bounds: dict[str, Any] | None = None
@@ -124,6 +138,7 @@ class Coefficients(Sequence[dict[str, Any]]):
             "coefficients": self.to_dict(), "covariance": covariance, "strain": self.strain, "needs": self.needs,
             "weighed": self.weighed, "clusters": self.clusters,
             "undivided": None if self.undivided is None else self.undivided.plain(),
+            "determined": None if self.determined is None else self.determined.to_plain(),
         } | ({} if self.at_bounds is None else {"at_bounds": self.at_bounds})  # fmt: skip
 
     @classmethod
@@ -148,39 +163,51 @@ class Coefficients(Sequence[dict[str, Any]]):
         covariance = np.array(plain["covariance"], dtype=float)
         odds = any("odds_ratio" in one for one in lines)
         lost = plain.get("undivided")
+        known = plain.get("determined")  # files of earlier versions have none
         return cls(
             lines=tuple(made), strain=float(plain["strain"]), needs=plain["needs"], covariance=covariance, odds=odds,
             weighed=plain["weighed"], at_bounds=plain.get("at_bounds"), clusters=plain.get("clusters", ""),
             undivided=None if lost is None else Undivided.of_plain(lost),
+            determined=None if known is None else Determined.of_plain(known),
         )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def conf_int(self, alpha: float = 1.0 - LEVEL) -> Array:
-        """Intervals of all lines at level ``1 - alpha``, (lines, 2); NaN for those that are refused."""
-        found = [(np.nan, np.nan) if x.refused else self.contrast({x.term.text: 1.0}, alpha)[2:4] for x in self.lines]
-        return np.array(found)
+        """Intervals of all lines at level ``1 - alpha``, (lines, 2).
+
+        NaN for those that are refused, and one infinite end for those that have one end only.
+        """
+        ends = self.sums(np.eye(len(self)), alpha)
+        known = np.array([line.refused is None or line.one_sided is not None for line in self.lines], dtype=bool)
+        return np.where(known[:, None], ends, np.nan)
 
     def contrast(self, weights: Mapping[str, float], alpha: float = 1.0 - LEVEL) -> Contrast:
         """A weighted sum of coefficients by name, as ``{"stage: 3": 1, "stage: 2": -1}``; it costs no budget.
 
+        Lines that are refused may take part if the sum does not depend on what is not known of them: two levels can be
+        compared though noise hides the reference of both.
+
         Raises
         ------
         InvalidInput
-            If there is no coefficient of a name, or it is refused.
+            If there is no coefficient of a name, or the sum depends on what is refused.
         """
         _check_alpha(alpha)
         c = np.zeros(len(self.lines))
-        c[self._places(list(weights), lost=True)] = list(weights.values())
-        known, center, covariance = self._known(c[None])
-        if not known[0]:
-            names = [name for name in weights if self.lines[self._places([name], lost=True)[0]].refused is not None]
-            rule = "cannot be told apart: this sum depends on how they are divided"
-            raise InvalidInput("names", names, rule, "leave them out, or ask for what they have together")
-        mid, error = float(c @ center), math.sqrt(max(0.0, float(c @ covariance @ c)))
-        half = -normal.quantile(alpha / 2.0) * error
-        return Contrast(mid, error, mid - half, mid + half, normal.two_sided(mid / error) if error > 0 else 0.0)
+        c[self._places(list(weights), refused=True)] = list(weights.values())
+        low, high = self.sums(c[None], alpha)[0]
+        if not (math.isfinite(low) and math.isfinite(high)):
+            hidden = [self.lines[k] for k in self._places(list(weights), refused=True)]
+            hidden = [line for line in hidden if line.refused is not None]
+            names = [line.term.text for line in hidden]
+            if all(line.cause == Cause.LOST.value for line in hidden):
+                rule = "cannot be told apart: this sum depends on how they are divided"
+                raise InvalidInput("names", names, rule, "leave them out, or ask for what they have together")
+            raise InvalidInput("names", names[0], "is refused, and the sum depends on it", "leave it out")
+        mid, error = 0.5 * (low + high), 0.5 * (high - low) / -normal.quantile(alpha / 2.0)
+        return Contrast(mid, error, low, high, normal.two_sided(mid / error) if error > 0 else 0.0)
 
     def _known(self, weights: Array) -> tuple[BoolArray, Array, Array]:
         """Whether sums of lines with these weights, (n, lines), are known, and the estimates and covariance for them.
@@ -249,24 +276,26 @@ class Coefficients(Sequence[dict[str, Any]]):
         return [k for k in own if self.lines[k].refused is None]
 
     def sums(self, weights: Array, alpha: float = 1.0 - LEVEL) -> Array:
-        """Intervals of weighted sums of all lines, one a row of `weights` (n, lines): (n, 2).
+        """Intervals of weighted sums of all lines, one a row of `weights` (n, lines): (n, 2); it costs no budget.
 
-        NaN where a line that is refused takes part.  It costs no budget.
+        NaN for a sum that depends on what is refused.  One end is infinite where a group of rows without the rarer
+        outcome takes part.
         """
         _check_alpha(alpha)
         known, center, covariance = self._known(weights)
         mid, variance = weights @ center, np.einsum("nj,jk,nk->n", weights, covariance, weights)
         half = -normal.quantile(alpha / 2.0) * np.sqrt(np.maximum(variance, 0.0))
-        return np.where(known[:, None], np.stack([mid - half, mid + half], axis=1), np.nan)
+        ends = np.stack([mid - half, mid + half], axis=1)
+        ends[~known] = np.nan if self.determined is None else self.determined.sums(weights[~known], alpha)
+        return ends
 
-    def _places(self, names: Sequence[str], *, lost: bool = False) -> list[int]:
-        """Positions of printed lines by name, and with `lost` of those that other columns repeat."""
+    def _places(self, names: Sequence[str], *, refused: bool = False) -> list[int]:
+        """Positions of printed lines by name, and with `refused` of all lines."""
         known = {line.term.text: k for k, line in enumerate(self.lines)}
         for name in names:
             if name not in known:
                 raise InvalidInput("names", name, "is no coefficient of this table", f"use one of {sorted(known)}")
-            line = self.lines[known[name]]
-            if line.refused is not None and not (lost and line.cause == Cause.LOST.value):
+            if self.lines[known[name]].refused is not None and not refused:
                 raise InvalidInput("names", name, "is refused, so nothing is known of it", "leave it out")
         return [known[name] for name in names]
 
@@ -317,7 +346,7 @@ class _Judged(NamedTuple):
     noise: Array  # variance
     step: Array  # the last one
     before: Array  # the one before, zeros if there was none
-    undone: Array  # what the last step may have left
+    undone: Array  # what a step as long as the last one may have left of a level
     levels: BoolArray  # whether a line is a level's
 
     @property
@@ -353,17 +382,22 @@ class _Judged(NamedTuple):
         long = np.abs(self.step) > LONG * np.sqrt(self.sampling)
         on = self.step * np.sign(self.before) > STEADY * np.abs(self.before)
         steady = long & on & (np.abs(self.before) > noise)
-        beyond = (np.abs(self.step) > LONGEST) | (self.undone**2 > MOSTLY * self.total)
+        beyond = (np.abs(self.step) > LONGEST) | (
+            self.undone**2 > MOSTLY * np.maximum(self.total, self.undone**2 + self.sampling + self.noise)
+        )
         left = self.levels & beyond
         return (np.abs(self.step) > noise) & (steady | left)
 
 
-def _judged(found: Estimates, naming: Naming, replicate: int) -> _Judged:
-    """Numbers of one replicate in the user's units."""
-    M = naming.into_units
+def _judged(
+    found: Estimates, naming: Naming, into_lines: Array, groups: Undetermined | None, replicate: int
+) -> _Judged:
+    """Numbers of one replicate's lines, which are ``into_lines`` (lines, d) times the encoded coefficients."""
+    M = into_lines
     covariance = M @ found.covariance[replicate] @ M.T
     sampling, noise = (np.einsum("ij,jk,ik->i", M, C[replicate], M) for C in (found.sampling, found.noise))
-    step = M @ (found.estimate[replicate] - found.at[replicate])
+    encoded_step = found.estimate[replicate] - found.at[replicate]
+    step = M @ encoded_step
     if found.quadratic:
         none = np.zeros(len(M))
         unknown = none + math.inf  # the spread of residuals is known by their squares alone
@@ -377,18 +411,22 @@ def _judged(found: Estimates, naming: Naming, replicate: int) -> _Judged:
     before = np.zeros(len(M)) if found.moved is None else M @ found.moved[replicate]
     constant = np.array([term.name == CONSTANT for term in naming.terms])
     levels = np.array([term.level is not None for term in naming.terms]) & ~constant
-    may_be = np.hypot(step, np.sqrt(np.maximum(noise, 0.0)))  # a step is known but for its noise
-    undone = np.where(levels | constant, left_undone(may_be), 0.0)
-    covariance = covariance + np.diag(undone**2)
-    return _Judged(M @ found.estimate[replicate], covariance, sampling, by_model, noise, step, before, undone, levels)
+    if groups is None:
+        undone = missing = np.zeros((0, len(M)))
+    else:
+        undone, missing = (part @ M.T for part in _by_group(found, naming, groups, encoded_step, replicate))
+    covariance = covariance + undone.T @ undone + missing.T @ missing
+    # A line that several columns decide together is still on its way though no group of rows is.
+    of_lines = np.where(levels, left_undone(np.hypot(step, np.sqrt(np.maximum(noise, 0.0)))), 0.0)
+    return _Judged(M @ found.estimate[replicate], covariance, sampling, by_model, noise, step, before, of_lines, levels)
 
 
-def _lost(found: Estimates, naming: Naming, replicate: int) -> LostLines:
-    """The lines that the rows do not tell, whatever the epsilon."""
+def _lost(found: Estimates, naming: Naming, into_lines: Array, replicate: int) -> LostLines:
+    """The lines of a map (lines, d) that the rows do not tell, whatever the epsilon."""
     none = np.zeros(len(naming.terms), dtype=bool)
     if found.directions is None:
         return LostLines(none, none, (), (), np.empty((0, len(none))), True)
-    lost = lost_lines(found.directions.of(replicate), naming.into_units, _constants(naming))
+    lost = lost_lines(found.directions.of(replicate), into_lines, _constants(naming))
     return lost._replace(turned=lost.turned & ~_merged(found, naming, replicate))
 
 
@@ -402,16 +440,64 @@ def _merged(found: Estimates, naming: Naming, replicate: int) -> BoolArray:
     return np.asarray(~found.kept[replicate] & (naming.marks > 0.0))
 
 
+def _by_group(
+    found: Estimates, naming: Naming, groups: Undetermined, step: Array, replicate: int
+) -> tuple[Array, Array]:
+    """What the last step may have left undone, and what the sampling error lacks, of each group of rows, (groups, d).
+
+    Both move the coefficients by the group's direction, whatever level they are compared with.  The step of a group is
+    how far it shifts the margins of its rows, in the mean by their curvature, so that rows of which the outcome is all
+    but certain do not count.  It is known but for its noise.  The sampling variance of a group's log-odds is one over
+    ``n p (1 - p)`` at least, with its rows n and share p; a curvature from before the last steps may promise less.
+    """
+    assert found.evidence is not None
+    whole = groups.groups.whole
+    directions = groups.groups.directions[whole]
+    # In the columns of the evidence, which has one constant where sites were asked apart.
+    into_all = found.evidence_columns(naming)
+    own = directions @ into_all
+    of_a_site = (groups.groups.blocks[whole] == 0.0) & ~groups.groups.all_rows[whole] & bool(found.of_sites)
+    own[of_a_site] = np.eye(own.shape[1])[-1] / naming.value
+    back = found.evidence.back[replicate]
+    inside = own @ back
+    along = inside @ found.hessian[replicate][: len(back), : len(back)]
+    curvature = np.sum(along * inside, axis=1)
+    hidden = CHANCE * found.hessian_noise[replicate] * np.sum(inside**2, axis=1)
+    # Of a group whose curvature noise hides the step may be as long as one likes.
+    there = curvature > np.maximum(hidden, _NO_CURVATURE)
+    means = np.divide(along @ back, curvature[:, None], out=np.zeros_like(own), where=there[:, None])
+    constants = np.flatnonzero(naming.constant > 0.0)
+    of_constant = means[of_a_site, -1:] * (directions[of_a_site][:, constants] > 0.0)
+    means = means @ into_all.T
+    means[np.ix_(of_a_site, constants)] = of_constant
+    noise, sampling = (
+        np.einsum("gi,ij,gj->g", means, part[replicate], means) for part in (found.noise, found.sampling)
+    )
+    may_be = np.where(there, np.hypot(means @ step, np.sqrt(np.maximum(noise, 0.0))), LONGEST)
+    undone = left_undone(may_be)[:, None] * directions
+    rows, rarer = groups.rows[whole], groups.rarer[whole]
+    counted = there & (rarer > 0.0) & (rarer < rows)
+    least = np.divide(rows, rarer * (rows - rarer), out=np.zeros_like(rows), where=counted)
+    missing = np.sqrt(np.where(counted, np.maximum(least - sampling, 0.0), 0.0))
+    return undone, missing[:, None] * directions
+
+
 def _causes(
-    found: Estimates, naming: Naming, judged: _Judged, lost: LostLines, replicate: int
-) -> list[Cause | None]:  # fmt: skip
-    """Why each line is refused or doubtful, None for the others."""
+    found: Estimates,
+    naming: Naming,
+    into_lines: Array,
+    judged: _Judged,
+    groups: Undetermined | None,
+    lost: LostLines,
+    replicate: int,
+) -> list[Cause | None]:
+    """Why each line of a map (lines, d) from encoded coefficients is refused, None for the others."""
     merged = _merged(found, naming, replicate)
-    tau = np.where(merged | lost.turned, 0.0, found.fragility(naming.into_units)[replicate])
+    tau = np.where(merged | lost.turned, 0.0, found.fragility(into_lines)[replicate])
     q = float(found.strain[replicate])
     none = certain = np.zeros(len(tau), dtype=bool)
-    if found.evidence is not None:
-        none, certain = found.undetermined(naming, replicate)
+    if groups is not None:
+        none, certain = groups.lines(into_lines)
     whole: Cause | None = None
     if q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
         late = math.isfinite(q) and float(judged.noise.sum()) < 0.5 * float(judged.total.sum())
@@ -437,8 +523,8 @@ def _causes(
             cause = Cause.UNFINISHED if judged.noise[k] < judged.sampling[k] else Cause.ASTRAY
         elif judged.excess[k] > MOST_NOISE / (1.0 - MOST_NOISE):
             cause = Cause.NOISE
-        elif none[k]:
-            cause = Cause.HIDDEN
+        elif none[k] and groups is not None:
+            cause = groups.cause(into_lines, k)
         causes.append(cause)
     return causes
 
@@ -446,33 +532,111 @@ def _causes(
 def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None) -> Coefficients:
     """The table of one replicate, in the user's units; with a `delta` refusals name the epsilon that would do."""
     M, q = naming.into_units, float(found.strain[replicate])
-    judged = _judged(found, naming, replicate)
-    lost = _lost(found, naming, replicate)
-    causes = _causes(found, naming, judged, lost, replicate)
+    groups = None if found.evidence is None else found.undetermined(naming, replicate)
+    judged = _judged(found, naming, M, groups, replicate)
+    lost = _lost(found, naming, M, replicate)
+    causes = _causes(found, naming, M, judged, groups, lost, replicate)
     noise_decides = np.array([cause is None or cause.by_noise for cause in causes])
     needs = _needs(found, M[noise_decides], judged.excess[noise_decides], replicate, delta)
+    of_all = any(cause in _OF_ALL for cause in causes)
+    compared = None
+    if found.moments is not None and not of_all and any(cause is not None for cause in causes):
+        compared = _compared(found, naming, groups, causes, replicate)
     z = -normal.quantile((1.0 - LEVEL) / 2.0)
     lines = []
     for k, (term, cause) in enumerate(zip(naming.terms, causes, strict=True)):
-        mid, error = float(judged.estimate[k]), math.sqrt(judged.total[k])
-        p = normal.two_sided(mid / error) if error > 0 else 0.0
-        # What may have no end may not seem clear; an interval that holds 0 claims nothing.
-        doubtful = cause is Cause.HIDDEN and p >= 1.0 - LEVEL
-        if cause is not None and not doubtful:
-            why = cause.sentence + _detail(cause, lost, k, naming) + (_remedy(needs) if cause.by_noise else "")
-            lines.append(Coefficient(term, None, None, None, None, None, None, refused=why, cause=cause.value))
-            continue
-        numbers = (mid, error, float(judged.noise_share[k]), mid - z * error, mid + z * error, p)
-        unsure = q > SURE or doubtful
-        if unsure and cause is None:
-            cause = Cause.STRAINED
-        lines.append(Coefficient(term, *numbers, unsure=unsure, cause=cause and cause.value))
+        share = None if compared is None else compared.shares[k]
+        ends = (None, None) if compared is None else compared.ends[k]
+        if share is not None:
+            why = f"{Cause.REFERENCE.sentence}; it has about {max(0.0, 100.0 * share):.1f}% of the rows"
+            lines.append(_refused(term, Cause.REFERENCE, why))
+        elif cause is None:
+            mid, error = float(judged.estimate[k]), math.sqrt(judged.total[k])
+            p = normal.two_sided(mid / error) if error > 0 else 0.0
+            numbers = (mid, error, float(judged.noise_share[k]), mid - z * error, mid + z * error, p)
+            strained = Cause.STRAINED.value if q > SURE else None
+            lines.append(Coefficient(term, *numbers, unsure=q > SURE, cause=strained))
+        elif ends != (None, None):
+            assert groups is not None
+            cause = groups.cause(naming.into_units, k)
+            lines.append(_refused(term, cause, f"{cause.sentence}; one end of its interval is known", *ends))
+        else:
+            detail = _detail(cause, lost, k, naming)
+            why = cause.sentence + detail + (_remedy(needs) if cause.by_noise else "")
+            lines.append(_refused(term, cause, why))
     hidden = np.array([line.refused is not None for line in lines])
     covariance = np.where(hidden[:, None] | hidden, np.nan, judged.covariance)
+    determined = None if compared is None else compared.determined
     return Coefficients(
-        tuple(lines), q, needs, covariance, weighed=naming.weighed, clusters=naming.clusters,
+        tuple(lines), q, needs, covariance, determined, weighed=naming.weighed, clusters=naming.clusters,
         undivided=_undivided(lost, judged, causes, hidden),
     )  # fmt: skip
+
+
+def _refused(term: Term, cause: Cause, why: str, low: float | None = None, high: float | None = None) -> Coefficient:
+    """A line without an estimate, with one end of its interval at most."""
+    return Coefficient(term, None, None, None, low, high, None, refused=why, cause=cause.value)
+
+
+class _Compared(NamedTuple):
+    """What comparisons with the most frequent levels tell of a table of which lines are refused.
+
+    Parameters
+    ----------
+    determined : Determined
+    ends : sequence of (low, high)
+        Of each line, if exactly one end is known; else both are None.
+    shares : sequence of float or None
+        Of a line that only its reference refuses, the reference's share of the rows.
+    """
+
+    determined: Determined
+    ends: list[tuple[float | None, float | None]]
+    shares: list[float | None]
+
+
+def _compared(
+    found: Estimates, naming: Naming, groups: Undetermined | None, causes: list[Cause | None], replicate: int
+) -> _Compared:
+    """Compares with the most frequent level of each block in place of its reference."""
+    assert found.moments is not None
+    kept, moments = found.kept[replicate], found.moments[replicate]
+    lines = naming.d
+    blocks = blocks_of(naming.marks, naming.blocks, naming.constant, naming.value, moments)
+    one_outcome, references = np.zeros(lines, dtype=bool), np.zeros(len(blocks), dtype=bool)
+    in_groups, hidden = np.zeros(lines, dtype=bool), no_groups(lines)
+    if groups is not None and found.evidence is not None:
+        own = groups.one_outcome
+        of_reference = groups.groups.columns < 0
+        one_outcome[groups.groups.columns[own & ~of_reference]] = True
+        references = own[of_reference]
+        if not found.of_sites:  # evidence of sites' own answers is of rows with one constant
+            _, hidden = hidden_groups(naming, groups, found.evidence.of(replicate), found.estimate[replicate])
+    T, pivot_of = pivots(naming, kept, moments, one_outcome, references)
+    into_pivots = T @ naming.into_units
+    judged = _judged(found, naming, into_pivots, groups, replicate)
+    lost = _lost(found, naming, into_pivots, replicate)
+    pivot_causes = _causes(found, naming, into_pivots, judged, groups, lost, replicate)
+    refused = np.array([cause is not None for cause in pivot_causes])
+    if groups is not None:
+        in_groups, _ = groups.lines(into_pivots)
+    estimate = np.where(refused, np.nan, judged.estimate)
+    covariance = np.where(refused[:, None] | refused, np.nan, judged.covariance)
+    determined = Determined(T, estimate, covariance, hidden)
+    ends = list[tuple[float | None, float | None]]()
+    for low, high in determined.sums(np.eye(lines), 1.0 - LEVEL).tolist():
+        one = math.isfinite(low) != math.isfinite(high)
+        ends.append((low if one and math.isfinite(low) else None, high if one and math.isfinite(high) else None))
+    shares: list[float | None] = [None] * lines
+    for block, pivot in zip(blocks, pivot_of, strict=True):
+        if pivot is None or in_groups[pivot] or pivot_causes[pivot] in (None, Cause.LOST):
+            continue
+        merged = merged_reference(block, kept) is not None
+        for k in [*block.columns.tolist(), *np.flatnonzero(naming.constant > 0.0).tolist()]:
+            alone = k == pivot or not refused[k]  # no other reason to refuse it
+            if alone and (merged or causes[k] is not None):
+                shares[k] = block.reference
+    return _Compared(determined, ends, shares)
 
 
 def _undivided(lost: LostLines, judged: _Judged, causes: Sequence[Cause | None], hidden: BoolArray) -> Undivided | None:

@@ -45,6 +45,7 @@ from ..util.typing import Array, BoolArray
 from .directions import Directions, directions, unseen_directions, variances_of
 from .frames import EDGES, Frame, displacement, positive, sharper, short, whitening
 from .normal_rows import NormalRows, normal_rows, size_of, stretched
+from .references import blocks_of
 from .second_order import missed
 from .separate_sites import (
     Columns,
@@ -57,7 +58,7 @@ from .separate_sites import (
     of_kind,
     wide,
 )
-from .separation import Evidence, Point, undetermined, undetermined_by_site
+from .separation import Evidence, Point, Undetermined, undetermined, undetermined_by_site
 from .terms import Naming
 
 special = Later("scipy.special")
@@ -83,10 +84,13 @@ CUT = 2.0 * UNSURE
 """Strain, at least, of a table whose last step but one was shortened: it says itself that one is not there yet."""
 _RARE = 3.4  # curvatures are clipped at this many mean curvatures: at .1 with 3% positives
 RAREST = 0.01
-"""Levels with a smaller share of the rows are merged with their reference if noise would hide their coefficient."""
+"""Levels, references too, with a smaller share of the rows are merged if noise would hide their coefficient."""
 HIDDEN = 2.0
 """So much may noise in the gradients be expected to move the log-odds of a rare level."""
-_SEEN = 2.0  # noise deviations of a second moment, below which it may be that of no row
+_SEEN = 2.0  # noise deviations of a level's share, below which it may be that of no row
+_SURELY_SEEN = 3.0  # the same of a level with less than `_COMMON` of the rows
+_COMMON = 0.05
+_NO_ROWS = 1e-9  # so small a share of the rows, without noise, is that of none
 _FLOOR = 0.05  # of the noise's norm: a Hessian with an eigenvalue below it has no inverse
 _TYPICAL = 1.3  # a row's length at the edge beyond which one in ten is, over the root mean square, about
 
@@ -115,20 +119,31 @@ class Estimates:
     at_bounds: Array | None = None  # shares of targets at the lower and the upper bound  (R, 2)
     at_bounds_noise: float = 0.0
     directions: Directions | None = None  # with those that the rows lose: the frame and H are without them
+    moments: Array | None = None  # second moments of the rows as they were released  (R, d, d)
 
     def fragility(self, c: Array, less: float = 1.0) -> Array:
         """tau of ``c'w``, (R,), or (R, m) of m rows c, with `less` of the noise."""
         tau = fragility(self.frame, self.hessian, self.kept, less * self.hessian_noise, np.atleast_2d(c))
         return tau[:, 0] if c.ndim == 1 else tau
 
-    def undetermined(self, naming: Naming, replicate: int) -> tuple[BoolArray, BoolArray]:
-        """Lines of the table that the data may not determine, and of which noise does not hide it, (lines,) each."""
+    def undetermined(self, naming: Naming, replicate: int) -> Undetermined:
+        """Groups of rows whose outcome the data may not determine."""
         assert self.evidence is not None
         seen, kept = self.evidence.of(replicate), self.kept[replicate]
         if not self.of_sites:
             return undetermined(naming, kept, seen)
         one = kept[: seen.moments.shape[0]]
         return undetermined_by_site(naming, one, seen, [site.of(replicate) for site in self.of_sites])
+
+    def evidence_columns(self, naming: Naming) -> Array:
+        """From the columns of the evidence to all columns, (d, d of the evidence).
+
+        Where sites were asked apart the evidence has one constant, which counts for each site by its rows.
+        """
+        if not self.of_sites:
+            return np.eye(naming.d)
+        rows = np.array([site.rows for site in self.of_sites])
+        return shared_constant(naming.d, rows / rows.sum())
 
 
 def check_run(run: RunConfig) -> None:
@@ -216,7 +231,7 @@ class Newton(SeparateSites):
         S, curvature = square(moments.value, d), share * (1.0 - share)
         cap = float(np.minimum(facts.loss.curvature_bound, _RARE * curvature).max())  # one for all replicates
         noise, s_g = (self._ahead(kind, facts, moments.among) for kind in (Curvature, Gradient))
-        kept = _kept(S, moments.spread, curvature, self.marks, s_g)
+        kept = self._kept(S, moments.spread, curvature, s_g)
         S = within(S, kept)
         hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
         frame, sizes, lost, unseen = yield from self._frame(S, moments.spread, kept, hidden)
@@ -258,7 +273,8 @@ class Newton(SeparateSites):
         slopes = yield self._slopes(w, frame)
         gradient = yield Gradient(w)
         seen.append(Seen(w, gradient.value, gradient.spread))
-        rows = Moments(positive(S), S @ (mask / self.value), self.marks, self.blocks)
+        both = kept[:, :, None] & kept[:, None, :]  # a merged level has no rows of its own
+        rows = Moments(positive(S) * both, S @ (mask / self.value), self.marks, self.blocks)
         J = within(square(slopes.value, d), kept)
         found_lost = directions(frame, pool.H + lost, pool.noise, variances, framed)
         ends = one_step(frame, pool, J, seen, rows, kept, n, self.scale, found_lost)
@@ -268,7 +284,8 @@ class Newton(SeparateSites):
             tuple(points),
         )  # fmt: skip
         strain = np.where(cut, np.maximum(ends.strain, CUT), ends.strain)
-        ends = replace(ends, strain=strain, moved=step, evidence=evidence)
+        whole = square(moments.value, d)
+        ends = replace(ends, strain=strain, moved=step, evidence=evidence, moments=whole)
         return with_size(ends, law, kept & (mask == 0.0)) if self.stretches else ends
 
     def with_one_constant(self, columns: Columns) -> Newton:
@@ -296,6 +313,33 @@ class Newton(SeparateSites):
     def older(self) -> tuple[Recipe, ...]:
         own = {f.name: getattr(self, f.name) for f in fields(self)}
         return (PlainSteps(**own), OneFrame(**own), Unframed(**own))
+
+    def _kept(self, S: Array, spread: float, curvature: Array, noise: float) -> BoolArray:
+        """Columns but for those of rare levels that noise hides: they count as another level, (R, d).
+
+        Those of which the moments S do not show a row, and rare ones of which `noise` in a gradient moves the log-odds
+        against the most frequent level by `HIDDEN`.  A rare level counts as the reference.  The reference is a level
+        like the others: if it is the rare one, the most frequent level has no column, and counts as the reference.
+        """
+        every = whitening(S, spread, np.ones(S.shape[:2], dtype=bool)).frame.A
+        inverse = every @ every
+        kept = np.ones(S.shape[:2], dtype=bool)
+        for r in range(len(S)):
+            for block in blocks_of(self.marks, self.blocks, self.constant, self.value, S[r]):
+                towards = np.vstack([np.diag(self.marks)[block.columns], np.zeros(len(self.marks))])
+                shares = np.append(block.shares, block.reference)
+                most = int(np.argmax(shares))
+                against = (towards - towards[most]) @ inverse[r]
+                moved = noise * np.linalg.norm(against, axis=1) / curvature[r]
+                deviations = spread * block.deviations
+                least = np.minimum(_SURELY_SEEN * deviations, np.maximum(_SEEN * deviations, _COMMON))
+                stays = shares > np.maximum(least, _NO_ROWS)
+                stays &= (shares >= RAREST) | (moved <= HIDDEN)
+                stays[most] = True  # others are merged with it
+                kept[r, block.columns] = stays[:-1]
+                if not stays[-1]:
+                    kept[r, block.columns[most]] = False
+        return kept
 
     def _frame(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array
@@ -498,11 +542,24 @@ def joint(found: Estimates, columns: Columns, steps: Sequence[SiteStep], at: Arr
     if lost is not None:
         rows_of_frame = Frame(columns.of_all(lost.frame.A), lost.frame.back)
         lost = lost._replace(frame=rows_of_frame, variances=columns.of_all(lost.variances[:, :, None])[:, :, 0])
+    moments = found.moments
+    if moments is not None and columns.apart:
+        to_all = shared_constant(len(columns.constant), facts.every_n[:, 0] / rows)
+        moments = to_all @ moments @ to_all.T
     return replace(
         found, estimate=made.estimate, at=at, covariance=made.noise + made.sampling + bias, noise=made.noise,
         sampling=made.sampling, frame=whole.frame, hessian=whole.hessian, kept=whole.kept, moved=moved, rows=rows,
-        directions=lost,
+        directions=lost, moments=moments,
     )  # fmt: skip
+
+
+def shared_constant(d: int, shares: Array) -> Array:
+    """From columns with one constant to d columns with one of each site, by its share of the rows, (d, d - N + 1)."""
+    slopes = d - len(shares)
+    found = np.zeros((d, slopes + 1))
+    found[:slopes, :slopes] = np.eye(slopes)
+    found[slopes:, -1] = shares
+    return found
 
 
 def _chances(shares: Array, spreads: Array, rows: Array) -> Array:
@@ -582,19 +639,6 @@ def no_further(step: Array, S: Array, most: float) -> tuple[Array, BoolArray]:
     """The step, shortened so that margins shift by at most `most` in root mean square, and whether it was."""
     moved = np.sqrt(np.maximum(np.einsum("ri,rij,rj->r", step, positive(S), step), 1e-300))
     return np.asarray(step * np.minimum(1.0, most / moved)[:, None]), np.asarray(moved > most)
-
-
-def _kept(S: Array, spread: float, curvature: Array, marks: Array, noise: float) -> BoolArray:
-    """Columns but for those of rare levels that noise hides: they count as the reference.
-
-    Those of which the moments S do not show a row, or of which `noise` in a gradient moves the log-odds by `HIDDEN`.
-    """
-    size = np.einsum("rii->ri", S)
-    every = whitening(S, spread, np.ones(size.shape, dtype=bool)).frame.A
-    inverse = every @ every
-    moved = noise * np.sqrt(np.einsum("rij,rij->rj", inverse, inverse)) * marks / curvature[:, None]
-    rare = (marks > 0.0) & (size < RAREST * marks**2)
-    return np.asarray(~rare | ((size > _SEEN * spread) & (moved <= HIDDEN)))
 
 
 def _by_curvature(frame: Frame, S: Array, M: Array, kept: BoolArray) -> Frame:

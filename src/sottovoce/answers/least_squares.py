@@ -50,6 +50,7 @@ from .inference import (
     pooled,
     within,
 )
+from .references import comparisons_of, directions_of
 from .regression import posterior_gain
 from .row_frames import FINE, ROUGH, Ahead, best_power, length_of_levels, reach
 from .separate_sites import Columns, Heard, SeparateSites, SiteStep, drawn_together, of_kind, precision
@@ -66,6 +67,7 @@ _EXACT = 1e-24
 _ROUGHLY, _MOMENTS = 0.05, 0.20  # shares of the first second moments, and of those in the last frame
 _GRADIENTS = 0.47  # share of the second and the last gradient
 _KEPT = 4.0  # residuals are kept to that many times their spread, about
+_NO_ROWS = 1e-9  # so small a share of the rows, without noise, is that of none
 _MERGED = 3.0  # noise deviations of a second moment, below which a rare level is merged with its reference
 
 
@@ -82,10 +84,16 @@ class Stepped(SeparateSites):
         1 in the columns that hold constants.
     marks : array (d,)
         Entry of a column that marks a level, in rows of that level; 0 for other columns.
+    blocks : array (d,)
+        Number of the block of a column that marks a level; 0 for other columns.
+    value : float
+        Entry of a row in its constant column.
     """
 
     constant: Array = field(kw_only=True)
     marks: Array = field(kw_only=True)
+    blocks: Array = field(kw_only=True)
+    value: float = field(kw_only=True)
 
     name: ClassVar[str] = "slopes"
     summary: ClassVar[str] = "least squares with intervals"
@@ -110,7 +118,7 @@ class Stepped(SeparateSites):
     def script(self, facts: Facts, replicates: int) -> Script:
         zero = np.zeros((replicates, facts.d))
         bounds = yield AtBounds(zero, self.constant)
-        frame, kept = yield from self._frame(zero)
+        frame, kept, rough = yield from self._frame(zero)
         moments = yield FramedMoments(zero, frame=frame.A)
         every = np.tile(kept, (replicates, 1))
         M = within(square(moments.value, facts.d), every)
@@ -159,6 +167,7 @@ class Stepped(SeparateSites):
             scale=self.scale,
             quadratic=True,
             directions=lost,
+            moments=rough,
             at_bounds=bounds.value,
             at_bounds_noise=bounds.spread,
         )
@@ -173,7 +182,8 @@ class Stepped(SeparateSites):
         return np.asarray(moved[:, :, None] * moved[:, None, :])
 
     def with_one_constant(self, columns: Columns) -> Stepped:
-        return replace(self, constant=columns.one_constant, marks=self.marks[: columns.slopes + 1])
+        one = columns.slopes + 1
+        return replace(self, constant=columns.one_constant, marks=self.marks[:one], blocks=self.blocks[:one])
 
     def own_constants(self, heard: Sequence[Heard], then: Array, facts: Facts) -> Array:
         last = heard[-1]
@@ -205,11 +215,14 @@ class Stepped(SeparateSites):
         return counted
 
     def older(self) -> tuple[Recipe, ...]:
-        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        own = {f.name: getattr(self, f.name) for f in fields(Unframed)}
         return (Unframed(**own),)
 
-    def _frame(self, zero: Array) -> Generator[Bounded, Answer, tuple[Frame, BoolArray]]:
-        """Asks for second moments, and once more in a frame of those; returns a short frame, and the kept columns."""
+    def _frame(self, zero: Array) -> Generator[Bounded, Answer, tuple[Frame, BoolArray, Array]]:
+        """Asks for second moments, and once more in a frame of those.
+
+        Returns a short frame, the kept columns, and second moments of all columns.
+        """
         every, d = np.ones(zero.shape, dtype=bool), zero.shape[1]
         moments = yield SecondMoments(zero)
         sight = whitening(square(moments.value, d), moments.spread, every)
@@ -223,22 +236,35 @@ class Stepped(SeparateSites):
         S = within(sharper(sight, M, noise, every).moments, np.tile(kept, (len(zero), 1)))
 
         length = np.maximum(length, length_of_levels(S, self.marks * kept))
+        for _, groups in directions_of(self.marks * kept, self.blocks * kept, self.constant, self.value):
+            length = np.maximum(length, np.einsum("i,rij,j->r", groups[-1], S, groups[-1]) ** -0.5)
         unit = moments.spread * math.sqrt(_ROUGHLY)  # noise of moments with all of the budget
         ahead = Ahead(unit / math.sqrt(_MOMENTS), _KEPT * math.sqrt(2.0) * unit / math.sqrt(_GRADIENTS))
-        frame = best_power(S, length, kept, moments.rows, ahead)
+        levels = (self.marks, self.blocks, self.constant, self.value)
+        compared = comparisons_of(*levels, S.mean(axis=0), kept)
+        frame = best_power(S, length, kept, moments.rows, ahead, compared)
         cells = yield Lengths(zero, frame=frame.A, edges=FINE)
         edge = reach(cells.value, cells.spread, FINE)[:, None, None]
-        return Frame(frame.A / edge, frame.back * edge), kept
+        return Frame(frame.A / edge, frame.back * edge), kept, sight.frame.back @ M @ sight.frame.back
 
     def _kept(self, back: Array, M: Array, noise: Array) -> BoolArray:
         """Columns but for those of rare levels that noise hides: they count as the reference.
 
-        M are second moments in the frame whose inverse is `back`, with errors of deviation `noise` an entry.
+        The reference is a level like the others: if it is the rare one, the most frequent level counts as the
+        reference.  M are second moments in the frame whose inverse is `back`, with errors of deviation `noise` an
+        entry.
         """
-        sizes = np.einsum("rji,rjk,rki->ri", back, M, back).mean(axis=0)
-        doubts = (noise[:, None] * np.sum(back**2, axis=1)).mean(axis=0)
-        rare = (self.marks > 0) & (sizes < RAREST * self.marks**2)
-        return ~(rare & (sizes <= _MERGED * doubts))
+        kept = np.ones(len(self.marks), dtype=bool)
+        for columns, groups in directions_of(self.marks, self.blocks, self.constant, self.value):
+            turned = groups @ back  # (R, levels and reference, d)
+            shares = np.einsum("rli,rij,rlj->rl", turned, M, turned).mean(axis=0)
+            doubts = (noise[:, None] * np.sum(turned**2, axis=2)).mean(axis=0)
+            hidden = (shares < RAREST) & (shares <= np.maximum(_MERGED * doubts, _NO_ROWS))
+            hidden[np.argmax(shares)] = False  # others are merged with it
+            kept[columns] = ~hidden[:-1]
+            if hidden[-1]:
+                kept[columns[np.argmax(shares[:-1])]] = False
+        return kept
 
 
 def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
@@ -368,7 +394,7 @@ class Mean(NamedTuple):
 
 def slopes_of(naming: Naming) -> Stepped:
     """The recipe for rows of an encoding."""
-    return Stepped(constant=naming.constant, marks=naming.marks)
+    return Stepped(constant=naming.constant, marks=naming.marks, blocks=naming.blocks, value=naming.value)
 
 
 def width(cells: Array, noise: float) -> float:
@@ -405,9 +431,15 @@ def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float
     if found.at_bounds is not None:
         at_bounds = targets_at_bounds(found.at_bounds[0], found.at_bounds_noise, found.rows)
     undivided = encoded.undivided
+    starts = np.array([task.low + half if line.term.name == CONSTANT else 0.0 for line in lines])
     if undivided is not None:
-        starts = np.array([task.low + half if line.term.name == CONSTANT else 0.0 for line in lines])
         undivided = undivided._replace(
             estimate=starts + half * undivided.estimate, covariance=half**2 * undivided.covariance
         )
-    return replace(encoded, lines=lines, odds=False, covariance=covariance, at_bounds=at_bounds, undivided=undivided)
+    determined = encoded.determined
+    if determined is not None:
+        determined = determined.scaled(half, starts)
+    return replace(
+        encoded, lines=lines, odds=False, covariance=covariance, at_bounds=at_bounds, undivided=undivided,
+        determined=determined,
+    )  # fmt: skip

@@ -49,7 +49,7 @@ class Ahead(NamedTuple):
     of_gradients: float  # of the noise on an entry of all gradients together, over that of residuals
 
 
-def best_power(S: Array, length: Array, kept: BoolArray, rows: float, ahead: Ahead) -> Frame:
+def best_power(S: Array, length: Array, kept: BoolArray, rows: float, ahead: Ahead, comparisons: Array) -> Frame:
     """The frame of the p at which coefficients are least wide: by the mean logarithm of their standard errors.
 
     A coefficient that would be refused for the noise in the moments (:func:`sottovoce.answers.inference.fragility`)
@@ -64,20 +64,22 @@ def best_power(S: Array, length: Array, kept: BoolArray, rows: float, ahead: Ahe
         Second moments, positive definite, without products of columns that are `kept` and others.
     rows : float
         Their number.
+    comparisons : array (m, d)
+        The weighted sums of coefficients that are to have small errors.
     """
     values, vectors = np.linalg.eigh(S)
     turned = vectors.transpose(0, 2, 1)
-    every, columns = np.tile(kept, (len(S), 1)), np.eye(len(kept))[kept]
-    sampling = np.einsum("rji,ri,rji->rj", vectors, 1.0 / values, vectors) / rows
+    every, along = np.tile(kept, (len(S), 1)), (comparisons @ vectors) ** 2
+    sampling = np.einsum("rmi,ri->rm", along, 1.0 / values) / rows
     costs = []
     for p in POWERS:
         size = length**p
-        noise = np.einsum("rji,ri,rji->rj", vectors, values ** (p - 2.0), vectors)
+        noise = np.einsum("rmi,ri->rm", along, values ** (p - 2.0))
         noise = noise * (ahead.of_gradients * size[:, None]) ** 2
         A = (vectors * (values ** (-p / 2.0) / size[:, None])[:, None, :]) @ turned
         noises = np.full(len(S), ahead.of_moments)
-        refused = fragility(A, A @ S @ A, every, noises, columns) > TAU
-        costs.append(np.mean(np.log1p(noise / sampling)[:, kept] + _REFUSED * refused, axis=1))
+        refused = fragility(A, A @ S @ A, every, noises, comparisons) > TAU
+        costs.append(np.mean(np.log1p(noise / sampling) + _REFUSED * refused, axis=1))
     power = POWERS[np.argmin(costs, axis=0)]
     root, size = values ** (power / 2.0)[:, None], (length**power)[:, None, None]
     both = kept[:, None] & kept

@@ -21,13 +21,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..util.typing import Any, Array, BoolArray
+from ..reports.causes import Cause
+from ..util.typing import Any, Array, BoolArray, IntArray
 from .terms import Naming
 
 SURE = 3.0
 """Noise deviations by which the number of rows with the rarer outcome must stand out from none."""
+CLEAR = 4.0
+"""The same of a level, so that next to none of those without the outcome has an interval of two ends by chance."""
+LEAST = 5.0
+"""Rows with the rarer outcome that a level must have, beyond `DOUBT` noise deviations, for an interval of two ends."""
+DOUBT = 2.0
 FEW = 0.05
 """So small a part of the expected rows with the rarer outcome is next to none of them."""
+_COUNTED = 1e-6  # a count may be off by so small a part through rounding
 _ROUNDING = 1e-9  # of the rows that are expected: a count below it is none
 
 
@@ -73,10 +80,38 @@ class Groups(NamedTuple):
         v of each group; zeros for a level that was merged with its reference.
     decides : bool array (groups, lines)
         The lines that are undetermined where a group's rows have one outcome.
+    columns : int array (groups,)
+        The column of a group's level, constant or number; -1 for a reference.
+    blocks : array (groups,)
+        The number of the block of a level or a reference; 0 for a constant, NaN for a number.
+    all_rows : bool array (groups,)
+        Whether it is the group of all rows: that of the only constant.
     """
 
     directions: Array
     decides: BoolArray
+    columns: IntArray
+    blocks: Array
+    all_rows: BoolArray
+
+    @property
+    def whole(self) -> BoolArray:
+        """Whether u is 1 in the group's rows and 0 elsewhere: not so of a number, or of a level that was merged."""
+        return ~np.isnan(self.blocks) & np.any(self.directions != 0.0, axis=1)
+
+    def at(self, places: IntArray) -> Groups:
+        """Some of them."""
+        return Groups(
+            self.directions[places], self.decides[places], self.columns[places], self.blocks[places],
+            self.all_rows[places],
+        )  # fmt: skip
+
+    def decided(self, into_lines: Array) -> BoolArray:
+        """Which lines (lines, d) of the table, or of other comparisons, each group decides, (groups, lines)."""
+        moved = np.abs(self.directions @ into_lines.T)
+        found = moved > 1e-9 * moved.max(axis=1, keepdims=True)
+        found[self.all_rows] = True  # if all rows have one outcome, nothing is determined
+        return found & np.any(self.directions != 0.0, axis=1)[:, None]
 
 
 class RarerOutcome(NamedTuple):
@@ -90,24 +125,29 @@ def groups_of(naming: Naming, kept: BoolArray) -> Groups:
     """The groups of an encoding, of which the columns `kept`, (d,), were not merged with their reference."""
     marks, blocks, ends = naming.marks, naming.blocks, naming.ends
     every = naming.constant / naming.value  # c
-    directions = []
+    directions, columns, numbers = list[Array](), list[int](), list[float]()
+
+    def add(direction: Array, column: int | np.integer[Any], block: float) -> None:
+        directions.append(direction)
+        columns.append(int(column))
+        numbers.append(block)
+
     for column in np.flatnonzero(naming.constant > 0.0):
-        directions.append(_unit(naming.d, column) / naming.value)
-    whole = len(directions) == 1  # the group of the only constant is all rows
+        add(_unit(naming.d, column) / naming.value, column, 0.0)
+    one_constant = len(directions) == 1
     for column in np.flatnonzero(marks > 0.0):
-        directions.append(_unit(naming.d, column) / marks[column] * kept[column])
+        add(_unit(naming.d, column) / marks[column] * kept[column], column, blocks[column])
     for block in sorted(set(blocks[blocks > 0.0].tolist())):
         own = (blocks == block) & kept
-        directions.append(every - np.divide(1.0, marks, out=np.zeros(naming.d), where=own))
+        add(every - np.divide(1.0, marks, out=np.zeros(naming.d), where=own), -1, block)
     for column in np.flatnonzero(np.isfinite(ends[:, 0])):
         low, high = ends[column]
-        directions.append((_unit(naming.d, column) - low * every) / (high - low))
-        directions.append((high * every - _unit(naming.d, column)) / (high - low))
-    v = np.array(directions)
-    moved = np.abs(v @ naming.into_units.T)
-    decides = moved > 1e-9 * moved.max(axis=1, keepdims=True)
-    decides[0] |= whole  # if all rows have one outcome, nothing is determined
-    return Groups(v, decides & np.any(v != 0.0, axis=1)[:, None])
+        add((_unit(naming.d, column) - low * every) / (high - low), column, np.nan)
+        add((high * every - _unit(naming.d, column)) / (high - low), column, np.nan)
+    v, all_rows = np.array(directions), np.zeros(len(directions), dtype=bool)
+    all_rows[0] = one_constant
+    found = Groups(v, np.zeros((len(v), 0), dtype=bool), np.array(columns, dtype=int), np.array(numbers), all_rows)
+    return found._replace(decides=found.decided(naming.into_units))
 
 
 def at_the_start(groups: Groups, every: Array, seen: Evidence) -> tuple[RarerOutcome, Array]:
@@ -134,14 +174,22 @@ def at_a_point(groups: Groups, every: Array, seen: Evidence, point: Point) -> Ra
     inside = v @ seen.back
     along = v @ seen.sharp_moments
     size, squares = np.maximum(along @ every, 0.0), np.maximum(np.sum(along * v, axis=1), 1e-300)
-    bends = np.clip(np.einsum("gi,ij,gj->g", inside, point.hessian, inside), 0.0, squares / 4.0)
-    chance = 0.5 * (1.0 - np.sqrt(1.0 - 4.0 * bends / squares))
+    chance = rarer_chance(groups, seen, point)
     side = np.where(along @ point.at > 0.0, -1.0, 1.0)
     count = size * chance - side * (v @ point.gradient)
     of_bends = point.hessian_spread * np.sum(inside**2, axis=1) * size / squares
     of_chance = of_bends / np.maximum(1.0 - 2.0 * chance, 0.5)
     noise = np.hypot(point.gradient_spread * np.sqrt(np.sum(v**2, axis=1)), of_chance)
     return RarerOutcome(seen.rows * count, seen.rows * noise)
+
+
+def rarer_chance(groups: Groups, seen: Evidence, point: Point) -> Array:
+    """The chance of the rarer outcome that rows of equal chance have where the Hessian is as at a point, (groups,)."""
+    v = groups.directions
+    inside = v @ seen.back
+    squares = np.maximum(np.sum((v @ seen.sharp_moments) * v, axis=1), 1e-300)
+    bends = np.clip(np.einsum("gi,ij,gj->g", inside, point.hessian, inside), 0.0, squares / 4.0)
+    return np.asarray(0.5 * (1.0 - np.sqrt(1.0 - 4.0 * bends / squares)))
 
 
 def together(counts: Sequence[RarerOutcome]) -> RarerOutcome:
@@ -155,12 +203,58 @@ def together(counts: Sequence[RarerOutcome]) -> RarerOutcome:
     return RarerOutcome(rows, 1.0 / np.sqrt(total))
 
 
-def undetermined(naming: Naming, kept: BoolArray, seen: Evidence) -> tuple[BoolArray, BoolArray]:
-    """Which lines the data may not determine, and of which noise does not hide that, (lines,) each.
+class Undetermined(NamedTuple):
+    """What :func:`undetermined` finds, (groups,) each.
 
-    A group's lines are not determined unless the count of its rarer outcome stands out from none by `SURE` deviations.
-    Noise does not hide it if that count leaves no room for a small part, `FEW`, of the rows that would have the outcome
-    if the group were like all others.
+    Parameters
+    ----------
+    none : bool array
+        Whether the rarer outcome may not be there, or in too few rows for an interval of two ends.
+    seen : bool array
+        Whether it is there, though in few rows.
+    certain : bool array
+        Whether noise does not hide that there are next to none.
+    rarer, rows : array
+        Rows with the rarer outcome as they are counted, and all rows of the group.
+    """
+
+    groups: Groups
+    none: BoolArray
+    seen: BoolArray
+    certain: BoolArray
+    rarer: Array
+    rows: Array
+
+    def lines(self, into_lines: Array) -> tuple[BoolArray, BoolArray]:
+        """Of which lines (lines, d) some group is `none`, and of which some is `certain`."""
+        decides = self.groups.decided(into_lines)
+        none, certain = (np.any(which[:, None] & decides, axis=0) for which in (self.none, self.certain))
+        return np.asarray(none), np.asarray(certain)
+
+    def cause(self, into_lines: Array, line: int) -> Cause:
+        """Why a line has no interval of two ends, of those of which some group is `none`."""
+        decides = self.groups.decided(into_lines)[:, line] & self.none
+        if np.any(decides & self.certain):
+            return Cause.SEPARATION
+        return Cause.FEW if np.all(self.seen[decides]) else Cause.HIDDEN
+
+    @property
+    def counts(self) -> dict[str, Array]:
+        """All but the groups, by name."""
+        return {name: part for name, part in self._asdict().items() if name != "groups"}
+
+    @property
+    def one_outcome(self) -> BoolArray:
+        """Which groups of levels and references are `none`."""
+        return np.asarray(self.none & self.groups.whole & (self.groups.blocks > 0.0))
+
+
+def undetermined(naming: Naming, kept: BoolArray, seen: Evidence) -> Undetermined:
+    """Which groups the data may not determine, and of which noise does not hide that.
+
+    A group is not determined unless the count of its rarer outcome stands out from none by `SURE` deviations, or of a
+    level by `CLEAR` and `LEAST` rows beyond `DOUBT`.  Noise does not hide it if that count leaves no room for a small
+    part, `FEW`, of the rows that would have the outcome if the group were like all others.
 
     Parameters
     ----------
@@ -169,14 +263,10 @@ def undetermined(naming: Naming, kept: BoolArray, seen: Evidence) -> tuple[BoolA
     seen : Evidence
         Of one replicate.
     """
-    groups = groups_of(naming, kept)
-    none, certain = _of_one_outcome(groups, naming, seen)
-    return np.any(none[:, None] & groups.decides, axis=0), np.any(certain[:, None] & groups.decides, axis=0)
+    return _of_one_outcome(groups_of(naming, kept), naming, seen)
 
 
-def undetermined_by_site(
-    naming: Naming, kept: BoolArray, seen: Evidence, of_sites: Sequence[Evidence]
-) -> tuple[BoolArray, BoolArray]:
+def undetermined_by_site(naming: Naming, kept: BoolArray, seen: Evidence, of_sites: Sequence[Evidence]) -> Undetermined:
     """:func:`undetermined` where each site was asked of its own rows, and has a constant of its own.
 
     All sites together tell what decides the columns' lines, and each site whether its own rows have one outcome.
@@ -191,23 +281,36 @@ def undetermined_by_site(
         The same of each site alone.
     """
     one = naming.with_one_constant()
-    none, certain = undetermined(one, kept, seen)
-    groups = groups_of(one, kept)
-    whole = Groups(groups.directions[:1], groups.decides[:1])  # all rows of a site
-    alone = [_of_one_outcome(whole, one, site) for site in of_sites]
-    of_constants = [np.array([x[part][0] for x in alone]) for part in (0, 1)]
-    return tuple(  # type: ignore[return-value]
-        np.concatenate([lines[:-1], own | lines[-1]]) for lines, own in zip((none, certain), of_constants, strict=True)
+    sites, slopes = len(of_sites), one.d - 1
+    found = undetermined(one, kept, seen)
+    first = found.groups.at(np.zeros(1, dtype=int))
+    alone = [_of_one_outcome(first, one, site) for site in of_sites]
+    every = np.concatenate([found.groups.directions[:, :-1], np.repeat(found.groups.directions[:, -1:], sites, 1)], 1)
+    own = np.eye(naming.d)[slopes:] / naming.value
+    groups = Groups(
+        np.vstack([every, own]),
+        np.zeros((len(every) + sites, 0), dtype=bool),
+        np.append(found.groups.columns, slopes + np.arange(sites)),
+        np.append(found.groups.blocks, np.zeros(sites)),
+        np.append(found.groups.all_rows, np.zeros(sites, dtype=bool)),
     )
+    groups = groups._replace(decides=groups.decided(naming.into_units))
+    parts = [np.append(whole, [getattr(site, name)[0] for site in alone]) for name, whole in found.counts.items()]
+    return Undetermined(groups, *parts)
 
 
-def _of_one_outcome(groups: Groups, naming: Naming, seen: Evidence) -> tuple[BoolArray, BoolArray]:
-    """Groups whose rows may all have one outcome, and those of which noise does not hide it, (groups,) each."""
+def _of_one_outcome(groups: Groups, naming: Naming, seen: Evidence) -> Undetermined:
+    """Groups whose rows may all have one outcome, and those of which noise does not hide it."""
     every = naming.constant / naming.value
     start, expected = at_the_start(groups, every, seen)
     count, noise = together([start, *(at_a_point(groups, every, seen, point) for point in seen.points)])
-    none = (count - SURE * noise <= _ROUNDING * np.maximum(expected, 1.0)) & np.any(groups.decides, axis=1)
-    return none, none & (count + SURE * noise <= FEW * expected)
+    rounding = _ROUNDING * np.maximum(expected, 1.0)
+    seen_at_all = count - np.where(groups.whole, CLEAR, SURE) * noise > rounding
+    few = groups.whole & (count < LEAST + DOUBT * noise - _COUNTED * LEAST)
+    none = (few | ~seen_at_all) & np.any(groups.decides, axis=1)
+    certain = none & (count + SURE * noise <= FEW * expected)
+    rows = seen.rows * np.maximum(groups.directions @ seen.sharp_moments @ every, 0.0)
+    return Undetermined(groups, none, none & seen_at_all, certain, count, rows)
 
 
 def _unit(d: int, column: np.integer[Any]) -> Array:

@@ -91,7 +91,7 @@ class Unframed(Recipe):
         return Estimates(
             w + shift, w, sampling + noise, noise, sampling,
             np.tile(np.eye(d), (R, 1, 1)), own, s_H, strain, every, last.rows, self.scale,
-            quadratic=True,
+            quadratic=True, moments=S,
         )  # fmt: skip
 
 

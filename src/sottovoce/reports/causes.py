@@ -19,6 +19,8 @@ class Cause(Enum):
     LOST = "lost"
     SEPARATION = "separation"
     HIDDEN = "hidden"
+    FEW = "few"
+    REFERENCE = "reference"
     UNFINISHED = "unfinished"
     ASTRAY = "astray"
     NOISE = "noise"
@@ -60,6 +62,14 @@ _SENTENCES = {
         "noise hides whether the data determine it: all rows of its level, of the reference, or of its site may have "
         "the same outcome; join it with another, or ask with a larger epsilon or of more rows"
     ),
+    Cause.FEW: (
+        "too few rows of its level, of the reference, or of its site have the rarer outcome for an interval of two "
+        "ends; join it with another"
+    ),
+    Cause.REFERENCE: (
+        "noise hides the reference, which has too few rows to compare with; name a level with more rows as the "
+        "reference (`base` in the schema)"
+    ),
     Cause.UNFINISHED: (
         "the steps have not come near enough to its estimate, which may have no end (separation): it may decide the "
         "outcome alone, or with others; leave it out, or join it with another"
@@ -88,6 +98,8 @@ _BRIEF = {
     Cause.LOST: "as columns repeat each other or do not vary",
     Cause.SEPARATION: "as the data do not determine them",
     Cause.HIDDEN: "as noise hides whether the data determine them",
+    Cause.FEW: "as too few rows have the rarer outcome",
+    Cause.REFERENCE: "as the reference has too few rows",
     Cause.UNFINISHED: "as the steps have not come near enough to them",
     Cause.ASTRAY: "as noise led the steps astray",
     Cause.NOISE: "as they would be mostly noise",
@@ -102,6 +114,8 @@ _LABELS = {
     Cause.LOST: "columns alike",
     Cause.SEPARATION: "separation",
     Cause.HIDDEN: "separation?",
+    Cause.FEW: "few outcomes",
+    Cause.REFERENCE: "rare reference",
     Cause.UNFINISHED: "steps too few",
     Cause.ASTRAY: "steps astray",
     Cause.NOISE: "noise",

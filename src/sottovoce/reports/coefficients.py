@@ -28,6 +28,9 @@ _WIDEST = math.log(200.0)  # of the axis of odds ratios, to either side
 
 def cells(line: dict[str, Any]) -> list[str]:
     """The cells of a line, in the columns of :data:`HEAD`."""
+    if line.get("one_sided") is not None:
+        found = dict.fromkeys(HEAD, "-") | {"95% interval": end_text(line, odds=False), HEAD[-1]: why(line)}
+        return list(found.values())
     if line.get("refused") is not None:
         return ["refused", *["-"] * (len(HEAD) - 2), why(line)]
     if "standard_error" not in line:
@@ -55,6 +58,25 @@ def mark(line: dict[str, Any]) -> str:
     if not line.get("unsure"):
         return ""
     return f"? ({why(line).rstrip('?')})" if why(line) else "?"
+
+
+def one_end(line: dict[str, Any]) -> tuple[float, int] | None:
+    """The one known end of a line's interval, and 1 if the other lies above it, -1 if below; None for other lines."""
+    side = line.get("one_sided")
+    if side is None:
+        return None
+    return (number(line["low"]), 1) if side == "above" else (number(line["high"]), -1)
+
+
+def end_text(line: dict[str, Any], odds: bool) -> str:
+    """A line's one end in words, never rounded towards what it excludes; as an odds ratio if `odds`."""
+    found = one_end(line)
+    assert found is not None
+    end, side = found
+    if odds:
+        return f"{line['one_sided']} {ratio_text(math.exp(min(end, 50.0)))}"
+    rounded = (math.floor(end * 100.0) if side > 0 else math.ceil(end * 100.0)) / 100.0
+    return f"{line['one_sided']} {rounded:.2f}"
 
 
 def called(line: dict[str, Any]) -> str:
@@ -309,8 +331,9 @@ def axis_of(lines: Sequence[dict[str, Any]]) -> Axis:
     odds = has_odds(lines)
     ends = [scaled(line) for line in lines if line.get("refused") is None]
     most = _WIDEST if odds else math.inf
-    low = max(min((x[0] for x in ends), default=0.0), -most)
-    high = min(max((x[2] for x in ends), default=0.0), most)
+    single = [found[0] for line in lines if (found := one_end(line)) is not None]
+    low = max(min([*(x[0] for x in ends), *single], default=0.0), -most)
+    high = min(max([*(x[2] for x in ends), *single], default=0.0), most)
     low, high = min(low, 0.0), max(high, 0.0)
     pad = 0.04 * (high - low) or 1.0
     return Axis(low - pad, high + pad, odds)
@@ -344,6 +367,15 @@ def _forest_row(line: dict[str, Any], axis: Axis, back: str, level: bool) -> str
     if not level:
         name += f' <span class="small">{escape(compared(line))}</span>'
     css, told = " level" if level else "", escape(called(line))
+    if (found := one_end(line)) is not None:
+        end, side = found
+        edge, said = axis.high if side > 0 else axis.low, end_text(line, axis.odds)
+        colour = "blue" if end * side > 0.0 else "mark"
+        marks = (
+            f"<title>{told}: {said}</title>{back}"
+            f'<line class="span {colour}" x1="{axis.at(end)}" x2="{axis.at(edge)}" y1="12" y2="12"/>'
+        )
+        return plot_row(name, marks, css, f'<span class="num">{said}</span>')
     if line.get("refused") is not None:
         marks = f"<title>{told}: refused</title>{back}"
         return plot_row(name, marks, css, '<span class="num small"><i>refused</i></span>')
@@ -361,7 +393,7 @@ def _forest_row(line: dict[str, Any], axis: Axis, back: str, level: bool) -> str
 def _refusals(lines: Sequence[dict[str, Any]]) -> str:
     """Refused lines by reason."""
     items = "".join(f"<li>{escape(', '.join(names))}: {escape(why)}.</li>" for names, why in refusals(lines))
-    return f"<h3>Refused</h3><p>Not all is printed: of these no number is shown.</p><ul>{items}</ul>" if items else ""
+    return f"<h3>Refused</h3><p>Not all is printed: of these no estimate is shown.</p><ul>{items}</ul>" if items else ""
 
 
 def coefficients(plain: dict[str, Any]) -> Iterator[str]:

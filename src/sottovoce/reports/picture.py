@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from ..util.typing import Any
-from .coefficients import CONSTANT, Axis, axis_of, compared, groups, interval, mark, scaled
+from .coefficients import CONSTANT, Axis, axis_of, compared, end_text, groups, interval, mark, one_end, scaled
 from .plain import of_anybody
 
 _INK = """text{fill:#1b1f24;font:13px system-ui,sans-serif}.n{text-anchor:end}
@@ -62,6 +62,15 @@ def _written(x: int, y: int, text: str, css: str = "") -> str:
 
 
 def _marks(line: dict[str, Any], axis: Axis, y: int) -> str:
+    if (found := one_end(line)) is not None:
+        end, side = found
+        a, c = _across(axis, end), _across(axis, axis.high if side > 0 else axis.low)
+        css = "c" if end * side > 0.0 else "k"
+        return (
+            f'<line class="{css} i" x1="{a:.1f}" x2="{c:.1f}" y1="{y + 11}" y2="{y + 11}"/>'
+            f'<path class="{css}" d="M{c:.1f} {y + 6}v10l{8 * side} -5z"/>'
+            f'<text class="n" x="{_WIDE - 8}" y="{y + 15}">{end_text(line, axis.odds)}</text>'
+        )
     if line.get("refused") is not None:
         return _written(_WIDE - 8, y, "refused", "n s")
     low, mid, high = scaled(line)

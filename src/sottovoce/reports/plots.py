@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InvalidInput, printable
 from ..util.typing import Any, Array, ArrayLike
-from .coefficients import CONSTANT, axis_of, compared, groups, has_odds, mark, scaled
+from .coefficients import CONSTANT, axis_of, compared, end_text, groups, has_odds, mark, one_end, scaled
 from .plain import ratio_text
 
 MOST = 40
@@ -28,6 +28,7 @@ class _Row(NamedTuple):
     told: str  # at the right end
     ends: tuple[float, float, float] | None  # low, estimate, high, on the axis; None for a row without a mark
     kind: str  # "head", "reference", "refused", "clear" or "unclear"
+    one_end: tuple[float, int] | None = None  # the known end of an interval, and to which side the other lies
 
 
 def axes_of(ax: Any, rows: int) -> Any:
@@ -92,6 +93,11 @@ def forest_plot(lines: Sequence[dict[str, Any]], ax: Any = None) -> Any:
             low, mid, high = (place(x) for x in row.ends)
             ax.plot([low, high], [y, y], color=colour, linewidth=2.0, solid_capstyle="butt", zorder=2)
             ax.plot([mid], [y], "o", color=colour, markersize=6, zorder=3)
+        if row.one_end is not None:
+            end, side = row.one_end
+            edge = axis.high if side > 0 else axis.low
+            ax.plot([place(end), place(edge)], [y, y], color=colour, linewidth=2.0, solid_capstyle="butt", zorder=2)
+            ax.plot([place(edge)], [y], ">" if side > 0 else "<", color=colour, markersize=6, zorder=3)
         style = "italic" if row.kind in ("refused", "reference") else "normal"
         ax.annotate(
             row.told, xy=(1.02, y), xycoords=("axes fraction", "data"), annotation_clip=False, va="center",
@@ -116,6 +122,10 @@ def _rows_of(lines: Sequence[dict[str, Any]], odds: bool) -> list[_Row]:
             rows.append(_Row(f"   {_short(group.reference)}", "reference", None, "reference"))
         for line in group.lines:
             name = f"   {_short(line['level'])}" if of_levels else f"{_short(line['name'])} ({_short(compared(line))})"
+            if (found := one_end(line)) is not None:
+                kind = "clear" if found[0] * found[1] > 0.0 else "unclear"
+                rows.append(_Row(name, end_text(line, odds), None, kind, found))
+                continue
             if line.get("refused") is not None:
                 rows.append(_Row(name, "refused", None, "refused"))
                 continue

@@ -1,0 +1,73 @@
+"""A one-sided interval for the log-odds of a group of rows whose rarer outcome was not seen.
+
+A group's rows have mean margin ``mu`` and n of them are there.  With rarer outcomes in number R, whose mean is
+``lambda = sum of chances``, and a released count ``R + noise``, the largest lambda that is compatible with the count is
+found by the exact law of a Poisson number plus normal noise: a sum of independent events is no more often as small as k
+than a Poisson number of the same mean, for every k up to the mean less one (Hoeffding 1956).  The mean chance of rows
+that are mostly below one half is at least the chance at their mean margin (Jensen), so
+
+    ``n expit(mu) <= lambda``,    mu <= logit(lambda / n),
+
+and for rows that are mostly positive the same with signs exchanged.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..util.later import Later
+
+special = Later("scipy.special")
+
+_DOUBLINGS = 60
+_HALVINGS = 60
+_REACH = 12.0  # deviations of the Poisson law that are summed over
+
+
+def largest_mean(count: float, noise: float, alpha: float) -> float:
+    """The mean of a Poisson number at which it, plus noise, is at most `count` with probability `alpha`.
+
+    Parameters
+    ----------
+    count : float
+        The released number; a negative one counts as 0, so that no luck of the noise makes the bound sharper than that
+        of a table without the outcome.
+    noise : float
+        Deviation of the normal noise in it.
+    alpha : float
+        Probability of a larger mean.
+    """
+    count = max(count, 0.0)
+    high = 1.0
+    for _ in range(_DOUBLINGS):
+        if _at_most(count, noise, high) <= alpha:
+            break
+        high *= 2.0
+    low = 0.0
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        if _at_most(count, noise, middle) > alpha:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def largest_log_odds(count: float, noise: float, rows: float, alpha: float) -> float:
+    """The upper bound of a group's mean margin towards its rarer outcome; infinite if that may be half of the rows."""
+    chance = largest_mean(count, noise, alpha) / rows if rows > 0.0 else 1.0
+    return math.log(chance / (1.0 - chance)) if chance < 0.5 else math.inf
+
+
+def _at_most(count: float, noise: float, mean: float) -> float:
+    """The probability that a Poisson number of this mean, plus noise, is `count` or less."""
+    if noise == 0.0:
+        return float(special.pdtr(math.floor(count + 1e-6), mean))
+    if mean > 1000.0:
+        return float(special.ndtr((count - mean) / math.hypot(noise, math.sqrt(mean))))
+    most = math.ceil(mean + _REACH * math.sqrt(mean) + _REACH)
+    numbers = np.arange(most + 1)
+    chances = np.exp(special.xlogy(numbers, mean) - mean - special.gammaln(numbers + 1.0))
+    return float(chances @ special.ndtr((count - numbers) / noise))

@@ -1,0 +1,254 @@
+"""Levels against the most frequent one of their block, from which every comparison that is determined follows.
+
+A table compares levels with the reference that a user names.  If that has few rows, or one outcome only, noise of its
+own is in every line of the block, and in the constant.  What the data say does not depend on it: these *pivots* compare
+each level, the named reference too, with the block's most frequent level (by released moments), and the constant is
+that of a row with this level and mean numbers.  They are a linear map of the table's lines, so nothing is asked for
+them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..util import normal
+from ..util.typing import Any, Array, BoolArray, IntArray
+from .one_sided import largest_log_odds
+from .terms import Naming
+
+_NEXT_TO_NONE = 1e-9
+"""A weight that is so small beside the largest of a sum is one of rounding."""
+
+
+class Block(NamedTuple):
+    """A block of levels: the positions of their columns, and shares of the rows.
+
+    Parameters
+    ----------
+    columns : int array (levels,)
+    shares : array (levels,)
+        As released second moments tell them; of the reference the rest.
+    reference : float
+    deviations : array (levels + 1,)
+        Of the noise in the shares and, last, in that of the reference, for noise of deviation 1 in an entry.
+    """
+
+    columns: IntArray
+    shares: Array
+    reference: float
+    deviations: Array
+
+
+def blocks_of(marks: Array, blocks: Array, constant: Array, value: float, moments: Array) -> list[Block]:
+    """The blocks of an encoding, with the shares that released second moments (d, d) tell.
+
+    A level's share is its column's own moment, and the column's moment with the constant; the noise in the two is
+    independent, and they are averaged by their precision.
+
+    Parameters
+    ----------
+    marks, blocks, constant, value
+        As in :class:`sottovoce.answers.inference.Newton`.
+    """
+    every = constant / value
+    length = float(every @ every)
+    whole = float(every @ moments @ every)
+    with_constant = moments @ every
+    found = []
+    for number in sorted(set(blocks[blocks > 0.0].tolist())):
+        columns = np.flatnonzero(blocks == number)
+        mark = marks[columns]
+        own_precision, other_precision = mark**4, 2.0 * mark**2 / length
+        own, other = np.diag(moments)[columns] / mark**2, with_constant[columns] / mark
+        precision = own_precision + other_precision
+        shares = (own_precision * own + other_precision * other) / precision
+        of_reference = np.sqrt(length**2 + np.sum(1.0 / precision))
+        deviations = np.append(1.0 / np.sqrt(precision), of_reference)
+        found.append(Block(columns, shares, whole - float(shares.sum()), deviations))
+    return found
+
+
+def directions_of(marks: Array, blocks: Array, constant: Array, value: float) -> list[tuple[IntArray, Array]]:
+    """The columns of each block, and what is 1 in the rows of each level or, last, the reference, and 0 elsewhere."""
+    found = []
+    for number in sorted(set(blocks[blocks > 0.0].tolist())):
+        columns = np.flatnonzero(blocks == number)
+        levels = np.eye(len(marks))[columns] / marks[columns][:, None]
+        found.append((columns, np.vstack([levels, constant / value - levels.sum(axis=0)])))
+    return found
+
+
+def comparisons_of(
+    marks: Array, blocks: Array, constant: Array, value: float, moments: Array, kept: BoolArray
+) -> Array:
+    """Weights (m, d) of encoded coefficients: of each kept column, a level against the block's most frequent one."""
+    lines = np.eye(len(marks))
+    for block in blocks_of(marks, blocks, constant, value, moments):
+        most = int(np.argmax(block.shares))
+        pivot = int(block.columns[most])
+        if block.shares[most] > block.reference and kept[pivot]:
+            lines[block.columns] *= marks[block.columns][:, None]
+            lines[block.columns, pivot] -= marks[pivot]
+            lines[pivot] = marks[pivot] * np.eye(len(marks))[pivot]
+    return lines[kept]
+
+
+def merged_reference(block: Block, kept: BoolArray) -> int | None:
+    """The column of the level with which a rare reference was merged; None if it stands alone."""
+    most = int(np.argmax(block.shares))
+    column = int(block.columns[most])
+    return None if kept[column] or block.shares[most] <= block.reference else column
+
+
+def pivots(
+    naming: Naming, kept: BoolArray, moments: Array, one_outcome: BoolArray, references: BoolArray
+) -> tuple[Array, list[int | None]]:
+    """The map (lines, lines) from the table's lines to pivots, and the column of each block's most frequent level.
+
+    The line of that level becomes that of the named reference against it; None where the reference is the level.
+
+    Parameters
+    ----------
+    kept : bool array (d,)
+        The columns that were not merged.
+    moments : array (d, d)
+        Second moments of the rows.
+    one_outcome : bool array (d,)
+        Columns of levels whose rows may all have one outcome: others are taken before them.
+    references : bool array (blocks,)
+        Blocks of which the same holds for the reference.
+    """
+    T = np.eye(naming.d)
+    constants = np.flatnonzero(naming.constant > 0.0)
+    every = naming.constant / naming.value
+    middle = np.linalg.solve(naming.into_units.T, moments @ every / max(float(every @ moments @ every), 1e-300))
+    numbers = (naming.marks == 0.0) & (naming.constant == 0.0)
+    T[np.ix_(constants, np.flatnonzero(numbers))] = middle[numbers]
+    blocks = blocks_of(naming.marks, naming.blocks, naming.constant, naming.value, moments)
+    found = list[int | None]()
+    for block, without in zip(blocks, references, strict=True):
+        pivot = merged_reference(block, kept)
+        if pivot is None:
+            shares = np.where(one_outcome[block.columns] | ~kept[block.columns], -1.0, block.shares)
+            most = int(np.argmax(shares))
+            if shares[most] > (0.0 if without else block.reference):
+                pivot = int(block.columns[most])
+        found.append(pivot)
+        if pivot is None:
+            continue
+        T[block.columns, pivot] -= 1.0
+        T[pivot, pivot] = -1.0
+        T[constants, pivot] += 1.0
+    return T, found
+
+
+class HiddenGroups(NamedTuple):
+    """Groups of rows whose rarer outcome was not seen, so that their log-odds have one end only.
+
+    Parameters
+    ----------
+    directions : array (groups, lines)
+        What moves the margins of a group's rows by one, and of no others.
+    means : array (groups, lines)
+        Weights of lines in the margin of the group's mean row.
+    mean_variance : array (groups,)
+        Variance of that margin by noise in the mean row, the part of the group's own direction left out.
+    side : array (groups,)
+        1 where the rarer outcome is the positive one, -1 where it is not.
+    rarer, noise, rows : array (groups,)
+        Rows with the rarer outcome, the noise in their number, and all of them, at least.
+    """
+
+    directions: Array
+    means: Array
+    mean_variance: Array
+    side: Array
+    rarer: Array
+    noise: Array
+    rows: Array
+
+    def bounds(self, alpha: float) -> Array:
+        """Upper bounds of the mean margins towards the rarer outcome, (groups,), with probability 1 - alpha each."""
+        found = zip(self.rarer.tolist(), self.noise.tolist(), self.rows.tolist(), strict=True)
+        return np.array([largest_log_odds(rarer, noise, rows, alpha) for rarer, noise, rows in found])
+
+
+class Determined(NamedTuple):
+    """What is known though some lines are refused: pivots with their covariance, and groups that have one end.
+
+    Parameters
+    ----------
+    pivots : array (lines, lines)
+        The map from lines.
+    estimate : array (lines,)
+        NaN for a pivot that is refused.
+    covariance : array (lines, lines)
+        NaN likewise.
+    hidden : HiddenGroups
+    """
+
+    pivots: Array
+    estimate: Array
+    covariance: Array
+    hidden: HiddenGroups
+
+    def sums(self, weights: Array, alpha: float) -> Array:
+        """Intervals (n, 2) of weighted sums of lines, (n, lines); NaN for what is not determined.
+
+        Where a group without the rarer outcome takes part one end is infinite.  A sum is the group's mean margin, which
+        is bounded by its count, and a rest on which the group's own direction has no effect.  Each of the two has half
+        of `alpha` for its error, so the sum has `alpha` at most (Bonferroni).
+        """
+        groups = self.hidden
+        parts = np.zeros((len(weights), len(groups.rows)))
+        if len(groups.rows):
+            shared = np.linalg.solve((groups.means @ groups.directions.T).T, groups.directions @ weights.T).T
+            parts[np.abs(shared) > _NEXT_TO_NONE] = shared[np.abs(shared) > _NEXT_TO_NONE]
+        rest = np.asarray((weights - parts @ groups.means) @ np.linalg.inv(self.pivots))
+        unknown = np.isnan(self.estimate)
+        largest = np.abs(rest).max(axis=1, keepdims=True, initial=1.0)
+        lost = np.any(unknown & (np.abs(rest) > _NEXT_TO_NONE * largest), axis=1)
+        known_rest = np.where(unknown, 0.0, rest)
+        covariance = np.where(unknown[:, None] | unknown, 0.0, self.covariance)
+        middle = known_rest @ np.where(unknown, 0.0, self.estimate)
+        variance = np.einsum("nj,jk,nk->n", known_rest, covariance, known_rest) + parts**2 @ groups.mean_variance
+        half = -normal.quantile(alpha / 2.0) * np.sqrt(np.maximum(variance, 0.0))
+        low, high = middle - half, middle + half
+        for k, bound in enumerate(groups.bounds(0.5 * alpha / max(1, len(groups.rows)))):
+            part, towards = np.abs(parts[:, k]), np.sign(parts[:, k]) * groups.side[k]
+            reach = np.where(part > 0.0, part * bound if np.isfinite(bound) else np.inf, 0.0)
+            high = high + np.where(towards >= 0.0, reach, np.inf)
+            low = low - np.where(towards <= 0.0, reach, np.inf)
+        lost |= ~(np.isfinite(low) | np.isfinite(high))
+        return np.where(lost[:, None], np.nan, np.stack([low, high], axis=1))
+
+    def scaled(self, factor: float, shift: Array) -> Determined:
+        """The same of lines that are multiplied by `factor`, after which `shift`, (lines,), is added."""
+        estimate = factor * self.estimate + self.pivots @ shift
+        return self._replace(estimate=estimate, covariance=factor**2 * self.covariance)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain data, with None for NaN."""
+        hidden = {name: array.tolist() for name, array in self.hidden._asdict().items()}
+        estimate, covariance = _told(self.estimate), [_told(row) for row in self.covariance]
+        return {"pivots": self.pivots.tolist(), "estimate": estimate, "covariance": covariance, "hidden": hidden}
+
+    @classmethod
+    def of_plain(cls, plain: dict[str, Any]) -> Determined:
+        """What :meth:`to_plain` told."""
+        pivots, estimate, covariance = (np.array(plain[name], dtype=float) for name in cls._fields[:3])
+        hidden = {name: np.array(plain["hidden"][name], dtype=float) for name in HiddenGroups._fields}
+        for name in ("directions", "means"):
+            hidden[name] = hidden[name].reshape(-1, len(pivots))
+        return cls(pivots, estimate, covariance, HiddenGroups(**hidden))
+
+
+def no_groups(lines: int) -> HiddenGroups:
+    """None of them."""
+    return HiddenGroups(np.zeros((0, lines)), np.zeros((0, lines)), *(np.zeros(0) for _ in range(5)))
+
+
+def _told(values: Array) -> list[float | None]:
+    return [None if np.isnan(x) else float(x) for x in values]

@@ -1,0 +1,227 @@
+"""What a rare reference, or a level without the rarer outcome, leaves of the table: sharp contrasts, and one end."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from sottovoce.answers.coefficients import Coefficients, table
+from sottovoce.answers.inference import newton_of
+from sottovoce.answers.least_squares import slopes_of, table_of
+from sottovoce.answers.one_sided import largest_log_odds, largest_mean
+from sottovoce.answers.references import Block, merged_reference
+from sottovoce.answers.terms import Naming, of_schema
+from sottovoce.data.schema import Schema
+from sottovoce.errors import InvalidInput
+from sottovoce.problem.losses import HuberResidual, Logistic
+from sottovoce.problem.task import BoundedNumber
+from sottovoce.reports.causes import Cause
+from sottovoce.reports.coefficients import axis_of, forest, one_end, text_table
+from sottovoce.reports.picture import picture
+from sottovoce.runs.config import RunConfig
+from sottovoce.runs.simulate import simulate
+
+TASK = BoundedNumber(0.0, 20.0)
+AGE = {"kind": "number", "lo": 20, "hi": 80}
+WARDS = np.array(list("abcd"), dtype=object)
+
+
+class Rows(NamedTuple):
+    """Raw columns of wards a to d, and the outcome: bool for classes, else numbers."""
+
+    columns: dict[str, Any]
+    outcome: np.ndarray
+
+
+def drawn(n: int, shares: tuple[float, ...], *, numbers: bool = False, seed: int = 0) -> Rows:
+    """Rows of a model in which c is .3 below d, three times that for numbers."""
+    rng = np.random.default_rng(seed)
+    age, ward = rng.uniform(20.0, 80.0, n), rng.choice(4, size=n, p=shares)
+    score = 0.02 * (age - 50.0) + np.array([0.5, 0.0, -0.1, 0.2])[ward]
+    positive = rng.random(n) < expit(score - 0.3)
+    outcome = 10.0 + 3.0 * score + rng.normal(0.0, 2.0, n) if numbers else positive
+    return Rows({"age": age, "ward": WARDS[ward]}, outcome)
+
+
+def named(base: str = "a") -> Naming:
+    ward = {"kind": "category", "values": list("abcd"), "base": base}
+    return of_schema(Schema.from_dict({"columns": {"age": AGE, "ward": ward}}))
+
+
+def tables(rows: Rows, naming: Naming, epsilon: float, draws: int) -> list[Coefficients]:
+    """One a draw of the noise."""
+    parts = np.array_split(np.arange(len(rows.outcome)), 3)
+    raw = [{name: column[part] for name, column in rows.columns.items()} for part in parts]
+
+    def config(seed: int, replicates: int = 1) -> RunConfig:
+        return RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed, replicates=replicates)
+
+    if rows.outcome.dtype == bool:
+        signs = [np.where(rows.outcome[part], 1.0, -1.0) for part in parts]
+        given = naming.rows(list(zip(raw, signs, strict=True)))
+        found = simulate(config(5, draws), given, method=newton_of(naming), loss=Logistic()).outcome
+        return [table(found, naming, k, 1e-5) for k in range(draws)]
+    given = naming.rows([(one, np.ones(len(part))) for one, part in zip(raw, parts, strict=True)])
+    given = given.with_offset([TASK.encode(rows.outcome[part]) for part in parts])
+    every = []
+    for seed in range(draws):
+        found = simulate(config(seed), given, method=slopes_of(naming), loss=HuberResidual(1.0)).outcome
+        every.append(table_of(found, naming, TASK, 1e-5))
+    return every
+
+
+def weights_of(naming: Naming, ward: str, age: float = 40.0) -> np.ndarray:
+    """Of the lines in the prediction for a row."""
+    X = naming.encoded({"age": np.array([age]), "ward": np.array([ward], dtype=object)})
+    found = np.linalg.solve(naming.into_units.T, X[0])
+    return np.where(np.abs(found) > 1e-12, found, 0.0)[None]
+
+
+def width(ends: np.ndarray) -> float:
+    return float(ends[0, 1] - ends[0, 0])
+
+
+class TestRareReference:
+    """Against the widths with the most frequent level as the reference: four draws, at most 1.3 times."""
+
+    @pytest.mark.parametrize("share", [0.0, 0.005, 0.02])
+    @pytest.mark.parametrize("epsilon", [1.0, 3.0, math.inf])
+    @pytest.mark.parametrize("numbers", [False, True], ids=["classes", "numbers"])
+    def test_frequent_levels_are_compared_as_sharply_as_with_the_best_reference(
+        self, numbers: bool, epsilon: float, share: float
+    ) -> None:
+        rest = 1.0 - share
+        rows = drawn(20_000, (share, 0.5 * rest, 0.3 * rest, 0.2 * rest), numbers=numbers)
+        truth, found = -0.9 if numbers else -0.3, dict[str, np.ndarray]()
+        for base in "ab":
+            naming = named(base)
+            every = tables(rows, naming, epsilon, 4 if math.isfinite(epsilon) else 1)
+            against = np.array(
+                [[line.term.level == "c", line.term.level == "d"] for line in every[0].lines], dtype=float
+            )
+            compared = [made.sums((against[:, 0] - against[:, 1])[None]) for made in every]
+            predicted = [made.sums(weights_of(naming, "c")) for made in every]
+            refused = sum(bool(np.any(np.isnan(one))) for one in [*compared, *predicted])
+            assert refused <= 2  # of one draw
+            assert all(abs(one.mean() - truth) < width(one) for one in compared if not np.any(np.isnan(one)))
+            found[base] = np.nanmedian([list(map(width, compared)), list(map(width, predicted))], axis=1)
+        assert np.all(found["a"] < 1.3 * found["b"])
+
+    @pytest.mark.parametrize("numbers", [False, True], ids=["classes", "numbers"])
+    def test_lines_against_an_empty_reference_are_refused_in_words_and_its_rows_are_not_predicted(
+        self, numbers: bool
+    ) -> None:
+        rows, naming = drawn(20_000, (0.0, 0.5, 0.3, 0.2), numbers=numbers), named("a")
+        for made in tables(rows, naming, 3.0, 2):
+            causes = {line.term.text: line.cause for line in made.lines}
+            rare = Cause.REFERENCE.value
+            assert causes == {
+                "age": None, "ward: b": rare, "ward: c": rare, "ward: d": rare, "(constant)": rare
+            }  # fmt: skip
+            assert "% of the rows" in str(made.lines[1].refused)
+            assert np.all(np.isnan(made.sums(weights_of(naming, "a"))))
+            with pytest.raises(InvalidInput, match="refused"):
+                made.contrast({"ward: c": 1.0})
+            with pytest.raises(InvalidInput, match="refused"):
+                made.wald("ward")
+
+    def test_what_is_determined_survives_a_file(self) -> None:
+        naming = named("a")
+        (made,) = tables(drawn(20_000, (0.0, 0.5, 0.3, 0.2)), naming, 3.0, 1)
+        again = Coefficients.of_plain(json.loads(json.dumps(made.plain())))
+        for ward in "bcd":
+            ends = made.sums(weights_of(naming, ward), 0.1)
+            assert np.all(np.isfinite(ends))
+            np.testing.assert_allclose(again.sums(weights_of(naming, ward), 0.1), ends)
+        old = {key: value for key, value in made.plain().items() if key != "determined"}
+        assert np.all(np.isnan(Coefficients.of_plain(old).sums(weights_of(naming, "b"))))
+
+    def test_a_rare_level_is_merged_with_the_reference_and_a_rare_reference_with_the_most_frequent_level(self) -> None:
+        block = Block(np.array([1, 2, 3]), np.array([0.5, 0.3, 0.195]), 0.005, np.ones(4))
+        assert merged_reference(block, np.array([True, False, True, True, True])) == 1
+        assert merged_reference(block, np.ones(5, dtype=bool)) is None
+        common = Block(np.array([1, 2]), np.array([0.2, 0.005]), 0.795, np.ones(3))
+        assert merged_reference(common, np.array([True, True, False])) is None
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_noise_that_hides_every_level_merges_all_but_one(self, seed: int) -> None:
+        naming, rng = named("a"), np.random.default_rng(seed)
+        noise = rng.normal(size=(naming.d, naming.d))
+        S = 5.0 * (noise + noise.T)[None]
+        kept = newton_of(naming)._kept(S, 5.0, np.full(1, 0.25), 0.1)[0]
+        assert kept[naming.marks == 0.0].all() and kept.shape == (naming.d,)
+
+
+class TestOneEnd:
+    def test_the_largest_mean_is_that_of_the_exact_law(self) -> None:
+        """A hundred thousand draws know a share of .025 to .0005; half or twice of it is far off."""
+        rng = np.random.default_rng(1)
+        assert largest_mean(0.0, 0.0, 0.025) == pytest.approx(-math.log(0.025))
+        assert largest_mean(3.0, 0.0, 0.025) == pytest.approx(8.7673, abs=1e-3)
+        for count, noise in ((0.0, 3.0), (7.0, 4.0), (20.0, 0.5)):
+            mean = largest_mean(count, noise, 0.025)
+            seen = rng.poisson(mean, 100_000) + noise * rng.normal(size=100_000)
+            assert abs(np.mean(seen <= count) - 0.025) < 0.003
+        assert largest_mean(-9.0, 3.0, 0.025) == largest_mean(0.0, 3.0, 0.025)
+
+    def test_a_bound_of_half_of_the_rows_is_none(self) -> None:
+        assert largest_log_odds(0.0, 0.0, 400.0, 0.025) == pytest.approx(math.log(3.689 / 396.311), abs=1e-3)
+        assert largest_log_odds(0.0, 0.0, 7.0, 0.025) == math.inf == largest_log_odds(0.0, 1.0, -5.0, 0.025)
+
+    @pytest.mark.parametrize("epsilon", [3.0, 10.0, math.inf])
+    @pytest.mark.parametrize("positive", [False, True])
+    def test_a_level_with_one_outcome_never_has_two_ends(self, epsilon: float, positive: bool) -> None:
+        rows, naming = drawn(8_000, (0.4, 0.3, 0.2, 0.1)), named()
+        rows.outcome[rows.columns["ward"] == "d"] = positive
+        seen = 0
+        for made in tables(rows, naming, epsilon, 6 if math.isfinite(epsilon) else 1):
+            line = made.lines[3]
+            assert line.estimate is None and (line.low is None or line.high is None)
+            if line.one_sided is None:
+                continue
+            seen += 1
+            assert line.one_sided == ("above" if positive else "below")
+            ends, known = made.conf_int()[3], line.low if positive else line.high
+            assert ends[0 if positive else 1] == known and np.isinf(ends[1 if positive else 0])
+            narrow, wide = made.conf_int(0.5)[3], made.conf_int(0.01)[3]
+            assert abs(narrow[0 if positive else 1]) > abs(wide[0 if positive else 1])
+            own, other = (made.sums(weights_of(naming, ward)) for ward in "db")
+            assert np.isinf(own).sum() == 1 and (made.lines[1].refused is not None or np.all(np.isfinite(other)))
+            again = Coefficients.of_plain(json.loads(json.dumps(made.plain())))
+            np.testing.assert_array_equal(again.sums(weights_of(naming, "d")), own)
+            assert again.lines[3] == line
+        assert seen
+
+    @pytest.mark.parametrize(("epsilon", "mean"), [(10.0, 4.0), (math.inf, 2.0)])
+    def test_one_end_and_two_cover_a_level_with_few_events(self, epsilon: float, mean: float) -> None:
+        """Of 16 intervals that miss 5% at most, more than three miss with a chance of .007."""
+        missed = single = 0
+        for seed in range(16):
+            rows = drawn(2_000, (0.4, 0.3, 0.2, 0.1), seed=seed)
+            own = rows.columns["ward"] == "d"
+            shift = math.log(mean / own.sum())
+            log_odds = 0.02 * (rows.columns["age"][own] - 50.0) + shift
+            rows.outcome[own] = np.random.default_rng(900 + seed).random(own.sum()) < expit(log_odds)
+            truth = shift + 0.3 - 0.5  # against the reference
+            (made,) = tables(rows, named(), epsilon, 1)
+            low, high = made.conf_int()[3]
+            single += made.lines[3].one_sided is not None
+            missed += not (np.isnan(high) or low <= truth <= high)
+        assert missed <= 3 and single >= 8
+
+    def test_it_is_shown_in_the_table_and_in_the_plots(self) -> None:
+        rows = drawn(8_000, (0.4, 0.3, 0.2, 0.1))
+        rows.outcome[rows.columns["ward"] == "d"] = True
+        (made,) = tables(rows, named(), math.inf, 1)
+        lines = made.to_dict()
+        end = lines[3]["low"]
+        assert one_end(lines[3]) == (end, 1) and lines[3]["odds_ratio_low"] == pytest.approx(math.exp(end))
+        assert lines[3]["high"] is None and lines[3]["p"] is None
+        assert f"above {math.floor(100.0 * end) / 100.0:.2f}" in text_table(lines)
+        assert axis_of(lines[:4]).high > end
+        assert "above" in forest(lines) and "above" in picture(made.plain())
