@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import pkgutil
 from dataclasses import dataclass, field, replace
@@ -94,7 +93,7 @@ def test_every_recipe_has_a_name_that_records_know() -> None:
     found = {
         one for module in modules for one in vars(module).values() if isinstance(one, type) and issubclass(one, Recipe)
     }
-    named = {cls.name for cls in found if not inspect.isabstract(cls)}
+    named = {cls.name for cls in found if hasattr(cls, "name")}
     assert sorted(named) == sorted(ANSWERS) and not REGISTRY.keys() & set(ANSWERS)
 
 

@@ -106,7 +106,7 @@ def test_a_run_in_a_ledger_is_that_of_one_identity(tmp_path: Path) -> None:
         for other in others:
             with pytest.raises(LedgerMismatch, match="such as 'a-2'"):
                 asked(replace(first, **other))  # type: ignore[arg-type]
-        assert len(book.rows) == 2
+        assert len(book.rows) == 4
         for method in (first, *(replace(first, **other) for other in others)):  # type: ignore[arg-type]
             asked(method, None)
         assert len(book.runs) == 2 + len(others)

@@ -86,7 +86,7 @@ def test_defaults_are_those_of_a_run_but_for_method_budget_and_certificate() -> 
     run, ours = RunConfig(), ConsensusClassifier().get_params() | ConsensusClassifier()._knobs()
     shared = {name for name in ours if hasattr(run, name)}
     own = {"classes", "n_sites", "data_norm", "fit_intercept", "random_state", "inference", "class_weight"}
-    own |= {"schema", "columns", "verbose"}
+    own |= {"schema", "columns", "verbose", "site_constants"}
     assert shared == ours.keys() - own - {"accounting", "ledger", "knobs", "max_weight"}
     assert ours["centre"] is True  # where it pays; a run's is a digest
     for name in shared - {"method", "delta", "tol", "trust", "loss", "centre"}:  # no trust: nobody's, or the method's

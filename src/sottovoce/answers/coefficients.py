@@ -394,8 +394,9 @@ def _judged(
 ) -> _Judged:
     """Numbers of one replicate's lines, which are ``into_lines`` (lines, d) times the encoded coefficients."""
     M = into_lines
-    covariance = M @ found.covariance[replicate] @ M.T
-    sampling, noise = (np.einsum("ij,jk,ik->i", M, C[replicate], M) for C in (found.sampling, found.noise))
+    with np.errstate(over="ignore", invalid="ignore"):  # units may be as small as one likes
+        covariance = M @ found.covariance[replicate] @ M.T
+        sampling, noise = (np.einsum("ij,jk,ik->i", M, C[replicate], M) for C in (found.sampling, found.noise))
     encoded_step = found.estimate[replicate] - found.at[replicate]
     step = M @ encoded_step
     if found.quadratic:

@@ -128,8 +128,9 @@ def _everywhere(curve: Curves) -> Array:
     u = placements(EDGES, curve.tails)
     cell = np.repeat(_CELL, u.shape[1])
     place = places(EDGES, u.ravel(), cell, curve.tails)
-    found = [statistics(curve, u.ravel(), np.full(u.size, label), cell, place) for label in (0.0, 1.0)]
-    return np.stack(found).reshape(2, *u.shape, STATISTICS)
+    label = np.repeat([0.0, 1.0], u.size)
+    found = statistics(curve, np.tile(u.ravel(), 2), label, np.tile(cell, 2), np.tile(place, 2))
+    return found.reshape(2, *u.shape, STATISTICS)
 
 
 def units_of(curve: Curves, values: Array) -> Array:
@@ -140,9 +141,10 @@ def units_of(curve: Curves, values: Array) -> Array:
     points = [EDGES[0] - beyond, *(EDGES[k] + WIDTH * inner for k in range(CELLS - 2)), EDGES[-1] + beyond]
     u, cell = np.concatenate(points), np.repeat(_CELL, [len(one) for one in points])
     place = places(EDGES, u, cell, curve.tails)
-    missed = np.concatenate(
-        [statistics(curve, u, np.full(len(u), float(y)), cell, place) - values[y, cell] for y in (0, 1)]
-    )
+    label = np.repeat([0, 1], len(u))
+    cell = np.tile(cell, 2)
+    found = statistics(curve, np.tile(u, 2), label.astype(float), cell, np.tile(place, 2))
+    missed = found - values[label, cell]
     largest = np.maximum(np.max(np.abs(missed), axis=0), _TINY) * _LESS
     length = float(np.max(np.linalg.norm(missed / largest, axis=1)))
     return np.asarray(1.02 * length * largest)
@@ -315,8 +317,8 @@ def _covariance(block: Block, answer: Corrected) -> Array:
     if not _is_positive(H):
         return np.full((2, 2), np.inf)
     P = np.linalg.inv(H)
-    squared = replace(curve, worth=curve.worth**2)
-    sampled = matrix(_sums(block, values_of(squared))[INFORMATION])
+    by_square = values[..., INFORMATION] * curve.worth[:, None]  # information with the squares of worths
+    sampled = matrix(np.einsum("yk,yke->e", block.counts, by_square))
     model = H + sampled - matrix(_sums(block, values)[INFORMATION])
     excess = _excess(curve)
     turn = np.linalg.cholesky(P)
@@ -340,9 +342,9 @@ def _excess(curve: Curves) -> Array:
     Of rows that are where labels put them if the line holds: a positive in the upper part of its cell, rather.
     """
     u = placements(EDGES, curve.tails)
-    score = _everywhere(curve)[..., SCORE]
-    squared = _everywhere(replace(curve, worth=curve.worth**2))
-    information = matrix(squared[..., INFORMATION])
+    told = _everywhere(curve)
+    score = told[..., SCORE]
+    information = matrix(told[..., INFORMATION] * curve.worth[:, None, None])
     p = special.expit(np.clip(curve.level + curve.slope * u, -30.0, 30.0))
     law = np.stack([1.0 - p, p])
     law = law / law.sum(axis=2, keepdims=True)

@@ -73,6 +73,8 @@ from .several import WorstVerdict, play_all
 RUNS, QUICK_RUNS = 4_000, 1_000
 MOVED = 2_000
 """Runs at most where every run has a map and a solver of its own."""
+CORRECTED = 1_000
+"""Runs at most of an evaluation: the points of its corrections are computed for every run."""
 DELTA = 0.1
 D, SITES = 3, (30, 40, 40)
 LAST = np.eye(D)[-1]
@@ -302,6 +304,8 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, RecipeCase] | None = Non
 
     def one(case: RecipeCase, each: float) -> Verdict:
         many = runs if case.centring is None else min(runs, MOVED)
+        if isinstance(case.method, Histogram):
+            many = min(many, CORRECTED)
         return play_one(case, many, seed=asked.seed, confidence=each)
 
     return play_all("answers", stands, asked.confidence, one)
