@@ -259,7 +259,10 @@ def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-_ANSWERS = ("coefficients", "frames", "inference", "terms", "second_order")
+_ANSWERS = (
+    "coefficients", "directions", "frames", "hidden_groups", "inference", "normal_rows", "one_sided", "references",
+    "second_order", "separate_sites", "separation", "terms",
+)  # fmt: skip
 FILES = (*(f"answers/{name}.py" for name in _ANSWERS), "algorithms/recipe.py", "queries/bounded.py",
          "queries/framed.py", "problem/weighted_loss.py")  # fmt: skip
 
