@@ -186,6 +186,8 @@ class Newton(SeparateSites):
     """The same of the first step."""
     stretches: ClassVar[bool] = True
     """Whether steps are longer or shorter than Newton's, as curvature changes on the way."""
+    doubts: ClassVar[bool] = True
+    """Whether a direction that was seen in part, and then not at all, counts as hidden."""
     middle: ClassVar[tuple[str, ...]] = ("{} after step 1", "{} after step 2", "{} after step 3")
     """Names of the Hessians and gradients between the first and the last: they tell this list from older ones."""
 
@@ -357,7 +359,7 @@ class Newton(SeparateSites):
             if k < len(self.sharper):
                 found = yield FramedMoments(zero, frame=frame.A)
                 M = within(square(found.value, S.shape[-1]), kept) * edge**2
-                sight = sharper(sight, M, found.spread * edge[:, 0, 0] ** 2, kept)
+                sight = sharper(sight, M, found.spread * edge[:, 0, 0] ** 2, kept, doubts=self.doubts)
         return frame, sight.moments if self.sharper else S, sight.lost / edge**2, sight.unseen
 
     def _step(
@@ -383,17 +385,34 @@ class Newton(SeparateSites):
 
 
 class PlainSteps(Newton):
-    """The list before steps were stretched, with Newton's own steps: what was begun with it goes on."""
+    """The list before steps were stretched, with Newton's own steps: what was begun with it goes on.
+
+    Its points, frames and merged levels are those that it had, or the stored answers of a run that broke off would be
+    answers to other questions.
+    """
 
     by_site: ClassVar[bool] = False
 
     steps: ClassVar[tuple[tuple[float, bool], ...]] = ((1.5, True), (1.0, True), (0.75, True))
     farthest: ClassVar[float] = 2.0
     stretches: ClassVar[bool] = False
+    doubts: ClassVar[bool] = False
     middle: ClassVar[tuple[str, ...]] = ("second {}", "third {}", "fourth {}")
 
     def older(self) -> tuple[Recipe, ...]:
         return ()
+
+    def _kept(self, S: Array, spread: float, curvature: Array, noise: float) -> BoolArray:
+        """Columns but for those of rare levels, which count as the reference, whatever share of the rows that has.
+
+        Those of which the moments S do not show a row, or of which `noise` in a gradient moves the log-odds by
+        `HIDDEN`; and other columns whose second moment noise makes negative.
+        """
+        size = np.einsum("rii->ri", S)
+        every = whitening(S, spread, np.ones(size.shape, dtype=bool)).frame.A
+        inverse = every @ every
+        moved = noise * np.sqrt(np.einsum("rij,rij->rj", inverse, inverse)) * self.marks / curvature[:, None]
+        return np.asarray((size >= RAREST * self.marks**2) | ((size > _SEEN * spread) & (moved <= HIDDEN)))
 
 
 class OneFrame(PlainSteps):

@@ -114,7 +114,10 @@ class SavedModel:
             moved = () if self.move is None else (self.move.digest,)
             return digest_of(self.model, None if self.schema is None else self.schema.to_dict(), *moved)
         read_as = {} if self.only is None else {"only": self.only}
-        return digest_of({key: value for key, value in self.to_dict().items() if key != "record"} | read_as)
+        told = {key: value for key, value in self.to_dict().items() if key != "record"}
+        if self.site is None:  # rows are read as by versions that knew no such column, so evaluations of these go on
+            told.pop("site", None)
+        return digest_of(told | read_as)
 
     def encoding(self, run: Path) -> Schema:
         """The schema that encodes raw rows; InvalidInput, which names the file `run`, if there is none."""
