@@ -12,19 +12,24 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from problems import make_rows
 
-from sottovoce.algorithms.items import Script
+from sottovoce.algorithms.items import Answer, Script
 from sottovoce.answers import fits
 from sottovoce.answers.evaluation import Counts, Held, Histogram
+from sottovoce.answers.frames import Frame, Sight, sharper
 from sottovoce.answers.inference import Newton, OneFrame, PlainSteps, newton_of
 from sottovoce.answers.judging import Scored, TwoClassesJudge, judge_of
 from sottovoce.answers.least_squares import slopes_of
-from sottovoce.answers.terms import of_columns
+from sottovoce.answers.rehearsal import facts_of, priced
+from sottovoce.answers.saved import SavedModel
+from sottovoce.answers.terms import naming_of, of_columns
 from sottovoce.answers.training import infer
 from sottovoce.cli import main
 from sottovoce.data import Schema
@@ -32,14 +37,15 @@ from sottovoce.deploy.asks import Asks
 from sottovoce.deploy.plan import Plan
 from sottovoce.errors import InvalidInput, LedgerMismatch
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.problem.facts import Facts
-from sottovoce.problem.losses import HuberResidual
+from sottovoce.problem.facts import Among, Facts
+from sottovoce.problem.losses import HuberResidual, Logistic
 from sottovoce.problem.task import BoundedNumber, TwoClasses
 from sottovoce.problem.weighted_loss import Weighted
+from sottovoce.queries.moments import flat
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import Result, simulate
 from sottovoce.runs.training import TrainConfig, train
-from sottovoce.util.plain import canonical
+from sottovoce.util.plain import canonical, digest_of
 
 OLD = Path(__file__).parent / "old"
 SPENT = 7.067163311672127
@@ -202,6 +208,71 @@ def test_least_squares_with_intervals_of_version_0_2_goes_on_with_rows_as_they_a
     whole = simulate(config, rows, method=old, loss=loss)
     assert np.allclose(resumed.outcome.estimate, whole.outcome.estimate, rtol=1e-9)
     assert len(simulate(config, rows, method=new, loss=loss).ledger) == len(new.items) == 12
+
+
+WARDS = """
+[label]
+column = "event"
+positive = "yes"
+negative = "no"
+[columns.age]
+kind = "number"
+lo = 0
+hi = 100
+[columns.ward]
+kind = "category"
+values = ["a", "b", "c", "d"]
+base = "a"
+"""
+
+
+def test_lists_of_before_ask_in_the_frames_that_they_asked_in(tmp_path: Path) -> None:
+    """A rare level was merged with its reference, however rare that is, and a column of which nothing was seen left.
+
+    What begins now merges a rare reference.  In other frames the stored answers of an old run would be refused.
+    """
+    (tmp_path / "schema.toml").write_text(WARDS)
+    naming = naming_of(Schema.from_toml(tmp_path / "schema.toml"), [], 1.0, [])
+    shares = np.array([0.5, 0.494, 0.003])  # and .003 of the reference
+    columns = np.flatnonzero(naming.marks)
+    S = np.diag(naming.constant * naming.value**2)
+    S[columns, columns] = shares * naming.marks[columns] ** 2
+    S[columns, -1] = S[-1, columns] = shares * naming.marks[columns] * naming.value
+    S[0, 0] = -1e-3  # noise
+    kept = {}
+    for frames, stretches in ((5, True), (5, False), (1, False), (0, False)):
+        recipe = priced(newton_of(naming, frames, stretches), 0.5)
+        facts = facts_of(Logistic(), naming.d, 4000.0, "replace-one")
+        script, among = recipe.script(facts, 1), Among.all(facts)
+        next(script)
+        script.send(Answer(np.array([[0.3]]), among, recipe.spread(0, facts, among)))
+        said: Any = script.send(Answer(flat(S)[None], among, recipe.spread(1, facts, among)))
+        if frames == 0:
+            said = script.send(Answer(np.zeros((1, naming.d)), among, recipe.spread(2, facts, among)))
+            assert said.at[0, 0] == said.at[0, 3] == 0.0  # no step was taken in them
+            continue
+        kept[frames, stretches] = np.any(said.frame[0] != 0.0, axis=1).tolist()
+        assert recipe.doubts == stretches
+    assert kept[5, False] == kept[1, False] == [False, True, True, False, True]
+    assert kept[5, True] == [True, False, True, False, True]
+
+
+def test_lists_of_before_take_what_was_seen_in_part_as_seen() -> None:
+    frame = Frame(np.eye(2)[None], np.eye(2)[None])
+    sight = Sight(frame, np.diag([0.3, 0.0])[None], np.zeros((1, 2, 2)))
+    M, noise, kept = np.diag([0.01, 1.0])[None], np.array([0.02]), np.ones((1, 2), dtype=bool)
+    before, now = (sharper(sight, M, noise, kept, doubts=doubts) for doubts in (False, True))
+    np.testing.assert_allclose(before.moments[0], np.eye(2), atol=1e-12)
+    assert now.moments[0, 0, 0] < 0.1 and not before.unseen.any() and now.unseen[0, 0, 0] > 0.0
+
+
+def test_a_model_that_no_column_tells_the_sites_of_is_judged_under_the_name_that_it_had() -> None:
+    """Its rows get the average of the constants as before, so that an evaluation that broke off goes on."""
+    naming = of_columns(["age"], 1.0, ["a", "b"])
+    saved = SavedModel(naming, np.array([1.0, 0.5, -0.5]), np.array([0.5, 0.5]))
+    former = {name: value for name, value in saved.to_dict().items() if name not in ("record", "site")}
+    assert saved.digest == digest_of(former)
+    assert len({one.digest for one in (saved, replace(saved, site="ward"), replace(saved, only=0))}) == 3
 
 
 def stop(*_: object) -> None:
