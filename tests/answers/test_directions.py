@@ -219,6 +219,14 @@ class TestDirections:
         assert not pair(0.0, apart=1e-4).lost.any()
         assert not pair(1e-5, apart=1e-3).lost.any() and not pair(1e-5, apart=1e-3).hidden.any()
 
+    def test_one_of_a_column_that_was_left_out_is_neither_lost_nor_hidden(self) -> None:
+        """Its frame is 0 and its eigenvalue stands for nothing, though that is 0 within the noise."""
+        frame, H, noise = np.diag([0.0, 1.0, 1.0])[None], np.diag([0.1, 1.0, 1.2])[None], np.array([0.1])
+        found = directions(Frame(frame, frame), H, noise, np.full((1, 3), 0.5), np.ones(1))
+        assert not found.lost.any() and not found.hidden.any()
+        lines = lost_lines(found, np.eye(3), np.zeros(3, dtype=bool))
+        assert not lines.turned.any() and lines.hidden == ()
+
     def test_one_that_noise_hides_is_lost_only_if_next_to_nothing_can_be_left(self) -> None:
         for seed in range(20):
             small, large = pair(1e-4, seed), pair(0.1, seed)

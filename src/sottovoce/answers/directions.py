@@ -163,7 +163,8 @@ def directions(frame: Frame, H: Array, noise: Array, variances: Array, moments: 
     moved = np.divide(most, mean, out=np.ones_like(most), where=mean > 0.0) * moments[:, None]
     share = np.divide(moved, together, out=np.full_like(moved, np.inf), where=together > 0.0)
     lost = zero & (share <= LOST)
-    return Directions(frame, values, vectors, noise, lost, zero & ~lost, share, np.sqrt(together), variances)
+    seen = together > _EXACT**2 * together.max(axis=1, keepdims=True)  # others are of columns that were left out
+    return Directions(frame, values, vectors, noise, lost, zero & ~lost & seen, share, np.sqrt(together), variances)
 
 
 def unseen_directions(frame: Frame, unseen: Array, variances: Array, moments: Array) -> Directions:
