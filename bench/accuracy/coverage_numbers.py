@@ -31,8 +31,8 @@ from sottovoce.runs.simulate import simulate
 
 SETS = 400
 TASK = BoundedNumber(0.0, 60.0)
-FILES = (*(f"answers/{name}.py" for name in ("frames", "inference", "least_squares", "terms")), "algorithms/recipe.py",
-         "queries/bounded.py", "problem/weighted_loss.py")  # fmt: skip
+FILES = (*(f"answers/{name}.py" for name in ("clipped_tails", "frames", "inference", "least_squares", "terms")),
+         "algorithms/recipe.py", "queries/bounded.py", "problem/weighted_loss.py")  # fmt: skip
 
 
 class Drawn(NamedTuple):
@@ -60,6 +60,9 @@ def numbers(
     elif law == "skewed":
         beta, middle = beta / 3.0, 9.0
         e = 2.5 * (rng.lognormal(0.0, 0.8, size=n) - np.exp(0.32)) * np.exp(0.25 * X[:, 0])
+    elif law == "costs":  # a tail that grows with a column, of which 0.1% is beyond the bounds
+        middle = 15.0
+        e = 1.5 * np.exp(0.5 * X[:, 0] - 0.25) * (rng.lognormal(0.0, 0.9, size=n) - np.exp(0.405))
     else:
         e = 5.0 * rng.normal(size=n)
     naming = of_columns([f"x{j}" for j in range(k)], norm * np.sqrt(k))
@@ -137,6 +140,7 @@ DESIGNS: dict[str, Any] = {
     "heavy tails": partial(numbers, law="heavy"),
     "unequal spread": partial(numbers, law="unequal"),
     "skewed": partial(numbers, law="skewed"),
+    "costs": partial(numbers, law="costs"),
     "correlated": partial(numbers, k=8, rho=0.9),
     "half long": partial(numbers, norm=0.95),
     "levels": levels,

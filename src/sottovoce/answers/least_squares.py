@@ -33,6 +33,7 @@ from ..queries import AtBounds, Bounded, FramedMoments, FramedResiduals, FramedS
 from ..queries.moments import square
 from ..util import normal
 from ..util.typing import Array, BoolArray
+from . import clipped_tails
 from .bounds_reached import targets_at_bounds
 from .coefficients import Coefficient, Coefficients, table
 from .directions import directions, variances_of
@@ -147,15 +148,19 @@ class Stepped(SeparateSites):
         best = np.einsum("rij,rj->ri", inverse, mean.c)
         of_c = mean.variance[:, None, None] * np.eye(facts.d)
         noise = inverse @ (of_c + noise_of(best - mean.center, s_M)) @ inverse
-        J = positive(within(h**2 * square(squares.value, facts.d), every))
+        told = within(h**2 * square(squares.value, facts.d), every)
+        J = positive(told)
         sampling = inverse @ (J / found.rows) @ inverse
         A = frame.A
         clipped = h * hidden(cells.value.mean(axis=0), cells.spread, h)
-        noise_of_all = A @ noise @ A + self._clipped(clipped, frame.back @ M @ frame.back)
+        every_row = np.einsum("rij,j->ri", frame.back, self.constant)
+        tail = clipped_tails.second_moments(M, told, np.full(replicates, h**2 * squares.spread), every_row)
+        clipping = clipped**2 * (inverse @ tail @ inverse)
+        noise_of_all = A @ noise @ A
         return Estimates(
             estimate=np.einsum("rij,rj->ri", A, best),
             at=at,
-            covariance=A @ sampling @ A + noise_of_all,
+            covariance=A @ sampling @ A + noise_of_all + A @ clipping @ A,
             noise=noise_of_all,
             sampling=A @ sampling @ A,
             frame=A @ lost.across,
@@ -171,15 +176,6 @@ class Stepped(SeparateSites):
             at_bounds=bounds.value,
             at_bounds_noise=bounds.spread,
         )
-
-    def _clipped(self, mean: float, S: Array) -> Array:
-        """Covariance (R, d, d) of what residuals clipped by `mean` on average, all to one side, do to constants.
-
-        A gradient that lacks the mean row times c moves all constants by c and nothing else.
-        """
-        value = np.sqrt(np.maximum(np.einsum("rii,i->r", S, self.constant), 1e-12))  # entry of a row in its constant
-        moved = (mean / value)[:, None] * self.constant
-        return np.asarray(moved[:, :, None] * moved[:, None, :])
 
     def with_one_constant(self, columns: Columns) -> Stepped:
         one = columns.slopes + 1
