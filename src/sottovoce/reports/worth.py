@@ -80,7 +80,7 @@ def exaggeration_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str])
     others = f", and {len(found) - 1} more lines likewise" if len(found) > 1 else ""
     return (
         f"Picked out by p < {CLEAR:g}, estimates with this much noise are too large on average: if the truth of "
-        f"{name} is what is printed, by {100.0 * (most - 1.0):.0f}%{others}."
+        f"{name} is what is printed, by {100.0 * (most - 1.0):.0f}%{others}; by more if it is smaller."
     )
 
 
