@@ -40,7 +40,10 @@ REACHES = ((4.0, 0.1), (4.0, 0.3), (4.0, 1.0), (6.0, 1.0), (9.0, 1.0), (16.0, 1.
 MORE_NOISE = 1.05
 """Standard errors may grow by this factor for one further down that list."""
 WIDEST = 1.0
-"""Half the width of the widest interval of a slope or an intercept that is printed."""
+"""Half the width of the widest interval of a slope or an intercept that is printed, and of a slope above 1 over it.
+
+The error of a slope grows with the slope: a bound for the error alone would refuse the slopes that noise made large.
+"""
 LONGEST = 1.0
 """Root mean square shift of log-odds from the last point of corrections, beyond which these tell too little."""
 SAYS_NOTHING = "too few rows for this noise: the interval would say nothing"
@@ -377,7 +380,8 @@ def _line(block: Block, answer: Corrected, sums: Array) -> tuple[Estimate, Estim
         far = Estimate(None, refused="the regression on the model's log-odds did not settle: most rows are in one cell")
         return far, far
     covariance = covariance + np.outer(apart, apart)
-    if math.sqrt(covariance[1, 1]) * Z > WIDEST:
+    widest = WIDEST * max(1.0, abs(float(end.slope)))
+    if math.sqrt(covariance[1, 1]) * Z > widest:
         return few, few
     level, slope = end.level, end.slope
     along = np.array([1.0, -float(curve.base)])
