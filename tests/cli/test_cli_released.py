@@ -43,7 +43,8 @@ KNOWN = {
     "n_train", "n_test", "features", "sites", "label", "versions", "notes", "config", "algorithm", "choice", "centre",
     "command", "threshold",
     # what was released, what follows from it, and its price
-    "privacy", "asked", "coefficients", "covariance", "strain", "needs", "weighed", "forecast", "auc", "brier",
+    "privacy", "asked", "coefficients", "covariance", "strain", "needs", "weighed", "clusters",
+    "undivided", "determined", "at_bounds", "forecast", "auc", "brier",
     "evaluation", "record",
 }  # fmt: skip
 """Keys at the top of what a release prints and saves."""

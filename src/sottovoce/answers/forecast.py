@@ -319,18 +319,18 @@ def forecast(study: Study, n: float, correlation: float) -> dict[str, Any]:
         ``rows_half`` and ``rows_needed``: from how many rows on half of the draws print half of the coefficients, and
         all of them, as real tables go; ``rows_even``: all of them, if columns spread over their declared ranges and are
         unrelated; ``standard_errors``: of every line (:class:`LineAhead`), if ranges are right; ``rows``: n;
-        ``assumes``: what is expected of the rows, in words.
+        ``expects``: what is expected of the rows, in words.
     """
     if not -1.0 < correlation < 1.0:
         raise InvalidInput("correlation", correlation, "must be inside (-1, 1)", "use what you expect, such as .3")
     real, even = study.rows_needed(REAL), study.rows_needed(EVEN)
     more = 1.0 + A_NUMBER * min(study.asked.naming.numbers, MOST_NUMBERS)
-    lines = study.lines(n, replace(DECLARED, together=correlation))
+    ahead = study.lines(n, replace(DECLARED, together=correlation))
     return {
         "rows_half": rounded_up(more * real.half), "rows_needed": rounded_up(more * real.complete),
         "rows_even": rounded_up(even.complete), "rows": n,
-        "assumes": f"{study.asked.assumes}, and each number has a correlation of {correlation:g} with the next",
-        "standard_errors": [line.to_dict() for line in lines],
+        "expects": f"{study.asked.assumes}, and each number has a correlation of {correlation:g} with the next",
+        "standard_errors": [line.to_dict() for line in ahead],
     }  # fmt: skip
 
 

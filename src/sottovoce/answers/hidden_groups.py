@@ -13,6 +13,7 @@ UNLIKE = 3.0
 """Variance of the chances of a group's rows over the square of their mean, at most, where these are small."""
 _SIZE_DOUBT = 2.0  # noise deviations by which a group's rows are taken to be fewer than they seem
 _LEAST_WEIGHT = 1e-300
+_LEAST_SHARE = 1e-9  # of the rows in a group: noise may leave none
 
 
 def hidden_groups(
@@ -44,10 +45,11 @@ def hidden_groups(
     for k in places:
         own = float(v[k] @ seen.sharp_moments @ v[k])
         column = None if groups.columns[k] < 0 else int(groups.columns[k])
-        means.append(_mean_row(naming, column, float(groups.blocks[k]), v[k] @ seen.sharp_moments / max(own, 1e-300)))
+        mean_row = v[k] @ seen.sharp_moments / max(own, _LEAST_SHARE)
+        means.append(_mean_row(naming, column, float(groups.blocks[k]), mean_row))
         other = np.where((naming.blocks == groups.blocks[k]) | (naming.constant > 0.0), 0.0, estimate)
         of_mean = 0.5 * (length[k] * np.sum(other**2) + (v[k] @ other) ** 2)
-        variances.append(seen.moments_spread**2 * of_mean / max(own, 1e-300) ** 2)
+        variances.append(seen.moments_spread**2 * of_mean / max(own, _LEAST_SHARE) ** 2)
     return which, HiddenGroups(
         directions=v[places] @ naming.into_units.T,
         means=np.vstack(means),

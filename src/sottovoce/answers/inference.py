@@ -26,6 +26,7 @@ from ..algorithms.items import Answer, Item, Script
 from ..algorithms.recipe import Recipe
 from ..errors import InvalidInput
 from ..problem.facts import Among, Facts
+from ..problem.losses import Logistic
 from ..queries import (
     Bounded,
     Curvature,
@@ -40,7 +41,6 @@ from ..queries import (
 )
 from ..queries.moments import square
 from ..runs.config import RunConfig
-from ..util.later import Later
 from ..util.typing import Array, BoolArray
 from .directions import Directions, directions, unseen_directions, variances_of
 from .frames import EDGES, Frame, displacement, positive, sharper, short, whitening
@@ -60,8 +60,6 @@ from .separate_sites import (
 )
 from .separation import Evidence, Point, Undetermined, undetermined, undetermined_by_site
 from .terms import Naming
-
-special = Later("scipy.special")
 
 TAU = 0.3
 """Share of a coefficient's variance that the noise of the Hessian may add beyond first order; above it, refused."""
@@ -521,7 +519,8 @@ def _of_sites(
     seen = found.evidence
     assert seen is not None
     first = of_kind(heard, Gradient)[0]
-    chances = special.expit(recipe.value * columns.points(first.what.at, first.own)[:, :, -1])
+    margins = recipe.value * columns.points(first.what.at, first.own)[:, :, -1]
+    chances = np.asarray(-Logistic().derivative(-margins))
     return tuple(
         seen._replace(
             rows=float(n[i]), chance=chances[:, i], gradient=first.values[:, i],

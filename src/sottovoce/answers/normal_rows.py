@@ -19,10 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..problem.losses import Logistic
-from ..util.later import Later
+from ..util import normal
 from ..util.typing import Array, BoolArray
-
-special = Later("scipy.special")
 
 _GRID = np.linspace(-6.5, 6.5, 131)
 """Deviations of a normal margin: the trapezoid rule on it is exact to 1e-8 for margins of deviation 10."""
@@ -134,7 +132,7 @@ def size_of(rows: NormalRows, w: Array, covariance: Array, slopes: BoolArray) ->
     center = np.sum(rows.mean * w, axis=1)
     chance = _chances(center, deviation**2)
     mean_chance = np.clip(chance @ _WEIGHTS, _TINY, 1.0 - _TINY)
-    border = special.ndtri(mean_chance)
+    border = np.array([normal.quantile(chance) for chance in mean_chance.tolist()])
     right = deviation * np.exp(-0.5 * border**2) / math.sqrt(2.0 * math.pi)
     left = right - deviation**2 * ((chance * (1.0 - chance)) @ _WEIGHTS)
     curvature = _along_size(center, deviation)

@@ -14,16 +14,21 @@ and for rows that are mostly positive the same with signs exchanged.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
 from ..util.later import Later
+from ..util.typing import Array
 
 special = Later("scipy.special")
 
 _DOUBLINGS = 60
 _HALVINGS = 60
 _REACH = 12.0  # deviations of the Poisson law that are summed over
+_MANY = 1000.0  # a mean from which on a Poisson number is normal
+_NUMBERS = np.arange(math.ceil(_MANY + _REACH * math.sqrt(_MANY) + _REACH) + 1.0)
+_LOG_FACTORIALS = np.cumsum(np.log(np.maximum(_NUMBERS, 1.0)))
 
 
 def largest_mean(count: float, noise: float, alpha: float) -> float:
@@ -65,9 +70,19 @@ def _at_most(count: float, noise: float, mean: float) -> float:
     """The probability that a Poisson number of this mean, plus noise, is `count` or less."""
     if noise == 0.0:
         return float(special.pdtr(math.floor(count + 1e-6), mean))
-    if mean > 1000.0:
-        return float(special.ndtr((count - mean) / math.hypot(noise, math.sqrt(mean))))
+    if mean > _MANY:
+        return _below((count - mean) / math.hypot(noise, math.sqrt(mean)))
     most = math.ceil(mean + _REACH * math.sqrt(mean) + _REACH)
-    numbers = np.arange(most + 1)
-    chances = np.exp(special.xlogy(numbers, mean) - mean - special.gammaln(numbers + 1.0))
-    return float(chances @ special.ndtr((count - numbers) / noise))
+    log_chances = _NUMBERS[: most + 1] * math.log(mean) - mean - _LOG_FACTORIALS[: most + 1]
+    return float(np.exp(log_chances) @ _noise_below(count, noise)[: most + 1])
+
+
+@lru_cache(maxsize=64)
+def _noise_below(count: float, noise: float) -> Array:
+    """The probability that noise is at most `count` less each of the numbers that are summed over."""
+    return np.array([_below((count - number) / noise) for number in _NUMBERS.tolist()])
+
+
+def _below(z: float) -> float:
+    """The normal law, without SciPy, which takes longer to load than a table takes to compute."""
+    return 0.5 * math.erfc(-z * math.sqrt(0.5))

@@ -123,7 +123,8 @@ def pivots(
     T = np.eye(naming.d)
     constants = np.flatnonzero(naming.constant > 0.0)
     every = naming.constant / naming.value
-    middle = np.linalg.solve(naming.into_units.T, moments @ every / max(float(every @ moments @ every), 1e-300))
+    weight = max(float(every @ moments @ every), 1e-3)  # about 1, but for noise and long rows
+    middle = np.linalg.solve(naming.into_units.T, moments @ every / weight)
     numbers = (naming.marks == 0.0) & (naming.constant == 0.0)
     T[np.ix_(constants, np.flatnonzero(numbers))] = middle[numbers]
     blocks = blocks_of(naming.marks, naming.blocks, naming.constant, naming.value, moments)
@@ -203,13 +204,18 @@ class Determined(NamedTuple):
         """
         groups = self.hidden
         parts = np.zeros((len(weights), len(groups.rows)))
+        beyond = np.zeros(len(weights), dtype=bool)
         if len(groups.rows):
-            shared = np.linalg.solve((groups.means @ groups.directions.T).T, groups.directions @ weights.T).T
+            # Groups may depend on each other, as a level and its reference do: then only some sums are theirs.
+            effects, asked = groups.directions @ groups.means.T, groups.directions @ weights.T
+            shared = (np.linalg.pinv(effects, rcond=_NEXT_TO_NONE) @ asked).T
+            off = np.abs(effects @ shared.T - asked).max(axis=0)
+            beyond = off > _NEXT_TO_NONE * np.maximum(1.0, np.abs(asked).max(axis=0))
             parts[np.abs(shared) > _NEXT_TO_NONE] = shared[np.abs(shared) > _NEXT_TO_NONE]
         rest = np.asarray((weights - parts @ groups.means) @ np.linalg.inv(self.pivots))
         unknown = np.isnan(self.estimate)
         largest = np.abs(rest).max(axis=1, keepdims=True, initial=1.0)
-        lost = np.any(unknown & (np.abs(rest) > _NEXT_TO_NONE * largest), axis=1)
+        lost = beyond | np.any(unknown & (np.abs(rest) > _NEXT_TO_NONE * largest), axis=1)
         known_rest = np.where(unknown, 0.0, rest)
         covariance = np.where(unknown[:, None] | unknown, 0.0, self.covariance)
         middle = known_rest @ np.where(unknown, 0.0, self.estimate)

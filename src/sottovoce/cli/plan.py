@@ -311,5 +311,5 @@ def _render_forecast(said: dict[str, Any], console: Console) -> None:
     console.print(table)
     console.print(
         "[dim]standard errors: if nine in ten numbers fill their declared ranges, levels are about equally frequent, "
-        f"{escape(said['assumes'])}; by made-up rows, no data were read[/]", highlight=False,
+        f"{escape(said['expects'])}; by made-up rows, no data were read[/]", highlight=False,
     )  # fmt: skip
