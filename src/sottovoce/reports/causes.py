@@ -88,8 +88,8 @@ _SENTENCES = {
         "the whole table: noise hides a combination of columns, which may be part of every coefficient"
     ),
     Cause.SIZE_HIDDEN: (
-        "the whole table: effects are strong, and noise hides how strong: the columns may decide the outcome alone "
-        "(separation); ask with a larger epsilon or of more rows, or leave the strongest out"
+        "the whole table: noise hides how strong its effects are together; ask with a larger epsilon or of more rows, "
+        "and if that does not help, columns may decide the outcome alone (separation): leave the strongest out"
     ),
     Cause.STRAINED: "the steps may have ended too early, and intervals may be off by about a standard error",
 }
@@ -122,7 +122,7 @@ _LABELS = {
     Cause.TABLE_UNFINISHED: "steps too few",
     Cause.TABLE_NOISE: "noise",
     Cause.TABLE_HIDDEN: "noise",
-    Cause.SIZE_HIDDEN: "separation?",
+    Cause.SIZE_HIDDEN: "noise",
     Cause.STRAINED: "steps too few?",
 }
 
