@@ -94,7 +94,9 @@ class TestFrames:
         # With this few rows the reference is merged; the frames are to hold if it is not.
         monkeypatch.setattr(inference.Newton, "_kept", lambda self, S, *rest: np.ones(S.shape[:2], dtype=bool))
         counted = [reached(stretches) for stretches in (True, False)]
-        monkeypatch.setattr(inference, "sharper", lambda *args: sharper(*args)._replace(lost=np.zeros((1, 12, 12))))
+        monkeypatch.setattr(
+            inference, "sharper", lambda *args, **more: sharper(*args, **more)._replace(lost=np.zeros((1, 12, 12)))
+        )
         # Newton's own steps overshoot; stretched ones know from the second moments how far they may go.
         assert max(map(abs, counted)) < 2.0 and abs(reached(stretches=False)) > 10.0
 
