@@ -18,17 +18,17 @@ from ..algorithms.recipe import Recipe
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..errors import InvalidInput
-from ..problem.losses import HuberResidual, Logistic, Loss
+from ..problem.losses import Loss
 from ..problem.task import BoundedNumber, TwoClasses
-from ..problem.weighted_loss import Weighted
 from ..reports.causes import Cause
 from ..runs.config import RunConfig
 from ..runs.prepare import Prepared, outline, prepare
 from ..util.typing import Any, Array
+from . import fits
 from .assumed import Assumed
 from .coefficients import Coefficients, rounded_up, table
-from .inference import check_run, newton_of
-from .least_squares import slopes_of, table_of
+from .inference import check_run
+from .least_squares import table_of
 from .rehearsal import DECLARED, EVEN, REAL, Habits, chances, facts_of, made_up, priced, rehearse, scores
 from .terms import Naming, Term, naming_of
 
@@ -71,18 +71,24 @@ class Asked(ABC):
 
     @property
     @abstractmethod
-    def recipe(self) -> Recipe:
-        """The recipe, without noise."""
+    def fit(self) -> fits.Fit:
+        """What is asked of real tables."""
 
     @property
-    @abstractmethod
-    def plain_loss(self) -> Loss:
-        """The loss of rows of norm at most 1."""
+    def layout(self) -> fits.Layout:
+        """Made-up rows at sites of equal size."""
+        sites = max(1, len(self.naming.sites))
+        return fits.Layout(self.naming, np.full(sites, ROWS / sites))
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe, without noise."""
+        return self.fit.recipe
 
     @property
     def loss(self) -> Loss:
-        """The loss of the rows, with weights where they may be longer."""
-        return Weighted(self.plain_loss) if self.naming.long else self.plain_loss
+        """The loss of the rows, with weights where they may be longer than 1."""
+        return self.fit.loss
 
     @property
     @abstractmethod
@@ -125,12 +131,8 @@ class LogOdds(Asked):
             raise InvalidInput("positives", self.positives, rule, "use the share that you expect")
 
     @property
-    def recipe(self) -> Recipe:
-        return newton_of(self.naming)
-
-    @property
-    def plain_loss(self) -> Loss:
-        return Logistic()
+    def fit(self) -> fits.Fit:
+        return fits.LogOdds(self.layout)
 
     @property
     def assumes(self) -> str:
@@ -161,12 +163,8 @@ class Means(Asked):
             raise InvalidInput("residuals", self.residuals, rule, "use what you expect, such as .15")
 
     @property
-    def recipe(self) -> Recipe:
-        return slopes_of(self.naming)
-
-    @property
-    def plain_loss(self) -> Loss:
-        return HuberResidual(1.0)
+    def fit(self) -> fits.Fit:
+        return fits.Numbers(self.layout, task=self.task, intervals=True)
 
     @property
     def assumes(self) -> str:
