@@ -242,9 +242,9 @@ def test_residuals_are_kept_to_where_none_are_seen() -> None:
     edges = least_squares.EDGES
     cells = np.zeros(len(edges) + 1)
     cells[:3] = 0.9, 0.08, 0.02
-    assert least_squares.width(cells, 0.001) == pytest.approx(edges[2] * math.sqrt(2.0))
-    assert least_squares.width(cells, 0.03) == pytest.approx(edges[0] * math.sqrt(2.0))
-    assert least_squares.width(np.full(len(cells), 1.0 / len(cells)), 0.001) == edges[-1]
+    assert clipped_tails.width(cells, 0.001, edges) == pytest.approx(edges[2] * math.sqrt(2.0))
+    assert clipped_tails.width(cells, 0.03, edges) == pytest.approx(edges[0] * math.sqrt(2.0))
+    assert clipped_tails.width(np.full(len(cells), 1.0 / len(cells)), 0.001, edges) == edges[-1]
 
 
 def test_the_tail_of_a_skewed_target_is_not_clipped() -> None:

@@ -1,4 +1,4 @@
-"""Where the rows are whose residuals are clipped, as far as it is known (docs/privacy/answers.md, "What h does").
+"""Where residuals are clipped, and which rows that concerns (docs/privacy/answers.md, "What h does").
 
 Residuals that are clipped by c on average in rows whose mean is u move least squares by ``M^-1 u c``.  If these rows
 are like all others, that moves the constant alone.  Where residuals are larger for some rows than for others, as costs
@@ -6,6 +6,8 @@ are, large ones are there; squares of residuals tell where, and were released.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -18,7 +20,19 @@ If the logarithm of a spread is linear in normal columns, weights by the power a
 proportion to a, and the chance of a residual beyond an edge grows with the power a of the spread if the tail falls as
 its power -a.  Mean excesses need a above 1; at 3 it is 3/2 of what squares tell.
 """
+MARGIN = math.sqrt(2.0)
+"""Residuals are kept up to this many times the edge beyond which none are seen."""
+_SEEN = 2.0  # noise deviations by which residuals beyond an edge are taken to be there
 _CLEAR = 3.0  # noise deviations by which the mean square of residuals must be above 0 to tell anything
+
+
+def width(cells: Array, noise: float, edges: Array) -> float:
+    """The h at which residuals are clipped: above the least edge beyond which a noisy histogram shows none."""
+    for k, edge in enumerate(edges):
+        beyond = cells[k + 1 :]
+        if float(beyond.sum()) <= _SEEN * noise * math.sqrt(len(beyond)):
+            return min(float(edge) * MARGIN, float(edges[-1]))
+    return float(edges[-1])
 
 
 def second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Array:

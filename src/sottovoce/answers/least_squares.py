@@ -60,8 +60,6 @@ from .unframed_squares import Unframed
 
 EDGES = 2.0 ** np.arange(-10.0, 1.5, 0.5)
 """Public cells of residuals, in half widths of the target's bounds; beyond the last one no residual is kept."""
-_SEEN = 2.0  # noise deviations by which residuals beyond an edge are taken to be there
-_MARGIN = math.sqrt(2.0)  # residuals are kept up to this many times the edge beyond which none are seen
 _FLOOR = 0.05  # of the noise's norm: a matrix with an eigenvalue below it has no inverse
 _EXCESS = 0.25  # of h: how far residuals that noise hides may be beyond it, in the mean over them
 _EXACT = 1e-24
@@ -131,7 +129,7 @@ class Stepped(SeparateSites):
             point = products.shrunken()
             at = np.einsum("rij,rj->ri", frame.A, point)
             cells = yield Residuals(at, self.constant, EDGES)
-            h = width(cells.value.mean(axis=0), cells.spread)
+            h = clipped_tails.width(cells.value.mean(axis=0), cells.spread, EDGES)
             if last:
                 squares = yield FramedResiduals(at, h, frame=frame.A)
             found = yield FramedSteps(at, h, frame=frame.A)
@@ -203,12 +201,11 @@ class Stepped(SeparateSites):
         n = facts.every_n[:, 0]
         bounds = of_kind(heard, AtBounds)[0]
         share = n / n.sum()
-        counted = replace(
+        return replace(
             joint_slopes(self.columns(facts), found, heard, facts),
             at_bounds=np.einsum("i,rie->re", share, bounds.values),
             at_bounds_noise=math.sqrt(float(np.sum((share * bounds.spreads) ** 2))),
         )
-        return counted
 
     def older(self) -> tuple[Recipe, ...]:
         own = {f.name: getattr(self, f.name) for f in fields(Unframed)}
@@ -393,18 +390,9 @@ def slopes_of(naming: Naming) -> Stepped:
     return Stepped(constant=naming.constant, marks=naming.marks, blocks=naming.blocks, value=naming.value)
 
 
-def width(cells: Array, noise: float) -> float:
-    """The h at which residuals are clipped: above the least edge beyond which a noisy histogram shows none."""
-    for k, edge in enumerate(EDGES):
-        beyond = cells[k + 1 :]
-        if float(beyond.sum()) <= _SEEN * noise * math.sqrt(len(beyond)):
-            return min(float(edge) * _MARGIN, float(EDGES[-1]))
-    return float(EDGES[-1])
-
-
 def hidden(cells: Array, noise: float, h: float) -> float:
     """The mean of what residuals are clipped by, over h, that a noisy histogram may hide: one deviation beyond it."""
-    beyond = cells[np.searchsorted(EDGES, h / _MARGIN * 0.999) + 1 :]
+    beyond = cells[np.searchsorted(EDGES, h / clipped_tails.MARGIN * 0.999) + 1 :]
     return _EXCESS * (max(0.0, float(beyond.sum())) + noise * math.sqrt(len(beyond)))
 
 

@@ -25,14 +25,13 @@ from ..problem.facts import Facts
 from ..queries import HuberGradient, ResidualMoments, Residuals, SecondMoments
 from ..queries.moments import square
 from ..util.typing import Array, BoolArray
+from .clipped_tails import width
 from .frames import positive
 from .inference import RAREST, UNSURE, Estimates, inverse_of, noise_of, within
 from .regression import mean_given, shrunk
 
 EDGES = 2.0 ** np.arange(-2.0, 1.5, 0.5)
 """Public cells of residuals, in half widths of the target's bounds; beyond the last one no residual is kept."""
-_SEEN = 2.0  # noise deviations by which residuals beyond an edge are taken to be there
-_MARGIN = math.sqrt(2.0)  # residuals are kept up to this many times the edge beyond which none are seen
 _FLOOR = 0.05  # of the noise's norm: a matrix with an eigenvalue below it has no inverse
 _MERGED = 3.0  # noise deviations of a second moment, below which a rare level is merged with its reference
 
@@ -76,7 +75,7 @@ class Unframed(Recipe):
         first = yield HuberGradient(zero)
         w = _near(-first.value, first.spread, S, s_S, kept, constant)
         cells = yield Residuals(w, self.constant, EDGES)
-        h = width(cells.value.mean(axis=0), cells.spread)
+        h = width(cells.value.mean(axis=0), cells.spread, EDGES)
         squares = yield ResidualMoments(w, h)
         last = yield HuberGradient(w, h)
         J, g = h**2 * square(squares.value, d), h * last.value
@@ -93,15 +92,6 @@ class Unframed(Recipe):
             np.tile(np.eye(d), (R, 1, 1)), own, s_H, strain, every, last.rows, self.scale,
             quadratic=True, moments=S,
         )  # fmt: skip
-
-
-def width(cells: Array, noise: float) -> float:
-    """The h at which residuals are clipped: above the least edge beyond which a noisy histogram shows none."""
-    for k, edge in enumerate(EDGES):
-        beyond = cells[k + 1 :]
-        if float(beyond.sum()) <= _SEEN * noise * math.sqrt(len(beyond)):
-            return min(float(edge) * _MARGIN, float(EDGES[-1]))
-    return float(EDGES[-1])
 
 
 def _near(c: Array, noise: float, S: Array, s_S: float, kept: BoolArray, constant: BoolArray) -> Array:
