@@ -89,17 +89,21 @@ def interaction(X: np.ndarray) -> np.ndarray:
     return np.asarray(expit(0.5 * X[:, 0] * X[:, 1] + X @ (0.6, -0.4, 0.0, 0.3, -0.2) - 0.8))
 
 
+def closest(naming: Naming, X: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    """The coefficients that fit rows with chances for labels best, if rows are weighed as the table weighs them."""
+    E = naming.encoded(X)
+    weight, w = 1.0 / np.maximum(1.0, np.sum(E**2, axis=1)), np.zeros(naming.d)
+    for _ in range(12):
+        p = expit(E @ w)
+        w = w + np.linalg.solve((E.T * (weight * p * (1.0 - p))) @ E, E.T @ (weight * (chance - p)))
+    return np.asarray(naming.into_units @ w)
+
+
 @lru_cache
 def best(chance: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """The coefficients that fit best, of a million rows with chances for labels, weighed as the table weighs rows."""
     X = np.random.default_rng(35).normal(size=(1_000_000, 5))
-    naming, p = of_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5)), chance(X)
-    E = naming.encoded(X)
-    weight, w = 1.0 / np.maximum(1.0, np.sum(E**2, axis=1)), np.zeros(6)
-    for _ in range(12):
-        q = expit(E @ w)
-        w = w + np.linalg.solve((E.T * (weight * q * (1.0 - q))) @ E, E.T @ (weight * (p - q)))
-    return np.asarray(naming.into_units @ w)
+    return closest(of_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5)), X, chance(X))
 
 
 def wrong(n: int, rng: np.random.Generator, chance: Callable[[np.ndarray], np.ndarray]) -> Drawn:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import coverage
@@ -119,14 +118,7 @@ DESIGNS: dict[str, Callable[[int, np.random.Generator], Drawn]] = {
 }
 
 
-@dataclass(frozen=True)
-class Cell(Setting):
-    @property
-    def name(self) -> str:
-        return super().name
-
-
-CELLS = tuple(Cell(design, 20_000, epsilon) for design in DESIGNS for epsilon in (np.inf, 10.0, 3.0, 1.0))
+CELLS = tuple(Setting(design, 20_000, epsilon) for design in DESIGNS for epsilon in (np.inf, 10.0, 3.0, 1.0))
 
 
 def likeliest(naming: Naming, rows: Drawn) -> tuple[np.ndarray, np.ndarray]:
@@ -144,7 +136,7 @@ def likeliest(naming: Naming, rows: Drawn) -> tuple[np.ndarray, np.ndarray]:
     return M @ w, np.sqrt(np.diag(M @ inverse @ J @ inverse @ M.T))
 
 
-def one(cell: Cell, seed: int) -> dict[str, Any]:
+def one(cell: Setting, seed: int) -> dict[str, Any]:
     noise = 0 if np.isinf(cell.epsilon) else round(100 * cell.epsilon)
     found = DESIGNS[cell.design](cell.n, np.random.default_rng([seed, cell.n, noise]))
     loss = Weighted(Logistic()) if found.naming.long else Logistic()
@@ -161,7 +153,7 @@ def one(cell: Cell, seed: int) -> dict[str, Any]:
     return {"inside": inside, "width": width, "off": off, "causes": [line.cause for line in lines]}
 
 
-def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(cell: Setting, sets: list[dict[str, Any]]) -> dict[str, Any]:
     """As :func:`coverage.summary`, with how far estimates are from maximum likelihood, and causes of refusals."""
     off = [x for one in sets for x in one["off"] if x is not None]
     causes = [cause for one in sets for cause in one["causes"] if cause is not None]
