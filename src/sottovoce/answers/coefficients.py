@@ -410,7 +410,7 @@ def _judged(
     turned = M @ found.frame[replicate]
     by_model = np.einsum("ij,jk,ik->i", turned, inverse[0], turned) / found.rows
     before = np.zeros(len(M)) if found.moved is None else M @ found.moved[replicate]
-    constant = np.array([term.name == CONSTANT for term in naming.terms])
+    constant = _constants(naming)
     levels = np.array([term.level is not None for term in naming.terms]) & ~constant
     if groups is None:
         undone = missing = np.zeros((0, len(M)))

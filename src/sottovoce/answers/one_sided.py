@@ -18,6 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..util import normal
 from ..util.later import Later
 from ..util.typing import Array
 
@@ -71,7 +72,7 @@ def _at_most(count: float, noise: float, mean: float) -> float:
     if noise == 0.0:
         return float(special.pdtr(math.floor(count + 1e-6), mean))
     if mean > _MANY:
-        return _below((count - mean) / math.hypot(noise, math.sqrt(mean)))
+        return normal.cdf((count - mean) / math.hypot(noise, math.sqrt(mean)))
     most = math.ceil(mean + _REACH * math.sqrt(mean) + _REACH)
     log_chances = _NUMBERS[: most + 1] * math.log(mean) - mean - _LOG_FACTORIALS[: most + 1]
     return float(np.exp(log_chances) @ _noise_below(count, noise)[: most + 1])
@@ -80,9 +81,4 @@ def _at_most(count: float, noise: float, mean: float) -> float:
 @lru_cache(maxsize=64)
 def _noise_below(count: float, noise: float) -> Array:
     """The probability that noise is at most `count` less each of the numbers that are summed over."""
-    return np.array([_below((count - number) / noise) for number in _NUMBERS.tolist()])
-
-
-def _below(z: float) -> float:
-    """The normal law, without SciPy, which takes longer to load than a table takes to compute."""
-    return 0.5 * math.erfc(-z * math.sqrt(0.5))
+    return np.array([normal.cdf((count - number) / noise) for number in _NUMBERS.tolist()])

@@ -12,6 +12,11 @@ _FAR = -37.0  # below it erfc is soon too small for a double
 _LOG_ROOT = 0.5 * math.log(2.0 * math.pi)
 
 
+def cdf(x: float) -> float:
+    """The share of the law that is below x."""
+    return 0.5 * math.erfc(-x * math.sqrt(0.5))
+
+
 def log_cdf(x: float) -> float:
     """``ln Phi(x)``; its error is at most ``1e-15 (1 + x^2)``, that of rounding x.
 
@@ -21,7 +26,7 @@ def log_cdf(x: float) -> float:
     if x > 0.0:
         return math.log1p(-0.5 * math.erfc(x * math.sqrt(0.5)))
     if not x < _FAR:
-        return math.log(0.5 * math.erfc(-x * math.sqrt(0.5)))
+        return math.log(cdf(x))
     square = x * x
     series = 1.0
     for odd in (13, 11, 9, 7, 5, 3, 1):
