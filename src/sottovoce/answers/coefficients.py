@@ -646,7 +646,7 @@ def _undivided(lost: LostLines, judged: _Judged, causes: Sequence[Cause | None],
         return None
     other = hidden & np.array([cause is not Cause.LOST for cause in causes])
     covariance = np.where(other[:, None] | other, np.nan, judged.covariance)
-    return Undivided(np.where(other, np.nan, judged.estimate), covariance, lost.directions, lost.exact)
+    return Undivided(np.where(other, np.nan, judged.estimate), covariance, lost.directions, lost.noiseless)
 
 
 def _detail(cause: Cause, lost: LostLines, line: int, naming: Naming) -> str:

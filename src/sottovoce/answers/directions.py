@@ -215,7 +215,7 @@ class LostLines(NamedTuple):
     relations: tuple[Relation, ...]
     hidden: tuple[Relation, ...]  # that may be lost, or not; empty if noise hides more than can be named
     directions: Array  # the lost ones, as weights of all lines for a score of 1  (k, lines)
-    exact: bool  # whether no noise is in them
+    noiseless: bool
 
     def relation_of(self, line: int) -> Relation | None:
         """The relation that a line is part of."""
@@ -269,13 +269,13 @@ class Undivided(NamedTuple):
     estimate: Array  # of all lines, NaN for those that are refused for another reason  (lines,)
     covariance: Array  # likewise  (lines, lines)
     directions: Array  # (k, lines)
-    exact: bool
+    noiseless: bool
 
     def tells(self, weights: Array) -> BoolArray:
         """Whether sums with these weights, (n, lines), are the same wherever the model stands, (n,)."""
         turn = np.abs(weights @ self.directions.T)
         parts = np.abs(weights) @ np.abs(self.directions.T)
-        known = np.all(turn <= (_TURNED if self.exact else UNCLEAR) * parts, axis=1)
+        known = np.all(turn <= (_TURNED if self.noiseless else UNCLEAR) * parts, axis=1)
         return np.asarray(known & ~np.any((weights != 0.0) & np.isnan(self.estimate), axis=1))
 
     def plain(self) -> dict[str, Any]:
@@ -283,7 +283,7 @@ class Undivided(NamedTuple):
         return {
             "estimate": [None if math.isnan(x) else x for x in self.estimate.tolist()],
             "covariance": [[None if math.isnan(x) else x for x in line] for line in self.covariance.tolist()],
-            "directions": self.directions.tolist(), "exact": self.exact,
+            "directions": self.directions.tolist(), "noiseless": self.noiseless,
         }  # fmt: skip
 
     @classmethod
@@ -291,7 +291,7 @@ class Undivided(NamedTuple):
         """What :meth:`plain` told."""
         names = ("estimate", "covariance", "directions")
         estimate, covariance, along = (np.array(plain[name], dtype=float) for name in names)
-        return cls(estimate, covariance, along, bool(plain["exact"]))
+        return cls(estimate, covariance, along, bool(plain["noiseless"]))
 
 
 def _hidden(found: Directions, along: Array, unit: Array, constants: BoolArray) -> tuple[Relation, ...]:
