@@ -11,7 +11,7 @@ import pytest
 from scipy.special import expit
 
 from sottovoce.answers.coefficients import Coefficients, table
-from sottovoce.answers.inference import newton_of
+from sottovoce.answers.inference import SmallSites, newton_of
 from sottovoce.answers.least_squares import slopes_of, table_of
 from sottovoce.answers.one_sided import largest_log_odds, largest_mean
 from sottovoce.answers.references import Block, merged_reference
@@ -155,6 +155,46 @@ class TestRareReference:
         S = 5.0 * (noise + noise.T)[None]
         kept = newton_of(naming)._kept(S, 5.0, np.full(1, 0.25), 0.1)[0]
         assert kept[naming.marks == 0.0].all() and kept.shape == (naming.d,)
+
+
+class TestSmallSite:
+    """Of .5% of the rows, beside the table without it: at epsilon 1 noise hides its constant, at 10 it does not."""
+
+    SHARES = (0.005, 0.5, 0.295, 0.2)
+
+    def made(self, epsilon: float, first: int) -> tuple[list[Coefficients], Naming]:
+        """Tables of the sites from number `first` on."""
+        rows = drawn(20_000, self.SHARES)
+        parts = [np.flatnonzero(rows.columns["ward"] == ward) for ward in WARDS[first:]]
+        naming = of_schema(Schema.from_dict({"columns": {"age": AGE}}), tuple(WARDS[first:]))
+        signs = np.where(rows.outcome, 1.0, -1.0)
+        given = naming.rows([({"age": rows.columns["age"][part]}, signs[part]) for part in parts])
+        run = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=5, replicates=6)
+        found = simulate(run, given, method=newton_of(naming), loss=Logistic()).outcome
+        return [table(found, naming, k, 1e-5) for k in range(6)], naming
+
+    @pytest.mark.parametrize(("epsilon", "hidden"), [(1.0, True), (10.0, False)])
+    def test_it_widens_no_comparison_of_other_sites(self, epsilon: float, hidden: bool) -> None:
+        widths, truth = list[float](), -0.3
+        for first in (0, 1):
+            every, naming = self.made(epsilon, first)
+            asked = np.zeros((1, naming.d))
+            asked[0, -2:] = 1.0, -1.0
+            compared = [made.sums(asked) for made in every]
+            assert all(abs(one.mean() - truth) < width(one) for one in compared)
+            widths.append(float(np.median([width(one) for one in compared])))
+            causes = {made.lines[1].cause for made in every}
+            if first == 0:
+                assert (causes == {Cause.SMALL_SITE.value}) == hidden
+        assert widths[0] < 1.1 * widths[1]
+
+    def test_its_rows_count_with_the_mean_constant_of_the_others(self) -> None:
+        kept = np.array([[True, False, True, True]])
+        small = SmallSites.of(np.array([0.0, 1.0, 1.0, 1.0]), kept, np.diag([9.0, 1.0, 6.0, 2.0])[None])
+        moved = small.followed(np.array([[5.0, 7.0, 1.0, 3.0]]))
+        np.testing.assert_allclose(moved, [[5.0, 1.5, 1.0, 3.0]])
+        none = SmallSites.of(np.array([0.0, 0.0, 0.0, 1.0]), kept, np.eye(4)[None])
+        np.testing.assert_array_equal(none.followed(moved), moved)
 
 
 class TestOneEnd:

@@ -437,8 +437,8 @@ def _constants(naming: Naming) -> BoolArray:
 
 
 def _merged(found: Estimates, naming: Naming, replicate: int) -> BoolArray:
-    """The lines of levels that were merged with their reference."""
-    return np.asarray(~found.kept[replicate] & (naming.marks > 0.0))
+    """The lines of levels that were merged with their reference, and of small sites with the others."""
+    return np.asarray(~found.kept[replicate] & ((naming.marks > 0.0) | (naming.constant > 0.0)))
 
 
 def _by_group(
@@ -511,7 +511,7 @@ def _causes(
     for k in range(len(tau)):
         cause = whole
         if merged[k]:
-            cause = Cause.MERGED
+            cause = Cause.MERGED if naming.marks[k] > 0.0 else Cause.SMALL_SITE
         elif lost.turned[k]:
             cause = Cause.LOST
         elif whole is not None:

@@ -232,6 +232,7 @@ class Newton(SeparateSites):
         cap = float(np.minimum(facts.loss.curvature_bound, _RARE * curvature).max())  # one for all replicates
         noise, s_g = (self._ahead(kind, facts, moments.among) for kind in (Curvature, Gradient))
         kept = self._kept(S, moments.spread, curvature, s_g)
+        small = SmallSites.of(mask, kept, S)
         S = within(S, kept)
         hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
         frame, sizes, lost, unseen = yield from self._frame(S, moments.spread, kept, hidden)
@@ -246,7 +247,7 @@ class Newton(SeparateSites):
         law = normal_rows(positive(sizes), mask / self.value)
         flat = unseen_directions(frame, unseen, variances, framed)
         known = Pool(within(at_zero, kept), np.zeros(R))
-        step = self._step(frame, law, w, known, gradient, self.farthest, flat)
+        step = self._step(frame, law, w, known, gradient, self.farthest, flat, small)
         w, pool, seen, cut = w + no_further(step, sizes, self.farthest)[0], None, list[Seen](), np.zeros(R, dtype=bool)
         if gradient.spread > 0.0 and self.stretches:
             turned = _by_curvature(frame, sizes, law.by_curvature(w), kept)
@@ -264,7 +265,7 @@ class Newton(SeparateSites):
             H = pool.H + lost
             own = directions(frame, H, pool.noise, variances, framed)
             H = own.restricted(H) if self.stretches else H
-            step = self._step(frame, law, w, Pool(H, pool.noise), gradient, most, own)
+            step = self._step(frame, law, w, Pool(H, pool.noise), gradient, most, own, small)
             step, cut = no_further(step, sizes, most)
             w = w + step
         found = yield self._bends(w, cap, frame)
@@ -286,6 +287,8 @@ class Newton(SeparateSites):
         strain = np.where(cut, np.maximum(ends.strain, CUT), ends.strain)
         whole = square(moments.value, d)
         ends = replace(ends, strain=strain, moved=step, evidence=evidence, moments=whole)
+        if self.stretches:
+            ends = replace(ends, estimate=w + small.followed(ends.estimate - w))
         return with_size(ends, law, kept & (mask == 0.0)) if self.stretches else ends
 
     def with_one_constant(self, columns: Columns) -> Newton:
@@ -315,30 +318,30 @@ class Newton(SeparateSites):
         return (PlainSteps(**own), OneFrame(**own), Unframed(**own))
 
     def _kept(self, S: Array, spread: float, curvature: Array, noise: float) -> BoolArray:
-        """Columns but for those of rare levels that noise hides: they count as another level, (R, d).
+        """Columns but for those of rare levels and small sites that noise hides, (R, d).
 
         Those of which the moments S do not show a row, and rare ones of which `noise` in a gradient moves the log-odds
         against the most frequent level by `HIDDEN`.  A rare level counts as the reference.  The reference is a level
         like the others: if it is the rare one, the most frequent level has no column, and counts as the reference.
+        Sites with constants of their own are a block without a reference: see :class:`SmallSites`.
         """
         every = whitening(S, spread, np.ones(S.shape[:2], dtype=bool)).frame.A
         inverse = every @ every
         kept = np.ones(S.shape[:2], dtype=bool)
         for r in range(len(S)):
+            hides = _Hides(inverse[r], spread, noise / curvature[r])
             for block in blocks_of(self.marks, self.blocks, self.constant, self.value, S[r]):
                 towards = np.vstack([np.diag(self.marks)[block.columns], np.zeros(len(self.marks))])
                 shares = np.append(block.shares, block.reference)
-                most = int(np.argmax(shares))
-                against = (towards - towards[most]) @ inverse[r]
-                moved = noise * np.linalg.norm(against, axis=1) / curvature[r]
-                deviations = spread * block.deviations
-                least = np.minimum(_SURELY_SEEN * deviations, np.maximum(_SEEN * deviations, _COMMON))
-                stays = shares > np.maximum(least, _NO_ROWS)
-                stays &= (shares >= RAREST) | (moved <= HIDDEN)
-                stays[most] = True  # others are merged with it
-                kept[r, block.columns] = stays[:-1]
-                if not stays[-1]:
-                    kept[r, block.columns[most]] = False
+                hidden = hides.which(towards, shares, block.deviations)
+                kept[r, block.columns] = ~hidden[:-1]
+                if hidden[-1]:
+                    kept[r, block.columns[np.argmax(shares)]] = False
+            sites = np.flatnonzero(self.constant > 0.0)
+            if len(sites) > 1:
+                shares = np.diag(S[r])[sites] / self.value**2
+                towards = self.value * np.eye(len(self.constant))[sites]
+                kept[r, sites] = ~hides.which(towards, shares, np.full(len(sites), self.value**-2))
         return kept
 
     def _frame(
@@ -361,13 +364,14 @@ class Newton(SeparateSites):
         return frame, sight.moments if self.sharper else S, sight.lost / edge**2, sight.unseen
 
     def _step(
-        self, frame: Frame, rows: NormalRows, w: Array, pool: Pool, gradient: Answer, most: float, lost: Directions
-    ) -> Array:
+        self, frame: Frame, rows: NormalRows, w: Array, pool: Pool, gradient: Answer, most: float, lost: Directions,
+        small: SmallSites,
+    ) -> Array:  # fmt: skip
         """Newton's step from w across lost directions, longer or shorter as curvature changes on the way."""
         step = displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
         if not self.stretches:  # points of lists before stay what they were
             return step
-        return stretched(rows, w, lost.without(step), 1.01 * most)
+        return stretched(rows, w, small.followed(lost.without(step)), 1.01 * most)
 
     def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
         return FramedCurvature(at, cap, frame=frame.A)
@@ -599,6 +603,53 @@ def invertible(own: Pool, common: Pool, kept: BoolArray) -> Pool:
     least = np.maximum(1e-12, _FLOOR * own.noise * math.sqrt(2.0 * own.H.shape[-1]))
     _, fine = inverse_of(own.H, kept, least)
     return Pool(np.where(fine[:, None, None], own.H, common.H), np.where(fine, own.noise, common.noise))
+
+
+class SmallSites(NamedTuple):
+    """Sites of which noise hides the constant: it goes with the mean of the others', as that of an unknown site.
+
+    A level that is not kept counts as the reference, of which the coefficient is 0.  A site's constant has none.
+    """
+
+    small: BoolArray  # their constants  (R, d)
+    shares: Array  # of the rows of the sites that are kept, among these; zeros in other columns  (R, d)
+
+    @classmethod
+    def of(cls, constant: Array, kept: BoolArray, S: Array) -> SmallSites:
+        """Those whose constant is not kept, by released second moments S."""
+        rows = np.maximum(np.einsum("rii->ri", S), 0.0) * constant * kept
+        return cls((constant > 0.0) & ~kept, rows / np.maximum(rows.sum(axis=1, keepdims=True), 1e-300))
+
+    def followed(self, shift: Array) -> Array:
+        """A shift of coefficients, (R, d), with what it means for their constants."""
+        return np.where(self.small, np.sum(self.shares * shift, axis=1, keepdims=True), shift)
+
+
+class _Hides(NamedTuple):
+    """What noise hides of the levels of a block, or of the sites."""
+
+    inverse: Array  # of second moments  (d, d)
+    spread: float  # of the noise in them
+    noise: float  # in a gradient, over the mean curvature
+
+    def which(self, towards: Array, shares: Array, deviations: Array) -> BoolArray:
+        """Of which levels it hides the log-odds against the most frequent one, which is none of them, (levels,).
+
+        Parameters
+        ----------
+        towards : array (levels, d)
+            Weights of coefficients in a level's log-odds.
+        shares, deviations : array (levels,)
+            Of the rows, and of the noise in that, for noise of deviation 1 in an entry of second moments.
+        """
+        most = int(np.argmax(shares))
+        moved = self.noise * np.linalg.norm((towards - towards[most]) @ self.inverse, axis=1)
+        doubts = self.spread * deviations
+        least = np.minimum(_SURELY_SEEN * doubts, np.maximum(_SEEN * doubts, _COMMON))
+        stays = shares > np.maximum(least, _NO_ROWS)
+        stays &= (shares >= RAREST) | (moved <= HIDDEN)
+        stays[most] = True  # others are merged with it
+        return np.asarray(~stays)
 
 
 class Moments(NamedTuple):
