@@ -164,6 +164,13 @@ def at_the_start(groups: Groups, every: Array, seen: Evidence) -> tuple[RarerOut
     return RarerOutcome(seen.rows * np.where(rare, positives, size - positives), seen.rows * noise), expected
 
 
+def rarer_side(groups: Groups, every: Array, seen: Evidence) -> Array:
+    """1 where the positive outcome is the rarer one of a group by the counts at the start, -1 where it is not."""
+    size = groups.directions @ seen.moments @ every
+    positives = float(seen.chance) * size - groups.directions @ seen.gradient
+    return np.where(positives < 0.5 * size, 1.0, -1.0)
+
+
 def at_a_point(groups: Groups, every: Array, seen: Evidence, point: Point) -> RarerOutcome:
     """Counted at a later point, where the Hessian tells a group's chance of the rarer outcome.
 
@@ -216,6 +223,12 @@ class Undetermined(NamedTuple):
         Whether noise does not hide that there are next to none.
     rarer, rows : array
         Rows with the rarer outcome as they are counted, and all rows of the group.
+    noise : array
+        Deviation of the noise in the count.
+    printed : array
+        The least count with which a group of whole rows has two ends.
+    side : array
+        1 where the rarer outcome is the positive one, -1 where it is not.
     """
 
     groups: Groups
@@ -224,6 +237,9 @@ class Undetermined(NamedTuple):
     certain: BoolArray
     rarer: Array
     rows: Array
+    noise: Array
+    printed: Array
+    side: Array
 
     def lines(self, into_lines: Array) -> tuple[BoolArray, BoolArray]:
         """Of which lines (lines, d) some group is `none`, and of which some is `certain`."""
@@ -306,11 +322,14 @@ def _of_one_outcome(groups: Groups, naming: Naming, seen: Evidence) -> Undetermi
     count, noise = together([start, *(at_a_point(groups, every, seen, point) for point in seen.points)])
     rounding = _ROUNDING * np.maximum(expected, 1.0)
     seen_at_all = count - np.where(groups.whole, CLEAR, SURE) * noise > rounding
-    few = groups.whole & (count < LEAST + DOUBT * noise - _COUNTED * LEAST)
+    enough = LEAST + DOUBT * noise
+    few = groups.whole & (count < enough - _COUNTED * LEAST)
     none = (few | ~seen_at_all) & np.any(groups.decides, axis=1)
     certain = none & (count + SURE * noise <= FEW * expected)
     rows = seen.rows * np.maximum(groups.directions @ seen.sharp_moments @ every, 0.0)
-    return Undetermined(groups, none, none & seen_at_all, certain, count, rows)
+    printed = np.maximum(enough, CLEAR * noise)
+    side = rarer_side(groups, every, seen)
+    return Undetermined(groups, none, none & seen_at_all, certain, count, rows, noise, printed, side)
 
 
 def _unit(d: int, column: np.integer[Any]) -> Array:
