@@ -77,7 +77,7 @@ class Groups(NamedTuple):
     Parameters
     ----------
     directions : array (groups, d)
-        v of each group; zeros for a level that was merged with its reference.
+        v of each group; zeros for a level that was merged with its reference, and for a site that was with others.
     decides : bool array (groups, lines)
         The lines that are undetermined where a group's rows have one outcome.
     columns : int array (groups,)
@@ -133,7 +133,7 @@ def groups_of(naming: Naming, kept: BoolArray) -> Groups:
         numbers.append(block)
 
     for column in np.flatnonzero(naming.constant > 0.0):
-        add(_unit(naming.d, column) / naming.value, column, 0.0)
+        add(_unit(naming.d, column) / naming.value * kept[column], column, 0.0)
     one_constant = len(directions) == 1
     for column in np.flatnonzero(marks > 0.0):
         add(_unit(naming.d, column) / marks[column] * kept[column], column, blocks[column])
