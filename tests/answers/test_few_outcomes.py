@@ -127,7 +127,7 @@ class TestTable:
 
     def test_files_of_earlier_versions_are_read(self, made: Coefficients) -> None:
         plain = made.plain()
-        del plain["few"]
+        del plain["few_outcomes"]
         old = Coefficients.of_plain(plain)
         assert old.few is None and np.all(np.isfinite(old.conf_int()))
         assert all(line.cause != Cause.FEW.value for line in old.lines)

@@ -142,7 +142,7 @@ class Coefficients(Sequence[dict[str, Any]]):
             "weighed": self.weighed, "clusters": self.clusters,
             "undivided": None if self.undivided is None else self.undivided.plain(),
             "determined": None if self.determined is None else self.determined.to_plain(),
-            "few": None if self.few is None else self.few.to_plain(),
+            "few_outcomes": None if self.few is None else self.few.to_plain(),
         } | ({} if self.at_bounds is None else {"at_bounds": self.at_bounds})  # fmt: skip
 
     @classmethod
@@ -167,7 +167,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         covariance = np.array(plain["covariance"], dtype=float)
         odds = any("odds_ratio" in one for one in lines)
         lost = plain.get("undivided")
-        known, few = plain.get("determined"), plain.get("few")  # files of earlier versions have none
+        known, few = plain.get("determined"), plain.get("few_outcomes")  # files of earlier versions have none
         return cls(
             lines=tuple(made), strain=float(plain["strain"]), needs=plain["needs"], covariance=covariance, odds=odds,
             weighed=plain["weighed"], at_bounds=plain.get("at_bounds"), clusters=plain.get("clusters", ""),
