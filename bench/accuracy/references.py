@@ -226,7 +226,7 @@ def spans(made: Coefficients, case: Case, weights: dict[str, float], truth: floa
     if "x" in row:
         row["x"] = np.array(["c"], dtype=object) if isinstance(row["x"][0], str) else np.array([2.5])
     naming = case.naming
-    X = naming.encoded(row, None if not case.sites else 2)
+    X = naming.encoded(row, case.sites.index("c") if case.sites else None)
     every[1] = np.linalg.solve(naming.into_units.T, X[0])
     every[np.abs(every) < 1e-12] = 0.0
     (low, high), (least, most) = made.sums(every)

@@ -509,7 +509,8 @@ def test_what_the_last_step_may_have_left_undone_is_one_direction_a_group_of_row
     )  # fmt: skip
     groups = groups_of(naming, np.ones(m, dtype=bool))
     none = np.zeros(len(groups.columns), dtype=bool)
-    counts = Undetermined(groups, none, none, none, np.where(none, 0.0, 20.0), np.where(none, 0.0, 100.0))
+    rarer, rows, ones = (np.full(len(none), x) for x in (20.0, 100.0, 1.0))
+    counts = Undetermined(groups, none, none, none, rarer, rows, noise=0.0 * ones, printed=5.0 * ones, side=ones)
     undone, missing = _by_group(found, naming, counts, moved, 0)
     for k, v in enumerate(groups.directions[groups.whole]):
         length = float(v @ v)

@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from sottovoce.algorithms.items import Answer
 from sottovoce.answers.coefficients import Coefficients, table
-from sottovoce.answers.inference import newton_of
+from sottovoce.answers.inference import SmallSites, newton_of
 from sottovoce.answers.least_squares import slopes_of, table_of
 from sottovoce.answers.one_sided import largest_log_odds, largest_mean
 from sottovoce.answers.references import Block, merged_reference
 from sottovoce.answers.terms import Naming, of_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import InvalidInput
+from sottovoce.problem.facts import Among
 from sottovoce.problem.losses import HuberResidual, Logistic
 from sottovoce.problem.task import BoundedNumber
 from sottovoce.reports.causes import Cause
@@ -53,9 +55,12 @@ def named(base: str = "a") -> Naming:
     return of_schema(Schema.from_dict({"columns": {"age": AGE, "ward": ward}}))
 
 
-def tables(rows: Rows, naming: Naming, epsilon: float, draws: int) -> list[Coefficients]:
-    """One a draw of the noise."""
-    parts = np.array_split(np.arange(len(rows.outcome)), 3)
+def tables(
+    rows: Rows, naming: Naming, epsilon: float, draws: int, parts: list[np.ndarray] | None = None
+) -> list[Coefficients]:
+    """One a draw of the noise, of rows at three sites unless `parts` tells those of each."""
+    if parts is None:
+        parts = np.array_split(np.arange(len(rows.outcome)), 3)
     raw = [{name: column[part] for name, column in rows.columns.items()} for part in parts]
 
     def config(seed: int, replicates: int = 1) -> RunConfig:
@@ -155,6 +160,45 @@ class TestRareReference:
         S = 5.0 * (noise + noise.T)[None]
         kept = newton_of(naming)._kept(S, 5.0, np.full(1, 0.25), 0.1)[0]
         assert kept[naming.marks == 0.0].all() and kept.shape == (naming.d,)
+
+
+class TestSmallSite:
+    """Beside the table without it: at epsilon 1 noise hides the constant of .5% of the rows, at 10 it does not."""
+
+    def made(self, epsilon: float, first: int, *, numbers: bool) -> tuple[list[Coefficients], Naming]:
+        """Tables of the sites from number `first` on."""
+        share = 0.02 if numbers else 0.005
+        rows = drawn(20_000, (share, 0.5, 0.3 - share, 0.2), numbers=numbers)
+        parts = [np.flatnonzero(rows.columns["ward"] == ward) for ward in WARDS[first:]]
+        naming = of_schema(Schema.from_dict({"columns": {"age": AGE}}), tuple(WARDS[first:]))
+        own = Rows({"age": rows.columns["age"]}, rows.outcome)
+        return tables(own, naming, epsilon, 6, parts), naming
+
+    @pytest.mark.parametrize(("epsilon", "numbers", "hidden"), [(1.0, False, 6), (10.0, False, 0), (1.0, True, 0)])
+    def test_it_widens_no_comparison_of_other_sites(self, epsilon: float, numbers: bool, hidden: int) -> None:
+        """With numbers it stays a column of its own, in a frame for rows as long as its own may be."""
+        widths, truth = list[float](), -0.9 if numbers else -0.3
+        for first in (0, 1):
+            every, naming = self.made(epsilon, first, numbers=numbers)
+            asked = np.zeros((1, naming.d))
+            asked[0, -2:] = 1.0, -1.0
+            compared = [made.sums(asked) for made in every]
+            assert all(abs(one.mean() - truth) < width(one) for one in compared)
+            widths.append(float(np.median([width(one) for one in compared])))
+            causes = [made.lines[1].cause for made in every]
+            if first == 0:
+                assert causes.count(Cause.SMALL_SITE.value) == hidden
+        assert widths[0] < 1.1 * widths[1]
+
+    def test_its_rows_count_with_the_mean_constant_of_the_others(self) -> None:
+        kept = np.array([[True, False, True, True]])
+        small = SmallSites.of(np.array([0.0, 1.0, 1.0, 1.0]), kept, np.diag([9.0, 1.0, 6.0, 2.0])[None])
+        np.testing.assert_allclose(small.followed(np.array([[5.0, 7.0, 1.0, 3.0]])), [[5.0, 1.5, 1.0, 3.0]])
+        gradient = Answer(np.array([[5.0, 4.0, 1.0, 3.0]]), Among(1.0, 1), 1.0)
+        np.testing.assert_allclose(small.gathered(gradient).value, [[5.0, 0.0, 4.0, 4.0]])
+        np.testing.assert_allclose(small.noise[0, 2:, 2:], np.eye(2) + np.outer([0.75, 0.25], [0.75, 0.25]))
+        none = SmallSites.of(np.array([0.0, 0.0, 0.0, 1.0]), kept, np.eye(4)[None])
+        np.testing.assert_array_equal(none.P, np.eye(4)[None])
 
 
 class TestOneEnd:

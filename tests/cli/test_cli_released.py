@@ -44,7 +44,7 @@ KNOWN = {
     "command", "threshold",
     # what was released, what follows from it, and its price
     "privacy", "asked", "coefficients", "covariance", "strain", "needs", "weighed", "clusters",
-    "undivided", "determined", "at_bounds", "forecast", "auc", "brier",
+    "undivided", "determined", "few_outcomes", "at_bounds", "forecast", "auc", "brier",
     "evaluation", "record",
 }  # fmt: skip
 """Keys at the top of what a release prints and saves."""

@@ -21,6 +21,7 @@ from ..util.later import Later
 from ..util.typing import Any, Array, BoolArray
 from .between import FEWEST, Between, between, spreads_of
 from .directions import LostLines, Relation, Undivided, in_words, lost_lines, remedy
+from .few_outcomes import FewOutcomes, ends_of, few_outcomes
 from .hidden_groups import hidden_groups
 from .inference import ROOM, SURE, TAU, UNSURE, Estimates, fragility, inverse_of
 from .references import Determined, blocks_of, merged_reference, no_groups, pivots
@@ -125,6 +126,8 @@ class Coefficients(Sequence[dict[str, Any]]):
     """Of a number's table: :func:`sottovoce.answers.bounds_reached.targets_at_bounds`."""
     clusters: str = ""  # :attr:`sottovoce.answers.terms.Naming.clusters`
     undivided: Undivided | None = field(default=None, repr=False)  # of lines that are lost, if there are any
+    few: FewOutcomes | None = field(default=None, repr=False)
+    """Groups with few rows of the rarer outcome, towards which intervals are longer."""
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data; without odds ratios unless coefficients are log-odds."""
@@ -139,6 +142,7 @@ class Coefficients(Sequence[dict[str, Any]]):
             "weighed": self.weighed, "clusters": self.clusters,
             "undivided": None if self.undivided is None else self.undivided.plain(),
             "determined": None if self.determined is None else self.determined.to_plain(),
+            "few_outcomes": None if self.few is None else self.few.to_plain(),
         } | ({} if self.at_bounds is None else {"at_bounds": self.at_bounds})  # fmt: skip
 
     @classmethod
@@ -163,12 +167,13 @@ class Coefficients(Sequence[dict[str, Any]]):
         covariance = np.array(plain["covariance"], dtype=float)
         odds = any("odds_ratio" in one for one in lines)
         lost = plain.get("undivided")
-        known = plain.get("determined")  # files of earlier versions have none
+        known, few = plain.get("determined"), plain.get("few_outcomes")  # files of earlier versions have none
         return cls(
             lines=tuple(made), strain=float(plain["strain"]), needs=plain["needs"], covariance=covariance, odds=odds,
             weighed=plain["weighed"], at_bounds=plain.get("at_bounds"), clusters=plain.get("clusters", ""),
             undivided=None if lost is None else Undivided.of_plain(lost),
             determined=None if known is None else Determined.of_plain(known),
+            few=None if few is None else FewOutcomes.of_plain(few, len(made)),
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -197,8 +202,8 @@ class Coefficients(Sequence[dict[str, Any]]):
         _check_alpha(alpha)
         c = np.zeros(len(self.lines))
         c[self._places(list(weights), refused=True)] = list(weights.values())
-        low, high = self.sums(c[None], alpha)[0]
-        if not (math.isfinite(low) and math.isfinite(high)):
+        least, most = self._sums(c[None], alpha, None)[0]  # even to both sides
+        if not (math.isfinite(least) and math.isfinite(most)):
             hidden = [self.lines[k] for k in self._places(list(weights), refused=True)]
             hidden = [line for line in hidden if line.refused is not None]
             names = [line.term.text for line in hidden]
@@ -206,8 +211,9 @@ class Coefficients(Sequence[dict[str, Any]]):
                 rule = "cannot be told apart: this sum depends on how they are divided"
                 raise InvalidInput("names", names, rule, "leave them out, or ask for what they have together")
             raise InvalidInput("names", names[0], "is refused, and the sum depends on it", "leave it out")
-        mid, error = 0.5 * (low + high), 0.5 * (high - low) / -normal.quantile(alpha / 2.0)
-        return Contrast(mid, error, low, high, normal.two_sided(mid / error) if error > 0 else 0.0)
+        mid, error = 0.5 * (least + most), 0.5 * (most - least) / -normal.quantile(alpha / 2.0)
+        low, high = self.sums(c[None], alpha)[0]
+        return Contrast(mid, error, low, high, _p_of(mid, *self.sums(c[None])[0]))
 
     def _known(self, weights: Array) -> tuple[BoolArray, Array, Array]:
         """Whether sums of lines with these weights, (n, lines), are known, and the estimates and covariance for them.
@@ -282,11 +288,14 @@ class Coefficients(Sequence[dict[str, Any]]):
         outcome takes part.
         """
         _check_alpha(alpha)
+        return self._sums(weights, alpha, self.few)
+
+    def _sums(self, weights: Array, alpha: float, few: FewOutcomes | None) -> Array:
+        """:meth:`sums`, which are even to both sides but for groups with `few` of the rarer outcome."""
         known, center, covariance = self._known(weights)
-        mid, variance = weights @ center, np.einsum("nj,jk,nk->n", weights, covariance, weights)
-        half = -normal.quantile(alpha / 2.0) * np.sqrt(np.maximum(variance, 0.0))
-        ends = np.stack([mid - half, mid + half], axis=1)
-        ends[~known] = np.nan if self.determined is None else self.determined.sums(weights[~known], alpha)
+        variance = np.einsum("nj,jk,nk->n", weights, covariance, weights)
+        ends = np.stack(ends_of(weights @ center, variance, weights, alpha, few), axis=1)
+        ends[~known] = np.nan if self.determined is None else self.determined.sums(weights[~known], alpha, few)
         return ends
 
     def _places(self, names: Sequence[str], *, refused: bool = False) -> list[int]:
@@ -329,6 +338,13 @@ def with_sites(plain: dict[str, Any]) -> dict[str, Any]:
     with of_anybody():
         found = Coefficients.of_plain(plain)
         return plain | {"between_sites": found.between_sites()._asdict()} if len(found.constants) >= FEWEST else plain
+
+
+def _p_of(estimate: float, low: float, high: float) -> float:
+    """p of a sum with an interval at `LEVEL`, by its length on the side of 0: below 1 - `LEVEL` if 0 is outside it."""
+    length = estimate - low if estimate > 0.0 else high - estimate
+    error = length / -normal.quantile((1.0 - LEVEL) / 2.0)
+    return normal.two_sided(estimate / error) if error > 0.0 else 0.0
 
 
 def _check_alpha(alpha: float) -> None:
@@ -437,8 +453,8 @@ def _constants(naming: Naming) -> BoolArray:
 
 
 def _merged(found: Estimates, naming: Naming, replicate: int) -> BoolArray:
-    """The lines of levels that were merged with their reference."""
-    return np.asarray(~found.kept[replicate] & (naming.marks > 0.0))
+    """The lines of levels that were merged with their reference, and of small sites with the others."""
+    return np.asarray(~found.kept[replicate] & ((naming.marks > 0.0) | (naming.constant > 0.0)))
 
 
 def _by_group(
@@ -511,7 +527,7 @@ def _causes(
     for k in range(len(tau)):
         cause = whole
         if merged[k]:
-            cause = Cause.MERGED
+            cause = Cause.MERGED if naming.marks[k] > 0.0 else Cause.SMALL_SITE
         elif lost.turned[k]:
             cause = Cause.LOST
         elif whole is not None:
@@ -540,10 +556,11 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     noise_decides = np.array([cause is None or cause.by_noise for cause in causes])
     needs = _needs(found, M[noise_decides], judged.excess[noise_decides], replicate, delta)
     of_all = any(cause in _OF_ALL for cause in causes)
+    few = None if groups is None else few_outcomes(groups, M)
     compared = None
     if found.moments is not None and not of_all and any(cause is not None for cause in causes):
-        compared = _compared(found, naming, groups, causes, replicate)
-    z = -normal.quantile((1.0 - LEVEL) / 2.0)
+        compared = _compared(found, naming, groups, causes, few, replicate)
+    two_ends = ends_of(judged.estimate, judged.total, np.eye(len(M)), 1.0 - LEVEL, few)
     lines = []
     for k, (term, cause) in enumerate(zip(naming.terms, causes, strict=True)):
         share = None if compared is None else compared.shares[k]
@@ -553,8 +570,8 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
             lines.append(_refused(term, Cause.REFERENCE, why))
         elif cause is None:
             mid, error = float(judged.estimate[k]), math.sqrt(judged.total[k])
-            p = normal.two_sided(mid / error) if error > 0 else 0.0
-            numbers = (mid, error, float(judged.noise_share[k]), mid - z * error, mid + z * error, p)
+            low, high = (float(end[k]) for end in two_ends)
+            numbers = (mid, error, float(judged.noise_share[k]), low, high, _p_of(mid, low, high))
             strained = Cause.STRAINED.value if q > SURE else None
             lines.append(Coefficient(term, *numbers, unsure=q > SURE, cause=strained))
         elif ends != (None, None):
@@ -570,7 +587,7 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     determined = None if compared is None else compared.determined
     return Coefficients(
         tuple(lines), q, needs, covariance, determined, weighed=naming.weighed, clusters=naming.clusters,
-        undivided=_undivided(lost, judged, causes, hidden),
+        undivided=_undivided(lost, judged, causes, hidden), few=few,
     )  # fmt: skip
 
 
@@ -597,8 +614,9 @@ class _Compared(NamedTuple):
 
 
 def _compared(
-    found: Estimates, naming: Naming, groups: Undetermined | None, causes: list[Cause | None], replicate: int
-) -> _Compared:
+    found: Estimates, naming: Naming, groups: Undetermined | None, causes: list[Cause | None],
+    few: FewOutcomes | None, replicate: int,
+) -> _Compared:  # fmt: skip
     """Compares with the most frequent level of each block in place of its reference."""
     assert found.moments is not None
     kept, moments = found.kept[replicate], found.moments[replicate]
@@ -625,7 +643,7 @@ def _compared(
     covariance = np.where(refused[:, None] | refused, np.nan, judged.covariance)
     determined = Determined(T, estimate, covariance, hidden)
     ends = list[tuple[float | None, float | None]]()
-    for low, high in determined.sums(np.eye(lines), 1.0 - LEVEL).tolist():
+    for low, high in determined.sums(np.eye(lines), 1.0 - LEVEL, few).tolist():
         one = math.isfinite(low) != math.isfinite(high)
         ends.append((low if one and math.isfinite(low) else None, high if one and math.isfinite(high) else None))
     shares: list[float | None] = [None] * lines

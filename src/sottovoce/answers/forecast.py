@@ -47,7 +47,7 @@ MORE_DRAWS = 4
 """Draws of the noise of each for standard errors."""
 FEWEST, MOST, CLOSE = 50.0, 1e6, 0.1
 """Between these the number of rows that are needed is sought, until its logarithm is as close."""
-NEVER = frozenset({Cause.MERGED.value, Cause.SEPARATION.value, Cause.UNFINISHED.value})
+NEVER = frozenset({Cause.MERGED.value, Cause.SMALL_SITE.value, Cause.SEPARATION.value, Cause.UNFINISHED.value})
 """Causes of refusals that neither more rows nor a larger epsilon would change."""
 
 

@@ -35,10 +35,9 @@ def hidden_groups(
     size = v @ seen.moments @ every
     length = np.sum(v**2, axis=1)
     of_size = seen.moments_spread * np.sqrt(0.5 * (length * np.sum(every**2) + (v @ every) ** 2))
-    side = np.where(float(seen.chance) * size - v @ seen.gradient < 0.5 * size, 1.0, -1.0)
     last = seen.points[-1].at if seen.points else estimate
     by_model = np.where(v @ seen.sharp_moments @ last > 0.0, -1.0, 1.0)
-    which = found.none & groups.whole & ~groups.all_rows & (side == by_model)
+    which = found.none & groups.whole & ~groups.all_rows & (found.side == by_model)
     outcome = _counted(groups, every, seen)
     places = np.flatnonzero(which)
     means, variances = [np.zeros((0, naming.d))], list[float]()
@@ -54,7 +53,7 @@ def hidden_groups(
         directions=v[places] @ naming.into_units.T,
         means=np.vstack(means),
         mean_variance=np.array(variances),
-        side=side[places],
+        side=found.side[places],
         rarer=outcome.rows[places],
         noise=outcome.noise[places],
         rows=seen.rows * (size - _SIZE_DOUBT * of_size)[places],

@@ -232,9 +232,10 @@ class Newton(SeparateSites):
         cap = float(np.minimum(facts.loss.curvature_bound, _RARE * curvature).max())  # one for all replicates
         noise, s_g = (self._ahead(kind, facts, moments.among) for kind in (Curvature, Gradient))
         kept = self._kept(S, moments.spread, curvature, s_g)
-        S = within(S, kept)
+        small = SmallSites.of(mask, kept | (not self.stretches), S)
+        S = within(small.moments(S), kept)
         hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
-        frame, sizes, lost, unseen = yield from self._frame(S, moments.spread, kept, hidden)
+        frame, sizes, lost, unseen = yield from self._frame(S, moments.spread, kept, hidden, small)
         variances = variances_of(sizes, mask)
         framed = np.einsum("rii->r", frame.A @ sizes @ frame.A) / kept.sum(axis=1)
         lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
@@ -242,11 +243,12 @@ class Newton(SeparateSites):
             lost = np.zeros_like(lost)
         gradient = yield Gradient(w)
         first, points = gradient, list[Point]()
+        gradient = small.gathered(gradient)
         at_zero = curvature[:, None, None] * (frame.A @ sizes @ frame.A)
         law = normal_rows(positive(sizes), mask / self.value)
         flat = unseen_directions(frame, unseen, variances, framed)
         known = Pool(within(at_zero, kept), np.zeros(R))
-        step = self._step(frame, law, w, known, gradient, self.farthest, flat)
+        step = self._step(frame, law, w, known, gradient, self.farthest, flat, small)
         w, pool, seen, cut = w + no_further(step, sizes, self.farthest)[0], None, list[Seen](), np.zeros(R, dtype=bool)
         if gradient.spread > 0.0 and self.stretches:
             turned = _by_curvature(frame, sizes, law.by_curvature(w), kept)
@@ -254,31 +256,32 @@ class Newton(SeparateSites):
             frame = turned
         for most, fresh in self.steps:
             if fresh or pool is None:
-                found = yield self._bends(w, cap, frame)
+                found = yield self._bends(w, cap, small.asked(frame))
                 here, here_noise = within(cap * square(found.value, d), kept), cap * found.spread
                 pool = pooled(pool, here, here_noise)
             gradient = yield Gradient(w)
             if fresh:
                 points.append(Point(w, here, here_noise, gradient.value, gradient.spread))
+            gradient = small.gathered(gradient)
             seen.append(Seen(w, gradient.value, gradient.spread))
             H = pool.H + lost
             own = directions(frame, H, pool.noise, variances, framed)
             H = own.restricted(H) if self.stretches else H
-            step = self._step(frame, law, w, Pool(H, pool.noise), gradient, most, own)
+            step = self._step(frame, law, w, Pool(H, pool.noise), gradient, most, own, small)
             step, cut = no_further(step, sizes, most)
             w = w + step
-        found = yield self._bends(w, cap, frame)
+        found = yield self._bends(w, cap, small.asked(frame))
         last, last_noise = within(cap * square(found.value, d), kept), cap * found.spread
         pool = pooled(pool, last, last_noise)
-        slopes = yield self._slopes(w, frame)
+        slopes = yield self._slopes(w, small.asked(frame))
         gradient = yield Gradient(w)
-        seen.append(Seen(w, gradient.value, gradient.spread))
+        points.append(Point(w, last, last_noise, gradient.value, gradient.spread))
+        seen.append(Seen(w, small.gathered(gradient).value, gradient.spread))
         both = kept[:, :, None] & kept[:, None, :]  # a merged level has no rows of its own
         rows = Moments(positive(S) * both, S @ (mask / self.value), self.marks, self.blocks)
         J = within(square(slopes.value, d), kept)
         found_lost = directions(frame, pool.H + lost, pool.noise, variances, framed)
-        ends = one_step(frame, pool, J, seen, rows, kept, n, self.scale, found_lost)
-        points.append(Point(w, last, last_noise, gradient.value, gradient.spread))
+        ends = one_step(frame, pool, J, seen, rows, kept, n, self.scale, found_lost, small)
         evidence = Evidence(
             n, share, square(moments.value, d), moments.spread, first.value, first.spread, positive(sizes), frame.back,
             tuple(points),
@@ -286,6 +289,7 @@ class Newton(SeparateSites):
         strain = np.where(cut, np.maximum(ends.strain, CUT), ends.strain)
         whole = square(moments.value, d)
         ends = replace(ends, strain=strain, moved=step, evidence=evidence, moments=whole)
+        ends = replace(ends, estimate=w + small.followed(ends.estimate - w))
         return with_size(ends, law, kept & (mask == 0.0)) if self.stretches else ends
 
     def with_one_constant(self, columns: Columns) -> Newton:
@@ -315,34 +319,34 @@ class Newton(SeparateSites):
         return (PlainSteps(**own), OneFrame(**own), Unframed(**own))
 
     def _kept(self, S: Array, spread: float, curvature: Array, noise: float) -> BoolArray:
-        """Columns but for those of rare levels that noise hides: they count as another level, (R, d).
+        """Columns but for those of rare levels and small sites that noise hides, (R, d).
 
         Those of which the moments S do not show a row, and rare ones of which `noise` in a gradient moves the log-odds
         against the most frequent level by `HIDDEN`.  A rare level counts as the reference.  The reference is a level
         like the others: if it is the rare one, the most frequent level has no column, and counts as the reference.
+        Sites with constants of their own are a block without a reference: see :class:`SmallSites`.
         """
         every = whitening(S, spread, np.ones(S.shape[:2], dtype=bool)).frame.A
         inverse = every @ every
         kept = np.ones(S.shape[:2], dtype=bool)
         for r in range(len(S)):
+            hides = _Hides(inverse[r], spread, noise / curvature[r])
             for block in blocks_of(self.marks, self.blocks, self.constant, self.value, S[r]):
                 towards = np.vstack([np.diag(self.marks)[block.columns], np.zeros(len(self.marks))])
                 shares = np.append(block.shares, block.reference)
-                most = int(np.argmax(shares))
-                against = (towards - towards[most]) @ inverse[r]
-                moved = noise * np.linalg.norm(against, axis=1) / curvature[r]
-                deviations = spread * block.deviations
-                least = np.minimum(_SURELY_SEEN * deviations, np.maximum(_SEEN * deviations, _COMMON))
-                stays = shares > np.maximum(least, _NO_ROWS)
-                stays &= (shares >= RAREST) | (moved <= HIDDEN)
-                stays[most] = True  # others are merged with it
-                kept[r, block.columns] = stays[:-1]
-                if not stays[-1]:
-                    kept[r, block.columns[most]] = False
+                hidden = hides.which(towards, shares, block.deviations)
+                kept[r, block.columns] = ~hidden[:-1]
+                if hidden[-1]:
+                    kept[r, block.columns[np.argmax(shares)]] = False
+            sites = np.flatnonzero(self.constant > 0.0)
+            if len(sites) > 1:
+                shares = np.diag(S[r])[sites] / self.value**2
+                towards = self.value * np.eye(len(self.constant))[sites]
+                kept[r, sites] = ~hides.which(towards, shares, np.full(len(sites), self.value**-2))
         return kept
 
     def _frame(
-        self, S: Array, spread: float, kept: BoolArray, hidden: Array
+        self, S: Array, spread: float, kept: BoolArray, hidden: Array, small: SmallSites
     ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array, Array]]:
         """Asks for second moments in ever better frames, each as short as the lengths of rows in it allow.
 
@@ -351,23 +355,24 @@ class Newton(SeparateSites):
         """
         zero, sight = np.zeros(S.shape[:2]), whitening(S, spread, kept)
         for k in range(len(self.sharper) + 1):
-            cells = yield Lengths(zero, frame=sight.frame.A, edges=EDGES)
+            cells = yield Lengths(zero, frame=small.asked(sight.frame).A, edges=EDGES)
             edge = short(cells.value, cells.spread, hidden)[:, None, None]
             frame = Frame(sight.frame.A / edge, sight.frame.back * edge)
             if k < len(self.sharper):
-                found = yield FramedMoments(zero, frame=frame.A)
+                found = yield FramedMoments(zero, frame=small.asked(frame).A)
                 M = within(square(found.value, S.shape[-1]), kept) * edge**2
                 sight = sharper(sight, M, found.spread * edge[:, 0, 0] ** 2, kept, doubts=self.doubts)
         return frame, sight.moments if self.sharper else S, sight.lost / edge**2, sight.unseen
 
     def _step(
-        self, frame: Frame, rows: NormalRows, w: Array, pool: Pool, gradient: Answer, most: float, lost: Directions
-    ) -> Array:
+        self, frame: Frame, rows: NormalRows, w: Array, pool: Pool, gradient: Answer, most: float, lost: Directions,
+        small: SmallSites,
+    ) -> Array:  # fmt: skip
         """Newton's step from w across lost directions, longer or shorter as curvature changes on the way."""
         step = displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
         if not self.stretches:  # points of lists before stay what they were
             return step
-        return stretched(rows, w, lost.without(step), 1.01 * most)
+        return stretched(rows, w, small.followed(lost.without(step)), 1.01 * most)
 
     def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
         return FramedCurvature(at, cap, frame=frame.A)
@@ -440,7 +445,7 @@ class Unframed(PlainSteps):
         )
 
     def _frame(
-        self, S: Array, spread: float, kept: BoolArray, hidden: Array
+        self, S: Array, spread: float, kept: BoolArray, hidden: Array, small: SmallSites
     ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array, Array]]:
         eye = kept[:, :, None] * np.eye(S.shape[-1])
         return Frame(eye, eye), S, np.zeros_like(S), np.zeros_like(S)
@@ -601,6 +606,74 @@ def invertible(own: Pool, common: Pool, kept: BoolArray) -> Pool:
     return Pool(np.where(fine[:, None, None], own.H, common.H), np.where(fine, own.noise, common.noise))
 
 
+class SmallSites(NamedTuple):
+    """Sites of which noise hides the constant: it is the mean of the others', as that of a site nobody knows.
+
+    A level that is not kept counts as the reference, of which the coefficient is 0.  A site's constant has none, so
+    coefficients are ``P v``, where v has zeros for these sites and P the others' shares of the rows in their lines:
+    sums are asked of rows ``P'x``, and gradients become ``P'g``.
+    """
+
+    P: Array  # (R, d, d)
+
+    @classmethod
+    def of(cls, constant: Array, kept: BoolArray, S: Array) -> SmallSites:
+        """Those whose constant is not kept; shares are by released second moments S, (R, d, d)."""
+        small = (constant > 0.0) & ~kept
+        rows = np.maximum(np.einsum("rii->ri", S), 0.0) * constant * kept
+        shares = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1e-300)
+        own = np.eye(len(constant)) * ~small[:, None, :]
+        return cls(own + small[:, :, None] * shares[:, None, :])
+
+    def followed(self, shift: Array) -> Array:
+        """A shift of coefficients, (R, d), with what it means for their constants."""
+        return np.einsum("rij,rj->ri", self.P, shift)
+
+    def gathered(self, gradient: Answer) -> Answer:
+        """The gradient of v."""
+        return gradient._replace(value=np.einsum("rji,rj->ri", self.P, gradient.value))
+
+    def moments(self, S: Array) -> Array:
+        """Second moments of rows ``P'x``."""
+        return self.P.transpose(0, 2, 1) @ S @ self.P
+
+    def asked(self, frame: Frame) -> Frame:
+        """A frame of rows ``P'x`` as one of the rows x."""
+        return Frame(frame.A @ self.P.transpose(0, 2, 1), frame.back)
+
+    @property
+    def noise(self) -> Array:
+        """Covariance of the noise in a gathered gradient, for deviation 1 in an entry of the gradient, (R, d, d)."""
+        return self.P.transpose(0, 2, 1) @ self.P
+
+
+class _Hides(NamedTuple):
+    """What noise hides of the levels of a block, or of the sites."""
+
+    inverse: Array  # of second moments  (d, d)
+    spread: float  # of the noise in them
+    noise: float  # in a gradient, over the mean curvature
+
+    def which(self, towards: Array, shares: Array, deviations: Array) -> BoolArray:
+        """Of which levels it hides the log-odds against the most frequent one, which is none of them, (levels,).
+
+        Parameters
+        ----------
+        towards : array (levels, d)
+            Weights of coefficients in a level's log-odds.
+        shares, deviations : array (levels,)
+            Of the rows, and of the noise in that, for noise of deviation 1 in an entry of second moments.
+        """
+        most = int(np.argmax(shares))
+        moved = self.noise * np.linalg.norm((towards - towards[most]) @ self.inverse, axis=1)
+        doubts = self.spread * deviations
+        least = np.minimum(_SURELY_SEEN * doubts, np.maximum(_SEEN * doubts, _COMMON))
+        stays = shares > np.maximum(least, _NO_ROWS)
+        stays &= (shares >= RAREST) | (moved <= HIDDEN)
+        stays[most] = True  # others are merged with it
+        return np.asarray(~stays)
+
+
 class Moments(NamedTuple):
     """What is known of the rows, for second-order biases."""
 
@@ -673,7 +746,7 @@ def _by_curvature(frame: Frame, S: Array, M: Array, kept: BoolArray) -> Frame:
 
 def one_step(
     frame: Frame, pool: Pool, J: Array, seen: list[Seen], rows: Moments, kept: BoolArray, n: float, scale: float,
-    lost: Directions | None = None,
+    lost: Directions | None = None, small: SmallSites | None = None,
 ) -> Estimates:  # fmt: skip
     """The last step and its errors, in the space without directions that the rows lose."""
     A, (H, s_H) = frame.A, pool
@@ -684,7 +757,7 @@ def one_step(
     inverse, fine = inverse_of(H, kept, np.maximum(1e-12, _FLOOR * s_H * math.sqrt(2.0 * H.shape[-1])))
     inverse = across @ inverse @ across
     d = -np.einsum("rij,rjk,rk->ri", inverse, A, g)
-    of_g = (s_g**2)[:, None, None] * (A @ A)
+    of_g = (s_g**2)[:, None, None] * (A @ A if small is None else A @ small.noise @ A)
     noise = inverse @ (of_g + noise_of(d + np.einsum("rij,rj->ri", frame.back, u), s_H)) @ inverse
     sampling = inverse @ (positive(J) / n) @ inverse
     covariance = sampling + noise

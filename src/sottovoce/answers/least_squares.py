@@ -231,6 +231,8 @@ class Stepped(SeparateSites):
         length = np.maximum(length, length_of_levels(S, self.marks * kept))
         for _, groups in directions_of(self.marks * kept, self.blocks * kept, self.constant, self.value):
             length = np.maximum(length, np.einsum("i,rij,j->r", groups[-1], S, groups[-1]) ** -0.5)
+        for constant in np.flatnonzero(kept & (self.constant > 0.0)):
+            length = np.maximum(length, self.value * S[:, constant, constant] ** -0.5)  # of a site's share of the rows
         unit = moments.spread * math.sqrt(_ROUGHLY)  # noise of moments with all of the budget
         ahead = Ahead(unit / math.sqrt(_MOMENTS), _KEPT * math.sqrt(2.0) * unit / math.sqrt(_GRADIENTS))
         levels = (self.marks, self.blocks, self.constant, self.value)

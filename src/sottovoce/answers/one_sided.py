@@ -67,10 +67,23 @@ def largest_log_odds(count: float, noise: float, rows: float, alpha: float) -> f
     return math.log(chance / (1.0 - chance)) if chance < 0.5 else math.inf
 
 
+def at_least(count: float, noise: float, mean: float, *, whole: bool = False) -> float:
+    """The probability that a Poisson number of this mean, plus noise, is `count` or more.
+
+    Without noise the number `count` itself is counted by half, unless it is asked for as a `whole`.
+    """
+    if noise > 0.0:
+        return 1.0 - _at_most(count, noise, mean)
+    more = 1.0 - _at_most(count, 0.0, mean)
+    with_count = 1.0 - _at_most(count - 1.0, 0.0, mean)
+    return with_count if whole else 0.5 * (more + with_count)
+
+
 def _at_most(count: float, noise: float, mean: float) -> float:
     """The probability that a Poisson number of this mean, plus noise, is `count` or less."""
     if noise == 0.0:
-        return float(special.pdtr(math.floor(count + 1e-6), mean))
+        most = math.floor(count + 1e-6)
+        return float(special.pdtr(most, mean)) if most >= 0 else 0.0
     if mean > _MANY:
         return normal.cdf((count - mean) / math.hypot(noise, math.sqrt(mean)))
     most = math.ceil(mean + _REACH * math.sqrt(mean) + _REACH)

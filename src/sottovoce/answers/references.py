@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..util import normal
 from ..util.typing import Any, Array, BoolArray, IntArray
+from .few_outcomes import FewOutcomes, ends_of
 from .one_sided import largest_log_odds
 from .terms import Naming
 
@@ -195,8 +195,10 @@ class Determined(NamedTuple):
     covariance: Array
     hidden: HiddenGroups
 
-    def sums(self, weights: Array, alpha: float) -> Array:
+    def sums(self, weights: Array, alpha: float, few: FewOutcomes | None = None) -> Array:
         """Intervals (n, 2) of weighted sums of lines, (n, lines); NaN for what is not determined.
+
+        They reach farther to one side where groups with `few` of the rarer outcome take part.
 
         Where a group without the rarer outcome takes part one end is infinite.  A sum is the group's mean margin, which
         is bounded by its count, and a rest on which the group's own direction has no effect.  Each of the two has half
@@ -212,7 +214,8 @@ class Determined(NamedTuple):
             off = np.abs(effects @ shared.T - asked).max(axis=0)
             beyond = off > _NEXT_TO_NONE * np.maximum(1.0, np.abs(asked).max(axis=0))
             parts[np.abs(shared) > _NEXT_TO_NONE] = shared[np.abs(shared) > _NEXT_TO_NONE]
-        rest = np.asarray((weights - parts @ groups.means) @ np.linalg.inv(self.pivots))
+        rest_of_lines = weights - parts @ groups.means
+        rest = np.asarray(rest_of_lines @ np.linalg.inv(self.pivots))
         unknown = np.isnan(self.estimate)
         largest = np.abs(rest).max(axis=1, keepdims=True, initial=1.0)
         lost = beyond | np.any(unknown & (np.abs(rest) > _NEXT_TO_NONE * largest), axis=1)
@@ -220,8 +223,7 @@ class Determined(NamedTuple):
         covariance = np.where(unknown[:, None] | unknown, 0.0, self.covariance)
         middle = known_rest @ np.where(unknown, 0.0, self.estimate)
         variance = np.einsum("nj,jk,nk->n", known_rest, covariance, known_rest) + parts**2 @ groups.mean_variance
-        half = -normal.quantile(alpha / 2.0) * np.sqrt(np.maximum(variance, 0.0))
-        low, high = middle - half, middle + half
+        low, high = ends_of(middle, variance, rest_of_lines, alpha, few)
         for k, bound in enumerate(groups.bounds(0.5 * alpha / max(1, len(groups.rows)))):
             part, towards = np.abs(parts[:, k]), np.sign(parts[:, k]) * groups.side[k]
             reach = np.where(part > 0.0, part * bound if np.isfinite(bound) else np.inf, 0.0)

@@ -77,7 +77,7 @@ class Groups(NamedTuple):
     Parameters
     ----------
     directions : array (groups, d)
-        v of each group; zeros for a level that was merged with its reference.
+        v of each group; zeros for a level that was merged with its reference, and for a site that was with others.
     decides : bool array (groups, lines)
         The lines that are undetermined where a group's rows have one outcome.
     columns : int array (groups,)
@@ -133,7 +133,7 @@ def groups_of(naming: Naming, kept: BoolArray) -> Groups:
         numbers.append(block)
 
     for column in np.flatnonzero(naming.constant > 0.0):
-        add(_unit(naming.d, column) / naming.value, column, 0.0)
+        add(_unit(naming.d, column) / naming.value * kept[column], column, 0.0)
     one_constant = len(directions) == 1
     for column in np.flatnonzero(marks > 0.0):
         add(_unit(naming.d, column) / marks[column] * kept[column], column, blocks[column])
@@ -162,6 +162,13 @@ def at_the_start(groups: Groups, every: Array, seen: Evidence) -> tuple[RarerOut
     noise = np.hypot(seen.gradient_spread * np.sqrt(length), np.where(rare, chance, 1.0 - chance) * of_size)
     expected = seen.rows * np.maximum(v @ seen.sharp_moments @ every, 0.0) * min(chance, 1.0 - chance)
     return RarerOutcome(seen.rows * np.where(rare, positives, size - positives), seen.rows * noise), expected
+
+
+def rarer_side(groups: Groups, every: Array, seen: Evidence) -> Array:
+    """1 where the positive outcome is the rarer one of a group by the counts at the start, -1 where it is not."""
+    size = groups.directions @ seen.moments @ every
+    positives = float(seen.chance) * size - groups.directions @ seen.gradient
+    return np.where(positives < 0.5 * size, 1.0, -1.0)
 
 
 def at_a_point(groups: Groups, every: Array, seen: Evidence, point: Point) -> RarerOutcome:
@@ -216,6 +223,12 @@ class Undetermined(NamedTuple):
         Whether noise does not hide that there are next to none.
     rarer, rows : array
         Rows with the rarer outcome as they are counted, and all rows of the group.
+    noise : array
+        Deviation of the noise in the count.
+    printed : array
+        The least count with which a group of whole rows has two ends.
+    side : array
+        1 where the rarer outcome is the positive one, -1 where it is not.
     """
 
     groups: Groups
@@ -224,6 +237,9 @@ class Undetermined(NamedTuple):
     certain: BoolArray
     rarer: Array
     rows: Array
+    noise: Array
+    printed: Array
+    side: Array
 
     def lines(self, into_lines: Array) -> tuple[BoolArray, BoolArray]:
         """Of which lines (lines, d) some group is `none`, and of which some is `certain`."""
@@ -306,11 +322,14 @@ def _of_one_outcome(groups: Groups, naming: Naming, seen: Evidence) -> Undetermi
     count, noise = together([start, *(at_a_point(groups, every, seen, point) for point in seen.points)])
     rounding = _ROUNDING * np.maximum(expected, 1.0)
     seen_at_all = count - np.where(groups.whole, CLEAR, SURE) * noise > rounding
-    few = groups.whole & (count < LEAST + DOUBT * noise - _COUNTED * LEAST)
+    enough = LEAST + DOUBT * noise
+    few = groups.whole & (count < enough - _COUNTED * LEAST)
     none = (few | ~seen_at_all) & np.any(groups.decides, axis=1)
     certain = none & (count + SURE * noise <= FEW * expected)
     rows = seen.rows * np.maximum(groups.directions @ seen.sharp_moments @ every, 0.0)
-    return Undetermined(groups, none, none & seen_at_all, certain, count, rows)
+    printed = np.maximum(enough, CLEAR * noise)
+    side = rarer_side(groups, every, seen)
+    return Undetermined(groups, none, none & seen_at_all, certain, count, rows, noise, printed, side)
 
 
 def _unit(d: int, column: np.integer[Any]) -> Array:

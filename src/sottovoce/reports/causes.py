@@ -16,6 +16,7 @@ class Cause(Enum):
     """Why a line of a table of coefficients has no numbers, or a question mark."""
 
     MERGED = "merged"
+    SMALL_SITE = "small site"
     LOST = "lost"
     SEPARATION = "separation"
     HIDDEN = "hidden"
@@ -53,6 +54,7 @@ class Cause(Enum):
 
 _SENTENCES = {
     Cause.MERGED: "too few rows for this noise: merged with the reference",
+    Cause.SMALL_SITE: "too few rows for this noise: the site's rows count with the mean constant of the other sites",
     Cause.LOST: "the columns do not tell it",
     Cause.SEPARATION: (
         "the data do not determine it (separation): next to all rows of its level, of the reference, or of its site "
@@ -95,6 +97,7 @@ _SENTENCES = {
 }
 _BRIEF = {
     Cause.MERGED: "as they have too few rows",
+    Cause.SMALL_SITE: "as their sites have too few rows",
     Cause.LOST: "as columns repeat each other or do not vary",
     Cause.SEPARATION: "as the data do not determine them",
     Cause.HIDDEN: "as noise hides whether the data determine them",
@@ -111,6 +114,7 @@ _BRIEF = {
 }
 _LABELS = {
     Cause.MERGED: "too few rows",
+    Cause.SMALL_SITE: "too few rows",
     Cause.LOST: "columns alike",
     Cause.SEPARATION: "separation",
     Cause.HIDDEN: "separation?",

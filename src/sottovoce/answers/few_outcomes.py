@@ -1,0 +1,139 @@
+"""How far intervals reach towards fewer rows with the rarer outcome, where few were counted.
+
+A group of rows whose rarer outcome was counted x times has log-odds of about ``log(x / n)``, with a variance of
+``1 / x + s^2 / x^2`` for noise of deviation s in x.  An interval that is even to both sides is too short towards fewer
+rows, for two reasons: the law of a small number is not even about its logarithm, and the interval has two ends only
+because x was at least some t.  Those of luck are printed, and the others have one end.  So the end is told by the law
+of the count itself, given that it was printed: it is at the least mean ``m`` at which
+
+    ``P(X + noise >= x) <= alpha / 2 * max(P(X + noise >= t), SELDOM)``
+
+fails, X a Poisson number of mean m, and its chance at x counted by half without noise.  Of lines that have two ends
+with a chance of `SELDOM` or more, those that do miss the truth on this side with a chance of alpha / 2; of all lines
+fewer do.
+
+In a sum of lines the group takes part with a factor.  Its end takes the place of that of the group's own normal law in
+the variance of the sum (Zou and Donner 2008, "recovery of variance estimates").  A binomial number is even to both
+sides at a share of one half; what is added falls to nothing there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ..util import normal
+from ..util.typing import Any, Array
+from .one_sided import at_least
+from .separation import Undetermined
+
+SELDOM = 0.1
+"""The least chance of two ends for which the promise above holds in full."""
+_FEW = 0.07
+"""Relative errors of a count below it: its logarithm is as good as normal (200 rows, without noise)."""
+_NONE = 1e-9  # a factor below it is one of rounding
+_HALVINGS = 30
+
+
+def least_mean(count: float, noise: float, printed: float, alpha: float) -> float:
+    """The end of an interval towards fewer, of a number that was counted and printed; 0 if it has no such end.
+
+    Parameters
+    ----------
+    count : float
+        The released number.
+    noise : float
+        Deviation of the normal noise in it.
+    printed : float
+        The least number that is printed with two ends.
+    alpha : float
+        Twice the probability of a mean below the end.
+    """
+    low, high = 0.0, count
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        chance = max(SELDOM, at_least(printed, noise, middle, whole=True))
+        if at_least(count, noise, middle) > 0.5 * alpha * chance:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+class FewOutcomes(NamedTuple):
+    """Groups of rows with few of the rarer outcome, but enough for intervals of two ends.
+
+    Parameters
+    ----------
+    directions : array (groups, lines)
+        What moves the margins of a group's rows by one, and of no others.
+    side : array (groups,)
+        1 where the rarer outcome is the positive one, -1 where it is not.
+    rarer, noise, printed, rows : array (groups,)
+        Rows with the rarer outcome, the noise in their number, that from which on it has two ends, and all rows.
+    """
+
+    directions: Array
+    side: Array
+    rarer: Array
+    noise: Array
+    printed: Array
+    rows: Array
+
+    def farther(self, weights: Array, alpha: float) -> Array:
+        """What the squares of intervals' lengths to both sides gain, for sums of lines, (n, lines): (n, 2)."""
+        gained = np.zeros((len(weights), 2))
+        factors = weights @ self.directions.T
+        for k in np.flatnonzero(np.any(np.abs(factors) > _NONE, axis=0)):
+            own = self._of_group(int(k), alpha)
+            towards = factors[:, k] * self.side[k]
+            for end, these in enumerate((towards > _NONE, towards < -_NONE)):
+                gained[these, end] += towards[these] ** 2 * own
+        return gained
+
+    def _of_group(self, k: int, alpha: float) -> float:
+        """The same of a group's own log-odds, towards fewer of the rarer outcome."""
+        count, noise = float(self.rarer[k]), float(self.noise[k])
+        least = least_mean(count, noise, float(self.printed[k]), alpha)
+        if least <= 0.0:
+            return math.inf
+        even = (normal.quantile(alpha / 2.0) * _relative_error(count, noise)) ** 2
+        uneven = max(0.0, 1.0 - 2.0 * count / float(self.rows[k])) if self.rows[k] > 0.0 else 0.0
+        return uneven * max(0.0, math.log(count / least) ** 2 - even)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain data."""
+        return {name: array.tolist() for name, array in self._asdict().items()}
+
+    @classmethod
+    def of_plain(cls, plain: dict[str, Any], lines: int) -> FewOutcomes:
+        """What :meth:`to_plain` told of a table of so many lines."""
+        found = {name: np.array(plain[name], dtype=float) for name in cls._fields}
+        return cls(**(found | {"directions": found["directions"].reshape(-1, lines)}))
+
+
+def ends_of(
+    middle: Array, variance: Array, weights: Array, alpha: float, few: FewOutcomes | None
+) -> tuple[Array, Array]:
+    """Both ends, (n,) each, of intervals about sums of lines with these weights, (n, lines)."""
+    squares = normal.quantile(alpha / 2.0) ** 2 * np.maximum(variance, 0.0)
+    gained = np.zeros((len(weights), 2)) if few is None else few.farther(weights, alpha)
+    return middle - np.sqrt(squares + gained[:, 0]), middle + np.sqrt(squares + gained[:, 1])
+
+
+def few_outcomes(found: Undetermined, into_lines: Array) -> FewOutcomes:
+    """Those of the groups that are not hidden, in the lines (lines, d) of a table."""
+    few = found.groups.whole & ~found.none & (found.rarer > 0.0)
+    for k in np.flatnonzero(few):
+        few[k] = _relative_error(float(found.rarer[k]), float(found.noise[k])) > _FEW
+    return FewOutcomes(
+        found.groups.directions[few] @ into_lines.T, found.side[few], found.rarer[few], found.noise[few],
+        found.printed[few], found.rows[few],
+    )  # fmt: skip
+
+
+def _relative_error(count: float, noise: float) -> float:
+    """Of a count and of the noise in it, together."""
+    return math.sqrt(1.0 / count + (noise / count) ** 2)

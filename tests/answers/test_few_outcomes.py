@@ -1,0 +1,133 @@
+"""Intervals of two ends where few rows have the rarer outcome: as long as the count's own law, once printed, asks."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit
+
+from sottovoce.answers.coefficients import LEVEL, Coefficients, table
+from sottovoce.answers.few_outcomes import FewOutcomes, ends_of, least_mean
+from sottovoce.answers.inference import newton_of
+from sottovoce.answers.terms import of_schema
+from sottovoce.data.schema import Schema
+from sottovoce.problem.losses import Logistic
+from sottovoce.reports.causes import Cause
+from sottovoce.runs.config import RunConfig
+from sottovoce.runs.simulate import simulate
+
+Z = 1.959963984540054
+
+
+def missed(mean: float, *, even: bool = False) -> float:
+    """The exact share of printed counts, 5 or more and without noise, whose low end is above the mean."""
+    counts = np.arange(5, 200)
+    chances = stats.poisson.pmf(counts, mean)
+    ends = [x * math.exp(-Z / math.sqrt(x)) if even else least_mean(float(x), 0.0, 5.0, 0.05) for x in counts.tolist()]
+    return float(chances[np.array(ends) > mean].sum() / chances.sum())
+
+
+class TestLaw:
+    @pytest.mark.parametrize("mean", [2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0])
+    def test_of_those_that_are_printed_few_are_too_high(self, mean: float) -> None:
+        """A count's own chance is taken by half, so that more than .025 is possible; the other side has less."""
+        assert missed(mean) <= 0.042
+
+    def test_ends_that_are_even_to_both_sides_are_too_high(self) -> None:
+        assert missed(3.0, even=True) > 0.1 and missed(5.0, even=True) > 0.05
+
+    @pytest.mark.parametrize("mean", [6.0, 10.0, 20.0])
+    def test_with_noise_too(self, mean: float) -> None:
+        """3 deviations of noise, of which 4 are printed: 4,000 printed draws know a share of .025 to .0025."""
+        rng = np.random.default_rng(int(mean))
+        counts = rng.poisson(mean, 400_000) + 3.0 * rng.normal(size=400_000)
+        printed = counts[counts >= 12.0][:4_000]
+        low = np.interp(printed, grid := np.linspace(12.0, 60.0, 97), [least_mean(x, 3.0, 12.0, 0.05) for x in grid])
+        chance = min(1.0, float(np.mean(counts >= 12.0)) / 0.1)
+        assert np.mean(low > mean) <= 0.025 / chance + 0.0075
+        even = printed * np.exp(-Z * np.hypot(printed**-0.5, 3.0 / printed))
+        assert mean > 6.0 or np.mean(even > mean) > 0.5
+
+    def test_many_are_as_good_as_normal(self) -> None:
+        for count, noise in ((1_000.0, 0.0), (1_000.0, 20.0), (4_000.0, 100.0)):
+            even = count * math.exp(-Z * math.hypot(count**-0.5, noise / count))
+            assert least_mean(count, noise, 5.0 + 4.0 * noise, 0.05) == pytest.approx(even, rel=0.01)
+
+    def test_it_is_none_where_the_noise_alone_may_be_as_large(self) -> None:
+        assert least_mean(12.0, 3.0, 12.0, 1e-7) == pytest.approx(0.0, abs=1e-6)
+
+
+class TestSums:
+    def test_only_the_side_towards_fewer_of_the_rarer_outcome_is_longer(self) -> None:
+        few = FewOutcomes(np.array([[1.0, 0.0]]), np.ones(1), *(np.array([x]) for x in (6.0, 0.0, 5.0, 600.0)))
+        gained = few.farther(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [2.0, 1.0]]), 0.05)
+        one = 0.98 * (math.log(6.0 / least_mean(6.0, 0.0, 5.0, 0.05)) ** 2 - Z**2 / 6.0)
+        np.testing.assert_allclose(gained, [[one, 0.0], [0.0, one], [0.0, 0.0], [4.0 * one, 0.0]])
+        other = few._replace(side=-np.ones(1)).farther(np.array([[1.0, 0.0]]), 0.05)
+        np.testing.assert_allclose(other, [[0.0, one]])
+        low, high = ends_of(np.zeros(1), np.ones(1), np.array([[1.0, 0.0]]), 0.05, few)
+        assert low[0] == pytest.approx(-math.sqrt(Z**2 + one)) and high[0] == pytest.approx(Z)
+
+    def test_a_share_of_one_half_is_even(self) -> None:
+        few = FewOutcomes(np.eye(1), np.ones(1), *(np.array([x]) for x in (6.0, 0.0, 5.0, 12.0)))
+        np.testing.assert_array_equal(few.farther(np.eye(1), 0.05), np.zeros((1, 2)))
+
+
+@pytest.fixture(scope="module")
+def made() -> Coefficients:
+    """Of 2,000 rows of wards a to d, of which d has eight events in 200 rows."""
+    rng = np.random.default_rng(3)
+    ward, age = np.arange(2_000) % 10, rng.uniform(20.0, 80.0, 2_000)
+    level = np.where(ward == 9, 3, np.minimum(ward // 3, 2))
+    positive = rng.random(2_000) < expit(0.02 * (age - 50.0))
+    positive[level == 3] = np.arange(np.sum(level == 3)) % 28 == 0
+    columns = {"age": age, "ward": np.array(list("abcd"), dtype=object)[level]}
+    schema = {"age": {"kind": "number", "lo": 20, "hi": 80}, "ward": {"kind": "category", "values": list("abcd")}}
+    naming = of_schema(Schema.from_dict({"columns": schema}))
+    parts = np.array_split(rng.permutation(2_000), 3)
+    raw = [{name: column[part] for name, column in columns.items()} for part in parts]
+    rows = naming.rows([(one, np.where(positive[part], 1.0, -1.0)) for one, part in zip(raw, parts, strict=True)])
+    run = RunConfig(method="auto", trust="sum", epsilon=math.inf, delta=1e-5, seed=1)
+    return table(simulate(run, rows, method=newton_of(naming), loss=Logistic()).outcome, naming, 0, 1e-5)
+
+
+class TestTable:
+    def test_its_line_reaches_farther_down_and_others_do_not(self, made: Coefficients) -> None:
+        for line in made.lines:
+            assert line.estimate is not None and line.standard_error is not None
+            assert line.low is not None and line.high is not None
+            down, up = line.estimate - line.low, line.high - line.estimate
+            assert up == pytest.approx(Z * line.standard_error)
+            if line.term.level == "d":
+                assert 1.3 * up < down < 2.0 * up
+            else:
+                assert down == pytest.approx(up, rel=1e-3)
+
+    def test_every_door_tells_the_same_ends(self, made: Coefficients) -> None:
+        again = Coefficients.of_plain(json.loads(json.dumps(made.plain())))
+        for ends in (made.conf_int(), again.conf_int()):
+            np.testing.assert_array_equal(ends, [[line.low, line.high] for line in made.lines])
+        one, line = again.contrast({"ward: d": 1.0}), made.lines[3]
+        assert (one.estimate, one.low, one.high) == pytest.approx((line.estimate, line.low, line.high))
+        assert one.p == pytest.approx(line.p)
+        against = made.contrast({"ward: c": 1.0, "ward: d": -1.0})
+        assert against.high - against.estimate > 1.3 * (against.estimate - against.low)
+
+    def test_p_is_below_the_level_if_zero_is_outside_the_interval(self, made: Coefficients) -> None:
+        estimate, weight = made.lines[3].estimate, 1.0
+        assert estimate is not None and made.lines[3].low is not None
+        for line in made.lines:
+            assert line.low is not None and line.high is not None and line.p is not None
+            assert (line.p < 1.0 - LEVEL) == (line.low * line.high > 0.0)
+        assert made.contrast({"ward: d": weight}).p == pytest.approx(made.lines[3].p)
+
+    def test_files_of_earlier_versions_are_read(self, made: Coefficients) -> None:
+        plain = made.plain()
+        del plain["few_outcomes"]
+        old = Coefficients.of_plain(plain)
+        assert old.few is None and np.all(np.isfinite(old.conf_int()))
+        assert all(line.cause != Cause.FEW.value for line in old.lines)
