@@ -237,7 +237,8 @@ def test_groups_count_their_rows_exactly_without_noise() -> None:
     for point in points:  # rows of unlike chances have more than is told
         np.testing.assert_allclose(point.rows, rarer, rtol=0.2)
         assert np.all(point.rows < 1.01 * rarer)
-    assert together([start, *points]) is start
+    of_all = together([start, *points])
+    assert of_all.rows.tolist() == start.rows.tolist() and np.all(of_all.noise == 0.0)
 
 
 def test_the_count_of_a_group_without_the_outcome_is_none_but_for_its_noise() -> None:

@@ -611,9 +611,10 @@ def _compared(
         of_reference = groups.groups.columns < 0
         one_outcome[groups.groups.columns[own & ~of_reference]] = True
         references = own[of_reference]
-        if not found.of_sites:  # evidence of sites' own answers is of rows with one constant
-            _, hidden = hidden_groups(naming, groups, found.evidence.of(replicate), found.estimate[replicate])
     T, pivot_of = pivots(naming, kept, moments, one_outcome, references)
+    if groups is not None and found.evidence is not None and not found.of_sites:
+        # Evidence of sites' own answers is of rows with one constant.
+        hidden = hidden_groups(naming, groups, found.evidence.of(replicate), found.estimate[replicate], T)
     into_pivots = T @ naming.into_units
     judged = _judged(found, naming, into_pivots, groups, replicate)
     lost = _lost(found, naming, into_pivots, replicate)
