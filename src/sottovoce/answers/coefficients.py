@@ -23,6 +23,7 @@ from .between import FEWEST, Between, between, spreads_of
 from .directions import LostLines, Relation, Undivided, in_words, lost_lines, remedy
 from .hidden_groups import hidden_groups
 from .inference import ROOM, SURE, TAU, UNSURE, Estimates, fragility, inverse_of
+from .normal_rows import normal_rows, size_of
 from .references import Determined, blocks_of, merged_reference, no_groups, pivots
 from .separation import Undetermined
 from .terms import CONSTANT, Naming, Term
@@ -483,6 +484,26 @@ def _by_group(
     return undone, missing[:, None] * directions
 
 
+def _size_hidden(found: Estimates, naming: Naming, groups: Undetermined | None, replicate: int) -> bool:
+    """Whether noise hides how strong all effects are together, those of levels left out that are refused by their own.
+
+    The estimate of a level without the rarer outcome may be anything, and most of the size of all effects.
+    """
+    if found.room is None or found.room[replicate] >= ROOM:
+        return False
+    if groups is None or found.evidence is None or found.of_sites or not np.any(groups.one_outcome):
+        return True
+    columns = groups.groups.decided(np.eye(naming.d))
+    of_levels = np.any(columns[groups.one_outcome], axis=0)
+    one = slice(replicate, replicate + 1)
+    law = normal_rows(found.evidence.sharp_moments[one], naming.constant / naming.value)
+    effects = found.estimate[one]
+    if found.directions is not None:
+        effects = found.directions.of(replicate).level(effects)
+    slopes = found.kept[one] & (naming.constant == 0.0) & ~of_levels
+    return bool(size_of(law, effects, found.covariance[one], slopes).room[0] < ROOM)
+
+
 def _causes(
     found: Estimates,
     naming: Naming,
@@ -505,7 +526,7 @@ def _causes(
         whole = Cause.TABLE_UNFINISHED if late else Cause.TABLE_NOISE
         if whole is Cause.TABLE_NOISE and lost.hidden:
             whole = Cause.TABLE_HIDDEN
-    elif found.room is not None and found.room[replicate] < ROOM:
+    elif _size_hidden(found, naming, groups, replicate):
         whole = Cause.SIZE_HIDDEN
     causes = list[Cause | None]()
     for k in range(len(tau)):
