@@ -7,7 +7,8 @@ cell can be done in pieces.  A data set depends on its cell and its number alone
 
 A cell is a design, a number of rows, a budget and a trust.  For each data set the table of coefficients is computed as
 ``train --inference`` does it; an interval counts only if the rule prints it.  *Widths* are those of printed intervals
-over the intervals without privacy, at the median.
+over the intervals without privacy, at the median.  *one end* is the share of lines of which one end of an interval is
+printed, which are no part of *printed*, and *holds* how many of these ends are on the right side of the truth.
 """
 
 from __future__ import annotations
@@ -232,17 +233,22 @@ def one(cell: Cell, seed: int) -> dict[str, Any]:
 
 
 def told(found: Drawn, cell: Cell, seed: int) -> dict[str, Any]:
-    """Of each line whether its interval holds the truth, and its width; None if it is refused."""
+    """Of each line whether its interval holds the truth, and its width; None if it is refused.
+
+    Also whether the end of a line with one end is on the right side of the truth; None of all others.
+    """
     loss = Weighted(Logistic()) if found.naming.long else Logistic()
     config = RunConfig(method="auto", trust=cell.trust, epsilon=cell.epsilon, delta=1e-5, seed=seed)
     result = simulate(config, found.naming.rows(found.parts), method=newton_of(found.naming), loss=loss)
     lines = table(result.outcome, found.naming, delta=1e-5).lines
-    inside, width = [], []
+    inside, width, holds = [], [], []
     for line, truth, error in zip(lines, found.truth, exact_errors(found), strict=True):
         printed = line.refused is None
         inside.append(bool(line.low <= truth <= line.high) if printed else None)  # type: ignore[operator]
         width.append(line.standard_error / error if printed else None)  # type: ignore[operator]
-    return {"inside": inside, "width": [None if x is None else round(x, 4) for x in width]}
+        above, below = line.low is None or line.low <= truth, line.high is None or truth <= line.high
+        holds.append(None if line.one_sided is None else bool(above and below))
+    return {"inside": inside, "width": [None if x is None else round(x, 4) for x in width], "holds": holds}
 
 
 def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
@@ -252,6 +258,7 @@ def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
     printed = [x for column in known for x in column]
     often = [column for column in known if len(column) >= max(5, len(sets) // 10)]
     widths = [x for one in sets for x in one["width"] if x is not None]
+    ends = [x for one in sets for x in one.get("holds", ()) if x is not None]
     worst = min(often, key=np.mean, default=None)
     return {
         "cell": cell.name, "sets": len(sets), "coefficients": len(columns),
@@ -260,6 +267,7 @@ def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
         "worst": None if worst is None else float(np.mean(worst)),
         "worst_ends": None if worst is None else clopper_pearson(sum(worst), len(worst)),
         "width": float(np.median(widths)) if widths else None,
+        "one_end": len(ends) / max(1, sum(map(len, columns))), "holds": float(np.mean(ends)) if ends else None,
     }  # fmt: skip
 
 
@@ -335,12 +343,13 @@ def fill(
 
 def show(done: list[dict[str, Any]], more: tuple[str, ...] = ()) -> None:
     """The table of intervals, with more columns of shares, and what is said of all intervals together."""
-    heads = " ".join(f"{head:>6}" for head in ("cover", "worst", "width", *more))
+    heads = " ".join(f"{head:>7}" for head in ("cover", "worst", "width", "one end", "holds", *more))
     print(f"{'cell':<54} {'sets':>5} {'printed':>8} {heads}")
     for row in done:
         text = [f"{row['cell']:<54} {row['sets']:5d} {100 * row['printed']:7.1f}%"]
-        for key, unit in (("coverage", 100), ("worst", 100), ("width", 1), *((key, 100) for key in more)):
-            text.append("     -" if row[key] is None else f"{unit * row[key]:6.{2 if unit == 1 else 1}f}")
+        shares = ("one_end", "holds", *more)
+        for key, unit in (("coverage", 100), ("worst", 100), ("width", 1), *((key, 100) for key in shares)):
+            text.append("      -" if row[key] is None else f"{unit * row[key]:7.{2 if unit == 1 else 1}f}")
         print(" ".join(text))
     intervals = sum(row["intervals"] for row in done)
     if intervals:
@@ -350,14 +359,16 @@ def show(done: list[dict[str, Any]], more: tuple[str, ...] = ()) -> None:
 
 def page(done: list[dict[str, Any]]) -> str:
     """The table in Markdown."""
-    text = ["| cell | sets | printed | coverage | worst (95% interval) | width |", "|---|---|---|---|---|---|"]
+    heads = ["cell", "sets", "printed", "coverage", "worst (95% interval)", "width", "one end"]
+    text = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row in done:
         name = row["cell"].removesuffix(", sum").replace(", nobody", ", local trust")
-        cells = [name, f"{row['sets']:,}", f"{100 * row['printed']:.1f}%", "–", "–", "–"]
+        one_end = f"{100 * row['one_end']:.1f}%"
+        cells = [name, f"{row['sets']:,}", f"{100 * row['printed']:.1f}%", "–", "–", "–", one_end]
         if row["worst"] is not None:
             low, high = row["worst_ends"]
             worst = f"{100 * row['worst']:.1f}% ({100 * low:.0f} to {100 * high:.0f})"
-            cells[3:] = f"{100 * row['coverage']:.1f}%", worst, f"{row['width']:.2f}"
+            cells[3:6] = f"{100 * row['coverage']:.1f}%", worst, f"{row['width']:.2f}"
         text.append(f"| {' | '.join(cells)} |")
     return "\n".join(text) + "\n"
 

@@ -258,6 +258,35 @@ class TestOneEnd:
             missed += not (np.isnan(high) or low <= truth <= high)
         assert missed <= 3 and single >= 8
 
+    @pytest.mark.parametrize("epsilon", [3.0, 10.0, math.inf])
+    def test_two_columns_with_such_levels_have_one_end_each(self, epsilon: float) -> None:
+        """A level's rows that are in no other such level have an end; those in both have none."""
+        n, rng = 20_000, np.random.default_rng(2)
+        columns = {name: rng.choice(4, size=n, p=(0.4, 0.3, 0.2, 0.1)) for name in ("ward", "shift")}
+        without = (columns["ward"] == 3) | (columns["shift"] == 3)
+        outcome = (rng.random(n) < 0.4) & ~without
+        rows = Rows({name: WARDS[codes] for name, codes in columns.items()}, outcome)
+        own = {"kind": "category", "values": list("abcd")}
+        naming = of_schema(Schema.from_dict({"columns": {"ward": own, "shift": own}}))
+        every = tables(rows, naming, epsilon, 6 if math.isfinite(epsilon) else 1)
+        told = [made for made in every if made.lines[0].cause != Cause.TABLE_UNFINISHED.value]
+        assert 2 * len(told) >= len(every)
+        for made in told:
+            lines = {line.term.text: line for line in made.lines}
+            for name in ("ward: d", "shift: d"):
+                line = lines[name]
+                assert line.one_sided == "below" and line.high is not None and line.high < -1.0
+                other = columns["shift" if name == "ward: d" else "ward"]
+                alone = np.sum((columns[name[:-3]] == 3) & (other != 3))
+                least = largest_log_odds(0.0, 0.0, alone, 0.025) - math.log(0.4 / 0.6)
+                assert line.high > least - 0.1
+                assert math.isfinite(epsilon) or line.high < least + 0.2
+            both = np.array([line.term.level == "d" for line in made.lines], dtype=float)
+            (low, high) = made.sums(both[None])[0]
+            assert low == -math.inf and high > lines["ward: d"].high + lines["shift: d"].high - 1e-9
+            apart = made.sums((both * [1, 1, 1, -1, -1, -1, 0])[None])
+            assert np.all(np.isnan(apart))  # both ends of one may be anywhere
+
     def test_it_is_shown_in_the_table_and_in_the_plots(self) -> None:
         rows = drawn(8_000, (0.4, 0.3, 0.2, 0.1))
         rows.outcome[rows.columns["ward"] == "d"] = True

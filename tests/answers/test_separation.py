@@ -16,7 +16,7 @@ from rich.console import Console
 from scipy.special import expit
 
 from sottovoce.answers.coefficients import Coefficients, table
-from sottovoce.answers.inference import Estimates, newton_of
+from sottovoce.answers.inference import ROOM, SURE, Estimates, newton_of
 from sottovoce.answers.separation import RarerOutcome, at_a_point, at_the_start, groups_of, together
 from sottovoce.answers.terms import Naming, of_schema
 from sottovoce.cli import cli
@@ -237,7 +237,17 @@ def test_groups_count_their_rows_exactly_without_noise() -> None:
     for point in points:  # rows of unlike chances have more than is told
         np.testing.assert_allclose(point.rows, rarer, rtol=0.2)
         assert np.all(point.rows < 1.01 * rarer)
-    assert together([start, *points]) is start
+    of_all = together([start, *points])
+    assert of_all.rows.tolist() == start.rows.tolist() and np.all(of_all.noise == 0.0)
+
+
+def test_a_merged_level_does_not_hide_what_later_points_count() -> None:
+    """It has no rows and no noise; all others are as sharp as all points make them, not as the start alone."""
+    start = RarerOutcome(np.array([0.0, 90.0, 7.0]), np.array([0.0, 30.0, 0.0]))
+    point = RarerOutcome(np.array([0.0, 120.0, 8.0]), np.array([0.0, 10.0, 0.0]))
+    found = together([start, point])
+    np.testing.assert_allclose(found.rows, [0.0, 117.0, 7.0])
+    np.testing.assert_allclose(found.noise, [0.0, 1.0 / math.sqrt(1.0 / 900.0 + 1.0 / 100.0), 0.0])
 
 
 def test_the_count_of_a_group_without_the_outcome_is_none_but_for_its_noise() -> None:
@@ -266,6 +276,36 @@ def test_a_merged_level_is_part_of_the_reference() -> None:
         (rows @ merged.directions.T)[:, 2:], [[0, 0, 1], [0, 0, 0], [0, 0, 1], [0, 1, 0]], atol=1e-9
     )
     assert merged.decides[2:].tolist() == [[False] * 4, [False, False, True, False], [True, False, True, True]]
+
+
+def rare(n: int = 40_000) -> tuple[Naming, Estimates]:
+    """Twelve draws of a table of weak effects with 2% events, and of levels that have 16 of them as expected."""
+    rng, names = np.random.default_rng(4), list("abcde")
+    columns = {f"c{j}": {"kind": "category", "values": names} for j in range(3)}
+    naming = of_schema(Schema.from_dict({"columns": columns}))
+    codes = rng.choice(5, p=(0.5, 0.25, 0.15, 0.08, 0.02), size=(n, 3))
+    y = np.where(rng.random(n) < expit(0.3 * (codes == 1) @ (1.0, -1.0, 1.0) - 3.9), 1.0, -1.0)
+    text = np.array(names, dtype=object)[codes]
+    parts = [({f"c{j}": text[p, j] for j in range(3)}, y[p]) for p in np.array_split(np.arange(n), 4)]
+    config = RunConfig(method="auto", trust="sum", epsilon=1.0, delta=1e-5, seed=4, replicates=12)
+    found = simulate(config, naming.rows(parts), method=newton_of(naming), loss=Logistic()).outcome
+    return naming, found
+
+
+def test_a_level_that_its_count_refuses_does_not_hide_how_strong_all_others_are() -> None:
+    """Its estimate is mostly noise, and may be most of the size of all effects; what it has is one end at most."""
+    naming, found = rare()
+    assert found.room is not None
+    refused = ends = 0
+    for k in range(12):
+        made = table(found, naming, k, 1e-5)
+        refused += found.room[k] < ROOM and found.strain[k] <= SURE
+        assert not any(line.cause == Cause.SIZE_HIDDEN.value for line in made.lines) or found.room[k] < 2.0
+        rarest = [line for line in made.lines if line.term.level == "e"]
+        assert all(line.low is None or line.high is None for line in rarest)
+        ends += sum(line.one_sided == "below" for line in rarest)
+    assert refused >= 2  # if all columns counted
+    assert ends >= 12
 
 
 def test_a_number_is_counted_from_its_bounds_whatever_its_encoding() -> None:

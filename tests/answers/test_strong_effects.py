@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
 
 from sottovoce.answers.coefficients import Coefficients, table
-from sottovoce.answers.inference import newton_of
+from sottovoce.answers.frames import Frame
+from sottovoce.answers.inference import Moments, Pool, Seen, newton_of, one_step, with_falling_curvature
 from sottovoce.answers.normal_rows import NormalRows, normal_rows, size_of, stretched
 from sottovoce.answers.terms import of_columns
 from sottovoce.problem.losses import Logistic
@@ -101,6 +104,33 @@ def test_rows_by_their_curvature_are_those_near_the_border() -> None:
     p = expit(E @ w)
     share = p * (1.0 - p) / np.sum(p * (1.0 - p))
     np.testing.assert_allclose(law(covariance).by_curvature(w[None])[0], (E.T * share) @ E, atol=0.01)
+
+
+def test_an_error_of_a_long_step_is_as_long_as_its_correction_makes_it() -> None:
+    """Of 4,000 draws of the noise, from a point where curvature is a third higher than where the step ends."""
+    X = np.random.default_rng(1).normal(size=(20_000, 2))
+    E, best = np.column_stack([X, np.ones(len(X))]), np.array([3.0, -2.0, 0.0])
+    w, draws, s = 0.75 * best, 4_000, 0.002
+    truth, p = expit(E @ best), expit(E @ w)
+    H, S, eye = (E.T * (p * (1.0 - p))) @ E / len(E), E.T @ E / len(E), np.eye(3)
+    noise = s * np.random.default_rng(2).normal(size=(draws, 3))
+    gradient = E.T @ (p - truth) / len(E) + noise
+
+    def of_all(x: np.ndarray) -> np.ndarray:
+        return np.repeat(x[None], draws, axis=0)
+
+    rows = Moments(of_all(S), of_all(S[:, 2]), np.zeros(3), np.zeros(3))
+    frame, pool = Frame(of_all(eye), of_all(eye)), Pool(of_all(H), np.zeros(draws))
+    kept, seen = np.ones((draws, 3), dtype=bool), [Seen(of_all(w), gradient, s)]
+    ends = one_step(frame, pool, 0.0 * of_all(H), seen, rows, kept, 20_000.0, 10.0)
+    moved = with_falling_curvature(ends, normal_rows(rows.S, np.array([0.0, 0.0, 1.0])))
+    along = best / np.linalg.norm(best)
+    measured = np.std(ends.estimate @ along)
+    before, after = (np.sqrt(np.mean(one.noise @ along @ along)) for one in (ends, moved))
+    assert before < 0.85 * measured
+    assert 0.93 * measured < after < 1.15 * measured
+    still = with_falling_curvature(replace(ends, signal=np.zeros(draws)), normal_rows(rows.S, np.eye(3)[2]))
+    np.testing.assert_allclose(still.covariance, ends.covariance, rtol=1e-9, atol=1e-15)
 
 
 def test_the_room_of_strong_effects_is_half_their_size_over_its_error() -> None:

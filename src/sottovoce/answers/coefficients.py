@@ -24,6 +24,7 @@ from .directions import LostLines, Relation, Undivided, in_words, lost_lines, re
 from .few_outcomes import FewOutcomes, ends_of, few_outcomes
 from .hidden_groups import hidden_groups
 from .inference import ROOM, SURE, TAU, UNSURE, Estimates, fragility, inverse_of
+from .normal_rows import normal_rows, size_of
 from .references import Determined, blocks_of, merged_reference, no_groups, pivots
 from .separation import Undetermined
 from .terms import CONSTANT, Naming, Term
@@ -499,6 +500,26 @@ def _by_group(
     return undone, missing[:, None] * directions
 
 
+def _size_hidden(found: Estimates, naming: Naming, groups: Undetermined | None, replicate: int) -> bool:
+    """Whether noise hides how strong all effects are together, those of levels left out that are refused by their own.
+
+    The estimate of a level without the rarer outcome may be anything, and most of the size of all effects.
+    """
+    if found.room is None or found.room[replicate] >= ROOM:
+        return False
+    if groups is None or found.evidence is None or found.of_sites or not np.any(groups.one_outcome):
+        return True
+    columns = groups.groups.decided(np.eye(naming.d))
+    of_levels = np.any(columns[groups.one_outcome], axis=0)
+    one = slice(replicate, replicate + 1)
+    law = normal_rows(found.evidence.sharp_moments[one], naming.constant / naming.value)
+    effects = found.estimate[one]
+    if found.directions is not None:
+        effects = found.directions.of(replicate).level(effects)
+    slopes = found.kept[one] & (naming.constant == 0.0) & ~of_levels
+    return bool(size_of(law, effects, found.covariance[one], slopes).room[0] < ROOM)
+
+
 def _causes(
     found: Estimates,
     naming: Naming,
@@ -521,7 +542,7 @@ def _causes(
         whole = Cause.TABLE_UNFINISHED if late else Cause.TABLE_NOISE
         if whole is Cause.TABLE_NOISE and lost.hidden:
             whole = Cause.TABLE_HIDDEN
-    elif found.room is not None and found.room[replicate] < ROOM:
+    elif _size_hidden(found, naming, groups, replicate):
         whole = Cause.SIZE_HIDDEN
     causes = list[Cause | None]()
     for k in range(len(tau)):
@@ -629,9 +650,10 @@ def _compared(
         of_reference = groups.groups.columns < 0
         one_outcome[groups.groups.columns[own & ~of_reference]] = True
         references = own[of_reference]
-        if not found.of_sites:  # evidence of sites' own answers is of rows with one constant
-            _, hidden = hidden_groups(naming, groups, found.evidence.of(replicate), found.estimate[replicate])
     T, pivot_of = pivots(naming, kept, moments, one_outcome, references)
+    if groups is not None and found.evidence is not None and not found.of_sites:
+        # Evidence of sites' own answers is of rows with one constant.
+        hidden = hidden_groups(naming, groups, found.evidence.of(replicate), found.estimate[replicate], T)
     into_pivots = T @ naming.into_units
     judged = _judged(found, naming, into_pivots, groups, replicate)
     lost = _lost(found, naming, into_pivots, replicate)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..util.typing import Array, BoolArray
+from ..util.typing import Array, IntArray
+from .normal_rows import normal_rows
 from .references import HiddenGroups
 from .separation import Evidence, Groups, RarerOutcome, Undetermined, at_a_point, at_the_start, rarer_chance
 from .terms import Naming
@@ -14,14 +15,15 @@ UNLIKE = 3.0
 _SIZE_DOUBT = 2.0  # noise deviations by which a group's rows are taken to be fewer than they seem
 _LEAST_WEIGHT = 1e-300
 _LEAST_SHARE = 1e-9  # of the rows in a group: noise may leave none
+_MOSTLY_OTHERS = 0.9  # of a group's rows at most are taken to be in others, too
+_ROUNDING = 1e-9
 
 
-def hidden_groups(
-    naming: Naming, found: Undetermined, seen: Evidence, estimate: Array
-) -> tuple[BoolArray, HiddenGroups]:
-    """Groups of levels, references and sites without the rarer outcome: which they are, (groups,), and their counts.
+def hidden_groups(naming: Naming, found: Undetermined, seen: Evidence, estimate: Array, pivots: Array) -> HiddenGroups:
+    """Groups of levels, references and sites without the rarer outcome, and their counts.
 
-    A group is left out if it has another rarer outcome at the start than by the model.
+    A group is left out if it has another rarer outcome at the start than by the model.  Of each the rows are taken that
+    are in no other, as the log-odds of those may have no end: a mean margin over all rows would have none either.
 
     Parameters
     ----------
@@ -29,35 +31,87 @@ def hidden_groups(
         Of one replicate.
     estimate : array (d,)
         The model.
+    pivots : array (lines, lines)
+        The map of :func:`sottovoce.answers.references.pivots`.
     """
     groups, every = found.groups, naming.constant / naming.value
     v = groups.directions
-    size = v @ seen.moments @ every
-    length = np.sum(v**2, axis=1)
-    of_size = seen.moments_spread * np.sqrt(0.5 * (length * np.sum(every**2) + (v @ every) ** 2))
     last = seen.points[-1].at if seen.points else estimate
     by_model = np.where(v @ seen.sharp_moments @ last > 0.0, -1.0, 1.0)
-    which = found.none & groups.whole & ~groups.all_rows & (found.side == by_model)
+    places = np.flatnonzero(found.none & groups.whole & ~groups.all_rows & (found.side == by_model))
+    own, blocks = v[places], groups.blocks[places]
+    directions = own @ naming.into_units.T
+    of_pivots = _of_pivots(directions, pivots)
+    # Levels of one column have no rows in common, and neither have sites.
+    overlap = (blocks[:, None] != blocks) & (of_pivots >= 0)
+    margins = _without(of_pivots, naming, estimate, pivots)
+    spread_of_margins = max(float(margins @ normal_rows(seen.sharp_moments[None], every).covariance[0] @ margins), 0.0)
+    means, variances, rows = [np.zeros((0, naming.d))], list[float](), list[float]()
+    for k, place in enumerate(places):
+        squares = max(float(own[k] @ seen.sharp_moments @ own[k]), _LEAST_SHARE)
+        column = None if groups.columns[place] < 0 else int(groups.columns[place])
+        mean_row = _mean_row(naming, column, float(blocks[k]), own[k] @ seen.sharp_moments / squares)
+        means.append(_outside(of_pivots[overlap[k]], naming, mean_row, pivots))
+        alone = every - own[overlap[k]].sum(axis=0)
+        of_all = _SIZE_DOUBT * seen.moments_spread * _deviation(own[k], every)
+        of_alone = _SIZE_DOUBT * seen.moments_spread * _deviation(own[k], alone)
+        left = float(own[k] @ seen.moments @ alone) - of_alone
+        rows.append(seen.rows * min(left, float(own[k] @ seen.moments @ every) - of_all))
+        other = np.where((naming.blocks == blocks[k]) | (naming.constant > 0.0), 0.0, margins)
+        of_mean = (seen.moments_spread * _deviation(own[k], other) / squares) ** 2
+        part = _share_of_others(own[k], own[overlap[k]], seen, squares)
+        variances.append(of_mean + spread_of_margins * part / (1.0 - part))
     outcome = _counted(groups, every, seen)
-    places = np.flatnonzero(which)
-    means, variances = [np.zeros((0, naming.d))], list[float]()
-    for k in places:
-        own = float(v[k] @ seen.sharp_moments @ v[k])
-        column = None if groups.columns[k] < 0 else int(groups.columns[k])
-        mean_row = v[k] @ seen.sharp_moments / max(own, _LEAST_SHARE)
-        means.append(_mean_row(naming, column, float(groups.blocks[k]), mean_row))
-        other = np.where((naming.blocks == groups.blocks[k]) | (naming.constant > 0.0), 0.0, estimate)
-        of_mean = 0.5 * (length[k] * np.sum(other**2) + (v[k] @ other) ** 2)
-        variances.append(seen.moments_spread**2 * of_mean / max(own, _LEAST_SHARE) ** 2)
-    return which, HiddenGroups(
-        directions=v[places] @ naming.into_units.T,
+    return HiddenGroups(
+        directions=directions,
         means=np.vstack(means),
         mean_variance=np.array(variances),
         side=found.side[places],
         rarer=outcome.rows[places],
         noise=outcome.noise[places],
-        rows=seen.rows * (size - _SIZE_DOUBT * of_size)[places],
+        rows=np.array(rows),
     )
+
+
+def _deviation(v: Array, other: Array) -> float:
+    """The deviation of ``v'E other`` for noise E in second moments, of deviation 1 an entry."""
+    return float(np.sqrt(0.5 * (np.sum(v**2) * np.sum(other**2) + (v @ other) ** 2)))
+
+
+def _of_pivots(directions: Array, pivots: Array) -> IntArray:
+    """The pivot that each direction moves by one, if it moves no other; -1 for those that move several."""
+    moved = directions @ pivots.T
+    found = np.argmax(moved, axis=1) if len(moved) else np.zeros(0, dtype=int)
+    units = np.eye(len(pivots))[found]
+    return np.where(np.all(np.abs(moved - units) < _ROUNDING, axis=1), found, -1)
+
+
+def _without(of_pivots: IntArray, naming: Naming, estimate: Array, pivots: Array) -> Array:
+    """The model, in encoded columns, with these pivots at zero: levels count as the most frequent one."""
+    values = pivots @ naming.into_units @ estimate
+    values[of_pivots[of_pivots >= 0]] = 0.0
+    return np.asarray(np.linalg.solve(pivots @ naming.into_units, values))
+
+
+def _outside(of_pivots: IntArray, naming: Naming, mean_row: Array, pivots: Array) -> Array:
+    """Weights of lines in the margin of a mean row, (lines,), if its rows count as the most frequent level there."""
+    constants = np.flatnonzero(naming.constant > 0.0)
+    weights = np.linalg.solve(pivots.T, mean_row)
+    weights[of_pivots] = 0.0
+    if np.any(np.isin(of_pivots, constants)):  # rows of these sites count as those of the others
+        weights[constants] /= max(weights[constants].sum(), _LEAST_SHARE)
+    return np.asarray(weights @ pivots)
+
+
+def _share_of_others(v: Array, others: Array, seen: Evidence, squares: float) -> float:
+    """The largest share of a group's rows that may be in `others`, (m, d), too.
+
+    The mean of any such part of the rows, a share f of them, is off by ``sqrt(f / (1 - f))`` deviations at most from
+    the mean of those outside, whatever the rows are.
+    """
+    shares = np.maximum(others @ seen.sharp_moments @ v / squares, 0.0)
+    doubt = _SIZE_DOUBT * seen.moments_spread * _deviation(v, others.sum(axis=0)) / squares if len(others) else 0.0
+    return min(float(shares.sum()) + doubt, _MOSTLY_OTHERS)
 
 
 def _counted(groups: Groups, every: Array, seen: Evidence) -> RarerOutcome:

@@ -44,7 +44,7 @@ from ..runs.config import RunConfig
 from ..util.typing import Array, BoolArray
 from .directions import Directions, directions, unseen_directions, variances_of
 from .frames import EDGES, Frame, displacement, positive, sharper, short, whitening
-from .normal_rows import NormalRows, normal_rows, size_of, stretched
+from .normal_rows import NormalRows, as_curvature_falls, normal_rows, size_of, stretched
 from .references import blocks_of
 from .second_order import missed
 from .separate_sites import (
@@ -118,6 +118,7 @@ class Estimates:
     at_bounds_noise: float = 0.0
     directions: Directions | None = None  # with those that the rows lose: the frame and H are without them
     moments: Array | None = None  # second moments of the rows as they were released  (R, d, d)
+    signal: Array | None = None  # part of the last step's squared length, by H, that is not noise  (R,)
 
     def fragility(self, c: Array, less: float = 1.0) -> Array:
         """tau of ``c'w``, (R,), or (R, m) of m rows c, with `less` of the noise."""
@@ -290,6 +291,7 @@ class Newton(SeparateSites):
         whole = square(moments.value, d)
         ends = replace(ends, strain=strain, moved=step, evidence=evidence, moments=whole)
         ends = replace(ends, estimate=w + small.followed(ends.estimate - w))
+        ends = with_falling_curvature(ends, law)
         return with_size(ends, law, kept & (mask == 0.0)) if self.stretches else ends
 
     def with_one_constant(self, columns: Columns) -> Newton:
@@ -493,6 +495,7 @@ def joint_estimates(recipe: Newton, found: Estimates, heard: Sequence[Heard], fa
     frame, across, n = lost.frame, lost.across, facts.every_n[:, 0]
     one = recipe.with_one_constant(columns)
     rows = Moments(seen.sharp_moments, seen.sharp_moments @ (one.constant / one.value), one.marks, one.blocks)
+    law = normal_rows(seen.sharp_moments, one.constant / one.value)
     of_all = Pool(found.hessian, found.hessian_noise)
     squares, squares_noise = mean_of_sites(slopes)
     common_slopes = Pool(within(squares, found.kept), squares_noise)
@@ -506,6 +509,7 @@ def joint_estimates(recipe: Newton, found: Estimates, heard: Sequence[Heard], fa
         J = pooled(common_slopes, within(square(value, d), found.kept), spread).H
         own = [Seen(at[:, i], *gradient.of(i)) for at, gradient in zip(points, gradients, strict=True)]
         ends = one_step(frame, pool, J, own, rows, found.kept, float(n[i]), found.scale, lost)
+        ends = with_falling_curvature(ends, law)
         inverse, _ = inverse_of(ends.hessian, found.kept, np.zeros(len(pool.H)))
         inverse = across @ inverse @ across
         expected = frame.A @ (inverse / n[i]) @ frame.A + ends.noise
@@ -766,6 +770,7 @@ def one_step(
     moved = np.einsum("ri,rij,rj->r", d, H, d) - mean
     beyond = moved - CHANCE * np.sqrt(2.0 * np.einsum("rij,rji->r", by_noise, by_noise))
     moved, beyond = np.maximum(moved, 0.0), np.maximum(beyond, 0.0)
+    signal = moved / np.maximum(moved + mean, 1e-300)
     with np.errstate(divide="ignore", invalid="ignore"):
         sizes = across @ A @ rows.S @ A @ across
         bends = np.einsum("rii,ri->r", across @ H @ across, kept) / np.einsum("rii->r", sizes)
@@ -779,8 +784,19 @@ def one_step(
     estimate = w + np.einsum("rij,rj->ri", A, d - b)
     return Estimates(
         estimate, w, A @ covariance @ A, A @ noise @ A, A @ sampling @ A, A @ across, H, s_H, strain, kept, n, scale,
-        directions=lost,
+        directions=lost, signal=signal,
     )  # fmt: skip
+
+
+def with_falling_curvature(ends: Estimates, rows: NormalRows) -> Estimates:
+    """The estimates with errors that allow for what the correction of the last step makes of them."""
+    part = ends.signal
+    assert part is not None
+    noise, sampling = (
+        as_curvature_falls(rows, ends.at, ends.estimate, covariance, part) for covariance in (ends.noise, ends.sampling)
+    )
+    of_bias = ends.covariance - ends.noise - ends.sampling
+    return replace(ends, covariance=noise + sampling + of_bias, noise=noise, sampling=sampling)
 
 
 def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates:

@@ -21,6 +21,7 @@ import numpy as np
 from ..problem.losses import Logistic
 from ..util import normal
 from ..util.typing import Array, BoolArray
+from .frames import positive
 
 _GRID = np.linspace(-6.5, 6.5, 131)
 """Deviations of a normal margin: the trapezoid rule on it is exact to 1e-8 for margins of deviation 10."""
@@ -48,17 +49,56 @@ class NormalRows(NamedTuple):
         With w = 0, or a constant alone, they are the second moments of all rows.  Where effects are strong few rows
         have curvature, those near the border, and along w these are all alike.
         """
+        return self._by_curvature(w)[0]
+
+    def hessian(self, w: Array) -> Array:
+        """The Hessian at w, (R, d, d)."""
+        moments, curvature = self._by_curvature(w)
+        return moments * curvature[:, None, None]
+
+    def _by_curvature(self, w: Array) -> tuple[Array, Array]:
+        """Second moments of rows by their curvature, (R, d, d), and its mean, (R,)."""
         along = np.einsum("rij,rj->ri", self.covariance, w)
         variance = np.maximum(np.sum(w * along, axis=1), 1e-12)
         chance = _chances(np.sum(self.mean * w, axis=1), variance)
         share = _WEIGHTS * chance * (1.0 - chance)
-        share = share / share.sum(axis=1, keepdims=True)
+        curvature = share.sum(axis=1)
+        share = share / curvature[:, None]
         slope = along / np.sqrt(variance)[:, None]  # of x in the margin, per deviation of it
         center = share @ _GRID
         spread = share @ _GRID**2 - center**2
         mean = self.mean + center[:, None] * slope
         around = self.covariance + (spread - 1.0)[:, None, None] * slope[:, :, None] * slope[:, None, :]
-        return np.asarray(self.weight[:, :, None] * (around + mean[:, :, None] * mean[:, None, :]))
+        moments = self.weight[:, :, None] * (around + mean[:, :, None] * mean[:, None, :])
+        return np.asarray(moments), np.asarray(curvature)
+
+
+def as_curvature_falls(rows: NormalRows, w: Array, end: Array, covariance: Array, part: Array) -> Array:
+    """Errors of a step from w to `end`, (R, d, d), as they are where curvature falls on the way.
+
+    A step d is corrected by half of ``H^-1 K d``, with K the change of the Hessian along it, which is about quadratic
+    in d.  So an error e of the step is one of ``e - H^-1 K e`` after it: more than e where curvature falls.  K is that
+    of the law.  Where curvature rises errors are left as they are, for rows may have another law.
+
+    Parameters
+    ----------
+    rows : NormalRows
+    w, end : array (R, d)
+    covariance : array (R, d, d)
+        Of errors at w.
+    part : array (R,)
+        Of the correction that is made, from 0 to 1: it is that of a step without its noise.
+    """
+    here, there = rows.hessian(w), rows.hessian(end)
+    values, vectors = np.linalg.eigh(here)
+    bent = values > _SINGULAR * values.max(axis=1, keepdims=True)
+    root = np.sqrt(np.where(bent, values, 1.0))[:, None, :]
+    turned = vectors.transpose(0, 2, 1)
+    inverse_root = (vectors * (bent[:, None, :] / root)) @ turned
+    falls = positive(inverse_root @ (here - there) @ inverse_root)
+    added = inverse_root @ falls @ ((vectors * root) @ turned)
+    moves = np.eye(w.shape[1]) + part[:, None, None] * added
+    return np.asarray(moves @ covariance @ moves.transpose(0, 2, 1))
 
 
 def normal_rows(S: Array, every: Array) -> NormalRows:

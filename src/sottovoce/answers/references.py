@@ -202,7 +202,7 @@ class Determined(NamedTuple):
 
         Where a group without the rarer outcome takes part one end is infinite.  A sum is the group's mean margin, which
         is bounded by its count, and a rest on which the group's own direction has no effect.  Each of the two has half
-        of `alpha` for its error, so the sum has `alpha` at most (Bonferroni).
+        of `alpha` for its error, which groups of one sum share, so the sum has `alpha` at most (Bonferroni).
         """
         groups = self.hidden
         parts = np.zeros((len(weights), len(groups.rows)))
@@ -224,11 +224,14 @@ class Determined(NamedTuple):
         middle = known_rest @ np.where(unknown, 0.0, self.estimate)
         variance = np.einsum("nj,jk,nk->n", known_rest, covariance, known_rest) + parts**2 @ groups.mean_variance
         low, high = ends_of(middle, variance, rest_of_lines, alpha, few)
-        for k, bound in enumerate(groups.bounds(0.5 * alpha / max(1, len(groups.rows)))):
-            part, towards = np.abs(parts[:, k]), np.sign(parts[:, k]) * groups.side[k]
-            reach = np.where(part > 0.0, part * bound if np.isfinite(bound) else np.inf, 0.0)
-            high = high + np.where(towards >= 0.0, reach, np.inf)
-            low = low - np.where(towards <= 0.0, reach, np.inf)
+        of_sums = np.count_nonzero(parts, axis=1)
+        for several in sorted(set(of_sums[of_sums > 0].tolist())):
+            these = of_sums == several
+            for k, bound in enumerate(groups.bounds(0.5 * alpha / several)):
+                part, towards = np.abs(parts[these, k]), np.sign(parts[these, k]) * groups.side[k]
+                reach = np.where(part > 0.0, part * bound if np.isfinite(bound) else np.inf, 0.0)
+                high[these] += np.where(towards >= 0.0, reach, np.inf)
+                low[these] -= np.where(towards <= 0.0, reach, np.inf)
         lost |= ~(np.isfinite(low) | np.isfinite(high))
         return np.where(lost[:, None], np.nan, np.stack([low, high], axis=1))
 

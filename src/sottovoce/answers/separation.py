@@ -200,14 +200,16 @@ def rarer_chance(groups: Groups, seen: Evidence, point: Point) -> Array:
 
 
 def together(counts: Sequence[RarerOutcome]) -> RarerOutcome:
-    """All counts as one by their precision; without noise the first, which is exact."""
+    """All counts as one by their precision; of a group without noise the first, which is exact.
+
+    A level that was merged has no rows of its own, so its counts are none without noise: others have theirs.
+    """
     noise = np.array([one.noise for one in counts])
-    if not np.all(noise > 0.0):
-        return counts[0]
-    precision = noise**-2.0
+    noisy = np.all(noise > 0.0, axis=0)
+    precision = np.where(noisy, noise, 1.0) ** -2.0
     total = precision.sum(axis=0)
     rows = np.sum(precision * np.array([one.rows for one in counts]), axis=0) / total
-    return RarerOutcome(rows, 1.0 / np.sqrt(total))
+    return RarerOutcome(np.where(noisy, rows, counts[0].rows), np.where(noisy, 1.0 / np.sqrt(total), counts[0].noise))
 
 
 class Undetermined(NamedTuple):
