@@ -99,16 +99,15 @@ def test_standard_errors_of_numbers_are_those_that_runs_print() -> None:
     assert told[0].without_privacy == pytest.approx(30.0 / (30.0 / 1.645) / np.sqrt(N), rel=0.15)
 
 
-def test_rows_that_are_needed_follow_noise_and_sites(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_are_needed_follow_noise_and_sites() -> None:
     """Only the product of rows and mu counts for what noise hides; sums spare it, and rare positives need more rows."""
-    monkeypatch.setattr(ahead, "WORLDS", 4)
     small = of_columns(["a", "b", "c"], 1.35 * np.sqrt(3.0))
-    one = Study.of(LogOdds(small), MU).rows_needed(EVEN)
-    half_mu = Study.of(LogOdds(small), MU / 2.0).rows_needed(EVEN)
+    one = Study.of(LogOdds(small), MU).rows_needed(EVEN, 4)
+    half_mu = Study.of(LogOdds(small), MU / 2.0).rows_needed(EVEN, 4)
     assert half_mu.half == pytest.approx(2.0 * one.half, rel=0.15)
-    alone = Study.of(LogOdds(small), MU, sites=4, summed=False).rows_needed(EVEN)
+    alone = Study.of(LogOdds(small), MU, sites=4, summed=False).rows_needed(EVEN, 4)
     assert alone.half == pytest.approx(2.0 * one.half, rel=0.15)
-    assert Study.of(LogOdds(small, 0.03), MU).rows_needed(EVEN).half > 1.5 * one.half
+    assert Study.of(LogOdds(small, 0.03), MU).rows_needed(EVEN, 4).half > 1.5 * one.half
 
 
 def test_made_up_rows_are_as_declared() -> None:

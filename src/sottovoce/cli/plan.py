@@ -297,10 +297,12 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
 
 def _render_forecast(said: dict[str, Any], console: Console) -> None:
     """From how many rows on coefficients are printed, and how sure they will be."""
+    fewest, most = said["rows_half_range"]
     console.print(
-        f"half of the coefficients are printed from about {said['rows_half']:,.0f} rows on as real tables go, and all "
-        f"from {said['rows_needed']:,.0f} on, or from {said['rows_even']:,.0f} on if columns spread over their ranges "
-        f"and are unrelated; there are {said['rows']:,.0f}", highlight=False,
+        f"half of the coefficients are printed from about {said['rows_half']:,.0f} rows on as real tables go (four in "
+        f"five: from {fewest:,.0f} to {most:,.0f}), and all from {said['rows_needed']:,.0f} on, or from "
+        f"{said['rows_even']:,.0f} on if columns spread over their ranges and are unrelated; there are "
+        f"{said['rows']:,.0f}", highlight=False,
     )  # fmt: skip
     heads = ("<coefficient", ">standard error\nto expect", ">without\nprivacy", ">printed\nin")
     table = listing(*heads, vertical="bottom")
