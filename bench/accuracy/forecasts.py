@@ -27,6 +27,7 @@ from _tables_data import default_folder
 from intervals import DELTA, SITES, asked_of, percent, ratio, read
 from scipy.special import expit
 
+from sottovoce.answers.assumed import Assumed
 from sottovoce.answers.coefficients import Coefficients
 from sottovoce.answers.forecast import LogOdds, Study, complete, forecast, half
 from sottovoce.answers.terms import Naming, columns_of, of_schema
@@ -163,7 +164,7 @@ def told(name: str, draw: Drawer, epsilon: float, draws: int, refusals: bool) ->
     study = Study.of(LogOdds(naming, expected[0]), gaussian_mu(epsilon, DELTA), sites=SITES)
     true = {"half": truth(draw, epsilon, draws), "all": truth(draw, epsilon, draws, complete)}
     rows = 5.0 * (true["half"] or 1000.0)
-    ahead = forecast(study, rows, expected[1])
+    ahead = forecast(study, rows, Assumed(correlation=expected[1]))
     line: dict[str, Any] = {
         "table": name, "epsilon": epsilon, "columns": naming.d, "set": name in SETTING, "truth": true,
         "told_half": None if true["half"] is None else ahead["rows_half"] / true["half"],

@@ -25,7 +25,7 @@ from ..runs.config import RunConfig
 from ..runs.prepare import Prepared, outline, prepare
 from ..util.typing import Any, Array
 from . import fits
-from .assumed import Assumed
+from .assumed import Assumed, expected_shares
 from .coefficients import Coefficients, rounded_up, table
 from .inference import check_run
 from .least_squares import table_of
@@ -302,7 +302,7 @@ class Study:
         return found
 
 
-def forecast(study: Study, n: float, correlation: float) -> dict[str, Any]:
+def forecast(study: Study, n: float, assumed: Assumed) -> dict[str, Any]:
     """What a table of n rows will be worth, as plain data.
 
     Parameters
@@ -310,8 +310,8 @@ def forecast(study: Study, n: float, correlation: float) -> dict[str, Any]:
     study : Study
     n : float
         Rows of all sites.
-    correlation : float
-        Of each number with the next, of the columns for which standard errors are told.
+    assumed : Assumed
+        The correlation of numbers for standard errors, and shares of levels for all that is told.
 
     Returns
     -------
@@ -322,14 +322,19 @@ def forecast(study: Study, n: float, correlation: float) -> dict[str, Any]:
         declared ranges and are unrelated; ``standard_errors``: of every line (:class:`LineAhead`), if ranges are right;
         ``rows``: n; ``expects``: what is expected of the rows, in words.
     """
+    correlation, schema = assumed.correlation, study.asked.naming.schema
     if not -1.0 < correlation < 1.0:
         raise InvalidInput("correlation", correlation, "must be inside (-1, 1)", "use what you expect, such as .3")
-    real, even = study.rows_needed(REAL, REAL_WORLDS), study.rows_needed(EVEN, WORLDS)
-    ahead = study.lines(n, replace(DECLARED, together=correlation))
+    shares = {} if schema is None else expected_shares(schema, assumed.shares)
+    real = study.rows_needed(replace(REAL, shares=shares), REAL_WORLDS)
+    even = study.rows_needed(replace(EVEN, shares=shares), WORLDS)
+    ahead = study.lines(n, replace(DECLARED, together=correlation, shares=shares))
+    levels = "levels have the shares that are told, others are" if shares else "levels are"
+    expects = f"{levels} about equally frequent, {study.asked.assumes}, and each number has a correlation of "
     return {
         "rows_half": rounded_up(real.half), "rows_half_range": [rounded_up(rows) for rows in real.half_range],
         "rows_needed": rounded_up(real.complete), "rows_even": rounded_up(even.complete), "rows": n,
-        "expects": f"{study.asked.assumes}, and each number has a correlation of {correlation:g} with the next",
+        "expects": f"{expects}{correlation:g} with the next",
         "standard_errors": [line.to_dict() for line in ahead],
     }  # fmt: skip
 
@@ -343,7 +348,7 @@ def forecast_of(asked: Asked, prepared: Prepared, assumed: Assumed) -> dict[str,
         asked, recipe.scale, sites=facts.n_nodes, summed=facts.participants > 0, colluders=facts.colluders,
         relation=facts.relation,
     )  # fmt: skip
-    return forecast(study, float(facts.n.sum()), assumed.correlation)
+    return forecast(study, float(facts.n.sum()), assumed)
 
 
 def without_sites(

@@ -8,7 +8,8 @@ with its answers, and the rule by which a table is printed, is what is rehearsed
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -58,6 +59,8 @@ class Habits:
     effect, effect_varied : float
         Median standard deviation of rows' scores, in log-odds, and the standard deviation of its logarithm between
         tables.
+    shares : mapping
+        Shares that are known of levels, by column and level.
     """
 
     related: float = 0.0
@@ -72,6 +75,7 @@ class Habits:
     marks: bool = False
     effect: float = 0.0
     effect_varied: float = 0.0
+    shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 EVEN = Habits()
@@ -185,6 +189,17 @@ def _shares(count: int, rng: np.random.Generator, habits: Habits) -> Array:
     return np.asarray(sizes / sizes.sum())
 
 
+def _with_known(shares: Array, levels: Sequence[str], known: Mapping[str, float]) -> Array:
+    """The known shares of some levels, which are the first ones; the other levels have the rest, in proportion."""
+    told = np.array([known.get(level, np.nan) for level in levels])
+    told = np.concatenate([told, np.full(len(shares) - len(told), np.nan)])
+    unknown = np.isnan(told)
+    rest = max(0.0, 1.0 - float(np.nansum(told)))
+    others = max(float(shares[unknown].sum()), 1e-300)
+    found = np.where(unknown, shares * rest / others, told)
+    return np.asarray(found / found.sum())
+
+
 def _levels(block: Any, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
     """Entries of levels, each of which has an interval of z."""
     count = len(block.names) + (block.base is not None)
@@ -193,10 +208,15 @@ def _levels(block: Any, z: Array, rng: np.random.Generator, habits: Habits) -> A
         base = [name for name, _ in block.values].index(block.base)
     elif isinstance(block, Bins) and block.base is not None:
         base = block.base
-    edges = special.ndtri(np.cumsum(_shares(count, rng, habits))[:-1])
-    place = np.searchsorted(edges, z)
-    if isinstance(block, Category):  # levels have no order, bins have one
-        place = rng.permutation(count)[place]
+    drawn = _shares(count, rng, habits)
+    # levels have no order along z, bins have one
+    order = rng.permutation(count) if isinstance(block, Category) else np.arange(count)
+    shares = np.empty(count)
+    shares[order] = drawn
+    if isinstance(block, Category):
+        shares = _with_known(shares, [name for name, _ in block.values], habits.shares.get(block.name, {}))
+    edges = special.ndtri(np.cumsum(shares[order])[:-1])
+    place = order[np.searchsorted(edges, z)]
     hot = np.eye(count)[place]
     return np.asarray(np.delete(hot, base, axis=1))
 

@@ -62,6 +62,8 @@ _OPTIONS = [
     say("--site-constants/--one-constant", "Of inference: whether every site has a constant.", default=True),
     say("--expect-positives", "Of inference: the share of positive rows that you expect.", type=float,
         default=Assumed().positives),
+    say("--expect-share", "Of inference: the share of a level that you expect among all rows, as 'stage: b=0.03'; "
+        "may be repeated.", name="expect_shares", multiple=True),
     say("--expect-correlation", "Of inference: the correlation that you expect of each number with the next.",
         type=float, default=Assumed().correlation),
     say("--expect-residuals", "Of inference on numbers: standard deviation of their residuals, over the width of the "
@@ -87,8 +89,9 @@ def plan(
     sizes: float | tuple[float, ...], nodes: int, features: int, partition: str, as_json: bool, write: Path | None,
     run_name: str | None, sites: tuple[Path, ...], schema: Path | None, norm_cap: float | None, start: Path | None,
     public: Path | None, inference: bool, site_constants: bool, expect_positives: float,
-    expect_correlation: float, expect_residuals: float, evaluation: float | None, holdout: float, cut: float,
-    by: str | None, life: float | None, centre: bool, dropout: float, deadline: float, patience: float, **knobs: Any,
+    expect_shares: tuple[str, ...], expect_correlation: float, expect_residuals: float, evaluation: float | None,
+    holdout: float, cut: float, by: str | None, life: float | None, centre: bool, dropout: float, deadline: float,
+    patience: float, **knobs: Any,
 ) -> None:  # fmt: skip
     """Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.
 
@@ -105,7 +108,7 @@ def plan(
       sottovoce plan --write plan.json ... --evaluation 0.5    how good it is
     """
     asks = asked(inference, site_constants, evaluation, holdout, cut, by)
-    assumed = Assumed(expect_positives, expect_correlation, expect_residuals)
+    assumed = Assumed(expect_positives, expect_correlation, expect_residuals, expect_shares)
     if evaluation is not None and write is None:
         raise InvalidInput("asks", None, "answers are asked in the sites' plan", "add --write, or leave them out")
     if inference and schema is None:
@@ -312,6 +315,6 @@ def _render_forecast(said: dict[str, Any], console: Console) -> None:
         table.add_row(escape(name), error, f"{line['without_privacy']:.3g}", f"{line['printed']:.0%}")
     console.print(table)
     console.print(
-        "[dim]standard errors: if nine in ten numbers fill their declared ranges, levels are about equally frequent, "
+        "[dim]standard errors: if nine in ten numbers fill their declared ranges, "
         f"{escape(said['expects'])}; by made-up rows, no data were read[/]", highlight=False,
     )  # fmt: skip
