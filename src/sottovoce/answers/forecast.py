@@ -34,15 +34,15 @@ from .terms import Naming, Term, naming_of
 
 EXPLAINED = 0.25
 """Part of a made-up number's variance that its columns explain."""
-WORLDS, ROWS = 6, 1500
-"""Made-up tables whose columns are as declared, and rows of each."""
-REAL_WORLDS = 15
-"""Made-up tables with the habits of real ones, which differ from each other by far more."""
+ROWS = 1500
+"""Rows of a made-up table."""
+REAL_WORLDS, EVEN_WORLDS, DECLARED_WORLDS = 15, 5, 15
+"""Made-up tables with the habits of real ones, of tables that differ in next to nothing, and for standard errors."""
 FOUR_IN_FIVE = (0.1, 0.9)
 """Between these quantiles of made-up tables four in five lie."""
 SELDOM = 0.1
 """Share of draws that must print a line for its standard error to be told."""
-MORE_DRAWS = 4
+MORE_DRAWS = 2
 """Draws of the noise of each for standard errors."""
 FEWEST, MOST, CLOSE = 50.0, 1e6, 0.1
 """Between these the number of rows that are needed is sought, until its logarithm is as close."""
@@ -290,7 +290,7 @@ class Study:
 
     def lines(self, n: float, habits: Habits) -> list[LineAhead]:
         """Standard errors to expect of n rows, of every line."""
-        worlds = self.worlds(habits, WORLDS)
+        worlds = self.worlds(habits, DECLARED_WORLDS)
         drawn = [one for tables in self.tables(worlds, n, MORE_DRAWS) for one in tables]
         alone = np.median([made.errors for made in worlds], axis=0) / math.sqrt(n)
         found = []
@@ -327,7 +327,7 @@ def forecast(study: Study, n: float, assumed: Assumed) -> dict[str, Any]:
         raise InvalidInput("correlation", correlation, "must be inside (-1, 1)", "use what you expect, such as .3")
     shares = {} if schema is None else expected_shares(schema, assumed.shares)
     real = study.rows_needed(replace(REAL, shares=shares), REAL_WORLDS)
-    even = study.rows_needed(replace(EVEN, shares=shares), WORLDS)
+    even = study.rows_needed(replace(EVEN, shares=shares), EVEN_WORLDS)
     ahead = study.lines(n, replace(DECLARED, together=correlation, shares=shares))
     levels = "levels have the shares that are told, others are" if shares else "levels are"
     expects = f"{levels} about equally frequent, {study.asked.assumes}, and each number has a correlation of "
