@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from ..algorithms import REGISTRY
-from ..answers.assumed import Assumed
+from ..answers.assumed import Assumed, expected_shares
 from ..data import load
 from ..data.expected import expected_rows
 from ..data.schema import Schema
@@ -118,6 +118,8 @@ def plan(
         raise InvalidInput("life", life, "must be above 0 and finite", "give the epsilon of `site init`")
     members, seed = _members(sites, write), RunConfig().seed
     encoding = None if schema is None else Schema.from_toml(schema)
+    if inference and encoding is not None:
+        expected_shares(encoding, expect_shares)  # before anything is written
     if write is not None:
         files.check("write", write, reads=(schema, start, public, *sites))
         sizes, seed = tuple(float(member.rows) for member in members), None
