@@ -146,11 +146,8 @@ def test_a_correlation_that_is_none_is_refused(refused: Callable[..., str], tmp_
     assert "correlation" in refused("plan", "--inference", "--schema", place, "--expect-correlation", 1)
 
 
-def test_shares_of_levels_are_told_and_refused_before_a_plan_is_written(
-    refused: Callable[..., str], tmp_path: Path
-) -> None:
-    place, plan = tmp_path / "schema.toml", tmp_path / "plan.json"
+def test_a_share_of_a_level_that_no_column_has_is_refused(refused: Callable[..., str], tmp_path: Path) -> None:
+    place = tmp_path / "schema.toml"
     place.write_text(CLINIC)
-    asked = ("plan", "--inference", "--schema", place, "--write", plan, "--run", "one")
-    assert "shares" in refused(*asked, "--expect-share", "stage: d=.1")
-    assert not plan.exists()
+    said = refused("plan", "--inference", "--schema", place, "--epsilon", 3, "--expect-share", "stage: d=.1")
+    assert "shares" in said and "stage: d=.1" in said
