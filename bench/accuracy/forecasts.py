@@ -5,12 +5,12 @@
 *Truth* is the number of rows at which half of the draws print half of the coefficients (or all of those that can be
 printed), found by halving on a grid of factors of 2^(1/4).  Rows are drawn with replacement from a real table; five
 sites, sums, one colluder; every draw of rows has several of the noise.  *Told* is the forecast of a plan, from the
-schema and the expected share of positives alone, over the truth.  `SETTING` names the tables that set the habits of
-made-up rows and what each number adds; no setting was chosen on those of `TESTED`.  *Errors* are the standard errors
-that a plan tells over the mean of printed ones, at five times the true number of rows: the median line, and between
-which ratios nine in ten lines lie.  The same for designs whose rows are as their schemas declare.  With
-``--refusals``, what refusals say at half and at a quarter of the rows that print all, over the truth, with the share of
-them that say "more than".
+schema and the expected share of positives alone, over the truth, with the range that is told.  Columns of the tables
+of `SETTING` set the habits of made-up rows (habits.py measures them); nothing was set by those of `TESTED`.  *Errors*
+are the standard errors that a plan tells over the mean of printed ones, at five times the true number of rows: the
+median line, and between which ratios nine in ten lines lie.  The same for designs whose rows are as their schemas
+declare.  With ``--refusals``, what refusals say at half and at a quarter of the rows that print all, over the truth,
+with the share of them that say "more than".
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from _tables_data import default_folder
 from intervals import DELTA, SITES, asked_of, percent, ratio, read
 from scipy.special import expit
 
+from sottovoce.answers.assumed import Assumed
 from sottovoce.answers.coefficients import Coefficients
 from sottovoce.answers.forecast import LogOdds, Study, complete, forecast, half
 from sottovoce.answers.terms import Naming, columns_of, of_schema
@@ -48,7 +49,7 @@ CACHED = (
 )
 """Tables of tables.py."""
 SETTING = (*CACHED, *BY_HAND, *STRANGERS, *SURVEYED)
-"""Tables that set the habits of real tables, and how many more rows these need than made-up ones."""
+"""Tables whose columns set the habits of real tables."""
 TESTED = tuple(FRESH)
 """Tables that set nothing."""
 FEWEST, MOST = 250, 130_000
@@ -163,11 +164,12 @@ def told(name: str, draw: Drawer, epsilon: float, draws: int, refusals: bool) ->
     study = Study.of(LogOdds(naming, expected[0]), gaussian_mu(epsilon, DELTA), sites=SITES)
     true = {"half": truth(draw, epsilon, draws), "all": truth(draw, epsilon, draws, complete)}
     rows = 5.0 * (true["half"] or 1000.0)
-    ahead = forecast(study, rows, expected[1])
+    ahead = forecast(study, rows, Assumed(correlation=expected[1]))
     line: dict[str, Any] = {
         "table": name, "epsilon": epsilon, "columns": naming.d, "set": name in SETTING, "truth": true,
         "told_half": None if true["half"] is None else ahead["rows_half"] / true["half"],
         "told_all": None if true["all"] is None else ahead["rows_needed"] / true["all"],
+        "range_half": None if true["half"] is None else [rows / true["half"] for rows in ahead["rows_half_range"]],
         "errors": errors(ahead, tables(draw, int(rows), epsilon, draws)),
     }  # fmt: skip
     if refusals and true["all"] is not None:
@@ -187,6 +189,12 @@ def _within(lines: list[dict[str, Any]], key: str) -> str:
     return f"{near} of {len(own)}"
 
 
+def _in_range(lines: list[dict[str, Any]]) -> str:
+    """How many truths are in the range that is told."""
+    ranges = [x["range_half"] for x in lines if not x["set"] and x["table"] not in DESIGNS and x["range_half"]]
+    return f"{sum(low <= 1.0 <= high for low, high in ranges)} of {len(ranges)}"
+
+
 def page(lines: list[dict[str, Any]]) -> str:
     """A table of Markdown."""
     text = [
@@ -198,11 +206,15 @@ def page(lines: list[dict[str, Any]]) -> str:
         for key in ("half", "all"):
             true = x["truth"][key]
             cells += [f"not to {MOST:,}" if true is None else f"{true:,.0f}", ratio(x[f"told_{key}"])]
+            if key == "half" and x["range_half"] is not None:
+                low, high = x["range_half"]
+                cells[-1] += f" ({ratio(low)} to {ratio(high)})"
         spread = x["errors"]
         cells.append(f"{ratio(spread['middle'])} ({ratio(spread['low'])} to {ratio(spread['high'])})")
         text.append(f"| {' | '.join(cells)} |")
     text += ["", f"Within a factor of 1.5, of tables that set nothing: {_within(lines, 'told_half')} for half, "
-             f"{_within(lines, 'told_all')} for all."]  # fmt: skip
+             f"{_within(lines, 'told_all')} for all; the true number for half is in the range that is told for "
+             f"{_in_range(lines)}."]  # fmt: skip
     if any("refused_half" in x for x in lines):
         text += ["", "| table | told at half of all's rows (more than) | at a quarter (more than) |", "|---|---|---|"]
         for x in lines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -9,11 +10,12 @@ import pytest
 from scipy.special import expit
 
 from sottovoce.answers import forecast as ahead
+from sottovoce.answers.assumed import expected_shares
 from sottovoce.answers.coefficients import table
 from sottovoce.answers.forecast import LogOdds, Means, Study, complete, half
 from sottovoce.answers.inference import newton_of
 from sottovoce.answers.least_squares import slopes_of, table_of
-from sottovoce.answers.rehearsal import DECLARED, EVEN, made_up
+from sottovoce.answers.rehearsal import DECLARED, EVEN, REAL, made_up
 from sottovoce.answers.terms import Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import InvalidInput
@@ -36,6 +38,12 @@ MU = gaussian_mu(EPSILON, DELTA)
 @cache
 def naming() -> Naming:
     return of_schema(Schema.from_dict({"columns": COLUMNS, "name": "made"}))
+
+
+def schema() -> Schema:
+    own = naming().schema
+    assert own is not None
+    return own
 
 
 def raw_rows(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -99,16 +107,15 @@ def test_standard_errors_of_numbers_are_those_that_runs_print() -> None:
     assert told[0].without_privacy == pytest.approx(30.0 / (30.0 / 1.645) / np.sqrt(N), rel=0.15)
 
 
-def test_rows_that_are_needed_follow_noise_and_sites(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_are_needed_follow_noise_and_sites() -> None:
     """Only the product of rows and mu counts for what noise hides; sums spare it, and rare positives need more rows."""
-    monkeypatch.setattr(ahead, "WORLDS", 4)
     small = of_columns(["a", "b", "c"], 1.35 * np.sqrt(3.0))
-    one = Study.of(LogOdds(small), MU).rows_needed(EVEN)
-    half_mu = Study.of(LogOdds(small), MU / 2.0).rows_needed(EVEN)
+    one = Study.of(LogOdds(small), MU).rows_needed(EVEN, 4)
+    half_mu = Study.of(LogOdds(small), MU / 2.0).rows_needed(EVEN, 4)
     assert half_mu.half == pytest.approx(2.0 * one.half, rel=0.15)
-    alone = Study.of(LogOdds(small), MU, sites=4, summed=False).rows_needed(EVEN)
+    alone = Study.of(LogOdds(small), MU, sites=4, summed=False).rows_needed(EVEN, 4)
     assert alone.half == pytest.approx(2.0 * one.half, rel=0.15)
-    assert Study.of(LogOdds(small, 0.03), MU).rows_needed(EVEN).half > 1.5 * one.half
+    assert Study.of(LogOdds(small, 0.03), MU).rows_needed(EVEN, 4).half > 1.5 * one.half
 
 
 def test_made_up_rows_are_as_declared() -> None:
@@ -121,6 +128,72 @@ def test_made_up_rows_are_as_declared() -> None:
     np.testing.assert_allclose(np.mean(plain[:, 2:4] != 0.0, axis=0), 1.0 / 3.0, atol=0.015)
     assert abs(np.corrcoef(plain[:, 0], plain[:, 1])[0, 1]) < 0.03
     np.testing.assert_allclose(X[:, -1], naming().value)
+
+
+def test_made_up_rows_of_real_tables_have_rare_levels_long_tails_and_marks() -> None:
+    """Shares, widths and two values as `REAL` says: of 40 tables the rarest of three levels has an eighth at most."""
+    columns = COLUMNS | {"mark": {"kind": "number", "lo": 0, "hi": 1}}
+    encoding = of_schema(Schema.from_dict({"columns": columns, "name": "made"}))
+    own = encoding.schema
+    assert own is not None
+    tables = [made_up(encoding, 2000, np.random.default_rng(seed), REAL) for seed in range(40)]
+    plain = [X * own.divisor * own.slack for X in tables]
+    shares = [np.mean(X[:, 2:4] > 0.0, axis=0) for X in plain]
+    rarest = [min(*two, 1.0 - sum(two)) for two in shares]
+    assert np.median(rarest) < 0.125
+    assert np.mean([np.mean(np.abs(X[:, 0]) <= 1.0) for X in plain]) == pytest.approx(0.9, abs=0.02)
+    middles = [abs(np.median(X[:, 0])) for X in plain]
+    assert np.quantile(middles, 0.8) > 0.2  # of symmetric numbers it is below .05
+    assert all(len(np.unique(X[:, 4])) == 2 for X in plain)
+
+
+def test_shares_that_are_told_are_those_of_made_up_rows() -> None:
+    shares = expected_shares(schema(), ["stage: b=0.03"])
+    assert shares == {"stage": {"b": 0.03}}
+    for seed, habits in enumerate((EVEN, REAL)):
+        X = made_up(naming(), 20_000, np.random.default_rng(seed), replace(habits, shares=shares))
+        assert np.mean(X[:, 2] != 0.0) == pytest.approx(0.03, abs=0.005)
+    every = expected_shares(schema(), ["stage:a=.02", "stage:b=.9", "stage:c=.08"])
+    X = made_up(naming(), 20_000, np.random.default_rng(9), replace(REAL, shares=every))
+    np.testing.assert_allclose(np.mean(X[:, 2:4] != 0.0, axis=0), [0.9, 0.08], atol=0.01)
+
+
+def test_a_rare_level_that_is_told_makes_its_standard_error_larger_and_needs_more_rows() -> None:
+    study = Study.of(LogOdds(naming()), MU, sites=SITES)
+    even = study.lines(4.0 * N, DECLARED)
+    rare = study.lines(4.0 * N, replace(DECLARED, shares={"stage": {"b": 0.04}}))
+    # a third of the rows against 4% of them: without noise sqrt((1/.04 + 1/.48) / (3 + 3))
+    assert rare[2].without_privacy / even[2].without_privacy == pytest.approx(2.12, rel=0.15)
+    assert rare[3].without_privacy < 1.1 * even[3].without_privacy
+    known = replace(EVEN, shares={"stage": {"b": 0.02}})
+    assert study.rows_needed(known, 3).complete > 2.0 * study.rows_needed(EVEN, 3).complete
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["stage: d=.1"],
+        ["age=.1"],
+        ["stage: b"],
+        ["stage: b=many"],
+        ["stage: b=0"],
+        ["stage: b=nan"],
+        ["stage: a=.5", "stage: b=.6"],
+        ["stage: a=.1", "stage: b=.1", "stage: c=.1"],
+    ],
+)
+def test_shares_that_no_column_has_are_refused(texts: list[str]) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        expected_shares(schema(), texts)
+    assert caught.value.field == "shares"
+
+
+def test_the_range_that_is_told_holds_the_number_that_is_told() -> None:
+    """Tables as declared hardly differ; those with the habits of real ones differ by more than a factor of two."""
+    study = Study.of(LogOdds(naming()), MU, sites=SITES)
+    real, even = study.rows_needed(REAL, 9), study.rows_needed(EVEN, 3)
+    assert real.half_range[0] <= real.half <= real.half_range[1]
+    assert real.half_range[1] / real.half_range[0] > 2.0 * even.half_range[1] / even.half_range[0]
 
 
 @pytest.mark.parametrize("positives", [0.0, 1.0, float("nan")])

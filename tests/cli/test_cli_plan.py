@@ -144,3 +144,10 @@ def test_a_correlation_that_is_none_is_refused(refused: Callable[..., str], tmp_
     place = tmp_path / "schema.toml"
     place.write_text(CLINIC)
     assert "correlation" in refused("plan", "--inference", "--schema", place, "--expect-correlation", 1)
+
+
+def test_a_share_of_a_level_that_no_column_has_is_refused(refused: Callable[..., str], tmp_path: Path) -> None:
+    place = tmp_path / "schema.toml"
+    place.write_text(CLINIC)
+    said = refused("plan", "--inference", "--schema", place, "--epsilon", 3, "--expect-share", "stage: d=.1")
+    assert "shares" in said and "stage: d=.1" in said

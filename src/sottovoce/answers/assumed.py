@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from ..data.columns import Category
+from ..data.schema import Schema
+from ..errors import InvalidInput
+
+ROUNDED = 0.02
+"""By how much shares of all levels of a column may miss 1, as they are rounded."""
 
 
 class Assumed(NamedTuple):
@@ -16,8 +25,51 @@ class Assumed(NamedTuple):
         Of each number with the next number, in the order of the schema.
     residuals : float
         Standard deviation of a number's residuals over the width of its bounds.
+    shares : tuple of str
+        Shares of levels among all rows, as ``"stage: b=0.03"``: the name in the table of coefficients, and the share.
     """
 
     positives: float = 0.3
     correlation: float = 0.3
     residuals: float = 0.15
+    shares: tuple[str, ...] = ()
+
+
+def expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Shares of levels by column and level, of texts such as ``"stage: b=0.03"``.
+
+    Raises
+    ------
+    InvalidInput
+        For a level that the schema does not have, and for shares that cannot be those of a column.
+    """
+    columns = {block.name: [name for name, _ in block.values] for block in schema.blocks if isinstance(block, Category)}
+    known = {f"{column}:{level}": (column, level) for column, levels in columns.items() for level in levels}
+    found = dict[str, dict[str, float]]()
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        place = known.get(name.strip()) or known.get(name.strip().replace(": ", ":", 1))
+        if place is None:
+            raise InvalidInput("shares", text, "must name a level of the schema", 'use "column: level=0.03"')
+        column, level = place
+        found.setdefault(column, {})[level] = _share(text, number)
+    for column, shares in found.items():
+        total, every = sum(shares.values()), len(shares) == len(columns[column])
+        if total >= 1.0 and not (every and total <= 1.0 + ROUNDED):
+            rule = f"shares of {column} must leave room for its other levels"
+            raise InvalidInput("shares", round(total, 6), rule, "lower them")
+        if every and total < 1.0 - ROUNDED:
+            raise InvalidInput(
+                "shares", round(total, 6), f"shares of all levels of {column} must add up to 1", "raise them"
+            )
+    return found
+
+
+def _share(text: str, number: str) -> float:
+    try:
+        share = float(number)
+    except ValueError:
+        share = math.nan
+    if not 0.0 < share < 1.0:
+        raise InvalidInput("shares", text, "the share must be inside (0, 1)", 'use "column: level=0.03"')
+    return share

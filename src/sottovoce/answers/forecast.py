@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -25,25 +25,24 @@ from ..runs.config import RunConfig
 from ..runs.prepare import Prepared, outline, prepare
 from ..util.typing import Any, Array
 from . import fits
-from .assumed import Assumed
+from .assumed import Assumed, expected_shares
 from .coefficients import Coefficients, rounded_up, table
 from .inference import check_run
 from .least_squares import table_of
 from .rehearsal import DECLARED, EVEN, REAL, Habits, chances, facts_of, made_up, priced, rehearse, scores
 from .terms import Naming, Term, naming_of
 
-A_NUMBER, MOST_NUMBERS = 0.08, 12
-"""What each number adds to the rows that real tables need over those of made-up ones, of at most so many numbers.
-
-The more numbers there are, the likelier it is that some of them tell nearly the same (bench/accuracy/forecasts.py).
-"""
 EXPLAINED = 0.25
 """Part of a made-up number's variance that its columns explain."""
-WORLDS, DRAWS, ROWS = 6, 2, 1500
-"""Made-up tables, draws of the noise of each, and rows of each, by which the number of rows that are needed is told."""
+ROWS = 1500
+"""Rows of a made-up table."""
+REAL_WORLDS, EVEN_WORLDS, DECLARED_WORLDS = 15, 5, 15
+"""Made-up tables with the habits of real ones, of tables that differ in next to nothing, and for standard errors."""
+FOUR_IN_FIVE = (0.1, 0.9)
+"""Between these quantiles of made-up tables four in five lie."""
 SELDOM = 0.1
 """Share of draws that must print a line for its standard error to be told."""
-MORE_DRAWS = 4
+MORE_DRAWS = 2
 """Draws of the noise of each for standard errors."""
 FEWEST, MOST, CLOSE = 50.0, 1e6, 0.1
 """Between these the number of rows that are needed is sought, until its logarithm is as close."""
@@ -140,7 +139,8 @@ class LogOdds(Asked):
 
     def made(self, rng: np.random.Generator, habits: Habits) -> Made:
         X = made_up(self.naming, ROWS, rng, habits)
-        chance = chances(habits.effect * scores(X, rng), self.positives)
+        effect = habits.effect * math.exp(habits.effect_varied * rng.normal())
+        chance = chances(effect * scores(X, self.naming.marks, rng), self.positives)
         y = np.where(rng.random(len(X)) < chance, 1.0, -1.0)
         bends = chance * (1.0 - chance)
         return Made(self._rows(X, y), self._errors(X, bends, bends))
@@ -174,7 +174,7 @@ class Means(Asked):
     def made(self, rng: np.random.Generator, habits: Habits) -> Made:
         X = made_up(self.naming, ROWS, rng, habits)
         deviation = 2.0 * self.residuals  # targets are in [-1, 1]
-        explained = deviation * math.sqrt(EXPLAINED / (1.0 - EXPLAINED)) * scores(X, rng)
+        explained = deviation * math.sqrt(EXPLAINED / (1.0 - EXPLAINED)) * scores(X, self.naming.marks, rng)
         target = np.clip(explained + deviation * rng.normal(size=len(X)), -1.0, 1.0)
         rows = self._rows(X, np.ones(len(X))).with_offset([target])
         half = 0.5 * (self.task.high - self.task.low)
@@ -199,10 +199,11 @@ def half(found: Coefficients) -> bool:
 
 
 class RowsNeeded(NamedTuple):
-    """Rows from which on half of the draws print half of the coefficients, and every one that can be printed."""
+    """Rows from which on half of the coefficients are printed, and every one that can be: of the middle table."""
 
     half: float
     complete: float
+    half_range: tuple[float, float]  # of four tables in five
 
 
 class LineAhead(NamedTuple):
@@ -265,30 +266,31 @@ class Study:
             for number, made in enumerate(worlds)
         ]
 
-    def rows_needed(self, habits: Habits) -> RowsNeeded:
-        """From how many rows on half of the draws print half of the coefficients, and all that can be printed."""
-        worlds = self.worlds(habits, WORLDS)
-        known = dict[float, Array]()
+    def rows_needed(self, habits: Habits, count: int) -> RowsNeeded:
+        """From how many rows on so many made-up tables print half of the coefficients, and all that can be printed."""
+        worlds = self.worlds(habits, count)
+        found = np.array([self._rows_of(made, number) for number, made in enumerate(worlds)])
+        low, middle, high = np.exp(np.quantile(found, (FOUR_IN_FIVE[0], 0.5, FOUR_IN_FIVE[1]), axis=0))
+        return RowsNeeded(float(middle[0]), float(middle[1]), (float(low[0]), float(high[0])))
 
-        def shares(size: float) -> Array:
-            """Shares of draws that print so much of the table, of exp(`size`) rows."""
-            if size not in known:
-                drawn = self.tables(worlds, math.exp(size), DRAWS)
-                known[size] = np.mean([[half(one), complete(one)] for tables in drawn for one in tables], axis=0)
-            return known[size]
+    def _rows_of(self, made: Made, seed: int) -> tuple[float, float]:
+        """Logarithms of the numbers of rows from which on one made-up table prints half, and all."""
+        drawn = dict[float, Coefficients]()
 
-        def sought(which: int) -> float:
+        def sought(enough: Callable[[Coefficients], bool]) -> float:
             few, many = math.log(FEWEST), math.log(MOST)
             while many - few > CLOSE:
                 middle = (few + many) / 2.0
-                few, many = (few, middle) if shares(middle)[which] >= 0.5 else (middle, many)
-            return math.exp((few + many) / 2.0)
+                if middle not in drawn:
+                    drawn[middle] = self.asked.tables(made, math.exp(middle), self.mu, self.relation, 1, seed)[0]
+                few, many = (few, middle) if enough(drawn[middle]) else (middle, many)
+            return (few + many) / 2.0
 
-        return RowsNeeded(sought(0), sought(1))
+        return sought(half), sought(complete)
 
     def lines(self, n: float, habits: Habits) -> list[LineAhead]:
         """Standard errors to expect of n rows, of every line."""
-        worlds = self.worlds(habits, WORLDS)
+        worlds = self.worlds(habits, DECLARED_WORLDS)
         drawn = [one for tables in self.tables(worlds, n, MORE_DRAWS) for one in tables]
         alone = np.median([made.errors for made in worlds], axis=0) / math.sqrt(n)
         found = []
@@ -300,7 +302,7 @@ class Study:
         return found
 
 
-def forecast(study: Study, n: float, correlation: float) -> dict[str, Any]:
+def forecast(study: Study, n: float, assumed: Assumed) -> dict[str, Any]:
     """What a table of n rows will be worth, as plain data.
 
     Parameters
@@ -308,26 +310,31 @@ def forecast(study: Study, n: float, correlation: float) -> dict[str, Any]:
     study : Study
     n : float
         Rows of all sites.
-    correlation : float
-        Of each number with the next, of the columns for which standard errors are told.
+    assumed : Assumed
+        The correlation of numbers for standard errors, and shares of levels for all that is told.
 
     Returns
     -------
     dict
         ``rows_half`` and ``rows_needed``: from how many rows on half of the draws print half of the coefficients, and
-        all of them, as real tables go; ``rows_even``: all of them, if columns spread over their declared ranges and are
-        unrelated; ``standard_errors``: of every line (:class:`LineAhead`), if ranges are right; ``rows``: n;
-        ``expects``: what is expected of the rows, in words.
+        all of them, as real tables go; ``rows_half_range``: between which numbers of rows the first lies for four in
+        five made-up tables with the habits of real ones; ``rows_even``: all of them, if columns spread over their
+        declared ranges and are unrelated; ``standard_errors``: of every line (:class:`LineAhead`), if ranges are right;
+        ``rows``: n; ``expects``: what is expected of the rows, in words.
     """
+    correlation, schema = assumed.correlation, study.asked.naming.schema
     if not -1.0 < correlation < 1.0:
         raise InvalidInput("correlation", correlation, "must be inside (-1, 1)", "use what you expect, such as .3")
-    real, even = study.rows_needed(REAL), study.rows_needed(EVEN)
-    more = 1.0 + A_NUMBER * min(study.asked.naming.numbers, MOST_NUMBERS)
-    ahead = study.lines(n, replace(DECLARED, together=correlation))
+    shares = {} if schema is None else expected_shares(schema, assumed.shares)
+    real = study.rows_needed(replace(REAL, shares=shares), REAL_WORLDS)
+    even = study.rows_needed(replace(EVEN, shares=shares), EVEN_WORLDS)
+    ahead = study.lines(n, replace(DECLARED, together=correlation, shares=shares))
+    levels = "levels have the shares that are told, others are" if shares else "levels are"
+    expects = f"{levels} about equally frequent, {study.asked.assumes}, and each number has a correlation of "
     return {
-        "rows_half": rounded_up(more * real.half), "rows_needed": rounded_up(more * real.complete),
-        "rows_even": rounded_up(even.complete), "rows": n,
-        "expects": f"{study.asked.assumes}, and each number has a correlation of {correlation:g} with the next",
+        "rows_half": rounded_up(real.half), "rows_half_range": [rounded_up(rows) for rows in real.half_range],
+        "rows_needed": rounded_up(real.complete), "rows_even": rounded_up(even.complete), "rows": n,
+        "expects": f"{expects}{correlation:g} with the next",
         "standard_errors": [line.to_dict() for line in ahead],
     }  # fmt: skip
 
@@ -341,7 +348,7 @@ def forecast_of(asked: Asked, prepared: Prepared, assumed: Assumed) -> dict[str,
         asked, recipe.scale, sites=facts.n_nodes, summed=facts.participants > 0, colluders=facts.colluders,
         relation=facts.relation,
     )  # fmt: skip
-    return forecast(study, float(facts.n.sum()), assumed.correlation)
+    return forecast(study, float(facts.n.sum()), assumed)
 
 
 def without_sites(

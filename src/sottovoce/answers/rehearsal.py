@@ -8,7 +8,8 @@ with its answers, and the rule by which a table is printed, is what is rehearsed
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -48,10 +49,18 @@ class Habits:
     bare, bare_varied : float
         The same over the bounds, of numbers that are not marks of 0 and 1 and declare no typical range: they are at
         the lower end.
+    skewed, skewed_varied : float
+        A number is the exponential of a normal number with this deviation, shifted and scaled to the declared range:
+        0 is symmetric, below 0 its long tail is at the lower end.  Mean, and standard deviation between columns.
     uneven : float
         Shares of levels are in proportion to ``exp(uneven * z)`` with normal numbers z, one a level.
-    effect : float
-        Standard deviation of rows' scores, in log-odds.
+    marks : bool
+        Whether numbers from 0 to 1 have only these two values, with shares as those of levels.
+    effect, effect_varied : float
+        Median standard deviation of rows' scores, in log-odds, and the standard deviation of its logarithm between
+        tables.
+    shares : mapping
+        Shares that are known of levels, by column and level.
     """
 
     related: float = 0.0
@@ -60,16 +69,31 @@ class Habits:
     varied: float = 0.0
     bare: float = 1.0
     bare_varied: float = 0.0
+    skewed: float = 0.0
+    skewed_varied: float = 0.0
     uneven: float = 0.0
+    marks: bool = False
     effect: float = 0.0
+    effect_varied: float = 0.0
+    shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 EVEN = Habits()
 """Ranges are filled as declared, levels are equally frequent, columns are unrelated, and labels are by chance."""
 DECLARED = Habits(effect=1.0)
 """The same with labels that columns tell a little about."""
-REAL = Habits(related=0.9, bare=0.35, bare_varied=0.6, effect=1.0)
-"""As real tables have them at the median, of those that bench/accuracy/forecasts.py names as setting them."""
+REAL = Habits(
+    related=0.8,
+    bare=0.35,
+    bare_varied=0.6,
+    skewed=0.14,
+    skewed_varied=0.36,
+    uneven=1.15,
+    marks=True,
+    effect=1.1,
+    effect_varied=0.7,
+)
+"""As columns of real tables have them, of those that bench/accuracy/habits.py names, which measures them."""
 
 
 def made_up(naming: Naming, m: int, rng: np.random.Generator, habits: Habits) -> Array:
@@ -123,18 +147,57 @@ def _width(rng: np.random.Generator, habits: Habits, bare: bool = False) -> floa
     return middle * math.exp(varied * rng.normal())
 
 
-def _numbers(block: Number, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
-    """Entries of a number: nine in ten fill the typical range, or the bounds, or so much of it as is the habit."""
-    ends = block.ends
-    bare = block.typical is None and (block.lo, block.hi) != (0.0, 1.0)
+def _skewed(z: Array, skewed: float) -> Array:
+    """Exponentials of normal numbers with this deviation, with nine in ten between -1 and 1; normal ones at 0."""
+    if abs(skewed) < 1e-3:
+        return z / NINE_IN_TEN
+    low, high = np.exp(-skewed * NINE_IN_TEN), np.exp(skewed * NINE_IN_TEN)
+    return np.asarray((2.0 * np.exp(skewed * z) - low - high) / (high - low))
+
+
+def _is_mark(block: Number) -> bool:
+    """Whether a number is by its bounds a mark: yes is 1 and no is 0."""
+    return (block.lo, block.hi) == (0.0, 1.0) and block.typical in (None, (0.0, 1.0))
+
+
+def _spread_out(block: Number, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
+    """Entries of a number that has many values."""
+    bare = block.typical is None and not _is_mark(block)
     width = _width(rng, habits, bare)
     middle = min(0.0, width - 1.0) if bare else 0.0
-    x = np.clip(middle + width * z / NINE_IN_TEN, *ends)
+    skewed = 0.0 if bare else habits.skewed + habits.skewed_varied * rng.normal()
+    return np.asarray(np.clip(middle + width * _skewed(z, skewed), *block.ends))
+
+
+def _numbers(block: Number, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
+    """Entries of a number: nine in ten fill the typical range, or the bounds, or so much of it as is the habit."""
+    if habits.marks and _is_mark(block):
+        of_no = _shares(2, rng, habits)[0]
+        x = np.where(z > special.ndtri(of_no), block.ends[1], block.ends[0])
+    else:
+        x = _spread_out(block, z, rng, habits)
     x = x if block.to == "[-1,1]" else (x + 1.0) / 2.0
     if not block.indicator:
         return x[:, None]
     gone = rng.random(len(z)) < MISSING
     return np.column_stack([np.where(gone, 0.0, x), block.mark * gone])
+
+
+def _shares(count: int, rng: np.random.Generator, habits: Habits) -> Array:
+    """Shares of levels among all rows, (count,)."""
+    sizes = np.exp(habits.uneven * rng.normal(size=count))
+    return np.asarray(sizes / sizes.sum())
+
+
+def _with_known(shares: Array, levels: Sequence[str], known: Mapping[str, float]) -> Array:
+    """The known shares of some levels, which are the first ones; the other levels have the rest, in proportion."""
+    told = np.array([known.get(level, np.nan) for level in levels])
+    told = np.concatenate([told, np.full(len(shares) - len(told), np.nan)])
+    unknown = np.isnan(told)
+    rest = max(0.0, 1.0 - float(np.nansum(told)))
+    others = max(float(shares[unknown].sum()), 1e-300)
+    found = np.where(unknown, shares * rest / others, told)
+    return np.asarray(found / found.sum())
 
 
 def _levels(block: Any, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
@@ -145,19 +208,34 @@ def _levels(block: Any, z: Array, rng: np.random.Generator, habits: Habits) -> A
         base = [name for name, _ in block.values].index(block.base)
     elif isinstance(block, Bins) and block.base is not None:
         base = block.base
-    shares = np.exp(habits.uneven * rng.normal(size=count))
-    edges = special.ndtri(np.cumsum(shares / shares.sum())[:-1])
-    place = np.searchsorted(edges, z)
-    if isinstance(block, Category):  # levels have no order, bins have one
-        place = rng.permutation(count)[place]
+    drawn = _shares(count, rng, habits)
+    # levels have no order along z, bins have one
+    order = rng.permutation(count) if isinstance(block, Category) else np.arange(count)
+    shares = np.empty(count)
+    shares[order] = drawn
+    if isinstance(block, Category):
+        shares = _with_known(shares, [name for name, _ in block.values], habits.shares.get(block.name, {}))
+    edges = special.ndtri(np.cumsum(shares[order])[:-1])
+    place = order[np.searchsorted(edges, z)]
     hot = np.eye(count)[place]
     return np.asarray(np.delete(hot, base, axis=1))
 
 
-def scores(X: Array, rng: np.random.Generator) -> Array:
-    """Scores of rows of mean 0 and deviation 1, to which every column adds about as much, (m,)."""
+def scores(X: Array, marks: Array, rng: np.random.Generator) -> Array:
+    """Scores of rows of mean 0 and deviation 1, (m,).
+
+    A level against its reference adds about as much as two standard deviations of a number, however many rows it has.
+
+    Parameters
+    ----------
+    X : array (m, d)
+    marks : array (d,)
+        Entry of a column that marks a level, in rows of that level; 0 for other columns.
+    rng : numpy.random.Generator
+    """
     spread = X.std(axis=0)
-    along = np.where(spread > 1e-9, rng.normal(size=X.shape[1]) / np.maximum(spread, 1e-9), 0.0)
+    unit = np.where(marks > 0.0, marks, 2.0 * spread)
+    along = np.where(spread > 1e-9, rng.normal(size=X.shape[1]) / np.maximum(unit, 1e-9), 0.0)
     score = X @ along
     return np.asarray((score - score.mean()) / max(float(score.std()), 1e-12))
 

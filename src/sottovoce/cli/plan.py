@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from ..algorithms import REGISTRY
-from ..answers.assumed import Assumed
+from ..answers.assumed import Assumed, expected_shares
 from ..data import load
 from ..data.expected import expected_rows
 from ..data.schema import Schema
@@ -62,6 +62,8 @@ _OPTIONS = [
     say("--site-constants/--one-constant", "Of inference: whether every site has a constant.", default=True),
     say("--expect-positives", "Of inference: the share of positive rows that you expect.", type=float,
         default=Assumed().positives),
+    say("--expect-share", "Of inference: the share of a level that you expect among all rows, as 'stage: b=0.03'; "
+        "may be repeated.", name="expect_shares", multiple=True),
     say("--expect-correlation", "Of inference: the correlation that you expect of each number with the next.",
         type=float, default=Assumed().correlation),
     say("--expect-residuals", "Of inference on numbers: standard deviation of their residuals, over the width of the "
@@ -87,8 +89,9 @@ def plan(
     sizes: float | tuple[float, ...], nodes: int, features: int, partition: str, as_json: bool, write: Path | None,
     run_name: str | None, sites: tuple[Path, ...], schema: Path | None, norm_cap: float | None, start: Path | None,
     public: Path | None, inference: bool, site_constants: bool, expect_positives: float,
-    expect_correlation: float, expect_residuals: float, evaluation: float | None, holdout: float, cut: float,
-    by: str | None, life: float | None, centre: bool, dropout: float, deadline: float, patience: float, **knobs: Any,
+    expect_shares: tuple[str, ...], expect_correlation: float, expect_residuals: float, evaluation: float | None,
+    holdout: float, cut: float, by: str | None, life: float | None, centre: bool, dropout: float, deadline: float,
+    patience: float, **knobs: Any,
 ) -> None:  # fmt: skip
     """Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.
 
@@ -105,7 +108,7 @@ def plan(
       sottovoce plan --write plan.json ... --evaluation 0.5    how good it is
     """
     asks = asked(inference, site_constants, evaluation, holdout, cut, by)
-    assumed = Assumed(expect_positives, expect_correlation, expect_residuals)
+    assumed = Assumed(expect_positives, expect_correlation, expect_residuals, expect_shares)
     if evaluation is not None and write is None:
         raise InvalidInput("asks", None, "answers are asked in the sites' plan", "add --write, or leave them out")
     if inference and schema is None:
@@ -115,6 +118,8 @@ def plan(
         raise InvalidInput("life", life, "must be above 0 and finite", "give the epsilon of `site init`")
     members, seed = _members(sites, write), RunConfig().seed
     encoding = None if schema is None else Schema.from_toml(schema)
+    if inference and encoding is not None:
+        expected_shares(encoding, expect_shares)  # before anything is written
     if write is not None:
         files.check("write", write, reads=(schema, start, public, *sites))
         sizes, seed = tuple(float(member.rows) for member in members), None
@@ -297,10 +302,12 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
 
 def _render_forecast(said: dict[str, Any], console: Console) -> None:
     """From how many rows on coefficients are printed, and how sure they will be."""
+    fewest, most = said["rows_half_range"]
     console.print(
-        f"half of the coefficients are printed from about {said['rows_half']:,.0f} rows on as real tables go, and all "
-        f"from {said['rows_needed']:,.0f} on, or from {said['rows_even']:,.0f} on if columns spread over their ranges "
-        f"and are unrelated; there are {said['rows']:,.0f}", highlight=False,
+        f"half of the coefficients are printed from about {said['rows_half']:,.0f} rows on as real tables go (four in "
+        f"five: from {fewest:,.0f} to {most:,.0f}), and all from {said['rows_needed']:,.0f} on, or from "
+        f"{said['rows_even']:,.0f} on if columns spread over their ranges and are unrelated; there are "
+        f"{said['rows']:,.0f}", highlight=False,
     )  # fmt: skip
     heads = ("<coefficient", ">standard error\nto expect", ">without\nprivacy", ">printed\nin")
     table = listing(*heads, vertical="bottom")
@@ -310,6 +317,6 @@ def _render_forecast(said: dict[str, Any], console: Console) -> None:
         table.add_row(escape(name), error, f"{line['without_privacy']:.3g}", f"{line['printed']:.0%}")
     console.print(table)
     console.print(
-        "[dim]standard errors: if nine in ten numbers fill their declared ranges, levels are about equally frequent, "
+        "[dim]standard errors: if nine in ten numbers fill their declared ranges, "
         f"{escape(said['expects'])}; by made-up rows, no data were read[/]", highlight=False,
     )  # fmt: skip
