@@ -234,7 +234,12 @@ def test_separate_sites_allow_for_clipped_residuals_too(monkeypatch: pytest.Monk
         return simulate(config, rows, method=method, loss=Weighted(HuberResidual(1.0))).outcome.covariance[0]
 
     wide = covariance()
-    monkeypatch.setattr(least_squares, "_EXCESS", 0.0)
+    with_allowance = least_squares.OfSites._clipping
+
+    def without(*given: Any) -> least_squares.Clipping:
+        return with_allowance(*given)._replace(hidden=0.0)
+
+    monkeypatch.setattr(least_squares.OfSites, "_clipping", without)
     assert np.all(np.diagonal(wide - covariance()) > 1e-8)
 
 
