@@ -138,7 +138,7 @@ def size_of(rows: NormalRows, w: Array, covariance: Array, slopes: BoolArray) ->
     curvature = _along_size(center, deviation)
     above, below = (_along_size(center, deviation * factor) for factor in (_NEARBY, 1.0 / _NEARBY))
     # Where noise leaves the covariance no numbers nothing is known of the size.
-    finite = np.isfinite(covariance).all(axis=(1, 2))
+    finite = np.asarray(np.isfinite(covariance).all(axis=(1, 2)))
     covariance = np.where(finite[:, None, None], covariance, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         # Each of the two is by the logarithm of its own size, and by t it is less by the square of that.
