@@ -8,8 +8,10 @@ the sites' own printed lines by inverse variance, line by line, as a fixed-effec
 does; *matrix* pools them by inverse covariance, which takes all of what the sites' tables hold.
 
 A cell is a kind of outcome (classes or numbers), a design, the sites' shares of the rows, a number of rows and a
-budget.  *Printed* is a share of all lines, *width* the median over printed intervals without privacy, *cover* that of
-the truth.  *Common* compares the widths of lines that both print: the median of joint over matrix.
+budget.  *Printed* is a share of all lines.  All else is of lines that all three answers print, over the standard error
+without privacy: *width* is the median one, *error* the root mean square of estimates less the truth, *cover* the share
+of intervals that hold the truth.  *Ratio* is the median of joint's width over that of lines, and of matrix.  A ratio
+tells something where both cover: an answer whose error is larger than its width is too narrow.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from sottovoce.runs.simulate import simulate
 TASK = BoundedNumber(0.0, 60.0)
 DELTA = 1e-5
 Z = 1.959963984540054
+ANSWERS = ("joint", "lines", "matrix")
 LAYOUTS = {
     "alone": (1.0,),
     "2 equal": (0.5, 0.5),
@@ -265,10 +268,8 @@ def one(cell: Cell, seed: int, draws: int) -> dict[str, Any]:
         rows.append(
             {
                 name: {
-                    "inside": [
-                        None if np.isnan(e) else bool(abs(b - t) <= Z * e) for b, e, t in zip(*x, truth, strict=True)
-                    ],
-                    "width": [None if np.isnan(e) else float(e / s) for e, s in zip(x.error, exact, strict=True)],
+                    "off": [float(v) for v in (x.estimate - truth) / exact],
+                    "width": [float(v) for v in x.error / exact],
                 }
                 for name, x in answers.items()
             }
@@ -277,41 +278,41 @@ def one(cell: Cell, seed: int, draws: int) -> dict[str, Any]:
 
 
 def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of slopes and of constants: printed, width and coverage of each answer, and widths of common lines."""
+    """Of slopes and of constants: the printed share of each answer, and all else of lines that all of them print."""
     rows = [draw for one in sets for draw in one["draws"]]
     k = sets[0]["slopes"]
     plain: dict[str, Any] = {"cell": cell.name, "sets": len(sets), "draws": len(rows)}
     for part, of in (("slopes", slice(0, k)), ("constants", slice(k, None))):
-        for name in ("joint", "lines", "matrix"):
-            inside = [x for row in rows for x in row[name]["inside"][of]]
-            known = [x for x in inside if x is not None]
-            width = [x for row in rows for x in row[name]["width"][of] if x is not None]
-            plain[f"{part} {name}"] = {
-                "printed": len(known) / len(inside),
-                "cover": float(np.mean(known)) if known else None,
-                "width": float(np.median(width)) if width else None,
-            }
-        both = [
-            a / b
-            for row in rows
-            for a, b in zip(row["joint"]["width"][of], row["matrix"]["width"][of], strict=True)
-            if a is not None and b is not None
-        ]
-        plain[f"{part} common"] = float(np.median(both)) if both else None
+        off = {name: np.array([row[name]["off"][of] for row in rows]) for name in ANSWERS}
+        width = {name: np.array([row[name]["width"][of] for row in rows]) for name in ANSWERS}
+        common = np.all([np.isfinite(w) for w in width.values()], axis=0)
+        for name in ANSWERS:
+            found = {"printed": float(np.mean(np.isfinite(width[name])))}
+            if common.any():
+                e, w = off[name][common], width[name][common]
+                found["width"] = float(np.median(w))
+                found["error"] = float(np.sqrt(np.mean(e**2)))
+                found["cover"] = float(np.mean(np.abs(e) <= Z * w))
+            plain[f"{part} {name}"] = found
+        for other in ANSWERS[1:]:
+            ratios = width["joint"][common] / width[other][common]
+            plain[f"{part} over {other}"] = float(np.median(ratios)) if len(ratios) else None
     return plain
 
 
 def show(done: list[dict[str, Any]]) -> None:
-    """The table: printed %, width and coverage of joint, lines and matrix."""
-    print(f"{'cell':<72} {'':9} {'printed %':>17} {'width':>20} {'cover %':>20} {'common':>7}")
+    """The table, of joint, lines and matrix."""
+    titles = f"{'printed %':>17} {'width':>20} {'error':>20} {'cover %':>20} {'ratio to both':>15}"
+    print(f"{'cell':<72} {'':9} {titles}")
     for row in done:
         for part in ("slopes", "constants"):
-            found = [row[f"{part} {name}"] for name in ("joint", "lines", "matrix")]
+            found = [row[f"{part} {name}"] for name in ANSWERS]
             text = [f"{100 * x['printed']:5.0f}" for x in found]
-            text += ["     -" if x["width"] is None else f"{x['width']:6.2f}" for x in found]
-            text += ["     -" if x["cover"] is None else f"{100 * x['cover']:6.1f}" for x in found]
-            common = row[f"{part} common"]
-            text.append("      -" if common is None else f"{common:7.2f}")
+            for what, times, form in (("width", 1, "6.2f"), ("error", 1, "6.2f"), ("cover", 100, "6.1f")):
+                text += [format(times * x[what], form) if what in x else "     -" for x in found]
+            for other in ANSWERS[1:]:
+                ratio = row[f"{part} over {other}"]
+                text.append("      -" if ratio is None else f"{ratio:7.3f}")
             print(f"{row['cell'] if part == 'slopes' else '':<72} {part:9} {' '.join(text)}")
 
 

@@ -101,6 +101,20 @@ def test_no_interval_is_wider_than_a_meta_analysis_of_the_sites_own_tables(kind:
     assert np.median(ratios) < 1.05 and np.mean(ratios) < 1.1
 
 
+def test_a_common_constant_is_no_wider_than_by_a_meta_analysis() -> None:
+    """Counts are of as few rows as the least noise weighs; with the sampling error of these the ratio is 1.06."""
+    own, ratios = np.full(3, OWN[0]), []
+    for seed in range(4):
+        X, y = drawn("classes", seed, own=own)
+        joint = errors(table_of("classes", config(10.0, seed), X, y, apart=False))[-1]
+        alone = [
+            errors(table_of("classes", config(10.0, 10 * seed + i), [x], [part], apart=False))[-1]
+            for i, (x, part) in enumerate(zip(X, y, strict=True), 1)
+        ]
+        ratios.append(joint / np.sum(np.array(alone) ** -2.0) ** -0.5)
+    assert np.mean(ratios) < 1.03
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_intervals_cover_where_sites_are_unlike_and_of_unlike_sizes(kind: str) -> None:
     """Standardised errors of 30 data sets: both ends leave out one in a thousand, and errors a third off fail."""

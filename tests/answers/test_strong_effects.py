@@ -143,3 +143,6 @@ def test_the_room_of_strong_effects_is_half_their_size_over_its_error() -> None:
     assert strong.widening[0] == pytest.approx(0.5 * 3.0 * 0.196**2, rel=0.05)  # curvature falls as the cube
     weak = size_of(law(np.eye(2)), np.array([[0.5, 0.0, 0.0]]), covariance * (0.05 / 1.2) ** 2, slopes)
     assert weak.error[0] == pytest.approx(0.1, rel=1e-3) and weak.room[0] > 20.0
+    for nothing in (np.inf, np.nan):  # noise may leave a covariance no numbers
+        unknown = size_of(law(np.eye(2)), np.array([[0.5, 0.0, 0.0]]), np.full((1, 3, 3), nothing), slopes)
+        assert unknown.room[0] == 0.0

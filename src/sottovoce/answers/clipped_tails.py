@@ -8,6 +8,7 @@ are, large ones are there; squares of residuals tell where, and were released.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,10 @@ its power -a.  Mean excesses need a above 1; at 3 it is 3/2 of what squares tell
 """
 MARGIN = math.sqrt(2.0)
 """Residuals are kept up to this many times the edge beyond which none are seen."""
+POWER = 2.6
+"""Tails that noise hides are taken to fall at least as this power of the residual."""
+_PARTS = np.arange(4) / 4.0  # of the way from an edge to the next one: an h that is tried
+_ROUNDED = 1.0 + 1e-9
 _SEEN = 2.0  # noise deviations by which residuals beyond an edge are taken to be there
 _CLEAR = 3.0  # noise deviations by which the mean square of residuals must be above 0 to tell anything
 
@@ -33,6 +38,64 @@ def width(cells: Array, noise: float, edges: Array) -> float:
         if float(beyond.sum()) <= _SEEN * noise * math.sqrt(len(beyond)):
             return min(float(edge) * MARGIN, float(edges[-1]))
     return float(edges[-1])
+
+
+class Costs(NamedTuple):
+    """Parts of the variances of m coefficients, (m,), which depend on the h at which residuals are clipped."""
+
+    sampling: Array  # whatever h is
+    noise: Array  # times the square of h
+    clipped: Array  # times the square of what residuals are clipped by on average, with the same sign
+    weights: Array  # of the logarithms of the variances
+
+    def of(self, h: float, clipped: float) -> Array:
+        """The variances, (m,)."""
+        return np.asarray(self.sampling + h**2 * self.noise + clipped**2 * self.clipped)
+
+
+def cheapest_width(cells: Array, noise: float, edges: Array, costs: Costs) -> float:
+    """The h, at most that of :func:`width`, at which the weighted logarithms of coefficients' variances are least.
+
+    :func:`width` goes as far as a histogram sees.  The less noise is in that, the farther it sees, though rows so rare
+    move no coefficient by as much as the noise that they cost.
+    """
+    tried = np.append((edges[:-1, None] * (edges[1:] / edges[:-1])[:, None] ** _PARTS).ravel(), edges[-1])
+    tried = tried[tried <= width(cells, noise, edges) * _ROUNDED]
+    variances = [costs.of(h, clipped_at(cells, noise, edges, h, doubt=_SEEN)) for h in tried.tolist()]
+    return float(tried[int(np.argmin(np.log(variances) @ costs.weights))])
+
+
+def clipped_at(cells: Array, noise: float, edges: Array, h: float, doubt: float = 1.0) -> float:
+    """The mean of what residuals are clipped by at h, as far as a noisy histogram tells.
+
+    That is the integral of the share of rows beyond, from h on: between edges beyond which rows are seen it falls as an
+    exponential, and where an edge shows none as the power `POWER`, with `doubt` noise deviations of rows added.
+    """
+    beyond = np.maximum(np.cumsum(cells[::-1])[::-1][1:], 0.0)
+    deviations = noise * np.sqrt(np.arange(len(beyond), 0, -1))
+    shares = beyond + doubt * deviations
+    unseen = int(np.append(np.flatnonzero(beyond <= _SEEN * deviations), len(edges) - 1)[0])
+    before = max(0, int(np.searchsorted(edges, h * _ROUNDED)) - 1)
+    start, seen = h, 0.0
+    for k in range(before, unseen):
+        share, after = float(beyond[k]), float(shares[k + 1])
+        width = float(edges[k + 1] - edges[k])
+        part = float(edges[k + 1]) - start
+        if 0.0 < after < share:
+            share *= (after / share) ** (1.0 - part / width)
+        seen += _mean_of_exponential(share, after) * part
+        start = float(edges[k + 1])
+    # Edges from the first that shows no rows up to the start: a nearer one may tell less than the last.
+    nearer = slice(unseen, max(unseen, before) + 1)
+    share = float(np.min(shares[nearer] * (edges[nearer] / start) ** POWER))
+    return seen + start * share / (POWER - 1.0)
+
+
+def _mean_of_exponential(start: float, end: float) -> float:
+    """The mean of what falls from `start` to `end` as an exponential; `start` if it does not fall."""
+    if not 0.0 < end < start:
+        return start
+    return (start - end) / math.log(start / end)
 
 
 def second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Array:

@@ -496,6 +496,8 @@ def _by_group(
     rows, rarer = groups.rows[whole], groups.rarer[whole]
     counted = there & (rarer > 0.0) & (rarer < rows)
     least = np.divide(rows, rarer * (rows - rarer), out=np.zeros_like(rows), where=counted)
+    # Counts weigh sites by their noise, as if there were fewer rows than those that the estimate follows from.
+    least = np.where(of_a_site, least, least * found.evidence.rows / found.rows)
     missing = np.sqrt(np.where(counted, np.maximum(least - sampling, 0.0), 0.0))
     return undone, missing[:, None] * directions
 

@@ -59,6 +59,7 @@ from .separate_sites import (
     wide,
 )
 from .separation import Evidence, Point, Undetermined, undetermined, undetermined_by_site
+from .slope_moments import OF_CLASSES, drawn_to_multiple
 from .terms import Naming
 
 TAU = 0.3
@@ -498,7 +499,8 @@ def joint_estimates(recipe: Newton, found: Estimates, heard: Sequence[Heard], fa
     law = normal_rows(seen.sharp_moments, one.constant / one.value)
     of_all = Pool(found.hessian, found.hessian_noise)
     squares, squares_noise = mean_of_sites(slopes)
-    common_slopes = Pool(within(squares, found.kept), squares_noise)
+    squares = within(squares, found.kept)
+    common_slopes = Pool(*drawn_to_multiple(squares, squares_noise, found.hessian, OF_CLASSES))
     points = [columns.points(gradient.what.at, gradient.own) for gradient in gradients]
     steps = []
     for i in range(columns.sites):

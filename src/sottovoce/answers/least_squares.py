@@ -55,6 +55,7 @@ from .references import comparisons_of, directions_of
 from .regression import posterior_gain
 from .row_frames import FINE, ROUGH, Ahead, best_power, length_of_levels, reach
 from .separate_sites import Columns, Heard, SeparateSites, SiteStep, drawn_together, of_kind, precision
+from .slope_moments import OF_RESIDUALS, drawn_to_multiple
 from .terms import CONSTANT, Naming
 from .unframed_squares import Unframed
 
@@ -65,9 +66,18 @@ _EXCESS = 0.25  # of h: how far residuals that noise hides may be beyond it, in 
 _EXACT = 1e-24
 _ROUGHLY, _MOMENTS = 0.05, 0.20  # shares of the first second moments, and of those in the last frame
 _GRADIENTS = 0.47  # share of the second and the last gradient
+_LEANS = 0.5  # of one row: how far rows in a tail lean on average, when it is chosen where residuals are clipped
+_OF_CONSTANT = 2.0  # weight of the constant, which all predictions share, where residuals are clipped
 _KEPT = 4.0  # residuals are kept to that many times their spread, about
 _NO_ROWS = 1e-9  # so small a share of the rows, without noise, is that of none
 _MERGED = 3.0  # noise deviations of a second moment, below which a rare level is merged with its reference
+
+
+class Clipping(NamedTuple):
+    """The h at which residuals are clipped, and what that may clip of them on average."""
+
+    h: float
+    hidden: float
 
 
 @dataclass(frozen=True)
@@ -129,7 +139,9 @@ class Stepped(SeparateSites):
             point = products.shrunken()
             at = np.einsum("rij,rj->ri", frame.A, point)
             cells = yield Residuals(at, self.constant, EDGES)
-            h = clipped_tails.width(cells.value.mean(axis=0), cells.spread, EDGES)
+            gradient = self._place("last gradient" if last else "second gradient")
+            clipping = self._clipping(cells, products, self.spread(gradient, facts, cells.among))
+            h = clipping.h
             if last:
                 squares = yield FramedResiduals(at, h, frame=frame.A)
             found = yield FramedSteps(at, h, frame=frame.A)
@@ -147,18 +159,19 @@ class Stepped(SeparateSites):
         of_c = mean.variance[:, None, None] * np.eye(facts.d)
         noise = inverse @ (of_c + noise_of(best - mean.center, s_M)) @ inverse
         told = within(h**2 * square(squares.value, facts.d), every)
-        J = positive(told)
+        noise_of_squares = np.full(replicates, h**2 * squares.spread)
+        drawn, _ = drawn_to_multiple(told, noise_of_squares, M, OF_RESIDUALS)
+        J = positive(drawn)
         sampling = inverse @ (J / found.rows) @ inverse
         A = frame.A
-        clipped = h * hidden(cells.value.mean(axis=0), cells.spread, h)
         every_row = np.einsum("rij,j->ri", frame.back, self.constant)
-        tail = clipped_tails.second_moments(M, told, np.full(replicates, h**2 * squares.spread), every_row)
-        clipping = clipped**2 * (inverse @ tail @ inverse)
+        tail = clipped_tails.second_moments(M, told, noise_of_squares, every_row)
+        of_clipped = clipping.hidden**2 * (inverse @ tail @ inverse)
         noise_of_all = A @ noise @ A
         return Estimates(
             estimate=np.einsum("rij,rj->ri", A, best),
             at=at,
-            covariance=A @ sampling @ A + noise_of_all + A @ clipping @ A,
+            covariance=A @ sampling @ A + noise_of_all + A @ of_clipped @ A,
             noise=noise_of_all,
             sampling=A @ sampling @ A,
             frame=A @ lost.across,
@@ -175,9 +188,24 @@ class Stepped(SeparateSites):
             at_bounds_noise=bounds.spread,
         )
 
+    def _place(self, name: str) -> int:
+        """The position of an item in the list."""
+        return [item.name for item in self.items].index(name)
+
+    def _clipping(self, cells: Answer, products: _Products, of_gradient: float) -> Clipping:
+        """Where residuals are clipped, by a histogram of them: as far as it sees.
+
+        The next gradient has noise of the deviation `of_gradient` on an entry, in units of h.
+        """
+        shares = cells.value.mean(axis=0)
+        h = clipped_tails.width(shares, cells.spread, EDGES)
+        return Clipping(h, h * hidden(shares, cells.spread, h))
+
     def with_one_constant(self, columns: Columns) -> Stepped:
         one = columns.slopes + 1
-        return replace(self, constant=columns.one_constant, marks=self.marks[:one], blocks=self.blocks[:one])
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        changed = {"constant": columns.one_constant, "marks": self.marks[:one], "blocks": self.blocks[:one]}
+        return OfSites(**(own | changed))
 
     def own_constants(self, heard: Sequence[Heard], then: Array, facts: Facts) -> Array:
         last = heard[-1]
@@ -262,6 +290,21 @@ class Stepped(SeparateSites):
         return kept
 
 
+class OfSites(Stepped):
+    """The common steps of sites that release their own answers.
+
+    Their histograms together have less noise than that of one site and see farther, but each site's gradient has all of
+    its own noise, in proportion to h.  So residuals are clipped where that costs least.
+    """
+
+    def _clipping(self, cells: Answer, products: _Products, of_gradient: float) -> Clipping:
+        shares = cells.value.mean(axis=0)
+        square = max(float(EDGES**2 @ shares[:-1]), float(EDGES[0] ** 2))
+        costs = products.costs(self.constant / self.value, square / cells.rows, of_gradient**2)
+        h = clipped_tails.cheapest_width(shares, cells.spread, EDGES, costs)
+        return Clipping(h, clipped_tails.clipped_at(shares, cells.spread, EDGES, h))
+
+
 def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
     """The estimates of all sites: each one's step from the common point, pooled by inverse covariance.
 
@@ -273,7 +316,8 @@ def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], fac
     A, back, across = lost.frame.A, lost.frame.back, lost.across
     h, of_all = squares.what.h, Pool(found.hessian, found.hessian_noise)
     mean_squares, squares_noise = mean_of_sites(squares)
-    common = Pool(within(mean_squares, found.kept), squares_noise)
+    mean_squares = within(mean_squares, found.kept)
+    common = Pool(*drawn_to_multiple(mean_squares, squares_noise, found.hessian, OF_RESIDUALS))
     overlap = np.einsum("rij,rij->r", found.hessian, h**2 * common.H)
     spread = np.maximum(overlap, 0.0) / np.einsum("rij,rij->r", found.hessian, found.hessian)
     points = [np.einsum("rij,rnj->rni", back, columns.points(gradient.what.at, gradient.own)) for gradient in gradients]
@@ -325,7 +369,7 @@ class _Products:
     """
 
     def __init__(self, M: Array, s_M: float, frame: Frame, kept: BoolArray, constants: BoolArray) -> None:
-        self.M, self.s_M, self.kept = M, s_M, kept
+        self.M, self.s_M, self.frame, self.kept = M, s_M, frame, kept
         floor = np.maximum(1e-12, _FLOOR * s_M * math.sqrt(2.0 * M.shape[-1]))
         values, vectors = np.linalg.eigh(M)
         self.raised = (vectors * np.maximum(values, floor)[:, None, :]) @ vectors.transpose(0, 2, 1)
@@ -340,6 +384,31 @@ class _Products:
         self.points.append(point)
         self.found.append(np.einsum("rij,rj->ri", self.M, point) - h * gradient.value * self.kept)
         self.spreads.append(h * gradient.spread)
+
+    def costs(self, constant: Array, sampling: float, noise: float) -> clipped_tails.Costs:
+        """What clipping the next residuals costs each kept coefficient, in the mean over replicates.
+
+        The mean of rows whose residuals are clipped is taken to be off that of all by `_LEANS` of one row.
+
+        Parameters
+        ----------
+        constant : array (d,)
+            What moves all scores by 1.
+        sampling : float
+            Variance of residuals over the number of rows.
+        noise : float
+            Variance of the noise on an entry of a gradient, in units of h.
+        """
+        inverse = np.linalg.inv(self.raised)
+        A = self.frame.A
+        by_one_row = np.einsum("rij,rjk,rki->ri", A, inverse, A)[:, self.kept]
+        of_gradient = np.einsum("rij,rjk,rkl,rli->ri", A, inverse, inverse, A)[:, self.kept]
+        return clipped_tails.Costs(
+            sampling=sampling * by_one_row.mean(axis=0),
+            noise=noise * of_gradient.mean(axis=0),
+            clipped=_LEANS**2 * by_one_row.mean(axis=0) + constant[self.kept] ** 2,
+            weights=np.where(constant[self.kept] > 0.0, _OF_CONSTANT, 1.0),
+        )
 
     def together(self, target: Array) -> Mean:
         """All of them as one, by their precisions about the `target`: noise in M moves c by a point's distance."""

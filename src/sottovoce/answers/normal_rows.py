@@ -177,6 +177,9 @@ def size_of(rows: NormalRows, w: Array, covariance: Array, slopes: BoolArray) ->
     left = right - deviation**2 * ((chance * (1.0 - chance)) @ _WEIGHTS)
     curvature = _along_size(center, deviation)
     above, below = (_along_size(center, deviation * factor) for factor in (_NEARBY, 1.0 / _NEARBY))
+    # Where noise leaves the covariance no numbers nothing is known of the size.
+    finite = np.asarray(np.isfinite(covariance).all(axis=(1, 2)))
+    covariance = np.where(finite[:, None, None], covariance, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         # Each of the two is by the logarithm of its own size, and by t it is less by the square of that.
         falls = 2.0 - (np.log(above) - np.log(below)) / (2.0 * math.log(_NEARBY))
@@ -184,7 +187,7 @@ def size_of(rows: NormalRows, w: Array, covariance: Array, slopes: BoolArray) ->
             covariance * (slopes[:, :, None] & slopes[:, None, :]), rcond=_SINGULAR, hermitian=True
         )
         error = 1.0 / np.sqrt(np.maximum(np.einsum("ri,rij,rj->r", v, inverse, v), 0.0))
-        room = np.where(deviation < _MOST, left / curvature / error, 0.0)
+        room = np.where(finite & (deviation < _MOST), left / curvature / error, 0.0)
     widening = 0.5 * np.maximum(falls, 0.0) * (_Z * np.minimum(error, 1.0)) ** 2
     return Size(error, np.nan_to_num(room), np.nan_to_num(widening))
 
