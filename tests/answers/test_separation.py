@@ -133,12 +133,13 @@ def drawn(name: str, seed: int) -> tuple[Rows, tuple[str, ...]]:
     return rows, SITES if name == "a site" else ()
 
 
-def asked(rows: Rows, sites: tuple[str, ...], epsilon: float, seed: int) -> tuple[Naming, Estimates]:
+def asked(rows: Rows, sites: tuple[str, ...], epsilon: float, seed: int, draws: int = 1) -> tuple[Naming, Estimates]:
+    """Estimates of as many draws of the noise."""
     naming = of_schema(Schema.from_dict({"columns": rows.schema, "na": ["NA"]}), sites)
     y = np.where(rows.positive, 1.0, -1.0)
     own = [rows.site == i for i in range(4)]
     parts = [({key: column[mine] for key, column in rows.columns.items()}, y[mine]) for mine in own]
-    config = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed)
+    config = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed, replicates=draws)
     loss = Weighted(Logistic()) if naming.long else Logistic()
     return naming, simulate(config, naming.rows(parts), method=newton_of(naming), loss=loss).outcome
 
@@ -215,14 +216,17 @@ def test_a_strong_effect_with_a_few_events_is_printed_and_agrees_with_maximum_li
         assert 0.9 * error < line.standard_error < 1.25 * error
 
 
-def counted(rows: Rows, sites: tuple[str, ...], epsilon: float, seed: int) -> list[RarerOutcome]:
-    """By the start, and by every later point."""
-    naming, found = asked(rows, sites, epsilon, seed)
+def counted(rows: Rows, sites: tuple[str, ...], epsilon: float, draws: int = 1) -> list[list[RarerOutcome]]:
+    """Of every draw of the noise, by the start, and by every later point."""
+    naming, found = asked(rows, sites, epsilon, 0, draws)
     assert found.evidence is not None
-    seen, groups = found.evidence.of(0), groups_of(naming, found.kept[0])
     every = naming.constant / naming.value
-    start, _ = at_the_start(groups, every, seen)
-    return [start, *(at_a_point(groups, every, seen, point) for point in seen.points)]
+    counts = []
+    for draw in range(draws):
+        seen, groups = found.evidence.of(draw), groups_of(naming, found.kept[draw])
+        start, _ = at_the_start(groups, every, seen)
+        counts.append([start, *(at_a_point(groups, every, seen, point) for point in seen.points)])
+    return counts
 
 
 def test_groups_count_their_rows_exactly_without_noise() -> None:
@@ -231,7 +235,7 @@ def test_groups_count_their_rows_exactly_without_noise() -> None:
     ward, age = rows.columns["ward"], rows.columns["age"]
     weights = [np.ones(N), *((ward == level).astype(float) for level in "bcda"), age / 120.0, 1.0 - age / 120.0]
     rarer = np.array([min(float(u[rows.positive].sum()), float(u[~rows.positive].sum())) for u in weights])
-    start, *points = counted(rows, (), INF, 0)
+    ((start, *points),) = counted(rows, (), INF)
     np.testing.assert_allclose(start.rows, rarer, rtol=1e-6)
     assert len(points) == 4 and np.all(start.noise == 0.0)
     for point in points:  # rows of unlike chances have more than is told
@@ -254,7 +258,7 @@ def test_the_count_of_a_group_without_the_outcome_is_none_but_for_its_noise() ->
     """At 40 draws a deviation of 1 is known to .11, and a mean to .16; the third constant is that of the site."""
     for name, group in (("a site", 2), ("a level", 3), ("the reference", 4)):
         rows, sites = drawn(name, 0)
-        every = [counted(rows, sites, 10.0, seed) for seed in range(40)]
+        every = counted(rows, sites, 10.0, draws=40)
         for k in range(5):
             far = np.array([counts[k].rows[group] / counts[k].noise[group] for counts in every])
             assert abs(np.mean(far)) < 0.8 and 0.55 < np.std(far) < 1.45, (name, k)

@@ -164,8 +164,8 @@ def test_held_out_rows_are_as_short_as_those_of_the_training(tmp_path: Path) -> 
 def test_over_a_graph_no_mean_is_made_without_a_site(tmp_path: Path, last: int) -> None:
     """Lost with the means, a site ends the run; once all have heard them, the others go on and keep the map."""
     sites = centred(tmp_path / "sites", graph="complete")
-    sites.plan = replace(sites.plan, waits=Waits(deadline=2.0, patience=6.0))
-    with hub_of(sites, tmp_path / "hub.log") as hub:
+    sites.plan = replace(sites.plan, waits=Waits(deadline=1.0, patience=2.0))
+    with hub_of(sites, tmp_path / "hub.log", patience=1.0) as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, last) if name == "south" else None)
         move = hub.move()
     for name in ("north", "east", "west"):

@@ -187,7 +187,7 @@ def test_a_site_that_leaves_is_not_waited_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("after", [False, True])
 def test_who_stays_may_crash_around_a_roster(tmp_path: Path, at: int, after: bool) -> None:
     """north is killed before or after its message of the lost round (3), the roster (4), or the next round (5)."""
-    sites = lasting(tmp_path / "sites", waits=Waits(3.0, 6.0))
+    sites = lasting(tmp_path / "sites", waits=Waits(2.0, 4.0))
     with hub_of(sites, tmp_path / "hub.log") as hub:
         door = {"south": Lost(hub, "south", 3), "north": Lost(hub, "north", at, after)}
         with ThreadPoolExecutor(1) as pool:
@@ -230,7 +230,7 @@ LIES: dict[str, Callable[[Consortium, dict[str, bytes]], dict[str, bytes]]] = {
 @pytest.mark.parametrize("lie", LIES)
 def test_a_hub_that_shows_other_absences_gets_no_two_histories(tmp_path: Path, lie: str) -> None:
     """north alone is told that somebody is missing: it never goes on, and the others go on without it."""
-    sites = lasting(tmp_path / "sites", waits=Waits(2.0, 4.0))
+    sites = lasting(tmp_path / "sites")
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub, lambda n: Lying(hub, n, 3, lambda i: LIES[lie](sites, i)) if n == "north" else None)
         roster = hub.status()["roster"]

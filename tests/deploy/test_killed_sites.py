@@ -34,7 +34,7 @@ def test_restarts_amid_questions_go_on() -> None:
 
 def test_killed_processes_of_a_run_of_sums_leave_no_trace() -> None:
     """Two runs: in the second a site is lost for good."""
-    options = ["--kills", "4", "--sites", "5", "--rounds", "6", "--patience", "20", "--runs", "2", "--json"]
+    options = ["--kills", "4", "--sites", "5", "--rounds", "6", "--patience", "8", "--runs", "2", "--json"]
     command = [sys.executable, str(PROGRAM.with_name("sums_sites.py")), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr

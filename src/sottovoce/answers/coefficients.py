@@ -27,6 +27,7 @@ from .inference import ROOM, SURE, TAU, UNSURE, Estimates, fragility, inverse_of
 from .normal_rows import normal_rows, size_of
 from .references import Determined, blocks_of, merged_reference, no_groups, pivots
 from .separation import Undetermined
+from .size_needed import SizeNeeds, size_needs
 from .terms import CONSTANT, Naming, Term
 
 special = Later("scipy.special")
@@ -577,7 +578,8 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     lost = _lost(found, naming, M, replicate)
     causes = _causes(found, naming, M, judged, groups, lost, replicate)
     noise_decides = np.array([cause is None or cause.by_noise for cause in causes])
-    needs = _needs(found, M[noise_decides], judged.excess[noise_decides], replicate, delta)
+    of_size = _size_needs(found, replicate) if Cause.SIZE_HIDDEN in causes else None
+    needs = _needs(found, M[noise_decides], judged.excess[noise_decides], replicate, delta, of_size)
     of_all = any(cause in _OF_ALL for cause in causes)
     few = None if groups is None else few_outcomes(groups, M)
     compared = None
@@ -716,16 +718,24 @@ def left_undone(step: Array) -> Array:
     return np.asarray(-np.log1p(-s) - s)
 
 
-def _needs(found: Estimates, M: Array, excess: Array, replicate: int, delta: float | None) -> dict[str, float] | None:
+def _size_needs(found: Estimates, replicate: int) -> SizeNeeds:
+    """What a table needs of which noise hides how strong its effects are."""
+    assert found.room is not None and found.sampling_room is not None
+    return size_needs(float(found.room[replicate]), float(found.sampling_room[replicate]), ROOM)
+
+
+def _needs(
+    found: Estimates, M: Array, excess: Array, replicate: int, delta: float | None, of_size: SizeNeeds | None = None
+) -> dict[str, float] | None:
     """Epsilon and rows that would do: with less noise, tau by the same matrices; q falls as ``(n mu)^-1``.
 
     `M` and `excess` (:attr:`_Judged.excess`) are of the lines that less noise would print.  An eigenvalue that noise
     hides may be as small as one likes: it is taken to be `HIDDEN` deviations, and ``more`` says that it was.  None if
-    nothing is needed, and empty if a thousand times the rows would not do.
+    nothing is needed, and empty if a thousand times the rows would not do.  Without ``epsilon`` if none would do.
     """
     q, most = float(found.strain[replicate]), MOST_NOISE / (1.0 - MOST_NOISE)
     held = found.fragility(M)[replicate] <= TAU
-    if not len(M) or (q <= SURE and np.all(held) and np.all(excess <= most)):
+    if not len(M) or (of_size is None and q <= SURE and np.all(held) and np.all(excess <= most)):
         return None
     excess = np.where(held & (q <= UNSURE), excess, 0.0)  # elsewhere the noise in variances is itself mostly noise
     noise = float(found.hessian_noise[replicate])
@@ -740,9 +750,13 @@ def _needs(found: Estimates, M: Array, excess: Array, replicate: int, delta: flo
             break
     else:
         return {}  # a number beyond the last factor would only be that factor
-    needs = {"rows": rounded_up(found.rows * factor)} | ({"more": 1.0} if lost else {})
-    if delta is not None and math.isfinite(found.scale):
-        needs["epsilon"] = rounded_up(gaussian_epsilon(delta, found.scale * factor))
+    rows = shift = float(factor)
+    if of_size is not None:
+        rows, shift = max(rows, of_size.rows), max(shift, of_size.shift)
+        lost = lost or of_size.more
+    needs = {"rows": rounded_up(found.rows * rows)} | ({"more": 1.0} if lost else {})
+    if delta is not None and math.isfinite(found.scale * shift):
+        needs["epsilon"] = rounded_up(gaussian_epsilon(delta, found.scale * shift))
     return needs
 
 

@@ -115,6 +115,7 @@ class Estimates:
     evidence: Evidence | None = None  # by which groups of rows with one outcome are found
     of_sites: tuple[Evidence, ...] = ()  # of each site alone, if it has a constant of its own
     room: Array | None = None  # errors of the size of all effects from where it has no end         (R,)
+    sampling_room: Array | None = None  # the same by sampling errors alone                         (R,)
     at_bounds: Array | None = None  # shares of targets at the lower and the upper bound  (R, 2)
     at_bounds_noise: float = 0.0
     directions: Directions | None = None  # with those that the rows lose: the frame and H are without them
@@ -807,7 +808,9 @@ def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates
     effects = ends.estimate if ends.directions is None else ends.directions.level(ends.estimate)
     size = size_of(rows, effects, ends.covariance, slopes)
     lacking = size.widening[:, None] * effects * slopes
-    return replace(ends, covariance=ends.covariance + lacking[:, :, None] * lacking[:, None, :], room=size.room)
+    covariance = ends.covariance + lacking[:, :, None] * lacking[:, None, :]
+    sampling_room = size_of(rows, effects, ends.sampling, slopes).room
+    return replace(ends, covariance=covariance, room=size.room, sampling_room=sampling_room)
 
 
 def together(

@@ -49,7 +49,7 @@ class Cause(Enum):
     @property
     def by_noise(self) -> bool:
         """Whether a larger epsilon or more rows would do."""
-        return self in (Cause.NOISE, Cause.TABLE_NOISE, Cause.TABLE_HIDDEN)
+        return self in (Cause.NOISE, Cause.TABLE_NOISE, Cause.TABLE_HIDDEN, Cause.SIZE_HIDDEN)
 
 
 _SENTENCES = {
@@ -90,8 +90,8 @@ _SENTENCES = {
         "the whole table: noise hides a combination of columns, which may be part of every coefficient"
     ),
     Cause.SIZE_HIDDEN: (
-        "the whole table: noise hides how strong its effects are together; ask with a larger epsilon or of more rows, "
-        "and if that does not help, columns may decide the outcome alone (separation): leave the strongest out"
+        "the whole table: noise hides how strong its effects are together (if columns decide the outcome alone, which "
+        "is separation, no epsilon would do: leave the strongest out)"
     ),
     Cause.STRAINED: "the steps may have ended too early, and intervals may be off by about a standard error",
 }

@@ -1,0 +1,54 @@
+"""What would do for a table that is refused because noise hides how strong its effects are together.
+
+The error of the size of all effects must be :data:`sottovoce.answers.inference.ROOM` times less than the distance to
+where that size has no end.  Its variance is sampling, which falls as one over the rows and does not depend on epsilon,
+and noise, which falls as the square of one over the rows or over epsilon, about.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+NOISIER = 1.5
+"""The noise in the size of all effects is taken to have that many times the deviation that is seen.
+
+Of draws at the same epsilon some find the size better known than others.  With this factor the epsilon that a median
+refusal tells prints all of the table in three draws of four (docs/privacy/answers.md, "Inference").
+"""
+KNOWN = 2.0
+"""Errors of the size of all effects: with less room than this nobody knows how much is missing."""
+LEAST = 1.0
+"""Less room than this is taken to be this, as nothing is known of it."""
+
+
+class SizeNeeds(NamedTuple):
+    """How much more would do: rows, or shift over sigma (which is about epsilon), as factors of what there was."""
+
+    rows: float
+    shift: float  # inf if sampling alone leaves too little room
+    more: bool  # whether they are lower bounds
+
+
+def size_needs(room: float, sampling_room: float, least: float) -> SizeNeeds:
+    """Factors by which rows, or shift over sigma, must grow.
+
+    Parameters
+    ----------
+    room : float
+        Errors of the size of all effects from where it has no end, by sampling and noise (:class:`Size`).
+    sampling_room : float
+        The same by sampling alone; 0 if it is not known.
+    least : float
+        Errors that are needed.
+    """
+    # Variances over the square of the distance.
+    enough = least**-2.0
+    total = max(room, LEAST) ** -2.0
+    sampling = sampling_room**-2.0 if room > LEAST and sampling_room > 0.0 else 0.0
+    sampling = min(sampling, total)
+    noise = NOISIER**2 * (total - sampling)
+    # sampling / rows + noise / rows^2 = enough, and sampling + noise / shift^2 = enough
+    rows = (sampling + math.sqrt(sampling**2 + 4.0 * noise * enough)) / (2.0 * enough)
+    shift = math.sqrt(noise / (enough - sampling)) if sampling < enough else math.inf
+    return SizeNeeds(rows, shift, room < KNOWN and noise > 0.0)
