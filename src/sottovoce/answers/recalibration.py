@@ -93,17 +93,32 @@ class Corrected(NamedTuple):
 
 
 def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: Array) -> Corrected:
-    """An answer, of whose corrections of information only so much is kept as is not likely to be noise."""
+    """An answer, of whose corrections of information only so much is kept as is not likely to be noise.
+
+    That is judged for scores less their mean by information.  Where rows are far from the middle of the cells, level
+    and slope are nearly collinear, and what little is told of the slope is a difference of entries that are all large:
+    a small error in each of them would be a large one of it.
+    """
     H = np.einsum("yk,yke->e", block.counts, values)
-    scale = np.abs(H)
-    scale[3] = math.sqrt(max(H[2] * H[4], 0.0))
     kept = found.copy()
-    for which in (*range(INFORMATION.start, INFORMATION.stop), BENT):
-        unit = max(float(scale[which]), _TINY)
-        noise = (float(spread[which]) / unit) ** 2
-        likely = max((float(found[which]) / unit) ** 2 - CERTAIN**2 * noise, LACKING**2)
-        kept[which] *= likely / (likely + noise)
+    kept[BENT] *= float(_share_kept(found[BENT], spread[BENT], abs(H[BENT])))
+    level, mixed, _ = H[INFORMATION]
+    mean = mixed / level if level > 0.0 else 0.0
+    centred = np.array([[1.0, 0.0, 0.0], [-mean, 1.0, 0.0], [mean**2, -2.0 * mean, 1.0]])
+    there, about = centred @ found[INFORMATION], centred @ H[INFORMATION]
+    noise = np.sqrt(centred**2 @ spread[INFORMATION] ** 2)
+    scale = np.abs(about)
+    scale[1] = math.sqrt(max(about[0] * about[2], 0.0))
+    kept[INFORMATION] = np.linalg.solve(centred, there * _share_kept(there, noise, scale))
     return Corrected(curve, values, kept, spread)
+
+
+def _share_kept(found: Array, noise: Array, scale: Array) -> Array:
+    """The share of corrections with this noise that is kept, if they are likely to be `LACKING` of the scale."""
+    unit = np.maximum(scale, _TINY)
+    variance = (noise / unit) ** 2
+    likely = np.maximum((found / unit) ** 2 - CERTAIN**2 * variance, LACKING**2)
+    return np.asarray(likely / (likely + variance))
 
 
 def blocks_of(counts: Array, sigma: float, rows: float) -> list[Block]:
