@@ -56,8 +56,12 @@ DESIGNS = {
     "2% events": Design(-4.4, 1.1),
     "2% events, overconfident": Design(-6.0, 2.2, -1.4, 0.5),
     "98% events": Design(4.4, 1.1),
+    "98% events, underconfident": Design(2.2, 0.55, 0.0, 2.0),
     "area .6": Design(-0.5, 0.36),
+    "area .6, overconfident": Design(-1.0, 0.72, 0.0, 0.5),
+    "area .6, underconfident": Design(-0.25, 0.18, 0.0, 2.0),
     "area .98": Design(-1.0, 6.0),
+    "area .98, overconfident": Design(-2.0, 12.0, 0.0, 0.5),
 }
 
 
@@ -81,6 +85,18 @@ CELLS = (
     Cell("area .6", 20_000, 3.0),
     Cell("area .98", 8_000, 3.0),
     Cell("area .98", 200_000, 10.0),
+    # where noise is large and slopes are refused
+    Cell("calibrated", 2_000, 0.5),
+    Cell("underconfident", 2_000, 0.5),
+    Cell("underconfident", 2_000, 1.0),
+    Cell("2% events", 2_000, 3.0),
+    Cell("area .98", 2_000, 0.5),
+    # models that are too sure or not sure enough at both ends
+    Cell("98% events, underconfident", 20_000, 1.0),
+    Cell("area .6", 2_000, 2.0),
+    Cell("area .6, overconfident", 20_000, 1.0),
+    Cell("area .6, underconfident", 8_000, 3.0),
+    Cell("area .98, overconfident", 8_000, 1.0),
 )
 
 

@@ -23,6 +23,7 @@ from ..queries.corrections import (
     SCORE,
     STATISTICS,
     Curves,
+    line_statistics,
     places,
     statistics,
 )
@@ -40,15 +41,21 @@ REACHES = ((4.0, 0.1), (4.0, 0.3), (4.0, 1.0), (6.0, 1.0), (9.0, 1.0), (16.0, 1.
 MORE_NOISE = 1.05
 """Standard errors may grow by this factor for one further down that list."""
 WIDEST = 1.0
-"""Half the width of the widest interval of a slope or an intercept that is printed, and of a slope above 1 over it.
+"""Half the width of the widest interval in the large that is printed."""
+FARTHEST_END = 3.0
+"""How far above a slope, and above 1 in slopes, its interval may reach: a longer one says nothing.
 
-The error of a slope grows with the slope: a bound for the error alone would refuse the slopes that noise made large.
+The error of a slope grows with the slope, and where noise is large it grows fast.  A bound for the error alone would
+refuse the slopes that noise made large, and a narrow bound at the upper end those that it did not make small: what is
+left would lie below the truth.
 """
 LONGEST = 1.0
 """Root mean square shift of log-odds from the last point of corrections, beyond which these tell too little."""
 SAYS_NOTHING = "too few rows for this noise: the interval would say nothing"
 LACKING = 0.1
 """Share of an information that its correction is likely to be; of more, the counts themselves must say so."""
+CERTAIN = 3.0
+"""Noise deviations of a correction of information, by which it has to be larger than what is likely, to be believed."""
 IGNORED = 0.1
 """Share of a sampling variance by which the histogram may differ from a regression that holds, by its cells alone."""
 APART = 0.25
@@ -59,6 +66,7 @@ _LONGEST_STEP, _STEEPEST = 1.5, 50.0
 _CELL: IntArray = np.arange(CELLS)
 _LESS: Array = np.array([1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 4.0])
 """How much more noise, in its largest values, a correction of each statistic may have than those of the score."""
+_LABEL: Array = np.array([0.0, 1.0])[:, None, None]
 _TINY = 1e-12
 
 
@@ -85,17 +93,32 @@ class Corrected(NamedTuple):
 
 
 def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: Array) -> Corrected:
-    """An answer, of whose corrections of information only so much is kept as is not likely to be noise."""
+    """An answer, of whose corrections of information only so much is kept as is not likely to be noise.
+
+    That is judged for scores less their mean by information.  Where rows are far from the middle of the cells, level
+    and slope are nearly collinear, and what little is told of the slope is a difference of entries that are all large:
+    a small error in each of them would be a large one of it.
+    """
     H = np.einsum("yk,yke->e", block.counts, values)
-    scale = np.abs(H)
-    scale[3] = math.sqrt(max(H[2] * H[4], 0.0))
     kept = found.copy()
-    for which in (*range(INFORMATION.start, INFORMATION.stop), BENT):
-        unit = max(float(scale[which]), _TINY)
-        noise = (float(spread[which]) / unit) ** 2
-        likely = max((float(found[which]) / unit) ** 2 - noise, LACKING**2)
-        kept[which] *= likely / (likely + noise)
+    kept[BENT] *= float(_share_kept(found[BENT], spread[BENT], abs(H[BENT])))
+    level, mixed, _ = H[INFORMATION]
+    mean = mixed / level if level > 0.0 else 0.0
+    centred = np.array([[1.0, 0.0, 0.0], [-mean, 1.0, 0.0], [mean**2, -2.0 * mean, 1.0]])
+    there, about = centred @ found[INFORMATION], centred @ H[INFORMATION]
+    noise = np.sqrt(centred**2 @ spread[INFORMATION] ** 2)
+    scale = np.abs(about)
+    scale[1] = math.sqrt(max(about[0] * about[2], 0.0))
+    kept[INFORMATION] = np.linalg.solve(centred, there * _share_kept(there, noise, scale))
     return Corrected(curve, values, kept, spread)
+
+
+def _share_kept(found: Array, noise: Array, scale: Array) -> Array:
+    """The share of corrections with this noise that is kept, if they are likely to be `LACKING` of the scale."""
+    unit = np.maximum(scale, _TINY)
+    variance = (noise / unit) ** 2
+    likely = np.maximum((found / unit) ** 2 - CERTAIN**2 * variance, LACKING**2)
+    return np.asarray(likely / (likely + variance))
 
 
 def blocks_of(counts: Array, sigma: float, rows: float) -> list[Block]:
@@ -115,25 +138,30 @@ def stacked(curves: Sequence[Sequence[Curves]]) -> Curves:
 def values_of(curve: Curves) -> Array:
     """What a row of each label and cell stands for, (2, CELLS, STATISTICS): the mean over places within the cell.
 
-    Of the model's probabilities, the middle of what they may be in the cell: that has the smallest corrections.
+    Of the model's probabilities, the middle of what they may be in the cell: that has the smallest corrections.  Places
+    themselves are one half on average.
     """
-    values = _everywhere(curve).mean(axis=2)
+    u = placements(EDGES, curve.tails)
+    values = np.zeros((2, CELLS, STATISTICS))
+    values[..., : INFORMATION.stop] = _line_values(curve, u)
+    p = special.expit(np.clip(float(curve.base) + u, -700.0, 700.0) + float(curve.shift))
+    values[..., BENT] = np.mean(p * (1.0 - p), axis=1)
     label = np.array([0.0, 1.0])[:, None]
     for which, shift in ((IN_THE_LARGE, float(curve.shift)), (OBSERVED_LESS_EXPECTED, 0.0)):
         ends = special.expit(EDGES + float(curve.base) + shift)
         ends = np.concatenate([[0.0], ends, [1.0]])
         values[..., which] = label - 0.5 * (ends[1:] + ends[:-1])
-    return np.asarray(values)
+    return values
 
 
-def _everywhere(curve: Curves) -> Array:
-    """The statistics of a row of each label at all places of each cell, (2, CELLS, places, STATISTICS)."""
-    u = placements(EDGES, curve.tails)
-    cell = np.repeat(_CELL, u.shape[1])
-    place = places(EDGES, u.ravel(), cell, curve.tails)
-    label = np.repeat([0.0, 1.0], u.size)
-    found = statistics(curve, np.tile(u.ravel(), 2), label, np.tile(cell, 2), np.tile(place, 2))
-    return found.reshape(2, *u.shape, STATISTICS)
+def _line_values(curve: Curves, u: Array) -> Array:
+    """Score and information of a row of each label and cell, the mean over the places u: (2, CELLS, 5)."""
+    return np.asarray(_line_everywhere(curve, u).mean(axis=2))
+
+
+def _line_everywhere(curve: Curves, u: Array) -> Array:
+    """Score and information of a row of each label at the places u of each cell, (2, CELLS, places, 5)."""
+    return line_statistics(curve, u[None], _LABEL, curve.worth[:, None])
 
 
 def units_of(curve: Curves, values: Array) -> Array:
@@ -174,10 +202,11 @@ def start(block: Block, center: float, spread: float) -> Curves:
         reach=np.array(FARTHEST), worth=whole, order=_order(block),
         tails=tails_of(block.counts, block.sigma**2),
     )  # fmt: skip
+    u = placements(EDGES, curve.tails)
     for turn in range(40):
         if turn < SETTLING:
             curve = replace(curve, worth=_worth(block, curve))
-        curve, step = _step(curve, _sums(block, values_of(curve)), 1e-6 * block.rows)
+        curve, step = _step(curve, _sums(block, _line_values(curve, u)), 1e-6 * block.rows)
         if step < 1e-7 and turn > SETTLING:
             break
     curve = replace(curve, worth=_worth(block, curve), shift=np.array(_shift(block, curve)))
@@ -204,9 +233,9 @@ def _solved(block: Block, answer: Corrected) -> tuple[Curves, Array]:
         return answer.curve, np.full(2, np.inf)
     newton = _step(answer.curve, sums, 0.0)[0]
     wanted = own[SCORE] - matrix(own[INFORMATION]) @ np.linalg.solve(H, sums[SCORE])
-    curve = answer.curve
+    curve, u = answer.curve, placements(EDGES, answer.curve.tails)
     for _ in range(40):
-        there = _sums(block, values_of(curve))
+        there = _sums(block, _line_values(curve, u))
         there[SCORE] -= wanted
         curve, step = _step(curve, there, 0.0)
         if step < 1e-9:
@@ -345,7 +374,7 @@ def _excess(curve: Curves) -> Array:
     Of rows that are where labels put them if the line holds: a positive in the upper part of its cell, rather.
     """
     u = placements(EDGES, curve.tails)
-    told = _everywhere(curve)
+    told = _line_everywhere(curve, u)
     score = told[..., SCORE]
     information = matrix(told[..., INFORMATION] * curve.worth[:, None, None])
     p = special.expit(np.clip(curve.level + curve.slope * u, -30.0, 30.0))
@@ -379,15 +408,51 @@ def _line(block: Block, answer: Corrected, sums: Array) -> tuple[Estimate, Estim
     if float(step @ H @ step) > LONGEST**2 * H[0, 0]:
         far = Estimate(None, refused="the regression on the model's log-odds did not settle: most rows are in one cell")
         return far, far
-    covariance = covariance + np.outer(apart, apart)
-    widest = WIDEST * max(1.0, abs(float(end.slope)))
-    if math.sqrt(covariance[1, 1]) * Z > widest:
+    disagreement = np.outer(apart, apart)
+    covariance = covariance + disagreement
+    of_slope, of_intercept = np.array([0.0, 1.0]), np.array([1.0, -float(curve.base)])
+    slope = _between_ends(block, answer, end, of_slope, covariance, disagreement)
+    if slope.value is None or slope.high is None:
         return few, few
-    level, slope = end.level, end.slope
-    along = np.array([1.0, -float(curve.base)])
-    variance = float(along @ covariance @ along)
-    told = Estimate.around(float(slope), float(covariance[1, 1]), -math.inf, math.inf)
-    return told, Estimate.around(float(level - slope * curve.base), variance, -math.inf, math.inf)
+    if slope.high - slope.value > FARTHEST_END * max(1.0, abs(slope.value)):
+        return few, few
+    return slope, _between_ends(block, answer, end, of_intercept, covariance, disagreement)
+
+
+def _between_ends(
+    block: Block, answer: Corrected, end: Curves, direction: Array, covariance: Array, disagreement: Array
+) -> Estimate:
+    """The number that is `direction` times level and slope, with ends as far off as the error is large there.
+
+    At either end the error is the larger of that at the estimate and of that at the likeliest line there: a steeper
+    line leaves the labels less to tell, so an estimate that noise made small has too small an error.  Without noise
+    both are the same but for terms that vanish with the number of rows, and those of a regression program are given.
+    Refused if rows tell nothing of a line at one of the ends.
+
+    Parameters
+    ----------
+    block, answer : Block, Corrected
+        Rows, and their corrections.
+    end : Curves
+        The estimated line.
+    direction : array (2,)
+        Of level and slope.
+    covariance, disagreement : arrays (2, 2)
+        Of level and slope at the estimate, and what of it does not depend on the line.
+    """
+    value = float(direction @ np.array([float(end.level), float(end.slope)]))
+    variance = float(direction @ covariance @ direction)
+    if block.sigma == 0.0:
+        return Estimate.around(value, variance, -math.inf, math.inf)
+    along = Z * covariance @ direction / math.sqrt(variance)
+    errors = []
+    for side in (-1.0, 1.0):
+        there = replace(end, level=end.level + side * along[0], slope=end.slope + side * along[1])
+        spread = _covariance(block, answer._replace(curve=there, values=values_of(there))) + disagreement
+        if not np.all(np.isfinite(spread)):
+            return Estimate(None, refused=SAYS_NOTHING)
+        errors.append(math.sqrt(max(variance, float(direction @ spread @ direction))))
+    return Estimate(value, value - Z * errors[0], value + Z * errors[1])
 
 
 def _in_the_large(block: Block, answer: Corrected, sums: Array) -> Estimate:

@@ -68,27 +68,42 @@ def statistics(curve: Curves, u: Array, positive: Array, cell: IntArray, place: 
     u, positive, cell, place : arrays (n,)
         Scores, labels 0 and 1, numbers of cells, and places within cells, from 0 to 1.
     """
+    line = line_statistics(curve, u, positive, curve.worth[cell])
+    own = np.clip(curve.base + u, -700.0, 700.0)
+    shifted, unlikely = special.expit(own + curve.shift), special.expit(-own - curve.shift)
+    rest = [
+        positive - shifted,
+        positive - special.expit(own),
+        curve.order[positive.astype(np.int64), cell] * (place - 0.5),
+        shifted * unlikely,
+    ]
+    return np.concatenate([line, np.stack(rest, axis=-1)], axis=-1)
+
+
+def line_statistics(curve: Curves, u: Array, positive: Array, worth: Array) -> Array:
+    """The score and the information of a regression on u, as in :func:`statistics`, in arrays of any shape (..., 5).
+
+    Parameters
+    ----------
+    curve : Curves
+        Of one block.
+    u, positive, worth : arrays that broadcast
+        Scores, labels 0 and 1, and what rows are worth in the regression.
+    """
     near = curve.reach / np.maximum(np.abs(u), curve.reach)
     bent = near * u
-    worth = curve.worth[cell]
     log_odds = np.clip(curve.level + curve.slope * u, -700.0, 700.0)
     p, other = special.expit(log_odds), special.expit(-log_odds)
     slope = worth * np.where(positive > 0, other, -p)
     information = worth * p * other
-    own = np.clip(curve.base + u, -700.0, 700.0)
-    shifted, unlikely = special.expit(own + curve.shift), special.expit(-own - curve.shift)
     columns = [
         slope * near**2,
         slope * near * bent,
         information * near**2,
         information * near * bent,
         information * bent**2,
-        positive - shifted,
-        positive - special.expit(own),
-        curve.order[positive.astype(np.int64), cell] * (place - 0.5),
-        shifted * unlikely,
     ]
-    return np.stack(columns, axis=-1)
+    return np.stack(np.broadcast_arrays(*columns), axis=-1)
 
 
 def places(edges: Array, u: Array, cell: IntArray, tails: Array) -> Array:
