@@ -241,9 +241,10 @@ class Newton(SeparateSites):
         frame, sizes, lost, unseen = yield from self._frame(S, moments.spread, kept, hidden, small)
         variances = variances_of(sizes, mask)
         framed = np.einsum("rii->r", frame.A @ sizes @ frame.A) / kept.sum(axis=1)
-        lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
         if moments.spread == 0.0:  # then no row is shortened
             lost = np.zeros_like(lost)
+        shortened = positive(sizes - frame.back @ lost @ frame.back)
+        lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
         gradient = yield Gradient(w)
         first, points = gradient, list[Point]()
         gradient = small.gathered(gradient)
@@ -286,7 +287,7 @@ class Newton(SeparateSites):
         found_lost = directions(frame, pool.H + lost, pool.noise, variances, framed)
         ends = one_step(frame, pool, J, seen, rows, kept, n, self.scale, found_lost, small)
         evidence = Evidence(
-            n, share, square(moments.value, d), moments.spread, first.value, first.spread, positive(sizes), frame.back,
+            n, share, square(moments.value, d), moments.spread, first.value, first.spread, positive(sizes), shortened, frame.back,
             tuple(points),
         )  # fmt: skip
         strain = np.where(cut, np.maximum(ends.strain, CUT), ends.strain)
