@@ -330,7 +330,12 @@ class Newton(SeparateSites):
         against the most frequent level by `HIDDEN`.  A rare level counts as the reference.  The reference is a level
         like the others: if it is the rare one, the most frequent level has no column, and counts as the reference.
         Sites with constants of their own are a block without a reference: see :class:`SmallSites`.
+
+        A rare level's own moment must stand out from noise, whatever its moment with the constant says: frames are made
+        of it, and where noise made it too small, steps along the level go astray.
         """
+        sizes = np.einsum("rii->ri", S)
+        in_frames = (sizes >= RAREST * self.marks**2) | (sizes > _SEEN * spread)
         every = whitening(S, spread, np.ones(S.shape[:2], dtype=bool)).frame.A
         inverse = every @ every
         kept = np.ones(S.shape[:2], dtype=bool)
@@ -340,7 +345,7 @@ class Newton(SeparateSites):
                 towards = np.vstack([np.diag(self.marks)[block.columns], np.zeros(len(self.marks))])
                 shares = np.append(block.shares, block.reference)
                 hidden = hides.which(towards, shares, block.deviations)
-                kept[r, block.columns] = ~hidden[:-1]
+                kept[r, block.columns] = ~hidden[:-1] & in_frames[r, block.columns]
                 if hidden[-1]:
                     kept[r, block.columns[np.argmax(shares)]] = False
             sites = np.flatnonzero(self.constant > 0.0)
