@@ -502,7 +502,7 @@ def test_what_the_last_step_may_have_left_undone_is_one_direction_a_group_of_row
     m = naming.d
     steps = np.linspace(-0.8, 0.6, m)
     moved, one = np.linalg.solve(naming.into_units, steps), np.eye(m)[None]
-    evidence = Evidence(1e4, np.array([0.5]), one, 0.0, np.zeros((1, m)), 0.0, one, one, ())
+    evidence = Evidence(1e4, np.array([0.5]), one, 0.0, np.zeros((1, m)), 0.0, one, one, one, ())
     found = Estimates(
         moved[None], np.zeros((1, m)), 0.05 * one, 0.005 * one, 0.045 * one, one, one, np.array([1e-6]),
         np.zeros(1), np.ones((1, m), dtype=bool), 1e4, 10.0, evidence=evidence,

@@ -241,9 +241,10 @@ class Newton(SeparateSites):
         frame, sizes, lost, unseen = yield from self._frame(S, moments.spread, kept, hidden, small)
         variances = variances_of(sizes, mask)
         framed = np.einsum("rii->r", frame.A @ sizes @ frame.A) / kept.sum(axis=1)
-        lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
         if moments.spread == 0.0:  # then no row is shortened
             lost = np.zeros_like(lost)
+        shortened = positive(sizes - frame.back @ lost @ frame.back)
+        lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
         gradient = yield Gradient(w)
         first, points = gradient, list[Point]()
         gradient = small.gathered(gradient)
@@ -286,7 +287,7 @@ class Newton(SeparateSites):
         found_lost = directions(frame, pool.H + lost, pool.noise, variances, framed)
         ends = one_step(frame, pool, J, seen, rows, kept, n, self.scale, found_lost, small)
         evidence = Evidence(
-            n, share, square(moments.value, d), moments.spread, first.value, first.spread, positive(sizes), frame.back,
+            n, share, square(moments.value, d), moments.spread, first.value, first.spread, positive(sizes), shortened, frame.back,
             tuple(points),
         )  # fmt: skip
         strain = np.where(cut, np.maximum(ends.strain, CUT), ends.strain)
@@ -329,7 +330,12 @@ class Newton(SeparateSites):
         against the most frequent level by `HIDDEN`.  A rare level counts as the reference.  The reference is a level
         like the others: if it is the rare one, the most frequent level has no column, and counts as the reference.
         Sites with constants of their own are a block without a reference: see :class:`SmallSites`.
+
+        A rare level's own moment must stand out from noise, whatever its moment with the constant says: frames are made
+        of it, and where noise made it too small, steps along the level go astray.
         """
+        sizes = np.einsum("rii->ri", S)
+        in_frames = (sizes >= RAREST * self.marks**2) | (sizes > _SEEN * spread)
         every = whitening(S, spread, np.ones(S.shape[:2], dtype=bool)).frame.A
         inverse = every @ every
         kept = np.ones(S.shape[:2], dtype=bool)
@@ -339,7 +345,7 @@ class Newton(SeparateSites):
                 towards = np.vstack([np.diag(self.marks)[block.columns], np.zeros(len(self.marks))])
                 shares = np.append(block.shares, block.reference)
                 hidden = hides.which(towards, shares, block.deviations)
-                kept[r, block.columns] = ~hidden[:-1]
+                kept[r, block.columns] = ~hidden[:-1] & in_frames[r, block.columns]
                 if hidden[-1]:
                     kept[r, block.columns[np.argmax(shares)]] = False
             sites = np.flatnonzero(self.constant > 0.0)

@@ -36,6 +36,7 @@ FEW = 0.05
 """So small a part of the expected rows with the rarer outcome is next to none of them."""
 _COUNTED = 1e-6  # a count may be off by so small a part through rounding
 _ROUNDING = 1e-9  # of the rows that are expected: a count below it is none
+_NEXT_TO_NONE = 1e-300
 
 
 class Point(NamedTuple):
@@ -58,6 +59,7 @@ class Evidence(NamedTuple):
     gradient: Array  # at the start                                     (R, d)
     gradient_spread: float
     sharp_moments: Array  # S by all frames, positive semidefinite      (R, d, d)
+    shortened: Array  # the same of rows as long as Hessians have them  (R, d, d)
     back: Array  # from the frame of the Hessians                       (R, d, d)
     points: tuple[Point, ...]
 
@@ -178,13 +180,12 @@ def at_a_point(groups: Groups, every: Array, seen: Evidence, point: Point) -> Ra
     of it than is taken here, so the count is rather too small.
     """
     v = groups.directions
-    inside = v @ seen.back
     along = v @ seen.sharp_moments
-    size, squares = np.maximum(along @ every, 0.0), np.maximum(np.sum(along * v, axis=1), 1e-300)
+    size = np.maximum(along @ every, 0.0)
     chance = rarer_chance(groups, seen, point)
     side = np.where(along @ point.at > 0.0, -1.0, 1.0)
     count = size * chance - side * (v @ point.gradient)
-    of_bends = point.hessian_spread * np.sum(inside**2, axis=1) * size / squares
+    of_bends = point.hessian_spread * np.sum((v @ seen.back) ** 2, axis=1) * size / _squares_in_hessians(v, seen)
     of_chance = of_bends / np.maximum(1.0 - 2.0 * chance, 0.5)
     noise = np.hypot(point.gradient_spread * np.sqrt(np.sum(v**2, axis=1)), of_chance)
     return RarerOutcome(seen.rows * count, seen.rows * noise)
@@ -193,10 +194,18 @@ def at_a_point(groups: Groups, every: Array, seen: Evidence, point: Point) -> Ra
 def rarer_chance(groups: Groups, seen: Evidence, point: Point) -> Array:
     """The chance of the rarer outcome that rows of equal chance have where the Hessian is as at a point, (groups,)."""
     v = groups.directions
-    inside = v @ seen.back
-    squares = np.maximum(np.sum((v @ seen.sharp_moments) * v, axis=1), 1e-300)
+    inside, squares = v @ seen.back, _squares_in_hessians(v, seen)
     bends = np.clip(np.einsum("gi,ij,gj->g", inside, point.hessian, inside), 0.0, squares / 4.0)
     return np.asarray(0.5 * (1.0 - np.sqrt(1.0 - 4.0 * bends / squares)))
+
+
+def _squares_in_hessians(v: Array, seen: Evidence) -> Array:
+    """Second moments of groups of the rows as Hessians have them, (groups,).
+
+    Rows of rare levels are long in a frame and are shortened there.  Beside second moments of whole rows their Hessian
+    would look like that of a group in which the rarer outcome is next to none.
+    """
+    return np.asarray(np.maximum(np.sum((v @ seen.shortened) * v, axis=1), _NEXT_TO_NONE))
 
 
 def together(counts: Sequence[RarerOutcome]) -> RarerOutcome:
