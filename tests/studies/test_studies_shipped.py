@@ -230,7 +230,7 @@ def test_what_a_run_breaks_is_said():
     (row, *_) = training.run(base(method="r_admm", gamma=1e4))
     assert not row["_note"]
     printed = base(method="pp_admm", form="printed", epsilon=1.0, delta=1e-4)
-    with pytest.raises(InvalidInput, match="^rho.*line 3"):  # outside a theorem on privacy there is no claim to show
+    with pytest.raises(InvalidInput, match=r"^rho.*line 3"):  # outside a theorem on privacy there is no claim to show
         training.run(printed)
     assert not training.run(printed | {"rho": "004"})[0]["_note"]
     assert not training.run(printed | {"rho": "004", "C": 3.0, "eta": 3.0})[0]["_note"]  # line 3 in units of C

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import optimize, special
 
 from ..errors import UnknownEvent
 from ..privacy.accountants import BestAccountant, PureAccountant
@@ -29,6 +30,7 @@ from ..privacy.events import (
     GaussianMechanism,
     GaussianObjectivePerturbation,
     LaplaceMechanism,
+    MinimiserGateRelease,
     SecretStartPerturbation,
     SparseVector,
     SphericalObjectivePerturbation,
@@ -240,6 +242,13 @@ def _primal() -> list[Claim]:
                       "the last step starts from sent values", [_output(alpha)], "primal-variable-perturbation",
                       attained=zeta * (2.0 + shift), reading=reading)  # fmt: skip
 
+    def from_sent(zeta_of: str, zeta: float) -> Claim:
+        """The same step from V, which everybody has: Algorithm 2, at a state that reads no rows."""
+        return _claim("PVP", "001, Algorithm 3, last step", "alpha of the last step, logistic loss", alpha,
+                      [_objective(zeta, logistic=True)], "the last step starts from sent values", [_output(alpha)],
+                      "primal-variable-perturbation", attained=2.0 * zeta,
+                      reading=f"zeta of {zeta_of}, from V, the latest f that was broadcast")  # fmt: skip
+
     sent = "V is broadcast, as in (19), the text and Appendix B"
     return [
         _claim("PVP", "001, Algorithm 3, main loop, and Theorem 6", "alpha of one release of V", alpha, loop[-1:],
@@ -250,6 +259,8 @@ def _primal() -> list[Claim]:
         _claim("PVP", "001, Algorithm 3 as listed", "alpha of one release of f", alpha,
                [Unprotected("printed", _v(N_ROWS))], "V is sent, never f", [_output(alpha)],
                "primal-variable-perturbation", attained=math.inf, reading="f is broadcast, as in the listing"),
+        from_sent("the proof", hat / 2.0),
+        from_sent("the listing", hat),
         last("zeta of the listing, from the latest f", hat),
         last("zeta of the proof, from the latest f", hat / 2.0),
         last("zeta of the proof, from f(t_s - 1), as in the text", hat / 2.0, ROUNDS - 1),
@@ -276,68 +287,177 @@ def _admm() -> list[Claim]:
     ]  # fmt: skip
 
 
+LOG_004 = math.log(1.0 / DELTA_004)
+POSITIVES_004 = 15  # c
+TESTS_SHARE = 0.2  # of the zCDP; 004 does not print what its tests get
+CLIP_004 = 2.0  # C_loss
+BETA_004 = 10.0**-3.5  # section 5's pick
+FAR_004 = 1000.0  # a norm that no iterate of our runs comes near
+
+
+def _zcdp_004(total: float) -> float:
+    """What section 5 makes of a total."""
+    return total**2 / (4.0 * LOG_004)
+
+
+def _claimed_004(total: float) -> float:
+    """004, Theorem 3.3."""
+    rho = _zcdp_004(total)
+    return rho + 2.0 * math.sqrt(rho * LOG_004)
+
+
+@dataclass(frozen=True)
+class _Release004:
+    """A release of 004: noise in the objective and on the answer; sigma is of the sum over rows, the rest of the mean.
+
+    `error` is how far a solver that stops at beta may be from the exact minimiser.
+    """
+
+    sigma: float
+    regulariser: float
+    curvature: float
+    error: float
+    spread: float
+
+    @classmethod
+    def of_budget(cls, rho: float, split: float, beta: float, share: float) -> _Release004:
+        """For `rho` of zCDP, of which ``1 - split`` is for the objective's noise, made for the share of epsilon_i1."""
+        rho_1, rho_2 = rho * (1.0 - split), rho * split
+        epsilon_1 = math.sqrt(4.0 * rho_1 * LOG_004)
+        sigma = 2.0 * math.sqrt(2.0 * math.log(1.25 / DELTA_004)) / (share * epsilon_1)  # line 6
+        regulariser = 2.8 * SITES * BEND_004 / (0.01 * epsilon_1 * ROWS_004) / SITES  # line 3
+        curvature = regulariser + 2.0 * ETA_004 * NEIGHBOURS
+        error = beta / curvature
+        return cls(sigma, regulariser, curvature, error, error / math.sqrt(2.0 * rho_2))  # line 9
+
+    def answer(self) -> Event:
+        """The noisy answer of a solver that stops at beta."""
+        return GaussianObjectivePerturbation(
+            "printed", "replace-one", _v(self.sigma), _v(ROWS_004 * self.curvature), BEND_004, FEATURES_004,
+            _v(self.error), _v(self.spread),
+        )  # fmt: skip
+
+    def tested(self, test_epsilon: float, index: int) -> Event:
+        """Round `index` of Algorithm 2 to the letter."""
+        return MinimiserGateRelease(
+            "printed", "replace-one", _v(self.sigma), _v(ROWS_004 * self.curvature), BEND_004, FEATURES_004,
+            _v(self.error), _v(self.spread), _v(test_epsilon), POSITIVES_004, index,
+        )  # fmt: skip
+
+    def moved(self) -> float:
+        """How far a row moves the answer where the noise in the objective stays."""
+        return 2.0 / (ROWS_004 * self.curvature) + 2.0 * self.error
+
+    def worst_shift(self, count: int) -> float:
+        """Shift over sigma of `count` releases of a linear loss, whose solver errs as it hurts most."""
+        noise = math.hypot(self.sigma / (ROWS_004 * self.curvature), self.spread)
+        return self.moved() / noise * math.sqrt(count)
+
+    def with_the_same_noise(self, test_epsilon: float, reach: float) -> list[Event]:
+        """The run, if the noise in the objective is known and no answer is longer than `reach`.
+
+        A row moves the clipped mean loss of a test by ``2 C_loss / n`` itself, and through the answer by as far as that
+        moves; the regulariser by `reach` times that.  `test_epsilon` is a test's for a change of ``2 C_loss / n``.
+        """
+        whole = 2.0 * CLIP_004 / ROWS_004
+        change = whole + (1.0 + self.regulariser * reach) * self.moved()
+        test = LaplaceMechanism("printed", "replace-one", _v(1.0 / (test_epsilon * change / whole)), _v(1.0))
+        sent = GaussianMechanism("printed", "replace-one", _v(self.spread), _v(self.moved()), FEATURES_004)
+        return [test] * ROUNDS + [sent] * POSITIVES_004
+
+    def far_tests(self, place: float = -1.0) -> float:
+        """Epsilon that the tests need where an iterate is so far out that the regulariser decides them all.
+
+        Then a test asks on which side of a number the noise in the objective lies, in one direction; a solver that
+        errs by beta that way, and a row of derivative 1 against one of 0, shift it.  `place` is that number, in
+        standard deviations of the noise.  Probabilities of more than c passes go to the other side.
+        """
+        shift = (1.0 + 2.0 * self.error * self.curvature * ROWS_004) / self.sigma
+        passes = special.ndtr(np.array([place + shift / 2.0, place - shift / 2.0]))[:, None]
+        many = np.arange(POSITIVES_004 + 1)
+        one, two = special.comb(ROUNDS, many) * passes**many * (1.0 - passes) ** (ROUNDS - many)
+
+        def excess(epsilon: float) -> float:
+            return float(np.sum(np.maximum(one - math.exp(epsilon) * two, 0.0))) - DELTA_004
+
+        return float(optimize.brentq(excess, 0.0, 50.0))
+
+
+def _tests_004(total: float) -> tuple[float, float, float]:
+    """epsilon_1, epsilon_2, and what both make of a test for a change of its sensitivity, of 004 at a total."""
+    share = math.sqrt(2.0 * TESTS_SHARE * _zcdp_004(total))
+    e1, e2 = above_threshold_split(share, POSITIVES_004)
+    return e1, e2, min(e1 / POSITIVES_004, e2 / (2.0 * POSITIVES_004))
+
+
+def _gaussian_004(total: float) -> Event:
+    sigma = 2.0 / gaussian_mu(total, DELTA_004)
+    return GaussianMechanism("ours", "replace-one", _v(sigma), _v(2.0), FEATURES_004)
+
+
 def _plausible() -> list[Claim]:
-    """004's own setting: a total of 1, which section 5 makes ``rho = 1 / (4 ln(1/delta))`` of zCDP."""
-    log = math.log(1.0 / DELTA_004)
-    whole, positives = 1.0 / (4.0 * log), 15
+    """PP-ADMM in 004's own setting: a total of 1, which section 5 makes ``rho = 1 / (4 ln(1/delta))`` of zCDP."""
 
-    def setup(rho: float, split: float, tolerance: float, count: int, share: float = 0.99) -> tuple[list[Event], float]:
-        """Events of `count` releases of rho each, and the Gaussian shift over sigma of a linear loss, worst solver."""
-        rho1, rho2 = rho * (1.0 - split), rho * split
-        e1 = math.sqrt(4.0 * rho1 * log)
-        sigma = 2.0 * math.sqrt(2.0 * math.log(1.25 / DELTA_004)) / (share * e1)  # line 6, of the sum over rows
-        regulariser = 2.8 * SITES * BEND_004 / (0.01 * e1 * ROWS_004)  # line 3 of the listings
-        curvature = regulariser / SITES + 2.0 * ETA_004 * NEIGHBOURS
-        error = tolerance / curvature
-        release = error / math.sqrt(2.0 * rho2)  # line 9
-        event = GaussianObjectivePerturbation(
-            "printed", "replace-one", _v(sigma), _v(ROWS_004 * curvature), BEND_004, FEATURES_004, _v(error),
-            _v(release),
-        )  # fmt: skip
-        shift = (2.0 / (ROWS_004 * curvature) + 2.0 * error) / math.hypot(sigma / (ROWS_004 * curvature), release)
-        return [event] * count, shift * math.sqrt(count)
-
-    def zcdp(rho: float) -> float:  # 004, Theorem 3.3
-        return rho + 2.0 * math.sqrt(rho * log)
-
-    def plausible(label: str, split: float, tolerance: float) -> Claim:
-        events, mu = setup(whole / ROUNDS, split, tolerance, ROUNDS)
+    def plausible(label: str, split: float, beta: float) -> Claim:
+        release = _Release004.of_budget(_zcdp_004(1.0) / ROUNDS, split, beta, share=0.99)
         return _claim(
-            "PP-ADMM", f"004, Theorem 3.3, {label}", "(epsilon, 1e-4)", zcdp(whole), events,
-            "solver to 1e-8, noise on the answer: U3 and U4, or U7", step, "plausible-admm",
-            attained=gaussian_epsilon(DELTA_004, mu), at_delta=True, delta=DELTA_004,
+            "PP-ADMM", f"004, Theorem 3.3, {label}", "(epsilon, 1e-4)", _claimed_004(1.0), [release.answer()] * ROUNDS,
+            "solver to 1e-8, noise on the answer: U3 and U4, or U7", [_gaussian_004(1.0)], "plausible-admm",
+            attained=gaussian_epsilon(DELTA_004, release.worst_shift(ROUNDS)), at_delta=True, delta=DELTA_004,
         )  # fmt: skip
 
-    step = [GaussianMechanism("ours", "replace-one", _v(2.0 / gaussian_mu(1.0, DELTA_004)), _v(2.0), FEATURES_004)]
-    tests = 0.2 * whole  # of the zCDP; 004 does not print what its tests get
-    sent, _ = setup((whole - tests) / positives, 0.001, 10.0**-3.5, positives, 1.0)  # its line 6 has epsilon_i1
-    e1, e2 = above_threshold_split(math.sqrt(2.0 * tests), positives)
-    test = min(e1 / positives, e2 / (2.0 * positives))  # each redrawn test stands alone
-    redrawn: list[Event] = [LaplaceMechanism("printed", "replace-one", _v(1.0 / test), _v(1.0))] * ROUNDS
-    divided: list[Event] = [LaplaceMechanism("printed", "replace-one", _v(1.0 / (test * ROWS_004)), _v(1.0))] * ROUNDS
-    vector = [SparseVector("ours", "replace-one", _v(e1), _v(e2), positives)]
-    half = 4.0 / ROWS_004  # the tolerance at which an even split hurts most
-    worse, mu = setup((whole - tests) / positives, 0.5, half, positives, 1.0)
-    gate = "AboveThreshold drawn once on a public query, then U7"
     return [
-        plausible("beta 10^-3.5", 0.001, 10.0**-3.5),
+        plausible("beta 10^-3.5", 0.001, BETA_004),
         plausible("beta 10^-6", 0.001, 1e-6),
-        plausible("even split, beta 4 / |D_i|", 0.5, half),
-        *(
-            _claim("IPP-ADMM", "004, Theorem 4.1, tests at a fifth of rho", "(epsilon, 1e-4), 15 releases", zcdp(whole),
-                   [*noisy, *sent], gate, [*vector, *step], "improved-plausible-admm", at_delta=True, reading=reading,
-                   delta=DELTA_004)
-            for noisy, reading in (
-                (redrawn, "tests' noise for 2 C_loss, as Lemma 4.2 has it"),
-                (divided, "tests' noise for 2 C_loss / |D_i|, as its proof has it with the mean's factor"),
-            )
-        ),
-        _claim("IPP-ADMM", "004, Theorem 4.1, even split, beta 4 / |D_i|, alpha far below 0",
-               "(epsilon, 1e-4), 15 releases", zcdp(whole), [*redrawn, *worse], gate, [*vector, *step],
-               "improved-plausible-admm", attained=gaussian_epsilon(DELTA_004, mu), at_delta=True, delta=DELTA_004),
+        plausible("even split, beta 4 / |D_i|", 0.5, 4.0 / ROWS_004),
+    ]
+
+
+def _improved_plausible() -> list[Claim]:
+    """IPP-ADMM in 004's own setting, by the two proofs of docs/privacy/verdicts.md."""
+    gate = "AboveThreshold drawn once on a public query, then U7"
+    listed, divided = (
+        "tests' noise for 2 C_loss, as Lemma 4.2 has it",
+        "tests' noise for 2 C_loss / |D_i|, as its proof has it with the mean's factor",
+    )
+
+    def release(total: float, split: float = 0.001, beta: float = BETA_004) -> _Release004:
+        budget = (1.0 - TESTS_SHARE) * _zcdp_004(total) / POSITIVES_004
+        return _Release004.of_budget(budget, split, beta, share=1.0)  # line 6 of Algorithm 2 has epsilon_i1
+
+    def to_the_letter(total: float, reading: str, one: _Release004) -> list[Event]:
+        test = _tests_004(total)[2] / (1.0 if reading == divided else ROWS_004)
+        return [one.tested(test, index) for index in range(1, ROUNDS + 1)]
+
+    def claim(
+        paper: str, total: float, events: Sequence[Event], reading: str = "", attained: float | None = None
+    ) -> Claim:
+        e1, e2, _ = _tests_004(total)
+        vector = SparseVector("ours", "replace-one", _v(e1), _v(e2), POSITIVES_004)
+        return _claim(
+            "IPP-ADMM", f"004, Theorem 4.1, {paper}", "(epsilon, 1e-4), 15 releases", _claimed_004(total), events, gate,
+            [vector, _gaussian_004(total)], "improved-plausible-admm", attained=attained, at_delta=True,
+            reading=reading, delta=DELTA_004,
+        )  # fmt: skip
+
+    def at(total: float, reading: str) -> Claim:
+        events = to_the_letter(total, reading, release(total))
+        return claim(f"total {total:g}, tests at a fifth of rho", total, events, reading)
+
+    ten = release(10.0).with_the_same_noise(_tests_004(10.0)[2], FAR_004)
+    even = release(1.0, 0.5, 4.0 / ROWS_004)
+    unproved: list[Event] = [Unprotected("printed", _v(ROWS_004))]
+    return [
+        at(1.0, listed),
+        *(at(total, divided) for total in (0.5, 1.0, 1.5, 2.0, 10.0)),
+        claim(f"total 10, iterates of norm at most {FAR_004:,.0f}", 10.0, ten, divided),
+        claim("even split, beta 4 / |D_i|, alpha far below 0", 1.0, to_the_letter(1.0, listed, even),
+              attained=gaussian_epsilon(DELTA_004, even.worst_shift(POSITIVES_004))),
+        claim("total 1, iterates far out, a solver that errs by beta", 1.0, unproved,
+              attained=release(1.0).far_tests()),
     ]  # fmt: skip
 
 
 def table() -> list[Claim]:
     """All claims, in the order of the papers' numbers within each family."""
-    return [*_admm(), *_one_shot(), *_plausible()]
+    return [*_admm(), *_one_shot(), *_plausible(), *_improved_plausible()]
