@@ -15,7 +15,7 @@ from problems import make_rows
 from scipy import optimize, special
 
 from sottovoce.algorithms.admm import Augmented
-from sottovoce.papers import claims
+from sottovoce.papers import claims, plausible
 from sottovoce.privacy import prices
 from sottovoce.privacy.accountants import BestAccountant
 from sottovoce.privacy.events import MinimiserGateRelease
@@ -25,17 +25,17 @@ from sottovoce.runs.curator import make_solver
 from sottovoce.runs.prepare import prepare
 from sottovoce.util.typing import Any, Array
 
-DELTA = claims.DELTA_004
+DELTA = plausible.DELTA
 LISTED, DIVIDED = "tests' noise for 2 C_loss, as", "tests' noise for 2 C_loss / |D_i|"
 
 
 @lru_cache
 def table() -> list[claims.Claim]:
-    return claims._improved_plausible()
+    return [one for one in claims.table() if one.method == "IPP-ADMM"]
 
 
 def rows_of(part: str) -> list[claims.Claim]:
-    return [one for one in table() if one.method == "IPP-ADMM" and part in f"{one.paper} {one.reading}"]
+    return [one for one in table() if part in f"{one.paper} {one.reading}"]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_listed_noise_is_covered_too_without_clipping_the_regulariser() -> N
 
 def test_the_printed_method_costs_what_the_table_says() -> None:
     """At section 5's settings, the tests' fifth included; on the ring that the table has."""
-    asked = claims._claimed_004(1.0)
+    asked = plausible.claimed(1.0)
     for reading in ("listed", "divided"):
         config = RunConfig(
             method="ipp_admm", form="printed", epsilon=asked, rounds=30, eta=0.5, rho=0.2167, delta=DELTA, delta1=DELTA,
@@ -235,15 +235,15 @@ def test_the_test_alone_is_pure_at_a_known_minimiser_and_reaches_its_epsilon() -
 def test_the_same_noise_proves_all_totals_where_iterates_are_bounded() -> None:
     """It covers a solver that stops at beta, and proves a total of 10, where the first proof ends above the claim."""
     for total in (0.5, 1.0, 1.5, 2.0, 10.0):
-        budget = 0.8 * claims._zcdp_004(total) / claims.POSITIVES_004
-        release = claims._Release004.of_budget(budget, 0.001, claims.BETA_004, share=1.0)
-        test = claims._tests_004(total)[2]
+        budget = 0.8 * plausible.zcdp(total) / plausible.POSITIVES
+        release = plausible.Release.of_budget(budget, 0.001, plausible.BETA, share=1.0)
+        test = plausible.tests(total)[2]
         found = [
             float(BestAccountant().total(release.with_the_same_noise(test, reach), DELTA)[0])
             for reach in (1.0, 1e3, 1e4)
         ]
-        assert found[0] < 0.1 * claims._claimed_004(total) and found[1] < claims._claimed_004(total)
-        assert (found[2] < claims._claimed_004(total)) == (total == 10.0)  # a far iterate moves the regulariser more
+        assert found[0] < 0.1 * plausible.claimed(total) and found[1] < plausible.claimed(total)
+        assert (found[2] < plausible.claimed(total)) == (total == 10.0)  # a far iterate moves the regulariser more
     (ten,) = rows_of("iterates of norm at most 1,000")
     assert ten.proved_at_delta == pytest.approx(0.830, abs=5e-4) and ten.verdict == "ambiguous: holds, loose"
 
@@ -251,15 +251,15 @@ def test_the_same_noise_proves_all_totals_where_iterates_are_bounded() -> None:
 def test_the_first_proof_covers_a_solver_that_stops_at_beta_where_iterates_are_bounded() -> None:
     """Given the exact minimiser, answers differ by twice the solver's error, and a test by what that moves."""
     for total in (0.5, 1.0, 1.5, 2.0):
-        release = claims._Release004.of_budget(
-            0.8 * claims._zcdp_004(total) / claims.POSITIVES_004, 0.001, claims.BETA_004, share=1.0
+        release = plausible.Release.of_budget(
+            0.8 * plausible.zcdp(total) / plausible.POSITIVES, 0.001, plausible.BETA, share=1.0
         )
-        whole = 2.0 * claims.CLIP_004 / claims.ROWS_004
-        apart = 2.0 * release.error * (1.0 + release.regulariser * claims.FAR_004)
-        test = claims._tests_004(total)[2] * (1.0 + apart / whole)
-        events = [release.tested(test, index) for index in range(1, claims.ROUNDS + 1)]
+        whole = 2.0 * plausible.CLIP / plausible.ROWS
+        apart = 2.0 * release.error * (1.0 + release.regulariser * plausible.FAR)
+        test = plausible.tests(total)[2] * (1.0 + apart / whole)
+        events = release.to_the_letter(test)
         found = float(BestAccountant().total(events, DELTA)[0])
-        assert found < claims._claimed_004(total)
+        assert found < plausible.claimed(total)
         assert total != 1.0 or found == pytest.approx(0.972, abs=5e-4)
 
 
@@ -297,17 +297,17 @@ def test_far_iterates_and_a_solver_that_errs_break_the_claim_in_either_reading()
     """
     (row,) = rows_of("far out")
     assert row.verdict == "false" and row.attained == pytest.approx(2.1085, abs=5e-4)
-    budget = 0.8 * claims._zcdp_004(1.0) / claims.POSITIVES_004
-    release = claims._Release004.of_budget(budget, 0.001, claims.BETA_004, share=1.0)
-    beta, noise = release.error * release.curvature, release.sigma / claims.ROWS_004  # of the mean
+    budget = 0.8 * plausible.zcdp(1.0) / plausible.POSITIVES
+    release = plausible.Release.of_budget(budget, 0.001, plausible.BETA, share=1.0)
+    beta, noise = release.error * release.curvature, release.sigma / plausible.ROWS  # of the mean
     at = np.linspace(-40.0, 40.0, 20001)
     laplace = np.exp(-np.abs(at)) / 2.0 * (at[1] - at[0])
     k = np.arange(31)
-    for divisor, far in ((1.0, 1e10), (float(claims.ROWS_004), 1e6)):
-        e1, e2, _ = claims._tests_004(1.0)
-        tests_noise = (4.0 * 15 * claims.CLIP_004 / e2 + 2.0 * 15 * claims.CLIP_004 / e1) / divisor  # both together
+    for divisor, far in ((1.0, 1e10), (float(plausible.ROWS), 1e6)):
+        e1, e2, _ = plausible.tests(1.0)
+        tests_noise = (4.0 * 15 * plausible.CLIP / e2 + 2.0 * 15 * plausible.CLIP / e1) / divisor  # both together
         steep = release.regulariser * far / release.curvature  # of the quality, in the noise along the iterate
-        shift = (1.0 / claims.ROWS_004 + 2.0 * beta) / noise
+        shift = (1.0 / plausible.ROWS + 2.0 * beta) / noise
         blur = tests_noise / (steep * noise)
         assert blur < 0.2  # next to the noise in the objective the tests' noise is small
 
@@ -355,6 +355,6 @@ def test_the_regulariser_is_not_clipped_and_units_of_the_loss_do_not_matter() ->
 
 def test_the_worst_releases_of_an_even_split_still_refute_the_claim() -> None:
     (row,) = rows_of("even split")
-    release = claims._Release004.of_budget(0.8 * claims._zcdp_004(1.0) / 15, 0.5, 4.0 / claims.ROWS_004, share=1.0)
+    release = plausible.Release.of_budget(0.8 * plausible.zcdp(1.0) / 15, 0.5, 4.0 / plausible.ROWS, share=1.0)
     assert row.attained == pytest.approx(gaussian_epsilon(DELTA, release.worst_shift(15)))
     assert row.verdict == "false" and row.claimed < row.attained <= row.proved_at_delta

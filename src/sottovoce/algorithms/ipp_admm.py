@@ -46,7 +46,11 @@ class IPPADMM(PPADMM):
     )
     test_share: float = 0.5
     clip: float = knob(
-        1.0, "C_loss of the listing.", "must be a number above 0 and below 1e+09", lambda v: 0 < v < 1e9, "printed"
+        1.0,
+        "C_loss of the listing, in units of C.",
+        "must be a number above 0 and below 1e+09",
+        lambda v: 0 < v < 1e9,
+        "printed",
     )
     test_sensitivity: str = knob(
         "listed",

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special
 
 from ..errors import UnknownEvent
 from ..privacy.accountants import BestAccountant, PureAccountant
@@ -29,15 +28,14 @@ from ..privacy.events import (
     ExactSphericalMechanism,
     GaussianMechanism,
     GaussianObjectivePerturbation,
-    LaplaceMechanism,
-    MinimiserGateRelease,
     SecretStartPerturbation,
     SparseVector,
     SphericalObjectivePerturbation,
     Unprotected,
 )
-from ..privacy.gaussian import above_threshold_split, gaussian_epsilon, gaussian_mu
+from ..privacy.gaussian import gaussian_epsilon, gaussian_mu
 from ..util.typing import Any, Array
+from . import plausible
 
 N_ROWS, FEATURES, ROUNDS, SITES, NEIGHBOURS = 8000, 100, 30, 5, 2
 C, RHO, ETA, BEND, DELTA = 1.0, 0.001, 0.001, 1.0, 1e-5
@@ -47,7 +45,6 @@ KAPPA = BEND / K
 DETERMINANT = math.log1p(KAPPA)
 LOGISTIC_BEND = 0.25  # 000 and 001: c_1
 LAMBDA = 0.01  # regulariser of the one-shot methods (003)
-ROWS_004, ETA_004, BEND_004, DELTA_004, FEATURES_004 = 7000, 0.5, 0.25, 1e-4, 41  # 004, section 5; N and T are above
 
 
 @dataclass(frozen=True)
@@ -287,129 +284,28 @@ def _admm() -> list[Claim]:
     ]  # fmt: skip
 
 
-LOG_004 = math.log(1.0 / DELTA_004)
-POSITIVES_004 = 15  # c
-TESTS_SHARE = 0.2  # of the zCDP; 004 does not print what its tests get
-CLIP_004 = 2.0  # C_loss
-BETA_004 = 10.0**-3.5  # section 5's pick
-FAR_004 = 1000.0  # a norm that no iterate of our runs comes near
-
-
-def _zcdp_004(total: float) -> float:
-    """What section 5 makes of a total."""
-    return total**2 / (4.0 * LOG_004)
-
-
-def _claimed_004(total: float) -> float:
-    """004, Theorem 3.3."""
-    rho = _zcdp_004(total)
-    return rho + 2.0 * math.sqrt(rho * LOG_004)
-
-
-@dataclass(frozen=True)
-class _Release004:
-    """A release of 004: noise in the objective and on the answer; sigma is of the sum over rows, the rest of the mean.
-
-    `error` is how far a solver that stops at beta may be from the exact minimiser.
-    """
-
-    sigma: float
-    regulariser: float
-    curvature: float
-    error: float
-    spread: float
-
-    @classmethod
-    def of_budget(cls, rho: float, split: float, beta: float, share: float) -> _Release004:
-        """For `rho` of zCDP, of which ``1 - split`` is for the objective's noise, made for the share of epsilon_i1."""
-        rho_1, rho_2 = rho * (1.0 - split), rho * split
-        epsilon_1 = math.sqrt(4.0 * rho_1 * LOG_004)
-        sigma = 2.0 * math.sqrt(2.0 * math.log(1.25 / DELTA_004)) / (share * epsilon_1)  # line 6
-        regulariser = 2.8 * SITES * BEND_004 / (0.01 * epsilon_1 * ROWS_004) / SITES  # line 3
-        curvature = regulariser + 2.0 * ETA_004 * NEIGHBOURS
-        error = beta / curvature
-        return cls(sigma, regulariser, curvature, error, error / math.sqrt(2.0 * rho_2))  # line 9
-
-    def answer(self) -> Event:
-        """The noisy answer of a solver that stops at beta."""
-        return GaussianObjectivePerturbation(
-            "printed", "replace-one", _v(self.sigma), _v(ROWS_004 * self.curvature), BEND_004, FEATURES_004,
-            _v(self.error), _v(self.spread),
-        )  # fmt: skip
-
-    def tested(self, test_epsilon: float, index: int) -> Event:
-        """Round `index` of Algorithm 2 to the letter."""
-        return MinimiserGateRelease(
-            "printed", "replace-one", _v(self.sigma), _v(ROWS_004 * self.curvature), BEND_004, FEATURES_004,
-            _v(self.error), _v(self.spread), _v(test_epsilon), POSITIVES_004, index,
-        )  # fmt: skip
-
-    def moved(self) -> float:
-        """How far a row moves the answer where the noise in the objective stays."""
-        return 2.0 / (ROWS_004 * self.curvature) + 2.0 * self.error
-
-    def worst_shift(self, count: int) -> float:
-        """Shift over sigma of `count` releases of a linear loss, whose solver errs as it hurts most."""
-        noise = math.hypot(self.sigma / (ROWS_004 * self.curvature), self.spread)
-        return self.moved() / noise * math.sqrt(count)
-
-    def with_the_same_noise(self, test_epsilon: float, reach: float) -> list[Event]:
-        """The run, if the noise in the objective is known and no answer is longer than `reach`.
-
-        A row moves the clipped mean loss of a test by ``2 C_loss / n`` itself, and through the answer by as far as that
-        moves; the regulariser by `reach` times that.  `test_epsilon` is a test's for a change of ``2 C_loss / n``.
-        """
-        whole = 2.0 * CLIP_004 / ROWS_004
-        change = whole + (1.0 + self.regulariser * reach) * self.moved()
-        test = LaplaceMechanism("printed", "replace-one", _v(1.0 / (test_epsilon * change / whole)), _v(1.0))
-        sent = GaussianMechanism("printed", "replace-one", _v(self.spread), _v(self.moved()), FEATURES_004)
-        return [test] * ROUNDS + [sent] * POSITIVES_004
-
-    def far_tests(self, place: float = -1.0) -> float:
-        """Epsilon that the tests need where an iterate is so far out that the regulariser decides them all.
-
-        Then a test asks on which side of a number the noise in the objective lies, in one direction; a solver that
-        errs by beta that way, and a row of derivative 1 against one of 0, shift it.  `place` is that number, in
-        standard deviations of the noise.  Probabilities of more than c passes go to the other side.
-        """
-        shift = (1.0 + 2.0 * self.error * self.curvature * ROWS_004) / self.sigma
-        passes = special.ndtr(np.array([place + shift / 2.0, place - shift / 2.0]))[:, None]
-        many = np.arange(POSITIVES_004 + 1)
-        one, two = special.comb(ROUNDS, many) * passes**many * (1.0 - passes) ** (ROUNDS - many)
-
-        def excess(epsilon: float) -> float:
-            return float(np.sum(np.maximum(one - math.exp(epsilon) * two, 0.0))) - DELTA_004
-
-        return float(optimize.brentq(excess, 0.0, 50.0))
-
-
-def _tests_004(total: float) -> tuple[float, float, float]:
-    """epsilon_1, epsilon_2, and what both make of a test for a change of its sensitivity, of 004 at a total."""
-    share = math.sqrt(2.0 * TESTS_SHARE * _zcdp_004(total))
-    e1, e2 = above_threshold_split(share, POSITIVES_004)
-    return e1, e2, min(e1 / POSITIVES_004, e2 / (2.0 * POSITIVES_004))
-
-
 def _gaussian_004(total: float) -> Event:
-    sigma = 2.0 / gaussian_mu(total, DELTA_004)
-    return GaussianMechanism("ours", "replace-one", _v(sigma), _v(2.0), FEATURES_004)
+    sigma = 2.0 / gaussian_mu(total, plausible.DELTA)
+    return GaussianMechanism("ours", "replace-one", _v(sigma), _v(2.0), plausible.FEATURES)
 
 
 def _plausible() -> list[Claim]:
     """PP-ADMM in 004's own setting: a total of 1, which section 5 makes ``rho = 1 / (4 ln(1/delta))`` of zCDP."""
 
-    def plausible(label: str, split: float, beta: float) -> Claim:
-        release = _Release004.of_budget(_zcdp_004(1.0) / ROUNDS, split, beta, share=0.99)
+    def theorem_3_3(label: str, split: float, beta: float) -> Claim:
+        release = plausible.Release.of_budget(plausible.zcdp(1.0) / plausible.ROUNDS, split, beta, share=0.99)
+        events = [release.answer()] * plausible.ROUNDS
+        attained = gaussian_epsilon(plausible.DELTA, release.worst_shift(plausible.ROUNDS))
         return _claim(
-            "PP-ADMM", f"004, Theorem 3.3, {label}", "(epsilon, 1e-4)", _claimed_004(1.0), [release.answer()] * ROUNDS,
+            "PP-ADMM", f"004, Theorem 3.3, {label}", "(epsilon, 1e-4)", plausible.claimed(1.0), events,
             "solver to 1e-8, noise on the answer: U3 and U4, or U7", [_gaussian_004(1.0)], "plausible-admm",
-            attained=gaussian_epsilon(DELTA_004, release.worst_shift(ROUNDS)), at_delta=True, delta=DELTA_004,
+            attained=attained, at_delta=True, delta=plausible.DELTA,
         )  # fmt: skip
 
     return [
-        plausible("beta 10^-3.5", 0.001, BETA_004),
-        plausible("beta 10^-6", 0.001, 1e-6),
-        plausible("even split, beta 4 / |D_i|", 0.5, 4.0 / ROWS_004),
+        theorem_3_3("beta 10^-3.5", 0.001, plausible.BETA),
+        theorem_3_3("beta 10^-6", 0.001, 1e-6),
+        theorem_3_3("even split, beta 4 / |D_i|", 0.5, 4.0 / plausible.ROWS),
     ]
 
 
@@ -421,38 +317,38 @@ def _improved_plausible() -> list[Claim]:
         "tests' noise for 2 C_loss / |D_i|, as its proof has it with the mean's factor",
     )
 
-    def release(total: float, split: float = 0.001, beta: float = BETA_004) -> _Release004:
-        budget = (1.0 - TESTS_SHARE) * _zcdp_004(total) / POSITIVES_004
-        return _Release004.of_budget(budget, split, beta, share=1.0)  # line 6 of Algorithm 2 has epsilon_i1
+    def release(total: float, split: float = 0.001, beta: float = plausible.BETA) -> plausible.Release:
+        budget = (1.0 - plausible.TESTS_SHARE) * plausible.zcdp(total) / plausible.POSITIVES
+        return plausible.Release.of_budget(budget, split, beta, share=1.0)  # line 6 of Algorithm 2 has epsilon_i1
 
-    def to_the_letter(total: float, reading: str, one: _Release004) -> list[Event]:
-        test = _tests_004(total)[2] / (1.0 if reading == divided else ROWS_004)
-        return [one.tested(test, index) for index in range(1, ROUNDS + 1)]
+    def to_the_letter(total: float, reading: str, one: plausible.Release) -> list[Event]:
+        test = plausible.tests(total)[2] / (1.0 if reading == divided else plausible.ROWS)
+        return one.to_the_letter(test)
 
     def claim(
         paper: str, total: float, events: Sequence[Event], reading: str = "", attained: float | None = None
     ) -> Claim:
-        e1, e2, _ = _tests_004(total)
-        vector = SparseVector("ours", "replace-one", _v(e1), _v(e2), POSITIVES_004)
+        e1, e2, _ = plausible.tests(total)
+        vector = SparseVector("ours", "replace-one", _v(e1), _v(e2), plausible.POSITIVES)
         return _claim(
-            "IPP-ADMM", f"004, Theorem 4.1, {paper}", "(epsilon, 1e-4), 15 releases", _claimed_004(total), events, gate,
-            [vector, _gaussian_004(total)], "improved-plausible-admm", attained=attained, at_delta=True,
-            reading=reading, delta=DELTA_004,
+            "IPP-ADMM", f"004, Theorem 4.1, {paper}", "(epsilon, 1e-4), 15 releases", plausible.claimed(total), events,
+            gate, [vector, _gaussian_004(total)], "improved-plausible-admm", attained=attained, at_delta=True,
+            reading=reading, delta=plausible.DELTA,
         )  # fmt: skip
 
     def at(total: float, reading: str) -> Claim:
         events = to_the_letter(total, reading, release(total))
         return claim(f"total {total:g}, tests at a fifth of rho", total, events, reading)
 
-    ten = release(10.0).with_the_same_noise(_tests_004(10.0)[2], FAR_004)
-    even = release(1.0, 0.5, 4.0 / ROWS_004)
-    unproved: list[Event] = [Unprotected("printed", _v(ROWS_004))]
+    ten = release(10.0).with_the_same_noise(plausible.tests(10.0)[2], plausible.FAR)
+    even = release(1.0, 0.5, 4.0 / plausible.ROWS)
+    unproved: list[Event] = [Unprotected("printed", _v(plausible.ROWS))]
     return [
         at(1.0, listed),
         *(at(total, divided) for total in (0.5, 1.0, 1.5, 2.0, 10.0)),
-        claim(f"total 10, iterates of norm at most {FAR_004:,.0f}", 10.0, ten, divided),
+        claim(f"total 10, iterates of norm at most {plausible.FAR:,.0f}", 10.0, ten, divided),
         claim("even split, beta 4 / |D_i|, alpha far below 0", 1.0, to_the_letter(1.0, listed, even),
-              attained=gaussian_epsilon(DELTA_004, even.worst_shift(POSITIVES_004))),
+              attained=gaussian_epsilon(plausible.DELTA, even.worst_shift(plausible.POSITIVES))),
         claim("total 1, iterates far out, a solver that errs by beta", 1.0, unproved,
               attained=release(1.0).far_tests()),
     ]  # fmt: skip
