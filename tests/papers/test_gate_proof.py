@@ -76,7 +76,7 @@ def test_the_printed_method_costs_what_the_table_says() -> None:
 
 # --- an exact enumeration on a small domain ---------------------------------------------------------------------------
 
-ROWS = (-1.0, -0.5, 0.0, 0.5, 1.0)  # y x of one feature
+ROWS = (-1.0, -0.5, 0.5, 1.0)  # y x of one feature
 N = 3
 K = 20.0  # of the sum over rows, but for the loss; half of it is the regulariser's
 CLIP = 1.0
@@ -144,7 +144,7 @@ def event(one: Round) -> MinimiserGateRelease:
 def neighbours() -> Iterator[tuple[tuple[float, ...], tuple[float, ...]]]:
     for common in itertools.combinations_with_replacement(ROWS, N - 1):
         for row, other in itertools.permutations(ROWS, 2):
-            yield (*common, row), (*common, other)
+            yield tuple(sorted((*common, row))), tuple(sorted((*common, other)))
 
 
 ORDERS = (1.5, 2.0, 8.0, 32.0)
@@ -170,11 +170,11 @@ STATES = [
 
 
 def test_no_neighbours_on_a_small_domain_need_more_than_the_minimiser_and_the_test() -> None:
-    """All of 300 ordered pairs in 12 public states, and the worst of them made worse; iterates far out included."""
+    """All of 120 ordered pairs in 12 public states, and the worst of them made worse; iterates far out included."""
     bound = prices.renyi(event(STATES[0]), ORDERS)[0, 0]
     worst, where = np.zeros(len(ORDERS)), {}
     for one in STATES:
-        known = {rows: one.law(rows) for rows in {tuple(rows) for pair in neighbours() for rows in pair}}
+        known = {rows: one.law(rows) for rows in {rows for pair in neighbours() for rows in pair}}
         for pair in neighbours():
             found = divergences(one, (known[pair[0]], known[pair[1]]))
             assert np.all(found <= bound * (1.0 + 1e-6)), (one, pair)
@@ -278,7 +278,7 @@ def test_with_the_same_noise_a_row_moves_a_test_by_no_more_than_that_proof_says(
     def clipped(rows: tuple[float, ...], w: float) -> float:
         return float(np.mean(np.clip(loss(np.array(rows) * w), 0.0, CLIP))) + K / N / 4.0 * w * w
 
-    for pair in list(neighbours())[::7]:
+    for pair in list(neighbours())[::3]:
         for centre in (0.3, 5.0):
             for noise in sums:
                 ends = [minimiser(rows, centre, noise) for rows in pair]
@@ -287,11 +287,13 @@ def test_with_the_same_noise_a_row_moves_a_test_by_no_more_than_that_proof_says(
                 reach = max(map(abs, ends))
                 most = (1.0 + K / N / 2.0 * reach) * 2.0 / K + CLIP / N  # theta(t)'s part is the other C_loss / n
                 largest = max(largest, moved / most)
-    assert 0.35 < largest <= 1.0 + 1e-9
+    assert 0.2 < largest <= 1.0 + 1e-9
 
 
 def test_far_iterates_and_a_solver_that_errs_break_the_claim_in_either_reading() -> None:
     """The paper's own beta, splits, c and T.  theta(0) is an input; at norm W the regulariser is W lambda / N steep.
+
+    What neighbours send keeps the iterate and the quality where they are, also after a test has passed.
 
     Two data sets differ in a row of derivative -1 or 0; the solver errs by beta, up for one and down for the other.
     """

@@ -130,12 +130,12 @@ class Release:
         return self.moved() / noise * math.sqrt(count)
 
     def far_tests(self, place: float = -1.0) -> float:
-        """Epsilon at delta that the tests need where an iterate is so far out that the regulariser decides them all.
+        """Epsilon at delta that the tests need where iterates are so far out that the regulariser decides them all.
 
-        Then a test asks on which side of a number the noise in the objective lies, in one direction.  A row of
-        derivative 1 in place of one of 0 shifts it, and so does a solver that errs by beta, up for one data set and
-        down for the other.  `place` is that number, in standard deviations of the noise.  Only runs of at most c passes
-        are looked at, in which no test is left out.
+        What neighbours send keeps them there, also after a test has passed.  Then a test asks on which side of a number
+        the noise in the objective lies, in one direction.  A row of derivative 1 in place of one of 0 shifts it, and so
+        does a solver that errs by beta, up for one data set and down for the other.  `place` is that number, in
+        standard deviations of the noise.  Only runs of at most c passes are looked at, in which no test is left out.
         """
         shift = (1.0 + 2.0 * self.error * self.curvature * ROWS) / self.sigma
         passes = special.ndtr(np.array([place + shift / 2.0, place - shift / 2.0]))[:, None]
