@@ -107,4 +107,4 @@ def test_more_than_two_features_and_unknown_densities_are_refused() -> None:
 def test_two_noises_are_not_added_up_where_the_loss_bends() -> None:
     case = make_case("pp_admm", "printed")
     with pytest.raises(InvalidInput, match="blurs"):
-        densities(replace(case, config=replace(case.config, eta=0.1, rho=0.02)))
+        densities(replace(case, config=replace(case.config, eta=0.1, rho=200.0)))

@@ -27,6 +27,7 @@ from sottovoce.audit.one_run import (
     play_once,
     scores,
 )
+from sottovoce.audit.worst_cases import regulariser_for
 from sottovoce.cli.audit import audit
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy.noise import KeyedNoise
@@ -210,7 +211,8 @@ def test_noise_at_a_tenth_of_its_scale_is_caught_in_one_run(method: str) -> None
 @pytest.mark.parametrize("method", PRINTED_READ)
 def test_printed_forms_without_secrets_are_read(method: str) -> None:
     delta = 1e-5 if REGISTRY[method].needs_delta else None
-    config = RunConfig(method=method, form="printed", epsilon=1.0, delta=delta, rounds=2, loss="huber:0.5", eta=0.5)
+    knobs = {"epsilon": 1.0, "delta": delta, "rounds": 2, "loss": "huber:0.5", "eta": 0.5}
+    config = RunConfig(method=method, form="printed", **knobs, **regulariser_for(method, "printed"))
     assert play_once(config, parts(3, 60, 8), 24).claimed_epsilon > 0
 
 

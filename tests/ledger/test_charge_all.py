@@ -19,6 +19,7 @@ from sottovoce.privacy.events import (
     GaussianMechanism,
     GaussianObjectivePerturbation,
     LaplaceMechanism,
+    MinimiserGateRelease,
     RedrawnGateRelease,
     SummedGaussianMechanism,
 )
@@ -43,6 +44,13 @@ def redrawn(index: int) -> Event:
     one = np.array([1.0])
     return RedrawnGateRelease(
         "test", RELATION, 6.0 * one, 50.0 * one, 0.25, 3, 0.0 * one, 0.1 * one, 0.05 * one, 2, index
+    )
+
+
+def read(index: int) -> Event:
+    one = np.array([1.0])
+    return MinimiserGateRelease(
+        "test", RELATION, 6.0 * one, 50.0 * one, 0.25, 3, 0.01 * one, 0.1 * one, 0.05 * one, 2, index
     )
 
 
@@ -75,6 +83,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "a later round of a gate, which costs nothing once": lambda: ([gated(1), gated(2)], [gated(3)]),
     "a whole gate, again": lambda: ([], [gated(1), gated(2), gated(3)]),
     "a redrawn gate's second round, again": lambda: ([redrawn(1)], [redrawn(2)]),
+    "the second round of a gate that reads the minimiser, again": lambda: ([read(1)], [read(2)]),
     "Gaussian noise between carried rounds": lambda: ([carried(1)], [gaussian(), carried(2), gaussian(5.0)]),
     "events that need no rounds": lambda: ([gaussian()], [gaussian(), objective(), SPHERICAL, LAPLACE]),
     "sums between carried rounds": lambda: ([carried(1), summed()], [summed(), carried(2)]),

@@ -47,7 +47,9 @@ def test_nothing_is_attained_that_is_proved_impossible() -> None:
         ("PVP", "Theorem 6", "ambiguous: holds, loose"), ("PVP", "all rounds", "ambiguous: holds, loose"),
         ("PVP", "f is broadcast", "ambiguous: false"), ("PVP", "listing, from the latest", "ambiguous: false"),
         ("PVP", "proof, from the latest", "ambiguous: false"), ("PVP", "f(t_s - 1)", "ambiguous: false"),
-        ("PVP", "listing, and mu", "ambiguous: holds, loose"), ("M-ADMM", "", "holds, loose"),
+        ("PVP", "listing, and mu", "ambiguous: holds, loose"),
+        ("PVP", "of the proof, from V", "ambiguous: holds, loose"),
+        ("PVP", "of the listing, from V", "ambiguous: false"), ("M-ADMM", "", "holds, loose"),
         ("R-ADMM, MR-ADMM", "", "holds, loose"), ("output perturbation", "", "holds"),
         ("generalised objective perturbation", "pure", "false"),
         ("feature method 2", "", "false"), ("PP-ADMM", "beta 10^-3.5", "holds, loose"),
@@ -191,6 +193,15 @@ def test_the_logistic_loss_is_as_assumption_1_wants_and_hubers_is_not() -> None:
     assert np.abs(np.diff(bend)).max() < 1e-4  # L'' is continuous
     _, jumps = huber(z)
     assert np.abs(np.diff(jumps)).max() == 1.0 and np.any(jumps == 0.0)
+
+
+def test_the_last_step_of_pvp_from_what_was_broadcast_is_dual_variable_perturbation() -> None:
+    """001, Theorem 6 is right in this reading at the proof's zeta; at the listing's it errs as Algorithm 2 does."""
+    for zeta_of, dvp, price in (("proof", "of their proof", 0.0852), ("listing", "2 as listed", 0.170)):
+        step, round_ = find("PVP", f"zeta of the {zeta_of}, from V"), find("DVP", dvp)
+        assert (step.claimed, step.proved, step.attained) == (round_.claimed, round_.proved, round_.attained)
+        assert step.proved == pytest.approx(price, abs=5e-4)
+        assert (step.proved <= step.claimed) == (zeta_of == "proof")
 
 
 def test_the_methods_own_code_prices_as_the_table_does() -> None:

@@ -15,7 +15,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.papers import claims
 from sottovoce.papers.sample_size import pp_admm
 from sottovoce.privacy.accountants import ZCDPAccountant
-from sottovoce.privacy.events import RedrawnGateRelease
+from sottovoce.privacy.events import MinimiserGateRelease
 from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import make_loss
@@ -56,11 +56,12 @@ def test_one_row_moves_the_quality_by_two_clips_over_the_rows_and_no_more() -> N
 
 
 def printed(**knobs: Any) -> RunConfig:
-    given = {"eta": 0.5, "rounds": 30, "positives": 15, "epsilon": 1.0, "clip": CLIP, "accountant": "best"} | knobs
+    given = {"eta": 0.5, "rounds": 30, "positives": 15, "epsilon": 1.0, "clip": CLIP, "accountant": "best"}
+    given |= {"rho": 1.3} | knobs  # above line 3 for 500 rows and more
     return RunConfig(method="ipp_admm", form="printed", delta=1e-4, delta1=1e-4, **given)
 
 
-def test_the_divided_reading_has_less_noise_and_its_tests_cost_as_much_more() -> None:
+def test_the_divided_reading_has_less_noise_its_tests_cost_as_much_more_and_both_hold() -> None:
     n = np.array([[2000.0], [500.0]])
     events = {}
     for reading in ("listed", "divided"):
@@ -68,9 +69,9 @@ def test_the_divided_reading_has_less_noise_and_its_tests_cost_as_much_more() ->
         book = ready.plan()
         events[reading] = book.rows[0]
         assert book.claimed() == pytest.approx(1.0, rel=1e-6)  # the paper's claim is the same
-        assert (book.total() < 1.0) == (reading == "listed")
+        assert 0.85 < book.total() < 1.0
     listed, divided = events["listed"], events["divided"]
-    assert isinstance(listed, RedrawnGateRelease) and isinstance(divided, RedrawnGateRelease)
+    assert isinstance(listed, MinimiserGateRelease) and isinstance(divided, MinimiserGateRelease)
     np.testing.assert_allclose(divided.test_epsilon, listed.test_epsilon * n[:, 0])
 
 
@@ -102,13 +103,6 @@ def test_the_tests_budget_is_split_as_the_paper_says() -> None:
     ratio = asked.epsilon_queries / asked.epsilon_threshold
     np.testing.assert_allclose(ratio, 30.0 ** (2.0 / 3.0))
     assert round(float(np.ravel(ratio)[0]), 2) == 9.65
-
-
-def test_the_claim_is_unproved_in_the_divided_reading() -> None:
-    listed, divided = [claim for claim in claims.table() if claim.method == "IPP-ADMM" and claim.reading]
-    assert listed.claimed == divided.claimed and listed.reading != divided.reading
-    assert listed.verdict == "ambiguous: holds, loose" and divided.verdict == "ambiguous: unproved"
-    assert math.isfinite(divided.proved_at_delta)
 
 
 @pytest.mark.parametrize(
@@ -352,7 +346,7 @@ def test_with_fresh_noise_the_iterates_do_not_converge() -> None:
         knobs: dict[str, Any] = {"method": "admm", "epsilon": math.inf, "accountant": "pure"}
         if noisy:
             knobs = {"method": "pp_admm", "form": "printed", "epsilon": 1.0, "delta": DELTA, "delta1": DELTA}
-        config = RunConfig(rounds=120, eta=ETA, rho=0.3, graph="ring", seed=0, replicates=4, **knobs)
+        config = RunConfig(rounds=120, eta=ETA, rho=4.8, graph="ring", seed=0, replicates=4, **knobs)  # line 3
         simulate(config, make_rows([500, 500, 500], 4), observers=[watch])
         moved[noisy] = steps
     assert np.mean(moved[False][-20:]) < 0.01 * np.mean(moved[False][:20])
@@ -366,8 +360,8 @@ def test_line_9_draws_its_threshold_c_times_as_wide_as_section_2_3() -> None:
     site: Any = SimpleNamespace(facts=ready.facts)
     asked: Any = ready.algorithm.query(1, augment(0.5, np.ones((2, 1)), f, f, f), f, site)
     e1, e2 = (float(np.ravel(e)[0]) for e in (asked.epsilon_threshold, asked.epsilon_queries))
-    event = asked.event(ready.facts)  # the least of the two tests' epsilons: a range of 2 C_loss over each scale
-    assert float(np.ravel(event.test_epsilon)[0]) == pytest.approx(min(e1 / c, e2 / (2 * c)), rel=1e-6)
+    event = asked.event(ready.facts)  # the least of two epsilons, 2 C_loss / |D_i| over each scale
+    assert float(np.ravel(event.test_epsilon)[0]) == pytest.approx(min(e1 / c, e2 / (2 * c)) / 2000.0, rel=1e-5)
 
     def variance(split: float, factor: float) -> float:  # of the difference of both noises, 2 C_loss and the total 1
         return 2.0 * (factor * (1.0 + split)) ** 2 + 2.0 * (2.0 * c * (1.0 + split) / split) ** 2

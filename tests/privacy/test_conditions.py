@@ -17,6 +17,7 @@ from sottovoce.privacy.events import (
     CarriedGaussianMechanism,
     Event,
     GatedRelease,
+    MinimiserGateRelease,
     RedrawnGateRelease,
     SummedGaussianMechanism,
 )
@@ -49,6 +50,13 @@ def redrawn(index: int, K: float = 1e4, shown: float = 0.0) -> RedrawnGateReleas
     )  # fmt: skip
 
 
+def read(index: int, K: float = 1e4) -> MinimiserGateRelease:
+    one = np.ones(2)
+    return MinimiserGateRelease(
+        "test", "replace-one", 50.0 * one, K * one, 0.25, 3, one / K, 10.0 * one / K, 0.1 * one, 2, index
+    )
+
+
 def own(asked: list[Event]) -> list[bool]:
     """Which of these rounds price themselves."""
     return [one is event for one, event in zip(all_priced(asked), asked, strict=True)]
@@ -72,7 +80,7 @@ def test_a_class_that_does_not_say_is_none() -> None:
         type("Heir", (CarriedGaussianMechanism,), {})
 
 
-@pytest.mark.parametrize("make", [carried, gate, redrawn])
+@pytest.mark.parametrize("make", [carried, gate, redrawn, read])
 def test_rounds_in_order_price_themselves_and_others_are_priced_alone(make: Any) -> None:
     rounds = [make(t) for t in range(1, 7)]
     assert all(own(rounds))
@@ -116,6 +124,7 @@ def test_rounds_of_a_gate_cost_alike() -> None:
         assert own([gate(1), gate(2), gate(3, sigma=np.full(2, sigma))]) == [True, True, False]
     assert own([gate(1), gate(2, epsilon_queries=np.ones(2))]) == own([gate(1), gate(2, positives=3)]) == [True, False]
     assert own([redrawn(1, 2e4), redrawn(2)]) == own([redrawn(1, shown=5.0), redrawn(2, shown=2.0)]) == [True, False]
+    assert own([read(1), read(2)]) == [True, True] and own([read(1, 2e4), read(2)]) == [True, False]
 
 
 def test_a_gate_that_was_cheap_pays_when_it_grows_dear() -> None:
@@ -174,7 +183,8 @@ def test_all_runs_of_all_methods_meet_the_conditions(form: str) -> None:
             continue
         for more in [{}, {"eta_growth": 1.3}] if form == "corrected" and name == "ipp_admm" else [{}]:
             delta = 1e-5 if cls.needs_delta or form == "corrected" else None
-            config = RunConfig(method=name, form=form, epsilon=3.0, delta=delta, rounds=14, eta=0.5, **more)
+            rho = 1.0 if form == "printed" else 0.001  # line 3 of 004
+            config = RunConfig(method=name, form=form, epsilon=3.0, delta=delta, rounds=14, eta=0.5, rho=rho, **more)
             rows = prepare(config, np.full((5, 1), 8000.0), 36).plan().rows
             assert all(own(list(rows)))
             checked += any(row.needs == "rounds" for row in rows)
@@ -186,8 +196,8 @@ def test_a_printed_gate_whose_penalty_changes_pays_for_a_release_in_every_round(
     """Nothing says which of its releases are those that it may send, and they do not cost the same."""
     config = RunConfig(
         method="ipp_admm", form="printed", noise=0.5, epsilon=np.inf, delta=1e-5, rounds=6, eta_growth=growth,
-        positives=2,
+        positives=2, rho=1.0,
     )  # fmt: skip
     rows = prepare(config, np.full((5, 1), 8000.0), 36).plan().rows
-    priced = [one for one in all_priced(rows) if isinstance(one, RedrawnGateRelease)]
-    assert [one.release() is not None for one in priced] == [True] * 6
+    priced = [one for one in all_priced(rows) if isinstance(one, MinimiserGateRelease)]
+    assert [bool(np.all(one.shift() > 0)) for one in priced] == [True] * 6

@@ -29,7 +29,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "gate": {"method": "ipp_admm", "delta": 1e-5, "positives": 5, "epsilon": 50.0, "threshold": 0.0},
     "redrawn": {
         "method": "ipp_admm", "form": "printed", "delta": 1e-5, "accountant": "rdp", "positives": 2, "epsilon": 50.0,
-        "threshold": -0.9,
+        "threshold": -0.9, "rho": 1.0,
     },
     "last": {"method": "pvp", "form": "printed", "epsilon": 2.0},
 }  # fmt: skip

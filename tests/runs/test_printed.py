@@ -14,7 +14,9 @@ from sottovoce.errors import InvalidInput
 from sottovoce.network.net import DenseNet
 from sottovoce.privacy import prices
 from sottovoce.privacy.accountants import PureAccountant, RDPAccountant
+from sottovoce.privacy.events import MinimiserGateRelease
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.schedules import Schedule
 from sottovoce.queries import Query
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import Curator
@@ -27,8 +29,13 @@ PRINTED = [name for name, cls in REGISTRY.items() if "printed" in cls.forms]
 N = np.full((5, 1), 8000.0)
 
 
+LINE_3: dict[str, dict[str, object]] = {"pp_admm": {"rho": 5.0}, "ipp_admm": {"rho": 5.0, "positives": 6}}
+"""What 004's theorems presume, more than enough: a regulariser, and no more releases than rounds."""
+
+
 def printed(method: str, epsilon: float = 3.0, **knobs: object) -> RunConfig:
     delta = 1e-5 if REGISTRY[method].needs_delta else None
+    knobs = LINE_3.get(method, {}) | knobs
     return RunConfig(method=method, form="printed", epsilon=epsilon, delta=delta, **knobs)  # type: ignore[arg-type]
 
 
@@ -46,7 +53,10 @@ def test_the_claim_is_met_and_the_price_stands_beside_it(method: str) -> None:
 @pytest.mark.parametrize("method", PRINTED)
 def test_printed_forms_run_in_simulation_only(method: str) -> None:
     rows = make_rows([60, 45, 80, 60, 51], 4)
-    result = simulate(printed(method, epsilon=30.0, rounds=4, rho=0.5, eta=1.0), rows)
+    more: dict[str, object] = {"positives": 3} if method == "ipp_admm" else {}
+    if method not in LINE_3:
+        more["rho"] = 0.5
+    result = simulate(printed(method, epsilon=30.0, rounds=4, eta=1.0, **more), rows)
     assert np.all(np.isfinite(result.models)) and result.privacy["form"] == "printed"
     with pytest.raises(InvalidInput, match=r"^form"):
         printed(method, seed=None)
@@ -101,19 +111,23 @@ def test_generalised_perturbation_breaks_its_claim_by_the_curvature() -> None:
     assert privacy["epsilon"] == pytest.approx(1.0 + math.log1p(0.5), rel=1e-3)
 
 
-def test_a_redrawn_gate_pays_for_every_test_and_for_its_releases() -> None:
+def test_a_printed_gate_charges_the_minimiser_and_a_test_in_every_round_and_answers_in_some() -> None:
     config = printed("ipp_admm", epsilon=1.0, eta=0.5, rounds=12, positives=4)
     prepared = prepare(config, N, 36)
     rows = plan(prepared.algorithm, prepared.facts, prepared.graph, 12, RDPAccountant(), 1e-5).rows
-    assert [row.release() is not None for row in rows] == [k < 4 for k in range(12)]  # type: ignore[attr-defined]
-    assert all(np.all(row.test_epsilon > 0) for row in rows)  # type: ignore[attr-defined]
-    three = sum(prices.renyi(row, (2.0,))[0, :, 0] for row in rows[9:])
-    np.testing.assert_allclose(three, 3 * 3 * rows[0].test_epsilon)  # type: ignore[attr-defined]  # (2a-1)/(a-1) at a = 2
+    assert all(isinstance(row, MinimiserGateRelease) for row in rows)
+    assert [bool(np.all(row.shift() > 0)) for row in rows] == [k < 4 for k in range(12)]  # type: ignore[attr-defined]
+    first, last = rows[0], rows[-1]
+    assert isinstance(first, MinimiserGateRelease) and np.all(first.test_epsilon > 0)
+    minimiser, test = (prices.renyi(one, (2.0,))[0, :, 0] for one in (first.minimiser(), first))
+    answer = 0.5 * 2.0 * first.shift() ** 2
+    np.testing.assert_allclose(test, minimiser + answer + first.test_epsilon**2, rtol=1e-12)
+    np.testing.assert_allclose(prices.renyi(last, (2.0,))[0, :, 0], test - answer, rtol=1e-12)
 
 
 def test_a_redrawn_gate_sends_at_most_as_often_as_it_says() -> None:
     rows = make_rows([60, 45, 80, 60, 51], 4)
-    config = printed("ipp_admm", epsilon=30.0, rounds=9, rho=0.5, eta=1.0, positives=2, replicates=3)
+    config = printed("ipp_admm", epsilon=30.0, rounds=9, rho=5.0, eta=1.0, positives=2, replicates=3)
     prepared = prepare(config, rows.n, rows.d)
     curator = Curator(rows, prepared.facts, KeyedNoise(0, range(3), range(5)), prepared.ledger)
     sent: list[np.ndarray] = []
@@ -133,3 +147,52 @@ def test_a_redrawn_gate_sends_at_most_as_often_as_it_says() -> None:
 def test_plausible_admm_is_priced_below_its_claim_in_its_own_settings() -> None:
     privacy = outline(printed("pp_admm", epsilon=1.0, eta=0.5, rounds=30), N, 100)["privacy"]
     assert privacy["epsilon"] < 0.2 < privacy["printed_claim"]
+
+
+def test_the_plausible_methods_need_the_regulariser_of_line_3() -> None:
+    """004, section 5: 0.27 for PP-ADMM at a total of 1; at 0.001 the paper claims nothing, so nothing is shown."""
+    section_5 = {"epsilon": 1.0271434, "rounds": 30, "eta": 0.5, "graph": "ring", "delta": 1e-4, "delta1": 1e-4}
+    n = np.full((5, 1), 7000.0)
+    for method, needed, more in (("pp_admm", 0.273, {}), ("ipp_admm", 0.2164, {"positives": 15})):
+        asked = section_5 | more | {"method": method, "form": "printed", "accountant": "best"}
+        for rho in (0.001, 0.99 * needed):
+            with pytest.raises(InvalidInput, match=r"^rho=.*line 3 of 004") as refused:
+                prepare(RunConfig(**asked, rho=rho), n, 41)  # type: ignore[arg-type]
+        allowed = float(str(refused.value).split("use rho=")[1].split()[0])
+        assert allowed == pytest.approx(needed, rel=5e-3)
+        prepare(RunConfig(**asked, rho=allowed), n, 41)  # type: ignore[arg-type]
+        prepare(RunConfig(**asked, rho=1750.0 * allowed, C=1750.0), n, 41)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match=r"^rho"):  # c1 is that of the loss with its weight
+            prepare(RunConfig(**asked, rho=allowed, C=1750.0), n, 41)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match=r"^rho"):  # a release with less noise leaves more for the curvature
+            prepare(RunConfig(**asked, rho=allowed, loss="huber:0.5"), n, 41)  # type: ignore[arg-type]
+        knobs = {key: value for key, value in asked.items() if key != "delta1"} | {"form": "corrected", "rho": 0.001}
+        prepare(RunConfig(**knobs), n, 41)  # type: ignore[arg-type]
+
+
+def test_line_3_counts_the_release_with_the_most_noise() -> None:
+    """A schedule of noise has a budget a round; the least one needs the largest regulariser."""
+    config = printed("pp_admm", noise=0.1, epsilon=math.inf, rounds=6, rho=0.5)
+    prepare(config, N, 36)
+    for noise in (replace(config, noise_growth=0.5), replace(config, noise=Schedule(table=(0.1, 0.1, 1e-3, 0.1)))):
+        with pytest.raises(InvalidInput, match=r"^rho=0\.5: line 3"):
+            prepare(noise, N, 36)
+
+
+@pytest.mark.parametrize(
+    ("method", "knobs", "field"),
+    [
+        ("ipp_admm", {"positives": 11}, "positives"),  # of 10 rounds
+        ("m_admm", {"eta_growth": 0.9}, "eta"), ("m_admm", {"eta": 1e-6, "rho": 1e-5}, "eta"),
+        ("mr_admm", {"eta_growth": 0.9}, "eta"), ("r_admm", {"eta": 1e-6, "rho": 1e-5}, "eta"),
+        ("output", {"loss": "softmax:3"}, "loss"),
+    ],
+)  # fmt: skip
+def test_a_printed_form_outside_its_theorem_is_refused(method: str, knobs: dict[str, object], field: str) -> None:
+    """There the paper claims nothing, and no line may say that a claim holds; the corrected forms run."""
+    with pytest.raises(InvalidInput) as refused:
+        prepare(printed(method, **knobs), N, 36)
+    assert refused.value.field == field
+    if field != "eta" or method == "m_admm":
+        config = printed(method, **knobs)
+        prepare(replace(config, form="corrected", delta=1e-5, rho=0.1), N, 36)

@@ -67,7 +67,7 @@ def test_every_file_loads_and_its_first_quick_cell_has_the_columns(name, quick_d
     quick = study.quickly()
     assert len(quick.points()) <= len(study.points())
     first = {key: values[:1] for key, values in quick.grid.items()}
-    small = {"rounds": 2, "games": 200, "alphas": [0.1, 0.5, 1.0], "at": [2]}
+    small = {"rounds": 2, "positives": 2, "games": 200, "alphas": [0.1, 0.5, 1.0], "at": [2]}
     fixed = dict(quick.fixed) | {key: value for key, value in small.items() if key in quick.fixed}
     file = extract(tmp_path / "extract.csv") if study.file and not study.file.optional else None
     own = tuple(one for one in quick.readings if one.name == quick.cells[0].get("reading"))
@@ -172,7 +172,7 @@ def test_a_graded_cell_has_the_error_on_the_training_rows():
 
 
 def test_a_gated_run_counts_what_it_sends():
-    printed = {"form": "printed", "delta": 1e-4, "positives": 2, "epsilon": 1.0, "accountant": "best"}
+    printed = {"form": "printed", "delta": 1e-4, "positives": 2, "epsilon": 1.0, "accountant": "best", "rho": 9.0}
     rows = graded.run(base(method="ipp_admm", every=1, **printed))
     sent = {(row["round"], row["replicate"]): row["broadcasts"] for row in rows}
     assert all(0.0 <= many <= min(k, 2) for (k, _), many in sent.items())
@@ -230,8 +230,10 @@ def test_what_a_run_breaks_is_said():
     (row, *_) = training.run(base(method="r_admm", gamma=1e4))
     assert not row["_note"]
     printed = base(method="pp_admm", form="printed", epsilon=1.0, delta=1e-4)
-    assert "004's theorems" in training.run(printed)[0]["_note"]
-    assert "004's" not in training.run(printed | {"rho": "004"})[0]["_note"]
+    with pytest.raises(InvalidInput, match=r"^rho.*line 3"):  # outside a theorem on privacy there is no claim to show
+        training.run(printed)
+    assert not training.run(printed | {"rho": "004"})[0]["_note"]
+    assert not training.run(printed | {"rho": "004", "C": 3.0, "eta": 3.0})[0]["_note"]  # line 3 in units of C
 
 
 def test_a_study_sees_what_pvp_keeps_and_the_same_run_as_others():
@@ -262,7 +264,7 @@ def test_several_classes_are_learnt_and_priced():
 
 
 def test_printed_knobs_reach_the_method_and_no_other():
-    shared = {"epsilon": 1.0, "delta": 1e-4, "eta": 0.5, "rho": 1.0}
+    shared = {"epsilon": 1.0, "delta": 1e-4, "eta": 0.5, "rho": 9.0}
     errors = [
         training.run(base(method="pp_admm", form="printed", split=0.01, tolerance=tol, **shared))[0]["loss"]
         for tol in (1e-6, 0.9)

@@ -104,6 +104,12 @@ class Algorithm(ABC, Generic[StateT]):
     def check(self, node: Node) -> None:
         """Refuse parameters that break a precondition of the method's theorems, before anything is spent."""
 
+    def check_claim(self, facts: Facts, rounds: int) -> None:
+        """Refuse (InvalidInput), of a printed form, noise outside the theorem whose claim stands beside its price.
+
+        It is asked once the noise is calibrated, before anything is spent; :meth:`check` is asked whatever the noise.
+        """
+
     @abstractmethod
     def init(self, node: Node) -> StateT:
         """The state before the first round: a function of public facts, never of rows."""

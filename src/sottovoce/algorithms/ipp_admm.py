@@ -7,6 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..errors import InvalidInput
+from ..problem.facts import Facts
 from ..queries import GatedMinimiser, Query, RedrawnGate
 from ..util.typing import Array
 from .admm import Augmented
@@ -22,9 +24,11 @@ class IPPADMM(PPADMM):
     Guarantee
     ---------
     Corrected: U5 for all tests together and U7 for ``positives`` releases, charged whether they are used or not.
-    Printed (threshold redrawn, private minimiser in the query): each round's test is priced by itself, and releases are
-    those of the printed plausible ADMM; the claim is that of Theorem 4.1.  With `test_sensitivity` "divided" the tests
-    have the noise of Lemma 4.2 with the 1 / |D_i| that its proof loses, at a proved price far above the claim.
+    Printed (threshold redrawn, private minimiser in the query): the minimiser is charged in every round, as if it were
+    released; then each test is pure, at the sensitivity ``2 C_loss / |D_i|``, which is that of Lemma 4.2 with the
+    factor that its proof loses, and a release costs the solver's error only.  The claim is that of Theorem 4.1, which
+    presumes line 3 and at most as many releases as rounds.  With `test_sensitivity` "divided" the tests have the noise
+    for that sensitivity, as listed ``|D_i|`` times as much.
 
     Parameters
     ----------
@@ -42,7 +46,11 @@ class IPPADMM(PPADMM):
     )
     test_share: float = 0.5
     clip: float = knob(
-        1.0, "C_loss of the listing.", "must be a number above 0 and below 1e+09", lambda v: 0 < v < 1e9, "printed"
+        1.0,
+        "C_loss of the listing, in units of C.",
+        "must be a number above 0 and below 1e+09",
+        lambda v: 0 < v < 1e9,
+        "printed",
     )
     test_sensitivity: str = knob(
         "listed",
@@ -62,6 +70,15 @@ class IPPADMM(PPADMM):
     least_penalty: ClassVar[float] = 0.0005
     objective_noise: ClassVar[bool] = False
     listed_share: ClassVar[float] = 1.0  # line 6 has epsilon_i1, where line 6 of Algorithm 1 has epsilon_i3
+
+    def check_claim(self, facts: Facts, rounds: int) -> None:
+        super().check_claim(facts, rounds)
+        if self.form == "printed" and self.noise is not None and self.positives > rounds:
+            rule = f"004 counts c releases, at most one in each of T = {rounds} rounds"
+            raise InvalidInput("positives", self.positives, rule, "use fewer, or more rounds")
+
+    def _releases(self, rounds: int) -> list[int]:
+        return [1]  # all have the noise of round 1
 
     def sent(self, answer: Array, f: Array) -> Array:
         return np.where(answer[..., -1:] > 0, answer[..., :-1], f)

@@ -11,6 +11,7 @@ from ..queries import PerturbedObjective, Query, SphericalLaw
 from ..util.typing import Array
 from .admm import ADMM, Augmented
 from .base import Node
+from .printed_conditions import check_curvature, check_growing
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,12 @@ class MADMM(ADMM):
     objective_noise: ClassVar[bool] = True
     noise_weight: ClassVar[float] = 2.5
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
+
+    def check(self, node: Node) -> None:
+        if self.form == "printed" and self.noise is not None:
+            paper = "the theorem on M-ADMM (Zhang, Khalili and Liu 2018)"
+            check_growing(self.penalty, paper)
+            check_curvature(self.penalty, node, paper)
 
     def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
         return PerturbedObjective(*terms, f, self._law(k, node), f"M-ADMM ({self.form})")

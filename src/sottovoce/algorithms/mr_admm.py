@@ -7,12 +7,12 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..errors import InvalidInput
 from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, check_law
 from ..util.typing import Array
 from .admm import INDUCED, augment, dual
 from .base import Algorithm, Node
 from .knobs import knob, law
+from .printed_conditions import check_curvature, check_growing
 
 
 class RecycledState(NamedTuple):
@@ -75,14 +75,9 @@ class MRADMM(Algorithm[RecycledState]):
     induced: ClassVar[str] = INDUCED
 
     def check(self, node: Node) -> None:
-        if not self.penalty.non_decreasing:
-            raise InvalidInput("eta", self.penalty.words, "must not decrease (002, Theorem 1)", "use a growth >= 1")
+        check_growing(self.penalty, "002, Theorem 1")
         if self.form == "printed" and self.noise is not None:
-            facts = node.facts  # 002, Algorithm 3: 2 c1 < min_i (B_i / C)(rho / N + 2 eta_i(1) V_i)
-            left, right = 2 * facts.loss.curvature_bound, float(np.min(facts.K(2 * self.penalty(1) * node.net.degree)))
-            if not left < right:
-                rule = f"002, Algorithm 3 needs 2 c1 = {left:g} < min (B/C)(rho/N + 2 eta V) = {right:g}"
-                raise InvalidInput("eta", self.penalty.words, rule, "raise eta or rho, or use form='corrected'")
+            check_curvature(self.penalty, node, "002, Algorithm 3")
 
     def init(self, node: Node) -> RecycledState:
         zero = node.zeros()

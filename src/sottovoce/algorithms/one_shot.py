@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from ..errors import InvalidInput
 from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, law_of
 from ..util.typing import Array
 from .base import Algorithm, Node
@@ -54,7 +55,8 @@ class Output(OneShot):
 
     Guarantee
     ---------
-    U7 (:class:`sottovoce.queries.NoisyMinimiser`), for one release.  The paper's claim holds for exact minimisers.
+    U7 (:class:`sottovoce.queries.NoisyMinimiser`), for one release.  The paper's claim holds for exact minimisers, and
+    is about losses whose gradients have norm at most 1: others are refused in the printed form.
     """
 
     max_grad_norm: float = gradient_cap()
@@ -65,6 +67,14 @@ class Output(OneShot):
     noise_law: ClassVar[str] = "Gaussian (pure: spherical), on the answer"
     good_for: ClassVar[str] = "one release of any loss; sites alike"
     noise_weight: ClassVar[float] = 1.0
+
+    def check(self, node: Node) -> None:
+        loss = node.facts.loss
+        if self.form == "printed" and self.noise is not None and loss.derivative_bound > 1.0:
+            rule = (
+                f"003 needs |l'| <= 1 (chapter 3), and a row's gradient has norm up to {loss.derivative_bound:.3g} here"
+            )
+            raise InvalidInput("loss", loss.spec, rule, "use another loss, or form='corrected'")
 
     def query(self, node: Node) -> Query:
         alpha, zero = None if self.noise is None else self.noise(1), node.zeros()

@@ -37,6 +37,7 @@ from ..util.later import Later
 from ..util.typing import Array, BoolArray, IntArray
 from .game import BookOf, Case, NoiseOf, Transcripts, Verdict, watch
 from .likelihood import of_node
+from .worst_cases import regulariser_for
 
 optimize, stats = Later("scipy.optimize"), Later("scipy.stats")
 FRACTIONS = (1, 2, 4, 8, 16)
@@ -363,7 +364,7 @@ def attack_once(
         rounds = 1 if cls.single else 2
     config = RunConfig(
         method=method, form=form, epsilon=1.0 if epsilon is None else epsilon, delta=delta, rounds=rounds, loss=loss,
-        relation=relation,
+        relation=relation, **regulariser_for(method, form),
     )  # fmt: skip
     table = datasets.load(data)
     if nodes is None:

@@ -7,7 +7,7 @@ import math
 import click
 
 from ..papers import claims as known
-from ..papers import sample_size
+from ..papers import plausible, sample_size
 from ..privacy.statement import ceil_text
 from ..util.typing import Any
 from .options import as_json
@@ -58,8 +58,8 @@ def _print_claims() -> None:
         f"{known.SITES} sites on a ring, {known.N_ROWS:,} rows a site, {known.FEATURES} features, "
         f"{known.ROUNDS} rounds, C={known.C:g}, rho={known.RHO:g}, eta={known.ETA:g}, Huber loss of half-width 1/2, "
         "replace-one, printed forms with exact minimisation; "
-        f"004 at its own: {known.ROWS_004:,} rows, {known.FEATURES_004} features, eta={known.ETA_004:g}, "
-        f"c1={known.BEND_004:g}, its line 3"
+        f"004 at its own: {plausible.ROWS:,} rows, {plausible.FEATURES} features, eta={plausible.ETA:g}, "
+        f"c1={plausible.BEND:g}, its line 3"
     )
     table = Listing(title="Claims and proofs", caption=setting, caption_justify="left")
     table.add_column("printed claim, and [dim]what ships instead[/]", overflow="fold")

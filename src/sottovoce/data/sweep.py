@@ -165,10 +165,10 @@ class Sweep:
         return self._added(out, one, tasks, w.shape[1])
 
     def values(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
-        """``sum_k min(loss(a_k.w), clip)``, weighted, over the first n rows of every node: (M, R, 1)."""
+        """Sums of losses clipped to [0, clip], weighted, over the first n rows of every node: (M, R, 1)."""
         out = np.zeros((*w.shape[:2], 1))
         for nodes, block, first in self._blocks():
-            worth = np.minimum(block.host(loss.at(block.norms).value(block.margins(w[nodes]))), clip)
+            worth = np.clip(block.host(loss.at(block.norms).value(block.margins(w[nodes]))), 0.0, clip)
             real = np.arange(first, first + block.n) < n[nodes][:, :, None]  # not padding
             out[nodes] += np.sum(block.weigh(worth) * real, axis=-1, keepdims=True)
         return out

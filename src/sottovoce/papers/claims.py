@@ -28,14 +28,14 @@ from ..privacy.events import (
     ExactSphericalMechanism,
     GaussianMechanism,
     GaussianObjectivePerturbation,
-    LaplaceMechanism,
     SecretStartPerturbation,
     SparseVector,
     SphericalObjectivePerturbation,
     Unprotected,
 )
-from ..privacy.gaussian import above_threshold_split, gaussian_epsilon, gaussian_mu
+from ..privacy.gaussian import gaussian_epsilon, gaussian_mu
 from ..util.typing import Any, Array
+from . import plausible
 
 N_ROWS, FEATURES, ROUNDS, SITES, NEIGHBOURS = 8000, 100, 30, 5, 2
 C, RHO, ETA, BEND, DELTA = 1.0, 0.001, 0.001, 1.0, 1e-5
@@ -45,7 +45,6 @@ KAPPA = BEND / K
 DETERMINANT = math.log1p(KAPPA)
 LOGISTIC_BEND = 0.25  # 000 and 001: c_1
 LAMBDA = 0.01  # regulariser of the one-shot methods (003)
-ROWS_004, ETA_004, BEND_004, DELTA_004, FEATURES_004 = 7000, 0.5, 0.25, 1e-4, 41  # 004, section 5; N and T are above
 
 
 @dataclass(frozen=True)
@@ -240,6 +239,13 @@ def _primal() -> list[Claim]:
                       "the last step starts from sent values", [_output(alpha)], "primal-variable-perturbation",
                       attained=zeta * (2.0 + shift), reading=reading)  # fmt: skip
 
+    def from_sent(zeta_of: str, zeta: float) -> Claim:
+        """The same step from V, which everybody has: Algorithm 2, at a state that reads no rows."""
+        return _claim("PVP", "001, Algorithm 3, last step", "alpha of the last step, logistic loss", alpha,
+                      [_objective(zeta, logistic=True)], "the last step starts from sent values", [_output(alpha)],
+                      "primal-variable-perturbation", attained=2.0 * zeta,
+                      reading=f"zeta of {zeta_of}, from V, the latest f that was broadcast")  # fmt: skip
+
     sent = "V is broadcast, as in (19), the text and Appendix B"
     return [
         _claim("PVP", "001, Algorithm 3, main loop, and Theorem 6", "alpha of one release of V", alpha, loop[-1:],
@@ -250,6 +256,8 @@ def _primal() -> list[Claim]:
         _claim("PVP", "001, Algorithm 3 as listed", "alpha of one release of f", alpha,
                [Unprotected("printed", _v(N_ROWS))], "V is sent, never f", [_output(alpha)],
                "primal-variable-perturbation", attained=math.inf, reading="f is broadcast, as in the listing"),
+        from_sent("the proof", hat / 2.0),
+        from_sent("the listing", hat),
         last("zeta of the listing, from the latest f", hat),
         last("zeta of the proof, from the latest f", hat / 2.0),
         last("zeta of the proof, from f(t_s - 1), as in the text", hat / 2.0, ROUNDS - 1),
@@ -276,68 +284,76 @@ def _admm() -> list[Claim]:
     ]  # fmt: skip
 
 
+def _gaussian_004(total: float) -> Event:
+    sigma = 2.0 / gaussian_mu(total, plausible.DELTA)
+    return GaussianMechanism("ours", "replace-one", _v(sigma), _v(2.0), plausible.FEATURES)
+
+
 def _plausible() -> list[Claim]:
-    """004's own setting: a total of 1, which section 5 makes ``rho = 1 / (4 ln(1/delta))`` of zCDP."""
-    log = math.log(1.0 / DELTA_004)
-    whole, positives = 1.0 / (4.0 * log), 15
+    """PP-ADMM in 004's own setting: a total of 1, which section 5 makes ``rho = 1 / (4 ln(1/delta))`` of zCDP."""
 
-    def setup(rho: float, split: float, tolerance: float, count: int, share: float = 0.99) -> tuple[list[Event], float]:
-        """Events of `count` releases of rho each, and the Gaussian shift over sigma of a linear loss, worst solver."""
-        rho1, rho2 = rho * (1.0 - split), rho * split
-        e1 = math.sqrt(4.0 * rho1 * log)
-        sigma = 2.0 * math.sqrt(2.0 * math.log(1.25 / DELTA_004)) / (share * e1)  # line 6, of the sum over rows
-        regulariser = 2.8 * SITES * BEND_004 / (0.01 * e1 * ROWS_004)  # line 3 of the listings
-        curvature = regulariser / SITES + 2.0 * ETA_004 * NEIGHBOURS
-        error = tolerance / curvature
-        release = error / math.sqrt(2.0 * rho2)  # line 9
-        event = GaussianObjectivePerturbation(
-            "printed", "replace-one", _v(sigma), _v(ROWS_004 * curvature), BEND_004, FEATURES_004, _v(error),
-            _v(release),
-        )  # fmt: skip
-        shift = (2.0 / (ROWS_004 * curvature) + 2.0 * error) / math.hypot(sigma / (ROWS_004 * curvature), release)
-        return [event] * count, shift * math.sqrt(count)
-
-    def zcdp(rho: float) -> float:  # 004, Theorem 3.3
-        return rho + 2.0 * math.sqrt(rho * log)
-
-    def plausible(label: str, split: float, tolerance: float) -> Claim:
-        events, mu = setup(whole / ROUNDS, split, tolerance, ROUNDS)
+    def theorem_3_3(label: str, split: float, beta: float) -> Claim:
+        release = plausible.Release.of_budget(plausible.zcdp(1.0) / plausible.ROUNDS, split, beta, share=0.99)
+        events = [release.answer()] * plausible.ROUNDS
+        attained = gaussian_epsilon(plausible.DELTA, release.worst_shift(plausible.ROUNDS))
         return _claim(
-            "PP-ADMM", f"004, Theorem 3.3, {label}", "(epsilon, 1e-4)", zcdp(whole), events,
-            "solver to 1e-8, noise on the answer: U3 and U4, or U7", step, "plausible-admm",
-            attained=gaussian_epsilon(DELTA_004, mu), at_delta=True, delta=DELTA_004,
+            "PP-ADMM", f"004, Theorem 3.3, {label}", "(epsilon, 1e-4)", plausible.claimed(1.0), events,
+            "solver to 1e-8, noise on the answer: U3 and U4, or U7", [_gaussian_004(1.0)], "plausible-admm",
+            attained=attained, at_delta=True, delta=plausible.DELTA,
         )  # fmt: skip
 
-    step = [GaussianMechanism("ours", "replace-one", _v(2.0 / gaussian_mu(1.0, DELTA_004)), _v(2.0), FEATURES_004)]
-    tests = 0.2 * whole  # of the zCDP; 004 does not print what its tests get
-    sent, _ = setup((whole - tests) / positives, 0.001, 10.0**-3.5, positives, 1.0)  # its line 6 has epsilon_i1
-    e1, e2 = above_threshold_split(math.sqrt(2.0 * tests), positives)
-    test = min(e1 / positives, e2 / (2.0 * positives))  # each redrawn test stands alone
-    redrawn: list[Event] = [LaplaceMechanism("printed", "replace-one", _v(1.0 / test), _v(1.0))] * ROUNDS
-    divided: list[Event] = [LaplaceMechanism("printed", "replace-one", _v(1.0 / (test * ROWS_004)), _v(1.0))] * ROUNDS
-    vector = [SparseVector("ours", "replace-one", _v(e1), _v(e2), positives)]
-    half = 4.0 / ROWS_004  # the tolerance at which an even split hurts most
-    worse, mu = setup((whole - tests) / positives, 0.5, half, positives, 1.0)
-    gate = "AboveThreshold drawn once on a public query, then U7"
     return [
-        plausible("beta 10^-3.5", 0.001, 10.0**-3.5),
-        plausible("beta 10^-6", 0.001, 1e-6),
-        plausible("even split, beta 4 / |D_i|", 0.5, half),
-        *(
-            _claim("IPP-ADMM", "004, Theorem 4.1, tests at a fifth of rho", "(epsilon, 1e-4), 15 releases", zcdp(whole),
-                   [*noisy, *sent], gate, [*vector, *step], "improved-plausible-admm", at_delta=True, reading=reading,
-                   delta=DELTA_004)
-            for noisy, reading in (
-                (redrawn, "tests' noise for 2 C_loss, as Lemma 4.2 has it"),
-                (divided, "tests' noise for 2 C_loss / |D_i|, as its proof has it with the mean's factor"),
-            )
-        ),
-        _claim("IPP-ADMM", "004, Theorem 4.1, even split, beta 4 / |D_i|, alpha far below 0",
-               "(epsilon, 1e-4), 15 releases", zcdp(whole), [*redrawn, *worse], gate, [*vector, *step],
-               "improved-plausible-admm", attained=gaussian_epsilon(DELTA_004, mu), at_delta=True, delta=DELTA_004),
+        theorem_3_3("beta 10^-3.5", 0.001, plausible.BETA),
+        theorem_3_3("beta 10^-6", 0.001, 1e-6),
+        theorem_3_3("even split, beta 4 / |D_i|", 0.5, 4.0 / plausible.ROWS),
+    ]
+
+
+def _improved_plausible() -> list[Claim]:
+    """IPP-ADMM in 004's own setting, by the two proofs of docs/privacy/verdicts.md."""
+    gate = "AboveThreshold drawn once on a public query, then U7"
+    listed, divided = (
+        "tests' noise for 2 C_loss, as Lemma 4.2 has it",
+        "tests' noise for 2 C_loss / |D_i|, as its proof has it with the mean's factor",
+    )
+
+    def release(total: float, split: float = 0.001, beta: float = plausible.BETA) -> plausible.Release:
+        budget = (1.0 - plausible.TESTS_SHARE) * plausible.zcdp(total) / plausible.POSITIVES
+        return plausible.Release.of_budget(budget, split, beta, share=1.0)  # line 6 of Algorithm 2 has epsilon_i1
+
+    def to_the_letter(total: float, reading: str, one: plausible.Release) -> list[Event]:
+        test = plausible.tests(total)[2] / (1.0 if reading == divided else plausible.ROWS)
+        return one.to_the_letter(test)
+
+    def claim(
+        paper: str, total: float, events: Sequence[Event], reading: str = "", attained: float | None = None
+    ) -> Claim:
+        e1, e2, _ = plausible.tests(total)
+        vector = SparseVector("ours", "replace-one", _v(e1), _v(e2), plausible.POSITIVES)
+        return _claim(
+            "IPP-ADMM", f"004, Theorem 4.1, {paper}", "(epsilon, 1e-4), 15 releases", plausible.claimed(total), events,
+            gate, [vector, _gaussian_004(total)], "improved-plausible-admm", attained=attained, at_delta=True,
+            reading=reading, delta=plausible.DELTA,
+        )  # fmt: skip
+
+    def at(total: float, reading: str) -> Claim:
+        events = to_the_letter(total, reading, release(total))
+        return claim(f"total {total:g}, tests at a fifth of rho", total, events, reading)
+
+    ten = release(10.0).with_the_same_noise(plausible.tests(10.0)[2], plausible.FAR)
+    even = release(1.0, 0.5, 4.0 / plausible.ROWS)
+    unproved: list[Event] = [Unprotected("printed", _v(plausible.ROWS))]
+    return [
+        at(1.0, listed),
+        *(at(total, divided) for total in (0.5, 1.0, 1.5, 2.0, 10.0)),
+        claim(f"total 10, iterates of norm at most {plausible.FAR:,.0f}", 10.0, ten, divided),
+        claim("even split, beta 4 / |D_i|, alpha far below 0", 1.0, to_the_letter(1.0, listed, even),
+              attained=gaussian_epsilon(plausible.DELTA, even.worst_shift(plausible.POSITIVES))),
+        claim("total 1, iterates far out, a solver that errs by beta", 1.0, unproved,
+              attained=release(1.0).far_tests()),
     ]  # fmt: skip
 
 
 def table() -> list[Claim]:
     """All claims, in the order of the papers' numbers within each family."""
-    return [*_admm(), *_one_shot(), *_plausible()]
+    return [*_admm(), *_one_shot(), *_plausible(), *_improved_plausible()]

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..util.typing import Array
-from .events import CarriedGaussianMechanism, Event, GatedRelease, RedrawnGateRelease
+from .events import CarriedGaussianMechanism, Event, GatedRelease, MinimiserGateRelease, RedrawnGateRelease
 
 _LAST_BITS = 1.0 + 2.0**-48
 """Terms that are computed anew in every round may differ in their last bits, as prices do."""
@@ -89,7 +89,7 @@ def _follows(event: Event, before: Event) -> bool:
         case GatedRelease(), GatedRelease():  # rounds that cost a release pay for later ones, so all cost the same
             same = _alike(event, before, "positives", "dimension", "epsilon_threshold", "epsilon_queries")
             return same and _about(event.sensitivity / event.sigma, before.sensitivity / before.sigma)
-        case RedrawnGateRelease(), RedrawnGateRelease():
+        case (RedrawnGateRelease(), RedrawnGateRelease()) | (MinimiserGateRelease(), MinimiserGateRelease()):
             same = _alike(event, before, "positives", "dimension", "curvature_bound", "error")
             return same and _alike(event, before, "sigma", "K", "sigma_release")
         case _:

@@ -529,3 +529,45 @@ class RedrawnGateRelease(Event):
 
     def spread(self) -> Array:
         return np.asarray(np.hypot(self.sigma / self.K, self.sigma_release))
+
+
+@dataclass(frozen=True, eq=False)
+class MinimiserGateRelease(Event):
+    """Round `index` of 004, Algorithm 2 to the letter: a test that reads the minimiser, and a release if it passes.
+
+    Every round charges the exact minimiser, as if it were released (Gaussian noise in the objective, U3), and the test,
+    which is `test_epsilon`-DP for every minimiser; the rounds 1 .. `positives` charge the noise on the answer too,
+    which covers the solver's error only.  The test must read the exact minimiser (docs/privacy/verdicts.md, "Improved
+    plausible ADMM").  Other fields are as in :class:`GaussianObjectivePerturbation`.
+    """
+
+    needs: ClassVar[str] = "rounds"
+    relation: str
+    sigma: Array
+    K: Array
+    curvature_bound: float
+    dimension: int
+    error: Array
+    sigma_release: Array
+    test_epsilon: Array
+    positives: int
+    index: int
+    claimed_rho: Array | None = None
+
+    def minimiser(self) -> GaussianObjectivePerturbation:
+        """The exact minimiser, which this round charges."""
+        none = np.zeros_like(self.error)
+        return GaussianObjectivePerturbation(
+            self.source, self.relation, self.sigma, self.K, self.curvature_bound, self.dimension, none, none
+        )
+
+    def shift(self) -> Array:
+        """Shift over sigma of the answer around the exact minimiser, which this round charges, per node."""
+        charged = 1.0 if self.index <= self.positives else 0.0
+        return np.asarray(2.0 * self.error / self.sigma_release * charged)
+
+    def alone(self) -> Event:
+        return replace(self, index=1)
+
+    def spread(self) -> Array:
+        return np.asarray(np.hypot(self.sigma / self.K, self.sigma_release))

@@ -136,7 +136,7 @@ def zcdp(event: Event) -> Array:
             return np.minimum(alone, 0.5 * _exact_objective(event) ** 2 + exchange)
         case events.GaussianObjectivePerturbation():
             raise _unknown(event, "zcdp")
-        case events.RedrawnGateRelease():
+        case events.RedrawnGateRelease() | events.MinimiserGateRelease():
             raise _unknown(event, "zcdp")
         case events.GatedRelease():
             _positive(event, "sigma")
@@ -217,6 +217,12 @@ def renyi(event: Event, orders: Orders) -> Array:
             tests = np.array(_each(event, lambda i, _: spherical.inexact_rdp(a, 1.0, float(event.test_epsilon[i]))))
             inner = event.release()
             return tests if inner is None else tests + renyi(inner, orders)
+        case events.MinimiserGateRelease():
+            _positive(event, "sigma_release")
+            # Given the minimiser, which counts as released, the test is pure and the answer a Gaussian mechanism.
+            shift = event.shift()
+            after = _each(event, lambda i, _: a * 0.5 * float(shift[i]) ** 2 + pure_curve(float(event.test_epsilon[i])))
+            return np.array(after) + renyi(event.minimiser(), orders)
         case events.GatedRelease():
             shift, tests = zcdp(event) - 0.5 * event.tests() ** 2, event.tests()
             return np.array(_each(event, lambda i, _: a * shift[i] + pure_curve(float(tests[i]))))
@@ -301,6 +307,16 @@ def dominating(event: Event) -> tuple[tuple[Bill, ...], ...]:
                 tuple(bill._replace(exchange=bill.exchange + float(epsilon[i])) for i, bill in enumerate(side))
                 for side in whole
             )
+        case events.MinimiserGateRelease():
+            _positive(event, "sigma_release")
+            shifts, lattice = event.shift(), event.dimension if event.index <= event.positives else 0
+
+            def tested(i: int, bill: Bill) -> Bill:
+                together = float(np.hypot(bill.mu, shifts[i]))
+                return bill._replace(mu=together, epsilon=bill.epsilon + float(event.test_epsilon[i]), lattice=lattice)
+
+            minimiser = dominating(event.minimiser())
+            return tuple(tuple(tested(i, bill) for i, bill in enumerate(side)) for side in minimiser)
         case events.GatedRelease():
             _positive(event, "sigma")
             shifts, tests, m = event.shift(), event.tests(), event.dimension if event.index <= event.positives else 0

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..privacy.events import Event, GatedRelease, GaussianObjectivePerturbation, RedrawnGateRelease
+from ..privacy.events import Event, GatedRelease, GaussianObjectivePerturbation, MinimiserGateRelease
 from ..problem.facts import Facts
 from ..util.typing import Array, ArrayLike
 from .audit_hooks import Canaries, Leaning, Supposed, refusal_of_secret
@@ -159,18 +159,22 @@ class GatedMinimiser(NoisyMinimiser):
 
 @dataclass(frozen=True)
 class RedrawnGate(PerturbedObjective):
-    """004, Algorithm 2 as printed: the threshold is redrawn every round, and the query reads the private minimiser.
+    """004, Algorithm 2 to the letter: the threshold is redrawn every round, and the query reads the private minimiser.
 
-    A round sends if ``Clip[f_i(start) - f_i(minimiser)] + Lap(4 c B / e2) >= threshold + Lap(2 c B / e1)``, clipped to
-    [-B, B], at most c times.  The sparse vector's theorem does not apply: each test by itself is
-    ``min(e1 / c, e2 / 2c)``-DP, which :class:`sottovoce.privacy.events.RedrawnGateRelease` charges every round.  (The
-    listing clips losses only; here the regulariser's difference is clipped too, or nothing could be proved.)
+    A round sends if ``f_i(start) - f_i(minimiser) + Lap(4 c B / e2) >= threshold + Lap(2 c B / e1)``, at most c times.
+    Here f_i has every row's loss clipped at B, and its regulariser, which is not clipped.  Losses, B and the threshold
+    are in units of C.
+
+    The sparse vector's theorem does not apply.  Given the exact minimiser, though, one row moves the query by at most
+    ``2 B / n``, because the regulariser at a known minimiser reads no rows.  So a test is ``min(e1 / c, e2 / 2c)
+    divisor / n``-DP, and the minimiser is charged in every round: see
+    :class:`sottovoce.privacy.events.MinimiserGateRelease`.  As in other printed forms, the price is that of an exact
+    solver in the test.
 
     Parameters
     ----------
     divisor : array (..., 1)
-        Divides both noises: 1 as listed, ``|D_i|`` for the sensitivity that the proof of Lemma 4.2 loses.  It
-        multiplies each test's epsilon, because the minimiser is private: only the clipping bounds what a row changes.
+        Divides both noises: 1 as listed, ``|D_i|`` for the sensitivity that the proof of Lemma 4.2 loses.
     """
 
     around = Query.around  # refused: its quality is that of the problem around zero
@@ -186,34 +190,42 @@ class RedrawnGate(PerturbedObjective):
     def event(self, facts: Facts) -> Event:
         inner = super().event(facts)
         assert isinstance(inner, GaussianObjectivePerturbation)
-        test = np.minimum(self.epsilon_threshold / self.positives, self.epsilon_queries / (2.0 * self.positives))
-        test = test * self.divisor * (1.0 + _FINE)  # the grid's rounding
+        at_whole_clip = np.minimum(
+            self.epsilon_threshold / self.positives, self.epsilon_queries / (2.0 * self.positives)
+        )
+        test = at_whole_clip * self.divisor / facts.n * (1.0 + _FINE)  # the grid's rounding
         share = inner.claimed_rho if self.index <= self.positives else np.zeros(facts.n.size)
         whole = np.broadcast_to(self.epsilon_threshold + self.epsilon_queries, facts.n.shape).ravel()
         claimed = whole**2 / 2.0 * (1.0 if self.index == 1 else 0.0)
-        return RedrawnGateRelease(
+        return MinimiserGateRelease(
             source=self.source, relation=facts.relation, sigma=inner.sigma, K=inner.K,
             curvature_bound=inner.curvature_bound, dimension=facts.d, error=inner.error,
             sigma_release=inner.sigma_release, test_epsilon=np.broadcast_to(test, facts.n.shape),
             positives=self.positives, index=self.index, claimed_rho=None if share is None else share + claimed,
         )  # fmt: skip
 
+    def quality(self, minimiser: Array, vault: Vault, facts: Facts) -> Array:
+        """By how much the minimiser improves f_i on the start, in units of C; only losses are clipped."""
+
+        def clipped_objective(x: Array) -> Array:
+            regulariser = 0.5 * facts.mu * np.sum(x * x, axis=-1, keepdims=True)
+            return vault.solver.objective(x, self.clip) + regulariser
+
+        return (clipped_objective(self.start) - clipped_objective(minimiser)) / facts.C
+
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
         law = self.noise
         assert isinstance(law, GaussianLaw) and law.release is not None
         w = self._minimiser(vault, facts, release)
-
-        def f(x: Array) -> Array:
-            return vault.solver.objective(x, self.clip) + 0.5 * facts.mu * np.sum(x * x, axis=-1, keepdims=True)
-
-        quality = np.clip(f(self.start) - f(w), -self.clip, self.clip)
-        fine = np.full_like(quality, _FINE * self.clip)
+        quality = self.quality(w, vault, facts)
+        alike = np.zeros_like(quality)
+        step = alike + _FINE * self.clip / facts.n
         rate = np.asarray(self.divisor) / (2.0 * self.positives * self.clip)
-        bar = np.full_like(quality, self.threshold)
-        bar = vault.noise.add_pure(bar, fine * 0.0 + self.epsilon_threshold * rate, fine, release, use=2)
-        noisy = vault.noise.add_pure(quality, fine * 0.0 + self.epsilon_queries * rate / 2.0, fine, release, use=3)
+        bar = alike + self.threshold
+        bar = vault.noise.add_pure(bar, alike + self.epsilon_threshold * rate, step, release, use=2)
+        noisy = vault.noise.add_pure(quality, alike + self.epsilon_queries * rate / 2.0, step, release, use=3)
         allowance = vault.recall(Allowance)
-        left = np.full_like(quality, self.positives) if allowance is None else allowance.left
+        left = alike + self.positives if allowance is None else allowance.left
         passed = (noisy >= bar) & (left > 0)
         vault.keep(Allowance(left - passed))
         coarsest = _FINE * np.broadcast_to(law.release, quality.shape)

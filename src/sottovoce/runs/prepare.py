@@ -267,6 +267,8 @@ def prepare(
         if np.any(totals > budget):
             rule = f"{'the whole run' if algorithm.complete else 'one round'} costs {least.total():.4g}"
             raise InvalidInput("epsilon", config.epsilon, rule, "raise epsilon, or lower noise, or leave noise out")
+    if config.form == "printed":
+        algorithm.check_claim(facts, config.rounds)
     return Prepared(config, facts, graph, algorithm, Ledger(accountant, budget, delta, m), centre)
 
 

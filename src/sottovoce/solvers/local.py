@@ -330,7 +330,7 @@ class Solver:
             return self._unstack(self._given.total(self._loss, points, each), lead)
 
     def objective(self, w: Array, clip: float) -> Array:
-        """The data term ``(C / n) sum_k min(loss(a_k.w), clip)``, shape (..., 1)."""
+        """The data term with every row's loss clipped to [0, clip], ``(C / n)`` times their sum, shape (..., 1)."""
         lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
         values = self._given.values(self._loss, points, clip, self._n)
         return self._unstack(self._weight[:, :, None] * values, lead)

@@ -1,0 +1,73 @@
+"""Conditions under which the papers state the claims of their printed forms.
+
+A printed form shows its paper's claim beside what is proved.  Outside the theorem the paper claims nothing, so these
+runs are refused before anything is spent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..problem.facts import Facts
+from ..problem.schedules import Schedule
+from ..util.typing import Array
+from .base import Node
+
+LEFT_FOR_CURVATURE = 0.01
+"""004, section 5: ``(epsilon_i1 - epsilon_i3) / epsilon_i1``, with ``epsilon_i3 = 0.99 epsilon_i1``."""
+
+
+def check_curvature(penalty: Schedule, node: Node, paper: str) -> None:
+    """``2 c1 < min_i (B_i / C)(rho / N + 2 eta_i(1) V_i)``: 002, Algorithm 3, and the theorem on M-ADMM.
+
+    InvalidInput where it fails: then 1.4 c1 does not bound the logarithm of the determinants' ratio.
+    """
+    facts = node.facts
+    left = 2 * facts.loss.curvature_bound
+    right = float(np.min(facts.K(2 * penalty(1) * node.net.degree)))
+    if not left < right:
+        rule = f"{paper} needs 2 c1 = {left:g} < min (B/C)(rho/N + 2 eta V) = {right:g}"
+        raise InvalidInput("eta", penalty.words, rule, "raise eta or rho, or use form='corrected'")
+
+
+def check_growing(penalty: Schedule, paper: str) -> None:
+    """InvalidInput where a node's penalty falls, which would void a condition that is checked in round 1."""
+    if not penalty.non_decreasing:
+        raise InvalidInput("eta", penalty.words, f"must not decrease ({paper})", "use a growth >= 1")
+
+
+def regulariser_of_line_3(epsilon_1: Array, facts: Facts) -> Array:
+    """lambda-hat of 004, line 3 of both algorithms, per node: ``2.8 N c1 / ((epsilon_i1 - epsilon_i3) |D_i|)``.
+
+    A loss of weight C has the bound ``C c1``, where the paper's has weight 1.
+    """
+    left = LEFT_FOR_CURVATURE * epsilon_1
+    return np.asarray(2.8 * facts.n_nodes * facts.C * facts.loss.curvature_bound / (left * facts.n))
+
+
+def check_line_3(alphas: list[Array], split: float, delta_1: float, facts: Facts) -> None:
+    """Refuse (InvalidInput) a regulariser below line 3 of 004 for releases that claim ``alpha^2 / 2`` in zCDP.
+
+    The paper has two conversions of a release's rho_1 to epsilon_1, in Theorem 3.1 and in section 5.  What is enough by
+    either is taken.
+    """
+    log = np.log(1.0 / delta_1)
+    needed = 0.0
+    for alpha in alphas:
+        rho_1 = 0.5 * alpha**2 * (1.0 - split)
+        of_theorem = np.sqrt(4.0 * rho_1 * log)
+        of_section_5 = rho_1 + of_theorem
+        needed = max(needed, float(np.max(regulariser_of_line_3(of_section_5, facts))))
+    if facts.rho < needed * (1.0 - 1e-9):
+        rule = f"line 3 of 004 asks for lambda >= 2.8 N c1 / ((epsilon_i1 - epsilon_i3) |D_i|) = {needed:.4g} here"
+        raise InvalidInput("rho", facts.rho, rule, f"use rho={_rounded_up(needed):g} or more, or form='corrected'")
+
+
+def _rounded_up(value: float) -> float:
+    """The next number of three digits."""
+    step = 10.0 ** (np.floor(np.log10(value)) - 2.0)
+    return float(np.ceil(value / step) * step)
+
+
+__all__ = ["check_curvature", "check_growing", "check_line_3", "regulariser_of_line_3"]
