@@ -402,15 +402,18 @@ class Study:
         """
         spoken = [(f"figure {figure.name!r}", (figure.filter,)) for figure in self.figures]
         spoken += [(f"claim {claim.says!r}", claim.selectors) for claim in self.claims]
+        asked = [
+            (which, column, value) for which, selectors in spoken for one in selectors for column, value in one.items()
+        ]
+        there = {column: {row.get(column) for row in rows} for column in {column for _, column, _ in asked}}
         lines = []
-        for which, selectors in spoken:
-            for column, value in (pair for selector in selectors for pair in selector.items()):
-                known = {row.get(column) for row in rows}
-                written = sorted(str(one) for one in known - {None, ""})
-                if value == "last" or not written:
-                    continue
-                if not any(matches({column: one}, {column: value}) for one in known):
-                    lines.append(f"{which}: no row has {column} = {value}; there are {', '.join(written)}")
+        for which, column, value in asked:
+            known = there[column]
+            written = sorted(str(one) for one in known - {None, ""})
+            if value == "last" or not written:
+                continue
+            if not any(matches({column: one}, {column: value}) for one in known):
+                lines.append(f"{which}: no row has {column} = {value}; there are {', '.join(written)}")
         return list(dict.fromkeys(lines))
 
     def varied(self) -> list[str]:
