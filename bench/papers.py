@@ -67,7 +67,7 @@ def finished(folder: Path, name: str) -> tuple[list[dict[str, Any]], int, float]
         cell = json.loads(gzip.decompress(place.read_bytes()))
         kept[_known(cell["parameters"])] = cell
     study, found, seconds, many = spec.load(name), [], 0.0, 0
-    for point in study.points():
+    for point, labels in zip(study.points(), study.labels(), strict=True):
         p = {**study.fixed, **point, "seed": study.seed, "replicates": study.replicates}
         cell = kept.get(_known(p))
         if cell is None:
@@ -75,7 +75,7 @@ def finished(folder: Path, name: str) -> tuple[list[dict[str, Any]], int, float]
         many, seconds = many + 1, seconds + cell["seconds"]
         for row in cell["rows"]:
             own = {key: one for key, one in row.items() if not key.startswith("_")}
-            found.append(study.labels(point) | own)
+            found.append(labels | own)
     return found, many, seconds
 
 

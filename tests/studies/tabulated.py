@@ -100,7 +100,7 @@ def tabulated(study: Study) -> list[Row]:
     thesis = study.kind.startswith("thesis.")
     known: dict[str, list[Row]] = {}
     rows = []
-    for point in study.points():
+    for point, labels in zip(study.points(), study.labels(), strict=True):
         p = {**study.fixed, **point, "seed": study.seed, "replicates": REPLICATES}
         key = told_apart_by(p) if thesis else str(p)
         if key not in known:
@@ -109,7 +109,7 @@ def tabulated(study: Study) -> list[Row]:
         own = {"target": p["epsilon"]} if thesis and "epsilon" in p else {}
         for row in known[key]:
             plain = {name: value for name, value in row.items() if not name.startswith("_")}
-            rows.append(study.labels(point) | plain | own)
+            rows.append(labels | plain | own)
     return some_rounds(study, rows)
 
 

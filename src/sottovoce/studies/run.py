@@ -84,10 +84,9 @@ def run(
         if not path.exists():  # it ran on a machine that writes elsewhere
             write(path, content)
     rows, said, seconds = [], [], 0.0
-    for point, (_, path) in zip(points, todo, strict=True):
+    for labels, (_, path) in zip(study.labels(), todo, strict=True):
         kept = _kept(path)
         seconds += kept["seconds"]
-        labels = study.labels(point)
         for row in kept["rows"]:
             said.append((row.pop("_privacy", ""), row.pop("_note", "")))
             if row:

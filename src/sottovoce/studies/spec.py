@@ -374,15 +374,21 @@ class Study:
             found += [{**own, **dict(point)} for point in itertools.product(*self._axes(cell))]
         return found
 
-    def labels(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """What the rows of a cell have in the columns of parameters: those that tell cells apart, in plain values.
+    def labels(self) -> list[dict[str, Any]]:
+        """What the rows of every cell have in the columns of parameters: those that tell cells apart, in plain values.
 
-        A cell that leaves out what others vary has the value under `fixed`.
+        In the order of :meth:`points`.  A cell that leaves out what others vary has the value under `fixed`.
         """
-        varied = self.varied()
-        whole = {key: value for key, value in self.fixed.items() if key in varied} | dict(point)
-        plain = {key: value for key, value in whole.items() if not isinstance(value, Mapping)}
-        return {k: " ".join(map(str, v)) if isinstance(v, list | tuple) else v for k, v in plain.items()}
+        varied = set(self.varied())
+        shared = {key: value for key, value in self.fixed.items() if key in varied}
+        return [
+            {
+                key: " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+                for key, value in {**shared, **point}.items()
+                if not isinstance(value, Mapping)
+            }
+            for point in self.points()
+        ]
 
     def strangers(self, columns: Iterable[str]) -> list[str]:
         """A line for every figure and claim that names a column that the table does not have."""
