@@ -72,8 +72,8 @@ MEANINGS = {
 NAMES = {
     "admm": "ADMM", "dvp": "DVP", "ADMM (DVP)": "DVP", "pvp": "PVP", "m_admm": "M-ADMM", "r_admm": "R-ADMM",
     "mr_admm": "MR-ADMM", "pp_admm": "PP-ADMM", "ipp_admm": "IPP-ADMM",
-    "eta_growth": "q", "tolerance": "beta", "clip": "C_loss", "positives": "c", "threshold": "alpha", "split": "splits",
-    "target_error": "test error",
+    "eta_growth": "q", "tolerance": "beta", "clip": "C_loss", "positives": "c", "threshold": "alpha",
+    "split": "splits", "target_error": "test error",
 }  # fmt: skip
 """Methods and columns as the papers name them."""
 _TEXTS = ("label", "panel", "method", "reading", "basis")  # columns whose values say what they are

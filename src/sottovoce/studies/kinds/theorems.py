@@ -41,14 +41,17 @@ def _rho_004(p: Mapping[str, Any]) -> float:
 def regulariser_004(p: Mapping[str, Any], rows: Rows) -> float:
     """004, line 3 of both algorithms: ``2.8 N c1 / ((e1 - e3) n)`` with ``e3 = 0.99 e1`` and the budget of a release.
 
+    c1 bounds the curvature of a row's loss: of one that weighs C it is C / 4.
+
     Algorithm 1 shares the total among all rounds, Algorithm 2 pays for its tests and for at most `positives` releases;
     e1 is that of the share ``1 - split`` that is not for noise on the answer.
     `rho` = "004" is that of the cell's own method, "004, Algorithm 1" that of Algorithm 1 in every case.
     """
-    return _needed_004(p, len(rows.n), float(rows.n.min()))
+    return float(p.get("C", 1.0)) * _needed_004(p, len(rows.n), float(rows.n.min()))
 
 
 def _needed_004(p: Mapping[str, Any], N: int, n: float) -> float:
+    """The regulariser of line 3 at C = 1."""
     delta, whole, many = p["delta"], _rho_004(p), p["rounds"]
     if p["rho"] == "004" and p["method"] == "ipp_admm":
         many = p["positives"]
@@ -116,7 +119,7 @@ def broken(ready: Prepared) -> str:
     if config.method in ("pp_admm", "ipp_admm") and config.delta is not None:
         p = {"delta": config.delta, "epsilon": config.epsilon, "rounds": config.rounds, "method": config.method}
         p |= {"rho": "004", "positives": config.positives, "split": config.split}
-        need = _needed_004(p, facts.n_nodes, float(np.min(facts.n)))
+        need = facts.C * _needed_004(p, facts.n_nodes, float(np.min(facts.n)))
         if config.rho < need * (1.0 - 1e-9):
             found.append(f"Outside 004's theorems: its listings ask for a regulariser of at least {need:.3g}.")
     return " ".join(found)
