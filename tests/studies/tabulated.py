@@ -104,7 +104,7 @@ def tabulated(study: Study) -> list[Row]:
         p = {**study.fixed, **point, "seed": study.seed, "replicates": REPLICATES}
         key = told_apart_by(p) if thesis else str(p)
         if key not in known:
-            small = {name: value for name, value in SMALL.items() if thesis and name in p}
+            small = {name: value for name, value in SMALL.items() if thesis and name in p and "axis" not in p}
             known[key] = cell({**p, **small})
         own = {"target": p["epsilon"]} if thesis and "epsilon" in p else {}
         for row in known[key]:
