@@ -406,11 +406,9 @@ class Study:
 
         Columns that the table lacks altogether are :meth:`strangers`.
         """
-        spoken = [(f"figure {figure.name!r}", (figure.filter,)) for figure in self.figures]
-        spoken += [(f"claim {claim.says!r}", claim.selectors) for claim in self.claims]
-        asked = [
-            (which, column, value) for which, selectors in spoken for one in selectors for column, value in one.items()
-        ]
+        spoken = [(f"figure {figure.name!r}", figure.filter) for figure in self.figures]
+        spoken += [(f"claim {claim.says!r}", selector) for claim in self.claims for selector in claim.selectors]
+        asked = [(which, column, value) for which, selector in spoken for column, value in selector.items()]
         there = {column: {row.get(column) for row in rows} for column in {column for _, column, _ in asked}}
         lines = []
         for which, column, value in asked:
