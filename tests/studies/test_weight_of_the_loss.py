@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.algorithms import ipp_admm
 from sottovoce.errors import InvalidInput
-from sottovoce.runs.config import RunConfig
-from sottovoce.runs.prepare import prepare
 from sottovoce.studies import spec
 from sottovoce.studies.kinds import training
 from sottovoce.studies.tables import deal
@@ -57,23 +54,6 @@ def test_at_the_weight_of_002_thirty_rounds_learn_where_line_3_lets_them() -> No
 
     assert [learns(total, 1750.0) for total in (0.5, 1.0, 1.5, 2.0, 10.0)] == [False, False, True, True, True]
     assert not learns(10.0, 1.0)
-
-
-@pytest.mark.parametrize("C", [1.0, 8.0])
-def test_divided_tests_have_the_sensitivity_of_losses_of_that_weight(C: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row's clipped loss weighs C / n in the quality: the noise is for 2 C C_loss / n."""
-    asked: list[Any] = []
-    real = ipp_admm.RedrawnGate
-
-    def kept(*args: Any, **more: Any) -> Any:
-        asked.append(real(*args, **more))
-        return asked[-1]
-
-    monkeypatch.setattr(ipp_admm, "RedrawnGate", kept)
-    shared = {"form": "printed", "delta": 1e-4, "rounds": 3, "positives": 2, "rho": 1e4, "C": C, "eta": 0.5}
-    run = RunConfig("ipp_admm", epsilon=math.inf, noise=1.0, test_sensitivity="divided", **shared)  # type: ignore[arg-type]
-    prepare(run, np.full((3, 1), 200.0), 4).plan()
-    assert asked and all(np.all(one.divisor == 200.0 / C) for one in asked)
 
 
 def test_every_study_of_figures_1_to_6_runs_both_weights() -> None:

@@ -46,7 +46,7 @@ class IPPADMM(PPADMM):
     )
     test_sensitivity: str = knob(
         "listed",
-        "Sensitivity of the listing's tests: listed, 2 C_loss (Lemma 4.2), or divided, 2 C C_loss / n_i.",
+        "Sensitivity of the listing's tests: listed, 2 C_loss (Lemma 4.2), or divided, 2 C_loss / n_i.",
         "must be 'listed' or 'divided'",
         lambda v: v in ("listed", "divided"),
         "printed",
@@ -73,11 +73,9 @@ class IPPADMM(PPADMM):
         e1, e2 = whole / (1 + ratio), whole * ratio / (1 + ratio)
         if self.form == "printed" and alpha is not None:
             law = self.printed(alpha, terms.curvature, node)
-            # A row's loss, clipped to C_loss, weighs C / n_i in the quality.
-            divisor = node.facts.n / node.facts.C if self.test_sensitivity == "divided" else 1.0
             return RedrawnGate(
                 *terms, f, law, "004, Algorithm 2 (printed)", self.tolerance, self.clip, self.threshold, e1, e2,
-                self.positives, k, divisor,
+                self.positives, k, node.facts.n if self.test_sensitivity == "divided" else 1.0,
             )  # fmt: skip
         source = "004, Algorithm 2 (corrected)"
         return GatedMinimiser(f, alpha, source, None, *terms, self.threshold, e1, e2, self.positives, k)

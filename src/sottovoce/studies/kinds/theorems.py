@@ -41,24 +41,21 @@ def _rho_004(p: Mapping[str, Any]) -> float:
 def regulariser_004(p: Mapping[str, Any], rows: Rows) -> float:
     """004, line 3 of both algorithms: ``2.8 N c1 / ((e1 - e3) n)`` with ``e3 = 0.99 e1`` and the budget of a release.
 
-    c1 bounds the curvature of a row's loss: of one that weighs C it is C / 4.
-
     Algorithm 1 shares the total among all rounds, Algorithm 2 pays for its tests and for at most `positives` releases;
-    e1 is that of the share ``1 - split`` that is not for noise on the answer.
+    e1 is that of the share ``1 - split`` that is not for noise on the answer, and c1 that of the loss times its weight.
     `rho` = "004" is that of the cell's own method, "004, Algorithm 1" that of Algorithm 1 in every case.
     """
-    return float(p.get("C", 1.0)) * _needed_004(p, len(rows.n), float(rows.n.min()))
+    return _needed_004(p, len(rows.n), float(rows.n.min()))
 
 
 def _needed_004(p: Mapping[str, Any], N: int, n: float) -> float:
-    """The regulariser of line 3 at C = 1."""
     delta, whole, many = p["delta"], _rho_004(p), p["rounds"]
     if p["rho"] == "004" and p["method"] == "ipp_admm":
         many = p["positives"]
         whole /= 1.0 + IPPADMM.test_share**2  # the rest pays for the tests
     rho = whole / many * (1.0 - p.get("split", IPPADMM.split))
     e1 = rho + 2 * math.sqrt(rho * math.log(1 / delta))
-    return 2.8 * N * 0.25 / ((1.0 - SHARE) * e1 * n)
+    return 2.8 * N * 0.25 * p.get("C", 1.0) / ((1.0 - SHARE) * e1 * n)
 
 
 def _price_002(ready: Prepared) -> tuple[Array, Array, Array]:
@@ -119,7 +116,7 @@ def broken(ready: Prepared) -> str:
     if config.method in ("pp_admm", "ipp_admm") and config.delta is not None:
         p = {"delta": config.delta, "epsilon": config.epsilon, "rounds": config.rounds, "method": config.method}
         p |= {"rho": "004", "positives": config.positives, "split": config.split}
-        need = facts.C * _needed_004(p, facts.n_nodes, float(np.min(facts.n)))
+        need = _needed_004(p, facts.n_nodes, float(np.min(facts.n)))
         if config.rho < need * (1.0 - 1e-9):
             found.append(f"Outside 004's theorems: its listings ask for a regulariser of at least {need:.3g}.")
     return " ".join(found)
