@@ -303,7 +303,7 @@ def page(number: str, title: str, items: list[dict[str, Any]], studies: Path) ->
     ]
     proof = any(line.proof for _, line in lines)
     heads = {basis: head for basis, head in HEADS.items() if basis != "proof" or proof}
-    summary = sums([one for _, line in lines for one in line.judged], heads)
+    summary = sums([(kind, one) for kind, line in lines for one in line.judged], heads)
     text = HEAD.format(
         number=number, title=title, ordered=ORDERED, proof=PROOF if proof else "", summary=summary
     )  # fmt: skip
@@ -316,12 +316,16 @@ def page(number: str, title: str, items: list[dict[str, Any]], studies: Path) ->
     return text
 
 
-def sums(found: list[Verdict], heads: dict[str, str]) -> str:
-    """How many verdicts came out how, a line a basis, with the settings of those that are divided."""
+def sums(found: list[tuple[str, Verdict]], heads: dict[str, str]) -> str:
+    """How many verdicts came out how, by what gives them, a line a basis; with the settings of divided ones."""
     text = ""
     for basis, head in heads.items():
-        counted = verdicts.summed([(one.word, one.settings) for one in found if one.basis == basis])
-        text += f"- In sum, {head}: {', '.join(counted)}.\n" if counted else ""
+        told = []
+        for kind, source in legend.SOURCES.items():
+            own = [(one.word, one.settings) for kind_of, one in found if (kind_of, one.basis) == (kind, basis)]
+            if own:
+                told.append(f"  - {source.name}: {'; '.join(verdicts.summed(own))}.\n")
+        text += "".join([f"- In sum, {head}:\n", *told]) if told else ""
     return text
 
 
@@ -356,7 +360,7 @@ def times(studies: Path) -> str:
         if said is None:
             continue
         whole += said["seconds"]
-        counts = [", ".join(_counted(said["claims"], basis)) for basis in HEADS]
+        counts = ["; ".join(_counted(said["claims"], basis)) for basis in HEADS]
         name, seconds = f"`{said['study']}`", f"{said['seconds']:.0f}"
         cells = [name, said["paper"], said["cells"], said["replicates"], seconds, *counts]
         text += "| " + " | ".join(map(str, cells)) + " |\n"

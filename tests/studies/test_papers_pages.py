@@ -140,7 +140,7 @@ def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
     assert "A \\| B." in first and "(7 replicates)" in first and "| holds in 5 of 5: reproduced |" in first
     assert "alpha 0.1: 1 ± 0.1 against 2 ± 0.1" in first and "and 3 alike" in first
     listed = papers.times(tmp_path).splitlines()[-3]
-    assert listed == "| `000-fig3` | 001 | 3 | 7 | 12 | 1 reproduced, 1 not run | 1 reproduced |  |"
+    assert listed == "| `000-fig3` | 001 | 3 | 7 | 12 | 1 reproduced; 1 not run | 1 reproduced |  |"
     assert lines[2] == papers.ORDERED and "| as printed | by its proof | proved |" in lines[-8]
     assert "Reading: low." in first and "| 3 (Table II) |" in first
     assert "printed: – | made-up rows: not run |" in other
@@ -234,15 +234,18 @@ def test_every_word_that_can_come_out_is_in_the_legend() -> None:
 def test_a_page_counts_its_verdicts_and_the_settings_of_divided_ones() -> None:
     settings = tuple(settings_of(holds=1, fails=3))
     found = [
-        papers.Verdict("printed", verdicts.MOSTLY_NOT, settings),
-        papers.Verdict("printed", verdicts.REPRODUCED, settings),
-        papers.Verdict("proved", verdicts.HOLDS),
+        ("study", papers.Verdict("printed", verdicts.MOSTLY_NOT, settings)),
+        ("study", papers.Verdict("printed", verdicts.REPRODUCED, settings)),
+        ("verdict", papers.Verdict("printed", "holds")),
+        ("study", papers.Verdict("proved", verdicts.HOLDS)),
     ]
-    told = papers.sums(found, papers.HEADS)
-    assert told == (
-        "- In sum, as printed: 1 mostly not reproduced (1 hold, 3 fail of 4), 1 reproduced.\n"
-        "- In sum, proved: 1 holds.\n"
-    )
+    assert papers.sums(found, papers.HEADS).splitlines() == [
+        "- In sum, as printed:",
+        "  - Rows with a study: 1 mostly not reproduced (1 hold, 3 fail of 4); 1 reproduced.",
+        "  - Rows with a test and no command: 1 holds.",
+        "- In sum, proved:",
+        "  - Rows with a study: 1 holds.",
+    ]
 
 
 def test_every_promise_has_a_line_of_its_own(tmp_path: Path) -> None:

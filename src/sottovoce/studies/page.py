@@ -242,7 +242,7 @@ def index(done: Sequence[tuple[StudyRun, Panel | None, Sequence[Judged]]], skipp
     cards = []
     for one, panel, claims in done:
         found = [(verdict.word, verdict.settings) for judged in claims for verdict in judged.verdicts.values()]
-        told = ", ".join(verdicts.summed(found))
+        told = "; ".join(verdicts.summed(found))
         picture = "" if panel is None else _image(panel, one.study.title)
         cards.append(
             f'<a class="card" href="{escape(one.study.name)}/index.html">{picture}<h3>{escape(one.study.name)}</h3>'
