@@ -43,8 +43,9 @@ HEAD = """# {title}
 Every item of paper {number} ([which one](../../explanation/papers.md)): where it is here and the command that checks
 it, what is claimed, the paper's own number where it prints one, ours, and what came out. *As printed* is the paper's
 algorithm to the letter at its own claim,{proof}
-*proved* is our form at the epsilon that is proved. Numbers after ± are two standard errors. Made by `python bench/papers.py` from the tables of the studies;
-what differs from a paper's setting stands on each study's page.
+*proved* is our form at the epsilon that is proved. Numbers after ± are two standard errors.
+Made by `python bench/papers.py` from the tables of the studies; what differs from a paper's setting stands on each
+study's page.
 
 {summary}
 ## How to read it
