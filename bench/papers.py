@@ -24,39 +24,38 @@ import numpy as np
 from sottovoce.errors import InvalidInput
 from sottovoce.papers import claims, sample_size
 from sottovoce.papers.tradeoff import fit_accuracy
-from sottovoce.studies import spec, tables, verdicts
+from sottovoce.studies import legend, spec, tables, verdicts
+from sottovoce.studies.legend import AMBIGUOUS, OTHER_FORM, SAME_FORM
 
 PAPERS = ("000", "001", "002", "003", "004")
 ALIKE, SHOWN = 2, 4
 """Settings whose numbers are shown: of those that all came out alike, and with one word of those that did not."""
 DECIDE = (verdicts.FAILS, verdicts.SOME, verdicts.HOLDS)
+ORDERED = (
+    '"Reproduced" says that curves lie, rise or fall in the order that the paper says, by more than the noise. It says '
+    "nothing of their heights: the texts that these pages were made from have no figures. Where the paper prints a "
+    "number, it stands beside ours."
+)
 HEAD = """# {title}
+
+{ordered}
 
 Every item of paper {number} ([which one](../../explanation/papers.md)): where it is here and the command that checks
 it, what is claimed, the paper's own number where it prints one, ours, and what came out. *As printed* is the paper's
-algorithm to the letter at its own claim, *proved* is our form at the epsilon that is proved. Numbers after ± are two
-standard errors. Made by `python bench/papers.py` from the tables of the studies;
-what differs from a paper's setting stands on each study's page.
+algorithm to the letter at its own claim,{proof}
+*proved* is our form at the epsilon that is proved. Numbers after ± are two standard errors.
+Made by `python bench/papers.py` from the tables of the studies; what differs from a paper's setting stands on each
+study's page.
 
+{summary}
 ## How to read it
 
 """
-KINDS = ("study", "verdict", "claim", "rows")
+PROOF = " *by its proof* the same with the constants of the paper's own proof, where its listing has others,"
+HEADS = {"printed": "as printed", "proof": "by its proof", "proved": "proved"}
+"""Names of :data:`verdicts.BASES` in the columns of a table."""
+KINDS = tuple(sorted(legend.SOURCES))
 """Where the verdict of an item comes from: each kind has words of its own, and a paragraph on the page."""
-FREE = "With a free constant, which no paper prints, only the order in which a bound grows can be read from it."
-STATED = {
-    "holds": "what is printed is true, or what runs here is what is printed",
-    verdicts.REPRODUCED: "our number is the paper's",
-    verdicts.PART: "one of our numbers is not the paper's, and the row says which",
-    verdicts.NOT: "here it is not so, or our number is another",
-    verdicts.REFUTED: "a proof, whose numbers the test computes, shows that what is printed is false",
-    verdicts.UNTESTABLE: "the row says what is missing",
-}
-SAME_FORM, OTHER_FORM = "the printed form holds", "printed and corrected forms differ"
-FORMS = {
-    SAME_FORM: "the paper's proof, or the one that it follows, gives the printed formula",
-    OTHER_FORM: "the proof gives another formula, the corrected one",
-}
 
 
 @lru_cache
@@ -69,7 +68,7 @@ def finished(folder: Path, name: str) -> tuple[list[dict[str, Any]], int, float]
         cell = json.loads(gzip.decompress(place.read_bytes()))
         kept[_known(cell["parameters"])] = cell
     study, found, seconds, many = spec.load(name), [], 0.0, 0
-    for point in study.points():
+    for point, labels in zip(study.points(), study.labels(), strict=True):
         p = {**study.fixed, **point, "seed": study.seed, "replicates": study.replicates}
         cell = kept.get(_known(p))
         if cell is None:
@@ -77,7 +76,7 @@ def finished(folder: Path, name: str) -> tuple[list[dict[str, Any]], int, float]
         many, seconds = many + 1, seconds + cell["seconds"]
         for row in cell["rows"]:
             own = {key: one for key, one in row.items() if not key.startswith("_")}
-            found.append({key: _plain(one) for key, one in point.items()} | own)
+            found.append(labels | own)
     return found, many, seconds
 
 
@@ -91,10 +90,6 @@ def _known(p: dict[str, Any]) -> str:
 def table(folder: Path) -> list[dict[str, Any]]:
     """The rows of a study of the package, from its finished cells."""
     return finished(folder, folder.name)[0] if folder.name in spec.names() else []
-
-
-def _plain(value: Any) -> Any:
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 @lru_cache
@@ -132,6 +127,14 @@ def fitted(folder: Path, method: str) -> str:
     return "; ".join(told) or "not run"
 
 
+class Verdict(NamedTuple):
+    """A verdict of a line: on what, its word, and its settings as verdicts.json has them."""
+
+    basis: str
+    word: str
+    settings: tuple[dict[str, Any], ...] = ()
+
+
 class Line(NamedTuple):
     """A line of the table, and the words of its verdicts."""
 
@@ -141,8 +144,14 @@ class Line(NamedTuple):
     paper: str
     ours: str
     printed: str = ""
+    proof: str = ""
     proved: str = ""
-    words: frozenset[str] = frozenset()
+    judged: tuple[Verdict, ...] = ()
+
+    @property
+    def words(self) -> frozenset[str]:
+        """The words of its verdicts."""
+        return frozenset(one.word for one in self.judged)
 
 
 COMMANDS = {"claim": "sottovoce claims", "rows": "sottovoce claims --rows"}
@@ -161,11 +170,18 @@ def rows(item: dict[str, Any], studies: Path) -> Iterator[Line]:
     commands = [f"`{command}`" for key, command in COMMANDS.items() if key in item]
     commands += [f"`pytest {item['test']}`"] if "test" in item else []
     here = "; ".join(filter(None, [item.get("here", ""), *commands]))
-    line = Line(item["item"], here, item.get("printed", ""), item.get("paper", ""), ours, word, item.get("proved", ""))
+    claimed, paper, proved = (item.get(key, "") for key in ("printed", "paper", "proved"))
+    line = Line(item["item"], here, claimed, paper, ours, word, proved=proved, judged=_worded(word))
     if "claim" in item:
         yield from _promises(item, line)
     else:
-        yield line._replace(words=frozenset(filter(None, [word.removeprefix(AMBIGUOUS)])))
+        yield line
+
+
+def _worded(word: str) -> tuple[Verdict, ...]:
+    """The verdict of a line that has one, without what says that it is of one reading."""
+    plain = word.removeprefix(f"{AMBIGUOUS}: ")
+    return (Verdict("printed", plain),) if plain else ()
 
 
 def promised(item: dict[str, Any]) -> list[claims.Claim]:
@@ -177,12 +193,8 @@ def _promises(item: dict[str, Any], line: Line) -> Iterator[Line]:
     for c in promised(item):
         at = f"{c.paper}: {c.says}" + (f"; reading: {c.reading}" if c.reading else "")
         told = f"{line.claimed} ({at})" if line.claimed else at
-        words = frozenset([c.verdict.removeprefix(AMBIGUOUS)])
-        yield line._replace(claimed=told, ours=_priced(c), printed=c.verdict, words=words)
+        yield line._replace(claimed=told, ours=_priced(c), printed=c.verdict, judged=_worded(c.verdict))
         line = Line("", "", "", "", "")
-
-
-AMBIGUOUS = "ambiguous: "
 
 
 def _sizes(names: list[str]) -> tuple[str, str]:
@@ -204,20 +216,22 @@ def _figure(item: dict[str, Any], studies: Path) -> Iterator[Line]:
     printed, paper = item.get("printed", ""), item.get("paper", "")
     said = judged(studies / item["study"])
     if said is None:
-        own = study.file is not None and not study.file.optional
-        why, word = (f"needs {study.file.how}", verdicts.UNTESTABLE) if own and study.file else ("not run", "")
-        yield Line(name, here, printed or study.title, paper, why, word, words=frozenset(filter(None, [word])))
+        why = "not run as its file is now"
+        word = ""
+        if study.file is not None and not study.file.optional:
+            why, word = f"needs {study.file.how}", verdicts.NOT_RUN
+        yield Line(name, here, printed or study.title, paper, why, word, judged=_worded(word))
         return
     here += f" ({said['replicates']} replicates)" if said["replicates"] > 1 else " (no noise, one run)"
     for claim in (one for one in said["claims"] if item.get("says", "") in one["claim"]):
-        both = [claim["printed"], claim["proved"]]
-        ours = "; ".join(
-            f"{word}: {_numbers(one)}" for word, one in zip(("printed", "proved"), both, strict=True) if one
-        )
+        found = {basis: claim[basis] for basis in HEADS if claim.get(basis)}
+        ours = "; ".join(f"{HEADS[basis]}: {_numbers(one)}" for basis, one in found.items())
         reading = f" Reading: {claim['reading']}." if claim.get("reading") else ""
-        words = frozenset(one["verdict"] for one in both if one)
-        told = claim.get("paper") or paper
-        yield Line(name, here, claim["claim"] + reading, told, ours, _verdict(both[0]), _verdict(both[1]), words)
+        yield Line(
+            name, here, claim["claim"] + reading, claim.get("paper") or paper, ours,
+            **{basis: _verdict(one) for basis, one in found.items()},
+            judged=tuple(Verdict(basis, one["verdict"], tuple(one["settings"])) for basis, one in found.items()),
+        )  # fmt: skip
         name, here, paper = "", "", ""
 
 
@@ -244,11 +258,13 @@ def _number(value: float) -> str:
     return "∞" if value == float("inf") else f"{float(f'{value:.3g}'):g}"
 
 
-def _verdict(one: dict[str, Any] | None) -> str:
+SHOWN_FALSE = (verdicts.REFUTED, verdicts.MISPRINT)
+"""Verdicts that stand behind a proof: what was measured is told beside them."""
+
+
+def _verdict(one: dict[str, Any]) -> str:
     """A verdict behind its reason, which of several settings is in how many a claim holds and fails."""
-    if one is None:
-        return ""
-    why = one.get("reason", "") if one["verdict"] in (verdicts.REFUTED, verdicts.UNTESTABLE) else ""
+    why = one.get("reason", "") if one["verdict"] in (*SHOWN_FALSE, *verdicts.BARRED) else ""
     if not why and (many := len(one["settings"])) > 1:
         alike = {setting["word"] for setting in one["settings"]} == {one["verdict"]}
         why = f"{many} of {many}" if alike else verdicts.counted(one["settings"])
@@ -257,7 +273,7 @@ def _verdict(one: dict[str, Any] | None) -> str:
 
 def _numbers(one: dict[str, Any]) -> str:
     """The settings that decide a verdict, what failed first and each with its place; all are counted beside it."""
-    if one["verdict"] == verdicts.UNTESTABLE:
+    if one["verdict"] in verdicts.BARRED:
         return "–"
     found: dict[str, list[dict[str, Any]]] = {}
     for setting in sorted(one["settings"], key=lambda setting: not setting.get("clear")):
@@ -271,7 +287,7 @@ def _numbers(one: dict[str, Any]) -> str:
         for those in (found[word],) if word in found else ():
             more = ", ".join(f"({verdicts.placed(setting['at'])})" for setting in those[SHOWN:])
             told.append(f"{word} at {'; '.join([*map(_at, those[:SHOWN]), *([f'and {more}'] if more else [])])}")
-    if one["verdict"] == verdicts.REFUTED:  # whose verdict has the proof before it, and not the count
+    if one["verdict"] in SHOWN_FALSE:  # whose verdict has the proof before it, and not the count
         told.append(verdicts.counted(one["settings"]))
     return "; ".join(told)
 
@@ -283,39 +299,49 @@ def _at(setting: dict[str, Any]) -> str:
 
 def page(number: str, title: str, items: list[dict[str, Any]], studies: Path) -> str:
     """The page of a paper."""
-    kinds = [
+    lines = [
         (next((kind for kind in KINDS if kind in item), ""), line) for item in items for line in rows(item, studies)
     ]
-    text = HEAD.format(number=number, title=title) + legend(number, kinds) + "\n## Items\n\n"
-    text += "| item | here | what is claimed | the paper | ours | as printed | proved |\n" + "|---" * 7 + "|\n"
-    for _, line in kinds:
-        text += "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line[:7]) + " |\n"
+    proof = any(line.proof for _, line in lines)
+    heads = {basis: head for basis, head in HEADS.items() if basis != "proof" or proof}
+    summary = sums([(kind, one) for kind, line in lines for one in line.judged], heads)
+    text = HEAD.format(
+        number=number, title=title, ordered=ORDERED, proof=PROOF if proof else "", summary=summary
+    )  # fmt: skip
+    text += how_to_read(number, lines) + "\n## Items\n\n"
+    columns = ["item", "here", "what is claimed", "the paper", "ours", *heads.values()]
+    text += f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n"
+    for _, line in lines:
+        cells = [*line[:5], *(getattr(line, basis) for basis in heads)]
+        text += "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |\n"
     return text
 
 
-def legend(number: str, lines: list[tuple[str, Line]]) -> str:
-    """Every word of a verdict, every method and every symbol that these lines use, and the settings behind them."""
-    paragraphs = {
-        "study": ("Rows with a study", verdicts.RULE, verdicts.MEANINGS),
-        "verdict": ("Rows with a test and no command", "The test fails where the verdict is wrong.", STATED),
-        "claim": (
-            "Rows with `sottovoce claims`",
-            f"At one setting, unless the row says another: {claims.SETTING}.",
-            claims.MEANINGS,
-        ),
-        "rows": ("Rows with `sottovoce claims --rows`", f"Rows of a site at one setting: {_setting()}. {FREE}", FORMS),
-    }
+def sums(found: list[tuple[str, Verdict]], heads: dict[str, str]) -> str:
+    """How many verdicts came out how, by what gives them, a line a basis; with the settings of divided ones."""
     text = ""
-    for kind, (head, how, meanings) in paragraphs.items():
+    for basis, head in heads.items():
+        told = []
+        for kind, source in legend.SOURCES.items():
+            own = [(one.word, one.settings) for kind_of, one in found if (kind_of, one.basis) == (kind, basis)]
+            if own:
+                told.append(f"  - {source.name}: {'; '.join(verdicts.summed(own))}.\n")
+        text += "".join([f"- In sum, {head}:\n", *told]) if told else ""
+    return text
+
+
+def how_to_read(number: str, lines: list[tuple[str, Line]]) -> str:
+    """Every word of a verdict, every method and every symbol that these lines use, and the settings behind them."""
+    text = "Words follow from [one legend](../../howto/studies.md#words-of-verdicts); these are used here.\n\n"
+    for kind, source in legend.SOURCES.items():
         own = [line for kind_of, line in lines if kind_of == kind]
         used = frozenset[str]().union(*(line.words for line in own))
-        told = [f"  - *{word}*: {meaning}\n" for word, meaning in meanings.items() if word in used]
-        told += [f"  - *{AMBIGUOUS[:-2]}*: of one reading of several\n"] * any(
-            AMBIGUOUS in line.printed for line in own
-        )
-        text += "".join([f"- **{head}.** {how}\n", *told]) if told else ""
+        if any(line.printed.startswith(AMBIGUOUS) for line in own):
+            used |= {AMBIGUOUS}
+        told = [f"  - *{word}*: {meaning}\n" for word, meaning in source.words.items() if word in used]
+        text += "".join([f"- **{source.name}.** {source.judges}\n", *told]) if told else ""
     text += "- **An empty verdict.** Nothing to judge, for the reason that stands under *ours*.\n"
-    whole = " ".join(cell for _, line in lines for cell in line[:7])
+    whole = " ".join(cell for _, line in lines for cell in line[:8])
     names = [f"  - {name}: {meaning}\n" for name, meaning in _listed()["names"].items() if _speaks(whole, name)]
     text += "".join(["- **Names.**\n", *names]) if names else ""
     return text + "".join(f"- {note}\n" for note in _listed()[f"p{number}"].get("notes", []))
@@ -325,35 +351,26 @@ def _speaks(text: str, name: str) -> bool:
     return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) is not None
 
 
-def _setting() -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in sample_size.SETTING.items())
-
-
 def times(studies: Path) -> str:
     """The table of docs/howto/studies.md: of every study that has run its cost, and how its claims came out."""
-    text = "| study | paper | cells | replicates | seconds | as printed | proved |\n" + "|---" * 7 + "|\n"
+    heads = ["study", "paper", "cells", "replicates", "seconds", *HEADS.values()]
+    text = f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|\n"
     whole = 0.0
     for place in sorted(studies.glob("*/verdicts.json")):
         said = judged(place.parent)
         if said is None:
             continue
         whole += said["seconds"]
-        words = [", ".join(_counted(said["claims"], basis)) for basis in ("printed", "proved")]
-        cells = (
-            f"`{said['study']}`",
-            said["paper"],
-            said["cells"],
-            said["replicates"],
-            f"{said['seconds']:.0f}",
-            *words,
-        )
+        counts = ["; ".join(_counted(said["claims"], basis)) for basis in HEADS]
+        name, seconds = f"`{said['study']}`", f"{said['seconds']:.0f}"
+        cells = [name, said["paper"], said["cells"], said["replicates"], seconds, *counts]
         text += "| " + " | ".join(map(str, cells)) + " |\n"
     return text + f"\nAll together: {whole:.0f} seconds of a processor.\n"
 
 
 def _counted(claimed: list[dict[str, Any]], basis: str) -> list[str]:
-    words = [claim[basis]["verdict"] for claim in claimed if claim[basis] is not None]
-    return [f"{words.count(word)} {word}" for word in dict.fromkeys(words)]
+    found = [claim[basis] for claim in claimed if claim.get(basis)]
+    return verdicts.summed([(one["verdict"], one["settings"]) for one in found])
 
 
 def main() -> None:
@@ -366,6 +383,7 @@ def main() -> None:
         text = page(number, *listed(number), arguments.studies)
         (arguments.out / f"{number}.md").write_text(text, encoding="utf-8")
     (arguments.out / "times.md").write_text(times(arguments.studies), encoding="utf-8")
+    (arguments.out / "words.md").write_text(legend.table(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ author = "the sottovoce contributors"
 release = version = installed("sottovoce")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "measured/papers/times.md"]  # times.md is a part of howto/studies.md
+exclude_patterns = ["_build", "measured/papers/times.md", "measured/papers/words.md"]  # parts of howto/studies.md
 html_theme = "furo"
 html_title = f"sottovoce {release}"
 html_show_copyright = False

@@ -96,7 +96,8 @@ def test_every_default_obeys_its_rule_and_is_the_one_that_methods_have(name: str
     [
         ("gamma", (-1.0, np.nan, np.inf, "a", True)), ("phi", (-0.1, np.nan)), ("law", ("laplace", 1.0)),
         ("batches", (0, 251, 2.5)), ("positives", (0, 1.5, True)), ("threshold", (np.nan, np.inf)),
-        ("clip", (0.0, 1e9)), ("test_sensitivity", ("other", 1.0)), ("split", (0.0, 1.0)), ("tolerance", (0.0, 1e9)),
+        ("clip", (0.0, 1e9)), ("test_sensitivity", ("other", 1.0)),
+        ("zeta", ("half", 1.0)), ("split", (0.0, 1.0)), ("tolerance", (0.0, 1e9)),
     ],
 )  # fmt: skip
 def test_values_that_break_the_rule_are_refused_by_methods_and_configurations(name: str, wrong: tuple[object]) -> None:

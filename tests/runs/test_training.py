@@ -127,7 +127,7 @@ def test_run_config_survives_json(config: RunConfig) -> None:
 
     plain = config.to_dict()
     later = {"auto", "start", "trust", "colluders", "participants", "clip", "max_grad_norm", "momentum", "delta1"}
-    later |= {"perturbation", "correlation", "test_sensitivity", "centre", "rows_per_person"} | (
+    later |= {"perturbation", "correlation", "test_sensitivity", "centre", "rows_per_person", "zeta"} | (
         {"split", "tolerance"} if config.split == RunConfig.split else set()
     )
     assert set(plain) == {one.name for one in fields(RunConfig)} - later  # keys of ledgers stay as they were

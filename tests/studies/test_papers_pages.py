@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sottovoce.papers import claims
-from sottovoce.studies import spec, verdicts
+from sottovoce.studies import legend, spec, verdicts
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "bench"
@@ -34,7 +34,7 @@ FOUND = {  # what the texts number: a list a paper, of names only
 }
 ROMAN = ["I", "II", "III", "IV", "V"]
 KINDS = "algorithm assumption corollar definition figure lemma proposition remark table theorem".split()  # noqa: SIM905
-WORDS = tuple(papers.STATED)
+WORDS = tuple(legend.STATED)
 
 
 def numbered(text: str) -> set[str]:
@@ -86,7 +86,7 @@ def test_every_verdict_has_a_test_that_could_have_failed(number: str, item: dict
     if "test" in item:
         assert exists(str(item["test"])), item["test"]
     if "verdict" in item:
-        assert "test" in item and str(item["verdict"]).removeprefix(papers.AMBIGUOUS) in WORDS
+        assert "test" in item and str(item["verdict"]).removeprefix(f"{legend.AMBIGUOUS}: ") in WORDS
     if "rows" in item:
         assert "test" in item and papers._sizes(item["rows"])[0]
     if "claim" in item:
@@ -98,12 +98,13 @@ def test_every_verdict_has_a_test_that_could_have_failed(number: str, item: dict
         assert any(str(item.get("says", "")) in claim.says for claim in study.claims)
 
 
-def test_what_is_refuted_names_its_test() -> None:
-    for name in spec.names():
-        for claim in spec.load(name).claims:
-            if claim.refuted:
-                tests = re.findall(r"tests/\S+?\.py::\w+", claim.refuted)
-                assert tests and all(map(exists, tests)), (name, claim.refuted)
+def test_what_is_refuted_or_called_a_misprint_names_its_test() -> None:
+    said = [(name, claim.refuted or claim.misprint) for name in spec.names() for claim in spec.load(name).claims]
+    shown = [(name, why) for name, why in said if why]
+    assert shown
+    for name, why in shown:
+        tests = re.findall(r"tests/\S+?\.py::\w+", why)
+        assert tests and all(map(exists, tests)), (name, why)
 
 
 def test_every_study_of_a_paper_is_on_its_page() -> None:
@@ -111,7 +112,7 @@ def test_every_study_of_a_paper_is_on_its_page() -> None:
     assert {name for name in spec.names() if spec.load(name).paper} <= spoken
 
 
-UNTESTABLE = {"verdict": "untestable here", "reason": "made-up rows", "of": {}, "settings": []}
+ABSENT = {"verdict": verdicts.NOT_RUN, "reason": "made-up rows", "of": {}, "settings": []}
 
 
 def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
@@ -124,8 +125,8 @@ def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
         "seconds": 12.3,
         "replicates": 7,
         "claims": [
-            {"claim": "A | B.", "paper": "3 (Table II)", "reading": "low", "printed": one, "proved": None},
-            {"claim": "C.", "printed": UNTESTABLE, "proved": None},
+            {"claim": "A | B.", "paper": "3 (Table II)", "reading": "low", "printed": one, "proof": one},
+            {"claim": "C.", "printed": ABSENT, "proof": None, "proved": None},
         ],
     }
     (tmp_path / "000-fig3").mkdir()
@@ -139,14 +140,15 @@ def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
     assert "A \\| B." in first and "(7 replicates)" in first and "| holds in 5 of 5: reproduced |" in first
     assert "alpha 0.1: 1 ± 0.1 against 2 ± 0.1" in first and "and 3 alike" in first
     listed = papers.times(tmp_path).splitlines()[-3]
-    assert listed == "| `000-fig3` | 001 | 3 | 7 | 12 | 1 reproduced, 1 untestable here |  |"
+    assert listed == "| `000-fig3` | 001 | 3 | 7 | 12 | 1 reproduced; 1 not run | 1 reproduced |  |"
+    assert lines[2] == papers.ORDERED and "| as printed | by its proof | proved |" in lines[-8]
     assert "Reading: low." in first and "| 3 (Table II) |" in first
-    assert "printed: – | made-up rows: untestable here |" in other
+    assert "printed: – | made-up rows: not run |" in other
     assert "`sottovoce claims`" in third and "`sottovoce claims --rows`; `pytest tests/a.py::b`" in fourth
     assert "printed and corrected forms differ" in fourth and "rows as printed" in fourth
     assert "the corrected form has C^2 |f0|^2".replace("|", "\\|") in fourth
-    assert "| untestable here |" in fifth and "ipums" in fifth
-    assert "not run" in second and "| false |" in third and "claimed 0.1" in third
+    assert "| not run |" in fifth and "ipums" in fifth
+    assert "not run as its file is now |" in second and "| false |" in third and "claimed 0.1" in third
 
 
 def settings_of(**many: int) -> list[dict[str, object]]:
@@ -178,7 +180,7 @@ def rendered(number: str, folder: Path) -> tuple[str, list[list[str]]]:
         words = list(verdicts.MEANINGS)
         each = [{"verdict": word, "reason": "why", "settings": settings_of(fails=2)} for word in words]
         said = {"study": name, "cells": 1, "seconds": 1.0, "replicates": 2, "paper": number}
-        said["claims"] = [{"claim": "It is so.", "printed": one, "proved": one} for one in each]
+        said["claims"] = [{"claim": "It is so.", "printed": one, "proof": one, "proved": one} for one in each]
         (folder / name).mkdir(parents=True)
         (folder / name / "verdicts.json").write_text(json.dumps(said))
     items = [{key: value for key, value in item.items() if key != "says"} for item in items]
@@ -190,7 +192,7 @@ def rendered(number: str, folder: Path) -> tuple[str, list[list[str]]]:
 def test_every_word_of_a_verdict_and_every_name_is_explained_above_the_table(number: str, tmp_path: Path) -> None:
     above, lines = rendered(number, tmp_path)
     explained = set(re.findall(r"^  - \*(.*?)\*: ", above, re.M))
-    found = {cells[5].rpartition(": ")[2] for cells in lines} - {"", "not run"}
+    found = {cells[5].rpartition(": ")[2] for cells in lines} - {""}
     assert found and found <= explained, found - explained
     assert verdicts.RULE in above and set(verdicts.MEANINGS) <= explained
     names = re.findall(r"^  - ([\w-]+): ", above, re.M)
@@ -208,11 +210,42 @@ def test_claims_speak_of_methods_by_one_name() -> None:
             assert not re.search(r"\b\w+_admm\b|\b[dp]vp\b|ADMM \((?:DVP|PVP)\)", claim.says), (study.name, claim.says)
 
 
-def test_the_documentation_says_what_the_words_mean() -> None:
-    table = (ROOT / "docs" / "howto" / "studies.md").read_text(encoding="utf-8")
-    for word, meaning in verdicts.MEANINGS.items():
-        assert f"| {word} | {meaning} |" in table, word
-    assert verdicts.RULE in table.replace("\n", " ")
+def test_the_documentation_has_the_legend_that_the_code_has() -> None:
+    """One legend: every word of every source, with its rule; the page of studies includes it and has no other."""
+    kept = ROOT / "docs" / "measured" / "papers" / "words.md"
+    assert kept.read_text(encoding="utf-8") == legend.table()
+    page = (ROOT / "docs" / "howto" / "studies.md").read_text(encoding="utf-8")
+    assert "../measured/papers/words.md" in page and "\n(words-of-verdicts)=\n" in page
+    assert verdicts.RULE in page.replace("\n", " ")
+    assert not any(f"| {word} | {rule} |" in page for word, rule in verdicts.MEANINGS.items())
+
+
+def test_every_word_that_can_come_out_is_in_the_legend() -> None:
+    given = {source: set(one.words) for source, one in legend.SOURCES.items()}
+    ours = {verdicts.OURS.get(word, word) for word in verdicts.MEANINGS}
+    assert ours <= given["study"]
+    plain = {str(item["verdict"]).removeprefix(f"{legend.AMBIGUOUS}: ") for _, item in ITEMS if "verdict" in item}
+    assert plain <= given["verdict"]
+    parts = [one.verdict.rpartition(": ") for one in claims.table()]
+    assert {word for _, _, word in parts} | {head for head, _, _ in parts if head} <= given["claim"]
+    assert {papers._sizes(item["rows"])[0] for _, item in ITEMS if "rows" in item} <= given["rows"]
+
+
+def test_a_page_counts_its_verdicts_and_the_settings_of_divided_ones() -> None:
+    settings = tuple(settings_of(holds=1, fails=3))
+    found = [
+        ("study", papers.Verdict("printed", verdicts.MOSTLY_NOT, settings)),
+        ("study", papers.Verdict("printed", verdicts.REPRODUCED, settings)),
+        ("verdict", papers.Verdict("printed", "holds")),
+        ("study", papers.Verdict("proved", verdicts.HOLDS)),
+    ]
+    assert papers.sums(found, papers.HEADS).splitlines() == [
+        "- In sum, as printed:",
+        "  - Rows with a study: 1 mostly not reproduced (1 hold, 3 fail of 4); 1 reproduced.",
+        "  - Rows with a test and no command: 1 holds.",
+        "- In sum, proved:",
+        "  - Rows with a study: 1 holds.",
+    ]
 
 
 def test_every_promise_has_a_line_of_its_own(tmp_path: Path) -> None:

@@ -156,7 +156,8 @@ PRINTED = [
     *(Printed(f"004-fig{k}", "no total printed", "epsilon", (), differs="totals of 1 and 10") for k in (1, 2, 3, 4)),
     *(Printed(f"004-fig{k}", "Parameter settings", "eta", (0.5,), differs="eta = 0.05 too") for k in (1, 2, 3, 4)),
     *(Printed(f"004-fig{k}", "section 5", "delta1", (1e-4,)) for k in (1, 2, 3, 4)),
-    Printed("004-fig1", "Figure 1", "tolerance", (1e-6,)),
+    Printed("004-fig1", "Figure 1", "beta", (1e-6,)),
+    *(Printed(f"004-fig{k}", "no weight", "C", (), differs="No weight of the loss is printed") for k in range(1, 7)),
     Printed("004-fig2", "Figure 2", "split", (0.001,)),
     *(Printed(f"004-fig{k}", "Parameter settings", "positives", (15,)) for k in (3, 4)),
     Printed("004-fig3", "Figure 4", "threshold", (1e-3,)),
@@ -166,8 +167,8 @@ PRINTED = [
         for s in ("004-fig5", "004-fig6", "004-fig7-us", "004-fig7-brazil")
         for m in ("pp_admm", "ipp_admm")
         for key, values in (
-            ("split", (0.001,)), ("delta1", (1e-4,)), ("tolerance", (1e-6, 10**-3.5)), ("rounds", (30,)),
-            ("rho", ("004",)), ("price", ("004",)), ("limit", (35_000,)),
+            ("split", (0.001,)), ("delta1", (1e-4,)), ("rounds", (30,)), ("rho", ("004",)), ("price", ("004",)),
+            ("limit", (35_000,)), ("tolerance" if "fig7" in s else "beta", (1e-6, 10**-3.5)),
         )
     ),
     *(
@@ -199,13 +200,17 @@ RHO_004 = 1.0 / (4.0 * math.log(1.0 / DELTA_004))  # of a total of 1
 def test_line_3_of_004_is_that_of_each_split(split: float) -> None:
     """Section 5: rho_1 = rho_total / T (1 - splits), epsilon_i1 of it, epsilon_i3 = 0.99 epsilon_i1; line 3."""
     points = [{**load("004-fig1").fixed, **point} for point in load("004-fig1").points()]
-    (p,) = [p for p in points if (p["eta"], p["epsilon"], p["split"]) == (0.5, 1.0, split)]
-    rows = deal(p).rows
+    own = [p for p in points if (p["eta"], p["epsilon"], p["split"]) == (0.5, 1.0, split)]
+    assert [p["C"] for p in own] == [1.0, 1750.0]
+    rows = deal(own[0]).rows
     assert rows.n.ravel().tolist() == [ROWS_004] * NODES_004
     rho_1 = RHO_004 / ROUNDS_004 * (1.0 - split)
     epsilon_1 = rho_1 + 2.0 * math.sqrt(rho_1 * math.log(1.0 / DELTA_004))
     line_3 = 2.8 * NODES_004 * 0.25 / ((1.0 - 0.99) * epsilon_1 * ROWS_004)
-    assert training._config(p, rows).rho == pytest.approx(line_3, rel=1e-9)
+    for p in own:  # c_1 bounds the curvature of the loss that is trained, C times the logistic one
+        config = training._config(p, rows)
+        assert config.rho == pytest.approx(p["C"] * line_3, rel=1e-9)
+        assert config.tolerance * p["C"] == pytest.approx(1e-6, rel=1e-12)
 
 
 @pytest.mark.parametrize("method", ["pp_admm", "ipp_admm", "dvp", "m_admm", "r_admm"])

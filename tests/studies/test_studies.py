@@ -345,7 +345,7 @@ def test_the_command_writes_everything_and_sums_up(tmp_path):
     (one,) = json.loads(answer.stdout)["studies"]
     assert (one["name"], one["cells"], one["reused"], one["rows"]) == ("own", 3, 0, 3 * 2 * 2)
     assert one["claims"] == [
-        {"says": "A larger total gives a lower loss.", "reading": "", "printed": None, "proved": UNSEEN}
+        {"says": "A larger total gives a lower loss.", "reading": "", "printed": None, "proof": None, "proved": UNSEEN}
     ]
     folder = tmp_path / "o" / "own"
     names = {path.name for path in folder.iterdir()}
@@ -362,6 +362,33 @@ def test_the_command_writes_everything_and_sums_up(tmp_path):
     assert "sottovoce study own.toml --quick --out o --replicates 2 --json" in (folder / "index.html").read_text()
     said = invoke(str(tmp_path / "own.toml"), "--quick", "--replicates", "2", "--out", str(tmp_path / "o"))
     assert "3 of them kept from before" in said.stdout and said.stderr == ""
+
+
+def test_a_value_that_no_row_has_and_a_claim_without_a_verdict_are_told_after_a_full_run(tmp_path):
+    last = 'by = ["method"]\nfilter = { round = "last" }'
+    asked = SMALL.replace(last, last.replace("}", ", epsilon = 7.0 }"))
+    together = SMALL.replace(last, last.replace("}", ', method = "admm", epsilon = 50.0 }'))
+    for text, told in ((asked, "no row has epsilon = 7.0; there are 1.0, 50.0"), (together, UNSEEN), (SMALL, "")):
+        (tmp_path / "own.toml").write_text(text)
+        full = invoke(str(tmp_path / "own.toml"), "--out", str(tmp_path / "o"))
+        page = (tmp_path / "o" / "own" / "index.html").read_text()
+        if told:
+            assert told in full.stderr and told in page
+        else:
+            assert "note" not in full.stderr
+        quick = invoke(str(tmp_path / "own.toml"), "--quick", "--out", str(tmp_path / "o"))
+        assert quick.stderr == ""  # which leaves settings out
+
+
+def test_the_table_has_the_fixed_value_of_what_other_cells_vary(tmp_path):
+    text = SMALL.replace('method = "prox_admm"', 'method = "prox_admm"\nrounds = 2')
+    study = spec.parse(text, "own")
+    assert [(one["method"], one["rounds"]) for one in study.labels()] == [
+        ("dvp", 3), ("dvp", 3), ("prox_admm", 2), ("prox_admm", 2), ("admm", 3),
+    ]  # fmt: skip
+    done = run(study, tmp_path)
+    assert {(row["method"], row["rounds"]) for row in done.rows} == {("dvp", 3), ("prox_admm", 2), ("admm", 3)}
+    assert "nodes" not in done.columns  # nothing varies it
 
 
 def test_a_misspelt_column_is_told(tmp_path):

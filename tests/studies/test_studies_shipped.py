@@ -423,7 +423,7 @@ proved = {}
 """
 
 
-def test_claims_on_stand_ins_are_untestable_and_a_file_gives_verdicts(quick_data, monkeypatch, tmp_path):
+def test_claims_on_stand_ins_are_not_run_and_a_file_gives_verdicts(quick_data, monkeypatch, tmp_path):
     values, kinds = types(400)
     path = tmp_path / "covtype.data"
     np.savetxt(path, np.hstack([values, kinds[:, None]]), delimiter=",", fmt="%.12g")
@@ -431,10 +431,10 @@ def test_claims_on_stand_ins_are_untestable_and_a_file_gives_verdicts(quick_data
     without = run(study, tmp_path)
     (found,) = verdicts.judged(study, without.rows)
     words = {one["at"]["data"]: one["word"] for one in found.proved.settings}
-    assert words.pop("covertype") == verdicts.UNTESTABLE and verdicts.UNTESTABLE not in words.values()
-    assert all(("untestable" in row) == (row["data"] == "covertype") for row in without.rows)
+    assert words.pop("covertype") == verdicts.NOT_RUN and not set(words.values()) & set(verdicts.BARRED)
+    assert all(("stands_in" in row) == (row["data"] == "covertype") for row in without.rows)
     having = run(study, tmp_path, file=path)
-    assert not any("untestable" in row for row in having.rows) and having.reused == 2  # those of the other data
+    assert not any("stands_in" in row for row in having.rows) and having.reused == 2  # those of the other data
     assert {row["data"] for row in having.rows} == {row["data"] for row in without.rows}
     errors = {row["epsilon"]: (row["majority_error"], row["noiseless_error"]) for row in having.rows}
     assert len(set(errors.values())) <= 2 and all(0 < common <= 0.5 for common, _ in errors.values())

@@ -383,6 +383,6 @@ def test_digits_are_fetched_or_three_and_seven_stand_in(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", offline)
     gone = thesis_data.digits(3, 5)
-    assert "stand in" in gone.notes["untestable"] and len(gone.y) == 12_396
+    assert "stand in" in gone.notes["stands_in"] and len(gone.y) == 12_396
     with pytest.raises(InvalidInput):
         thesis_data.load("mnist35", "secret")

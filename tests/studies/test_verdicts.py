@@ -17,8 +17,12 @@ from sottovoce.studies.verdicts import (
     HIDDEN,
     HOLDS,
     MEANINGS,
+    MISPRINT,
+    MOSTLY_FAILS,
+    MOSTLY_NOT,
     NOISE,
     NOT,
+    NOT_RUN,
     PART,
     REFUTED,
     REPRODUCED,
@@ -31,6 +35,7 @@ from sottovoce.studies.verdicts import (
     judged,
     overall,
     placed,
+    summed,
     sure,
 )  # fmt: skip
 
@@ -105,7 +110,7 @@ def test_equal_counts_have_equal_verdicts():
     """What a page prints beside a verdict decides it: all sets of up to four settings."""
     ways = [
         (w, c)
-        for w in (HOLDS, SOME, FAILS, HIDDEN, SAME, UNTESTABLE)
+        for w in (HOLDS, SOME, FAILS, HIDDEN, SAME, UNTESTABLE, NOT_RUN)
         for c in (False, True)[: 1 + (w in (HOLDS, SOME))]
     ]
     found: dict[str, set[str]] = {}
@@ -117,7 +122,39 @@ def test_equal_counts_have_equal_verdicts():
     assert found["holds in 1, within the noise in 1 of 2"] == {NOISE}
     assert found["holds in 1 (clearly in 1), within the noise in 1 of 2"] == {PART}
     assert found["holds in 2, fails in 1 of 3"] == {PART} and found["holds in 1, fails in 2 of 3"] == {NOT}
+    assert found["holds in 1 (clearly in 1), fails in 2 of 3"] == {MOSTLY_NOT}
     assert {word for words in found.values() for word in words} <= set(MEANINGS)
+
+
+def test_no_verdict_says_in_part_where_fails_outnumber_holds():
+    ways = [(w, c) for w in (HOLDS, SOME, FAILS, HIDDEN, SAME, UNTESTABLE, NOT_RUN) for c in (False, True)]
+    seen = set()
+    for many in (1, 2, 3, 4):
+        for those in itertools.combinations_with_replacement(ways, many):
+            settings = [{"word": word} | ({"clear": True} if clear else {}) for word, clear in those]
+            words = [word for word, _ in those]
+            holds, fails = words.count(HOLDS), words.count(FAILS)
+            for most in (False, True):
+                word = overall(settings, most=most)
+                seen.add(word)
+                assert word != PART or fails <= holds, those
+                assert word != MOSTLY_NOT or fails > holds, those
+    assert seen == {REPRODUCED, PART, MOSTLY_NOT, NOT, NOISE, SAME, UNTESTABLE, NOT_RUN}
+
+
+def test_a_claim_of_ours_that_fails_more_often_than_it_holds_mostly_fails():
+    rows = [row | {"s": s, "v": row["v"] * (1 if s == 1 else -1)} for row in APART for s in (1, 2, 3)]
+    claim = Sentence("It rises.", "rises", "v", x="x", by=("s",), printed={})
+    assert judge(claim, rows, {}).word == MOSTLY_NOT
+    assert judge(replace(claim, says="Ours: it rises."), rows, {}).word == MOSTLY_FAILS
+
+
+def test_a_summary_counts_the_settings_of_divided_verdicts():
+    settings = [{"word": word} for word in (HOLDS, FAILS, FAILS, HIDDEN)]
+    told = summed([(REPRODUCED, [{"word": HOLDS}]), (MOSTLY_NOT, settings), (PART, settings[:2]), (REPRODUCED, [])])
+    assert told == [
+        "2 reproduced", "1 mostly not reproduced (1 hold, 2 fail of 4)", "1 reproduced in part (1 hold, 1 fail of 2)",
+    ]  # fmt: skip
 
 
 def test_a_claim_of_ours_holds_or_fails_where_a_papers_is_reproduced():
@@ -239,17 +276,18 @@ def test_narrows_looks_at_the_gap_at_both_ends():
 LESS = {"test": "less", "of": {"g": "a"}, "than": {"g": "b"}}
 
 
-def test_rows_that_stand_in_are_untestable_and_the_others_are_judged():
+@pytest.mark.parametrize(("column", "word"), [("stands_in", NOT_RUN), ("untestable", UNTESTABLE)])
+def test_rows_that_stand_in_are_no_run_of_the_papers_and_the_others_are_judged(column, word):
     rows = [row | {"s": s} for row in APART for s in (1, 2)]
-    some = [row | ({"untestable": "made-up rows"} if row["s"] == 1 else {}) for row in rows]
-    every = [row | {"untestable": "made-up rows"} for row in rows]
+    some = [row | ({column: "made-up rows"} if row["s"] == 1 else {}) for row in rows]
+    every = [row | {column: "made-up rows"} for row in rows]
     claim = Sentence("It is so.", value="v", printed={}, by=("s",), **LESS)
     found = judge(claim, some, {})
-    assert (found.word, found.reason) == (REPRODUCED, "holds in 1, untestable in 1 of 2")
-    assert [one["word"] for one in found.settings] == [UNTESTABLE, "holds"]
+    assert (found.word, found.reason) == (REPRODUCED, f"holds in 1, {word.removesuffix(' here')} in 1 of 2")
+    assert [one["word"] for one in found.settings] == [word, "holds"]
     assert "made-up rows" in found.details[0]
     found = judge(claim, every, {})
-    assert (found.word, found.reason) == (UNTESTABLE, "made-up rows")
+    assert (found.word, found.reason) == (word, "made-up rows")
     assert judge(claim, rows, {}).word == REPRODUCED
 
 
@@ -274,6 +312,49 @@ def test_a_refuted_claim_still_shows_what_was_measured():
     assert found.proved.word == REPRODUCED  # of our form, and the paper's claim is another
     (alone,) = judged(replace(study, claims=(replace(claim, printed=None),)), APART)
     assert alone.proved.word == REFUTED
+
+
+def test_a_misprint_has_a_verdict_of_its_own_and_is_not_called_refuted():
+    claim = Sentence("It is so.", value="v", printed={}, proof={}, misprint="(3) has it; tests/a.py::b", **LESS)
+    (found,) = judged(Study("s", "A study", "training.run", claims=(claim,)), APART)
+    assert found.printed.word == MISPRINT and found.printed.reason.startswith("(3)")
+    assert found.proof.word == REPRODUCED and found.proved is None
+    with pytest.raises(InvalidInput, match="misprint"):
+        replace(claim, refuted="a proof; tests/a.py::b")
+
+
+def test_the_constants_of_a_proof_are_judged_beside_the_listing():
+    rows = [row | {"basis": "printed"} for row in APART] + [row | {"basis": "proof", "v": -row["v"]} for row in APART]
+    claim = Sentence(
+        "It is so.", value="v", printed={"basis": "printed"}, proof={"basis": "proof"}, **LESS
+    )  # fmt: skip
+    (found,) = judged(Study("s", "A study", "training.run", claims=(claim,)), rows)
+    assert {basis: verdict.word for basis, verdict in found.verdicts.items()} == {"printed": REPRODUCED, "proof": NOT}
+    plain = found.plain()
+    assert plain["proof"]["verdict"] == NOT and plain["proof"]["of"] == {"basis": "proof"} and plain["proved"] is None
+
+
+def test_readings_of_two_lines_are_combined_unless_a_claim_speaks_of_one():
+    readings = (
+        Reading("low", "line 3", ""), Reading("high", "line 3", ""),
+        Reading("C = 1", "nowhere", "", "C", 1.0), Reading("C = 9", "nowhere", "", "C", 9.0),
+    )  # fmt: skip
+    cells = tuple({"reading": name, "C": C} for name in ("low", "high") for C in (1.0, 9.0))
+    claim = Sentence("It is so.", value="v", printed={}, **LESS)
+    spoken = replace(claim, filter={"C": 1.0})
+    study = Study("s", "A study", "training.run", cells=cells, readings=readings, claims=(claim, spoken))
+    turned = [("high", 9.0)]
+    rows = [
+        row | cell | {"v": row["v"] * (-1 if (cell["reading"], cell["C"]) in turned else 1)}
+        for row in APART if row["g"] != "c" for cell in cells
+    ]  # fmt: skip
+    found = [(one.place, one.reading, one.printed.word) for one in judged(study, rows)]
+    assert found == [
+        (0, "low, C = 1", REPRODUCED), (0, "low, C = 9", REPRODUCED), (0, "high, C = 1", REPRODUCED),
+        (0, "high, C = 9", NOT), (1, "low", REPRODUCED), (1, "high", REPRODUCED),
+    ]  # fmt: skip
+    with pytest.raises(InvalidInput, match="readings"):
+        replace(study, cells=(*cells, {"reading": "low", "C": 3.0}))
 
 
 def test_every_reading_has_a_verdict_of_its_own():

@@ -11,7 +11,7 @@ from ..queries import GaussianLaw, PerturbedObjective, Query, SphericalLaw, law_
 from ..util.typing import Array
 from .admm import ADMM, Augmented
 from .base import Node
-from .knobs import knob, law
+from .knobs import knob, law, zeta
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class DVP(ADMM):
     Corrected: each release is alpha_p(t)-DP for one row of its node (U1 and U4 of
     :mod:`sottovoce.privacy.bounds`), and the run costs their sum.  Printed: the listing draws noise of rate
     ``alpha_hat``, but the proof needs ``alpha_hat / 2``; the claim of alpha_p(t) per release is false by up to a
-    factor 2, and "independent of the number of iterations" (000, section 3) is false.
+    factor 2.  With `zeta` "proof" the noise is the proof's, and the claim holds, for the exact minimisers that a
+    simulation computes.  That all rounds together cost no more (000, page 132, so read) is false of both.
 
     Parameters
     ----------
@@ -39,6 +40,7 @@ class DVP(ADMM):
     )
     form: str = "corrected"
     law: str = law()
+    zeta: str = zeta()
 
     name: ClassVar[str] = "dvp"
     paper: ClassVar[str] = "000 and 001, Algorithm 2"
@@ -63,16 +65,27 @@ class DVP(ADMM):
         alpha, facts = self.noise(k), node.facts
         if self.form == "corrected":
             return phi, law_of(self.law, alpha, curvature + phi, facts)
-        return self.printed(alpha, curvature, node)
+        return self.printed(alpha, curvature, node, self.zeta)
 
     @staticmethod
-    def printed(alpha: Array, curvature: Array, node: Node) -> tuple[Array, SphericalLaw]:
-        """The listing's curvature and noise for a claim of `alpha`."""
+    def printed(alpha: Array, curvature: Array, node: Node, constants: str) -> tuple[Array, SphericalLaw]:
+        """The listing's curvature and noise for a claim of `alpha`, with the zeta of its `constants`.
+
+        Parameters
+        ----------
+        alpha, curvature : array of shape (N, 1) or (1,)
+            The claim of one release, and what ADMM adds to a node's curvature.
+        constants : {"listing", "proof"}
+            The proof of Theorem 1 (of 001 Theorem 5) ends "by selecting zeta = alpha_hat / 2", where the listing has
+            alpha_hat; in both, alpha_hat is alpha / 2 where the determinant alone would cost more than alpha.
+        """
         facts = node.facts
         # As listed: alpha_hat = alpha - ln(1 + c1 / ((n/C)(rho + 2 eta V)))^2; Phi = 0 if that is > 0.
         c1 = facts.loss.curvature_bound
         alpha_hat = alpha - 2 * np.log1p(c1 / facts.K(curvature))
         needed = facts.C * c1 / (facts.n * np.expm1(alpha / 4)) - facts.mu - curvature
         phi = np.where(alpha_hat > 0, 0.0, needed)
-        zeta = np.where(alpha_hat > 0, alpha_hat, alpha / 2)  # the listing; the proof has alpha_hat / 2
-        return phi, SphericalLaw(zeta, polish=False, claimed=alpha)
+        rate = np.where(alpha_hat > 0, alpha_hat, alpha / 2)
+        if constants == "proof":
+            rate = rate / 2
+        return phi, SphericalLaw(rate, polish=False, claimed=alpha)

@@ -87,6 +87,17 @@ def law() -> Any:
     )  # fmt: skip
 
 
+def zeta() -> Any:
+    """The knob of 000's and 001's printed forms, whose listings and proofs have different rates of noise."""
+    return knob(
+        "listing",
+        "Rate of 000's and 001's printed noise: listing, alpha-hat, or proof, half of it, as their proofs need.",
+        "must be 'listing' or 'proof'",
+        lambda value: value in ("listing", "proof"),
+        "printed",
+    )
+
+
 def gradient_cap() -> Any:
     """The knob of methods whose sensitivity is the norm of a row's gradient (:mod:`sottovoce.problem.clipped`)."""
     return knob(

@@ -10,6 +10,7 @@ from ..util.typing import Array
 from .admm import augment, dual
 from .base import Node
 from .dvp import DVP
+from .knobs import zeta
 from .prox import DualState, ProxADMM
 
 
@@ -21,7 +22,8 @@ class PVP(ProxADMM):
     ---------
     Corrected: U7; a node's own state is what it sent.  Printed (V is sent, as in the text): the node keeps its exact
     minimiser.  The claim for the loop, the sum of all alphas, holds by the recursion of docs/privacy/verdicts.md, with
-    noise that is ``1 + 2 eta V N / rho`` times larger.  The claim for the last step is false.  Listed (f is sent, as in
+    noise that is ``1 + 2 eta V N / rho`` times larger.  The claim for the last step is false, with the listing's `zeta`
+    and with half of it, the proof's.  Listed (f is sent, as in
     the listing's "broadcast"): no guarantee at all.
 
     Parameters
@@ -32,6 +34,7 @@ class PVP(ProxADMM):
 
     form: str = "corrected"
     rounds: int = 0
+    zeta: str = zeta()
 
     name: ClassVar[str] = "pvp"
     paper: ClassVar[str] = "001, Algorithm 3"
@@ -60,7 +63,8 @@ class PVP(ProxADMM):
         minimiser = SecretMinimiser(f, alpha, source, None, linear + 2 * pull * f, curvature, -2 * pull, path)
         if k != self.rounds:
             return minimiser
-        phi, law = DVP.printed(alpha, curvature, node)  # (21), (22): as DVP, whose own part is the exact f, once
+        # (21), (22): as DVP, whose own part is the exact f, once
+        phi, law = DVP.printed(alpha, curvature, node, self.zeta)
         before = replace(minimiser, path=path[:-1])
         source = f"{source}, last step"
         return SecretStartObjective(linear + pull * f, curvature + phi, f, law, source, None, -pull, before)

@@ -95,7 +95,13 @@ def knob_options() -> list[Option]:
         say("--C", "Weight of the data.", name="C", type=float, default=_RUN.C),
         say("--rho", "Weight of the regulariser.", type=float, default=_RUN.rho),
         say("--eta", "Penalty, or one a node.  [default: from sizes, graph and budget]", type=NUMBER),
-        say("--eta-growth", "Factor of the penalty per release.", type=NUMBER, default=_RUN.eta_growth),
+        say(
+            "--eta-growth",
+            "Factor q of the penalty from one release to the next: eta, eta q, eta q^2, ... 002's q^k starts at q: "
+            "give --eta q too.",
+            type=NUMBER,
+            default=_RUN.eta_growth,
+        ),
         *(
             say(f"--{knob.name.replace('_', '-')}", knob.about, type=_TYPES[knob.kind], default=knob.default)
             for knob in KNOBS.values()

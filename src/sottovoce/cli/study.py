@@ -12,7 +12,7 @@ from ..errors import SottovoceError
 from ..studies import figures, page, spec
 from ..studies.drawn import panels
 from ..studies.run import StudyRun, changed, run, write
-from ..studies.verdicts import Judged, judged
+from ..studies.verdicts import BASES, UNSEEN, Judged, judged
 from .options import as_json, say, takes, typed
 from .screen import Console, escape, listing, print_json, progress
 
@@ -90,14 +90,23 @@ def _one(one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, co
     with progress(console, one.name, left=True) as bar:
         tell = bar and (lambda done, of: bar(completed=done, total=of))
         done = run(one, out, quick=quick, jobs=jobs, file=data, progress=tell)
-    for line in done.study.strangers(done.columns):
-        console.print(f"[yellow]note[/] {escape(line)}", highlight=False, soft_wrap=True)
     drawn = panels(done, page.MARK if quick else "")
     claims = judged(done.study, done.rows)
+    for line in [*done.study.strangers(done.columns), *_unjudged(done, claims)]:
+        console.print(f"[yellow]note[/] {escape(line)}", highlight=False, soft_wrap=True)
     write(done.folder / "verdicts.json", page.verdicts_json(done, claims))
     write(done.folder / "privacy.txt", "\n\n".join(done.privacy) + "\n")
     write(done.folder / "index.html", page.page(done, drawn, claims, typed()))
     return FinishedStudy(done, next((panel for _, those in drawn for panel in those), None), claims)
+
+
+def _unjudged(done: StudyRun, claims: list[Judged]) -> list[str]:
+    """What leaves claims without a verdict: values that no row has, and claims that found no rows."""
+    unseen = [one for one in claims if any(verdict.word == UNSEEN for verdict in one.verdicts.values())]
+    if done.quick:  # which leaves settings out
+        return []
+    lines = [f"claim {page.said_of(one)!r}: {UNSEEN}" for one in unseen]
+    return [*done.study.unmatched(done.rows), *lines]
 
 
 def _list(as_json: bool) -> None:
@@ -120,10 +129,8 @@ def _list(as_json: bool) -> None:
 
 def _plain(finished: list[FinishedStudy], skipped: list[str], failed: list[str], index: Path | None) -> dict[str, Any]:
     def words(one: Judged) -> dict[str, Any]:
-        both = {"printed": one.printed, "proved": one.proved}
-        return {"says": one.claim.says, "reading": one.reading} | {
-            k: None if v is None else v.word for k, v in both.items()
-        }
+        found = {basis: verdict.word for basis, verdict in one.verdicts.items()}
+        return {"says": one.claim.says, "reading": one.reading} | dict.fromkeys(BASES, None) | found
 
     return {
         "studies": [
@@ -146,9 +153,9 @@ def _render(finished: list[FinishedStudy], skipped: list[str], failed: list[str]
         console.print(f"[bold]{escape(done.study.name)}[/]: {told}", highlight=False)
         for one in claims:
             console.print(f"  {escape(page.said_of(one))}", highlight=False)
-            for basis, verdict in (("as printed", one.printed), ("at the proved epsilon", one.proved)):
-                if verdict is not None:
-                    console.print(f"    {basis}: {escape(verdict.reason)}: [bold]{verdict.word}[/]", highlight=False)
+            for basis, verdict in one.verdicts.items():
+                told = f"    {BASES[basis]}: {escape(verdict.reason)}: [bold]{verdict.word}[/]"
+                console.print(told, highlight=False)
         console.print(f"  {escape(str(done.folder / 'index.html'))}", highlight=False, soft_wrap=True)
     for line in skipped:
         console.print(f"[yellow]left out[/] {escape(line)}", highlight=False)

@@ -217,7 +217,11 @@ def _dual() -> list[Claim]:
         _claim("DVP", "000, page 132, and 001, II-B, after the definition",
                f"alpha, whatever is seen of the {ROUNDS} rounds, logistic loss, zeta of the proof", alpha,
                [_objective(hat / 2.0, logistic=True)] * ROUNDS, EXACT, ships * ROUNDS, "dual-variable-perturbation",
-               attained=ROUNDS * hat),
+               attained=ROUNDS * hat, reading="all rounds together tell no more than alpha"),
+        _claim("DVP", "000, page 132, and 001, II-B, after the definition",
+               "alpha of each round by itself, however many come before, logistic loss, zeta of the proof", alpha,
+               [_objective(hat / 2.0, logistic=True)], EXACT, ships, "dual-variable-perturbation", attained=hat,
+               reading="a round tells no more than alpha beside what was seen before it"),
     ]  # fmt: skip
 
 

@@ -8,7 +8,9 @@ minimiser fhat of J itself,
 
 which is least, ``||fhat|| sqrt(E ||b||^2) / n``, at ``Delta = sqrt(E ||b||^2) / ||fhat||``.  With the listing's noise
 ``E ||b||^2`` is ``4 zeta^2 d (d + 1) / epsilon^2`` (pure), or ``zeta^2 d (8 ln(2/delta) + 4 epsilon) / epsilon^2``.
-Both orders of the theorem hold, (3.6) even without its factor log d; they need ||fhat||, which no release gives.
+The order (3.6) holds, even without its factor log d.  (3.7) holds for epsilon of at most the order of log(1/delta): far
+above it the part 4 epsilon of the noise is all there is, and the loss stays as it is while (3.7) falls as 1 / epsilon.
+Both need ||fhat||, which no release gives.
 """
 
 from __future__ import annotations

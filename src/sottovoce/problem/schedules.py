@@ -30,7 +30,8 @@ class Schedule:
     start : float or tuple of N floats
         Value in the first round, for all nodes or for each.
     growth : float or tuple of N floats
-        Factor from one round to the next (002, Fig. 4 uses ``eta_i(2k-1) = q^k``).
+        Factor from one round to the next.  The first round has `start` itself: ``eta_i(2k-1) = q^k`` of 002, Figure 4,
+        whose exponent is 1 there, has q for both.
     table : tuple of float, or of tuples of N floats, optional
         Explicit values per round; excludes `growth`.
     factor : float or tuple of N floats

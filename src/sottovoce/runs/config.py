@@ -135,7 +135,8 @@ class RunConfig:
     eta : float, tuple of N floats or Schedule, optional
         Penalty of the first round, or a whole schedule; None for :func:`sottovoce.runs.prepare.default_penalty`.
     eta_growth : float or tuple of N floats
-        Factor of the penalty from one release to the next.
+        Factor q of the penalty from one release to the next: eta, eta q, eta q^2 and so on.  002's ``q^k`` has the
+        exponent 1 at the first release: it is ``eta=q, eta_growth=q``.
     noise : float, tuple of N floats or Schedule, optional
         The method's own noise parameter alpha; `epsilon` is then a budget, and the run stops before a release that
         would exceed it.  None calibrates alpha so that the run costs `epsilon`.

@@ -32,9 +32,8 @@ details{margin:.4rem 0}summary{cursor:pointer;color:var(--blue)}
 .card{border:1px solid var(--line);border-radius:.4rem;padding:.7rem;color:inherit;text-decoration:none;display:block}
 .card img{width:100%;height:11rem;object-fit:contain;background:#fff;border-radius:.3rem}.card h3{margin:.4rem 0 .1rem}
 """
-_CSS = {verdicts.REPRODUCED: "yes", verdicts.HOLDS: "yes"} | dict.fromkeys(
-    (verdicts.NOT, verdicts.FAILS, verdicts.REFUTED), "no"
-)
+_AGAINST = (verdicts.MOSTLY_NOT, verdicts.NOT, verdicts.MOSTLY_FAILS, verdicts.FAILS, verdicts.REFUTED)
+_CSS = {verdicts.REPRODUCED: "yes", verdicts.HOLDS: "yes"} | dict.fromkeys(_AGAINST, "no")
 MARK = "quick run"
 _MOST = 400  # rows of a page's table
 
@@ -86,12 +85,10 @@ def _figure(figure: Figure, panels: list[Panel]) -> str:
     )
 
 
-def _sentence(basis: str, verdict: Judgement | None) -> str:
-    if verdict is None:
-        return ""
+def _sentence(basis: str, verdict: Judgement) -> str:
     css = _CSS.get(verdict.word, "hm")
-    head = f'<p>{basis}: {escape(verdict.reason)}: <span class="word {css}">{verdict.word}</span>.</p>'
-    if verdict.word == verdicts.REFUTED:
+    head = f'<p>{basis.capitalize()}: {escape(verdict.reason)}: <span class="word {css}">{verdict.word}</span>.</p>'
+    if verdict.word in (verdicts.REFUTED, verdicts.MISPRINT):
         return f"{head}<details><summary>what was measured</summary>{_items(verdict.details)}</details>"
     if len(verdict.details) < 2:
         return head
@@ -112,12 +109,11 @@ def _readings(readings: Sequence[Reading]) -> str:
 def _claims(claims: Sequence[Judged]) -> str:
     if not claims:
         return ""
-    parts = [
-        f'<div class="claim"><p>{escape(said_of(one))}</p>{_sentence("As printed", one.printed)}'
-        f"{_sentence('At the proved epsilon', one.proved)}</div>"
-        for one in claims
-    ]
-    told = {verdict.word for one in claims for verdict in (one.printed, one.proved) if verdict is not None}
+    parts = []
+    for one in claims:
+        found = "".join(_sentence(verdicts.BASES[basis], verdict) for basis, verdict in one.verdicts.items())
+        parts.append(f'<div class="claim"><p>{escape(said_of(one))}</p>{found}</div>')
+    told = {verdict.word for one in claims for verdict in one.verdicts.values()}
     words = [f'"{word}": {meaning}.' for word, meaning in verdicts.MEANINGS.items() if word in told]
     how = escape(" ".join([verdicts.RULE, *words, "± is two standard errors."]))
     return f'<h2>What is claimed, and what came out</h2>{"".join(parts)}<p class="soft">{how}</p>'
@@ -245,8 +241,8 @@ def index(done: Sequence[tuple[StudyRun, Panel | None, Sequence[Judged]]], skipp
     """A page that leads to the studies' pages."""
     cards = []
     for one, panel, claims in done:
-        words = [v.word for j in claims for v in (j.printed, j.proved) if v is not None]
-        told = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+        found = [(verdict.word, verdict.settings) for judged in claims for verdict in judged.verdicts.values()]
+        told = "; ".join(verdicts.summed(found))
         picture = "" if panel is None else _image(panel, one.study.title)
         cards.append(
             f'<a class="card" href="{escape(one.study.name)}/index.html">{picture}<h3>{escape(one.study.name)}</h3>'

@@ -84,11 +84,9 @@ def run(
         if not path.exists():  # it ran on a machine that writes elsewhere
             write(path, content)
     rows, said, seconds = [], [], 0.0
-    for point, (_, path) in zip(points, todo, strict=True):
+    for labels, (_, path) in zip(study.labels(), todo, strict=True):
         kept = _kept(path)
         seconds += kept["seconds"]
-        plain = {key: value for key, value in point.items() if not isinstance(value, Mapping)}
-        labels = {k: " ".join(map(str, v)) if isinstance(v, list | tuple) else v for k, v in plain.items()}
         for row in kept["rows"]:
             said.append((row.pop("_privacy", ""), row.pop("_note", "")))
             if row:
@@ -99,6 +97,8 @@ def run(
         write(folder / "table.parquet", _parquet(rows, columns))
     privacy, notes = (list(dict.fromkeys(pair[k] for pair in said if pair[k])) for k in (0, 1))
     notes += study.strangers(columns)
+    if not quick:  # a quick run leaves settings out, and says so
+        notes += study.unmatched(rows)
     return StudyRun(study, folder, rows, columns, privacy, notes, seconds, len(todo), len(todo) - len(missing), quick)
 
 
@@ -135,7 +135,7 @@ def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
     try:
         rows = cell(_Parameters(p))
         if why := tables.stands_in(p):
-            rows = [row | {"untestable": why} for row in rows]
+            rows = [row | {"stands_in": why} for row in rows]
     except InvalidInput:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:

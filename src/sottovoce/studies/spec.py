@@ -22,6 +22,7 @@
     [[cells]]                          # optional: the grid is repeated for each of these tables,
     alpha = 1.0                        # without the axes that the table names in `without`
     reading = "per row"                # which of the readings below, if there are any
+    C = 1750.0
     [quick]                            # overrides under --quick: replicates, fixed, grid, cells
     replicates = 3
     fixed = { rounds = 20 }
@@ -59,18 +60,28 @@
     most = false                       # or in more than half of them, where the paper says "most" or "a large range"
     filter = { round = "last" }        # as of figures, in each group
     printed = { basis = "printed" }    # filters of the claim as printed ...
-    proved = { basis = "proved" }      # ... and at the proved epsilon; either may be absent
+    proof = { basis = "proof" }        # ... with the constants of the paper's own proof, where its listing has others
+    proved = { basis = "proved" }      # ... and at the proved epsilon; one of the three is needed
     within = 0.01                      # near: the largest difference that counts as near
     level = 0.0                        # above, below: the mean is (never: the value is 0 in every row)
     noise = 0.0                        # standard error of a value that replicates do not show; one is then enough
     paper = "0.23 at beta 10^-3.5 (section 5)"  # the paper's own numbers, as printed, with their place
     refuted = "Theorem 1 of docs/proofs.md; tests/papers/test_x.py::test_y"  # false by a proof of ours: where, and
                                        # the test of it; the verdict is then "refuted (by proof)"
+    misprint = ""                      # in its place, where what is printed cannot be meant: what shows it, and the
+                                       # test; the verdict is then "misprint, corrected"
 
     [[readings]]                       # of a line of the paper that can be read in several ways: each is run, in cells
     name = "per row"                   # with `reading` = this name, and every claim is judged once a reading; cells
     line = "Lemma 4.2, proof"          # without `reading` take part in all
     says = "C_loss is divided by the number of rows."
+
+    [[readings]]                       # of another line, in a column of its own: claims are judged once each way to
+    name = "C = 1750"                  # combine the readings of all columns of which they do not speak
+    line = "002, section VIII"
+    says = "The loss weighs 1750."
+    column = "C"                       # "reading" if left out
+    value = 1750.0                     # what cells of this reading have there; the name if left out
 
     [[paper_points]]                   # points that the paper prints, drawn hollow, and listed in the table
     figure = "loss"                    # which of our figures; `facet` = the panel's value, if it has several
@@ -85,7 +96,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
@@ -182,20 +193,25 @@ class Sentence:
     most: bool = False
     filter: Mapping[str, Any] = field(default_factory=dict)
     printed: Mapping[str, Any] | None = None
+    proof: Mapping[str, Any] | None = None
     proved: Mapping[str, Any] | None = None
     within: float = 0.01
     level: float = 0.0
     noise: float | None = None
     paper: str = ""
     refuted: str = ""
+    misprint: str = ""
 
     def __post_init__(self) -> None:
         _one_of("claims.test", self.test, TESTS)
         for name in _NEEDS[self.test]:
             if not getattr(self, name):
                 raise InvalidInput(f"claims.{name}", None, f"is needed by the test {self.test!r}", "give it")
-        if self.printed is None and self.proved is None:
-            raise InvalidInput("claims", self.says, "needs the filter `printed` or `proved`", "give one, if only {}")
+        if self.printed is None and self.proof is None and self.proved is None:
+            rule = "needs one of the filters `printed`, `proof` and `proved`"
+            raise InvalidInput("claims", self.says, rule, "give one, if only {}")
+        if self.refuted and self.misprint:
+            raise InvalidInput("claims.misprint", self.misprint, "stands beside `refuted`", "keep one of them")
 
     @property
     def ours(self) -> bool:
@@ -204,8 +220,12 @@ class Sentence:
 
     def columns(self) -> set[str]:
         """Those of the table that it speaks of."""
-        sides = (self.of, self.than, self.filter, self.printed or {}, self.proved or {})
-        return {self.value, self.x, self.among, *self.by}.union(*sides) - {""}
+        return {self.value, self.x, self.among, *self.by}.union(*self.selectors) - {""}
+
+    @property
+    def selectors(self) -> tuple[Mapping[str, Any], ...]:
+        """Everything that selects rows for this claim."""
+        return (self.of, self.than, self.filter, self.printed or {}, self.proof or {}, self.proved or {})
 
 
 @dataclass(frozen=True)
@@ -228,6 +248,17 @@ class Reading:
     name: str
     line: str
     says: str
+    column: str = "reading"
+    value: Any = None  # of the column; the name if left out
+
+    @property
+    def marks(self) -> Any:
+        """What cells of this reading have in its column."""
+        return self.name if self.value is None else self.value
+
+    def covers(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row is of this reading, or takes part in all readings of its line."""
+        return matches(row, {self.column: [self.marks, ""]})
 
 
 @dataclass(frozen=True)
@@ -310,12 +341,17 @@ class Study:
             self.quickly()
 
     def _check_readings(self) -> None:
-        found, known = {p["reading"] for p in self.points() if "reading" in p}, [one.name for one in self.readings]
-        if len(set(known)) != len(known):
+        names = [one.name for one in self.readings]
+        if len(set(names)) != len(names):
             raise InvalidInput("readings.name", None, "every reading must have its own name", "rename one")
-        if found != set(known):
-            rule = f"must be those of cells, {', '.join(sorted(map(str, found))) or 'and there are none'}"
-            raise InvalidInput("readings.name", ", ".join(known), rule, "give each a cell with reading = its name")
+        for column in {"reading", *(one.column for one in self.readings)}:
+            found = {p[column] for p in self.points() if column in p}
+            known = [one.marks for one in self.readings if one.column == column]
+            if found != set(known):
+                cells = ", ".join(sorted(map(str, found))) or "and there are none"
+                rule = f"must be those of cells, {cells}"
+                listed = ", ".join(map(str, known))
+                raise InvalidInput("readings.name", listed, rule, f"give each a cell with its {column}")
 
     def _axes(self, cell: Mapping[str, Any]) -> list[list[tuple[str, Any]]]:
         free = [key for key in self.grid if key not in cell.get("without", ())]
@@ -338,6 +374,22 @@ class Study:
             found += [{**own, **dict(point)} for point in itertools.product(*self._axes(cell))]
         return found
 
+    def labels(self) -> list[dict[str, Any]]:
+        """What the rows of every cell have in the columns of parameters: those that tell cells apart, in plain values.
+
+        In the order of :meth:`points`.  A cell that leaves out what others vary has the value under `fixed`.
+        """
+        varied = set(self.varied())
+        shared = {key: value for key, value in self.fixed.items() if key in varied}
+        return [
+            {
+                key: " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+                for key, value in {**shared, **point}.items()
+                if not isinstance(value, Mapping)
+            }
+            for point in self.points()
+        ]
+
     def strangers(self, columns: Iterable[str]) -> list[str]:
         """A line for every figure and claim that names a column that the table does not have."""
         known = set(columns)
@@ -348,6 +400,25 @@ class Study:
             for which, used in spoken
             if used - known
         ]
+
+    def unmatched(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        """A line for every figure and claim that selects by a value that no row of the table has.
+
+        Columns that the table lacks altogether are :meth:`strangers`.
+        """
+        spoken = [(f"figure {figure.name!r}", figure.filter) for figure in self.figures]
+        spoken += [(f"claim {claim.says!r}", selector) for claim in self.claims for selector in claim.selectors]
+        asked = [(which, column, value) for which, selector in spoken for column, value in selector.items()]
+        there = {column: {row.get(column) for row in rows} for column in {column for _, column, _ in asked}}
+        lines = []
+        for which, column, value in asked:
+            known = there[column]
+            written = sorted(str(one) for one in known - {None, ""})
+            if value == "last" or not written:
+                continue
+            if not any(matches({column: one}, {column: value}) for one in known):
+                lines.append(f"{which}: no row has {column} = {value}; there are {', '.join(written)}")
+        return list(dict.fromkeys(lines))
 
     def varied(self) -> list[str]:
         """The parameters that tell cells apart, in order."""

@@ -85,6 +85,7 @@ class Dealt:
 _OF_PRIVACY = (
     "delta", "noise", "noise_growth", "form", "relation", "accountant", "sites_per_row", "copies", "phi", "law",
     "max_grad_norm", "split", "tolerance", "delta1", "positives", "threshold", "clip", "test_sensitivity",
+    "zeta",
 )  # fmt: skip
 """Fields of a run that say nothing about one without noise."""
 

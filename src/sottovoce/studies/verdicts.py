@@ -13,17 +13,28 @@ from scipy import stats
 
 from ..util.typing import Any
 from .kinds import Row
-from .spec import Sentence, Study, matches, select
+from .spec import Reading, Sentence, Study, matches, select
 
 REPRODUCED, PART, NOT, NOISE = "reproduced", "reproduced in part", "not reproduced", "within the noise"
+MOSTLY_NOT = "mostly not reproduced"
 SAME, UNSEEN = "no difference", "no rows to test it on"  # what is compared is the same in every replicate
-REFUTED, UNTESTABLE = "refuted (by proof)", "untestable here"
+REFUTED, MISPRINT = "refuted (by proof)", "misprint, corrected"
+UNTESTABLE, NOT_RUN = "untestable here", "not run"
+BARRED = (UNTESTABLE, NOT_RUN)
+"""Words of settings that do not count: nothing can be told there, or the paper's rows are not on this machine."""
 ERRORS = ("test_error", "accuracy", "site_test_error", "train_error", "error")
 """Columns that say nothing where even the run without noise is no better than always the commoner class."""
 HOLDS, SOME, FAILS, HIDDEN = "holds", "holds in part", "fails", "within the noise"
 """Of one setting.  A trend holds in part if its ends show it and a step on the way goes against it."""
-OURS = {REPRODUCED: HOLDS, PART: SOME, NOT: FAILS}
+MOSTLY_FAILS = "mostly fails"
+OURS = {REPRODUCED: HOLDS, PART: SOME, MOSTLY_NOT: MOSTLY_FAILS, NOT: FAILS}
 """Verdicts on a claim that the paper does not make: nothing is there to reproduce."""
+BASES = {
+    "printed": "as printed",
+    "proof": "with the constants of the paper's proof",
+    "proved": "at the proved epsilon",
+}
+"""What a claim may be judged on: the keys of a claim that select the rows, and their names."""
 SURE = 2.0  # standard errors of a difference that are beyond the noise, with many replicates
 CHANCE = float(stats.norm.sf(SURE))  # of a difference of nothing that large, in one direction
 RULE = (
@@ -37,26 +48,32 @@ RULE = (
 """How a claim is judged in a setting."""
 _MOST = "in more than half of the settings, or clearly in one (if only in part), and not in all"
 _FEW = "in half of the settings at most, clearly in none (or is about most)"
+_AGAINST = "and it fails in more settings than it holds in (one that holds in part counts for neither)"
+_ABSENT = "the rows that the paper's claim is about are not on this machine"
 MEANINGS = {
     REPRODUCED: "the paper's claim holds in every setting, or in more than half where it is about most of them",
-    PART: f"the paper's claim holds {_MOST}",
+    PART: f"the paper's claim holds {_MOST}; it fails in no more settings than it holds in",
+    MOSTLY_NOT: f"the paper's claim holds clearly in a setting (if only in part), {_AGAINST}",
     NOT: f"the paper's claim holds {_FEW}, and it fails in one or more",
     NOISE: f"a claim holds {_FEW}, and it fails in none",
     SAME: "what is compared is the same in every replicate of every setting",
     REFUTED: "a proof of ours, with the test that is named, shows that it is false; what was measured stands beside it",
-    UNTESTABLE: "no setting can be tested: rows that stand in for the paper's, or errors where even the run without "
-    "noise is no better than the commoner class",
+    MISPRINT: "what is printed cannot be meant: its source, or the lines around it, need something else, which runs "
+    "here; the test that is named shows it, and what was measured to the letter stands beside it",
+    UNTESTABLE: "no setting can be tested, as even the run without noise errs no less than always the commoner class",
+    NOT_RUN: f"{_ABSENT}: nothing was run, or others stood in for them",
     UNSEEN: "no finished cell speaks of the claim",
     HOLDS: 'a claim that the paper does not make, marked "Ours", holds in every setting',
-    SOME: f"a claim of ours holds {_MOST}",
+    SOME: f"a claim of ours holds {_MOST}; it fails in no more settings than it holds in",
+    MOSTLY_FAILS: f"a claim of ours holds clearly in a setting (if only in part), {_AGAINST}",
     FAILS: f"a claim of ours holds {_FEW}, and it fails in one or more",
 }
 """How one verdict is made of all settings: the pages print these sentences."""
 NAMES = {
     "admm": "ADMM", "dvp": "DVP", "ADMM (DVP)": "DVP", "pvp": "PVP", "m_admm": "M-ADMM", "r_admm": "R-ADMM",
     "mr_admm": "MR-ADMM", "pp_admm": "PP-ADMM", "ipp_admm": "IPP-ADMM",
-    "eta_growth": "q", "tolerance": "beta", "clip": "C_loss", "positives": "c", "threshold": "alpha", "split": "splits",
-    "target_error": "test error",
+    "eta_growth": "q", "tolerance": "beta", "clip": "C_loss", "positives": "c", "threshold": "alpha",
+    "split": "splits", "target_error": "test error",
 }  # fmt: skip
 """Methods and columns as the papers name them."""
 _TEXTS = ("label", "panel", "method", "reading", "basis")  # columns whose values say what they are
@@ -117,15 +134,28 @@ def _over(values: Mapping[Any, float], noise: float) -> _Mean:
     return _Mean(float(own.mean()), math.hypot(error, noise), values, noise)
 
 
-def untestable(rows: list[Row], value: str) -> str:
-    """Why a claim on `value` cannot be tested on these rows; empty if it can.
+@dataclass(frozen=True)
+class Barred:
+    """Why a setting says nothing of a claim, and the word for it."""
 
-    A row of the column `untestable` is reason enough for every claim; `untestable_error` only for claims on errors, and
-    if all rows have it: where one of the methods compared can learn, a difference says something.
+    word: str
+    why: str
+
+
+def barred(rows: list[Row], value: str) -> Barred | None:
+    """Why a claim on `value` cannot be tested on these rows; None if it can.
+
+    A row of the column `stands_in` or `untestable` is reason enough for every claim; `untestable_error` only for claims
+    on errors, and if all rows have it: where one of the methods compared can learn, a difference says something.
     """
-    whole = [str(row["untestable"]) for row in rows if row.get("untestable")]
-    errors = [str(row["untestable_error"]) for row in rows if row.get("untestable_error")]
-    return whole[0] if whole else errors[0] if errors and value in ERRORS and len(errors) == len(rows) else ""
+    for column, word in (("stands_in", NOT_RUN), ("untestable", UNTESTABLE)):
+        for row in rows:
+            if row.get(column):
+                return Barred(word, str(row[column]))
+    reasons = [str(row["untestable_error"]) for row in rows if row.get("untestable_error")]
+    if reasons and value in ERRORS and len(reasons) == len(rows):
+        return Barred(UNTESTABLE, reasons[0])
+    return None
 
 
 def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgement:
@@ -133,13 +163,15 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
 
     A test holds in a setting by two standard errors of each difference, replicate by replicate, and by more with few
     replicates; it fails by as much the other way round, and by more where it is tested in many settings: see
-    :func:`sure`.  :data:`MEANINGS` says what the words mean.  Settings that cannot be tested (:func:`untestable`) are
-    left out; what was measured of errors there stands in the reason.  "refuted (by proof)" if the claim says so,
-    whatever was measured; of a claim that the paper does not make :data:`OURS`.
+    :func:`sure`.  :data:`MEANINGS` says what the words mean.  Settings that cannot be tested (:func:`barred`) are
+    left out; what was measured of errors there stands in the reason.  "refuted (by proof)" or "misprint, corrected" if
+    the claim says so, whatever was measured; of a claim that the paper does not make :data:`OURS`.
     """
     found = _measured(claim, rows, basis)
     if claim.refuted:
         return replace(found, word=REFUTED, reason=claim.refuted)
+    if claim.misprint:
+        return replace(found, word=MISPRINT, reason=claim.misprint)
     return replace(found, word=OURS.get(found.word, found.word)) if claim.ours else found
 
 
@@ -149,21 +181,22 @@ def _measured(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Jud
     for row in kept:
         settings.setdefault(tuple(row.get(key) for key in claim.by), []).append(row)
     chosen = {setting: those for setting, all_ in settings.items() if (those := select(all_, claim.filter))}
-    barred = {setting: why for setting, those in chosen.items() if (why := untestable(those, claim.value))}
+    shut = {setting: why for setting, those in chosen.items() if (why := barred(those, claim.value))}
     noisy = claim.test != "never" and claim.noise is None
-    if kept and noisy and len(barred) < len(chosen) and all(row.get("replicate") == 0 for row in kept):
+    if kept and noisy and len(shut) < len(chosen) and all(row.get("replicate") == 0 for row in kept):
         told = "one replicate says nothing of the noise"
         return Judgement(NOISE, (told,), reason=told)
-    many = max(1, len(chosen) - len(barred))
+    many = max(1, len(chosen) - len(shut))
     details, each, seen = [], [], []
     for setting, those in chosen.items():
         at = {key: value for key, value in zip(claim.by, setting, strict=True) if value is not None}
         name = placed(at)
         found = _TESTS[claim.test](claim, those, many)
-        if setting in barred:
-            if found is not None and not any(row.get("untestable") for row in those):
+        if setting in shut:
+            own_rows = not any(row.get("stands_in") or row.get("untestable") for row in those)
+            if found is not None and own_rows:
                 seen.append(f"{name}: {found[1]}" if name else found[1])
-            found = UNTESTABLE, barred[setting], False
+            found = shut[setting].word, shut[setting].why, False
         if found is not None:
             word, numbers, beyond = found
             details.append((f"{name}: " if name else "") + f"{numbers}: {word}")
@@ -172,8 +205,9 @@ def _measured(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Jud
         return Judgement(UNSEEN, (), reason="the table has no such rows")
     word = overall(each, most=claim.most)
     reason = counted(each) if len(each) > 1 else str(each[0]["numbers"])
-    if word == UNTESTABLE:
-        reason = "; ".join([*dict.fromkeys(barred.values()), *([f"measured: {'; '.join(seen)}"] if seen else [])])
+    if word in BARRED:
+        reasons = dict.fromkeys(one.why for one in shut.values())
+        reason = "; ".join([*reasons, *([f"measured: {'; '.join(seen)}"] if seen else [])])
     return Judgement(word, tuple(details), tuple(each), reason)
 
 
@@ -186,39 +220,58 @@ class Judged:
     proved: Judgement | None
     reading: str = ""
     place: int = 0
+    proof: Judgement | None = None
+
+    @property
+    def verdicts(self) -> dict[str, Judgement]:
+        """The verdicts that there are, by the keys of :data:`BASES`, in their order."""
+        found = {basis: getattr(self, basis) for basis in BASES}
+        return {basis: verdict for basis, verdict in found.items() if verdict is not None}
 
     def plain(self) -> dict[str, Any]:
         """As plain data: what ``verdicts.json`` holds."""
 
-        def one(found: Judgement | None, basis: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        def one(basis: str) -> dict[str, Any] | None:
+            found: Judgement | None = getattr(self, basis)
             if found is None:
                 return None
-            told = {"verdict": found.word, "reason": found.reason, "of": dict(basis or {})}
+            told = {"verdict": found.word, "reason": found.reason, "of": dict(getattr(self.claim, basis) or {})}
             return told | {"settings": list(found.settings)}
 
         claim = self.claim
         tested = {"test": claim.test, "value": claim.value, "by": list(claim.by), "filter": dict(claim.filter)}
         told = {"place": self.place, "paper": claim.paper, "reading": self.reading, "settings": tested}
-        return {"claim": claim.says, **told, "printed": one(self.printed, claim.printed)} | {
-            "proved": one(self.proved, claim.proved)
-        }
+        return {"claim": claim.says} | told | {basis: one(basis) for basis in BASES}
 
 
 def judged(study: Study, rows: list[Row]) -> list[Judged]:
     """The verdicts on every claim of a study, once a reading where its claim speaks of none.
 
-    `refuted` is about the paper: our forms, at the proved epsilon, are judged by their numbers if there are both.
+    Where readings are of several lines of the paper, and so in several columns of the table, once each way to combine
+    them.  `refuted` and `misprint` are about what is printed: other forms are judged by their numbers.
     """
     found = []
     for place, claim in enumerate(study.claims):
-        ours = replace(claim, refuted="") if claim.printed is not None else claim
-        names = [one.name for one in study.readings] if "reading" not in claim.columns() else []
-        for name in names or [""]:
-            those = [row for row in rows if not name or row.get("reading") in (name, None, "")]
-            printed = None if claim.printed is None else judge(claim, those, claim.printed)
-            proved = None if claim.proved is None else judge(ours, those, claim.proved)
-            found.append(Judged(claim, printed, proved, name, place))
+        plain = replace(claim, refuted="", misprint="") if claim.printed is not None else claim
+        for readings in _ways(study, claim):
+            those = [row for row in rows if all(one.covers(row) for one in readings)]
+            own = {
+                basis: judge(claim if basis == "printed" else plain, those, filters)
+                for basis in BASES
+                if (filters := getattr(claim, basis)) is not None
+            }
+            name = ", ".join(one.name for one in readings)
+            found.append(Judged(claim, own.get("printed"), own.get("proved"), name, place, own.get("proof")))
     return found
+
+
+def _ways(study: Study, claim: Sentence) -> list[tuple[Reading, ...]]:
+    """The readings under which a claim is judged: one for each column of them that the claim does not speak of."""
+    free: dict[str, list[Reading]] = {}
+    for one in study.readings:
+        if one.column not in claim.columns():
+            free.setdefault(one.column, []).append(one)
+    return list(itertools.product(*free.values()))
 
 
 def overall(settings: Sequence[Mapping[str, Any]], *, most: bool = False) -> str:
@@ -226,27 +279,58 @@ def overall(settings: Sequence[Mapping[str, Any]], *, most: bool = False) -> str
 
     `most`: the claim is about more than half of them.
     """
-    words = [setting["word"] for setting in settings if setting["word"] != UNTESTABLE]
+    words = [setting["word"] for setting in settings if setting["word"] not in BARRED]
     if not words:
-        return UNTESTABLE
-    if set(words) == {HOLDS} or (most and 2 * words.count(HOLDS) > len(words)):
+        return UNTESTABLE if any(setting["word"] == UNTESTABLE for setting in settings) else NOT_RUN
+    holds, fails = words.count(HOLDS), words.count(FAILS)
+    if holds == len(words) or (most and 2 * holds > len(words)):
         return REPRODUCED
-    if (not most and any(setting.get("clear") for setting in settings)) or 2 * words.count(HOLDS) > len(words):
-        return PART
-    return SAME if set(words) == {SAME} else NOT if FAILS in words else NOISE
+    clearly = not most and any(setting.get("clear") for setting in settings)
+    if clearly or 2 * holds > len(words):
+        return MOSTLY_NOT if fails > holds else PART
+    if set(words) == {SAME}:
+        return SAME
+    return NOT if fails else NOISE
 
 
 def counted(settings: Sequence[Mapping[str, Any]]) -> str:
     """In how many settings a claim holds, in how many it fails, and so on; in how many clearly, if that decides."""
     words = [setting["word"] for setting in settings]
-    most = 2 * words.count(HOLDS) > sum(word != UNTESTABLE for word in words)
+    most = 2 * words.count(HOLDS) > sum(word not in BARRED for word in words)
     told = []
-    for word in (HOLDS, SOME, FAILS, HIDDEN, SAME, UNTESTABLE):
+    for word in (HOLDS, SOME, FAILS, HIDDEN, SAME, *BARRED):
         if word in words:
             clear = sum(setting["word"] == word and bool(setting.get("clear")) for setting in settings)
             some = f" (clearly in {clear})" if clear and not most else ""
             told.append(f"{word.removesuffix(' here')} in {words.count(word)}{some}")
     return f"{', '.join(told)} of {len(words)}"
+
+
+DIVIDED = (PART, MOSTLY_NOT, SOME, MOSTLY_FAILS)
+"""Verdicts over settings that disagree: a summary says in how many a claim holds and fails."""
+
+
+def summed(found: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[str]:
+    """Verdicts counted by word, the settings of divided ones beside it: "2 holds in part (3 hold, 1 fails of 6)".
+
+    Parameters
+    ----------
+    found : sequence of (word, settings)
+        The verdicts, and the settings of each.
+    """
+    told = []
+    for word in dict.fromkeys(word for word, _ in found):
+        those = [settings for one, settings in found if one == word]
+        beside = ""
+        if word in DIVIDED:
+            beside = f" ({'; '.join(_scored(settings) for settings in those if settings)})"
+        told.append(f"{len(those)} {word}{beside if beside != ' ()' else ''}")
+    return told
+
+
+def _scored(settings: Sequence[Mapping[str, Any]]) -> str:
+    words = [setting["word"] for setting in settings]
+    return f"{words.count(HOLDS)} hold, {words.count(FAILS)} fail of {len(words)}"
 
 
 def said(value: Any) -> str:

@@ -34,7 +34,7 @@ _INSIDE = 1.0 - 1e-12  # on projected rows: their rounding cannot carry them out
 class HeldOut:
     """Training rows, and held-out rows: a public half to learn components from, and a half to score on.
 
-    `caveat` is what statements must say of the encoding and the components; `untestable`, why nothing that is
+    `caveat` is what statements must say of the encoding and the components; `stands_in`, why nothing that is
     measured on these rows says anything of 003: others stand in for its own.
     """
 
@@ -46,12 +46,12 @@ class HeldOut:
     note: str = ""
     caveat: str | None = None
     task: Task = field(default_factory=TwoClasses)
-    untestable: str = ""
+    stands_in: str = ""
 
     @property
     def notes(self) -> dict[str, str]:
         """What every row of a cell must carry."""
-        return {"_note": self.note} | ({"untestable": self.untestable} if self.untestable else {})
+        return {"_note": self.note} | ({"stands_in": self.stands_in} if self.stands_in else {})
 
     def errors(self, models: Array) -> Array:
         """Errors of models, shape (..., d), on the rows to score on."""
@@ -107,7 +107,7 @@ def digits(low: int, high: int) -> HeldOut:
             f"The digits {low} and {high} could not be fetched (fetch_openml: no network, and no mnist_784 in "
             "scikit-learn's cache): 3 and 7 stand in."
         )
-        return replace(load("mnist37"), note=why, untestable=why)
+        return replace(load("mnist37"), note=why, stands_in=why)
     label = np.asarray(found.target).astype(int)
     X = np.asarray(found.data, dtype=float)
     train, test = (part[np.isin(label[part], (low, high))] for part in np.split(np.arange(len(label)), [MNIST_TRAIN]))

@@ -23,7 +23,7 @@ from .secrets import simulate_watched
 
 _KNOBS = {f.name for f in fields(RunConfig)}
 _DATA = {"data", "file", "digest", "limit", "partition", "strength", "nodes"}
-_CELL = {"every", "alpha", "match", "match_by", "price", "also"}
+_CELL = {"every", "alpha", "match", "match_by", "price", "also", "beta"}
 LABELS = {"basis", "label", "panel"}  # free texts that tell cells apart
 
 
@@ -33,9 +33,14 @@ def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
     `alpha` is the papers' noise.  `match` is another run (with noise `alpha`) whose total this run spends, as its paper
     claims, or as proved with `match_by` = "proved"; with "claimed, each node" every node spends its own claim.  With
     `price` = "002" the noise is that of 002's (32) over all rounds, with "004" the total stands for 004's zCDP.
+    `beta` is 004's norm of a gradient of C times the mean loss; the knob `tolerance` is in units of C.
     """
     check(p, _KNOBS | _DATA | _CELL | LABELS)
     knobs = _knobs(p)
+    if "beta" in p:
+        if "tolerance" in p:
+            raise InvalidInput("beta", p["beta"], "is C times the tolerance, which is given too", "give one of them")
+        knobs["tolerance"] = p["beta"] / p.get("C", 1.0)
     if p.get("phi") == "000":
         knobs["phi"] = _curvature_000(p, rows)
     if p.get("rho") in ("004", "004, Algorithm 1"):
