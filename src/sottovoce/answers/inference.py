@@ -287,8 +287,8 @@ class Newton(SeparateSites):
         found_lost = directions(frame, pool.H + lost, pool.noise, variances, framed)
         ends = one_step(frame, pool, J, seen, rows, kept, n, self.scale, found_lost, small)
         evidence = Evidence(
-            n, share, square(moments.value, d), moments.spread, first.value, first.spread, positive(sizes), shortened, frame.back,
-            tuple(points),
+            n, share, square(moments.value, d), moments.spread, first.value, first.spread,
+            positive(sizes), shortened, frame.back, tuple(points),
         )  # fmt: skip
         strain = np.where(cut, np.maximum(ends.strain, CUT), ends.strain)
         whole = square(moments.value, d)
