@@ -31,7 +31,7 @@ from sottovoce.answers.inference import (
     one_step,
 )
 from sottovoce.answers.saved import SavedModel
-from sottovoce.answers.separation import Evidence, Undetermined, groups_of
+from sottovoce.answers.separation import Evidence, Shortened, Undetermined, groups_of
 from sottovoce.answers.terms import CONSTANT, Naming, of_columns, of_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import BudgetExceeded, InvalidInput
@@ -502,7 +502,9 @@ def test_what_the_last_step_may_have_left_undone_is_one_direction_a_group_of_row
     m = naming.d
     steps = np.linspace(-0.8, 0.6, m)
     moved, one = np.linalg.solve(naming.into_units, steps), np.eye(m)[None]
-    evidence = Evidence(1e4, np.array([0.5]), one, 0.0, np.zeros((1, m)), 0.0, one, one, one, ())
+    evidence = Evidence(
+        1e4, np.array([0.5]), one, 0.0, np.zeros((1, m)), 0.0, one, Shortened(one, np.zeros(1), one), one, ()
+    )
     found = Estimates(
         moved[None], np.zeros((1, m)), 0.05 * one, 0.005 * one, 0.045 * one, one, one, np.array([1e-6]),
         np.zeros(1), np.ones((1, m), dtype=bool), 1e4, 10.0, evidence=evidence,

@@ -247,8 +247,8 @@ def test_groups_count_their_rows_exactly_without_noise() -> None:
 
 def test_a_merged_level_does_not_hide_what_later_points_count() -> None:
     """It has no rows and no noise; all others are as sharp as all points make them, not as the start alone."""
-    start = RarerOutcome(np.array([0.0, 90.0, 7.0]), np.array([0.0, 30.0, 0.0]))
-    point = RarerOutcome(np.array([0.0, 120.0, 8.0]), np.array([0.0, 10.0, 0.0]))
+    start = RarerOutcome(np.array([0.0, 90.0, 7.0]), np.array([0.0, 30.0, 0.0]), np.zeros(3))
+    point = RarerOutcome(np.array([0.0, 120.0, 8.0]), np.array([0.0, 10.0, 0.0]), np.zeros(3))
     found = together([start, point])
     np.testing.assert_allclose(found.rows, [0.0, 117.0, 7.0])
     np.testing.assert_allclose(found.noise, [0.0, 1.0 / math.sqrt(1.0 / 900.0 + 1.0 / 100.0), 0.0])

@@ -7,7 +7,16 @@ import numpy as np
 from ..util.typing import Array, IntArray
 from .normal_rows import normal_rows
 from .references import HiddenGroups
-from .separation import Evidence, Groups, RarerOutcome, Undetermined, at_a_point, at_the_start, rarer_chance
+from .separation import (
+    Evidence,
+    Groups,
+    RarerOutcome,
+    Undetermined,
+    at_a_point,
+    at_the_start,
+    pooled_noise,
+    rarer_chance,
+)
 from .terms import Naming
 
 UNLIKE = 3.0
@@ -130,7 +139,7 @@ def _counted(groups: Groups, every: Array, seen: Evidence) -> RarerOutcome:
     noise = np.array([one.noise for one in counts])
     weight = 1.0 / np.maximum(noise**2 + np.square(added), _LEAST_WEIGHT)
     weight /= weight.sum(axis=0)
-    return RarerOutcome(np.sum(weight * rows, axis=0), np.sqrt(np.sum(weight**2 * noise**2, axis=0)))
+    return RarerOutcome(np.sum(weight * rows, axis=0), pooled_noise(weight, counts), counts[0].common)
 
 
 def _mean_row(naming: Naming, column: int | None, block: float, product: Array) -> Array:

@@ -58,7 +58,7 @@ from .separate_sites import (
     of_kind,
     wide,
 )
-from .separation import Evidence, Point, Undetermined, undetermined, undetermined_by_site
+from .separation import Evidence, Point, Shortened, Undetermined, undetermined, undetermined_by_site
 from .slope_moments import OF_CLASSES, drawn_to_multiple
 from .terms import Naming
 
@@ -238,12 +238,13 @@ class Newton(SeparateSites):
         small = SmallSites.of(mask, kept | (not self.stretches), S)
         S = within(small.moments(S), kept)
         hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
-        frame, sizes, lost, unseen = yield from self._frame(S, moments.spread, kept, hidden, small)
+        frame, sizes, lost, unseen, of_sizes = yield from self._frame(S, moments.spread, kept, hidden, small)
         variances = variances_of(sizes, mask)
         framed = np.einsum("rii->r", frame.A @ sizes @ frame.A) / kept.sum(axis=1)
         if moments.spread == 0.0:  # then no row is shortened
             lost = np.zeros_like(lost)
-        shortened = positive(sizes - frame.back @ lost @ frame.back)
+        seen_in = frame.back if self.sharper else np.broadcast_to(np.eye(d), frame.back.shape)
+        shortened = Shortened(positive(sizes - frame.back @ lost @ frame.back), of_sizes, np.asarray(seen_in))
         lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
         gradient = yield Gradient(w)
         first, points = gradient, list[Point]()
@@ -357,11 +358,11 @@ class Newton(SeparateSites):
 
     def _frame(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array, small: SmallSites
-    ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array, Array]]:
+    ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array, Array, Array]]:
         """Asks for second moments in ever better frames, each as short as the lengths of rows in it allow.
 
-        Returns the last of them, second moments of rows as they are, in the frame what long rows lack of those, and
-        which part of the identity nobody saw.
+        Returns the last of them, second moments of rows as they are, in the frame what long rows lack of those, which
+        part of the identity nobody saw, and the deviation of noise in an entry of second moments in the frame, (R,).
         """
         zero, sight = np.zeros(S.shape[:2]), whitening(S, spread, kept)
         for k in range(len(self.sharper) + 1):
@@ -371,8 +372,11 @@ class Newton(SeparateSites):
             if k < len(self.sharper):
                 found = yield FramedMoments(zero, frame=small.asked(frame).A)
                 M = within(square(found.value, S.shape[-1]), kept) * edge**2
-                sight = sharper(sight, M, found.spread * edge[:, 0, 0] ** 2, kept, doubts=self.doubts)
-        return frame, sight.moments if self.sharper else S, sight.lost / edge**2, sight.unseen
+                noise = found.spread * edge[:, 0, 0] ** 2
+                sight = sharper(sight, M, noise, kept, doubts=self.doubts)
+        if not self.sharper:
+            return frame, S, sight.lost / edge**2, sight.unseen, np.full(len(S), spread)
+        return frame, sight.moments, sight.lost / edge**2, sight.unseen, noise / edge[:, 0, 0] ** 2
 
     def _step(
         self, frame: Frame, rows: NormalRows, w: Array, pool: Pool, gradient: Answer, most: float, lost: Directions,
@@ -456,9 +460,9 @@ class Unframed(PlainSteps):
 
     def _frame(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array, small: SmallSites
-    ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array, Array]]:
+    ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array, Array, Array]]:
         eye = kept[:, :, None] * np.eye(S.shape[-1])
-        return Frame(eye, eye), S, np.zeros_like(S), np.zeros_like(S)
+        return Frame(eye, eye), S, np.zeros_like(S), np.zeros_like(S), np.full(len(S), spread)
         yield  # nothing is asked
 
     def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:

@@ -49,6 +49,17 @@ class Point(NamedTuple):
     gradient_spread: float
 
 
+class Shortened(NamedTuple):
+    """Second moments of rows as short as Hessians have them, and the frame in which they are.
+
+    There a row a has the weight ``min(1, 1 / |a|^2)``.
+    """
+
+    moments: Array  # of columns, positive semidefinite     (R, d, d)
+    spread: Array  # deviation of noise in an entry, in the frame  (R,)
+    back: Array  # from the frame                                (R, d, d)
+
+
 class Evidence(NamedTuple):
     """What was released of R replicates on the way, as far as groups are counted by it."""
 
@@ -59,14 +70,15 @@ class Evidence(NamedTuple):
     gradient: Array  # at the start                                     (R, d)
     gradient_spread: float
     sharp_moments: Array  # S by all frames, positive semidefinite      (R, d, d)
-    shortened: Array  # the same of rows as long as Hessians have them  (R, d, d)
+    shortened: Shortened
     back: Array  # from the frame of the Hessians                       (R, d, d)
     points: tuple[Point, ...]
 
     def of(self, replicate: int) -> Evidence:
         """Of one replicate, without the first axis."""
         points = tuple(Point(*_of(point, replicate)) for point in self.points)
-        return Evidence(*_of(self, replicate))._replace(points=points)
+        shortened = Shortened(*_of(self.shortened, replicate))
+        return Evidence(*_of(self, replicate))._replace(points=points, shortened=shortened)
 
 
 def _of(fields: Iterable[Any], replicate: int) -> list[Any]:
@@ -117,10 +129,14 @@ class Groups(NamedTuple):
 
 
 class RarerOutcome(NamedTuple):
-    """Rows of each group with its rarer outcome, weighted by u, and the deviation of the noise in it, (groups,)."""
+    """Rows of each group with its rarer outcome, weighted by u, and the deviation of the noise in it, (groups,).
+
+    `common` is the part of that noise which counts at all later points have in common, as all need the group's size.
+    """
 
     rows: Array
     noise: Array
+    common: Array
 
 
 def groups_of(naming: Naming, kept: BoolArray) -> Groups:
@@ -163,7 +179,8 @@ def at_the_start(groups: Groups, every: Array, seen: Evidence) -> tuple[RarerOut
     of_size = seen.moments_spread * np.sqrt(0.5 * (length * np.sum(every**2) + (v @ every) ** 2))
     noise = np.hypot(seen.gradient_spread * np.sqrt(length), np.where(rare, chance, 1.0 - chance) * of_size)
     expected = seen.rows * np.maximum(v @ seen.sharp_moments @ every, 0.0) * min(chance, 1.0 - chance)
-    return RarerOutcome(seen.rows * np.where(rare, positives, size - positives), seen.rows * noise), expected
+    count = np.where(rare, positives, size - positives)
+    return RarerOutcome(seen.rows * count, seen.rows * noise, np.zeros(len(v))), expected
 
 
 def rarer_side(groups: Groups, every: Array, seen: Evidence) -> Array:
@@ -177,18 +194,19 @@ def at_a_point(groups: Groups, every: Array, seen: Evidence, point: Point) -> Ra
     """Counted at a later point, where the Hessian tells a group's chance of the rarer outcome.
 
     The mean margin of the group tells which outcome the model has as the rarer one.  Rows of unlike chances have more
-    of it than is taken here, so the count is rather too small.
+    of it than is taken here, and a group may have more rows, so the count is rather too small.
     """
     v = groups.directions
-    along = v @ seen.sharp_moments
-    size = np.maximum(along @ every, 0.0)
     chance = rarer_chance(groups, seen, point)
-    side = np.where(along @ point.at > 0.0, -1.0, 1.0)
+    side = np.where(v @ seen.sharp_moments @ point.at > 0.0, -1.0, 1.0)
+    size, of_size = _least_size(groups, every, seen)
     count = size * chance - side * (v @ point.gradient)
     of_bends = point.hessian_spread * np.sum((v @ seen.back) ** 2, axis=1) * size / _squares_in_hessians(v, seen)
     of_chance = of_bends / np.maximum(1.0 - 2.0 * chance, 0.5)
-    noise = np.hypot(point.gradient_spread * np.sqrt(np.sum(v**2, axis=1)), of_chance)
-    return RarerOutcome(seen.rows * count, seen.rows * noise)
+    common = chance * of_size
+    parts = [point.gradient_spread * np.sqrt(np.sum(v**2, axis=1)), of_chance, common]
+    noise = np.sqrt(np.sum(np.square(parts), axis=0))
+    return RarerOutcome(seen.rows * count, seen.rows * noise, seen.rows * common)
 
 
 def rarer_chance(groups: Groups, seen: Evidence, point: Point) -> Array:
@@ -205,7 +223,25 @@ def _squares_in_hessians(v: Array, seen: Evidence) -> Array:
     Rows of rare levels are long in a frame and are shortened there.  Beside second moments of whole rows their Hessian
     would look like that of a group in which the rarer outcome is next to none.
     """
-    return np.asarray(np.maximum(np.sum((v @ seen.shortened) * v, axis=1), _NEXT_TO_NONE))
+    return np.asarray(np.maximum(np.sum((v @ seen.shortened.moments) * v, axis=1), _NEXT_TO_NONE))
+
+
+def _least_size(groups: Groups, every: Array, seen: Evidence) -> tuple[Array, Array]:
+    """A share of the rows, weighted by u, that a group has at least, and the deviation of its noise, (groups,).
+
+    Second moments of whole rows are no help: noise that makes a group look large makes its rows times their chance of
+    the rarer outcome more than its gradient says, as if it had that outcome.  A row x of a whole group has ``v'x = 1``,
+    so it is at least ``1 / |back v|`` long in the frame, and weighs ``|back v|^2`` at most.
+    """
+    v = groups.directions
+    weight = np.sum((v @ seen.shortened.back) ** 2, axis=1)
+    most = np.where(weight > 0.0, np.minimum(weight, 1.0), 1.0)  # merged levels have no rows
+    shortened = _squares_in_hessians(v, seen)
+    along = v @ seen.sharp_moments
+    squares = np.maximum(np.sum(along * v, axis=1), _NEXT_TO_NONE)
+    of_number = np.maximum(along @ every, 0.0) * np.minimum(1.0, shortened / squares)
+    size = np.where(groups.whole, shortened / most, of_number)
+    return size, np.where(groups.whole, float(seen.shortened.spread) * weight / most, 0.0)
 
 
 def together(counts: Sequence[RarerOutcome]) -> RarerOutcome:
@@ -215,10 +251,18 @@ def together(counts: Sequence[RarerOutcome]) -> RarerOutcome:
     """
     noise = np.array([one.noise for one in counts])
     noisy = np.all(noise > 0.0, axis=0)
-    precision = np.where(noisy, noise, 1.0) ** -2.0
-    total = precision.sum(axis=0)
-    rows = np.sum(precision * np.array([one.rows for one in counts]), axis=0) / total
-    return RarerOutcome(np.where(noisy, rows, counts[0].rows), np.where(noisy, 1.0 / np.sqrt(total), counts[0].noise))
+    weight = np.where(noisy, noise, 1.0) ** -2.0
+    weight /= weight.sum(axis=0)
+    rows = np.sum(weight * np.array([one.rows for one in counts]), axis=0)
+    of_all = np.where(noisy, pooled_noise(weight, counts), counts[0].noise)
+    return RarerOutcome(np.where(noisy, rows, counts[0].rows), of_all, counts[0].common)
+
+
+def pooled_noise(weight: Array, counts: Sequence[RarerOutcome]) -> Array:
+    """The deviation of noise in weighted sums of counts, (groups,), with weights (counts, groups)."""
+    noise, common = (np.array([getattr(one, name) for one in counts]) for name in ("noise", "common"))
+    alone = np.maximum(noise**2 - common**2, 0.0)
+    return np.asarray(np.sqrt(np.sum(weight**2 * alone, axis=0) + np.sum(weight * common, axis=0) ** 2))
 
 
 class Undetermined(NamedTuple):
@@ -330,7 +374,8 @@ def _of_one_outcome(groups: Groups, naming: Naming, seen: Evidence) -> Undetermi
     """Groups whose rows may all have one outcome, and those of which noise does not hide it."""
     every = naming.constant / naming.value
     start, expected = at_the_start(groups, every, seen)
-    count, noise = together([start, *(at_a_point(groups, every, seen, point) for point in seen.points)])
+    counted = together([start, *(at_a_point(groups, every, seen, point) for point in seen.points)])
+    count, noise = counted.rows, counted.noise
     rounding = _ROUNDING * np.maximum(expected, 1.0)
     seen_at_all = count - np.where(groups.whole, CLEAR, SURE) * noise > rounding
     enough = LEAST + DOUBT * noise
