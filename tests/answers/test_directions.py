@@ -227,6 +227,14 @@ class TestDirections:
         lines = lost_lines(found, np.eye(3), np.zeros(3, dtype=bool))
         assert not lines.turned.any() and lines.hidden == ()
 
+    def test_columns_of_which_noise_leaves_no_variance_have_lines_without_an_end_and_no_warning(self) -> None:
+        eye = np.eye(3)[None]
+        found = directions(
+            Frame(eye, eye), np.diag([0.01, 1.0, 1.2])[None], np.array([0.1]), np.zeros((1, 3)), np.ones(1)
+        )
+        lines = lost_lines(found, np.eye(3), np.zeros(3, dtype=bool))
+        assert not lines.turned.any() and lines.relations == ()
+
     def test_one_that_noise_hides_is_lost_only_if_next_to_nothing_can_be_left(self) -> None:
         for seed in range(20):
             small, large = pair(1e-4, seed), pair(0.1, seed)

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from sottovoce.algorithms.items import Answer
 from sottovoce.answers.coefficients import Coefficients, table
-from sottovoce.answers.inference import SmallSites, newton_of
+from sottovoce.answers.inference import Moments, SmallSites, newton_of, with_merged_rows
 from sottovoce.answers.least_squares import slopes_of, table_of
 from sottovoce.answers.one_sided import largest_log_odds, largest_mean
 from sottovoce.answers.references import Block, merged_reference
@@ -199,6 +199,70 @@ class TestSmallSite:
         np.testing.assert_allclose(small.noise[0, 2:, 2:], np.eye(2) + np.outer([0.75, 0.25], [0.75, 0.25]))
         none = SmallSites.of(np.array([0.0, 0.0, 0.0, 1.0]), kept, np.eye(4)[None])
         np.testing.assert_array_equal(none.P, np.eye(4)[None])
+
+
+class TestMergedRows:
+    """What rows whose level or site noise hides may do to all other lines is in the covariance."""
+
+    @pytest.mark.parametrize("base", ["a", "d"])
+    def test_their_share_is_that_of_levels_references_and_sites_that_are_not_kept(self, base: str) -> None:
+        """Of a to d with 5, 50, 30 and 15% of the rows, and sites with 60, 30 and 10%."""
+        ward = {"kind": "category", "values": list("abcd"), "base": base}
+        naming = of_schema(Schema.from_dict({"columns": {"age": AGE, "ward": ward}}), ("s", "t", "u"))
+        rows = np.random.default_rng(3).permutation(np.repeat(WARDS, (2_000, 20_000, 12_000, 6_000)))
+        parts = np.split(rows, (24_000, 36_000))
+        tables = [{"age": np.full(len(part), 50.0), "ward": part} for part in parts]
+        x = np.concatenate([naming.encoded(one, site) for site, one in enumerate(tables)])
+        S = (x.T @ x / len(x))[None]
+        recipe, kept = newton_of(naming), np.ones((1, naming.d), dtype=bool)
+        assert recipe._merged(S, 0.0, kept) == pytest.approx(0.0)
+        kept[0, np.flatnonzero(naming.constant)[2]] = False
+        assert recipe._merged(S, 0.0, kept) == pytest.approx(0.1)
+        columns = np.flatnonzero(naming.marks)
+        levels = [level for level in "abcd" if level != base]
+        if base == "a":  # the rare reference is merged with b
+            kept[0, columns[levels.index("b")]] = False
+            assert recipe._merged(S, 0.0, kept) == pytest.approx(0.15)
+        else:
+            kept[0, columns[[levels.index("a"), levels.index("c")]]] = False
+            assert recipe._merged(S, 0.0, kept) == pytest.approx(0.45)
+        assert recipe._merged(S, 1e3, kept) > 100.0
+
+    def test_they_move_lines_by_about_as_much_as_is_allowed_for(self) -> None:
+        """A twentieth of the rows, one deviation from the mean of a column and one log-odds off, without noise."""
+        rng = np.random.default_rng(2)
+        z = rng.normal(size=60_000)
+        off = np.arange(60_000) < 3_000
+        z[off] += 1.0
+        naming = of_schema(Schema.from_dict({"columns": {"z": {"kind": "number", "lo": -4, "hi": 4}}}))
+        table_of_z = {"z": np.clip(z, -4.0, 4.0)}
+        u = rng.random(60_000)
+        found = []
+        for added in (0.0, 1.0):
+            y = np.where(u < expit(0.5 * z - 1.0 + added * off), 1.0, -1.0)
+            run = RunConfig(method="auto", trust="sum", epsilon=math.inf, delta=1e-5, seed=0)
+            rows = naming.rows([({"z": table_of_z["z"][k::3]}, y[k::3]) for k in range(3)])
+            found.append(simulate(run, rows, method=newton_of(naming), loss=Logistic()).outcome)
+        moved = found[1].estimate[0] - found[0].estimate[0]
+        S = found[0].moments
+        known = Moments(S, S @ naming.constant / naming.value, naming.marks, naming.blocks)
+        more = with_merged_rows(found[0], known, np.array([0.05]))
+        allowed = np.sqrt(np.diag(more.covariance[0] - found[0].covariance[0]))
+        assert np.all((0.5 * allowed < moved) & (moved < 1.4 * allowed)), (moved, allowed)
+
+    def test_a_slope_is_not_told_without_constants_of_small_sites_that_go_with_its_column(self) -> None:
+        """Forty wards, whose constants rise with the mean of a column: merged they move its slope by .3."""
+        rng, rise = np.random.default_rng(7), np.repeat(np.linspace(-1.0, 1.0, 40), 200)
+        z = rng.normal(size=(8_000, 3))
+        z[:, 0] += rise
+        z = np.clip(z, -3.0, 3.0)
+        positive = rng.random(8_000) < expit(z @ (0.8, -0.5, 0.3) - 1.25 + 1.25 * rise)
+        columns = {f"z{k}": {"kind": "number", "lo": -3, "hi": 3} for k in range(3)}
+        naming = of_schema(Schema.from_dict({"columns": columns}), tuple(map(str, range(40))))
+        given = Rows({f"z{k}": z[:, k] for k in range(3)}, positive)
+        every = tables(given, naming, 1.0, 12, np.array_split(np.arange(8_000), 40))
+        told = [one.lines[0] for one in every if one.lines[0].estimate is not None]
+        assert all(line.low <= 0.8 <= line.high for line in told if line.low is not None and line.high is not None)
 
 
 class TestOneEnd:

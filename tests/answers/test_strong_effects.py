@@ -11,7 +11,7 @@ from scipy.special import expit
 from sottovoce.answers.coefficients import Coefficients, table
 from sottovoce.answers.frames import Frame
 from sottovoce.answers.inference import Moments, Pool, Seen, newton_of, one_step, with_falling_curvature
-from sottovoce.answers.normal_rows import NormalRows, normal_rows, size_of, stretched
+from sottovoce.answers.normal_rows import NormalRows, as_curvature_falls, normal_rows, size_of, stretched
 from sottovoce.answers.size_needed import NOISIER, SizeNeeds, size_needs
 from sottovoce.answers.terms import of_columns
 from sottovoce.problem.losses import Logistic
@@ -199,3 +199,11 @@ def test_the_room_of_strong_effects_is_half_their_size_over_its_error() -> None:
     for nothing in (np.inf, np.nan):  # noise may leave a covariance no numbers
         unknown = size_of(law(np.eye(2)), np.array([[0.5, 0.0, 0.0]]), np.full((1, 3, 3), nothing), slopes)
         assert unknown.room[0] == 0.0
+
+
+def test_errors_are_numbers_where_steps_went_so_far_that_no_curvature_is_left() -> None:
+    rows = normal_rows(np.eye(3)[None], np.array([0.0, 0.0, 1.0]))
+    near, far = np.array([[0.1, 0.0, -1.0]]), np.array([[0.1, 0.0, -900.0]])
+    for start, end in ((near, far), (far, near), (far, far)):
+        found = as_curvature_falls(rows, start, end, np.eye(3)[None], np.ones(1))
+        assert np.all(np.isfinite(found)) and np.linalg.eigvalsh(found[0])[0] > 0.0

@@ -40,6 +40,7 @@ UNCLEAR = 0.02
 SEEN = 2.0
 """Noise deviations by which an eigenvalue stands out, beside the norm of a matrix of noise."""
 _EXACT = 1e-9  # of the mean eigenvalue: what rounding leaves of 0
+_LEAST_VARIANCE = 1e-300  # of a column, of which noise may leave nothing
 _TURNED = 1e-6  # of a line's length: what rounding turns it into a direction
 _DOUBT = 3.0  # deviations of an estimated direction, within which a line does not turn into it
 _PART = 0.05  # of a projection on lost directions, above which two lines belong together
@@ -161,7 +162,7 @@ def directions(frame: Frame, H: Array, noise: Array, variances: Array, moments: 
     along = frame.A @ vectors  # directions as weights of the columns, in columns
     together = np.einsum("rj,rjk,rjk->rk", variances, along, along)
     moved = np.divide(most, mean, out=np.ones_like(most), where=mean > 0.0) * moments[:, None]
-    share = np.divide(moved, together, out=np.full_like(moved, np.inf), where=together > 0.0)
+    share = np.divide(moved, together, out=np.full_like(moved, np.inf), where=together > _LEAST_VARIANCE)
     lost = zero & (share <= LOST)
     seen = together > _EXACT**2 * together.max(axis=1, keepdims=True)  # others are of columns that were left out
     return Directions(frame, values, vectors, noise, lost, zero & ~lost & seen, share, np.sqrt(together), variances)
@@ -242,7 +243,8 @@ def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
     M = M / scale[:, None]
     along = M @ found.frame.A[0] @ found.vectors[0]  # of directions in columns
     turn = along[:, lost] / size[lost]
-    length = np.sqrt(np.sum(M**2 / found.variances[0], axis=1))
+    # Noise may leave nothing of a column's variance; lines without that column have their own length.
+    length = np.sqrt(np.sum(M**2 / np.maximum(found.variances[0], _LEAST_VARIANCE), axis=1))
     apart = values[~lost, None] - values[lost]
     off = along[:, ~lost] ** 2 @ (0.5 * found.noise[0] ** 2 / np.maximum(apart**2, 1e-300) / size[lost] ** 2)
     doubt = _DOUBT * np.sqrt(off.sum(axis=1))

@@ -86,6 +86,8 @@ RAREST = 0.01
 """Levels, references too, with a smaller share of the rows are merged if noise would hide their coefficient."""
 HIDDEN = 2.0
 """So much may noise in the gradients be expected to move the log-odds of a rare level."""
+OFF = 1.0
+"""Log-odds by which a level or a site that noise hides is off what it was merged with: one deviation."""
 _SEEN = 2.0  # noise deviations of a level's share, below which it may be that of no row
 _SURELY_SEEN = 3.0  # the same of a level with less than `_COMMON` of the rows
 _COMMON = 0.05
@@ -236,6 +238,7 @@ class Newton(SeparateSites):
         noise, s_g = (self._ahead(kind, facts, moments.among) for kind in (Curvature, Gradient))
         kept = self._kept(S, moments.spread, curvature, s_g)
         small = SmallSites.of(mask, kept | (not self.stretches), S)
+        merged = self._merged(S, moments.spread, kept)
         S = within(small.moments(S), kept)
         hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
         frame, sizes, lost, unseen, of_sizes = yield from self._frame(S, moments.spread, kept, hidden, small)
@@ -295,6 +298,7 @@ class Newton(SeparateSites):
         whole = square(moments.value, d)
         ends = replace(ends, strain=strain, moved=step, evidence=evidence, moments=whole)
         ends = replace(ends, estimate=w + small.followed(ends.estimate - w))
+        ends = with_merged_rows(ends, rows, merged) if self.stretches else ends
         ends = with_falling_curvature(ends, law)
         return with_size(ends, law, kept & (mask == 0.0)) if self.stretches else ends
 
@@ -355,6 +359,26 @@ class Newton(SeparateSites):
                 towards = self.value * np.eye(len(self.constant))[sites]
                 kept[r, sites] = ~hides.which(towards, shares, np.full(len(sites), self.value**-2))
         return kept
+
+    def _merged(self, S: Array, spread: float, kept: BoolArray) -> Array:
+        """Share of the rows, (R,), whose level or site is not kept.
+
+        At least a deviation of the noise in it: what noise makes seem rare is merged rather.
+        """
+        sites, found = np.flatnonzero(self.constant > 0.0), np.zeros(len(S))
+        for r in range(len(S)):
+            small = sites[~kept[r, sites]]
+            share = S[r, small, small].sum() / self.value**2
+            variance = len(small) * self.value**-4
+            for block in blocks_of(self.marks, self.blocks, self.constant, self.value, S[r]):
+                hidden = np.append(~kept[r, block.columns], False)
+                most = int(np.argmax(block.shares))
+                if hidden[most] and block.shares[most] >= block.reference:  # the reference was merged with it
+                    hidden[[most, -1]] = False, True
+                share += np.append(block.shares, block.reference)[hidden].sum()
+                variance += np.sum(block.deviations[hidden] ** 2)
+            found[r] = max(share, spread * math.sqrt(variance))
+        return found
 
     def _frame(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array, small: SmallSites
@@ -810,6 +834,22 @@ def with_falling_curvature(ends: Estimates, rows: NormalRows) -> Estimates:
     )
     of_bias = ends.covariance - ends.noise - ends.sampling
     return replace(ends, covariance=noise + sampling + of_bias, noise=noise, sampling=sampling)
+
+
+def with_merged_rows(ends: Estimates, rows: Moments, share: Array) -> Estimates:
+    """The estimates with errors that allow for rows of which noise hides the level, or the site.
+
+    Their margins are off by what their level or site adds to that with which it was merged.  Beforehand that has the
+    deviation `OFF`, and these rows, a `share` of all, (R,), have a mean like one row.
+    """
+    F, H = ends.frame, ends.hessian
+    inverse, _ = inverse_of(H, ends.kept, np.zeros(len(H)))
+    sizes = np.einsum("rji,rjk,rki->r", F, rows.S, F)
+    curvature = np.einsum("rii,ri->r", H, ends.kept)
+    bends = np.divide(curvature, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
+    factor = (OFF * share) ** 2 * np.maximum(bends, 0.0)
+    added = factor[:, None, None] * (F @ inverse @ F.transpose(0, 2, 1))
+    return replace(ends, covariance=ends.covariance + added)
 
 
 def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates:

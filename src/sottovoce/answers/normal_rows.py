@@ -28,6 +28,7 @@ _GRID = np.linspace(-6.5, 6.5, 131)
 _WEIGHTS = np.exp(-0.5 * _GRID**2)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _SINGULAR = 1e-11  # of the largest eigenvalue: a direction below it has no error, as rows lose it
+_NO_CURVATURE = 1e-300  # at margins of hundreds, where steps went astray, no number is left of it
 _HALVINGS = 50
 _TINY = 1e-12
 _NEARBY = 1.05
@@ -63,7 +64,7 @@ class NormalRows(NamedTuple):
         chance = _chances(np.sum(self.mean * w, axis=1), variance)
         share = _WEIGHTS * chance * (1.0 - chance)
         curvature = share.sum(axis=1)
-        share = share / curvature[:, None]
+        share = share / np.maximum(curvature, _NO_CURVATURE)[:, None]
         slope = along / np.sqrt(variance)[:, None]  # of x in the margin, per deviation of it
         center = share @ _GRID
         spread = share @ _GRID**2 - center**2
