@@ -378,8 +378,12 @@ class _Judged(NamedTuple):
 
         What noise leaves of the released squares of slopes may be next to nothing; the Hessian then tells the sampling.
         """
+        return self.excess_of(self.total - self.sampling)
+
+    def excess_of(self, variances: Array) -> Array:
+        """These variances of lines over those of sampling."""
         sampling = np.maximum(self.sampling, self.by_model)
-        return np.divide(self.total - self.sampling, sampling, out=np.zeros_like(sampling), where=sampling > 0.0)
+        return np.divide(variances, sampling, out=np.zeros_like(sampling), where=sampling > 0.0)
 
     @property
     def noise_share(self) -> Array:
@@ -579,7 +583,8 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     causes = _causes(found, naming, M, judged, groups, lost, replicate)
     noise_decides = np.array([cause is None or cause.by_noise for cause in causes])
     of_size = _size_needs(found, replicate) if Cause.SIZE_HIDDEN in causes else None
-    needs = _needs(found, M[noise_decides], judged.excess[noise_decides], replicate, delta, of_size)
+    excess = _excess_by_noise(found, judged, M, replicate, of_size is not None)
+    needs = _needs(found, M[noise_decides], excess[noise_decides], replicate, delta, of_size)
     of_all = any(cause in _OF_ALL for cause in causes)
     few = None if groups is None else few_outcomes(groups, M)
     compared = None
@@ -718,10 +723,24 @@ def left_undone(step: Array) -> Array:
     return np.asarray(-np.log1p(-s) - s)
 
 
+def _excess_by_noise(found: Estimates, judged: _Judged, M: Array, replicate: int, by_size: bool) -> Array:
+    """Noise over sampling of each line, (lines,), as far as less noise or more rows make it less.
+
+    Merged rows are told apart then.  What a line lacks because noise hides the size of all effects has needs of its
+    own, :func:`_size_needs`.
+    """
+    if by_size:
+        return judged.excess_of(judged.noise)
+    if found.of_merged is None:
+        return judged.excess
+    of_merged = np.einsum("ij,jk,ik->i", M, found.of_merged[replicate], M)
+    return judged.excess_of(np.maximum(judged.total - judged.sampling - of_merged, 0.0))
+
+
 def _size_needs(found: Estimates, replicate: int) -> SizeNeeds:
     """What a table needs of which noise hides how strong its effects are."""
-    assert found.room is not None and found.sampling_room is not None
-    return size_needs(float(found.room[replicate]), float(found.sampling_room[replicate]), ROOM)
+    assert found.own_room is not None and found.sampling_room is not None
+    return size_needs(float(found.own_room[replicate]), float(found.sampling_room[replicate]), ROOM)
 
 
 def _needs(

@@ -117,6 +117,8 @@ class Estimates:
     evidence: Evidence | None = None  # by which groups of rows with one outcome are found
     of_sites: tuple[Evidence, ...] = ()  # of each site alone, if it has a constant of its own
     room: Array | None = None  # errors of the size of all effects from where it has no end         (R,)
+    of_merged: Array | None = None  # what of the covariance allows for merged rows                 (R, d, d)
+    own_room: Array | None = None  # the same but for what merged rows may do                           (R,)
     sampling_room: Array | None = None  # the same by sampling errors alone                         (R,)
     at_bounds: Array | None = None  # shares of targets at the lower and the upper bound  (R, 2)
     at_bounds_noise: float = 0.0
@@ -849,7 +851,7 @@ def with_merged_rows(ends: Estimates, rows: Moments, share: Array) -> Estimates:
     bends = np.divide(curvature, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
     factor = (OFF * share) ** 2 * np.maximum(bends, 0.0)
     added = factor[:, None, None] * (F @ inverse @ F.transpose(0, 2, 1))
-    return replace(ends, covariance=ends.covariance + added)
+    return replace(ends, covariance=ends.covariance + added, of_merged=added)
 
 
 def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates:
@@ -859,8 +861,11 @@ def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates
     size = size_of(rows, effects, ends.covariance, slopes)
     lacking = size.widening[:, None] * effects * slopes
     covariance = ends.covariance + lacking[:, :, None] * lacking[:, None, :]
-    sampling_room = size_of(rows, effects, ends.sampling, slopes).room
-    return replace(ends, covariance=covariance, room=size.room, sampling_room=sampling_room)
+    # More rows or a larger epsilon tell merged rows apart, so what these may do is no part of what would do.
+    own_room, sampling_room = (
+        size_of(rows, effects, part, slopes).room for part in (ends.sampling + ends.noise, ends.sampling)
+    )
+    return replace(ends, covariance=covariance, room=size.room, own_room=own_room, sampling_room=sampling_room)
 
 
 def together(

@@ -51,4 +51,4 @@ def size_needs(room: float, sampling_room: float, least: float) -> SizeNeeds:
     # sampling / rows + noise / rows^2 = enough, and sampling + noise / shift^2 = enough
     rows = (sampling + math.sqrt(sampling**2 + 4.0 * noise * enough)) / (2.0 * enough)
     shift = math.sqrt(noise / (enough - sampling)) if sampling < enough else math.inf
-    return SizeNeeds(rows, shift, room < KNOWN and noise > 0.0)
+    return SizeNeeds(max(1.0, rows), max(1.0, shift), room < KNOWN and noise > 0.0)
