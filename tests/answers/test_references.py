@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from sottovoce.algorithms.items import Answer
 from sottovoce.answers.coefficients import Coefficients, table
-from sottovoce.answers.inference import Moments, SmallSites, newton_of, with_merged_rows
+from sottovoce.answers.inference import OF_LEVELS, Moments, SmallSites, newton_of, with_merged_rows
 from sottovoce.answers.least_squares import slopes_of, table_of
 from sottovoce.answers.one_sided import largest_log_odds, largest_mean
 from sottovoce.answers.references import Block, merged_reference
@@ -222,10 +222,10 @@ class TestMergedRows:
         levels = [level for level in "abcd" if level != base]
         if base == "a":  # the rare reference is merged with b
             kept[0, columns[levels.index("b")]] = False
-            assert recipe._merged(S, 0.0, kept) == pytest.approx(0.15)
+            assert recipe._merged(S, 0.0, kept) == pytest.approx(math.hypot(0.1, OF_LEVELS * 0.05))
         else:
             kept[0, columns[[levels.index("a"), levels.index("c")]]] = False
-            assert recipe._merged(S, 0.0, kept) == pytest.approx(0.45)
+            assert recipe._merged(S, 0.0, kept) == pytest.approx(math.hypot(0.1, OF_LEVELS * 0.35))
         assert recipe._merged(S, 1e3, kept) > 100.0
 
     def test_they_move_lines_by_about_as_much_as_is_allowed_for(self) -> None:

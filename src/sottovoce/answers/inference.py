@@ -88,6 +88,8 @@ HIDDEN = 2.0
 """So much may noise in the gradients be expected to move the log-odds of a rare level."""
 OFF = 1.0
 """Log-odds by which a level or a site that noise hides is off what it was merged with: one deviation."""
+OF_LEVELS = 0.3
+"""How far rows of a level are from the mean of all, in deviations of a row, where rows of a site are one from it."""
 _SEEN = 2.0  # noise deviations of a level's share, below which it may be that of no row
 _SURELY_SEEN = 3.0  # the same of a level with less than `_COMMON` of the rows
 _COMMON = 0.05
@@ -363,23 +365,25 @@ class Newton(SeparateSites):
         return kept
 
     def _merged(self, S: Array, spread: float, kept: BoolArray) -> Array:
-        """Share of the rows, (R,), whose level or site is not kept.
+        """Share of the rows, (R,), whose site is not kept, or `OF_LEVELS` of those whose level is not.
 
-        At least a deviation of the noise in it: what noise makes seem rare is merged rather.
+        It is the root of the squares of every block's, as what levels of one column add is unrelated to what those of
+        another do.  A share is at least a deviation of its own noise: what noise makes seem rare is merged rather.
         """
         sites, found = np.flatnonzero(self.constant > 0.0), np.zeros(len(S))
         for r in range(len(S)):
             small = sites[~kept[r, sites]]
-            share = S[r, small, small].sum() / self.value**2
-            variance = len(small) * self.value**-4
+            noise = spread * math.sqrt(len(small)) / self.value**2
+            squares = max(S[r, small, small].sum() / self.value**2, noise) ** 2
             for block in blocks_of(self.marks, self.blocks, self.constant, self.value, S[r]):
                 hidden = np.append(~kept[r, block.columns], False)
                 most = int(np.argmax(block.shares))
                 if hidden[most] and block.shares[most] >= block.reference:  # the reference was merged with it
                     hidden[[most, -1]] = False, True
-                share += np.append(block.shares, block.reference)[hidden].sum()
-                variance += np.sum(block.deviations[hidden] ** 2)
-            found[r] = max(share, spread * math.sqrt(variance))
+                share = np.append(block.shares, block.reference)[hidden].sum()
+                noise = spread * math.sqrt(np.sum(block.deviations[hidden] ** 2))
+                squares += (OF_LEVELS * max(share, noise)) ** 2
+            found[r] = math.sqrt(squares)
         return found
 
     def _frame(
