@@ -282,6 +282,45 @@ def test_a_merged_level_is_part_of_the_reference() -> None:
     assert merged.decides[2:].tolist() == [[False] * 4, [False, False, True, False], [True, False, True, True]]
 
 
+def of_a_rare_level(positive: bool) -> list[RarerOutcome]:
+    """By all points, in 24 draws of the noise: a level of 160 of 8,000 rows with 72 of the rarer outcome, or none."""
+    rng, names = np.random.default_rng(5), list("abcde")
+    columns = {f"c{j}": {"kind": "category", "values": names} for j in range(3)}
+    naming = of_schema(Schema.from_dict({"columns": columns}))
+    codes = np.stack([rng.permutation(np.repeat(np.arange(5), (4000, 2000, 1200, 640, 160))) for _ in range(3)], axis=1)
+    y = np.where(rng.random(len(codes)) < expit(0.3 * (codes == 1) @ (1.0, -1.0, 1.0) - 0.4), 1.0, -1.0)
+    level = np.flatnonzero(codes[:, 0] == 4)
+    y[level] = -1.0
+    y[level[:72]] = 1.0 if positive else -1.0
+    text = np.array(names, dtype=object)[codes]
+    parts = [({f"c{j}": text[p, j] for j in range(3)}, y[p]) for p in np.array_split(np.arange(len(y)), 4)]
+    config = RunConfig(method="auto", trust="sum", epsilon=3.0, delta=1e-5, seed=5, replicates=24)
+    found = simulate(config, naming.rows(parts), method=newton_of(naming), loss=Logistic()).outcome
+    assert found.evidence is not None
+    every, counts = naming.constant / naming.value, []
+    for draw in range(24):
+        seen, groups = found.evidence.of(draw), groups_of(naming, found.kept[draw])
+        start, _ = at_the_start(groups, every, seen)
+        of_all = together([start, *(at_a_point(groups, every, seen, point) for point in seen.points)])
+        counts.append(RarerOutcome(*(part[4:5] for part in of_all)))
+    return counts
+
+
+def test_a_rare_level_whose_rows_are_shortened_is_counted_by_moments_as_short() -> None:
+    """No more than the 72 that it has, on average, and well above the noise; without the outcome it has next to none.
+
+    With moments of whole rows for the chance it is 41, and with their share of the rows the count of none has 1.3 times
+    the noise that is told.
+    """
+    some, none = ([one for one in of_a_rare_level(which) if one.noise[0] > 0.0] for which in (True, False))
+    assert min(len(some), len(none)) > 20  # of 24: in the others the level is merged
+    rows = np.array([one.rows[0] for one in some])
+    assert 46.0 < rows.mean() < 76.0, rows.mean()
+    assert np.mean([one.rows[0] > 3.0 * one.noise[0] for one in some]) > 0.7
+    far = np.array([one.rows[0] / one.noise[0] for one in none])
+    assert far.mean() < 0.3 and 0.4 < far.std() < 1.15 and np.all(far < 4.0), far
+
+
 def rare(n: int = 40_000) -> tuple[Naming, Estimates]:
     """Twelve draws of a table of weak effects with 2% events, and of levels that have 16 of them as expected."""
     rng, names = np.random.default_rng(4), list("abcde")
