@@ -603,8 +603,8 @@ def _points_of(i: int, found: Estimates, heard: Sequence[Heard], columns: Column
 def joint(found: Estimates, columns: Columns, steps: Sequence[SiteStep], at: Array, facts: Facts) -> Estimates:
     """Estimates of all columns, with what the common steps have of biases beside noise and sampling."""
     made = combined(columns, steps)
-    bias = found.covariance - found.noise - found.sampling
-    bias = columns.of_all(columns.of_all(bias).transpose(0, 2, 1))
+    bias = columns.of_covariance(found.covariance - found.noise - found.sampling)
+    of_merged = None if found.of_merged is None else columns.of_covariance(found.of_merged)
     whole = wide(columns, found.frame, found.hessian, found.kept)
     moved = None if found.moved is None else columns.of_all(found.moved[:, :, None])[:, :, 0]
     rows = float(facts.every_n.sum())
@@ -619,7 +619,7 @@ def joint(found: Estimates, columns: Columns, steps: Sequence[SiteStep], at: Arr
     return replace(
         found, estimate=made.estimate, at=at, covariance=made.noise + made.sampling + bias, noise=made.noise,
         sampling=made.sampling, frame=whole.frame, hessian=whole.hessian, kept=whole.kept, moved=moved, rows=rows,
-        directions=lost, moments=moments,
+        directions=lost, moments=moments, of_merged=of_merged,
     )  # fmt: skip
 
 

@@ -230,7 +230,7 @@ class Stepped(SeparateSites):
         bounds = of_kind(heard, AtBounds)[0]
         share = n / n.sum()
         return replace(
-            joint_slopes(self.columns(facts), found, heard, facts),
+            joint_slopes(self.columns(facts), found, heard, facts, self.value),
             at_bounds=np.einsum("i,rie->re", share, bounds.values),
             at_bounds_noise=math.sqrt(float(np.sum((share * bounds.spreads) ** 2))),
         )
@@ -305,10 +305,15 @@ class OfSites(Stepped):
         return Clipping(h, clipped_tails.clipped_at(shares, cells.spread, EDGES, h))
 
 
-def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
+def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], facts: Facts, value: float) -> Estimates:
     """The estimates of all sites: each one's step from the common point, pooled by inverse covariance.
 
-    `found` are those of the common steps, in columns with one constant.
+    Parameters
+    ----------
+    found : Estimates
+        Of the common steps, in columns with one constant.
+    value : float
+        Entry of a row in its constant column.
     """
     moments, squares = of_kind(heard, FramedMoments)[-1], of_kind(heard, FramedResiduals)[-1]
     gradients, d, lost = of_kind(heard, FramedSteps), columns.slopes + 1, found.directions
@@ -322,11 +327,12 @@ def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], fac
     spread = np.maximum(overlap, 0.0) / np.einsum("rij,rij->r", found.hessian, found.hessian)
     points = [np.einsum("rij,rnj->rni", back, columns.points(gradient.what.at, gradient.own)) for gradient in gradients]
     n, steps = facts.every_n[:, 0], list[SiteStep]()
+    beyond = _variance_beyond(gradients[-2], found.hessian, back, h / value)
     for i in range(columns.sites):
-        value, noise = moments.of(i)
-        own = invertible(pooled(of_all, within(square(value, d), found.kept), noise), of_all, found.kept)
-        value, noise = squares.of(i)
-        J = h**2 * pooled(common, within(square(value, d), found.kept), noise).H
+        told, noise = moments.of(i)
+        own = invertible(pooled(of_all, within(square(told, d), found.kept), noise), of_all, found.kept)
+        told, noise = squares.of(i)
+        J = h**2 * pooled(common, within(square(told, d), found.kept), noise).H
         inverse, _ = inverse_of(lost.restricted(own.H), found.kept, np.zeros(len(own.H)))
         inverse = across @ inverse @ across
         mean = _site_products(own, gradients, points, i)
@@ -334,9 +340,42 @@ def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], fac
         of_c = mean.variance[:, None, None] * np.eye(d)
         of_noise = inverse @ (of_c + noise_of(best - mean.center, own.noise)) @ inverse
         sampling = inverse @ (positive(J) / n[i]) @ inverse
-        expected = spread[:, None, None] * inverse / n[i] + of_noise
-        steps.append(SiteStep(np.einsum("rij,rj->ri", A, best), A @ expected @ A, A @ of_noise @ A, A @ sampling @ A))
+        expected = A @ (spread[:, None, None] * inverse / n[i] + of_noise) @ A
+        of_noise = A @ of_noise @ A
+        if columns.apart:
+            of_noise[:, -1, -1] += beyond[:, i]
+            expected[:, -1, -1] += beyond[:, i]
+        steps.append(SiteStep(np.einsum("rij,rj->ri", A, best), expected, of_noise, A @ sampling @ A))
     return joint(found, columns, steps, columns.point(gradients[-1].what.at, gradients[-1].own), facts)
+
+
+def _variance_beyond(gradient: Heard, H: Array, back: Array, h: float) -> Array:
+    """What the last step leaves of the error in sites' own constants, in mean square, (R, sites).
+
+    Where that error is larger than h all residuals of a site are clipped to the same side, and its last gradient says
+    no more than that: the step leads h further.  The error has the noise of the gradient before the last one.
+
+    Parameters
+    ----------
+    gradient : Heard
+        Of the steps, from which own constants were taken last.
+    H, back : array (R, d, d)
+        Second moments in the frame, and the frame's inverse.
+    h : float
+        Where residuals are clipped last, in units of the constants.
+    """
+    along = back[:, :, -1]
+    bend = np.maximum(np.einsum("ri,rij,rj->r", along, H, along), 1e-300)
+    assert isinstance(gradient.what, FramedSteps)
+    spread = (gradient.what.h * np.sqrt(np.sum(along**2, axis=1)) / bend)[:, None] * gradient.spreads
+    beyond = [_mean_square_beyond(h / error) if error > 0.0 else 0.0 for error in spread.ravel().tolist()]
+    return np.asarray(spread**2 * np.reshape(beyond, spread.shape))
+
+
+def _mean_square_beyond(x: float) -> float:
+    """``E max(|e| - x, 0)^2`` of a standard normal e."""
+    density = math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
+    return max(0.0, (1.0 + x * x) * normal.two_sided(x) - 2.0 * x * density)
 
 
 def _site_products(own: Pool, gradients: Sequence[Heard], points: Sequence[Array], i: int) -> Mean:

@@ -70,6 +70,10 @@ class Columns(NamedTuple):
         """Rows of a matrix for one constant, (..., k + 1, m), as rows for every constant, (..., d, m)."""
         return np.concatenate([one[..., : self.slopes, :]] + [one[..., -1:, :]] * self._constants, axis=-2)
 
+    def of_covariance(self, one: Array) -> Array:
+        """A covariance for one constant, (..., k + 1, k + 1), as one for every constant, (..., d, d)."""
+        return self.of_all(np.swapaxes(self.of_all(one), -1, -2))
+
     def point(self, one: Array, own: Array) -> Array:
         """A common point, (R, k + 1), with the sites' `own` differences of constants, (R, N), in all columns."""
         constants = one[:, -1:] + own if self.apart else one[:, -1:]
