@@ -46,8 +46,10 @@ MORE_DRAWS = 2
 """Draws of the noise of each for standard errors."""
 FEWEST, MOST, CLOSE = 50.0, 1e6, 0.1
 """Between these the number of rows that are needed is sought, until its logarithm is as close."""
-NEVER = frozenset({Cause.MERGED.value, Cause.SMALL_SITE.value, Cause.SEPARATION.value, Cause.UNFINISHED.value})
-"""Causes of refusals that neither more rows nor a larger epsilon would change."""
+MERGES = frozenset({Cause.MERGED.value, Cause.SMALL_SITE.value})
+"""Causes of refusals of levels and sites that are too rare for the noise."""
+NEVER = MERGES | {Cause.SEPARATION.value, Cause.UNFINISHED.value}
+"""Causes of refusals that say nothing of how well noise leaves the other coefficients known."""
 
 
 class Made(NamedTuple):
@@ -188,8 +190,8 @@ class Means(Asked):
 
 
 def complete(found: Coefficients) -> bool:
-    """Whether every coefficient is printed that can be."""
-    return all(line.refused is None or line.cause in NEVER for line in found.lines)
+    """Whether every coefficient is printed that can be; more rows tell apart what is merged."""
+    return all(line.refused is None or line.cause in NEVER - MERGES for line in found.lines)
 
 
 def half(found: Coefficients) -> bool:

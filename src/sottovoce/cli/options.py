@@ -97,8 +97,7 @@ def knob_options() -> list[Option]:
         say("--eta", "Penalty, or one a node.  [default: from sizes, graph and budget]", type=NUMBER),
         say(
             "--eta-growth",
-            "Factor q of the penalty from one release to the next: eta, eta q, eta q^2, ... 002's q^k starts at q: "
-            "give --eta q too.",
+            "Factor q of the penalty from one release to the next: eta, eta q, eta q^2, ... 002 starts at eta = q.",
             type=NUMBER,
             default=_RUN.eta_growth,
         ),
