@@ -495,14 +495,13 @@ class GatedRelease(Event):
 
 
 @dataclass(frozen=True, eq=False)
-class RedrawnGateRelease(Event):
-    """Round `index` of 004, Algorithm 2 as printed: a test priced by itself, and a Gaussian objective release.
+class _TestedObjective:
+    """What rounds of 004's Algorithm 2 have in common: an objective with Gaussian noise, and a test before its release.
 
-    Every round charges its test, of pure epsilon `test_epsilon`; the rounds 1 .. `positives` charge one release each,
-    of fields as in :class:`GaussianObjectivePerturbation`.
+    Fields are those of :class:`GaussianObjectivePerturbation`, the pure epsilon of a round's test, how many releases
+    pass, and the number of the round.
     """
 
-    needs: ClassVar[str] = "rounds"
     relation: str
     sigma: Array
     K: Array
@@ -514,6 +513,20 @@ class RedrawnGateRelease(Event):
     positives: int
     index: int
     claimed_rho: Array | None = None
+
+    def spread(self) -> Array:
+        return np.asarray(np.hypot(self.sigma / self.K, self.sigma_release))
+
+
+@dataclass(frozen=True, eq=False)
+class RedrawnGateRelease(_TestedObjective, Event):
+    """Round `index` of 004, Algorithm 2 as printed: a test priced by itself, and a Gaussian objective release.
+
+    Every round charges its test, of pure epsilon `test_epsilon`; the rounds 1 .. `positives` charge one release each,
+    of fields as in :class:`GaussianObjectivePerturbation`.
+    """
+
+    needs: ClassVar[str] = "rounds"
 
     def release(self) -> GaussianObjectivePerturbation | None:
         """The release that this round charges, if any."""
@@ -527,12 +540,9 @@ class RedrawnGateRelease(Event):
     def alone(self) -> Event:
         return replace(self, index=1)
 
-    def spread(self) -> Array:
-        return np.asarray(np.hypot(self.sigma / self.K, self.sigma_release))
-
 
 @dataclass(frozen=True, eq=False)
-class MinimiserGateRelease(Event):
+class MinimiserGateRelease(_TestedObjective, Event):
     """Round `index` of 004, Algorithm 2 to the letter: a test that reads the minimiser, and a release if it passes.
 
     Every round charges the exact minimiser, as if it were released (Gaussian noise in the objective, U3), and the test,
@@ -542,17 +552,6 @@ class MinimiserGateRelease(Event):
     """
 
     needs: ClassVar[str] = "rounds"
-    relation: str
-    sigma: Array
-    K: Array
-    curvature_bound: float
-    dimension: int
-    error: Array
-    sigma_release: Array
-    test_epsilon: Array
-    positives: int
-    index: int
-    claimed_rho: Array | None = None
 
     def minimiser(self) -> GaussianObjectivePerturbation:
         """The exact minimiser, which this round charges."""
@@ -568,6 +567,3 @@ class MinimiserGateRelease(Event):
 
     def alone(self) -> Event:
         return replace(self, index=1)
-
-    def spread(self) -> Array:
-        return np.asarray(np.hypot(self.sigma / self.K, self.sigma_release))
