@@ -347,9 +347,13 @@ def show(done: list[dict[str, Any]], more: tuple[str, ...] = ()) -> None:
     print(f"{'cell':<54} {'sets':>5} {'printed':>8} {heads}")
     for row in done:
         text = [f"{row['cell']:<54} {row['sets']:5d} {100 * row['printed']:7.1f}%"]
-        shares = ("one_end", "holds", *more)
-        for key, unit in (("coverage", 100), ("worst", 100), ("width", 1), *((key, 100) for key in shares)):
-            text.append("      -" if row[key] is None else f"{unit * row[key]:7.{2 if unit == 1 else 1}f}")
+        for key in ("coverage", "worst", "width", "one_end", "holds", *more):
+            if row[key] is None:
+                text.append(f"{'-':>7}")
+            elif key == "width":
+                text.append(f"{row[key]:7.2f}")
+            else:
+                text.append(f"{100 * row[key]:7.1f}")
         print(" ".join(text))
     intervals = sum(row["intervals"] for row in done)
     if intervals:

@@ -215,7 +215,8 @@ class Coefficients(Sequence[dict[str, Any]]):
             raise InvalidInput("names", names[0], "is refused, and the sum depends on it", "leave it out")
         mid, error = 0.5 * (least + most), 0.5 * (most - least) / -normal.quantile(alpha / 2.0)
         low, high = self.sums(c[None], alpha)[0]
-        return Contrast(mid, error, low, high, _p_of(mid, *self.sums(c[None])[0]))
+        p = _p_of(mid, *self.sums(c[None])[0])  # by the interval at `LEVEL`, whatever alpha is
+        return Contrast(mid, error, low, high, p)
 
     def _known(self, weights: Array) -> tuple[BoolArray, Array, Array]:
         """Whether sums of lines with these weights, (n, lines), are known, and the estimates and covariance for them.

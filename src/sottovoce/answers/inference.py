@@ -87,7 +87,7 @@ RAREST = 0.01
 HIDDEN = 2.0
 """So much may noise in the gradients be expected to move the log-odds of a rare level."""
 OFF = 1.0
-"""Log-odds by which a level or a site that noise hides is off what it was merged with: one deviation."""
+"""Standard deviation of the log-odds of a level or site that noise hides, about what it was merged with."""
 OF_LEVELS = 0.3
 """How far rows of a level are from the mean of all, in deviations of a row, where rows of a site are one from it."""
 _SEEN = 2.0  # noise deviations of a level's share, below which it may be that of no row
