@@ -180,12 +180,35 @@ def test_a_rare_level_that_is_told_makes_its_standard_error_larger_and_needs_mor
         ["stage: b=nan"],
         ["stage: a=.5", "stage: b=.6"],
         ["stage: a=.1", "stage: b=.1", "stage: c=.1"],
+        ["stage: b=.1", "stage:b=.2"],
+        ["stage: b=.1", "stage: b=.1"],
     ],
 )
 def test_shares_that_no_column_has_are_refused(texts: list[str]) -> None:
     with pytest.raises(InvalidInput) as caught:
         expected_shares(schema(), texts)
     assert caught.value.field == "shares"
+
+
+def _of_levels(columns: dict[str, list[str]]) -> Schema:
+    plain = {name: {"kind": "category", "values": levels} for name, levels in columns.items()}
+    return Schema.from_dict({"columns": plain, "name": "levels"})
+
+
+def test_names_of_columns_and_levels_may_hold_colons_and_equals_signs() -> None:
+    declared = _of_levels({"a: b": ["x", "y=1", "p: q", "rest"], "a": ["b", "c"]})
+    texts = ["a: b: x=.1", "a: b:y=1=.2", "a: b: p: q = .3", "a: b=.4"]
+    found = expected_shares(declared, texts)
+    assert found == {"a: b": {"x": 0.1, "y=1": 0.2, "p: q": 0.3}, "a": {"b": 0.4}}
+
+
+def test_a_name_of_two_levels_is_refused_until_it_is_clear() -> None:
+    declared = _of_levels({"a: b": ["c", "d"], "a": ["b: c", "e"]})
+    with pytest.raises(InvalidInput) as caught:
+        expected_shares(declared, ["a: b: c=.1"])
+    assert caught.value.field == "shares"
+    found = expected_shares(declared, ["a:b: c=.1", "a: b:c=.2"])
+    assert found == {"a": {"b: c": 0.1}, "a: b": {"c": 0.2}}
 
 
 def test_the_range_that_is_told_holds_the_number_that_is_told() -> None:

@@ -275,6 +275,7 @@ def _second(run: Call) -> str:
         (("hub", "invite", "north"), "was invited or admitted before"),
         (("hub", "invite", "west", "--epsilon", "0"), "must be above 0"),
         (("hub", "admit", "hub", "site/north.joined", "--code", "north"), "must be NAME=CODE"),
+        (("hub", "admit", "hub", "site/north.joined", *("--code", "north=0") * 2), "given twice for north"),
         (("site", "join", "schema.toml", "--data", "north/rows.csv"), "is none"),
         (("site", "join", "hub/north.invite", "--folder", "hub2"), "--data rows.csv"),
         (("plan", "--write", "p.json", "--run", "r", "--schema", "schema.toml", "--site", "bad.joined"), "joined"),

@@ -440,7 +440,14 @@ def test_sums_over_all_sites_need_no_edges(run: Call) -> None:
 
 @pytest.mark.parametrize(
     ("given", "ignored"),
-    [(("a,b",), ["a", "b"]), (("a", "b"), ["a", "b"]), (("a, b ,c",), ["a", "b", "c"]), (("x,y",), ["x,y"]), ((), [])],
+    [
+        (("a,b",), ["a", "b"]),
+        (("a", "b"), ["a", "b"]),
+        (("a, b ,c",), ["a", "b", "c"]),
+        (("x,y",), ["x,y"]),
+        (("a, x,y,b",), ["a", "x,y", "b"]),
+        ((), []),
+    ],
 )
 def test_columns_are_ignored_one_by_one_or_together(
     given: tuple[str, ...], ignored: list[str], run: Call, tmp_path: Path

@@ -212,6 +212,7 @@ def test_bad_csv_is_refused_without_its_content(tmp_path, content, rule):
         ("adult", {"test_share": 1.5}, "test_share=1.5"),
         ("synthetic:n=10,q=3", {}, "name of n, d, seed"),
         ("synthetic:n=ten", {}, "NAME=NUMBER"),
+        ("synthetic:n=10,n=20", {}, "n is told twice"),
         ("synthetic:n=0", {}, "n=0: must be at least 1"),
         ("synthetic:flip=0.7", {}, "flip=0.7"),
         ("synthetic", {"schema": {}}, "encoded already"),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..data.columns import Category
 from ..data.schema import Schema
-from ..errors import InvalidInput
+from ..errors import InvalidInput, printable
 
 ROUNDED = 0.02
 """By how much shares of all levels of a column may miss 1, as they are rounded."""
@@ -41,18 +41,18 @@ def expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dict[str,
     Raises
     ------
     InvalidInput
-        For a level that the schema does not have, and for shares that cannot be those of a column.
+        For a level that the schema does not have, one that is named twice, and shares that cannot be those of a column.
     """
     columns = {block.name: [name for name, _ in block.values] for block in schema.blocks if isinstance(block, Category)}
-    known = {f"{column}:{level}": (column, level) for column, levels in columns.items() for level in levels}
     found = dict[str, dict[str, float]]()
     for text in texts:
-        name, _, number = text.rpartition("=")
-        place = known.get(name.strip()) or known.get(name.strip().replace(": ", ":", 1))
-        if place is None:
-            raise InvalidInput("shares", text, "must name a level of the schema", 'use "column: level=0.03"')
-        column, level = place
-        found.setdefault(column, {})[level] = _share(text, number)
+        name, _, number = text.rpartition("=")  # a share holds no "=", and names may
+        column, level = _level_of(columns, name, text)
+        share, known = _share(text, number), found.setdefault(column, {})
+        if level in known:
+            rule = f"share of level {printable(level)} of {printable(column)} is told twice"
+            raise InvalidInput("shares", text, rule, "leave one of the two out")
+        known[level] = share
     for column, shares in found.items():
         total, every = sum(shares.values()), len(shares) == len(columns[column])
         if total >= 1.0 and not (every and total <= 1.0 + ROUNDED):
@@ -63,6 +63,23 @@ def expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dict[str,
                 "shares", round(total, 6), f"shares of all levels of {column} must add up to 1", "raise them"
             )
     return found
+
+
+def _level_of(columns: dict[str, list[str]], name: str, text: str) -> tuple[str, str]:
+    """The column and the level that a name means, as ``"column: level"`` or without the blank.
+
+    Names of columns and of levels may hold colons, too, so every level of the schema is tried.
+    """
+    every = [(column, level) for column, levels in columns.items() for level in levels]
+    meant = [(column, level) for column, level in every if f"{column}: {level}".strip() == name.strip()]
+    if not meant:
+        meant = [(column, level) for column, level in every if f"{column}:{level}".strip() == name.strip()]
+    if not meant:
+        raise InvalidInput("shares", text, "must name a level of the schema", 'use "column: level=0.03"')
+    if len(meant) > 1:
+        called = " and ".join(printable(column) for column, _ in meant)
+        raise InvalidInput("shares", text, f"names levels of {called}", 'use "column:level=0.03", without a blank')
+    return meant[0]
 
 
 def _share(text: str, number: str) -> float:

@@ -15,7 +15,7 @@ from ..deploy.joining import Made, make_site
 from ..deploy.names import check_name
 from ..deploy.plan import ANSWER, Member
 from ..deploy.relay import target
-from ..errors import InvalidInput
+from ..errors import InvalidInput, printable
 from ..util import files
 from .options import FILE, FOLDER, check_folder, say, takes
 
@@ -106,6 +106,8 @@ def codes_of(given: tuple[str, ...]) -> dict[str, str]:
         name, equals, code = one.partition("=")
         if not equals:
             raise InvalidInput("code", None, "must be NAME=CODE", "use e.g. --code north=K7QM-2XRD-9V4H")
+        if name in found:
+            raise InvalidInput("code", None, f"is given twice for {printable(name)}", "leave one of the two out")
         found[name] = code
     return found
 

@@ -15,6 +15,7 @@ from ..data.check import CAVEAT, Review
 from ..data.column_counts import ColumnCounts
 from ..data.draft import draft
 from ..data.expected import Fill
+from ..data.listed import names_in
 from ..data.mistakes import check_file
 from ..errors import EXIT_CODES, InvalidInput, NotWritten, printable
 from ..ledger.durable import DurableLedger
@@ -172,7 +173,7 @@ def survey(
     if sizes is None:
         results.check(ledger, None)
     declared = data.Schema.from_toml(schema)
-    named = None if columns is None else [name.strip() for name in columns.split(",")]
+    named = None if columns is None else names_in(columns, [block.name for block in declared.blocks])
     run = RunConfig(
         "auto", epsilon, delta, relation=relation, trust=trust, colluders=colluders, seed=None if system_noise else seed
     )

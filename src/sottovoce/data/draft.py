@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidInput
 from .file_formats import FORMATS, column_types, format_of
 from .headers import check_declared_names
+from .listed import names_in
 from .meant import meant
 from .mistakes import OPEN
 from .schema import Schema
@@ -70,7 +71,7 @@ def draft(
     if header is not None and header.width < 2:
         rule = "the first row names one column alone, and a table has a label and what predicts it"
         raise InvalidInput(Path(path).name, None, rule, "give a table with a header row")
-    ignored = [name for given in ignore for name in _columns_in(given, known)]
+    ignored = [name for given in ignore for name in names_in(given, known)]
     for field, name in (("label", label), ("site", site), ("person", person), *(("ignore", name) for name in ignored)):
         if name is not None and name not in known:
             raise InvalidInput(field, name, "is no column of the table", meant(name, known) or "correct the name")
@@ -91,13 +92,6 @@ def draft(
         *(line for name in kept for line in ("", *_block(name, known[name] if types else "?"))),
         "",
     ])  # fmt: skip
-
-
-def _columns_in(given: str, known: Collection[str]) -> list[str]:
-    """The columns that are meant by a text: one of that name, or several, separated by commas."""
-    if given in known or "," not in given:
-        return [given]
-    return [name.strip() for name in given.split(",") if name.strip()] or [given]
 
 
 def _label_lines(label: str | None) -> list[str]:

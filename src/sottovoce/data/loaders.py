@@ -346,15 +346,20 @@ def _builtin(name: str, schema: Schema | None) -> tuple[Table, Schema, IntArray,
 
 def _synthetic(name: str, test_share: float | None) -> Dataset:
     given: dict[str, Any] = {"n": 40_000, "d": 50}
+    told = set[str]()
     for part in filter(None, name.partition(":")[2].split(",")):
         key, _, value = part.partition("=")
+        key = key.strip()
+        if key in told:
+            raise InvalidInput("synthetic", part, f"{key} is told twice", "leave one of the two out")
         try:
-            given[key.strip()] = SYNTHETIC[key.strip()](value)
-            if SYNTHETIC[key.strip()] is int and abs(given[key.strip()]) >= 2**62:
+            given[key] = SYNTHETIC[key](value)
+            if SYNTHETIC[key] is int and abs(given[key]) >= 2**62:
                 raise ValueError("too large")
         except (KeyError, ValueError):
             rule = f"must be NAME=NUMBER with a name of {', '.join(SYNTHETIC)}"
             raise InvalidInput("synthetic", part, rule, "for example synthetic:n=40000,d=50,seed=0") from None
+        told.add(key)
     n = given["n"]
     n_test = 0 if test_share is None else round(n * test_share / (1 - test_share))
     rows = synthetic.make_synthetic(**(given | {"n": n + n_test}))
