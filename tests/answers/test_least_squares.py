@@ -444,3 +444,22 @@ def test_what_a_clipped_step_leaves_is_the_mean_square_of_errors_beyond_it(x: fl
     wanted = 2.0 * float(np.trapezoid((e - x) ** 2 * density, e))
     assert least_squares._mean_square_beyond(x) == pytest.approx(wanted, rel=1e-6, abs=1e-9)
     assert least_squares._mean_square_beyond(50.0) == 0.0
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("seed", [36, 160])
+def test_numbers_stay_numbers_where_noise_leaves_nothing_of_second_moments(seed: int) -> None:
+    """Heavy tails, sites of 80 rows, epsilon .3: of these two draws noise leaves no second moment of any column."""
+    rng = np.random.default_rng([seed, 400, 30, 61])
+    X = rng.standard_t(3, size=(400, 4)) / np.sqrt(3.0)
+    rng.random(400)
+    y = np.clip(25.0 + 3.0 * X[:, 0] + 5.0 * rng.standard_t(2, size=400), 0.0, 60.0)
+    naming, task = of_columns([f"x{j}" for j in range(4)], 2.5), BoundedNumber(0.0, 60.0)
+    parts = np.array_split(np.arange(400), 5)
+    rows = naming.rows([(X[p], np.ones(len(p))) for p in parts]).with_offset([task.encode(y[p]) for p in parts])
+    config = RunConfig(method="auto", trust="nobody", epsilon=0.3, delta=1e-5, seed=seed)
+    recipe = least_squares.slopes_of(naming)
+    found = simulate(config, rows, method=recipe, loss=Weighted(HuberResidual(1.0))).outcome
+    assert np.all(np.isfinite(found.estimate)) and np.all(np.isfinite(found.covariance))
+    lines = least_squares.table_of(found, naming, task, 1e-5).lines
+    assert all(line.refused is not None for line in lines)

@@ -69,6 +69,7 @@ _GRADIENTS = 0.47  # share of the second and the last gradient
 _LEANS = 0.5  # of one row: how far rows in a tail lean on average, when it is chosen where residuals are clipped
 _OF_CONSTANT = 2.0  # weight of the constant, which all predictions share, where residuals are clipped
 _KEPT = 4.0  # residuals are kept to that many times their spread, about
+_NO_BEND = 1e-12  # curvature along a site's constant, in a frame: noise leaves nothing of it
 _NO_ROWS = 1e-9  # so small a share of the rows, without noise, is that of none
 _MERGED = 3.0  # noise deviations of a second moment, below which a rare level is merged with its reference
 
@@ -215,14 +216,14 @@ class Stepped(SeparateSites):
         common, h, back = Pool(*mean_of_sites(moments)), last.what.h, precision(last.what.frame)
         step = np.einsum("rij,rj->ri", back, then - last.what.at)
         along = back[:, :, -1]  # what moves the constant alone
-        bend = np.maximum(np.einsum("ri,rij,rj->r", along, common.H, along), 1e-300)
+        per_bend = _per_bend(along, common.H)
         missing = np.zeros_like(last.own)
         for i in range(missing.shape[1]):
             value, noise = moments.of(i)
             own = pooled(common, square(value, d), noise).H
             gradient = h * last.values[:, i] + np.einsum("rij,rj->ri", own, step)
-            missing[:, i] = -np.einsum("ri,ri->r", along, gradient) / bend
-        spread = h * np.sqrt(np.sum(along**2, axis=1)) / bend
+            missing[:, i] = -np.einsum("ri,ri->r", along, gradient) * per_bend
+        spread = h * np.sqrt(np.sum(along**2, axis=1)) * per_bend
         return np.asarray(last.own + drawn_together(missing, (spread[:, None] * last.spreads) ** 2))
 
     def joined(self, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
@@ -324,7 +325,9 @@ def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], fac
     mean_squares = within(mean_squares, found.kept)
     common = Pool(*drawn_to_multiple(mean_squares, squares_noise, found.hessian, OF_RESIDUALS))
     overlap = np.einsum("rij,rij->r", found.hessian, h**2 * common.H)
-    spread = np.maximum(overlap, 0.0) / np.einsum("rij,rij->r", found.hessian, found.hessian)
+    # Noise may leave nothing of the second moments: the table is refused then, and its numbers stay numbers.
+    size = np.maximum(np.einsum("rij,rij->r", found.hessian, found.hessian), 1e-300)
+    spread = np.maximum(overlap, 0.0) / size
     points = [np.einsum("rij,rnj->rni", back, columns.points(gradient.what.at, gradient.own)) for gradient in gradients]
     n, steps = facts.every_n[:, 0], list[SiteStep]()
     beyond = _variance_beyond(gradients[-2], found.hessian, back, h / value)
@@ -365,11 +368,20 @@ def _variance_beyond(gradient: Heard, H: Array, back: Array, h: float) -> Array:
         Where residuals are clipped last, in units of the constants.
     """
     along = back[:, :, -1]
-    bend = np.maximum(np.einsum("ri,rij,rj->r", along, H, along), 1e-300)
     assert isinstance(gradient.what, FramedSteps)
-    spread = (gradient.what.h * np.sqrt(np.sum(along**2, axis=1)) / bend)[:, None] * gradient.spreads
+    moved = gradient.what.h * np.sqrt(np.sum(along**2, axis=1)) * _per_bend(along, H)
+    spread = moved[:, None] * gradient.spreads
     beyond = [_mean_square_beyond(h / error) if error > 0.0 else 0.0 for error in spread.ravel().tolist()]
     return np.asarray(spread**2 * np.reshape(beyond, spread.shape))
+
+
+def _per_bend(along: Array, H: Array) -> Array:
+    """One over the curvature along a direction, (R,); 0 where noise leaves none of it.
+
+    No step is taken there, and the table is refused: an error as large as one likes would only be no number.
+    """
+    bend = np.einsum("ri,rij,rj->r", along, H, along)
+    return np.asarray(np.divide(1.0, bend, out=np.zeros_like(bend), where=bend > _NO_BEND))
 
 
 def _mean_square_beyond(x: float) -> float:
