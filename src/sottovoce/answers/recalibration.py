@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -136,13 +136,13 @@ def stacked(curves: Sequence[Sequence[Curves]]) -> Curves:
 
 
 def values_of(curve: Curves) -> Array:
-    """What a row of each label and cell stands for, (2, CELLS, STATISTICS): the mean over places within the cell.
+    """What a row of each label and cell stands for, (..., 2, CELLS, STATISTICS): the mean over places within the cell.
 
     Of the model's probabilities, the middle of what they may be in the cell: that has the smallest corrections.  Places
-    themselves are one half on average.
+    themselves are one half on average.  Of several reaches (...) and worths, if the curve has such.
     """
     u = placements(EDGES, curve.tails)
-    values = np.zeros((2, CELLS, STATISTICS))
+    values = np.zeros((*curve.reach.shape, 2, CELLS, STATISTICS))
     values[..., : INFORMATION.stop] = _line_values(curve, u)
     p = special.expit(np.clip(float(curve.base) + u, -700.0, 700.0) + float(curve.shift))
     values[..., BENT] = np.mean(p * (1.0 - p), axis=1)
@@ -155,30 +155,67 @@ def values_of(curve: Curves) -> Array:
 
 
 def _line_values(curve: Curves, u: Array) -> Array:
-    """Score and information of a row of each label and cell, the mean over the places u: (2, CELLS, 5)."""
-    return np.asarray(_line_everywhere(curve, u).mean(axis=2))
+    """Score and information of a row of each label and cell, the mean over the places u: (..., 2, CELLS, 5)."""
+    return np.asarray(_line_everywhere(curve, u).mean(axis=-2))
 
 
 def _line_everywhere(curve: Curves, u: Array) -> Array:
-    """Score and information of a row of each label at the places u of each cell, (2, CELLS, places, 5)."""
-    return line_statistics(curve, u[None], _LABEL, curve.worth[:, None])
+    """Score and information of a row of each label at the places u of each cell, (..., 2, CELLS, places, 5)."""
+    return line_statistics(curve, u, _LABEL, curve.worth[..., None, :, None], curve.reach[..., None, None, None])
 
 
 def units_of(curve: Curves, values: Array) -> Array:
-    """The largest corrections of a row, so that no row's, in these units, is longer than 1."""
-    inner = np.linspace(0.0, 1.0, 17)
-    far = max(4.0 * float(curve.reach), 60.0)
-    beyond = np.concatenate([np.linspace(0.0, 4.0, 33), np.geomspace(4.0, far, 48)[1:], [1e3 * far, 1e9 * far]])
-    points = [EDGES[0] - beyond, *(EDGES[k] + WIDTH * inner for k in range(CELLS - 2)), EDGES[-1] + beyond]
-    u, cell = np.concatenate(points), np.repeat(_CELL, [len(one) for one in points])
+    """The largest corrections of a row, (..., STATISTICS), so that no row's, in these units, is longer than 1."""
+    u, cell = _probes(curve.reach)
     place = places(EDGES, u, cell, curve.tails)
-    label = np.repeat([0, 1], len(u))
+    label = np.repeat([0, 1], len(cell))
     cell = np.tile(cell, 2)
-    found = statistics(curve, np.tile(u, 2), label.astype(float), cell, np.tile(place, 2))
-    missed = found - values[label, cell]
-    largest = np.maximum(np.max(np.abs(missed), axis=0), _TINY) * _LESS
-    length = float(np.max(np.linalg.norm(missed / largest, axis=1)))
-    return np.asarray(1.02 * length * largest)
+    u, place = np.concatenate([u, u], axis=-1), np.concatenate([place, place], axis=-1)
+    found = statistics(curve, u, label.astype(float), cell, place)
+    missed = found - values[..., label, cell, :]
+    largest = np.maximum(np.max(np.abs(missed), axis=-2), _TINY) * _LESS
+    length = np.max(np.linalg.norm(missed / largest[..., None, :], axis=-1), axis=-1)
+    return np.asarray(1.02 * length[..., None] * largest)
+
+
+def _probes(reach: Array) -> tuple[Array, IntArray]:
+    """Scores (..., n) at which a row's corrections are looked at for a reach (...), and their cells (n,)."""
+    inner = (EDGES[:-1, None] + WIDTH * np.linspace(0.0, 1.0, 17)).ravel()
+    far = np.maximum(4.0 * reach, 60.0)[..., None]
+    near, middle = np.linspace(0.0, 4.0, 33), np.linspace(0.0, 1.0, 48)[1:]
+    spaced = np.broadcast_to(near, (*reach.shape, len(near))), 4.0 * (far / 4.0) ** middle, far * [1e3, 1e9]
+    beyond = np.concatenate(spaced, axis=-1)
+    between = np.broadcast_to(inner, (*reach.shape, len(inner)))
+    u = np.concatenate([EDGES[0] - beyond, between, EDGES[-1] + beyond], axis=-1)
+    outside = beyond.shape[-1]
+    return u, np.repeat(_CELL, [outside, *[len(inner) // (CELLS - 2)] * (CELLS - 2), outside])
+
+
+class _Within(NamedTuple):
+    """Places of rows within the cells, and what their log-odds are multiplied by there."""
+
+    u: Array  # (CELLS, places)
+    powers: Array  # 1, u and u^2, less beyond the reach  (3, CELLS * places)
+
+
+def _within(curve: Curves) -> _Within:
+    u = placements(EDGES, curve.tails)
+    near = curve.reach / np.maximum(np.abs(u), curve.reach)
+    bent = near * u
+    return _Within(u, np.stack([near**2, near * bent, bent**2]).reshape(3, -1))
+
+
+def _line_sums(block: Block, curve: Curves, rows: _Within) -> Array:
+    """Score and information summed over the rows of a block, (5,): the sums of :func:`_line_values`.
+
+    Newton's method asks for them at many lines, and for the same places: so cells are summed before labels are parted.
+    """
+    log_odds = np.clip(curve.level + curve.slope * rows.u, -700.0, 700.0)
+    p, other = special.expit(log_odds), special.expit(-log_odds)
+    negatives, positives = (block.counts * curve.worth / rows.u.shape[1])[..., None]
+    pull = positives * other - negatives * p
+    information = (negatives + positives) * p * other
+    return np.concatenate([rows.powers[:2] @ pull.ravel(), rows.powers @ information.ravel()])
 
 
 def matrix(entries: Array) -> Array:
@@ -202,11 +239,11 @@ def start(block: Block, center: float, spread: float) -> Curves:
         reach=np.array(FARTHEST), worth=whole, order=_order(block),
         tails=tails_of(block.counts, block.sigma**2),
     )  # fmt: skip
-    u = placements(EDGES, curve.tails)
+    within = _within(curve)
     for turn in range(40):
         if turn < SETTLING:
             curve = replace(curve, worth=_worth(block, curve))
-        curve, step = _step(curve, _sums(block, _line_values(curve, u)), 1e-6 * block.rows)
+        curve, step = _step(curve, _line_sums(block, curve, within), 1e-6 * block.rows)
         if step < 1e-7 and turn > SETTLING:
             break
     curve = replace(curve, worth=_worth(block, curve), shift=np.array(_shift(block, curve)))
@@ -233,9 +270,9 @@ def _solved(block: Block, answer: Corrected) -> tuple[Curves, Array]:
         return answer.curve, np.full(2, np.inf)
     newton = _step(answer.curve, sums, 0.0)[0]
     wanted = own[SCORE] - matrix(own[INFORMATION]) @ np.linalg.solve(H, sums[SCORE])
-    curve, u = answer.curve, placements(EDGES, answer.curve.tails)
+    curve, within = answer.curve, _within(answer.curve)
     for _ in range(40):
-        there = _sums(block, _line_values(curve, u))
+        there = _line_sums(block, curve, within)
         there[SCORE] -= wanted
         curve, step = _step(curve, there, 0.0)
         if step < 1e-9:
@@ -246,7 +283,7 @@ def _solved(block: Block, answer: Corrected) -> tuple[Curves, Array]:
 
 
 def _sums(block: Block, values: Array) -> Array:
-    return np.einsum("yk,yke->e", block.counts, values)
+    return np.einsum("yk,...yke->...e", block.counts, values)
 
 
 def _step(curve: Curves, sums: Array, ridge: float) -> tuple[Curves, float]:
@@ -257,13 +294,15 @@ def _step(curve: Curves, sums: Array, ridge: float) -> tuple[Curves, float]:
     step = np.linalg.solve(H, sums[SCORE])
     shift = math.sqrt(float(step @ H @ step) / H[0, 0])  # root mean square of log-odds, of rows by their information
     step = step / max(1.0, shift / _LONGEST_STEP)
-    level = np.clip(curve.level + step[0], -4.0 * _STEEPEST, 4.0 * _STEEPEST)
-    slope = np.clip(curve.slope + step[1], -_STEEPEST, _STEEPEST)
-    return replace(curve, level=level, slope=slope), float(np.max(np.abs(step)))
+    level = min(max(float(curve.level + step[0]), -4.0 * _STEEPEST), 4.0 * _STEEPEST)
+    slope = min(max(float(curve.slope + step[1]), -_STEEPEST), _STEEPEST)
+    return replace(curve, level=np.array(level), slope=np.array(slope)), float(np.max(np.abs(step)))
 
 
-def _is_positive(H: Array) -> bool:
-    return bool(H[0, 0] > 0.0 and H[0, 0] * H[1, 1] > H[0, 1] ** 2 * (1.0 + 1e-12))
+def _is_positive(H: Array) -> Any:
+    """Whether symmetric matrices (..., 2, 2) are clearly positive definite: a truth value of each."""
+    level, mixed, slope = H[..., 0, 0], H[..., 0, 1], H[..., 1, 1]
+    return (level > 0.0) & (level * slope > mixed**2 * (1.0 + 1e-12))
 
 
 def _worth(block: Block, curve: Curves) -> Array:
@@ -323,17 +362,16 @@ def _order(block: Block) -> Array:
 
 def _reaching(block: Block, curve: Curves, spread: float) -> Curves:
     """The curve with the farthest reach at which the noise of corrections costs little."""
-    tried, errors = [], []
-    for reach, share in REACHES:
-        worth = curve.worth.copy()
-        worth[[0, -1]] *= share
-        there = replace(curve, reach=np.array(reach), worth=worth)
-        values = values_of(there)
-        noise = spread * units_of(there, values)
-        tried.append(there)
-        errors.append(_covariance(block, Corrected(there, values, np.zeros(STATISTICS), noise))[1, 1])
-    most = MORE_NOISE**2 * min(errors)
-    return [there for there, error in zip(tried, errors, strict=True) if error <= most or math.isinf(most)][-1]
+    reach, share = np.array(REACHES).T
+    worth = np.tile(curve.worth, (len(REACHES), 1))
+    worth[:, [0, -1]] *= share[:, None]
+    tried = replace(curve, reach=reach, worth=worth)
+    values = values_of(tried)
+    noise = spread * units_of(tried, values)
+    variances = _covariance(block, Corrected(tried, values, np.zeros(STATISTICS), noise))[:, 1, 1]
+    cheap = np.flatnonzero(variances <= MORE_NOISE**2 * np.min(variances))
+    farthest = cheap[-1]
+    return replace(curve, reach=reach[farthest], worth=worth[farthest])
 
 
 # What follows from the second corrections
@@ -342,47 +380,51 @@ def _reaching(block: Block, curve: Curves, spread: float) -> Curves:
 def _covariance(block: Block, answer: Corrected) -> Array:
     """Covariance of level and slope: of sampling, by the sandwich, and of noise; infinite if nothing is told.
 
-    Sampling has the variance of a regression that holds, unless the histogram tells that labels have another.
+    Sampling has the variance of a regression that holds, unless the histogram tells that labels have another.  Of
+    several reaches at once, (..., 2, 2), if the curve has such.
     """
     curve, values = answer.curve, answer.values
-    H = matrix((_sums(block, values) + answer.found)[INFORMATION])
-    if not _is_positive(H):
-        return np.full((2, 2), np.inf)
+    H = matrix((_sums(block, values) + answer.found)[..., INFORMATION])
+    told = np.asarray(_is_positive(H))[..., None, None]
+    H = np.where(told, H, np.eye(2))
     P = np.linalg.inv(H)
-    by_square = values[..., INFORMATION] * curve.worth[:, None]  # information with the squares of worths
-    sampled = matrix(np.einsum("yk,yke->e", block.counts, by_square))
-    model = H + sampled - matrix(_sums(block, values)[INFORMATION])
+    by_square = values[..., INFORMATION] * curve.worth[..., None, :, None]  # information with the squares of worths
+    model = H + matrix(_sums(block, by_square)) - matrix(_sums(block, values)[..., INFORMATION])
     excess = _excess(curve)
     turn = np.linalg.cholesky(P)
-    whole = turn.T @ np.einsum("yk,ykij->ij", block.counts, excess) @ turn
-    each = np.einsum("ai,ykab,bj->ykij", turn, excess, turn)
-    by_chance = np.sum((np.maximum(block.counts, 0.0) + block.sigma**2) * np.sum(each**2, axis=(2, 3)))
-    ignored = float(by_chance) + IGNORED**2 * float(np.sum((turn.T @ model @ turn) ** 2))
-    size = float(np.sum(whole**2))
-    kept = max(0.0, 1.0 - ignored / size) if size > 0.0 else 0.0
+    back = np.swapaxes(turn, -1, -2)
+    whole = back @ np.einsum("yk,...ykij->...ij", block.counts, excess) @ turn
+    each = back[..., None, None, :, :] @ excess @ turn[..., None, None, :, :]
+    chances = np.maximum(block.counts, 0.0) + block.sigma**2
+    by_chance = np.einsum("yk,...ykij->...", chances, each**2)
+    ignored = by_chance + IGNORED**2 * np.sum((back @ model @ turn) ** 2, axis=(-2, -1))
+    size = np.maximum(np.sum(whole**2, axis=(-2, -1)), _TINY)
+    kept = np.maximum(0.0, 1.0 - ignored / size)[..., None, None]
     score = values[..., SCORE]
-    noise = block.sigma**2 * np.einsum("yki,ykj->ij", score, score) + np.diag(answer.spread[SCORE] ** 2)
-    spread = turn.T @ (model + noise) @ turn + kept * whole
+    of_cells = block.sigma**2 * np.einsum("...yki,...ykj->...ij", score, score)
+    of_corrections = answer.spread[..., SCORE, None] ** 2 * np.eye(2)
+    spread = back @ (model + of_cells + of_corrections) @ turn + kept * whole
     eigenvalues, vectors = np.linalg.eigh(spread)
-    spread = (vectors * np.maximum(eigenvalues, 0.02)) @ vectors.T
-    return np.asarray(turn @ spread @ turn.T)
+    spread = (vectors * np.maximum(eigenvalues, 0.02)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return np.where(told, turn @ spread @ back, np.inf)
 
 
 def _excess(curve: Curves) -> Array:
-    """How far squares of a row's score are from its information, (2, CELLS, 2, 2): 0 on average if the line holds.
+    """How far squares of a row's score are from its information, (..., 2, CELLS, 2, 2): 0 on average if the line holds.
 
     Of rows that are where labels put them if the line holds: a positive in the upper part of its cell, rather.
     """
     u = placements(EDGES, curve.tails)
     told = _line_everywhere(curve, u)
-    score = told[..., SCORE]
-    information = matrix(told[..., INFORMATION] * curve.worth[:, None, None])
     p = special.expit(np.clip(curve.level + curve.slope * u, -30.0, 30.0))
     law = np.stack([1.0 - p, p])
     law = law / law.sum(axis=2, keepdims=True)
-    near = float(curve.reach) / np.maximum(np.abs(u), float(curve.reach))
-    information = information * near[None, ..., None, None] ** 2
-    return np.einsum("ykm,ykmij->ykij", law, score[..., :, None] * score[..., None, :] - information)
+    reach = curve.reach[..., None, None, None]
+    near = reach / np.maximum(np.abs(u), reach)
+    products = told[..., SCORE.start] ** 2, told[..., 0] * told[..., 1], told[..., 1] ** 2
+    squares = np.stack(products, axis=-1)
+    information = told[..., INFORMATION] * (curve.worth[..., None, :, None] * near**2)[..., None]
+    return matrix(np.einsum("ykm,...ykme->...yke", law, squares - information))
 
 
 def recalibrate(block: Block, answers: Sequence[Corrected]) -> Recalibration:

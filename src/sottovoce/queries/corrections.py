@@ -52,7 +52,7 @@ class Curves:
 
 
 def statistics(curve: Curves, u: Array, positive: Array, cell: IntArray, place: Array) -> Array:
-    """What rows add to each sum before their cell's part is taken away, (n, STATISTICS).
+    """What rows add to each sum before their cell's part is taken away, (..., n, STATISTICS).
 
     With w the worth of a row, ``p = expit(level + slope u)`` and y its label, 0 or 1: the score ``w (y - p) (1, u)`` of
     a logistic regression of y on u, its information ``w p (1 - p) (1, u, u^2)``, ``y`` less the shifted model's
@@ -64,11 +64,11 @@ def statistics(curve: Curves, u: Array, positive: Array, cell: IntArray, place: 
     Parameters
     ----------
     curve : Curves
-        Of one block.
-    u, positive, cell, place : arrays (n,)
+        Of one block; several reaches (...), each with worths (..., cells), are tried at once.
+    u, positive, cell, place : arrays (n,)  or, of scores and places, (..., n)
         Scores, labels 0 and 1, numbers of cells, and places within cells, from 0 to 1.
     """
-    line = line_statistics(curve, u, positive, curve.worth[cell])
+    line = line_statistics(curve, u, positive, curve.worth[..., cell], curve.reach[..., None])
     own = np.clip(curve.base + u, -700.0, 700.0)
     shifted, unlikely = special.expit(own + curve.shift), special.expit(-own - curve.shift)
     rest = [
@@ -77,20 +77,23 @@ def statistics(curve: Curves, u: Array, positive: Array, cell: IntArray, place: 
         curve.order[positive.astype(np.int64), cell] * (place - 0.5),
         shifted * unlikely,
     ]
-    return np.concatenate([line, np.stack(rest, axis=-1)], axis=-1)
+    found = np.empty((*line.shape[:-1], STATISTICS))
+    found[..., : INFORMATION.stop] = line
+    found[..., INFORMATION.stop :] = np.stack(rest, axis=-1)
+    return found
 
 
-def line_statistics(curve: Curves, u: Array, positive: Array, worth: Array) -> Array:
+def line_statistics(curve: Curves, u: Array, positive: Array, worth: Array, reach: Array) -> Array:
     """The score and the information of a regression on u, as in :func:`statistics`, in arrays of any shape (..., 5).
 
     Parameters
     ----------
     curve : Curves
         Of one block.
-    u, positive, worth : arrays that broadcast
-        Scores, labels 0 and 1, and what rows are worth in the regression.
+    u, positive, worth, reach : arrays that broadcast
+        Scores, labels 0 and 1, what rows are worth in the regression, and how far from u = 0 they count in full.
     """
-    near = curve.reach / np.maximum(np.abs(u), curve.reach)
+    near = reach / np.maximum(np.abs(u), reach)
     bent = near * u
     log_odds = np.clip(curve.level + curve.slope * u, -700.0, 700.0)
     p, other = special.expit(log_odds), special.expit(-log_odds)
@@ -103,7 +106,10 @@ def line_statistics(curve: Curves, u: Array, positive: Array, worth: Array) -> A
         information * near * bent,
         information * bent**2,
     ]
-    return np.stack(np.broadcast_arrays(*columns), axis=-1)
+    found = np.empty((*np.broadcast_shapes(slope.shape, near.shape), len(columns)))
+    for entry, column in enumerate(columns):
+        found[..., entry] = column
+    return found
 
 
 def places(edges: Array, u: Array, cell: IntArray, tails: Array) -> Array:
