@@ -153,7 +153,7 @@ class Gram(Bounded):
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
         c = self.factors(loss, np.asarray(block.host(block.margins(at))))
-        return np.stack([flat(block.gram(block.asarray(c[:, r]))) for r in range(c.shape[1])], axis=1)
+        return flat(np.stack([block.gram(block.asarray(c[:, r])) for r in range(c.shape[1])], axis=1))
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,8 @@ class _Framed(Gram):
         for r, frame in enumerate(np.broadcast_to(self.frame, (at.shape[1], *self.frame.shape[1:]))):
             u = _in_frame(block, frame, len(at))
             own = c[:, r] * self.shortening(u, weight[:, r])
-            found.append(flat((u * own[:, None, :]) @ u.transpose(0, 2, 1)))
-        return np.stack(found, axis=1)
+            found.append((u * own[:, None, :]) @ u.transpose(0, 2, 1))
+        return flat(np.stack(found, axis=1))
 
     def shortening(self, u: Array, weight: Array) -> Array:
         """What the factors of rows u in the frame, (M, d, n), are multiplied by, (M, n)."""
