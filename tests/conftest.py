@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores: more threads of each would only wait
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -11,6 +12,13 @@ import pytest
 from problems import make_rows
 
 from sottovoce.data.rows import Rows
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """One worker more than cores: sites in tests wait for each other and for deadlines, where no core works."""
+    cores = yield
+    return cores if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else cores + 1
 
 
 @pytest.fixture

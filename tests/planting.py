@@ -2,26 +2,52 @@
 
 from __future__ import annotations
 
+import atexit
+import compileall
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 SOURCE = Path(__file__).parents[1] / "src"
 
 
+@cache
+def _compiled() -> Path:
+    """The source with its bytecode, made once: else every copy would compile hundreds of modules that are the same."""
+    folder = Path(tempfile.mkdtemp(prefix="compiled-source-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    shutil.copytree(SOURCE, folder / "src")
+    assert compileall.compile_dir(folder / "src", quiet=2)
+    return folder / "src"
+
+
+def copied(folder: Path) -> Path:
+    """A copy of the source and its bytecode."""
+    shutil.copytree(_compiled(), folder / "src")
+    return folder / "src"
+
+
+def edited(path: Path, text: str) -> None:
+    """Write another text into a file of a copy, of which no bytecode is left."""
+    for bytecode in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+        bytecode.unlink()
+    path.write_text(text, encoding="utf-8")
+
+
 def planted(folder: Path, file: str, edits: dict[str, str], program: str) -> Any:
     """The JSON that `program` prints with a copy of the package in which `edits` (old to new) were made to one file."""
-    shutil.copytree(SOURCE, folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    path = folder / "src" / "sottovoce" / file
+    path = copied(folder) / "sottovoce" / file
     text = path.read_text()
     for old, new in edits.items():
         assert text.count(old) == 1
         text = text.replace(old, new)
-    path.write_text(text)
+    edited(path, text)
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False,
         env=os.environ | {"PYTHONPATH": str(folder / "src")},

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from planting import copied, edited
 
 ROOT = Path(__file__).parents[2]
 GUIDES = (
@@ -26,7 +27,8 @@ def side(change: str, marks: str) -> str:
 
 @pytest.mark.parametrize("guide", GUIDES)
 def test_a_guide_is_complete(guide: str, tmp_path: Path) -> None:
-    for name in ("src", "tests", "docs"):
+    copied(tmp_path)
+    for name in ("tests", "docs"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "_build"))
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, tmp_path / name)
@@ -40,7 +42,7 @@ def test_a_guide_is_complete(guide: str, tmp_path: Path) -> None:
             old, new = side(body, " -"), side(body, " +")
             before = file.read_text(encoding="utf-8")
             assert before.count(old) == 1, f"{name}: not found once: {old}"
-            file.write_text(before.replace(old, new), encoding="utf-8")
+            edited(file, before.replace(old, new))
     (tests,) = re.findall(r"^scripts/test (.*)$", text, re.M)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests.split()]
     ran = subprocess.run(
