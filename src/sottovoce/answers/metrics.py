@@ -150,6 +150,8 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
         H = (A * (bent * weight)) @ A.T + 1e-6 * max(1.0, n) * np.eye(2)
         step = np.linalg.solve(H, A @ (weight * (raw[1] * (1.0 - p) - raw[0] * p)))
         b = np.clip(b + np.clip(step, -1.0, 1.0), [-20.0, -5.0], [20.0, 5.0])
+        if np.max(np.abs(step)) < 1e-13:
+            break
     p = special.expit(b @ A)
     expected = total * np.stack([1.0 - p, p])
     seen = float(np.sum((raw - expected) ** 2)) - raw.size * noise - float(np.sum(total * p * (1.0 - p))) * 2.0
