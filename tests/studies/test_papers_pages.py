@@ -141,7 +141,7 @@ def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
     assert "alpha 0.1: 1 ± 0.1 against 2 ± 0.1" in first and "and 3 alike" in first
     listed = papers.times(tmp_path).splitlines()[-3]
     assert listed == "| `000-fig3` | 001 | 3 | 7 | 12 | 1 reproduced; 1 not run | 1 reproduced |  |"
-    assert lines[2] == papers.ORDERED and "| as printed | by its proof | proved |" in lines[-8]
+    assert lines[2] == verdicts.ORDERED and "| as printed | by its proof | proved |" in lines[-8]
     assert "Reading: low." in first and "| 3 (Table II) |" in first
     assert "printed: – | made-up rows: not run |" in other
     assert "`sottovoce claims`" in third and "`sottovoce claims --rows`; `pytest tests/a.py::b`" in fourth
