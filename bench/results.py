@@ -43,7 +43,7 @@ from sottovoce.util.plain import jsonable
 
 KEPT = Path("docs/measured/papers/results")
 VERDICTS, TABLES, SUMS = "verdicts.json", "TABLES.sha256", "SHA256SUMS"
-REPLICATE, MANY = "replicate", "replicates"
+REPLICATE, MANY, SPREAD = "replicate", "replicates", "_sd"
 DIGITS, SPREAD_DIGITS = 10, 4
 """Of a mean and of a standard deviation: the last five digits of a float are those that processors differ in."""
 CLOSE = 1e-6
@@ -102,7 +102,7 @@ def means(study: spec.Study, table: str) -> str:
             values = [value for row in those if (value := number(row[name])) is not None]
             line |= mean_and_spread(name, values)
         lines.append(line)
-    columns = [*keys, MANY, *(each for name in measured for each in (name, f"{name}_sd"))]
+    columns = [*keys, MANY, *(each for name in measured for each in (name, f"{name}{SPREAD}"))]
     used = [name for name in columns if any(line.get(name) for line in lines)]
     return as_csv(used, lines)
 
@@ -116,7 +116,7 @@ def mean_and_spread(name: str, values: list[float]) -> dict[str, str]:
     told = {name: f"{np.mean(values):.{DIGITS}g}"}
     spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     rounding = 1e-12 * max(map(abs, values))
-    return told | ({f"{name}_sd": f"{spread:.{SPREAD_DIGITS}g}"} if spread > rounding else {})
+    return told | ({f"{name}{SPREAD}": f"{spread:.{SPREAD_DIGITS}g}"} if spread > rounding else {})
 
 
 def as_csv(columns: Sequence[str], lines: Iterable[Mapping[str, str]]) -> str:
@@ -221,20 +221,29 @@ def largest_difference(kept: str, found: str) -> Apart:
     worst = Apart(0.0, "", "", "")
     for at, (one, other) in enumerate(zip(first, second, strict=True)):
         for name in columns:
-            far = relative(one[name], other[name])
+            far = distance(one[name], other[name], size(one, name.removesuffix(SPREAD)))
             if far > worst.relative:
                 worst = Apart(far, f"{name} in line {at + 2}", one[name], other[name])
     return worst
 
 
-def relative(kept: str, found: str) -> float:
-    """How far a number is from the kept one, relative to it; infinite if only one is a number or texts differ."""
+def size(line: Mapping[str, str], name: str) -> float:
+    """Of what was measured: its mean or, where that is near 0, its standard deviation over replicates."""
+    both = (number(line.get(column, "")) or 0.0 for column in (name, f"{name}{SPREAD}"))
+    return max(1e-12, *map(abs, both))
+
+
+def distance(kept: str, found: str, size: float) -> float:
+    """How far two numbers lie apart, relative to a size; infinite where both are not numbers and differ.
+
+    No spread is a spread of 0.
+    """
     if kept == found:
         return 0.0
-    one, other = number(kept), number(found)
+    one, other = (number(text or "0") for text in (kept, found))
     if one is None or other is None or not math.isfinite(one - other):
         return math.inf
-    return abs(other - one) / max(abs(one), 1e-12)
+    return abs(other - one) / size
 
 
 def other_verdicts(kept: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]) -> list[str]:
