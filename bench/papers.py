@@ -14,7 +14,8 @@ import gzip
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,18 +25,13 @@ import numpy as np
 from sottovoce.errors import InvalidInput
 from sottovoce.papers import claims, sample_size
 from sottovoce.papers.tradeoff import fit_accuracy
-from sottovoce.studies import legend, spec, tables, verdicts
+from sottovoce.studies import legend, made, spec, tables, verdicts
 from sottovoce.studies.legend import AMBIGUOUS, OTHER_FORM, SAME_FORM
 
 PAPERS = ("000", "001", "002", "003", "004")
 ALIKE, SHOWN = 2, 4
 """Settings whose numbers are shown: of those that all came out alike, and with one word of those that did not."""
 DECIDE = (verdicts.FAILS, verdicts.SOME, verdicts.HOLDS)
-ORDERED = (
-    '"Reproduced" says that curves lie, rise or fall in the order that the paper says, by more than the noise. It says '
-    "nothing of their heights: the texts that these pages were made from have no figures. Where the paper prints a "
-    "number, it stands beside ours."
-)
 HEAD = """# {title}
 
 {ordered}
@@ -45,7 +41,7 @@ it, what is claimed, the paper's own number where it prints one, ours, and what 
 algorithm to the letter at its own claim,{proof}
 *proved* is our form at the epsilon that is proved. Numbers after ± are two standard errors.
 Made by `python bench/papers.py` from the tables of the studies; what differs from a paper's setting stands on each
-study's page.
+study's page. {made}
 
 {summary}
 ## How to read it
@@ -306,7 +302,8 @@ def page(number: str, title: str, items: list[dict[str, Any]], studies: Path) ->
     heads = {basis: head for basis, head in HEADS.items() if basis != "proof" or proof}
     summary = sums([(kind, one) for kind, line in lines for one in line.judged], heads)
     text = HEAD.format(
-        number=number, title=title, ordered=ORDERED, proof=PROOF if proof else "", summary=summary
+        number=number, title=title, ordered=verdicts.ORDERED, proof=PROOF if proof else "", summary=summary,
+        made=made_with(studies, [item["study"] for item in items if "study" in item]),
     )  # fmt: skip
     text += how_to_read(number, lines) + "\n## Items\n\n"
     columns = ["item", "here", "what is claimed", "the paper", "ours", *heads.values()]
@@ -315,6 +312,18 @@ def page(number: str, title: str, items: list[dict[str, Any]], studies: Path) ->
         cells = [*line[:5], *(getattr(line, basis) for basis in heads)]
         text += "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |\n"
     return text
+
+
+def made_with(studies: Path, names: Iterable[str]) -> str:
+    """With what these studies ran, a sentence for each way; empty if none says so."""
+    ways: dict[str, list[str]] = {}
+    for name in names:
+        said = judged(studies / name)
+        if said is not None and said.get("made"):
+            ways.setdefault(made.sentence(said["made"]), []).append(f"`{name}`")
+    if len(ways) == 1:
+        return f"All ran with {next(iter(ways))}."
+    return " ".join(f"{', '.join(own)} ran with {way}." for way, own in ways.items())
 
 
 def sums(found: list[tuple[str, Verdict]], heads: dict[str, str]) -> str:
@@ -365,7 +374,25 @@ def times(studies: Path) -> str:
         name, seconds = f"`{said['study']}`", f"{said['seconds']:.0f}"
         cells = [name, said["paper"], said["cells"], said["replicates"], seconds, *counts]
         text += "| " + " | ".join(map(str, cells)) + " |\n"
-    return text + f"\nAll together: {whole:.0f} seconds of a processor.\n"
+    text += f"\nAll together: {whole:.0f} seconds of a processor. {made_with(studies, spec.names())}".rstrip() + "\n"
+    return text
+
+
+def word_counts(studies: Path) -> str:
+    """How often each word of a verdict came out over all studies that have run, a column a basis."""
+    found = {basis: Counter[str]() for basis in HEADS}
+    for name in spec.names():
+        said = judged(studies / name)
+        for claim in [] if said is None else said["claims"]:
+            for basis in HEADS:
+                if claim.get(basis):
+                    found[basis][claim[basis]["verdict"]] += 1
+    text = f"| verdict | {' | '.join(HEADS.values())} | all |\n{'|---' * (len(HEADS) + 2)}|\n"
+    for word in verdicts.MEANINGS:
+        each = [found[basis][word] for basis in HEADS]
+        text += f"| {word} | {' | '.join(map(str, each))} | {sum(each)} |\n"
+    whole = [found[basis].total() for basis in HEADS]
+    return text + f"| together | {' | '.join(map(str, whole))} | {sum(whole)} |\n"
 
 
 def _counted(claimed: list[dict[str, Any]], basis: str) -> list[str]:
@@ -383,6 +410,7 @@ def main() -> None:
         text = page(number, *listed(number), arguments.studies)
         (arguments.out / f"{number}.md").write_text(text, encoding="utf-8")
     (arguments.out / "times.md").write_text(times(arguments.studies), encoding="utf-8")
+    (arguments.out / "counts.md").write_text(word_counts(arguments.studies), encoding="utf-8")
     (arguments.out / "words.md").write_text(legend.table(), encoding="utf-8")
 
 

@@ -29,7 +29,8 @@ author = "the sottovoce contributors"
 release = version = installed("sottovoce")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "measured/papers/times.md", "measured/papers/words.md"]  # parts of howto/studies.md
+PARTS = ("times", "words", "counts")  # of howto/studies.md, which includes them
+exclude_patterns = ["_build", *(f"measured/papers/{part}.md" for part in PARTS)]
 html_theme = "furo"
 html_title = f"sottovoce {release}"
 html_show_copyright = False

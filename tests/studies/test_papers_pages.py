@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sottovoce.papers import claims
-from sottovoce.studies import legend, spec, verdicts
+from sottovoce.studies import legend, made, spec, verdicts
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "bench"
@@ -141,7 +141,7 @@ def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
     assert "alpha 0.1: 1 ± 0.1 against 2 ± 0.1" in first and "and 3 alike" in first
     listed = papers.times(tmp_path).splitlines()[-3]
     assert listed == "| `000-fig3` | 001 | 3 | 7 | 12 | 1 reproduced; 1 not run | 1 reproduced |  |"
-    assert lines[2] == papers.ORDERED and "| as printed | by its proof | proved |" in lines[-8]
+    assert lines[2] == verdicts.ORDERED and "| as printed | by its proof | proved |" in lines[-8]
     assert "Reading: low." in first and "| 3 (Table II) |" in first
     assert "printed: – | made-up rows: not run |" in other
     assert "`sottovoce claims`" in third and "`sottovoce claims --rows`; `pytest tests/a.py::b`" in fourth
@@ -149,6 +149,27 @@ def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
     assert "the corrected form has C^2 |f0|^2".replace("|", "\\|") in fourth
     assert "| not run |" in fifth and "ipums" in fifth
     assert "not run as its file is now |" in second and "| false |" in third and "claimed 0.1" in third
+
+
+def test_pages_tell_with_what_studies_ran_and_how_often_each_word_came_out(tmp_path: Path) -> None:
+    """One sentence where all ran alike, one for each way else; words are counted over studies and bases."""
+    way = made.here() | {"date": "2001-02-03"}
+    one = {"verdict": verdicts.REPRODUCED, "settings": []}
+    claim = {"claim": "It is so.", "printed": one, "proof": one, "proved": {"verdict": verdicts.NOT, "settings": []}}
+    said = {"cells": 1, "seconds": 1.0, "replicates": 2, "paper": "002", "claims": [claim]}
+    for name in ("002-fig1", "002-fig2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "verdicts.json").write_text(json.dumps(said | {"study": name, "made": way}))
+    assert papers.made_with(tmp_path, ["002-fig1", "002-fig2", "002-fig3"]) == f"All ran with {made.sentence(way)}."
+    counted = papers.word_counts(tmp_path).splitlines()
+    assert f"| {verdicts.REPRODUCED} | 2 | 2 | 0 | 4 |" in counted and f"| {verdicts.NOT} | 0 | 0 | 2 | 2 |" in counted
+    assert counted[-1] == "| together | 2 | 2 | 2 | 6 |" and len(counted) == len(verdicts.MEANINGS) + 3
+    (tmp_path / "002-fig4").mkdir()
+    other = said | {"study": "002-fig4", "made": way | {"date": "2001-02-04"}}
+    (tmp_path / "002-fig4" / "verdicts.json").write_text(json.dumps(other))
+    papers.judged.cache_clear()
+    told = papers.made_with(tmp_path, ["002-fig1", "002-fig2", "002-fig4"])
+    assert told.startswith("`002-fig1`, `002-fig2` ran with ") and "`002-fig4` ran with " in told
 
 
 def settings_of(**many: int) -> list[dict[str, object]]:

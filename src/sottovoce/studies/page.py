@@ -11,10 +11,10 @@ from html import escape
 
 import numpy as np
 
-from ..util.pages import frame, table, versions
+from ..util.pages import frame, table
 from ..util.plain import jsonable
 from ..util.typing import Any
-from . import verdicts
+from . import made, verdicts
 from .figures import SPREADS, Panel, series_of
 from .kinds import Row
 from .run import StudyRun
@@ -43,8 +43,8 @@ def verdicts_json(done: StudyRun, claims: Sequence[Judged]) -> str:
     study = done.study
     content = {
         "study": study.name, "paper": study.paper, "replicates": study.replicates, "seed": study.seed,
-        "cells": done.cells, "seconds": round(done.seconds, 1), "differs": list(study.differs),
-        "claims": [one.plain() for one in claims],
+        "cells": done.cells, "quick": done.quick, "seconds": round(done.seconds, 1), "made": made.here(),
+        "differs": list(study.differs), "claims": [one.plain() for one in claims],
     }  # fmt: skip
     return json.dumps(jsonable(content), indent=1) + "\n"
 
@@ -53,8 +53,9 @@ def page(done: StudyRun, drawn: Sequence[tuple[Figure, list[Panel]]], claims: Se
     """A study's self-contained page."""
     study = done.study
     paper = f'<p class="soft">After {escape(study.paper)}.</p>' if study.paper else ""
+    ordered = f"<p>{escape(verdicts.ORDERED)}</p>" if study.paper and claims else ""
     body = [
-        f"<h1>{escape(study.title)}{f' ({MARK})' if done.quick else ''}</h1>", paper,
+        f"<h1>{escape(study.title)}{f' ({MARK})' if done.quick else ''}</h1>", ordered, paper,
         f'<p class="lead">{escape(study.about)}</p>' if study.about else "",
         _claims(claims), _readings(study.readings), *(_figure(*pair) for pair in drawn), _summary(done),
         _list("What differs from the paper" if study.paper else "Choices", study.differs),
@@ -161,8 +162,8 @@ def _range(found: list[float]) -> str:
 
 
 def _made(command: str, *said: str) -> str:
-    made = f"<h2>How it was made</h2><pre>{escape(command)}</pre><p>{versions('numpy', 'scipy', 'matplotlib')}. "
-    return made + " ".join(said) + "</p>"
+    told = escape(made.sentence(made.here()))
+    return f"<h2>How it was made</h2><pre>{escape(command)}</pre><p>{told}. {' '.join(said)}</p>"
 
 
 def _last(rows: list[Row]) -> list[Row]:

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from joblib import Parallel, delayed
 
+from ..data.sweep import one_thread_a_product
 from ..errors import InvalidInput
 from ..util import files
 from ..util.typing import Any
@@ -133,7 +134,8 @@ class _Parameters(dict[str, Any]):
 def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
     started = time.process_time()  # of processors: a machine may do other work at the same time
     try:
-        rows = cell(_Parameters(p))
+        with one_thread_a_product():  # whose last digits would else follow from how many cores are free
+            rows = cell(_Parameters(p))
         if why := tables.stands_in(p):
             rows = [row | {"stands_in": why} for row in rows]
     except InvalidInput:

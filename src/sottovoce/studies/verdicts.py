@@ -46,6 +46,12 @@ RULE = (
     'that cannot be tested do not count. A threshold, in words such as "near is 0.01", is ours and no paper\'s.'
 )
 """How a claim is judged in a setting."""
+ORDERED = (
+    '"Reproduced" says that curves lie, rise or fall in the order that the paper says, by more than the noise. It says '
+    "nothing of their heights: the texts that these pages were made from have no figures. Where the paper prints a "
+    "number, it stands beside ours."
+)
+"""The first line of each page."""
 _MOST = "in more than half of the settings, or clearly in one (if only in part), and not in all"
 _FEW = "in half of the settings at most, clearly in none (or is about most)"
 _AGAINST = "and it fails in more settings than it holds in (one that holds in part counts for neither)"
