@@ -30,7 +30,7 @@ N = np.full((5, 1), 8000.0)
 
 
 LINE_3: dict[str, dict[str, object]] = {"pp_admm": {"rho": 5.0}, "ipp_admm": {"rho": 5.0, "positives": 6}}
-"""What 004's theorems presume, more than enough: a regulariser, and no more releases than rounds."""
+"""What 004's theorems presume, more than enough: a regulariser, and fewer releases than rounds."""
 
 
 def printed(method: str, epsilon: float = 3.0, **knobs: object) -> RunConfig:
