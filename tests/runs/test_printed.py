@@ -182,7 +182,7 @@ def test_line_3_counts_the_release_with_the_most_noise() -> None:
 @pytest.mark.parametrize(
     ("method", "knobs", "field"),
     [
-        ("ipp_admm", {"positives": 11}, "positives"),  # of 10 rounds
+        ("ipp_admm", {"positives": 10}, "positives"),  # of 10 rounds
         ("m_admm", {"eta_growth": 0.9}, "eta"), ("m_admm", {"eta": 1e-6, "rho": 1e-5}, "eta"),
         ("mr_admm", {"eta_growth": 0.9}, "eta"), ("r_admm", {"eta": 1e-6, "rho": 1e-5}, "eta"),
         ("output", {"loss": "softmax:3"}, "loss"),
