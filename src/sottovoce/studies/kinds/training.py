@@ -24,7 +24,7 @@ from .secrets import simulate_watched
 
 _KNOBS = {f.name for f in fields(RunConfig)}
 _DATA = {"data", "file", "digest", "limit", "partition", "strength", "nodes", "row_draw"}
-_CELL = {"every", "alpha", "match", "match_by", "price", "also", "beta"}
+_CELL = {"every", "alpha", "match", "match_by", "price", "also", "beta", "draws"}
 LABELS = {"basis", "label", "panel"}  # free texts that tell cells apart
 
 
