@@ -218,7 +218,9 @@ def _figure(item: dict[str, Any], studies: Path) -> Iterator[Line]:
             why, word = f"needs {study.file.how}", verdicts.NOT_RUN
         yield Line(name, here, printed or study.title, paper, why, word, judged=_worded(word))
         return
-    here += f" ({said['replicates']} replicates)" if said["replicates"] > 1 else " (no noise, one run)"
+    draws = study.fixed.get("draws")
+    told = f"{said['replicates']} replicates" + (f" on {draws} draws of graph and rows" if draws else "")
+    here += f" ({told})" if said["replicates"] > 1 else " (no noise, one run)"
     for claim in (one for one in said["claims"] if item.get("says", "") in one["claim"]):
         found = {basis: claim[basis] for basis in HEADS if claim.get(basis)}
         ours = "; ".join(f"{HEADS[basis]}: {_numbers(one)}" for basis, one in found.items())

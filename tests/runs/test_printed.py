@@ -30,7 +30,7 @@ N = np.full((5, 1), 8000.0)
 
 
 LINE_3: dict[str, dict[str, object]] = {"pp_admm": {"rho": 5.0}, "ipp_admm": {"rho": 5.0, "positives": 6}}
-"""What 004's theorems presume, more than enough: a regulariser, and no more releases than rounds."""
+"""What 004's theorems presume, more than enough: a regulariser, and fewer releases than rounds."""
 
 
 def printed(method: str, epsilon: float = 3.0, **knobs: object) -> RunConfig:
@@ -182,7 +182,7 @@ def test_line_3_counts_the_release_with_the_most_noise() -> None:
 @pytest.mark.parametrize(
     ("method", "knobs", "field"),
     [
-        ("ipp_admm", {"positives": 11}, "positives"),  # of 10 rounds
+        ("ipp_admm", {"positives": 10}, "positives"),  # of 10 rounds
         ("m_admm", {"eta_growth": 0.9}, "eta"), ("m_admm", {"eta": 1e-6, "rho": 1e-5}, "eta"),
         ("mr_admm", {"eta_growth": 0.9}, "eta"), ("r_admm", {"eta": 1e-6, "rho": 1e-5}, "eta"),
         ("output", {"loss": "softmax:3"}, "loss"),

@@ -17,12 +17,13 @@ from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.papers import claims
 from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.problem.losses import make_loss
 from sottovoce.queries import Vault
 from sottovoce.queries.moments import flat, square
 from sottovoce.runs.curator import Curator, make_solver
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser
 from sottovoce.studies import kinds, spec
-from sottovoce.studies.kinds import thesis, thesis_models
+from sottovoce.studies.kinds import thesis, thesis_models, thesis_solvers
 from sottovoce.studies.kinds.thesis_components import noisy_moments
 from sottovoce.studies.kinds.thesis_data import leading, load, splits
 from sottovoce.studies.tables import deal
@@ -253,3 +254,30 @@ def test_every_study_runs_and_its_figures_and_claims_find_their_columns(name: st
     for claim in study.claims:
         assert {claim.value, claim.x, claim.among, *claim.by, *claim.filter, *claim.of, *claim.than} - {""} <= columns
     assert set(study.table) <= columns
+
+
+def test_the_huber_loss_of_the_authors_code_jumps_at_both_ends_of_its_middle_piece() -> None:
+    """(1 + epsilon - z)^2 / 4h where (3.5) has (1 + h - z)^2 / 4h: the same loss at epsilon = h only."""
+    h, z = 0.5, np.linspace(-2.0, 3.0, 501)
+    of_the_paper = make_loss(f"huber:{h}").value
+    np.testing.assert_allclose(thesis_solvers.huber_of_the_code(z, h, epsilon=h), of_the_paper(z), atol=1e-12)
+    other = thesis_solvers.huber_of_the_code(z, h, epsilon=0.1)
+    outside = np.abs(z - 1.0) > h
+    np.testing.assert_array_equal(other[outside], of_the_paper(z[outside]))
+    low, high = (thesis_solvers.huber_of_the_code(np.array([1.0 - h, 1.0 + h]), h, epsilon=0.1)).tolist()
+    assert (low, high) == (pytest.approx(0.18), pytest.approx(0.08))  # 1/2 and 0 just outside
+
+
+def test_three_readings_of_a_solve_with_noise_and_two_without() -> None:
+    """The code's Huber loss needs an epsilon; sizes that differ need none, as Delta is that of one size."""
+    p = {"data": "synthetic:n=900,d=4", "pca": "none", "loss": "huber:0.5", "Lambda": 0.05, "sites": 2, "rows": 60}
+    p |= {"aggregator_rows": 60, "epsilon": 2.0, "seed": 0, "replicates": 2}
+    noisy = thesis_solvers.nelder_mead(p)
+    assert {row["solver"] for row in noisy} == {"Newton", "Nelder-Mead", "Nelder-Mead, the code's Huber loss"}
+    close = [row["excess"] for row in noisy if row["solver"] == "Nelder-Mead" and row["method"] == "local"]
+    assert max(close) < 1e-3  # of five parameters it finds the minimum
+    assert not any("excess" in row for row in noisy if row["solver"].endswith("loss"))
+    uneven = thesis_solvers.nelder_mead(p | {"epsilon": float("inf"), "first_rows": 120})
+    assert {row["solver"] for row in uneven} == {"Newton", "Nelder-Mead"}
+    with pytest.raises(InvalidInput, match="first_rows"):
+        thesis_solvers.nelder_mead(p | {"first_rows": 120})

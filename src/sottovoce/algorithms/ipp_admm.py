@@ -27,7 +27,7 @@ class IPPADMM(PPADMM):
     Printed (threshold redrawn, private minimiser in the query): the minimiser is charged in every round, as if it were
     released; then each test is pure, at the sensitivity ``2 C_loss / |D_i|``, which is that of Lemma 4.2 with the
     factor that its proof loses, and a release costs the solver's error only.  The claim is that of Theorem 4.1, which
-    presumes line 3 and at most as many releases as rounds.  With `test_sensitivity` "divided" the tests have the noise
+    presumes line 3 and fewer releases than rounds.  With `test_sensitivity` "divided" the tests have the noise
     for that sensitivity, as listed ``|D_i|`` times as much.
 
     Parameters
@@ -73,8 +73,8 @@ class IPPADMM(PPADMM):
 
     def check_claim(self, facts: Facts, rounds: int) -> None:
         super().check_claim(facts, rounds)
-        if self.form == "printed" and self.noise is not None and self.positives > rounds:
-            rule = f"004 counts c releases, at most one in each of T = {rounds} rounds"
+        if self.form == "printed" and self.noise is not None and self.positives >= rounds:
+            rule = f"Theorem 4.1 of 004 has c < T releases, and T = {rounds} rounds"
             raise InvalidInput("positives", self.positives, rule, "use fewer, or more rounds")
 
     def _releases(self, rounds: int) -> list[int]:

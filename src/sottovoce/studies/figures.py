@@ -37,7 +37,7 @@ _LETTER = 0.022  # width of a letter of a tick's label, in widths of the axes
 _FLAT = 0.02  # share of the axis below which a whole curve cannot be told from zero
 _DENSE = 12  # points of a curve above which its spread is a band and only some points are marked
 SPREADS = {
-    "ci": "mean and 95% interval of the mean over replicates",
+    "ci": "mean and 95% interval of the mean over replicates, or over draws of graph and rows if there are several",
     "sd": "mean and standard deviation over replicates",
     "range": "mean and range over replicates",
     "none": "mean over replicates",
@@ -272,6 +272,16 @@ def summary(values: Array, spread: str) -> tuple[float, float, float]:
     return mean, reach, reach
 
 
+def _summed(figure: Figure, rows: list[Row]) -> tuple[float, float, float]:
+    """:func:`summary` of these rows; the interval of a mean is over draws of graph and rows if there are several."""
+    values = _column(rows, figure.y)
+    if figure.spread == "ci":
+        draws = np.array([-1 if row.get("draw") is None else row["draw"] for row in rows])
+        if np.all(draws >= 0):
+            values = np.array([values[draws == draw].mean() for draw in np.unique(draws)])
+    return summary(values, figure.spread)
+
+
 def _groups(figure: Figure, rows: list[Row], order: dict[str, Look]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {name: [] for name in order}
     for row in rows:
@@ -281,11 +291,11 @@ def _groups(figure: Figure, rows: list[Row], order: dict[str, Look]) -> dict[str
 
 def _points(figure: Figure, rows: list[Row]) -> tuple[list[Any], Array]:
     """x values, and (mean, below, above) at each."""
-    at: dict[Any, list[float]] = {}
+    at: dict[Any, list[Row]] = {}
     for row in rows:
-        at.setdefault(row.get(figure.x), []).append(float(row[figure.y]))
+        at.setdefault(row.get(figure.x), []).append(row)
     xs = sorted(at) if all(_number(x) for x in at) else list(at)
-    return xs, np.array([summary(np.array(at[x]), figure.spread) for x in xs])
+    return xs, np.array([_summed(figure, at[x]) for x in xs])
 
 
 def _line(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
@@ -353,11 +363,11 @@ def _limits(figure: Figure, rows: list[Row]) -> tuple[float, float] | None:
     """One y axis for all panels."""
     if figure.kind not in ("line", "bar"):
         return None
-    groups: dict[tuple[Any, ...], list[float]] = {}
+    groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         key = row.get(figure.facet), series_of(row, figure), row.get(figure.x)
-        groups.setdefault(key, []).append(float(row[figure.y]))
-    found = np.array([summary(np.array(values), figure.spread) for values in groups.values()])
+        groups.setdefault(key, []).append(row)
+    found = np.array([_summed(figure, those) for those in groups.values()])
     low, high = float((found[:, 0] - found[:, 1]).min()), float((found[:, 0] + found[:, 2]).max())
     levels = [float(line["y"]) for line in figure.references if "y" in line]
     low, high = min([low, *levels]), max([high, *levels])

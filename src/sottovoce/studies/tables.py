@@ -68,7 +68,7 @@ class Dealt:
     def without_noise(self, config: RunConfig) -> float:
         """The test error of a run's average model with all noise left out, after its last round, cached."""
         plain = {name: getattr(RunConfig(), name) for name in _OF_PRIVACY}
-        free = replace(config, **plain | {"epsilon": math.inf, "replicates": 1, "seed": 0})
+        free = replace(config, **plain | {"epsilon": math.inf, "replicates": 1})  # the seed draws the graph
         if free not in self.free:
             self.free[free] = float(self.errors(simulate(free, self.rows).consensus)[0])
         return self.free[free]
@@ -109,29 +109,37 @@ def stands_in(p: Mapping[str, Any]) -> str:
 def deal(p: Mapping[str, Any]) -> Dealt:
     """The rows of a cell: its `data` (and `file`), `limit`, `partition`, `strength` and `nodes`.
 
+    `row_draw` is the number of the draw, from 0, of the rows that `limit` leaves and of which node has which.
+
     :class:`~sottovoce.errors.InvalidInput` if `nodes` or `limit` is no whole number of at least 1.
     """
     for name in ("nodes", "limit"):
         value = p.get(name)
         if value is not None and (type(value) is not int or value < 1):
             raise InvalidInput(name, value, "must be a whole number, at least 1", "correct it, or leave it out")
-    return _deal(
+    draw = int(p.get("row_draw", 0))
+    of_draw = _deal_first if draw == 0 else _deal_again
+    return of_draw(
         p.get("data", "adult"), p.get("file"), p.get("digest"), p.get("limit"), p.get("partition", "iid"),
-        float(p.get("strength", 1.0)), int(p.get("nodes", 5)),
+        float(p.get("strength", 1.0)), int(p.get("nodes", 5)), draw,
     )  # fmt: skip
 
 
-@lru_cache(maxsize=2)
 def _deal(
-    name: str, file: str | None, digest: str | None, limit: int | None, how: str, strength: float, nodes: int
+    name: str, file: str | None, digest: str | None, limit: int | None, how: str, strength: float, nodes: int, draw: int
 ) -> Dealt:
     X, y, X_test, y_test, columns, note, caveat, task = _load(name, file, limit if name.startswith(COVERTYPE) else None)
     if limit is not None and limit < len(y):
-        some = np.sort(np.random.default_rng(0).permutation(len(y))[:limit])
+        some = np.sort(np.random.default_rng(draw).permutation(len(y))[:limit])
         X, y, columns = X[some], y[some], {key: values[some] for key, values in columns.items()}
-    parts = data.partition(how, y, nodes, 0, columns, strength=strength, task=task)
+    parts = data.partition(how, y, nodes, draw, columns, strength=strength, task=task)
     held = tuple((X[part], y[part]) for part in parts)
     return Dealt(Rows.build(held), held, X_test, y_test, note, caveat, task)
+
+
+_deal_first = lru_cache(maxsize=2)(_deal)
+_deal_again = lru_cache(maxsize=9)(_deal)
+"""Further draws, which every cell of a study takes in turn: as many as are kept can be drawn without dealing anew."""
 
 
 _Loaded = tuple[Array, Array, Array, Array, Mapping[str, Any], str, str | None, Task]

@@ -41,9 +41,11 @@ RULE = (
     "A claim is tested in every setting (a value of alpha, a round, a data set) on its own. It holds there if the "
     f"difference is more than {SURE:g} standard errors (more with few replicates), fails if it is as much the other "
     "way round (more in many settings, since of many differences some are large by chance), and is within the noise "
-    "otherwise. It holds clearly if chance alone gives the largest difference of all the settings as much in "
-    f"{CHANCE:.1%} of cases. A trend whose ends show it holds in part if a step on the way goes against it. Settings "
-    'that cannot be tested do not count. A threshold, in words such as "near is 0.01", is ours and no paper\'s.'
+    "otherwise. Where a study draws graph and rows several times, standard errors are over these draws, each of which "
+    "has the mean over its noises. It holds clearly if chance alone gives the largest difference of all the settings "
+    f"as much in {CHANCE:.1%} of cases. A trend whose ends show it holds in part if a step on the way goes against it. "
+    "Settings that cannot be tested do not count. "
+    'A threshold, in words such as "near is 0.01", is ours and no paper\'s.'
 )
 """How a claim is judged in a setting."""
 ORDERED = (
@@ -354,11 +356,20 @@ def _number(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
+def unit_of(row: Mapping[str, Any]) -> Any:
+    """What varies by chance from row to row: the draw of graph and rows if a study has several, else the replicate.
+
+    Replicates of one draw differ in noise only, so their spread says nothing of other graphs and rows.
+    """
+    draw = row.get("draw")
+    return row.get("replicate", object()) if draw is None else ("draw", draw)
+
+
 def _mean(rows: list[Row], claim: Sentence) -> _Mean:
-    """Over replicates, of the mean of each one's rows; rows without a replicate stand for themselves."""
+    """Over units (:func:`unit_of`), of the mean of each one's rows; rows without any stand for themselves."""
     own: dict[Any, list[float]] = {}
     for row in rows:
-        own.setdefault(row.get("replicate", object()), []).append(float(row[claim.value]))
+        own.setdefault(unit_of(row), []).append(float(row[claim.value]))
     return _over({key: math.fsum(values) / len(values) for key, values in own.items()}, claim.noise or 0.0)
 
 
@@ -440,11 +451,13 @@ def _steadier(claim: Sentence, rows: list[Row], many: int) -> _Found:
 
     def spread(side: Mapping[str, Any]) -> list[Row]:
         own: dict[Any, list[float]] = {}
+        draws = {}
         for row in rows:
             if matches(row, side):
                 own.setdefault(row.get("replicate"), []).append(float(row[claim.value]))
+                draws[row.get("replicate")] = row.get("draw")
         wide = {key: float(np.std(values, ddof=1)) for key, values in own.items() if len(values) > 1}
-        return [{claim.value: value, "replicate": key} for key, value in wide.items()]
+        return [{claim.value: value, "replicate": key, "draw": draws[key]} for key, value in wide.items()]
 
     own, other = spread(claim.of), spread(claim.than)
     if not own or not other:

@@ -11,6 +11,7 @@ from ...algorithms import REGISTRY
 from ...util.typing import Any, Array
 from ..tables import deal
 from . import Row, training
+from .draws import over_draws
 
 
 @dataclass
@@ -27,12 +28,17 @@ class _Watch:
 
 
 def run(p: Mapping[str, Any]) -> list[Row]:
-    """Rows of :func:`.training.run` with `train_error`, the average model on its own rows, and `broadcasts`.
+    """:func:`on_one_draw` on each of `draws` draws of the random graph and the rows: see :func:`.training.run`."""
+    return over_draws(on_one_draw, p)
+
+
+def on_one_draw(p: Mapping[str, Any]) -> list[Row]:
+    """Rows of :func:`.training.on_one_draw` with `train_error`, the average model on its own rows, and `broadcasts`.
 
     `broadcasts`: vectors that a site has sent, in the mean over sites; one that equals the last one counts as not sent.
     """
     watch, dealt = _Watch(), deal(p)
-    rows = training.run(p, watch)
+    rows = training.on_one_draw(p, watch)
     if not watch.models:  # left out
         return rows
     X, y = (np.concatenate([part[k] for part in dealt.parts]) for k in (0, 1))
@@ -62,9 +68,10 @@ def cost(p: Mapping[str, Any]) -> list[Row]:
     errors = np.array([[row["test_error"] for row in each] for each in found])
     flat = [row.get("untestable_error") for row in rows]
     why = {"untestable": flat[0]} if all(flat) else {}
+    units = [{key: row[key] for key in ("replicate", "draw") if key in row} for row in found[0]]
     for target in targets:
-        for r, value in enumerate(jackknifed(errors, np.log(totals), target)):
-            rows.append({"replicate": r, "target_error": target, "cost": value} | why)
+        for unit, value in zip(units, jackknifed(errors, np.log(totals), target), strict=True):
+            rows.append(unit | {"target_error": target, "cost": value} | why)
     return rows
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy.optimize import minimize
 
 from ...aggregation import Fit, Terms, average, feature, listed, local
 from ...data.rows import Rows
+from ...errors import InvalidInput
 from ...privacy import accountants
 from ...privacy.events import SphericalObjectivePerturbation
 from ...problem.facts import Facts
@@ -20,6 +22,8 @@ from ...util.typing import Any, Array
 from . import Row, check
 from .thesis_data import HeldOut, load, splits
 
+NEWTON, SIMPLEX, OTHER_HUBER = "Newton", "Nelder-Mead", "Nelder-Mead, the code's Huber loss"
+"""Solvers of 003's objectives; the last one has the loss that the author's published code has in their place."""
 SOURCE, LETTER = "e^(epsilon / 4)", "e^(c / (2 Lambda))"
 """Readings of Delta in Algorithm 2, step 1: that of its source, and the one that 003 prints."""
 _FOLDS = 5
@@ -108,15 +112,20 @@ def flat(a: Array, b: Array, total: float, loss: Loss) -> Array:
 def nelder_mead(p: Mapping[str, Any]) -> list[Row]:
     """003, section 2.5: the same objectives, noise included, minimised by Nelder and Mead's method and exactly.
 
-    Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon` (infinite: no noise), `sites`, `rows`, `aggregator_rows`;
-    the aggregator's rows are public.  It starts at zero, with scipy's tolerances and limits.  Columns: `solver`,
-    `method`, `error`, and of local models `excess` (nats of the objective above its minimum) and `stopped` (the share
-    that ended at the limit of 200 d evaluations); `varies` is a label.
+    Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon` (infinite: no noise), `sites`, `rows`, `first_rows` (of the
+    first site, without noise only), `aggregator_rows`; the aggregator's rows are public.  It starts at zero, with
+    scipy's tolerances and limits.  With noise and the Huber loss it also minimises the loss of the author's code.
+    Columns: `solver`, `method`, `error`, and of local models `excess` (nats of the objective above its minimum) and
+    `stopped` (the share that ended at the limit of 200 d evaluations); `varies` is a label.
     """
-    check(p, _SHARED | {"epsilon", "sites", "aggregator_rows", "splits", "varies"})
+    check(p, _SHARED | {"epsilon", "sites", "first_rows", "aggregator_rows", "splits", "varies"})
     held, N, out = load(p["data"], p["pca"]), int(p["sites"]), list[Row]()
+    if "first_rows" in p and math.isfinite(float(p["epsilon"])):
+        rule = "is of runs without noise: Delta here is that of sites of one size"
+        raise InvalidInput("first_rows", p["first_rows"], rule, "leave it out, or use epsilon = inf")
+    sizes = [int(p.get("first_rows", p["rows"])), *[int(p["rows"])] * (N - 1), int(p["aggregator_rows"])]
     for seed, first, some in splits(p):
-        dealt = held.deal([int(p["rows"])] * N + [int(p["aggregator_rows"])], seed)
+        dealt = held.deal(sizes, seed)
         sites, aggregator = Rows.build(dealt[:N]), Rows.build(dealt[N:])
         terms = Terms(float(p["epsilon"]), Lambda=float(p["Lambda"]), loss=p["loss"], seed=seed, replicates=some)
         exact = local(sites, replace(terms, tol=1e-5), "printed")
@@ -127,26 +136,34 @@ def nelder_mead(p: Mapping[str, Any]) -> list[Row]:
 def _both(
     p: Mapping[str, Any], held: HeldOut, exact: Fit, sites: Rows, aggregator: Rows, terms: Terms, first: int
 ) -> list[Row]:
-    """Rows of both solvers on one split."""
+    """Rows of all solvers on one split."""
     loss, facts = make_loss(terms.loss), terms.facts(sites.n, sites.d)
     total = ridge_of(terms.epsilon, facts)[0] if math.isfinite(terms.epsilon) else facts.mu
     noise = noise_of(exact.models, sites, facts, total)
-    found, excess, ended = np.empty_like(exact.models), [], []
-    for k, i in np.ndindex(*found.shape[:2]):
-        a = sites.node(int(i)).signed[0]
-        found[k, i], value, full = simplex(a, noise[k, i], total, loss)
-        excess.append(value - objective(exact.models[k, i], a, noise[k, i], total, loss))
-        ended.append(full)
-    x0, out = aggregator.node(0).signed[0], list[Row]()
-    weights = np.array([simplex(x0 @ M.T, np.zeros(len(M)), terms.Lambda, loss)[0] for M in found])
+    x0 = aggregator.node(0).signed[0]
     models = {
-        "Newton": {"local": exact.models[:, 0], "average": average(exact).models,
-                   "feature": feature(exact, aggregator, terms, "public").models},
-        "Nelder-Mead": {"local": found[:, 0], "average": found.mean(axis=1),
-                        "feature": np.einsum("rn,rnd->rd", weights, found)},
+        NEWTON: {"local": exact.models[:, 0], "average": average(exact).models,
+                 "feature": feature(exact, aggregator, terms, "public").models},
     }  # fmt: skip
-    told = {"Newton": {"excess": 0.0, "stopped": 0.0}}
-    told["Nelder-Mead"] = {"excess": float(np.mean(excess)), "stopped": float(np.mean(ended))}
+    told = {NEWTON: {"excess": 0.0, "stopped": 0.0}}
+    values = {SIMPLEX: loss.value}
+    if terms.loss.startswith("huber:") and math.isfinite(terms.epsilon):
+        values[OTHER_HUBER] = partial(huber_of_the_code, h=float(terms.loss.partition(":")[2]), epsilon=terms.epsilon)
+    for solver, value_of in values.items():
+        found, excess, ended = np.empty_like(exact.models), [], []
+        for k, i in np.ndindex(*found.shape[:2]):
+            a = sites.node(int(i)).signed[0]
+            found[k, i], value, full = simplex(a, noise[k, i], total, value_of)
+            excess.append(value - objective(exact.models[k, i], a, noise[k, i], total, value_of))
+            ended.append(full)
+        weights = [simplex(x0 @ M.T, np.zeros(len(M)), terms.Lambda, value_of)[0] for M in found]
+        models[solver] = {
+            "local": found[:, 0], "average": found.mean(axis=1), "feature": np.einsum("rn,rnd->rd", weights, found),
+        }  # fmt: skip
+        told[solver] = {"stopped": float(np.mean(ended))}
+        if solver == SIMPLEX:  # of another loss the exact model is not the minimum
+            told[solver]["excess"] = float(np.mean(excess))
+    out = list[Row]()
     for solver, those in models.items():
         for name, one in those.items():
             row: Row = {"solver": solver, "method": name, "target": terms.epsilon, "epsilon": exact.sites.epsilon}
@@ -156,14 +173,27 @@ def _both(
     return out
 
 
-def objective(w: Array, a: Array, b: Array, total: float, loss: Loss) -> float:
-    """``mean loss(a w) + b.w / n + total ||w||^2 / 2``."""
-    return float(loss.value(a @ w).mean() + b @ w / len(a) + total / 2.0 * (w @ w))
+def huber_of_the_code(z: Array, h: float, epsilon: float) -> Array:
+    """The Huber loss in the author's code: its middle piece has epsilon in the place of one h of (3.5).
+
+    So it is ``(1 + epsilon - z)^2 / 4h`` for margins z within h of 1, and jumps at both ends of them.
+    """
+    middle = (1.0 + epsilon - z) ** 2 / (4.0 * h)
+    return np.where(z > 1.0 + h, 0.0, np.where(np.abs(1.0 - z) <= h, middle, 1.0 - z))
 
 
-def simplex(a: Array, b: Array, total: float, loss: Loss) -> tuple[Array, float, bool]:
+def objective(w: Array, a: Array, b: Array, total: float, value_of: Callable[[Array], Array]) -> float:
+    """``mean loss(a w) + b.w / n + total ||w||^2 / 2``, `value_of` the loss of a margin."""
+    return float(value_of(a @ w).mean() + b @ w / len(a) + total / 2.0 * (w @ w))
+
+
+def simplex(a: Array, b: Array, total: float, value_of: Callable[[Array], Array]) -> tuple[Array, float, bool]:
     """What Nelder and Mead's method returns from zero by scipy's defaults, its value, and whether it hit a limit."""
-    found = minimize(lambda w: objective(w, a, b, total, loss), np.zeros(a.shape[1]), method="Nelder-Mead")
+
+    def at(w: Array) -> float:
+        return objective(w, a, b, total, value_of)
+
+    found = minimize(at, np.zeros(a.shape[1]), method="Nelder-Mead")
     return found.x, float(found.fun), not found.success
 
 

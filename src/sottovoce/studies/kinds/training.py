@@ -19,11 +19,12 @@ from ...runs.simulate import simulate
 from ...util.typing import Any, Array
 from ..tables import Dealt, deal
 from . import Row, check, theorems
+from .draws import over_draws
 from .secrets import simulate_watched
 
 _KNOBS = {f.name for f in fields(RunConfig)}
-_DATA = {"data", "file", "digest", "limit", "partition", "strength", "nodes"}
-_CELL = {"every", "alpha", "match", "match_by", "price", "also", "beta"}
+_DATA = {"data", "file", "digest", "limit", "partition", "strength", "nodes", "row_draw"}
+_CELL = {"every", "alpha", "match", "match_by", "price", "also", "beta", "draws"}
 LABELS = {"basis", "label", "panel"}  # free texts that tell cells apart
 
 
@@ -141,7 +142,15 @@ def _prices(ready: Prepared, wanted: frozenset[int]) -> dict[int, tuple[float, f
     return found
 
 
-def run(p: Mapping[str, Any], *observers: Observer) -> list[Row]:
+def run(p: Mapping[str, Any]) -> list[Row]:
+    """One configuration, on each of `draws` draws of its random graph and rows: see :func:`on_one_draw`.
+
+    With `draws` there is a column of that name, `draw`: replicates of one draw differ in noise only.
+    """
+    return over_draws(on_one_draw, p)
+
+
+def on_one_draw(p: Mapping[str, Any], *observers: Observer) -> list[Row]:
     """One configuration: scores per replicate after the last round, or after the first and every `every` rounds.
 
     Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `risk` (C times that),
