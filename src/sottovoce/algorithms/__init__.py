@@ -4,8 +4,10 @@ from ..errors import InvalidInput
 from ..util.typing import Any
 from .admm import ADMM
 from .base import Algorithm, Node
+from .dp_admm import DPADMM
 from .dvp import DVP
 from .gradient import DGD, CentralSGD
+from .gradient_tracking import GradientTracking
 from .ipp_admm import IPPADMM
 from .knobs import Knob, gather, knobs_of
 from .m_admm import MADMM
@@ -33,7 +35,7 @@ METHODS = (
         "summary": "proximal steps whose mean only the network sees, tail-averaged",
         "noise_law": "Gaussian, in shares, on sums of answers", "good_for": "three alike sites or more that trust sums",
     }),
-    Method(Output), Method(Objective), Method(Generalised), Method(DGD),
+    Method(Output), Method(Objective), Method(Generalised), Method(DGD), Method(GradientTracking), Method(DPADMM),
     Method(Objective, "curator", "central", {
         "paper": "baseline", "forms": ("corrected",), "least_penalty": 0.00002, "noise_weight": 0.1,
         "summary": "objective perturbation of pooled rows at a trusted curator",
