@@ -1,4 +1,7 @@
-"""Methods, one file each, and their registry: a new method needs a file, a line here, a test and a page."""
+"""Methods, one file each, and their registry: a new method needs a file, a line here, a test and a page.
+
+Those from outside the package come by :func:`sottovoce.runs.registering.register`.
+"""
 
 from ..errors import InvalidInput
 from ..util.typing import Any
@@ -21,7 +24,7 @@ from .pvp import PVP
 from .r_admm import RADMM
 from .recipe import Recipe
 
-METHODS = (
+METHODS = [
     Method(ADMM), Method(DVP), Method(PVP), Method(MADMM), Method(RADMM), Method(MRADMM), Method(PPADMM),
     Method(IPPADMM), Method(ProxADMM), Method(ProxAverage), Method(Momentum),
     Method(Momentum, "sum", "sum_momentum", {
@@ -54,8 +57,8 @@ METHODS = (
         "paper": "baseline", "summary": "gradient descent with momentum and noisy gradients at a trusted curator",
         "good_for": "what trust in one party would buy, by gradients with momentum",
     }),
-)  # fmt: skip
-"""All pairs of a method and a trust; a method's own line comes first."""
+]  # fmt: skip
+"""All pairs of a method and a trust; a method's own line comes first, and those from outside come last."""
 
 REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound for one in METHODS}
 """Methods by the names that records know; :func:`under` finds that of a method and a trust."""
@@ -63,7 +66,7 @@ REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound for one in METH
 # Classes that were made for a trust are attributes of this module, where pickle looks for them.
 globals().update({one.bound.__name__: one.bound for one in METHODS if one.bound is not one.cls})
 
-NAMES = tuple(dict.fromkeys(one.cls.name for one in METHODS))
+NAMES = list(dict.fromkeys(one.cls.name for one in METHODS))
 """Names of methods, whatever the trust."""
 
 ANSWERS = (

@@ -8,18 +8,19 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..errors import InvalidInput
 from ..problem.facts import Facts
 from ..queries import NoisyGradient
-from ..util.typing import Any, Array
+from ..util.typing import Array
 from .admm import INDUCED, augment, dual
 from .base import Algorithm, Node
 from .knobs import gradient_cap
 from .prox import DualState, tail
 
-RADIUS = 4.0
-"""How far from zero a coefficient of the minimiser is taken to be, for the step's length: no price depends on it."""
-LOOSE = 0.1
-"""What the default penalty adds to a node's curvature, as a share of the proximal weight of the first round."""
+RADIUS = 10.0
+"""How far from zero a coefficient of the minimiser is taken to be, for the steps' length: no price depends on it."""
+TIED = 0.1
+"""ADMM's penalty of an edge, as a share of the proximal weight over the most neighbours of a node and itself."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,10 @@ class DPADMM(Algorithm[DualState]):
     """ADMM's step with the data's objective replaced by its linearisation and a proximal term of weight tau_k.
 
     ``f <- argmin (g + mu f_k).w + [ADMM's terms of 000, eq. 9] + tau_k ||w - f_k||^2 / 2`` with the noisy gradient g
-    at the public point f_k.  Noise on g is noise on the answer, divided by ``2 eta V + tau_k``: as in the paper,
-    tau_k grows like the square root of the round, in proportion to the noise, so the noise on what is sent falls.
-    The paper has a server and exchanges its own duals; here neighbours exchange the same over the graph's edges.
+    at the public point f_k.  Noise on g is noise on what is sent, divided by ``2 eta V + tau_k``.  As in the paper
+    tau_k, ``penalty`` plus a term in proportion to the noise, grows like the square root of the round, so that noise
+    on what is sent falls.  The paper has a server, and its duals are the nodes' own; here neighbours exchange the same
+    over the graph, and the penalty eta of ADMM follows from ``penalty``.
 
     Guarantee
     ---------
@@ -45,15 +47,15 @@ class DPADMM(Algorithm[DualState]):
     releases: ClassVar[str] = "every round"
     noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
     good_for: ClassVar[str] = "comparisons: a method from other work; no local solves"
+    curvature: ClassVar[str] = "node"
+    least_penalty: ClassVar[float] = 0.02
     gradient_steps: ClassVar[bool] = True
     induced: ClassVar[str] = INDUCED
 
-    @classmethod
-    def own_penalty(cls, facts: Facts, rounds: int, spread: float, **knobs: Any) -> float:
-        """As much as adds :data:`LOOSE` of the first proximal weight to the curvature of the node of most edges."""
-        edges = max(1, facts.n_nodes - 1 if facts.max_degree is None else facts.max_degree)
-        noise = facts.C * spread / float(np.min(facts.n))
-        return float(LOOSE * _weight(facts, noise, 1) / (2.0 * edges))
+    def check(self, node: Node) -> None:
+        if self.penalty.nodes:
+            rule = "DP-ADMM has one penalty for all nodes: else their duals do not add up to zero"
+            raise InvalidInput("eta", self.penalty.words, rule, "give one number")
 
     def init(self, node: Node) -> DualState:
         zero = node.zeros()
@@ -61,9 +63,10 @@ class DPADMM(Algorithm[DualState]):
 
     def round(self, k: int, state: DualState, node: Node) -> DualState:
         f, S, lam, mean = state
-        facts, eta, V = node.facts, self.penalty(k), node.net.degree
+        facts, V, weight = node.facts, node.net.degree, self.penalty(k)
+        eta = TIED * facts.mixing * weight
         query = NoisyGradient(f, None if self.noise is None else self.noise(k), "noisy gradient")
-        tau = _weight(facts, _deviation(query, facts), k)
+        tau = weight + math.sqrt(2.0 * k) * _deviation(query, facts) / RADIUS
         slope = node.ask(query) + facts.mu * f
         linear, curvature = augment(eta, V, f, S, lam)
         f = (tau * f - slope - linear) / (curvature + tau)
@@ -81,9 +84,3 @@ def _deviation(query: NoisyGradient, facts: Facts) -> Array:
         return np.zeros_like(facts.n)
     scale = query.sensitivity(facts) / query.alpha
     return scale * math.sqrt(facts.d + 1.0) if facts.pure else scale
-
-
-def _weight(facts: Facts, noise: Array | float, k: int) -> Array | float:
-    """tau_k: the steepest curvature that the bounds allow, and the root of 2 k times the noise over the radius."""
-    steepest = facts.C * facts.loss.hessian_bound + facts.mu
-    return steepest + math.sqrt(2.0 * k) * noise / RADIUS

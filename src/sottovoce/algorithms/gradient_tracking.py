@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ..problem.facts import Facts
 from ..queries import NoisyGradient
-from ..util.typing import Any, Array
+from ..util.typing import Array
 from .base import Algorithm, Node
 from .knobs import gradient_cap
-from .momentum import DRIFT, carried
-from .prox import MIXED, mixed, noise_of_mean, tail
+from .prox import MIXED, mixed, tail
 
 
 class TrackingState(NamedTuple):
@@ -47,17 +45,9 @@ class GradientTracking(Algorithm[TrackingState]):
     noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
     good_for: ClassVar[str] = "comparisons: a method from other work; sites that differ; no local solves"
     curvature: ClassVar[str] = "node"
+    least_penalty: ClassVar[float] = 0.02
     gradient_steps: ClassVar[bool] = True
     induced: ClassVar[str] = MIXED
-
-    @classmethod
-    def own_penalty(cls, facts: Facts, rounds: int, spread: float, **knobs: Any) -> float:
-        """The steepest curvature that the bounds allow, or more where noise would move the mean model by `DRIFT`.
-
-        `spread` is that of as many releases as rounds: noise is taken for larger than it is, by the square root of 2.
-        """
-        steepest = facts.C * facts.loss.hessian_bound + facts.mu
-        return max(steepest, noise_of_mean(facts, spread) * carried(_step(rounds), 0.0) / DRIFT)
 
     def init(self, node: Node) -> TrackingState:
         zero = node.zeros()
