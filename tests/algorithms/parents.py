@@ -118,9 +118,9 @@ def tracked(p: Problem) -> Array:
 
 
 def linearised(p: Problem) -> Array:
-    """ADMM's step from the gradient at the point before; edges are a tenth as stiff as the step, over the degree."""
+    """ADMM's step from the gradient at the point before; edges are three tenths as stiff as the step, over the degree."""
     w, dual, path = p.zero, p.zero, []
-    stiff = 0.1 * p.mixing * p.eta
+    stiff = 0.3 * p.mixing * p.eta
     for _ in range(p.rounds):
         slope = gradient(p.rows, p.C, w) + p.mu * w + 2 * dual + stiff * (p.V * w - p.A @ w)
         w = w - slope / (2 * stiff * p.V + p.eta)

@@ -19,7 +19,7 @@ from .prox import DualState, tail
 
 RADIUS = 10.0
 """How far from zero a coefficient of the minimiser is taken to be, for the steps' length: no price depends on it."""
-TIED = 0.1
+TIED = 0.3
 """ADMM's penalty of an edge, as a share of the proximal weight over the most neighbours of a node and itself."""
 
 
