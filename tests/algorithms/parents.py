@@ -118,7 +118,7 @@ def tracked(p: Problem) -> Array:
 
 
 def linearised(p: Problem) -> Array:
-    """ADMM's step from the gradient at the point before; edges are three tenths as stiff as the step, over the degree."""
+    """ADMM's step from the gradient at the point before; edges have 0.3 of the step's stiffness, over the degree."""
     w, dual, path = p.zero, p.zero, []
     stiff = 0.3 * p.mixing * p.eta
     for _ in range(p.rounds):
