@@ -4,9 +4,10 @@
 
 Five sites on a ring, delta 1e-5, replace-one, a row is the unit, trust in nobody: every site's messages are public.
 Sites are alike ("iid") or differ in their labels ("label").  Each method makes ten releases a site (those of every
-second round have twenty rounds).  The second block of columns gives each method the best of three penalties, a third of the
-default to three times it, by its test accuracy: that looks at the test rows, and is the same for all.  Accuracies are means over
-draws of the noise, in percent; the spread of one draw is in brackets.  About five minutes on one core.
+second round have twenty rounds).  The second block of columns gives each method the best of three penalties, a third
+of the default to three times it, by its test accuracy: that looks at the test rows, and is the same for all.
+Accuracies are means over draws of the noise, in percent; the spread of one draw is in brackets.  About five minutes on
+one core.
 """
 
 from __future__ import annotations
