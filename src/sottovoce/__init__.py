@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .ledger.durable import DurableLedger
     from .ledger.memory import Ledger
     from .runs.config import RunConfig
+    from .runs.registering import register
     from .runs.simulate import Result
     from .runs.training import Report, TrainConfig, train
 
@@ -36,6 +37,7 @@ __all__ = [
     "SottovoceError",
     "TrainConfig",
     "__version__",
+    "register",
     "train",
 ]
 
@@ -56,6 +58,7 @@ _HOMES = {
     "SchemaTransformer": "estimators.transformer",
     "SottovoceError": "errors",
     "TrainConfig": "runs.training",
+    "register": "runs.registering",
     "train": "runs.training",
 }
 

@@ -160,6 +160,8 @@ _ALL = (
     Case("objective", releases_in_ten=1),
     Case("generalised", releases_in_ten=1),
     Case("dgd", "statistic"),
+    Case("gradient_tracking", "statistic", releases_in_ten=5),
+    Case("dp_admm", "statistic"),
     Case("central", releases_in_ten=1),
     Case("central_gd", "statistic"),
     Case("central_sgd", "pass"),

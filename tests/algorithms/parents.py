@@ -103,6 +103,32 @@ def descent(p: Problem) -> Array:
     return tail(path)
 
 
+def tracked(p: Problem) -> Array:
+    """DIGing, adapt then combine: two exchanges a step, of which the odd one moves the iterate."""
+    w, slope, path = p.zero, p.zero, []
+    y = p.zero
+    lazy = np.eye(len(p.V)) + p.mixing / 2 * (p.A - np.diag(p.V[:, 0]))
+    for _ in range((p.rounds + 1) // 2):
+        new = gradient(p.rows, p.C, w) + p.mu * w
+        y, slope = y + new - slope, new
+        w = lazy @ (w - y / p.eta)
+        y = lazy @ y
+        path.append(w)
+    return tail(path)
+
+
+def linearised(p: Problem) -> Array:
+    """ADMM's step from the gradient at the point before; edges have 0.3 of the step's stiffness, over the degree."""
+    w, dual, path = p.zero, p.zero, []
+    stiff = 0.3 * p.mixing * p.eta
+    for _ in range(p.rounds):
+        slope = gradient(p.rows, p.C, w) + p.mu * w + 2 * dual + stiff * (p.V * w - p.A @ w)
+        w = w - slope / (2 * stiff * p.V + p.eta)
+        dual = dual + stiff / 2 * (p.V * w - p.A @ w)
+        path.append(w)
+    return tail(path)
+
+
 def momentum(p: Problem) -> Array:
     """Exact diffusion, in the form adapt, correct, combine, with heavy-ball momentum in the step."""
     w, path = p.zero, []
@@ -160,6 +186,8 @@ PARENTS: dict[str, Callable[[Problem], Array]] = {
     **dict.fromkeys(("output", "objective", "generalised", "central"), averaged),
     **dict.fromkeys(("dgd", "central_gd"), descent),
     **dict.fromkeys(("momentum", "central_momentum"), momentum),
+    "gradient_tracking": tracked,
+    "dp_admm": linearised,
     "central_sgd": passes,
     "sum_momentum": pooled_descent,
     "sum_prox": pooled_prox,

@@ -53,8 +53,8 @@ lo = -3
 hi = 3
 """
 PEOPLE, MOST_ROWS = 400, 7
-PROVED = {"prox_admm", "pvp", "prox_average", "momentum", "dgd", "output", "central_gd", "central_prox",
-          "central_momentum", "sum_momentum", "sum_prox"}  # fmt: skip
+PROVED = {"dp_admm", "gradient_tracking", "prox_admm", "pvp", "prox_average", "momentum", "dgd", "output",
+          "central_gd", "central_prox", "central_momentum", "sum_momentum", "sum_prox"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

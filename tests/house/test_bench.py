@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
+from sklearn.linear_model import Lasso
+
+from sottovoce.privacy.gaussian import gaussian_epsilon
 
 ROOT = Path(__file__).parents[2]
 ACCURACY, FAULTS = ROOT / "bench" / "accuracy", ROOT / "tests" / "faults"
@@ -297,3 +304,23 @@ def test_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     said = _tables_report.summary({str(k): c for k, c in enumerate(cells)}, {}, {"t"})
     assert said["peers"]["behind"] == 1.0 and said["fresh peers"]["behind"] == 3.0
     assert len(_tables_report.verdicts(said)) == 4
+
+
+def test_private_admm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The accountant of the benchmark meets exact Gaussians, and without noise its iteration ends at the Lasso."""
+    monkeypatch.syspath_prepend(str(ACCURACY))
+    bench = importlib.import_module("private_admm")
+    exact = gaussian_epsilon(bench.DELTA, math.sqrt(50) / 10.0)
+    assert exact <= bench.sampled_epsilon(10.0, 1.0 - 1e-12, 50) <= 1.1 * exact
+    for multiplier in (0.5, 1.0, 4.0):
+        one = bench.one_round_epsilon(multiplier, 0.125)
+        assert one < bench.sampled_epsilon(multiplier, 0.125, 1) < one + 1.0
+        x = np.linspace(-12.0 * multiplier, 1.0 + 12.0 * multiplier, 400_001)
+        without, taking = (stats.norm.pdf(x, centre, multiplier) for centre in (0.0, 1.0))
+        more = np.maximum(0.0, 0.875 * without + 0.125 * taking - np.exp(one) * without)
+        assert np.sum(more) * (x[1] - x[0]) == pytest.approx(bench.DELTA, rel=1e-3)
+    assert bench.sampled_epsilon(bench.multiplier_for(1.0, 0.125, 100), 0.125, 100) == pytest.approx(1.0, rel=1e-4)
+    problem = bench.Problem.draw(0)
+    w, _ = bench.iterate(problem, 400, 1.0, 0.0, np.random.default_rng(0), clip=math.inf)
+    wanted = Lasso(alpha=problem.kappa / 2.0, fit_intercept=False, tol=1e-8).fit(problem.X, problem.y).coef_
+    np.testing.assert_allclose(w, wanted, atol=5e-3)  # and 0.8 from zero

@@ -18,7 +18,9 @@ from sottovoce.runs.config import RunConfig
 ROWS = make_rows([60, 45, 80, 50, 40], 4)
 
 
-@pytest.mark.parametrize("method", ["prox_admm", "mr_admm", "momentum", "dgd", "output"])
+@pytest.mark.parametrize(
+    "method", ["prox_admm", "mr_admm", "momentum", "dgd", "gradient_tracking", "dp_admm", "output"]
+)
 def test_a_simulation_that_loses_sites_is_the_run_of_separate_ones(
     monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:

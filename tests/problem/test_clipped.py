@@ -42,7 +42,7 @@ UNCAPPED = ["quantile:0.9"]
 CAPS = [1e-6, 1e-3, 0.2, 0.7, 1.0, 5.0]
 NORMS = np.array([0.0, 1e-200, 1e-9, 1e-3, 0.03, 0.2, 0.5, 0.9, 1.0])
 TAKING = {
-    *("prox_admm", "prox_average", "momentum", "pvp", "output", "dgd"),
+    *("prox_admm", "prox_average", "momentum", "pvp", "output", "dgd", "gradient_tracking", "dp_admm"),
     *("central_gd", "central_sgd", "central_prox", "central_momentum", "sum_momentum", "sum_prox"),
 }
 U = 2.0**-53

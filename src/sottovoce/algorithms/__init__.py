@@ -1,11 +1,16 @@
-"""Methods, one file each, and their registry: a new method needs a file, a line here, a test and a page."""
+"""Methods, one file each, and their registry: a new method needs a file, a line here, a test and a page.
+
+Those from outside the package come by :func:`sottovoce.runs.registering.register`.
+"""
 
 from ..errors import InvalidInput
 from ..util.typing import Any
 from .admm import ADMM
 from .base import Algorithm, Node
+from .dp_admm import DPADMM
 from .dvp import DVP
 from .gradient import DGD, CentralSGD
+from .gradient_tracking import GradientTracking
 from .ipp_admm import IPPADMM
 from .knobs import Knob, gather, knobs_of
 from .m_admm import MADMM
@@ -19,7 +24,7 @@ from .pvp import PVP
 from .r_admm import RADMM
 from .recipe import Recipe
 
-METHODS = (
+METHODS = [
     Method(ADMM), Method(DVP), Method(PVP), Method(MADMM), Method(RADMM), Method(MRADMM), Method(PPADMM),
     Method(IPPADMM), Method(ProxADMM), Method(ProxAverage), Method(Momentum),
     Method(Momentum, "sum", "sum_momentum", {
@@ -33,7 +38,7 @@ METHODS = (
         "summary": "proximal steps whose mean only the network sees, tail-averaged",
         "noise_law": "Gaussian, in shares, on sums of answers", "good_for": "three alike sites or more that trust sums",
     }),
-    Method(Output), Method(Objective), Method(Generalised), Method(DGD),
+    Method(Output), Method(Objective), Method(Generalised), Method(DGD), Method(GradientTracking), Method(DPADMM),
     Method(Objective, "curator", "central", {
         "paper": "baseline", "forms": ("corrected",), "least_penalty": 0.00002, "noise_weight": 0.1,
         "summary": "objective perturbation of pooled rows at a trusted curator",
@@ -52,8 +57,8 @@ METHODS = (
         "paper": "baseline", "summary": "gradient descent with momentum and noisy gradients at a trusted curator",
         "good_for": "what trust in one party would buy, by gradients with momentum",
     }),
-)  # fmt: skip
-"""All pairs of a method and a trust; a method's own line comes first."""
+]  # fmt: skip
+"""All pairs of a method and a trust; a method's own line comes first, and those from outside come last."""
 
 REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound for one in METHODS}
 """Methods by the names that records know; :func:`under` finds that of a method and a trust."""
@@ -61,7 +66,7 @@ REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound for one in METH
 # Classes that were made for a trust are attributes of this module, where pickle looks for them.
 globals().update({one.bound.__name__: one.bound for one in METHODS if one.bound is not one.cls})
 
-NAMES = tuple(dict.fromkeys(one.cls.name for one in METHODS))
+NAMES = list(dict.fromkeys(one.cls.name for one in METHODS))
 """Names of methods, whatever the trust."""
 
 ANSWERS = (

@@ -61,7 +61,8 @@ def knob(default: Any, about: str, rule: str, fits: Callable[[Any], bool], form:
 def knobs_of(method: type) -> MappingProxyType[str, Knob]:
     """The knobs of one method, by name."""
     declared = [f for f in fields(method) if _KEY in f.metadata and f.name not in getattr(method, "idle", ())]
-    return MappingProxyType({f.name: Knob(f.name, str(f.type), f.default, *f.metadata[_KEY]) for f in declared})
+    kinds = {f.name: f.type if isinstance(f.type, str) else f.type.__name__ for f in declared}
+    return MappingProxyType({f.name: Knob(f.name, kinds[f.name], f.default, *f.metadata[_KEY]) for f in declared})
 
 
 def paragraphs(knobs: Iterable[Knob]) -> str:

@@ -1,0 +1,86 @@
+"""DP-ADMM (Huang, Hu, Guo, Chan-Tin and Gong 2020): linearised ADMM whose noise falls from round to round."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..problem.facts import Facts
+from ..queries import NoisyGradient
+from ..util.typing import Array
+from .admm import INDUCED, augment, dual
+from .base import Algorithm, Node
+from .knobs import gradient_cap
+from .prox import DualState, tail
+
+RADIUS = 10.0
+"""How far from zero a coefficient of the minimiser is taken to be, for the steps' length: no price depends on it."""
+TIED = 0.3
+"""ADMM's penalty of an edge, as a share of the proximal weight over the most neighbours of a node and itself."""
+
+
+@dataclass(frozen=True)
+class DPADMM(Algorithm[DualState]):
+    """ADMM's step with the data's objective replaced by its linearisation and a proximal term of weight tau_k.
+
+    ``f <- argmin (g + mu f_k).w + [ADMM's terms of 000, eq. 9] + tau_k ||w - f_k||^2 / 2`` with the noisy gradient g
+    at the public point f_k.  Noise on g is noise on what is sent, divided by ``2 eta V + tau_k``.  As in the paper
+    tau_k, ``penalty`` plus a term in proportion to the noise, grows like the square root of the round, so that noise
+    on what is sent falls.  The paper has a server, and its duals are the nodes' own; here neighbours exchange the same
+    over the graph, and the penalty eta of ADMM follows from ``penalty``.
+
+    Guarantee
+    ---------
+    Each round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``.  All else is computed from
+    it and from what the neighbours sent.
+    """
+
+    max_grad_norm: float = gradient_cap()
+
+    name: ClassVar[str] = "dp_admm"
+    paper: ClassVar[str] = "Huang, Hu, Guo, Chan-Tin and Gong (IEEE TIFS 2020)"
+    summary: ClassVar[str] = "linearised ADMM with noisy gradients and steps that shorten, tail-averaged"
+    releases: ClassVar[str] = "every round"
+    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
+    good_for: ClassVar[str] = "comparisons: a method from other work; no local solves"
+    curvature: ClassVar[str] = "node"
+    least_penalty: ClassVar[float] = 0.02
+    gradient_steps: ClassVar[bool] = True
+    induced: ClassVar[str] = INDUCED
+
+    def check(self, node: Node) -> None:
+        if self.penalty.nodes:
+            rule = "DP-ADMM has one penalty for all nodes: else their duals do not add up to zero"
+            raise InvalidInput("eta", self.penalty.words, rule, "give one number")
+
+    def init(self, node: Node) -> DualState:
+        zero = node.zeros()
+        return DualState(zero, zero, zero, zero)
+
+    def round(self, k: int, state: DualState, node: Node) -> DualState:
+        f, S, lam, mean = state
+        facts, V, weight = node.facts, node.net.degree, self.penalty(k)
+        eta = TIED * facts.mixing * weight
+        query = NoisyGradient(f, None if self.noise is None else self.noise(k), "noisy gradient")
+        tau = weight + math.sqrt(2.0 * k) * _deviation(query, facts) / RADIUS
+        slope = node.ask(query) + facts.mu * f
+        linear, curvature = augment(eta, V, f, S, lam)
+        f = (tau * f - slope - linear) / (curvature + tau)
+        S = node.net.neighbour_sum(f)
+        lam = dual(eta, V, f, S, lam) - node.net.lost_dual(eta / 2)
+        return DualState(f, S, lam, tail(mean, f, k))
+
+    def model(self, state: DualState) -> Array:
+        return state.mean
+
+
+def _deviation(query: NoisyGradient, facts: Facts) -> Array:
+    """Standard deviation of a coordinate of the noise on a node's gradient, (N, 1) or (1,); 0 without noise."""
+    if query.alpha is None:
+        return np.zeros_like(facts.n)
+    scale = query.sensitivity(facts) / query.alpha
+    return scale * math.sqrt(facts.d + 1.0) if facts.pure else scale

@@ -1,0 +1,75 @@
+"""Gradient tracking with noisy gradients: nodes step along their estimate of the network's mean gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from ..queries import NoisyGradient
+from ..util.typing import Array
+from .base import Algorithm, Node
+from .knobs import gradient_cap
+from .prox import MIXED, mixed, tail
+
+
+class TrackingState(NamedTuple):
+    """Public state of a node after round t."""
+
+    f: Array  # iterate                                      (..., d)
+    track: Array  # estimate of the network's mean gradient  (..., d)
+    slope: Array  # the node's last noisy gradient           (..., d)
+    mean: Array  # tail average of f                         (..., d)
+
+
+@dataclass(frozen=True)
+class GradientTracking(Algorithm[TrackingState]):
+    """DIGing (Nedic, Olshevsky and Shi 2017) in the form adapt, then combine (Xu, Zhu, Soh and Xie 2015).
+
+    ``y <- y + g_new - g_old``, then ``f <- W (f - y / penalty)`` in an odd round, and ``y <- W y`` in the even round
+    after it, with lazy averages W over the neighbourhood.  The mean of y over the nodes is that of their last
+    gradients, so noise of earlier gradients leaves no trace in it, and sites that differ agree on the pooled
+    minimiser at a constant step.
+
+    Guarantee
+    ---------
+    Every odd round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``.  Even rounds exchange
+    what follows from earlier messages.
+    """
+
+    max_grad_norm: float = gradient_cap()
+
+    name: ClassVar[str] = "gradient_tracking"
+    paper: ClassVar[str] = "Nedic, Olshevsky and Shi (SIAM J. Optim. 2017)"
+    summary: ClassVar[str] = "gradient tracking with noisy gradients, tail-averaged: a release every second round"
+    releases: ClassVar[str] = "every second round"
+    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
+    good_for: ClassVar[str] = "comparisons: a method from other work; sites that differ; no local solves"
+    curvature: ClassVar[str] = "node"
+    least_penalty: ClassVar[float] = 0.02
+    gradient_steps: ClassVar[bool] = True
+    induced: ClassVar[str] = MIXED
+
+    def init(self, node: Node) -> TrackingState:
+        zero = node.zeros()
+        return TrackingState(zero, zero, zero, zero)
+
+    def round(self, k: int, state: TrackingState, node: Node) -> TrackingState:
+        f, track, before, mean = state
+        if k % 2 == 0:
+            track = mixed(node, track, 0.5) + node.net.lost_dual(0.5 * node.facts.mixing)
+            return TrackingState(f, track, before, mean)
+        step = _step(k)
+        alpha = None if self.noise is None else self.noise(step)
+        slope = node.ask(NoisyGradient(f, alpha, "noisy gradient")) + node.facts.mu * f
+        track = track + slope - before
+        f = mixed(node, f - track / self.penalty(step), 0.5)
+        track = track + node.net.lost_dual(0.0)  # what a lost edge has moved of the gradients' sum is put back
+        return TrackingState(f, track, slope, tail(mean, f, step))
+
+    def model(self, state: TrackingState) -> Array:
+        return state.mean
+
+
+def _step(k: int) -> int:
+    """Steps that have begun after round k."""
+    return (k + 1) // 2

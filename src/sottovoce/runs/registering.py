@@ -1,0 +1,113 @@
+"""Methods from outside the package: registered, they are planned, priced, audited and offered as those in it."""
+
+from __future__ import annotations
+
+import sys
+from inspect import isabstract
+from typing import TypeVar
+
+from ..algorithms import KNOBS, KNOWN, METHODS, NAMES, REGISTRY, Algorithm, Method
+from ..algorithms.knobs import gather
+from ..errors import InvalidInput
+from ..util.typing import Any
+
+TOLD = ("name", "paper", "summary", "releases", "noise_law", "good_for")
+"""What a method says of itself, as class variables: lists and records show it."""
+_FIELDS_ARE_MADE = ("sottovoce.runs.config", "sottovoce.cli.options")  # of the knobs that are known by then
+
+_REGISTERED: set[str] = set()
+"""Names of methods from outside."""
+
+MethodT = TypeVar("MethodT", bound=type[Algorithm[Any]])
+
+
+def register(method: MethodT) -> MethodT:
+    """Make a method of yours one that every configuration, command and audit knows by its name.
+
+    Parameters
+    ----------
+    method : subclass of :class:`sottovoce.algorithms.base.Algorithm`
+        With the class variables of :data:`TOLD`.  Its trust is the class variable `trust`, nobody if left out.  A
+        class that is defined again in the same place, as by a cell of a notebook, takes the place of the first.
+
+    Returns
+    -------
+    type
+        The class, so that this is a decorator.
+
+    Guarantee
+    ---------
+    The price is that of what the method asks: every answer of `node.ask` is charged by its query's event before it is
+    given.  A method that reads rows in another way is not covered.
+
+    Raises
+    ------
+    InvalidInput
+        If the class is no method, tells too little of itself, has a name that is taken, or brings a knob of its own
+        after configurations have got their fields.
+
+    Examples
+    --------
+    >>> import sottovoce
+    >>> from sottovoce.algorithms.gradient import DGD
+    >>> from sottovoce.runs.registering import unregister
+    >>> @sottovoce.register
+    ... class Longer(DGD):
+    ...     name = "longer_steps"
+    ...     summary = "gradient descent of long steps"
+    ...     least_penalty = 0.01
+    >>> sottovoce.RunConfig(method="longer_steps", epsilon=1.0, delta=1e-5).method
+    'longer_steps'
+    >>> unregister("longer_steps")
+    """
+    _check(method)
+    if REGISTRY.get(method.name) is method:
+        return method
+    if method.name in _REGISTERED:
+        unregister(method.name)
+    _check_knobs(method)
+    METHODS.append(Method(method, method.trust.kind))
+    NAMES.append(method.name)
+    REGISTRY[method.name] = KNOWN[method.name] = method
+    _REGISTERED.add(method.name)
+    return method
+
+
+def unregister(name: str) -> None:
+    """Take a registered method away again; InvalidInput if it belongs to the package or there is none."""
+    if name not in _REGISTERED:
+        raise InvalidInput("method", name, "must be a method that was registered", "give the name of one")
+    METHODS.remove(next(one for one in METHODS if one.name == name))
+    NAMES.remove(name)
+    del REGISTRY[name], KNOWN[name]
+    _REGISTERED.remove(name)
+
+
+def _check(method: Any) -> None:
+    if not (isinstance(method, type) and issubclass(method, Algorithm)) or isabstract(method):
+        rule = "must be a class of sottovoce.algorithms.base.Algorithm with init and round"
+        raise InvalidInput("method", method, rule, "see docs/howto/add_a_method.md")
+    untold = [name for name in TOLD if not isinstance(getattr(method, name, None), str)]
+    if untold:
+        rule = f"must tell, as class variables: {', '.join(untold)}"
+        raise InvalidInput("method", method.__name__, rule, "write them, a line each")
+    known = KNOWN.get(method.name)
+    again = method.name in _REGISTERED and known is not None and _place(known) == _place(method)
+    if known is not None and known is not method and not again:
+        rule = f"the name {method.name!r} is taken, by {known.__module__}.{known.__name__}"
+        raise InvalidInput("method", method.name, rule, "give the class another `name`")
+
+
+def _place(method: type) -> tuple[str, str]:
+    return method.__module__, method.__qualname__
+
+
+def _check_knobs(method: type[Algorithm[Any]]) -> None:
+    """Add the method's own knobs to the known ones, while those that read them have not been loaded yet."""
+    known = gather([*REGISTRY.values(), method])
+    new = {name: one for name, one in known.items() if name not in KNOBS}
+    loaded = [module for module in _FIELDS_ARE_MADE if module in sys.modules]
+    if new and loaded:
+        rule = f"brings the knobs {', '.join(new)}, and {loaded[0]} has read the known ones"
+        raise InvalidInput("method", method.name, rule, "register it right after `import sottovoce`")
+    KNOBS.update(new)

@@ -1,0 +1,159 @@
+"""A method that another module brings is run, priced, audited and offered as those of the package."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module, reload
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from test_other_work import unlike
+
+import sottovoce
+from sottovoce.algorithms import KNOWN, METHODS, NAMES, REGISTRY
+from sottovoce.algorithms.gradient import DGD
+from sottovoce.algorithms.knobs import knob
+from sottovoce.audit import densities, make_case
+from sottovoce.audit.game import watch
+from sottovoce.cli import cli
+from sottovoce.data.rows import Rows
+from sottovoce.deploy import run_sites
+from sottovoce.errors import InvalidInput
+from sottovoce.privacy.gaussian import gaussian_mu
+from sottovoce.runs.prepare import prepare
+from sottovoce.runs.registering import unregister
+from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
+
+
+@pytest.fixture
+def extra() -> Iterator[str]:
+    """The name of the method of `outside`, for one test."""
+    sys.modules.pop("outside", None)
+    import_module("outside")
+    yield "extra"
+    unregister("extra")
+
+
+def test_it_ends_at_the_pooled_minimiser(extra: str) -> None:
+    rows, config = unlike(), RunConfig(method=extra, epsilon=math.inf, rounds=2000, rho=0.1)
+    wanted = pooled_minimiser(rows, config, l2=0.1 / 5)
+    np.testing.assert_allclose(simulate(config, rows).models[0], np.broadcast_to(wanted, (5, 3)), atol=1e-6)
+
+
+def test_its_price_is_that_of_its_releases_and_meets_the_budget(extra: str, rows: Rows) -> None:
+    config = RunConfig(method=extra, epsilon=1.0, delta=1e-5, rounds=6)
+    ledger = prepare(config, rows.n, rows.d).plan().rows
+    mu = np.sqrt(sum((row.sensitivity / row.sigma) ** 2 for row in ledger))  # type: ignore[attr-defined]
+    assert np.all(mu <= gaussian_mu(1.0, 1e-5)) and np.all(mu > 0.999 * gaussian_mu(1.0, 1e-5))
+    result = simulate(config, rows)
+    assert result.ledger == [row.to_dict() for row in ledger] and 0.999 < result.statement.epsilon <= 1.0
+    for i, (outcome, own) in enumerate(run_sites(config, rows)):
+        np.testing.assert_allclose(outcome.state.f, result.models[0, i], atol=1e-9)
+        assert float(np.max(own.per_node())) == pytest.approx(result.privacy["per_node"][i], rel=1e-12)
+
+
+@pytest.mark.parametrize("delta", [None, 1e-5])
+def test_its_worst_pair_comes_near_the_price_and_never_above(extra: str, delta: float | None) -> None:
+    case = make_case(extra, rounds=1, delta=delta)
+    exact, proved = densities(case).epsilon_at(delta or 0.0), watch(case, 0, 2, 0).proved
+    assert 0.9 * proved <= exact <= proved * (1 + 1e-6)
+
+
+def test_the_command_line_has_it(extra: str) -> None:
+    planned = CliRunner().invoke(cli, ["plan", "--method", extra, "--epsilon", "2", "--rounds", "3", "--json"])
+    assert json.loads(planned.output)["algorithm"]["name"] == extra
+    listed = json.loads(CliRunner().invoke(cli, ["methods", "--json"]).output)
+    assert extra in [one["name"] for one in listed]
+    audited = CliRunner().invoke(cli, ["audit", extra, "--replicates", "500", "--json"])
+    assert audited.exit_code == 0, audited.output
+
+
+def test_a_new_process_trains_with_it(tmp_path: Path) -> None:
+    words = ["train", "--data", "synthetic:n=400,d=3", "--nodes", "3", "--method", "extra", "--rounds", "2", "--json"]
+    code = f"import outside; from sottovoce.cli import main; main({words!r})"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
+    )
+    assert json.loads(ran.stdout)["algorithm"]["name"] == "extra"
+
+
+def test_what_is_taken_away_leaves_no_trace() -> None:
+    before = list(METHODS), list(NAMES), dict(REGISTRY), dict(KNOWN)
+    sys.modules.pop("outside", None)
+    first = import_module("outside").Extra
+    found = reload(import_module("outside")).Extra  # as a cell of a notebook that runs again
+    assert first is not found is REGISTRY["extra"]
+    assert sottovoce.register(found) is found and [one.name for one in METHODS].count("extra") == 1
+    unregister("extra")
+    assert before == (METHODS, NAMES, REGISTRY, KNOWN)
+    with pytest.raises(InvalidInput, match="must be one of"):
+        RunConfig(method="extra")
+
+
+def test_what_is_no_method_or_clashes_is_refused() -> None:
+    def another() -> type:
+        @dataclass(frozen=True)
+        class Other(DGD):
+            name: ClassVar[str] = "other_steps"
+
+        return Other
+
+    @dataclass(frozen=True)
+    class Twin(DGD):
+        name: ClassVar[str] = "momentum"
+
+    @dataclass(frozen=True)
+    class Knobbed(DGD):
+        own: float = knob(0.5, "Something of its own.", "must be above 0", _positive)
+        name: ClassVar[str] = "knobbed"
+
+    @dataclass(frozen=True)
+    class Silent(DGD):
+        name: ClassVar[str] = None  # type: ignore[assignment]
+
+    sottovoce.register(another())
+    clash = another()
+    clash.__qualname__ = "elsewhere"
+    with pytest.raises(InvalidInput, match="the name 'other_steps' is taken"):
+        sottovoce.register(clash)
+    unregister("other_steps")
+    refused = {"taken": Twin, "brings the knobs own": Knobbed, "must tell": Silent, "must be a class": dict}
+    for rule, wrong in refused.items():
+        with pytest.raises(InvalidInput, match=rule):
+            sottovoce.register(wrong)  # type: ignore[type-var]
+    for name in ("dgd", "nothing"):
+        with pytest.raises(InvalidInput, match="must be a method that was registered"):
+            unregister(name)
+
+
+def test_a_knob_of_its_own_is_taken_before_configurations_are_made() -> None:
+    code = """
+import sottovoce
+from dataclasses import dataclass
+from typing import ClassVar
+from sottovoce.algorithms.gradient import DGD
+from sottovoce.algorithms.knobs import knob
+
+@sottovoce.register
+@dataclass(frozen=True)
+class Knobbed(DGD):
+    own: float = knob(0.5, "Something of its own.", "must be above 0", lambda v: v > 0)
+    name: ClassVar[str] = "knobbed"
+
+from sottovoce.cli import main
+main(["plan", "--method", "knobbed", "--own", "0.75", "--json"])
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout)["algorithm"]["own"] == 0.75
+
+
+def _positive(value: float) -> bool:
+    return value > 0
