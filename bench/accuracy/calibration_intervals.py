@@ -1,6 +1,7 @@
 """Do 95% intervals of calibration slope, intercepts and O/E cover, without bias?  Models whose calibration is known.
 
-``scripts/bench calibration_intervals [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes M]] [--json FILE]``
+``scripts/bench calibration_intervals [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes M]]
+[--json FILE] [--write FILE]``
 
 A cell is a law of the model's log-odds z, labels with ``logit P(y = 1) = a + b z``, a number of held-out rows and a
 budget.  *Bias* is that of the printed numbers, in mean standard errors that are printed with them.  For each data set
@@ -161,5 +162,25 @@ def show(done: list[dict[str, Any]]) -> None:
             print(" ".join(told))
 
 
+def page(done: list[dict[str, Any]]) -> str:
+    """The table in Markdown: coverage in percent, in brackets the bias in printed standard errors."""
+    text = ["| model, rows, epsilon | slope | width | intercept | in the large | O/E |", "|---|---|---|---|---|---|"]
+    for row in done:
+        name = row["cell"].replace("n = ", "").replace("epsilon ", "")
+        width = "–" if row["slope"]["width"] is None else f"{row['slope']['width']:.2f}".removeprefix("0")
+        told = [_in_words(row[what]) for what in NAMES]
+        text.append(f"| {' | '.join([name, told[0], width, *told[1:]])} |")
+    return "\n".join(text) + "\n"
+
+
+def _in_words(found: dict[str, Any]) -> str:
+    if found["coverage"] is None:
+        return "–"
+    bias = f"{found['bias']:+.2f}".replace("0.", ".")
+    if found["printed"] < 0.985:
+        bias += f", {100 * found['printed']:.0f}% printed"
+    return f"{100 * found['coverage']:.0f} ({bias})"
+
+
 if __name__ == "__main__":
-    coverage.main(sys.modules[__name__], show)
+    coverage.main(sys.modules[__name__], show, page=page)

@@ -378,9 +378,15 @@ def page(done: list[dict[str, Any]]) -> str:
 
 
 def main(
-    bench: Any, show: Callable[[list[dict[str, Any]]], None], draw: Callable[[Sequence[Any]], bytes] | None = None
+    bench: Any,
+    show: Callable[[list[dict[str, Any]]], None],
+    draw: Callable[[Sequence[Any]], bytes] | None = None,
+    page: Callable[[list[dict[str, Any]]], str] | None = None,
 ) -> None:
-    """The command of a benchmark of coverage: a module with CELLS, SETS, FILES, `one` and `summary`."""
+    """The command of a benchmark of coverage: a module with CELLS, SETS, FILES, `one` and `summary`.
+
+    `show` prints the table; `draw` makes a picture of it, and `page` the table of a page, where there is one.
+    """
     parser = argparse.ArgumentParser(description=bench.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} data sets a cell")
     parser.add_argument("--sets", type=int, help=f"data sets a cell; {bench.SETS} if nothing is said")
@@ -389,27 +395,28 @@ def main(
     parser.add_argument("--out", type=Path, help="keep data sets here, and add to those that it holds")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after about as many; --out goes on later")
     parser.add_argument("--json", type=Path, help="write the table here")
+    parser.add_argument("--from-json", type=Path, help="take this table, and measure nothing")
     if draw is not None:
         parser.add_argument("--svg", type=Path, help="draw the table here")
-        parser.add_argument("--from-json", type=Path, help="draw this table, and measure nothing")
+    if page is not None:
         parser.add_argument("--write", type=Path, help="write the table here, as Markdown")
     args = parser.parse_args()
-    if draw is not None and args.from_json is not None:
-        args.svg.write_bytes(draw(json.loads(args.from_json.read_text(encoding="utf-8"))))
-        return
-    sets = args.sets or (QUICK if args.quick else bench.SETS)
-    wanted = [c for c in bench.CELLS if any(part in c.name for part in args.cells.split(";"))]
-    kept = Kept(args.out, version(bench.__file__, bench.FILES))
-    fill(kept, wanted, sets, args.jobs, args.minutes, bench.one)
-    done = [bench.summary(cell, found) for cell in wanted if (found := kept.first(cell, sets))]
+    if args.from_json is not None:
+        done = json.loads(args.from_json.read_text(encoding="utf-8"))
+    else:
+        sets = args.sets or (QUICK if args.quick else bench.SETS)
+        wanted = [c for c in bench.CELLS if any(part in c.name for part in args.cells.split(";"))]
+        kept = Kept(args.out, version(bench.__file__, bench.FILES))
+        fill(kept, wanted, sets, args.jobs, args.minutes, bench.one)
+        done = [bench.summary(cell, found) for cell in wanted if (found := kept.first(cell, sets))]
     show(done)
     if args.json:
         args.json.write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")
     if draw is not None and args.svg:
         args.svg.write_bytes(draw(done))
-    if draw is not None and args.write:
+    if page is not None and args.write:
         args.write.write_text(page(done), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.modules[__name__], show, draw)
+    main(sys.modules[__name__], show, draw, page)

@@ -1,6 +1,7 @@
 """Do 95% intervals cover on designs that set no constant of the recipe?  Twenty designs at three budgets.
 
-``scripts/bench coverage_strangers [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes M]] [--json FILE]``
+``scripts/bench coverage_strangers [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes M]]
+[--json FILE] [--write FILE]``
 
 The designs of ``coverage`` were at hand when the recipe's shares and limits were chosen; these were written afterwards,
 and nothing was chosen by them.  They are what a study brings: wards, case-control sampling, 97% positives, sites of
@@ -17,6 +18,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import coverage
 import numpy as np
@@ -269,7 +271,8 @@ DESIGNS: dict[str, tuple[Callable[[int, np.random.Generator], Drawn], int]] = {
     "complementary log-log": (lambda n, rng: of_chance(n, rng, _complementary), 10_000),
 }
 """Of each the rows and how they are drawn."""
-CELLS = tuple(Cell(design, n, epsilon) for design, (_, n) in DESIGNS.items() for epsilon in (1.0, 3.0, 10.0))
+BUDGETS = (1.0, 3.0, 10.0)
+CELLS = tuple(Cell(design, n, epsilon) for design, (_, n) in DESIGNS.items() for epsilon in BUDGETS)
 
 
 def one(cell: Cell, seed: int) -> dict[str, object]:
@@ -282,5 +285,26 @@ def one(cell: Cell, seed: int) -> dict[str, object]:
 summary = coverage.summary
 
 
+def page(done: list[dict[str, Any]]) -> str:
+    """A design a line, in Markdown: in a cell what is printed, covered (with the worst coefficient) and how wide."""
+    cells = {row["cell"]: row for row in done}
+    text = ["| design, rows | epsilon 1 | epsilon 3 | epsilon 10 |", "|---|---|---|---|"]
+    for design, (_, n) in DESIGNS.items():
+        line = [f"{design}, {n:,}"]
+        for epsilon in BUDGETS:
+            line.append(_in_words(cells[Cell(design, n, epsilon).name]))
+        text.append(f"| {' | '.join(line)} |")
+    return "\n".join(text) + "\n"
+
+
+def _in_words(row: dict[str, Any]) -> str:
+    if not row["intervals"]:
+        return "–"
+    covered = f"{100 * row['coverage']:.1f}%"
+    if row["worst"] is not None:
+        covered += f" ({100 * row['worst']:.0f}%)"
+    return f"{100 * row['printed']:.0f}%, {covered}, {row['width']:.2f}"
+
+
 if __name__ == "__main__":
-    coverage.main(sys.modules[__name__], coverage.show)
+    coverage.main(sys.modules[__name__], coverage.show, page=page)
