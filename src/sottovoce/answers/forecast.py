@@ -22,7 +22,8 @@ from ..problem.losses import Loss
 from ..problem.task import BoundedNumber, TwoClasses
 from ..reports.causes import Cause
 from ..runs.config import RunConfig
-from ..runs.prepare import Prepared, outline, prepare
+from ..runs.prepare import outline, prepare
+from ..runs.pricing import Prepared
 from ..util.typing import Any, Array
 from . import fits
 from .assumed import Assumed, expected_shares
