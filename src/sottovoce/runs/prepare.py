@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import fields, replace
 
 import numpy as np
@@ -120,14 +121,34 @@ def held(config: RunConfig, rows: Rows) -> Rows:
 
 
 def prepare(
-    config: RunConfig, n: Array, d: int, *, graph: Graph | None = None, method: Recipe | None = None,
-    loss: Loss | None = None, centre: Centring | None = None,
-) -> Prepared:  # fmt: skip
+    config: RunConfig,
+    n: Array,
+    d: int,
+    *,
+    graph: Graph | None = None,
+    method: Recipe | None = None,
+    loss: Loss | None = None,
+    centre: Centring | None = None,
+) -> Prepared:
     """Check everything that can be checked without rows, and calibrate the noise.
 
-    Nodes have `n` rows, (N, 1), of `d` features; `graph` and `loss` are by default the configuration's.  A recipe
-    `method` is run under this configuration's budget and trust (:meth:`sottovoce.RunConfig.for_recipe`).  With `centre`
-    the rows' mean is asked first, within the budget, and the method runs on moved rows.
+    Parameters
+    ----------
+    config : RunConfig
+    n : array (N, 1)
+        Rows of every site.
+    d : int
+        Features of a row, times the margins of the loss.
+    graph, loss : optional
+        By default those of the configuration.
+    method : Recipe, optional
+        Asked under this configuration's budget and trust (:meth:`sottovoce.RunConfig.for_recipe`).
+    centre : Centring, optional
+        Ask the rows' mean first, within the budget, and run the method on moved rows.
+
+    Returns
+    -------
+    Prepared
 
     Raises
     ------
@@ -144,35 +165,31 @@ def prepare(
     if config.trusted.pools_rows:  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
         n, rho = n.sum(axis=0, keepdims=True), rho / len(n)
     if graph is None:
-        seed = 0 if config.seed is None else config.seed
-        sums = config.trusts == "sum" or method is not None  # over all sites, not over neighbours
-        graph = make_graph(config.graph if len(n) > 1 else "complete", len(n), seed, listed=not sums)
+        graph = _graph(config, len(n), sums=config.trusts == "sum" or method is not None)
     loss = cap(make_loss(config.loss), config.max_grad_norm) if loss is None else loss
     participants, colluders = quorum(config, len(n))
     facts = Facts(
-        loss, n, d, config.C, rho, len(n), config.relation, certified(config, loss), pure=accountant.name == "pure",
-        max_degree=int(np.max(graph.degree)), participants=participants, colluders=colluders,
-        sites_per_row=config.sites_per_row if participants else 1, rows_per_person=config.rows_per_person,
+        loss,
+        n,
+        d,
+        config.C,
+        rho,
+        len(n),
+        config.relation,
+        certified(config, loss),
+        pure=accountant.name == "pure",
+        max_degree=int(np.max(graph.degree)),
+        participants=participants,
+        colluders=colluders,
+        sites_per_row=config.sites_per_row if participants else 1,
+        rows_per_person=config.rows_per_person,
         stretch=1.0 if centre is None else centre.stretch,
-    )  # fmt: skip
-    first = None if centre is None else centre.recipe
-    if first is not None and facts.pure:
+    )
+    if centre is not None and facts.pure:
         rule = "a mean's noise is Gaussian and has no pure price"
         raise InvalidInput("centre", None, rule, "use delta=1e-5, or leave centring out")
-    for name in ("epsilon", "eta", "eta_growth", "noise"):
-        value = getattr(config, name)
-        lengths = {len(value)} if isinstance(value, tuple) else value.nodes if isinstance(value, Schedule) else set()
-        if lengths - {len(n)}:
-            rule = f"must be one number, or one for each of the {len(n)} nodes"
-            raise InvalidInput(name, value.words if isinstance(value, Schedule) else value, rule, "correct it")
-    if not config.sites_per_row <= len(n):
-        raise InvalidInput("sites_per_row", config.sites_per_row, f"there are {len(n)} sites", "use fewer")
-    algorithm: Algorithm[Any]
-    if method is None:
-        algorithm = build(config, facts, graph)
-    else:
-        algorithm = method if config.noise is not None or not config.budgeted else method.with_noise(method.shape)
-    budget = np.asarray(config.epsilon, dtype=float)
+    _check_nodes(config, len(n))
+    algorithm = build(config, facts, graph) if method is None else _with_shape(method, config)
     setting = RunSetting(
         facts,
         graph,
@@ -181,8 +198,9 @@ def prepare(
         config.delta or 0.0,
         sites_per_row=config.sites_per_row,
         copies=config.copies,
-        first=first,
+        first=None if centre is None else centre.recipe,
     )
+    budget = np.asarray(config.epsilon, dtype=float)
     if algorithm.noise is not None and config.noise is None:
         # A printed form is asked for by its paper's claim; what is proved may be more, and is reported.
         claimed = config.form != "corrected"
@@ -197,16 +215,48 @@ def prepare(
     return Prepared(config, facts, graph, algorithm, ledger, centre)
 
 
+def _graph(config: RunConfig, nodes: int, sums: bool) -> Graph:
+    """The configuration's graph; where all sites send `sums` together, its neighbours are not listed."""
+    seed = 0 if config.seed is None else config.seed
+    name = config.graph if nodes > 1 else "complete"
+    return make_graph(name, nodes, seed, listed=not sums)
+
+
+def _with_shape(method: Recipe, config: RunConfig) -> Recipe:
+    """A recipe with the shape of its noise, to be calibrated; as it is if its noise is given, or there is none."""
+    if config.noise is not None or not config.budgeted:
+        return method
+    return method.with_noise(method.shape)
+
+
+def _check_nodes(config: RunConfig, nodes: int) -> None:
+    """Refuse (InvalidInput) parameters that are given for another number of nodes."""
+    for name in ("epsilon", "eta", "eta_growth", "noise"):
+        value = getattr(config, name)
+        lengths: Collection[int] = ()
+        if isinstance(value, tuple):
+            lengths = {len(value)}
+        elif isinstance(value, Schedule):
+            lengths = value.nodes
+        if any(length != nodes for length in lengths):
+            shown = value.words if isinstance(value, Schedule) else value
+            rule = f"must be one number, or one for each of the {nodes} nodes"
+            raise InvalidInput(name, shown, rule, "correct it")
+    if not config.sites_per_row <= nodes:
+        raise InvalidInput("sites_per_row", config.sites_per_row, f"there are {nodes} sites", "use fewer")
+
+
 def check_affordable(algorithm: Algorithm[Any], setting: RunSetting, config: RunConfig) -> None:
     """Refuse (InvalidInput) noise that was given, if the budget does not pay for one round.
 
     Of a method of which only all rounds together mean something, the budget must pay for all rounds, up to rounding.
     """
+    what = "the whole run" if algorithm.complete else "one round"
     rounds = config.rounds if algorithm.complete else 1
     least = plan(algorithm, replace(setting, rounds=rounds))
     totals = np.array(least.total() / (1.0 + 1e-9)) if algorithm.complete else least.per_node()
     if np.any(totals > np.asarray(config.epsilon, dtype=float)):
-        rule = f"{'the whole run' if algorithm.complete else 'one round'} costs {least.total():.4g}"
+        rule = f"{what} costs {least.total():.4g}"
         raise InvalidInput("epsilon", config.epsilon, rule, "raise epsilon, or lower noise, or leave noise out")
 
 
@@ -267,11 +317,15 @@ def outline(
         Plain data: the run's public sizes, and what :func:`sottovoce.runs.pricing.cost_report` says of it.
     """
     prepared = prepare(config, n, d, method=method, loss=loss, centre=centre)
+    return public_sizes(config, n, d) | cost_report(prepared, caveat=caveat, life=life)
+
+
+def public_sizes(config: RunConfig, n: Array, d: int) -> dict[str, Any]:
+    """What a report says of a run's size: method, graph, rounds, rows of every site and features."""
     return {
         "method": config.method,
         "graph": config.graph,
         "rounds": config.rounds,
         "n": n[:, 0].astype(int).tolist(),
         "features": d,
-        **cost_report(prepared, caveat=caveat, life=life),
     }

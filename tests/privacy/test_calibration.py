@@ -68,6 +68,31 @@ def test_noise_that_would_have_to_be_infinite_counts_as_cheap_and_the_unseen_as_
     assert found.met.all() and np.allclose(found.epsilon, 40.0, rtol=1e-9)
 
 
+def test_a_price_that_is_not_monotone_is_never_above_the_target() -> None:
+    """Waves of a tenth about a line: the price of the result is the price that was computed for it."""
+
+    def price(scale: Array) -> Array:
+        return np.asarray(scale * (1.0 + 0.1 * np.sin(40.0 * np.log(scale))))
+
+    target = 10.0 ** np.linspace(-4.0, 4.0, 60)
+    found = calibrate(price, target, tolerance=1e-9)
+    assert found.met.all() and np.all(found.epsilon <= target)
+    assert np.array_equal(price(found.scale), found.epsilon)
+
+
+@pytest.mark.parametrize("nothing", [np.nan, -np.inf, np.inf])
+def test_a_node_without_a_price_is_not_met_and_the_others_are(nothing: float) -> None:
+    found = calibrate(lambda scale: np.array([scale[0], nothing]), np.array([3.0, 3.0]), tolerance=1e-9)
+    assert found.met.tolist() == [True, False]
+    assert found.epsilon[0] == pytest.approx(3.0, rel=1e-9)
+
+
+def test_one_price_may_stand_for_all_nodes() -> None:
+    found = calibrate(lambda scale: np.array(2.0 * scale[0]), np.array([3.0, 3.0]), tolerance=1e-9)
+    assert found.met.all() and found.epsilon.shape == found.scale.shape == (2,)
+    assert found.scale == pytest.approx(1.5, rel=1e-9)
+
+
 def test_one_spherical_release_has_a_closed_form() -> None:
     target, pure = np.array([0.1, 1.0, 2.0, 8.0]), accountants.make_accountant("pure")
 
