@@ -65,8 +65,8 @@ from sottovoce import PrivateClassifier, data
 from sottovoce.data.memmap import write_rows
 from sottovoce.data.rows import Rows
 from sottovoce.data.sweep import Sweep, cores, one_thread_a_product
-from sottovoce.runs.planner import plan
 from sottovoce.runs.prepare import prepare
+from sottovoce.runs.pricing import RunSetting, plan
 from sottovoce.runs.simulate import RunConfig, simulate, simulate_many
 from sottovoce.util.typing import Any, Array
 
@@ -408,7 +408,9 @@ def study(sizes: Sizes) -> dict[str, Any]:
     totals = []
     for alpha in (1.0, 2.0, 3.0):
         ready = prepare(config(noise=alpha, rounds=T), rows.n, rows.d)
-        totals.append(plan(ready.algorithm, ready.facts, ready.graph, T, ready.ledger.accountant, 0.0).total())
+        totals.append(
+            plan(ready.algorithm, RunSetting(ready.facts, ready.graph, T, ready.ledger.accountant, 0.0)).total()
+        )
     runs = [
         config(
             method=method,

@@ -23,6 +23,7 @@ from .data.rows import Rows
 from .errors import InvalidInput
 from .ledger.memory import Ledger, validate_target
 from .privacy import accountants
+from .privacy.calibration import calibrate, tolerance_for
 from .privacy.noise import KeyedNoise
 from .privacy.statement import EXACT, ONE_ROW, Statement
 from .problem.facts import Facts
@@ -31,7 +32,6 @@ from .problem.trust import NOBODY, Trust
 from .queries import Query
 from .queries.average import NoisyAverage
 from .queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
-from .runs.calibration import scale_for
 from .runs.curator import Curator
 from .util.plain import jsonable
 from .util.typing import Any, Array
@@ -104,11 +104,16 @@ def rate_for(build: Callable[[Array, Facts], Query], facts: Facts, terms: Terms)
     sizes, where = np.unique(facts.n, return_inverse=True)
     few, target = replace(facts, n=sizes[:, None]), np.full(sizes.size, terms.epsilon)
     accountant = accountants.make_accountant(terms.accountant)
-    found = scale_for(lambda rate: [build(rate[:, None], few).event(few)], target, accountant, terms.delta or 0.0)
+
+    def price(rate: Array) -> Array:
+        release = build(rate[:, None], few).event(few)
+        return accountant.total([release], terms.delta or 0.0)
+
+    found = calibrate(price, target, tolerance=tolerance_for(accountant))
     if not found.met.all():
         rule = "the curvature of the loss alone costs more, whatever the noise"
         raise InvalidInput("epsilon", terms.epsilon, rule, "raise epsilon or Lambda, or give the parties more rows")
-    return found.value[where.ravel()][:, None]
+    return found.scale[where.ravel()][:, None]
 
 
 def _law(rate: Array, terms: Terms) -> SphericalLaw | GaussianLaw:

@@ -35,8 +35,8 @@ from sottovoce.problem.losses import make_loss
 from sottovoce.queries import Query, Sum
 from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place, run
-from sottovoce.runs.planner import plan
 from sottovoce.runs.prepare import build
+from sottovoce.runs.pricing import RunSetting, plan
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
 from sottovoce.solvers.local import Solver
 from sottovoce.util.typing import Array
@@ -101,8 +101,8 @@ def test_plan_equals_ledger(case: Case, rows: Rows) -> None:
     prepared = prepare(config, rows.n, rows.d)
     book = prepared.ledger
     expected = plan(
-        prepared.algorithm, prepared.facts, prepared.graph, config.rounds, book.accountant, book.delta
-    )  # fmt: skip
+        prepared.algorithm, RunSetting(prepared.facts, prepared.graph, config.rounds, book.accountant, book.delta)
+    )
     result = simulate(config, rows)
     assert result.ledger == expected.to_list()
     per_node = np.broadcast_to(expected.per_node(), (case.nodes,))
@@ -260,7 +260,7 @@ def test_hyperparameters_are_plain_data(case: Case) -> None:
 
 def test_without_noise_the_event_is_unprotected(case: Case, rows: Rows) -> None:
     prepared = prepare(case.make(epsilon=math.inf), rows.n, rows.d)
-    ledger = plan(prepared.algorithm, prepared.facts, prepared.graph, 1, PureAccountant())
+    ledger = plan(prepared.algorithm, RunSetting(prepared.facts, prepared.graph, 1, PureAccountant()))
     assert isinstance(ledger.rows[0], Unprotected)
 
 

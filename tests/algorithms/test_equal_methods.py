@@ -10,7 +10,7 @@ import pytest
 from problems import make_rows
 
 from sottovoce.algorithms import REGISTRY, same_as
-from sottovoce.runs.calibration import closeness
+from sottovoce.privacy.calibration import tolerance_for
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import Result, RunConfig, simulate
 
@@ -47,7 +47,7 @@ def test_the_declared_pairs_and_no_others_are_the_same(notion: str) -> None:
     same = set()
     for one, other in combinations(found, 2):
         a, b = found[one], found[other]
-        close = closeness(prepare(a.config, ROWS.n, ROWS.d).ledger.accountant)
+        close = tolerance_for(prepare(a.config, ROWS.n, ROWS.d).ledger.accountant)
         if a.models.shape == b.models.shape and np.max(np.abs(a.models - b.models)) <= close * np.max(np.abs(a.models)):
             same.add(frozenset((one, other)))
             assert a.privacy["epsilon"] == pytest.approx(b.privacy["epsilon"], rel=close)

@@ -30,7 +30,7 @@ from sottovoce.problem.losses import Logistic
 from sottovoce.problem.schedules import Schedule
 from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import Gradient, SecondMoments
-from sottovoce.runs import engine, planner
+from sottovoce.runs import calibration, engine
 from sottovoce.runs import simulate as simulated
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import Curator
@@ -133,7 +133,7 @@ def test_all_rounds_are_affordable_or_none_is_begun() -> None:
 def test_a_scale_that_was_found_is_not_searched_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     of = config(epsilon=1.234, seed=2)
     first = asked(of)
-    monkeypatch.setattr(planner, "largest_scale", lambda *_: pytest.fail("searched again"))
+    monkeypatch.setattr(calibration, "calibrate", lambda *_, **__: pytest.fail("searched again"))
     again = asked(replace(of, seed=3))
     assert again.algorithm["noise"] == first.algorithm["noise"]
     with pytest.raises(pytest.fail.Exception):

@@ -18,8 +18,8 @@ from sottovoce.problem.facts import Facts
 from sottovoce.queries import Query, Sum
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import Book, Curator
-from sottovoce.runs.planner import Pricer, plan
 from sottovoce.runs.prepare import prepare
+from sottovoce.runs.pricing import Pricer, RunSetting, plan
 from sottovoce.solvers.local import Solution, Solver
 from sottovoce.util.typing import Any, Array
 
@@ -166,7 +166,7 @@ def kinds(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> set[type[Query]
     ready = prepare(config, np.full((3, 1), 4.0), 1)
     with monkeypatch.context() as patched:
         patched.setattr(Pricer, "ask", ask)
-        plan(ready.algorithm, ready.facts, ready.graph, config.rounds, ready.ledger.accountant)
+        plan(ready.algorithm, RunSetting(ready.facts, ready.graph, config.rounds, ready.ledger.accountant))
     return found
 
 

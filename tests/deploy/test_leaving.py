@@ -21,7 +21,7 @@ from sottovoce.deploy.report import site_page
 from sottovoce.deploy.session import HUB, Finished, check_end
 from sottovoce.errors import EndedEarly, Refused, TransportClosed, exit_code
 from sottovoce.runs.engine import NEIGHBOUR
-from sottovoce.runs.prepare import privacy_statement
+from sottovoce.runs.pricing import privacy_statement
 from sottovoce.util.plain import canonical
 
 pytest.importorskip("grpc")

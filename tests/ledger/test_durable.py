@@ -24,7 +24,7 @@ from sottovoce.privacy.events import Event, Unprotected
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
 from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place, run
-from sottovoce.runs.planner import plan
+from sottovoce.runs.pricing import RunSetting, plan
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
 
 
@@ -339,7 +339,7 @@ def test_a_run_of_the_engine_spends_its_plan(rows: Any, path: Path) -> None:
     config = RunConfig(rounds=4, epsilon=2.0, seed=3)
     prepared = prepare(config, rows.n, rows.d)
     facts, nodes = prepared.facts, prepared.facts.n_nodes
-    events = plan(prepared.algorithm, facts, prepared.graph, 4, prepared.ledger.accountant).rows
+    events = plan(prepared.algorithm, RunSetting(facts, prepared.graph, 4, prepared.ledger.accountant)).rows
 
     class Keeping(Curator):
         def ask(self, query: Any, net: Any = None) -> np.ndarray:

@@ -12,7 +12,7 @@ from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import make_accountant
 from sottovoce.problem.losses import Softmax, make_loss
-from sottovoce.runs.planner import plan
+from sottovoce.runs.pricing import RunSetting, plan
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
 from sottovoce.solvers.local import Solver
 
@@ -115,9 +115,12 @@ def test_ledger_equals_plan_and_batched_equals_message_passing(method):
     config = RunConfig(method=method, loss=f"softmax:{K}", epsilon=2.0, delta=1e-5, rounds=3, replicates=2, eta=0.05)
     result = simulate(config, rows)
     ready = prepare(config, rows.n, rows.d)
-    assert result.ledger == plan(
-        ready.algorithm, ready.facts, ready.graph, 3, make_accountant(config.notion), 1e-5
-    ).to_list()  # fmt: skip
+    assert (
+        result.ledger
+        == plan(
+            ready.algorithm, RunSetting(ready.facts, ready.graph, 3, make_accountant(config.notion), 1e-5)
+        ).to_list()
+    )
     assert 0.999 * 2.0 <= result.privacy["epsilon"] <= 2.0
     for i, (outcome, ledger) in enumerate(run_sites(config, rows, replicate=1)):
         np.testing.assert_allclose(
@@ -131,7 +134,9 @@ def test_sensitivity_counts_the_longer_gradient():
     events = {}
     for loss in ("logistic", "softmax:3"):
         ready = prepare(RunConfig(method="prox_admm", loss=loss, delta=1e-5, rounds=1, eta=0.1), n, 9)
-        events[loss] = plan(ready.algorithm, ready.facts, ready.graph, 1, make_accountant("best"), 1e-5).rows[0]
+        events[loss] = plan(
+            ready.algorithm, RunSetting(ready.facts, ready.graph, 1, make_accountant("best"), 1e-5)
+        ).rows[0]
     assert events["softmax:3"].sensitivity / events["logistic"].sensitivity == pytest.approx(2**0.5, rel=1e-6)
 
 

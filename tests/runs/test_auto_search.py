@@ -28,8 +28,8 @@ from sottovoce.problem.schedules import Schedule
 from sottovoce.runs import auto_search, auto_trials
 from sottovoce.runs.auto_search import KNOBS, Choice, choose, declared, open_knobs
 from sottovoce.runs.auto_trials import Ground, Outcome, Rehearsal
-from sottovoce.runs.planner import plan
-from sottovoce.runs.prepare import Prepared, prepare
+from sottovoce.runs.prepare import prepare
+from sottovoce.runs.pricing import Prepared, RunSetting, plan
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.runs.training import TrainConfig, train
 from sottovoce.util.typing import Any, Array
@@ -584,7 +584,9 @@ def test_what_a_method_says_of_its_releases_holds(name: str) -> None:
         config = RunConfig(method=name, delta=1e-5, accountant="zcdp", relation=relation, rounds=rounds)
         ready = prepare(config, np.full((3, 1), 400.0), 4)
         book = ready.ledger
-        released = len(plan(ready.algorithm, ready.facts, ready.graph, rounds, book.accountant, book.delta).rows)
+        released = len(
+            plan(ready.algorithm, RunSetting(ready.facts, ready.graph, rounds, book.accountant, book.delta)).rows
+        )
         times = {"once": 1, "every second round": 3}
         assert released == next((count for word, count in times.items() if cls.releases == word), rounds)
 

@@ -15,7 +15,8 @@ from sottovoce.problem.clipped import Capped
 from sottovoce.problem.losses import make_loss
 from sottovoce.runs import auto_trials
 from sottovoce.runs.auto_trials import Ground, Rehearsal
-from sottovoce.runs.prepare import Prepared, prepare
+from sottovoce.runs.prepare import prepare
+from sottovoce.runs.pricing import Prepared
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.runs.start import Start
 from sottovoce.solvers.local import Solver

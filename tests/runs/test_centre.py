@@ -31,7 +31,8 @@ from sottovoce.runs import engine
 from sottovoce.runs.centre import LEAST, MOST, Centring, Decision, Frame, decide, frame_of
 from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place
-from sottovoce.runs.prepare import Prepared, prepare
+from sottovoce.runs.prepare import prepare
+from sottovoce.runs.pricing import Prepared
 from sottovoce.runs.simulate import Result, RunConfig, Start, pooled_minimiser, simulate
 from sottovoce.util import files
 

@@ -17,8 +17,9 @@ from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import Logistic
 from sottovoce.queries import PerturbedObjective, Query, SphericalLaw
+from sottovoce.runs.calibration import calibrate_method
 from sottovoce.runs.curator import Curator
-from sottovoce.runs.planner import calibrate
+from sottovoce.runs.pricing import RunSetting
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
 from sottovoce.util.typing import Array
 
@@ -174,7 +175,8 @@ def test_the_smallest_target_that_can_be_met_is_told(rows: Rows) -> None:
 def test_growing_and_per_node_schedules_are_calibrated(rows: Rows) -> None:
     for changes in ({"noise_growth": 1.5}, {"noise_growth": 0.7}, {"eta": (0.05, 0.1, 0.2, 0.05, 0.3)}):
         prepared = prepare(config("dvp", epsilon=6.0, **changes), rows.n, rows.d)
-        again = calibrate(prepared.algorithm, prepared.facts, prepared.graph, 9, 6.0, PureAccountant())
+        setting = RunSetting(prepared.facts, prepared.graph, 9, PureAccountant())
+        again = calibrate_method(prepared.algorithm, setting, 6.0)
         spent = simulate(config("dvp", epsilon=6.0, **changes), rows).privacy["epsilon"]
         assert 6.0 * (1 - 1e-6) < spent <= 6.0
         assert again.noise is not None

@@ -11,16 +11,16 @@ import pytest
 from sottovoce.privacy import prices
 from sottovoce.privacy.accountants import make_accountant
 from sottovoce.privacy.events import GaussianMechanism
-from sottovoce.runs import planner
+from sottovoce.runs import calibration
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.planner import plan
-from sottovoce.runs.prepare import Prepared, prepare
+from sottovoce.runs.prepare import prepare
+from sottovoce.runs.pricing import Prepared, RunSetting, plan
 
 N = np.array([[700.0], [800.0], [900.0]])
 
 
 def calibrated(config: RunConfig, d: int) -> Prepared:
-    planner._SCALES.clear()
+    calibration._remembered.clear()
     return prepare(config, N, d)
 
 
@@ -57,18 +57,26 @@ def test_scales_are_those_of_a_plan_at_every_trial(
     for seed in range(4):
         config, d = drawn(seed, accountant, relation, copies)
         with monkeypatch.context() as patch:
-            patch.setattr(planner, "plan", counted)
+            patch.setattr(calibration, "plan", counted)
             plans.clear()
             quick = calibrated(config, d)
             assert len(plans) == 1  # what is spent is a ledger's total
         with monkeypatch.context() as patch:
-            patch.setattr(planner, "_quick", lambda *_: None)
+            patch.setattr(calibration, "price_of_gaussian_run", lambda *_: None)
             slow = calibrated(config, d)
         assert quick.algorithm == slow.algorithm
         whole = plan(
-            quick.algorithm, quick.facts, quick.graph, config.rounds, quick.ledger.accountant, quick.ledger.delta,
-            config.sites_per_row, copies,
-        )  # fmt: skip
+            quick.algorithm,
+            RunSetting(
+                quick.facts,
+                quick.graph,
+                config.rounds,
+                quick.ledger.accountant,
+                quick.ledger.delta,
+                config.sites_per_row,
+                copies,
+            ),
+        )
         spent = whole.total() if config.sites_per_row > 1 else whole.per_node()
         assert np.all(spent <= np.array(config.epsilon)) and np.all(spent >= 0.999 * np.array(config.epsilon))
 
@@ -79,11 +87,11 @@ def test_a_total_that_is_not_the_ledgers_is_searched_for_again(monkeypatch: pyte
     right = calibrated(config, 5).algorithm
 
     def quick(*args: Any) -> Any:
-        totals = planner_quick(*args)
+        totals = right_price(*args)
         return lambda scale: totals(scale) * (1.0 - 1e-9)
 
-    planner_quick = planner._quick
-    monkeypatch.setattr(planner, "_quick", quick)
+    right_price = calibration.price_of_gaussian_run
+    monkeypatch.setattr(calibration, "price_of_gaussian_run", quick)
     assert calibrated(config, 5).algorithm == right
 
 
@@ -104,7 +112,7 @@ def test_spending_of_shifts_is_that_of_their_events(accountant: str) -> None:
 def test_one_calibration_serves_all_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     config = RunConfig(method="momentum", epsilon=1.0, delta=1e-5, rounds=8, copies=10)
     first = calibrated(config, 5).algorithm
-    monkeypatch.setattr(planner, "plan", None)  # nothing is priced again
+    monkeypatch.setattr(calibration, "plan", None)  # nothing is priced again
     assert prepare(replace(config, seed=7), N, 5).algorithm == first
     with pytest.raises(TypeError):
         prepare(replace(config, epsilon=1.1), N, 5)

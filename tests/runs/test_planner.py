@@ -12,8 +12,8 @@ from sottovoce.algorithms import REGISTRY
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.schedules import Schedule
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.planner import plan
 from sottovoce.runs.prepare import outline, prepare
+from sottovoce.runs.pricing import RunSetting, plan
 
 PRIVATE = [name for name, cls in REGISTRY.items() if cls.private]
 N = np.full((5, 1), 8000.0)
@@ -24,12 +24,7 @@ def total(config: RunConfig, n: np.ndarray = N, d: int = 36) -> tuple[float, np.
     book = prepared.ledger
     ledger = plan(
         prepared.algorithm,
-        prepared.facts,
-        prepared.graph,
-        config.rounds,
-        book.accountant,
-        book.delta,
-        config.sites_per_row,
+        RunSetting(prepared.facts, prepared.graph, config.rounds, book.accountant, book.delta, config.sites_per_row),
     )
     return ledger.total(), np.broadcast_to(ledger.per_node(), (len(n),))
 
@@ -117,7 +112,7 @@ def test_a_site_alone_is_planned_at_what_the_network_plans_for_it() -> None:
         if REGISTRY[method].trust.pools_rows:
             continue
         ready = prepare(RunConfig(method=method, epsilon=2.0, delta=1e-5, rounds=4), n, 6)
-        known = (ready.algorithm, ready.facts, ready.graph, 4, ready.ledger.accountant, 1e-5)
+        known = ready.algorithm, RunSetting(ready.facts, ready.graph, 4, ready.ledger.accountant, 1e-5)
         whole = plan(*known)
         for i in (0, 2):
             alone = plan(*known, node=i)
@@ -132,10 +127,11 @@ def test_a_plan_can_be_watched_round_by_round() -> None:
     ready = prepare(RunConfig(method="prox_admm", epsilon=2.0, rounds=5), N, 6)
     totals: dict[int, float] = {}
     book = plan(
-        ready.algorithm, ready.facts, ready.graph, 5, ready.ledger.accountant,
+        ready.algorithm,
+        RunSetting(ready.facts, ready.graph, 5, ready.ledger.accountant),
         after=lambda k, ledger: totals.update({k: ledger.total()}),
-    )  # fmt: skip
+    )
     assert list(totals) == [1, 2, 3, 4, 5] and totals[5] == book.total()
     for k in (1, 3):
-        part = plan(ready.algorithm, ready.facts, ready.graph, k, ready.ledger.accountant)
+        part = plan(ready.algorithm, RunSetting(ready.facts, ready.graph, k, ready.ledger.accountant))
         assert part.total() == totals[k]

@@ -21,8 +21,8 @@ from sottovoce.queries import Query
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place, run
-from sottovoce.runs.planner import plan
 from sottovoce.runs.prepare import outline, prepare
+from sottovoce.runs.pricing import RunSetting, plan
 from sottovoce.runs.simulate import simulate
 
 PRINTED = [name for name, cls in REGISTRY.items() if "printed" in cls.forms]
@@ -78,21 +78,21 @@ def test_pvp_starts_its_last_step_from_a_secret() -> None:
     """The price of (21) to (23) counts how far a row moves the unreleased f; all other rounds keep their claim."""
     config = printed("pvp", rounds=6, eta=0.001)
     ready = prepare(config, N, 36)
-    *loop, last = plan(ready.algorithm, ready.facts, ready.graph, 6, PureAccountant()).rows
+    *loop, last = plan(ready.algorithm, RunSetting(ready.facts, ready.graph, 6, PureAccountant())).rows
     q, pull = 0.001 / 5 + 2 * 0.001 * 2, 0.001 * 2
     moved = 2 / 8000 / q * sum((2 * pull / q) ** t for t in range(5))
     np.testing.assert_allclose(last.shift, 8000 * pull * moved, rtol=1e-3)  # type: ignore[attr-defined]
     assert all(np.all(PureAccountant().total([row]) <= 0.5) for row in loop)
     assert np.all(PureAccountant().total([last]) > 0.5 * 2)
     first = prepare(printed("pvp", rounds=1), N, 36)  # nothing is kept yet
-    assert np.all(plan(first.algorithm, first.facts, first.graph, 1, PureAccountant()).rows[0].shift == 0)  # type: ignore[attr-defined]
+    assert np.all(plan(first.algorithm, RunSetting(first.facts, first.graph, 1, PureAccountant())).rows[0].shift == 0)  # type: ignore[attr-defined]
 
 
 def test_pvp_counts_every_rounds_own_penalty() -> None:
     """The recursion of docs/privacy/verdicts.md, by hand, for penalties that triple."""
     config = printed("pvp", rounds=4, eta=0.001, eta_growth=3.0, epsilon=30.0)
     ready = prepare(config, N, 36)
-    *loop, last = plan(ready.algorithm, ready.facts, ready.graph, 4, PureAccountant()).rows
+    *loop, last = plan(ready.algorithm, RunSetting(ready.facts, ready.graph, 4, PureAccountant())).rows
     moved = 0.0
     for k, row in enumerate(loop):
         pull = 2 * 0.001 * 3.0**k * 2
@@ -114,7 +114,7 @@ def test_generalised_perturbation_breaks_its_claim_by_the_curvature() -> None:
 def test_a_printed_gate_charges_the_minimiser_and_a_test_in_every_round_and_answers_in_some() -> None:
     config = printed("ipp_admm", epsilon=1.0, eta=0.5, rounds=12, positives=4)
     prepared = prepare(config, N, 36)
-    rows = plan(prepared.algorithm, prepared.facts, prepared.graph, 12, RDPAccountant(), 1e-5).rows
+    rows = plan(prepared.algorithm, RunSetting(prepared.facts, prepared.graph, 12, RDPAccountant(), 1e-5)).rows
     assert all(isinstance(row, MinimiserGateRelease) for row in rows)
     assert [bool(np.all(row.shift() > 0)) for row in rows] == [k < 4 for k in range(12)]  # type: ignore[attr-defined]
     first, last = rows[0], rows[-1]

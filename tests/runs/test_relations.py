@@ -20,8 +20,8 @@ from sottovoce.problem.trust import RELATIONS
 from sottovoce.queries import Query, Sum
 from sottovoce.runs.centre import Centring, Frame, decide
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.planner import Pricer
 from sottovoce.runs.prepare import prepare
+from sottovoce.runs.pricing import Pricer
 from sottovoce.runs.relations import other_of, under, with_other_relation
 from sottovoce.runs.simulate import simulate
 from sottovoce.util.typing import Array

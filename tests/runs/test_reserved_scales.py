@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sottovoce.runs.prepare import prepare
+from sottovoce.runs.reserved import with_reserved_noise
 from sottovoce.runs.simulate import RunConfig
 
 SIZES = np.array([[300.0], [200.0], [500.0]])
@@ -24,8 +25,8 @@ def test_a_scale_that_is_a_little_off_is_found(method: str, off: float) -> None:
     reserved = replace(mine, algorithm=mine.algorithm.with_noise(exact)).plan().rows
     plain = [event.to_dict() for event in reserved]
     assert plain != [event.to_dict() for event in mine.plan().rows]
-    assert [event.to_dict() for event in mine.as_reserved(reserved).plan().rows] == plain
-    assert mine.as_reserved(mine.plan().rows) is mine
+    assert [event.to_dict() for event in with_reserved_noise(mine, reserved).plan().rows] == plain
+    assert with_reserved_noise(mine, mine.plan().rows) is mine
 
 
 def test_another_run_stays_as_it_is() -> None:
@@ -34,4 +35,4 @@ def test_another_run_stays_as_it_is() -> None:
     other = prepare(RunConfig(method="mr_admm", epsilon=2.0, delta=1e-5, rounds=3), SIZES, 4).plan().rows
     mixed = (*mine.plan().rows[:1], *less[1:])  # no scale has both
     for reserved in (less, other, mixed):
-        assert mine.as_reserved(reserved) is mine
+        assert with_reserved_noise(mine, reserved) is mine

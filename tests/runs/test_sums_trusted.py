@@ -21,7 +21,8 @@ from sottovoce.queries import NoisyGradient, Sum, Vault
 from sottovoce.runs.auto_search import choose
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import Curator, make_solver
-from sottovoce.runs.prepare import prepare, quorum, trust_of
+from sottovoce.runs.prepare import prepare, quorum
+from sottovoce.runs.pricing import trust_of
 from sottovoce.runs.simulate import Result, simulate
 
 ROWS = make_rows((40, 55, 60, 45, 50), 4, seed=3)
@@ -42,7 +43,8 @@ def test_the_least_number_of_sites_of_a_sum(nodes: int, t: int, least: int) -> N
         with pytest.raises(InvalidInput, match="participants"):
             quorum(config(colluders=t, participants=wrong), nodes)
     assert quorum(config(colluders=t, participants=nodes), nodes) == (nodes, t)
-    trust = trust_of(config(colluders=t), nodes)
+    prepared = prepare(config(colluders=t), np.full((nodes, 1), 50.0), 4)
+    trust = trust_of(prepared.config, prepared.facts)
     assert (trust.kind, trust.honest, trust.colluding) == ("sum", least - t, t)
 
 

@@ -112,7 +112,7 @@ def same_as(name: str) -> tuple[str, ...]:
 
     On the same seed results are the same bits if noise parameters have the same unit.  If not (`dvp` and `m_admm`),
     they differ by rounding and by what the search for the noise may leave unspent
-    (:func:`sottovoce.runs.calibration.closeness`).
+    (:func:`sottovoce.privacy.calibration.tolerance_for`).
     """
     own = REGISTRY[name].equals
     return tuple(other for other, cls in REGISTRY.items() if other == own or cls.equals == name)

@@ -41,7 +41,7 @@ class Algorithm(ABC, Generic[StateT]):
     """The public half of a method: hyperparameters in fields, all state in tuples of public arrays.
 
     In a *round* each node exchanges one vector with its neighbours.  ``noise`` is the schedule of the paper's noise
-    parameter ``alpha_i(k)``, which the planner scales to meet a target; ``None`` means no noise.
+    parameter ``alpha_i(k)``, which a calibration scales to meet a target; ``None`` means no noise.
     """
 
     penalty: Schedule

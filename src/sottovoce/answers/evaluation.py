@@ -27,7 +27,7 @@ from ..problem.weighted_loss import Weighted
 from ..queries import Bounded, Corrections, Positives, Scores
 from ..queries.corrections import ORDER, STATISTICS, Curves
 from ..runs.config import RunConfig
-from ..runs.prepare import Prepared
+from ..runs.pricing import Prepared
 from ..util.later import Later
 from ..util.typing import Array
 from . import recalibration

@@ -22,7 +22,8 @@ from ..problem.losses import Loss
 from ..problem.task import BoundedNumber, TwoClasses
 from ..reports.causes import Cause
 from ..runs.config import RunConfig
-from ..runs.prepare import Prepared, outline, prepare
+from ..runs.prepare import prepare, public_sizes
+from ..runs.pricing import Prepared, cost_report
 from ..util.typing import Any, Array
 from . import fits
 from .assumed import Assumed, expected_shares
@@ -390,7 +391,8 @@ def without_sites(
         raise InvalidInput("label", None, "coefficients are of two classes or of a number", "declare one of them")
     column = np.asarray(sizes, dtype=float)[:, None]
     own = config.for_recipe(asked.recipe)
-    told = outline(own, column, naming.d, caveat=schema.caveat, life=life, method=asked.recipe, loss=asked.loss)
     prepared = prepare(own, column, naming.d, method=asked.recipe, loss=asked.loss)
-    more = {"method": "inference", "held": [0] * len(sizes), "forecast": forecast_of(asked, prepared, assumed)}
-    return told | more
+    cost = cost_report(prepared, caveat=schema.caveat, life=life)
+    forecast = forecast_of(asked, prepared, assumed)
+    held = [0] * len(sizes)
+    return public_sizes(own, column, naming.d) | cost | {"method": "inference", "held": held, "forecast": forecast}

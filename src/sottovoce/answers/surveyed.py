@@ -25,7 +25,8 @@ from ..privacy.statement import Statement, ceil_text
 from ..problem.facts import Among
 from ..reports.notebook import pairs_html, pairs_text
 from ..runs.config import RunConfig
-from ..runs.prepare import prepare, privacy_statement
+from ..runs.prepare import prepare
+from ..runs.pricing import privacy_statement
 from ..runs.simulate import Result, simulate
 from ..runs.training import deal_of
 from ..util.typing import Array, IntArray

@@ -27,7 +27,8 @@ from ..runs import engine
 from ..runs.config import RunConfig
 from ..runs.curator import Book, Curator
 from ..runs.engine import Place
-from ..runs.prepare import Prepared, prepare
+from ..runs.prepare import prepare
+from ..runs.pricing import Prepared
 from ..runs.start import named
 from ..util.typing import Any, Array, IntArray
 from .confidence import Test, choose_test

@@ -25,6 +25,7 @@ from ..runs import engine
 from ..runs.centre import Centring
 from ..runs.curator import Asked, Book, Curator
 from ..runs.engine import FEW, FINISHED, NEIGHBOUR, Outcome, Place
+from ..runs.pricing import release_costs
 from ..util.plain import digest_of
 from ..util.typing import Any, Array, IntArray
 from .asks import Lists, SiteTable
@@ -240,16 +241,16 @@ def ahead(
     `releases` are those of the training, `life` is the lifetime budget of a ledger, and `assumed` is what a forecast of
     coefficients takes the rows for.
     """
-    asks, nodes = plan.asks, len(plan.sites)
+    asks = plan.asks
     if asks is None:
         return {}
     more = list(releases)
     for stage in plan.stages:
-        book, items = stage.prepared.ledger, () if stage.recipe is None else stage.recipe.items
-        for item, event in zip(items, stage.planned() if items else (), strict=True):
-            alone = np.broadcast_to(book.accountant.total([event], book.delta), (nodes,)).tolist()
-            spread = np.broadcast_to(event.spread(), (nodes,)).tolist()
-            more.append({"event": type(event).__name__, "asks": item.name, "epsilon": alone, "spread": spread})
+        if stage.recipe is None:
+            continue
+        costs = release_costs(stage.prepared, stage.planned())
+        for item, cost in zip(stage.recipe.items, costs, strict=True):
+            more.append({"event": cost["event"], "asks": item.name} | cost)
     plain: dict[str, Any] = {
         "method": "inference" if plan.infers else plan.config.method, "graph": plan.config.graph,
         "rounds": plan.attempts, "n": [site.rows for site in plan.sites], "features": plan.last_width,

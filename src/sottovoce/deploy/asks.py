@@ -21,7 +21,8 @@ from ..errors import InvalidInput
 from ..problem.losses import Loss, make_loss
 from ..problem.task import TwoClasses
 from ..runs.config import RunConfig
-from ..runs.prepare import Prepared, prepare
+from ..runs.prepare import prepare
+from ..runs.pricing import Prepared
 from ..util.typing import Any, Array, IntArray
 
 if TYPE_CHECKING:  # which load SciPy's statistics, and most plans ask nothing

@@ -26,7 +26,8 @@ from ..privacy.statement import Statement, caveat_text
 from ..problem.facts import Facts
 from ..runs.centre import Centring, centred
 from ..runs.config import RunConfig
-from ..runs.prepare import Prepared, prepare
+from ..runs.prepare import prepare
+from ..runs.pricing import Prepared
 from ..runs.start import Start, named
 from ..util import files
 from ..util.plain import canonical, keyed_hash

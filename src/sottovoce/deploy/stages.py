@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
-
 from ..algorithms import Recipe
 from ..ledger.memory import Ledger
 from ..privacy.events import Event
 from ..privacy.statement import Caveat, Statement
 from ..problem.facts import Facts
-from ..runs.prepare import Prepared, privacy_statement
+from ..runs.pricing import Prepared, privacy_statement
 
 
 @dataclass(frozen=True)
@@ -83,13 +81,7 @@ class Stage:
 
     def allowed(self, node: int) -> tuple[Event, ...]:
         """The events of a site as far as the run's own budget allows; of a recipe, all."""
-        everything, book = self.planned(node), self.prepared.ledger
-        if self.recipe is not None:
-            return everything
-        budget = np.broadcast_to(book.epsilon, (self.facts.n_nodes,))[node]
-        # Totals only grow: if the whole run fits, so does each part, and one look is cheaper than one a release.
-        fits = np.all(book.accountant.within(book.accountant.spent(everything), book.delta, budget))
-        return everything if fits else self.prepared.plan(node=node, budget=float(budget)).rows
+        return self.planned(node) if self.recipe is not None else self.prepared.affordable(node)
 
     def statement(self, simulated: bool, caveat: Caveat) -> Statement:
         """What is proved for every site."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..util.bisection import bisect_between
 from ..util.typing import Array, ArrayLike
 
 
@@ -72,9 +73,5 @@ def objective_perturbation_rate(
     low, high = epsilon * 1e-12, epsilon / delta_gradient
     if np.all(price(high) <= epsilon):  # the log-determinant is free
         return high
-    high = high * (1.0 + 1e-12)
-    for _ in range(80):
-        middle = 0.5 * (low + high)
-        fits = price(middle) <= epsilon
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+    low = bisect_between(lambda beta: price(beta) <= epsilon, low, high * (1.0 + 1e-12), 80)[0]
     return np.where(price(low) <= epsilon, low, np.nan)

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..util.bisection import bisect_unbounded
 from ..util.later import Later
 from ..util.normal import log_cdf
 from ..util.typing import Array, ArrayLike
@@ -92,13 +93,11 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
         return math.nan
     if mu <= 0.0 or _delta(0.0, mu) <= delta:
         return 0.0
-    low, high = 0.0, mu * mu / 2 + mu
-    while _delta(high, mu) > delta:  # ends at infinity
-        low, high = high, 2.0 * high
-    while high - low > 1e-12 * high:
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if _delta(middle, mu) <= delta else (middle, high)
-    return high
+
+    def too_small(epsilon: float) -> bool:
+        return not _delta(epsilon, mu) <= delta  # of a delta that is NaN every epsilon is too small
+
+    return bisect_unbounded(too_small, mu * mu / 2 + mu, 1e-12)[1]
 
 
 @lru_cache(maxsize=4096)
@@ -113,16 +112,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _largest_mu(delta_of: Callable[[float, float], float], epsilon: float, delta: float) -> float:
-    """The lower end of a bisection for the largest ``mu`` at which ``delta_of(epsilon, mu)`` is at most `delta`."""
-    low, high = 0.0, 1.0
-    while delta_of(epsilon, high) <= delta:
-        if high == math.inf:
-            return math.inf
-        low, high = high, 2.0 * high
-    while high - low > 1e-13 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if delta_of(epsilon, middle) <= delta else (low, middle)
-    return low
+    """The largest ``mu`` at which ``delta_of(epsilon, mu)`` is at most `delta`, from below."""
+    return bisect_unbounded(lambda mu: delta_of(epsilon, mu) <= delta, 1.0, 1e-13)[0]
 
 
 def _nominal_delta(eps: float, mu: float) -> float:

@@ -28,7 +28,8 @@ from ..util.typing import Any, Array
 from .auto_trials import Ground
 from .config import RunConfig
 from .defaults import of_numbers
-from .prepare import Prepared, build, certified, check_size, default_penalty, prepare
+from .prepare import build, certified, check_size, default_penalty, prepare
+from .pricing import Prepared
 
 KNOBS = ("rounds", "eta", "rho", "max_grad_norm")
 """Knobs that a choice sets with the method, where the caller left them open."""

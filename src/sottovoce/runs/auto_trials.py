@@ -30,7 +30,7 @@ from ..solvers.local import Solution, Solver
 from ..util.typing import Any, Array, ArrayLike, BoolArray
 from . import engine
 from .engine import Place
-from .prepare import Prepared
+from .pricing import Prepared
 
 WORLDS = 8
 REPLICATES = {True: 4, False: 2}  # of the noise in every world, by whether sites are alike

@@ -1,89 +1,177 @@
-"""How much noise a price needs: one search for every event, method and accountant.
-
-Its unknown is a *scale* per node, by which the noise's precision is multiplied.  Prices grow nearly as a power of
-it, so the search takes secant steps in logarithms; every third halves the interval, so that it always ends.
-"""
+"""The noise of a method that brings the price of a run to a target epsilon."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
-from ..privacy.accountants import Accountant
-from ..privacy.events import Event
-from ..util.typing import Any, Array, ArrayLike, BoolArray
+from ..algorithms import Algorithm
+from ..errors import InvalidInput
+from ..ledger.memory import Ledger, validate_target
+from ..privacy.calibration import CLOSED_FORM_TOLERANCE, Calibration, PriceOfScale, calibrate, tolerance_for
+from ..problem.schedules import Schedule
+from ..util.plain import canonical
+from ..util.typing import Any, Array, ArrayLike
+from .gaussian_runs import one_if_equal, price_of_gaussian_run
+from .pricing import RunSetting, plan
 
-CLOSE = 1e-9
-"""Share of a target that may be left unspent, where prices have a closed form."""
-CLOSE_CONVOLVED = 1e-4
-"""The same where a price may convolve distributions."""
+A = TypeVar("A", bound=Algorithm[Any])
 
-_SPAN = 40.0  # of the logarithm of the scale
-_REACH = 4.0  # while nothing is known on one side
-_STEPS = 200
-
-
-@dataclass(frozen=True)
-class Scale:
-    """What a search found, arrays of shape (N,)."""
-
-    value: Array  # the scale, where the target was met
-    spent: Array  # what it costs, never above the target there
-    met: BoolArray  # whether any scale costs no more than the target
-    dear: Array  # the smallest scale tried that costs more
+_ROUNDING = 1e-12  # relative; scales of nodes that are alike may differ by it
+_MOST_REMEMBERED = 256
+_remembered: dict[Any, Array] = {}  # scales by all that they depend on
 
 
-def closeness(accountant: Accountant[Any]) -> float:
-    """Share of a target that a search may leave unspent."""
-    return CLOSE if accountant.name == "pure" else CLOSE_CONVOLVED
+def calibrate_method(method: A, setting: RunSetting, epsilon: ArrayLike, *, claimed: bool = False) -> A:
+    """The same method, with the least noise at which a run costs each node at most `epsilon`.
 
+    Parameters
+    ----------
+    method : Algorithm
+        Its ``noise`` gives the shape of the noise over rounds, which is kept.
+    setting : RunSetting
+        With several ``sites_per_row``, and for methods of which only all rounds together mean something, all nodes
+        share one scale, and the network's total meets the target.  ``copies`` runs share the target, and so does what
+        is asked ``first``, at its own price.
+    epsilon : float or array (N,)
+        The target, positive.
+    claimed : bool
+        Meet the target by the paper's own claim instead of the proved price, for printed forms.
 
-def largest_scale(price: Callable[[Array], Array], target: ArrayLike, close: float) -> Scale:
-    """The scale, per node, whose price is at most `target` and at least ``(1 - close) target``.
+    Returns
+    -------
+    Algorithm
 
-    `price` maps scales (N,) to prices (N,), each growing with its node's scale: ``-inf`` where the noise would have to
-    be infinite, below every target, and NaN where nothing is known of a node.
+    Raises
+    ------
+    InvalidInput
+        If the method has no noise, or no scale meets the target; it names the smallest epsilon that can be met.
+
+    Guarantee
+    ---------
+    By the setting's accountant, the total of the ledger that :func:`sottovoce.runs.pricing.plan` returns for the result
+    is at most the target (unless `claimed`): :func:`sottovoce.privacy.calibration.calibrate`.
     """
-    aims = np.asarray(target, dtype=float)
-    low, high = np.full(aims.size, -_SPAN), np.full(aims.size, _SPAN)
-    spent, over = np.full(aims.size, -np.inf), np.full(aims.size, np.inf)
-    guess = np.zeros(aims.size)
-    for trial in range(_STEPS):
-        total = price(np.exp(guess))
-        fits, fails = total <= aims, total > aims
-        low, spent = np.where(fits, guess, low), np.where(fits, total, spent)
-        high, over = np.where(fails, guess, high), np.where(fails, total, over)
-        done = (aims * (1.0 - close) <= spent) | (high - low < 1e-12)
-        if np.all(done):
-            break
-        guess = np.where(done, low, _next(low, high, spent, over, aims * (1.0 - 0.5 * close), trial % 3 == 2))
-    met = (spent > 0.0) & (spent <= aims) & (low > -_SPAN)
-    return Scale(np.exp(low), spent, met, np.exp(high))
+    validate_target(epsilon, setting.delta or None)
+    shape = method.noise
+    if shape is None:
+        raise InvalidInput("noise", None, "there is no noise to scale", "give the method a noise schedule")
+    target = np.broadcast_to(np.asarray(epsilon, dtype=float), (setting.facts.n_nodes,))
+    key = _key(method, shape, setting, target, claimed)
+    if key is not None and key in _remembered:
+        return method.with_noise(_scaled(shape, _remembered[key]))
+    scale = _scale(method, shape, setting, target, claimed)
+    if key is not None:
+        if len(_remembered) >= _MOST_REMEMBERED:
+            _remembered.clear()
+        _remembered[key] = scale
+    return method.with_noise(_scaled(shape, scale))
 
 
-def scale_for(
-    events: Callable[[Array], Sequence[Event]], target: ArrayLike, accountant: Accountant[Any], delta: float
-) -> Scale:
-    """The scale at which ``events(scale)`` together cost each node at most its target, and not much less."""
-    aims = np.asarray(target, dtype=float)
+def _scale(method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array, claimed: bool) -> Array:
+    """The scale of every node's noise, (N,)."""
+    if claimed:
+        found = calibrate(_claim_of_plan(method, shape, setting), target, tolerance=CLOSED_FORM_TOLERANCE)
+    else:
+        found = _proved(method, shape, setting, target)
+    if not np.all(found.met):
+        price = _claim_of_plan if claimed else _price_of_plan
+        raise _unaffordable(method, setting, target, price(method, shape, setting)(found.too_large))
+    if not setting.facts.several:
+        return found.scale  # to the last bit, since runs of ledgers in use are replayed at it
+    # Nodes that are alike get one schedule: the least of scales that differ by rounding alone is within every target.
+    least = float(np.min(found.scale))
+    return np.full_like(found.scale, least) if np.all(found.scale <= least * (1.0 + _ROUNDING)) else found.scale
+
+
+def _proved(method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array) -> Calibration:
+    """Calibrate by the totals of plans, or of Gaussian runs by their releases, which is cheaper."""
+    tolerance = tolerance_for(setting.accountant)
+    price = _price_of_plan(method, shape, setting)
+    gaussian_price = price_of_gaussian_run(method, setting)
+    if gaussian_price is not None:
+        found = calibrate(gaussian_price, target, tolerance=tolerance)
+        if np.all(found.met) and np.array_equal(price(found.scale), found.epsilon):
+            return found  # what is spent is always a ledger's total
+    return calibrate(price, target, tolerance=tolerance)
+
+
+def _price_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting) -> PriceOfScale:
+    """The totals of a plan, by the scale of its noise."""
+    node_by_node = setting.sites_per_row == 1 and not method.complete
+
+    def totals(ledger: Ledger) -> Array:
+        return ledger.per_node() if node_by_node else np.array(ledger.total())
+
+    return _by_plan(method, shape, setting, totals)
+
+
+def _claim_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting) -> PriceOfScale:
+    """What a plan costs by the paper's own claim, infinite where it claims nothing, by the scale of its noise."""
+
+    def claims(ledger: Ledger) -> Array:
+        found = ledger.claims()
+        return np.array(np.inf) if found is None else found
+
+    return _by_plan(method, shape, setting, claims)
+
+
+def _by_plan(
+    method: Algorithm[Any], shape: Schedule, setting: RunSetting, totals: Callable[[Ledger], Array]
+) -> PriceOfScale:
+    nodes = (setting.facts.n_nodes,)
 
     def price(scale: Array) -> Array:
-        return np.broadcast_to(accountant.total(events(scale), delta), aims.shape)
+        scaled = method.with_noise(_scaled(shape, scale))
+        try:
+            ledger = plan(scaled, setting)
+        except InvalidInput as error:
+            if error.field != "alpha" or error.nodes is None:
+                raise
+            # Some nodes' noise would have to be infinite at this scale; of the others nothing is known.
+            infinite = np.broadcast_to(np.asarray(error.nodes), nodes)
+            return np.where(infinite, -np.inf, np.nan)
+        return np.broadcast_to(totals(ledger), nodes)
 
-    return largest_scale(price, aims, closeness(accountant))
+    return price
 
 
-def _next(low: Array, high: Array, spent: Array, over: Array, aim: Array, halve: bool) -> Array:
-    """The next guess, in logarithms of the scale."""
-    middle = np.where(high >= _SPAN, np.minimum(low + _REACH, 0.5 * (low + high)), 0.5 * (low + high))
-    middle = np.where((low <= -_SPAN) & (high < _SPAN), np.maximum(high - _REACH, 0.5 * (low + high)), middle)
-    if halve:
-        return middle
-    with np.errstate(invalid="ignore", divide="ignore"):
-        below, above, goal = np.log(spent), np.log(over), np.log(aim)
-        both = low + (goal - below) * (high - low) / (above - below)
-        one = np.where(np.isfinite(below), low + goal - below, high + goal - above)
-        step = np.where(np.isfinite(below) & np.isfinite(above), both, one)
-    return np.where((low < step) & (step < high), step, middle)
+def _unaffordable(method: Algorithm[Any], setting: RunSetting, target: Array, least: Array) -> InvalidInput:
+    """The refusal of a target that no scale meets, from what the least scale tried costs each node."""
+    known = least[np.isfinite(least)]
+    least_text = f"{float(known.max()):.4g}" if known.size else "more than this"
+    shown = float(target[0]) if np.all(target == target[0]) else target.tolist()
+    rule = f"{setting.rounds} rounds cost at least {least_text} here, however much noise there is"
+    remedy = "use a larger epsilon"
+    if not method.complete:
+        remedy += ", fewer rounds, or larger eta or rho"
+    return InvalidInput("epsilon", shown, rule, remedy)
+
+
+def _scaled(shape: Schedule, scale: Array) -> Schedule:
+    return shape.scaled(one_if_equal(scale))
+
+
+def _key(method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array, claimed: bool) -> Any:
+    """All that a scale depends on, so that equal runs are calibrated once; None if it cannot be compared.
+
+    Classes against the rest, replicates and later calls ask for the same scale again.  A recipe may hold arrays that
+    cannot be compared, but all nodes share its one scale, which its events at one scale decide.
+    """
+    facts, first = setting.facts, setting.first
+    common = (target.tobytes(), setting.accountant.label, setting.delta, setting.sites_per_row, setting.copies, claimed)
+    if method.complete:
+        once = replace(setting, copies=1)
+        events = plan(method, once).to_list()
+        return (canonical([method.name, shape.to_dict(), facts.to_dict(), events]), *common)
+    before = None if first is None else (type(first), canonical(first.identity()), first.noise)
+    public = canonical(facts.to_dict()), facts.loss, facts.rows, facts.solved_for
+    key = (method, public, setting.graph.degree.tobytes(), setting.rounds, before, *common)
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key

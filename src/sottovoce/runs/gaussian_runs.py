@@ -1,7 +1,8 @@
-"""Runs whose releases are all Gaussian: what each costs at another scale of the noise, without the run.
+"""Runs whose releases are all Gaussian: what they cost at another scale of the noise, without another plan.
 
-A release's dominating pair is its shift over sigma.  Queries of equal terms state one event, which counts; carried
-rounds state all their shifts at once.
+A Gaussian release is dominated by a pair that its shift over sigma describes.  So the run is planned once, and at
+another scale its queries state their events anew.  Queries in a row that differ in their round alone state one event,
+which counts; rounds with correlated noise state all their shifts at once.
 """
 
 from __future__ import annotations
@@ -13,15 +14,72 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..algorithms import Algorithm
+from ..errors import SottovoceError
 from ..privacy import prices
+from ..privacy.calibration import PriceOfScale
 from ..privacy.conditions import Conditions
 from ..privacy.events import Event
 from ..privacy.prices import Bill
 from ..problem.facts import Facts
 from ..queries import CarriedGradient, Query, Sum
 from ..util.typing import Any, Array
+from .pricing import RunSetting, queries_of
 
 Bills = tuple[Bill, ...]
+
+
+def price_of_gaussian_run(method: Algorithm[Any], setting: RunSetting) -> PriceOfScale | None:
+    """The totals of a run of Gaussian releases by the scale of its noise; None for other runs.
+
+    Parameters
+    ----------
+    method : Algorithm
+        With a noise schedule that is the same in all rounds.
+    setting : RunSetting
+
+    Returns
+    -------
+    callable or None
+        From scales (N,) to epsilon of each node, (N,), NaN where a scale has no price.
+
+    Guarantee
+    ---------
+    Totals are those of a plan's ledger to the last bit.  A calibration compares its result with the plan's all the
+    same.
+    """
+    shape = method.noise
+    if shape is None or not shape.steady or method.complete or setting.accountant.name == "pure":
+        return None
+    facts, accountant, m = setting.facts, setting.accountant, setting.sites_per_row
+    try:
+        queries = queries_of(method, setting)
+        first = [Release(gaussian_bills(query.event(facts), m), 1) for query in queries.first]
+        groups = grouped(queries.method, shape(1))
+        if groups is None:
+            return None
+        if any(release.bills is None for release in (*first, *_released(groups, shape(1), facts, m))):
+            return None
+    except SottovoceError:  # a plan will say what is wrong
+        return None
+
+    def price(scale: Array) -> Array:
+        unknown = np.full(scale.shape, np.nan)
+        alpha = shape.scaled(one_if_equal(scale))(1)
+        known: list[tuple[Bills, int]] = []
+        try:
+            for bills, times in (*first, *_released(groups, alpha, facts, m)):
+                if not bills:
+                    return unknown
+                known.append((bills, times))
+            spent = accountant.gaussian(known, setting.copies)
+        except SottovoceError:
+            return unknown
+        if m == 1:
+            return accountant.epsilon(spent, setting.delta)
+        return np.array(accountant.network(spent, setting.delta, m))
+
+    return price
 
 
 class Release(NamedTuple):
@@ -38,64 +96,70 @@ class Group:
     query: Query | Sum
     count: int
 
-    def at(self, alpha: Array, facts: Facts, sites_per_row: int) -> list[Release]:
-        """Its releases with another shift over sigma."""
-        what: Any = self.query.what if isinstance(self.query, Sum) else self.query
-        again = replace(what, alpha=alpha)
-        if isinstance(again, CarriedGradient):
-            return [
-                Release(tuple(Bill(mu=mu, lattice=facts.d) for mu in shifts), 1)
-                for shifts in again.shifts(facts)[: self.count].tolist()
-            ]
-        event = (Sum.of(again) if isinstance(self.query, Sum) else again).event(facts)
-        return [Release(released(event, sites_per_row), self.count)]
+    def releases(self, alpha: Array, facts: Facts, sites_per_row: int) -> list[Release]:
+        """Its releases at another shift over sigma."""
+        rescaled = replace(_inner(self.query), alpha=alpha)
+        if isinstance(rescaled, CarriedGradient):
+            shifts = rescaled.shifts(facts)[: self.count].tolist()
+            return [Release(tuple(Bill(mu=mu, lattice=facts.d) for mu in nodes), 1) for nodes in shifts]
+        query = Sum.of(rescaled) if isinstance(self.query, Sum) else rescaled
+        return [Release(gaussian_bills(query.event(facts), sites_per_row), self.count)]
 
 
-def released(event: Event, sites_per_row: int) -> Bills | None:
+def gaussian_bills(event: Event, sites_per_row: int) -> Bills | None:
     """The bills of a Gaussian release, by node; None of another."""
-    sides = prices.dominating(Conditions(sites_per_row).priced(event))
-    alone = all(bill == Bill(mu=bill.mu, lattice=bill.lattice) and bill.mu > 0 for bill in sides[0])
-    return sides[0] if alone and all(side == sides[0] for side in sides[1:]) else None
+    directions = prices.dominating(Conditions(sites_per_row).priced(event))
+    bills = directions[0]
+    gaussian_alone = all(bill == Bill(mu=bill.mu, lattice=bill.lattice) and bill.mu > 0 for bill in bills)
+    symmetric = all(direction == bills for direction in directions[1:])
+    return bills if gaussian_alone and symmetric else None
 
 
 def grouped(queries: Sequence[Query | Sum], alpha: Array) -> list[Group] | None:
     """Queries by their terms, where all have this shift over sigma; None if one has another, or none."""
     groups = []
-    for terms, some in groupby(queries, _terms):
-        own = list(some)
-        if terms is None or not all(_shift_is(query, alpha) for query in own):
+    for terms, equal in groupby(queries, _terms):
+        members = list(equal)
+        if terms is None or not all(_has_shift(query, alpha) for query in members):
             return None
-        if isinstance(own[0], CarriedGradient) and [getattr(q, "index", 0) for q in own] != list(
-            range(1, len(own) + 1)
-        ):
-            return None
-        groups.append(Group(own[0], len(own)))
+        if isinstance(members[0], CarriedGradient):
+            indices = [getattr(query, "index", 0) for query in members]
+            if indices != list(range(1, len(members) + 1)):  # not all rounds from the first one on
+                return None
+        groups.append(Group(members[0], len(members)))
     return groups
 
 
-def releases(
-    fixed: Sequence[Release], groups: Sequence[Group], alpha: Array, facts: Facts, sites_per_row: int
-) -> list[Release]:
-    """All releases of a run, whose first are `fixed` and whose others have this shift over sigma."""
-    return [*fixed, *(one for group in groups for one in group.at(alpha, facts, sites_per_row))]
+def one_if_equal(scale: Array) -> Array:
+    """One number if all nodes have the same scale, so that schedules of networks of equals stay one number."""
+    return scale[0] if np.all(scale == scale[0]) else scale
 
 
-def _shift_is(query: Query | Sum, alpha: Array) -> bool:
+def _released(groups: Sequence[Group], alpha: Array, facts: Facts, sites_per_row: int) -> list[Release]:
+    return [release for group in groups for release in group.releases(alpha, facts, sites_per_row)]
+
+
+def _inner(query: Query | Sum) -> Any:
+    """The query whose answers are summed, or the query itself."""
+    return query.what if isinstance(query, Sum) else query
+
+
+def _has_shift(query: Query | Sum, alpha: Array) -> bool:
     own = getattr(query, "alpha", None)
     return own is not None and np.asarray(own).shape == alpha.shape and bool(np.all(own == alpha))
 
 
 def _terms(query: Query | Sum) -> Any:
     """Class and fields, the round aside; None where a field cannot be compared."""
-    what: Any = query.what if isinstance(query, Sum) else query
-    left = {"index"} if isinstance(what, CarriedGradient) else set()
-    found: list[Any] = [type(query), type(what)]
-    for one in fields(what):
-        value = getattr(what, one.name)
+    inner = _inner(query)
+    ignored = {"index"} if isinstance(inner, CarriedGradient) else set()
+    found: list[Any] = [type(query), type(inner)]
+    for field in fields(inner):
+        value = getattr(inner, field.name)
         if isinstance(value, np.ndarray):
-            found.append((one.name, value.shape, value.tobytes()))
-        elif one.name not in left:
-            found.append((one.name, value))
+            found.append((field.name, value.shape, value.tobytes()))
+        elif field.name not in ignored:
+            found.append((field.name, value))
     try:
         hash(tuple(found))
     except TypeError:

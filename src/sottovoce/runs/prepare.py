@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -12,27 +12,24 @@ from ..algorithms import ANSWERS, REGISTRY, Algorithm, Recipe, knobs_of
 from ..data.rows import Rows
 from ..data.table import fits
 from ..errors import InvalidInput
-from ..ledger.life import share_of_life
 from ..ledger.memory import Ledger
 from ..network.graphs import MOST_NODES, Graph, make_graph
 from ..privacy import accountants
-from ..privacy.events import Event, SummedGaussianMechanism
 from ..privacy.gaussian import nominal_mu
-from ..privacy.statement import EXACT, PUBLIC, PUBLIC_OF_PEOPLE, Caveat, Statement, unit_of
+from ..privacy.statement import Caveat
 from ..problem.clipped import cap
 from ..problem.facts import Facts
 from ..problem.losses import Loss, make_loss
 from ..problem.schedules import Schedule
-from ..problem.trust import Trust
-from ..util.typing import Any, Array, BoolArray
-from .centre import DISCLOSED, Centring, centred
+from ..util.typing import Any, Array
+from .calibration import calibrate_method
+from .centre import Centring, centred
 from .config import RunConfig
-from .planner import calibrate, plan
+from .pricing import Prepared, RunSetting, cost_report, plan
 
 MOST_RELEASES = 20_000_000  # rounds times nodes of a run
 MOST_ROWS = 10**12  # of a site
 MOST_WEIGHTS = 10**8  # of a classifier: features times the margins of the loss
-_BESIDE, _HALVED, _NEAREST = 1e-6, 48, 8  # how far another processor's scale may be; steps towards it; numbers there
 
 
 def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
@@ -116,12 +113,6 @@ def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
     return wanted, t
 
 
-def trust_of(config: RunConfig, nodes: int) -> Trust:
-    """Whom a run trusts, with the numbers of the run."""
-    least, t = quorum(config, nodes)
-    return Trust.in_sum(least - t, t) if least else config.trusted
-
-
 def held(config: RunConfig, rows: Rows) -> Rows:
     """The rows as the curators hold them, on the backend asked for: a trusted curator holds those of all sites."""
     if config.trusted.pools_rows:
@@ -129,84 +120,35 @@ def held(config: RunConfig, rows: Rows) -> Rows:
     return rows if config.backend == "numpy" else rows.on(config.backend)
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A validated and priced run; nothing has been spent yet."""
-
-    config: RunConfig
-    facts: Facts
-    graph: Graph
-    algorithm: Algorithm[Any]
-    ledger: Ledger
-    centring: Centring | None = None
-
-    @property
-    def first(self) -> Recipe | None:
-        """What is asked before the method."""
-        return None if self.centring is None else self.centring.recipe
-
-    def plan(
-        self, rounds: int | None = None, *, node: int | None = None, budget: float = math.inf,
-        after: Callable[[int, Ledger], None] | None = None,
-    ) -> Ledger:  # fmt: skip
-        """The ledger that the run, or its first `rounds`, will leave: see :func:`sottovoce.runs.planner.plan`."""
-        many, book = self.config.rounds if rounds is None else rounds, self.ledger
-        return plan(
-            self.algorithm, self.facts, self.graph, many, book.accountant, book.delta, node=node, budget=budget,
-            after=after, first=self.first,
-        )  # fmt: skip
-
-    def as_reserved(self, reserved: Sequence[Event]) -> Prepared:
-        """This run at the scale of noise with which its releases were reserved, if that is next to its own.
-
-        On another processor prices may differ in their last bits, and a search for the scale ends elsewhere by a little
-        more.  Without such a scale the run stays as it is, and the ledger refuses its releases.
-        """
-        noise, mine = self.algorithm.noise, [event.to_dict() for event in self.plan().rows]
-        wanted = [event.to_dict() for event in reserved]
-        other = next((k for k, (a, b) in enumerate(zip(mine, wanted, strict=False)) if a != b), None)
-        if noise is None or other is None or mine[other].keys() != wanted[other].keys():
-            return self
-
-        def at(factor: Array) -> Prepared:
-            exact = replace(noise, factor=factor.item() if factor.ndim == 0 else tuple(factor.tolist()))
-            return replace(self, algorithm=self.algorithm.with_noise(exact))
-
-        def matches(factor: Array) -> BoolArray:
-            """For each node whether all that was reserved for it is what is planned now."""
-            same = np.ones(self.facts.n_nodes, dtype=bool)
-            for event, other in zip(at(factor).plan().rows, wanted, strict=False):
-                for name, value in event.to_dict().items():
-                    each = isinstance(value, list) and isinstance(other[name], list) and len(value) == len(same)
-                    same &= np.array(value) == np.array(other[name]) if each else value == other[name]
-            return same if factor.ndim else np.array(np.all(same))
-
-        own = np.asarray(noise.factor, dtype=float)
-        aim = np.asarray(reserved[other].spread(), dtype=float).ravel()
-        low, high = own * (1.0 - _BESIDE), own * (1.0 + _BESIDE)
-        for _ in range(_HALVED):  # a larger factor is less noise
-            middle = 0.5 * (low + high)
-            more = np.asarray(at(middle).plan().rows[other].spread(), dtype=float).ravel() > aim
-            more = more if own.ndim else more[0]
-            low, high = np.where(more, middle, low), np.where(more, high, middle)
-        found = np.full(own.shape, np.nan)
-        for _ in range(_NEAREST):
-            low = np.nextafter(low, 0.0)
-        for _ in range(2 * _NEAREST):
-            low = np.nextafter(low, np.inf)
-            found = np.where(np.isnan(found) & matches(low), low, found)
-        return self if np.any(np.isnan(found)) else at(found)
-
-
 def prepare(
-    config: RunConfig, n: Array, d: int, *, graph: Graph | None = None, method: Recipe | None = None,
-    loss: Loss | None = None, centre: Centring | None = None,
-) -> Prepared:  # fmt: skip
+    config: RunConfig,
+    n: Array,
+    d: int,
+    *,
+    graph: Graph | None = None,
+    method: Recipe | None = None,
+    loss: Loss | None = None,
+    centre: Centring | None = None,
+) -> Prepared:
     """Check everything that can be checked without rows, and calibrate the noise.
 
-    Nodes have `n` rows, (N, 1), of `d` features; `graph` and `loss` are by default the configuration's.  A recipe
-    `method` is run under this configuration's budget and trust (:meth:`sottovoce.RunConfig.for_recipe`).  With `centre`
-    the rows' mean is asked first, within the budget, and the method runs on moved rows.
+    Parameters
+    ----------
+    config : RunConfig
+    n : array (N, 1)
+        Rows of every site.
+    d : int
+        Features of a row, times the margins of the loss.
+    graph, loss : optional
+        By default those of the configuration.
+    method : Recipe, optional
+        Asked under this configuration's budget and trust (:meth:`sottovoce.RunConfig.for_recipe`).
+    centre : Centring, optional
+        Ask the rows' mean first, within the budget, and run the method on moved rows.
+
+    Returns
+    -------
+    Prepared
 
     Raises
     ------
@@ -223,53 +165,99 @@ def prepare(
     if config.trusted.pools_rows:  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
         n, rho = n.sum(axis=0, keepdims=True), rho / len(n)
     if graph is None:
-        seed = 0 if config.seed is None else config.seed
-        sums = config.trusts == "sum" or method is not None  # over all sites, not over neighbours
-        graph = make_graph(config.graph if len(n) > 1 else "complete", len(n), seed, listed=not sums)
+        graph = _graph(config, len(n), sums=config.trusts == "sum" or method is not None)
     loss = cap(make_loss(config.loss), config.max_grad_norm) if loss is None else loss
     participants, colluders = quorum(config, len(n))
     facts = Facts(
-        loss, n, d, config.C, rho, len(n), config.relation, certified(config, loss), pure=accountant.name == "pure",
-        max_degree=int(np.max(graph.degree)), participants=participants, colluders=colluders,
-        sites_per_row=config.sites_per_row if participants else 1, rows_per_person=config.rows_per_person,
+        loss,
+        n,
+        d,
+        config.C,
+        rho,
+        len(n),
+        config.relation,
+        certified(config, loss),
+        pure=accountant.name == "pure",
+        max_degree=int(np.max(graph.degree)),
+        participants=participants,
+        colluders=colluders,
+        sites_per_row=config.sites_per_row if participants else 1,
+        rows_per_person=config.rows_per_person,
         stretch=1.0 if centre is None else centre.stretch,
-    )  # fmt: skip
-    first = None if centre is None else centre.recipe
-    if first is not None and facts.pure:
+    )
+    if centre is not None and facts.pure:
         rule = "a mean's noise is Gaussian and has no pure price"
         raise InvalidInput("centre", None, rule, "use delta=1e-5, or leave centring out")
-    for name in ("epsilon", "eta", "eta_growth", "noise"):
-        value = getattr(config, name)
-        lengths = {len(value)} if isinstance(value, tuple) else value.nodes if isinstance(value, Schedule) else set()
-        if lengths - {len(n)}:
-            rule = f"must be one number, or one for each of the {len(n)} nodes"
-            raise InvalidInput(name, value.words if isinstance(value, Schedule) else value, rule, "correct it")
-    if not config.sites_per_row <= len(n):
-        raise InvalidInput("sites_per_row", config.sites_per_row, f"there are {len(n)} sites", "use fewer")
-    algorithm: Algorithm[Any]
-    if method is None:
-        algorithm = build(config, facts, graph)
-    else:
-        algorithm = method if config.noise is not None or not config.budgeted else method.with_noise(method.shape)
-    delta, budget, m = config.delta or 0.0, np.asarray(config.epsilon, dtype=float), config.sites_per_row
+    _check_nodes(config, len(n))
+    algorithm = build(config, facts, graph) if method is None else _with_shape(method, config)
+    setting = RunSetting(
+        facts,
+        graph,
+        config.rounds,
+        accountant,
+        config.delta or 0.0,
+        sites_per_row=config.sites_per_row,
+        copies=config.copies,
+        first=None if centre is None else centre.recipe,
+    )
+    budget = np.asarray(config.epsilon, dtype=float)
     if algorithm.noise is not None and config.noise is None:
-        claimed = config.form != "corrected"
-        algorithm = calibrate(
-            algorithm, facts, graph, config.rounds, budget, accountant, delta, sites_per_row=m, copies=config.copies,
-            claimed=claimed, first=first,
-        )  # fmt: skip
         # A printed form is asked for by its paper's claim; what is proved may be more, and is reported.
-        budget = np.array(math.inf) if claimed else budget
+        claimed = config.form != "corrected"
+        algorithm = calibrate_method(algorithm, setting, budget, claimed=claimed)
+        if claimed:
+            budget = np.array(math.inf)
     else:
-        many = config.rounds if algorithm.complete else 1
-        least = plan(algorithm, facts, graph, many, accountant, delta, m, config.copies, first=first)
-        totals = np.array(least.total() / (1.0 + 1e-9)) if algorithm.complete else least.per_node()
-        if np.any(totals > budget):
-            rule = f"{'the whole run' if algorithm.complete else 'one round'} costs {least.total():.4g}"
-            raise InvalidInput("epsilon", config.epsilon, rule, "raise epsilon, or lower noise, or leave noise out")
+        check_affordable(algorithm, setting, config)
     if config.form == "printed":
         algorithm.check_claim(facts, config.rounds)
-    return Prepared(config, facts, graph, algorithm, Ledger(accountant, budget, delta, m), centre)
+    ledger = Ledger(accountant, budget, setting.delta, setting.sites_per_row)
+    return Prepared(config, facts, graph, algorithm, ledger, centre)
+
+
+def _graph(config: RunConfig, nodes: int, sums: bool) -> Graph:
+    """The configuration's graph; where all sites send `sums` together, its neighbours are not listed."""
+    seed = 0 if config.seed is None else config.seed
+    name = config.graph if nodes > 1 else "complete"
+    return make_graph(name, nodes, seed, listed=not sums)
+
+
+def _with_shape(method: Recipe, config: RunConfig) -> Recipe:
+    """A recipe with the shape of its noise, to be calibrated; as it is if its noise is given, or there is none."""
+    if config.noise is not None or not config.budgeted:
+        return method
+    return method.with_noise(method.shape)
+
+
+def _check_nodes(config: RunConfig, nodes: int) -> None:
+    """Refuse (InvalidInput) parameters that are given for another number of nodes."""
+    for name in ("epsilon", "eta", "eta_growth", "noise"):
+        value = getattr(config, name)
+        lengths: Collection[int] = ()
+        if isinstance(value, tuple):
+            lengths = {len(value)}
+        elif isinstance(value, Schedule):
+            lengths = value.nodes
+        if any(length != nodes for length in lengths):
+            shown = value.words if isinstance(value, Schedule) else value
+            rule = f"must be one number, or one for each of the {nodes} nodes"
+            raise InvalidInput(name, shown, rule, "correct it")
+    if not config.sites_per_row <= nodes:
+        raise InvalidInput("sites_per_row", config.sites_per_row, f"there are {nodes} sites", "use fewer")
+
+
+def check_affordable(algorithm: Algorithm[Any], setting: RunSetting, config: RunConfig) -> None:
+    """Refuse (InvalidInput) noise that was given, if the budget does not pay for one round.
+
+    Of a method of which only all rounds together mean something, the budget must pay for all rounds, up to rounding.
+    """
+    what = "the whole run" if algorithm.complete else "one round"
+    rounds = config.rounds if algorithm.complete else 1
+    least = plan(algorithm, replace(setting, rounds=rounds))
+    totals = np.array(least.total() / (1.0 + 1e-9)) if algorithm.complete else least.per_node()
+    if np.any(totals > np.asarray(config.epsilon, dtype=float)):
+        rule = f"{what} costs {least.total():.4g}"
+        raise InvalidInput("epsilon", config.epsilon, rule, "raise epsilon, or lower noise, or leave noise out")
 
 
 def asked_by(config: RunConfig, method: Recipe | None) -> RunConfig:
@@ -303,62 +291,41 @@ def check_size(config: RunConfig, n: Array, d: int) -> None:
         raise InvalidInput("d", d, rule, "give features times margins, or use loss='logistic'")
 
 
-def privacy_statement(
-    prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None
-) -> Statement:
-    """The guarantee of a run, which its accountant derives from the ledger's `rows`.
-
-    `simulated` says whether the noise can be repeated; `caveat`, one or several, what epsilon does not cover, e.g.
-    :attr:`sottovoce.data.Schema.caveat`.
-    """
-    facts, config, book = prepared.facts, prepared.config, prepared.ledger
-    ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
-    ledger.charge_all(tuple(rows), config.copies)
-    said = Statement.prove(
-        ledger, trust_of(config, facts.n_nodes), relation=facts.relation, nodes=facts.n_nodes, simulated=simulated,
-        unit=unit_of(config.sites_per_row), form=config.form, assumes=EXACT, caveat=caveat,
-        public=PUBLIC if config.rows_per_person is None else PUBLIC_OF_PEOPLE,
-        printed_claim=None if config.form == "corrected" else ledger.claimed(),
-    )  # fmt: skip
-    if prepared.centring is not None:
-        said = said.disclosing(DISCLOSED)
-    if config.rows_per_person is not None:
-        said = said.of_whole_people(config.rows_per_person, config.sites_per_row)
-    return said.if_others_collude(against_all(ledger, facts.n_nodes)) if facts.participants else said
-
-
-def against_all(ledger: Ledger, nodes: int) -> float:
-    """What a ledger's releases cost a site's rows if all other sites collude."""
-    alone = Ledger(ledger.accountant, math.inf, ledger.delta, ledger.sites_per_row)
-    rows = ledger.rows
-    alone.charge_all([row.against(nodes - 1) if isinstance(row, SummedGaussianMechanism) else row for row in rows])
-    return alone.total()
-
-
 def outline(
-    config: RunConfig, n: Array, d: int, *, caveat: Caveat = None, life: float | None = None,
-    centre: Centring | None = None, method: Recipe | None = None, loss: Loss | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """What a run will cost and how much noise that means, computed without data; arguments as for :func:`prepare`.
+    config: RunConfig,
+    n: Array,
+    d: int,
+    *,
+    caveat: Caveat = None,
+    life: float | None = None,
+    centre: Centring | None = None,
+    method: Recipe | None = None,
+    loss: Loss | None = None,
+) -> dict[str, Any]:
+    """What a run will cost and how much noise that means, computed without data.
 
-    Plain data: the whole run's statement (``privacy``), the method with its calibrated noise (``algorithm``), what the
-    run takes of a ledger's lifetime budget `life`, and ``releases``, per release and node: its own epsilon, and an
-    upper bound on the noise's standard deviation in a coordinate.
+    Parameters
+    ----------
+    config, n, d, centre, method, loss
+        As for :func:`prepare`.
+    caveat, life
+        As for :func:`sottovoce.runs.pricing.cost_report`.
+
+    Returns
+    -------
+    dict
+        Plain data: the run's public sizes, and what :func:`sottovoce.runs.pricing.cost_report` says of it.
     """
     prepared = prepare(config, n, d, method=method, loss=loss, centre=centre)
-    rows, book, nodes = prepared.plan().rows, prepared.ledger, prepared.facts.n_nodes
+    return public_sizes(config, n, d) | cost_report(prepared, caveat=caveat, life=life)
 
-    def one(event: Event) -> dict[str, Any]:
-        alone = np.broadcast_to(book.accountant.total([event], book.delta), (nodes,))
-        return {"epsilon": alone.tolist(), "spread": np.broadcast_to(event.spread(), (nodes,)).tolist()}
 
-    known = {repr(event.to_dict()): event for event in rows}
-    priced = {text: {"event": type(event).__name__} | one(event) for text, event in known.items()}
-    releases = [dict(priced[repr(event.to_dict())]) for event in rows]
+def public_sizes(config: RunConfig, n: Array, d: int) -> dict[str, Any]:
+    """What a report says of a run's size: method, graph, rounds, rows of every site and features."""
     return {
-        "method": config.method, "graph": config.graph, "rounds": config.rounds, "n": n[:, 0].astype(int).tolist(),
+        "method": config.method,
+        "graph": config.graph,
+        "rounds": config.rounds,
+        "n": n[:, 0].astype(int).tolist(),
         "features": d,
-        "privacy": privacy_statement(prepared, rows, simulated=config.seed is not None, caveat=caveat).to_dict(),
-        "algorithm": prepared.algorithm.to_dict(), "releases": releases, "config": prepared.config.to_dict(),
-        "life": share_of_life(rows, config.delta, life),
-    }  # fmt: skip
+    }

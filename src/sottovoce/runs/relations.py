@@ -17,7 +17,7 @@ from ..privacy import events
 from ..privacy.events import Event
 from ..problem.trust import RELATIONS
 from ..util.plain import canonical
-from .prepare import Prepared
+from .pricing import Prepared
 from .simulate import Result
 
 

@@ -36,7 +36,9 @@ from .centre import Centring, centred
 from .config import RunConfig
 from .curator import Curator
 from .engine import Observer, Place
-from .prepare import Prepared, asked_by, held, prepare, privacy_statement
+from .prepare import asked_by, held, prepare
+from .pricing import Prepared, privacy_statement
+from .reserved import with_reserved_noise
 from .start import Start, named, place_of
 
 joblib = Later("joblib")
@@ -215,7 +217,7 @@ def simulate(
     run_name : str, optional
         Name of the run in that ledger; None for its key.
     caveat : str, or iterable of str or None, optional
-        What epsilon does not cover, for the statement: see :func:`sottovoce.runs.prepare.privacy_statement`.
+        What epsilon does not cover, for the statement: see :func:`sottovoce.runs.pricing.privacy_statement`.
     deal : bytes, optional
         Digest of which row is at which node, for a ledger in memory (:meth:`sottovoce.ledger.memory.Ledger.charge`):
         of a table and of each node's row numbers in it.  None digests every node's rows, right if they stay there.
@@ -267,7 +269,7 @@ def simulate(
         ledger.bind(*(() if digest is None else (digest,)), rows_digest(*rows.arrays()))
         name = run_name or next((known for known in before if known in ledger.runs), key)
         if name in ledger.runs:
-            prepared = prepared.as_reserved(ledger.reserved(name))
+            prepared = with_reserved_noise(prepared, ledger.reserved(name))
         book = _reserve(prepared, ledger, name, key, *before)
     elif ledger is not None:
         # Not sound where two people have equal rows and change places: the digest stays, and what they spent moves.

@@ -11,7 +11,8 @@ from ...privacy.statement import Caveat
 from ...runs import engine
 from ...runs.config import RunConfig
 from ...runs.curator import Curator
-from ...runs.prepare import prepare, privacy_statement
+from ...runs.prepare import prepare
+from ...runs.pricing import privacy_statement
 from ...util.typing import Any
 
 KEPT = "memory.f"  # where a curator's state holds the exact minimiser of 001's Algorithm 3

@@ -17,7 +17,8 @@ from ...errors import InvalidInput
 from ...papers.convergence import smoothness, sufficient_gamma
 from ...privacy.accountants import ZCDPAccountant
 from ...runs.config import RunConfig
-from ...runs.prepare import Prepared, prepare
+from ...runs.prepare import prepare
+from ...runs.pricing import Prepared
 from ...util.typing import Any, Array
 
 SHARE = 0.99  # 004, section 5: epsilon_i3 over epsilon_i1

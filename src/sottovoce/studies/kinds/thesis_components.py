@@ -16,13 +16,13 @@ from ...data.rows import Rows
 from ...errors import InvalidInput
 from ...ledger.memory import Ledger
 from ...privacy import accountants
+from ...privacy.calibration import calibrate, tolerance_for
 from ...privacy.events import Event, Unprotected
 from ...privacy.gaussian import gaussian_mu
 from ...privacy.noise import KeyedNoise
 from ...problem.facts import Facts
 from ...queries.moments import NoisyMoments, SquaredMargin, square
 from ...queries.objective import GaussianLaw, PerturbedObjective
-from ...runs.calibration import closeness, largest_scale
 from ...runs.curator import Curator
 from ...util.typing import Any, Array
 from . import Row, check
@@ -98,11 +98,11 @@ def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> fl
     def worst(scale: Array) -> Array:
         return np.max(accountant.total(events(1.0 / float(scale[0])), DELTA), keepdims=True)
 
-    found = largest_scale(worst, [terms.epsilon], closeness(accountant))
+    found = calibrate(worst, [terms.epsilon], tolerance=tolerance_for(accountant))
     if not found.met.all():
         rule = "is spent before the models, by the moments or the loss's curvature"
         raise InvalidInput("epsilon", terms.epsilon, rule, "lower share, or raise epsilon or Lambda")
-    return 1.0 / float(found.value[0])
+    return 1.0 / float(found.scale[0])
 
 
 def _row(pca: str, ledger: Ledger, terms: Terms, kept: int) -> Row:

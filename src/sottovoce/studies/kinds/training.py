@@ -14,7 +14,8 @@ from ...ledger.memory import Ledger
 from ...problem.losses import make_loss
 from ...runs.config import RunConfig
 from ...runs.engine import Observer
-from ...runs.prepare import Prepared, prepare
+from ...runs.prepare import prepare
+from ...runs.pricing import Prepared
 from ...runs.simulate import simulate
 from ...util.typing import Any, Array
 from ..tables import Dealt, deal

@@ -11,9 +11,9 @@ from sottovoce import aggregation
 from sottovoce.aggregation import Terms
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy import accountants
+from sottovoce.privacy.calibration import CLOSED_FORM_TOLERANCE, CONVOLUTION_TOLERANCE, calibrate, tolerance_for
 from sottovoce.privacy.events import ExactSphericalMechanism, GaussianMechanism
 from sottovoce.privacy.gaussian import gaussian_mu
-from sottovoce.runs.calibration import CLOSE, CLOSE_CONVOLVED, closeness, largest_scale, scale_for
 from sottovoce.studies.kinds.thesis_components import _least_noise
 from sottovoce.util.typing import Array
 
@@ -32,31 +32,31 @@ def test_targets_are_met_from_below_for_powers_and_their_sums(seed: int) -> None
         asked.append(scale)
         return np.asarray((factors * scale**powers).sum(axis=0))
 
-    found = largest_scale(price, target, 1e-9)
-    assert found.met.all() and np.array_equal(found.spent, price(found.value))
-    assert np.all(found.spent <= target) and np.all(found.spent >= (1.0 - 1e-9) * target)
+    found = calibrate(price, target, tolerance=1e-9)
+    assert found.met.all() and np.array_equal(found.epsilon, price(found.scale))
+    assert np.all(found.epsilon <= target) and np.all(found.epsilon >= (1.0 - 1e-9) * target)
     assert len(asked) < 60
 
 
 def test_each_node_is_searched_by_itself() -> None:
     """A node's scale does not depend on who else is searched for."""
     powers, target = np.array([1.0, 2.0, 0.5]), np.array([3.0, 0.1, 20.0])
-    together = largest_scale(lambda scale: scale**powers, target, 1e-6)
+    together = calibrate(lambda scale: scale**powers, target, tolerance=1e-6)
     for i in range(3):
-        alone = largest_scale(lambda scale, i=i: scale ** powers[i], target[i : i + 1], 1e-6)  # type: ignore[misc]
-        assert alone.value[0] == together.value[i]
+        alone = calibrate(lambda scale, i=i: scale ** powers[i], target[i : i + 1], tolerance=1e-6)  # type: ignore[misc]
+        assert alone.scale[0] == together.scale[i]
 
 
 def test_a_price_with_a_jump_ends_below_it() -> None:
-    found = largest_scale(lambda scale: np.where(scale < 2.5, scale, scale + 10.0), np.array([5.0]), 1e-9)
-    assert found.met.all() and found.spent[0] < 2.5 and found.value[0] == pytest.approx(2.5, rel=1e-9)
+    found = calibrate(lambda scale: np.where(scale < 2.5, scale, scale + 10.0), np.array([5.0]), tolerance=1e-9)
+    assert found.met.all() and found.epsilon[0] < 2.5 and found.scale[0] == pytest.approx(2.5, rel=1e-9)
 
 
 def test_what_no_scale_can_meet_is_said_for_its_node() -> None:
     floor = np.array([0.0, 2.0])
-    found = largest_scale(lambda scale: floor + scale, np.array([1.0, 1.0]), 1e-9)
+    found = calibrate(lambda scale: floor + scale, np.array([1.0, 1.0]), tolerance=1e-9)
     assert found.met.tolist() == [True, False]
-    assert found.dear[1] < 1e-15  # the least scale that was tried still costs too much
+    assert found.too_large[1] < 1e-15  # the least scale that was tried still costs too much
 
 
 def test_noise_that_would_have_to_be_infinite_counts_as_cheap_and_the_unseen_as_nothing() -> None:
@@ -64,33 +64,61 @@ def test_noise_that_would_have_to_be_infinite_counts_as_cheap_and_the_unseen_as_
         none = scale < np.array([10.0, 0.0])
         return np.where(none, -np.inf, np.nan) if none.any() else scale
 
-    found = largest_scale(price, np.array([40.0, 40.0]), 1e-9)
-    assert found.met.all() and np.allclose(found.spent, 40.0, rtol=1e-9)
+    found = calibrate(price, np.array([40.0, 40.0]), tolerance=1e-9)
+    assert found.met.all() and np.allclose(found.epsilon, 40.0, rtol=1e-9)
+
+
+def test_a_price_that_is_not_monotone_is_never_above_the_target() -> None:
+    """Waves of a tenth about a line: the price of the result is the price that was computed for it."""
+
+    def price(scale: Array) -> Array:
+        return np.asarray(scale * (1.0 + 0.1 * np.sin(40.0 * np.log(scale))))
+
+    target = 10.0 ** np.linspace(-4.0, 4.0, 60)
+    found = calibrate(price, target, tolerance=1e-9)
+    assert found.met.all() and np.all(found.epsilon <= target)
+    assert np.array_equal(price(found.scale), found.epsilon)
+
+
+@pytest.mark.parametrize("nothing", [np.nan, -np.inf, np.inf])
+def test_a_node_without_a_price_is_not_met_and_the_others_are(nothing: float) -> None:
+    found = calibrate(lambda scale: np.array([scale[0], nothing]), np.array([3.0, 3.0]), tolerance=1e-9)
+    assert found.met.tolist() == [True, False]
+    assert found.epsilon[0] == pytest.approx(3.0, rel=1e-9)
+
+
+def test_one_price_may_stand_for_all_nodes() -> None:
+    found = calibrate(lambda scale: np.array(2.0 * scale[0]), np.array([3.0, 3.0]), tolerance=1e-9)
+    assert found.met.all() and found.epsilon.shape == found.scale.shape == (2,)
+    assert found.scale == pytest.approx(1.5, rel=1e-9)
 
 
 def test_one_spherical_release_has_a_closed_form() -> None:
     target, pure = np.array([0.1, 1.0, 2.0, 8.0]), accountants.make_accountant("pure")
-    found = scale_for(
-        lambda rate: [ExactSphericalMechanism("test", "replace-one", rate, SENSITIVITY, 5)], target, pure, 0.0
-    )
-    assert closeness(pure) == CLOSE
-    assert np.all(found.value * SENSITIVITY <= target)
-    assert np.allclose(found.value * SENSITIVITY, target, rtol=2.0 * CLOSE)
+
+    def price(rate: Array) -> Array:
+        return pure.total([ExactSphericalMechanism("test", "replace-one", rate, SENSITIVITY, 5)])
+
+    found = calibrate(price, target, tolerance=tolerance_for(pure))
+    assert tolerance_for(pure) == CLOSED_FORM_TOLERANCE
+    assert np.all(found.scale * SENSITIVITY <= target)
+    assert np.allclose(found.scale * SENSITIVITY, target, rtol=2.0 * CLOSED_FORM_TOLERANCE)
 
 
 @pytest.mark.parametrize("name", ["pld", "best"])
 def test_several_gaussian_releases_have_a_closed_form(name: str) -> None:
     accountant, target = accountants.make_accountant(name), np.array([0.2, 0.5, 1.0, 4.0])
 
-    def events(scale: Array) -> list[GaussianMechanism]:
-        return [GaussianMechanism("test", "replace-one", 1.0 / scale, SENSITIVITY, 5) for _ in range(3)]
+    def price(scale: Array) -> Array:
+        release = GaussianMechanism("test", "replace-one", 1.0 / scale, SENSITIVITY, 5)
+        return accountant.total([release] * 3, 1e-5)
 
-    found = scale_for(events, target, accountant, 1e-5)
-    assert closeness(accountant) == CLOSE_CONVOLVED
+    found = calibrate(price, target, tolerance=tolerance_for(accountant))
+    assert tolerance_for(accountant) == CONVOLUTION_TOLERANCE
     mu = np.array([gaussian_mu(epsilon, 1e-5) for epsilon in target])
-    shift = math.sqrt(3.0) * found.value * SENSITIVITY
+    shift = math.sqrt(3.0) * found.scale * SENSITIVITY
     assert np.all(shift <= mu * (1.0 + 1e-9)) and np.allclose(shift, mu, rtol=2e-4)
-    assert np.all(found.spent <= target) and np.all(found.spent >= (1.0 - CLOSE_CONVOLVED) * target)
+    assert np.all(found.epsilon <= target) and np.all(found.epsilon >= (1.0 - CONVOLUTION_TOLERANCE) * target)
 
 
 def test_aggregators_and_the_thesis_use_it() -> None:
@@ -101,7 +129,7 @@ def test_aggregators_and_the_thesis_use_it() -> None:
     accountant = accountants.make_accountant(terms.accountant)
     spent = accountant.total([build(rate, facts).event(facts)], 1e-5)
     assert rate.shape == (3, 1) and rate[0, 0] == rate[2, 0] != rate[1, 0]
-    assert np.all(spent <= 1.0) and np.all(spent >= 1.0 - CLOSE_CONVOLVED)
+    assert np.all(spent <= 1.0) and np.all(spent >= 1.0 - CONVOLUTION_TOLERANCE)
 
     def moments(sigma: float) -> list[GaussianMechanism]:
         return [GaussianMechanism("test", "replace-one", np.full(2, sigma), np.full(2, 0.02), 5)]

@@ -1,0 +1,393 @@
+"""What a run costs, before any row is read.
+
+Every price of a run is made here, in four steps, and nothing here reads rows:
+
+1. :func:`queries_of` runs the method itself, against a curator without data, and returns what it asks.
+2. :func:`plan` charges the events of these queries to a ledger: the ledger that the run will leave behind.
+3. A ledger's totals by an accountant are the prices that :mod:`sottovoce.runs.calibration` brings to a target.
+4. :class:`Prepared` is the priced run.  :func:`privacy_statement` says what its ledger proves, and
+   :func:`cost_report` is the whole price as plain data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..algorithms import Algorithm, Recipe
+from ..errors import BudgetExceeded
+from ..ledger.life import share_of_life
+from ..ledger.memory import Ledger
+from ..network.graphs import Graph
+from ..network.net import Net
+from ..privacy.accountants import Accountant
+from ..privacy.events import Event, SummedGaussianMechanism
+from ..privacy.statement import EXACT, PUBLIC, PUBLIC_OF_PEOPLE, Caveat, Statement, unit_of
+from ..problem.facts import Facts
+from ..problem.trust import Trust
+from ..queries import Query, Sum, check_unit
+from ..util.typing import Any, Array, IntArray
+from .centre import DISCLOSED, Centring
+from .config import RunConfig
+from .engine import FINISHED, Place, run
+
+
+@dataclass(frozen=True)
+class RunSetting:
+    """What the price of a run depends on, beside its method.
+
+    Parameters
+    ----------
+    facts : Facts
+        Public facts of all nodes.
+    graph : Graph
+    rounds : int
+    accountant : Accountant
+    delta : float
+        0 for pure epsilon.
+    sites_per_row : int
+        At how many sites a person may have a row.
+    copies : int
+        How many such runs on the same rows are priced together.
+    first : Recipe, optional
+        What is asked before the method, at its own noise.
+    """
+
+    facts: Facts
+    graph: Graph
+    rounds: int
+    accountant: Accountant[Any]
+    delta: float = 0.0
+    sites_per_row: int = 1
+    copies: int = 1
+    first: Recipe | None = None
+
+
+@dataclass
+class Pricer:
+    """A curator without data: it notes what it is asked, and answers with blanks."""
+
+    facts: Facts
+    note: Callable[[Query | Sum], None]
+
+    def ask(self, query: Query | Sum, net: Net) -> Array:
+        check_unit(query.proved_of_people(), self.facts)
+        self.note(query)
+        return query.blank(self.facts)
+
+
+class _Silent(Net):
+    """Neighbours that send zeros: prices do not depend on messages."""
+
+    def __init__(self, degree: Array) -> None:
+        self.degree = degree
+
+    def neighbour_sum(self, x: Array) -> Array:
+        return np.zeros_like(x)
+
+    def whole_sum(self, x: Array) -> Array:
+        return np.zeros_like(x)
+
+    def seal(self, share: IntArray) -> IntArray:
+        return share
+
+    def total(self, sealed: IntArray) -> IntArray:
+        return sealed
+
+
+class _DryRun(NamedTuple):
+    """A method, and what is asked before it, of all nodes or of one."""
+
+    method: Algorithm[Any]
+    first: Recipe | None
+    facts: Facts
+    lead: tuple[int, ...]
+    degree: Array
+    rounds: int
+
+    @classmethod
+    def of_all(cls, method: Algorithm[Any], setting: RunSetting) -> _DryRun:
+        graph = setting.graph
+        return cls(method, setting.first, setting.facts, (graph.n_nodes,), graph.degree, setting.rounds)
+
+    @classmethod
+    def of_one(cls, method: Algorithm[Any], setting: RunSetting, node: int) -> _DryRun:
+        first = None if setting.first is None else setting.first.at(node)
+        degree = setting.graph.degree[node]
+        return cls(method.at(node), first, setting.facts.node(node), (), degree, setting.rounds)
+
+    def place(self, note: Callable[[Query | Sum], None]) -> Place:
+        # Prices depend on public curvatures only, never on vectors: one column stands for all features.
+        return Place(self.facts, _Silent(self.degree), Pricer(self.facts, note), self.lead, 1)
+
+    def ask_first(self, note: Callable[[Query | Sum], None]) -> bool:
+        """Ask what comes before the method; whether all of it was affordable."""
+        if self.first is None:
+            return True
+        items = len(self.first.items)
+        return run(self.first, self.place(note), items, step=self.first.priced).stopped == FINISHED
+
+    def ask_method(
+        self, note: Callable[[Query | Sum], None], observers: Sequence[Callable[[int, Any], None]] = ()
+    ) -> None:
+        """Run the method's rounds, with blank answers."""
+        run(self.method, self.place(note), self.rounds, observers=observers, step=self.method.priced)
+
+
+class Queries(NamedTuple):
+    """All that a run asks, in order."""
+
+    first: list[Query | Sum]
+    method: list[Query | Sum]
+
+
+def queries_of(method: Algorithm[Any], setting: RunSetting) -> Queries:
+    """What a run of all nodes asks, if no budget ends it.
+
+    Parameters
+    ----------
+    method : Algorithm
+        With its noise.
+    setting : RunSetting
+
+    Raises
+    ------
+    InvalidInput
+        If the method cannot run on these facts, or its noise would have to be infinite (with ``nodes``).
+    """
+    return _queries(_DryRun.of_all(method, setting))
+
+
+def _queries(dry: _DryRun) -> Queries:
+    found = Queries([], [])
+    dry.ask_first(found.first.append)
+    dry.ask_method(found.method.append)
+    return found
+
+
+def plan(
+    method: Algorithm[Any],
+    setting: RunSetting,
+    *,
+    node: int | None = None,
+    budget: float = math.inf,
+    after: Callable[[int, Ledger], None] | None = None,
+) -> Ledger:
+    """The ledger that a run will leave behind: every price of a run comes from here.
+
+    Parameters
+    ----------
+    method : Algorithm
+        With its noise.
+    setting : RunSetting
+        ``copies`` above 1 are priced for runs without a `budget` only.
+    node : int, optional
+        Plan the run at this node alone, as its site will; by default of all nodes.
+    budget : float
+        Epsilon at which the run ends: before the first release that would exceed it, as the run will.  The method is
+        not begun unless all that is asked before it is affordable.
+    after : callable, optional
+        Called after each round of the method with the round and the ledger.
+
+    Returns
+    -------
+    Ledger
+        With all events in the order of their charges.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`queries_of`.
+    UnknownEvent
+        If the accountant has no proof for an event.
+    """
+    dry = _DryRun.of_all(method, setting) if node is None else _DryRun.of_one(method, setting, node)
+    ledger = Ledger(setting.accountant, budget, setting.delta, setting.sites_per_row)
+    if math.isinf(budget) and after is None:
+        # Nothing but a price that is no number ends such a run early, so all is charged together, which is cheaper.
+        queries = _queries(dry)
+        events = [query.event(dry.facts) for query in (*queries.first, *queries.method)]
+        with suppress(BudgetExceeded):
+            ledger.charge_all(events, setting.copies)
+            return ledger
+
+    def charge(query: Query | Sum) -> None:
+        ledger.charge(query.event(dry.facts))
+
+    def observe(completed: int, state: Any) -> None:
+        if after is not None:
+            after(completed, ledger)
+
+    if dry.ask_first(charge):
+        dry.ask_method(charge, observers=[observe])
+    if setting.copies > 1 and ledger.rows:
+        ledger.charge_all(ledger.rows, setting.copies - 1)
+    return ledger
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A validated and priced run; nothing has been spent yet."""
+
+    config: RunConfig
+    facts: Facts
+    graph: Graph
+    algorithm: Algorithm[Any]
+    ledger: Ledger
+    centring: Centring | None = None
+
+    @property
+    def first(self) -> Recipe | None:
+        """What is asked before the method."""
+        return None if self.centring is None else self.centring.recipe
+
+    def plan(
+        self,
+        rounds: int | None = None,
+        *,
+        node: int | None = None,
+        budget: float = math.inf,
+        after: Callable[[int, Ledger], None] | None = None,
+    ) -> Ledger:
+        """The ledger that the run, or its first `rounds`, will leave; arguments as for :func:`plan`."""
+        book = self.ledger
+        setting = RunSetting(
+            self.facts,
+            self.graph,
+            self.config.rounds if rounds is None else rounds,
+            book.accountant,
+            book.delta,
+            first=self.first,
+        )
+        return plan(self.algorithm, setting, node=node, budget=budget, after=after)
+
+    def affordable(self, node: int) -> tuple[Event, ...]:
+        """The events of one node as far as its budget allows, in order."""
+        everything, book = self.plan(node=node).rows, self.ledger
+        budget = np.broadcast_to(book.epsilon, (self.facts.n_nodes,))[node]
+        # Totals only grow: if the whole run fits, so does each part, and one look is cheaper than one a release.
+        if np.all(book.accountant.within(book.accountant.spent(everything), book.delta, budget)):
+            return everything
+        return self.plan(node=node, budget=float(budget)).rows
+
+
+def privacy_statement(
+    prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None
+) -> Statement:
+    """The guarantee of a run, which its accountant derives from the ledger's `rows`.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The run, of all nodes or of one.
+    rows : iterable of Event
+        What was charged, or will be.
+    simulated : bool
+        Whether the noise can be repeated.
+    caveat : Caveat
+        What epsilon does not cover, one or several, e.g. :attr:`sottovoce.data.Schema.caveat`.
+    """
+    facts, config, book = prepared.facts, prepared.config, prepared.ledger
+    ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
+    ledger.charge_all(tuple(rows), config.copies)
+    said = Statement.prove(
+        ledger,
+        trust_of(config, facts),
+        relation=facts.relation,
+        nodes=facts.n_nodes,
+        simulated=simulated,
+        unit=unit_of(config.sites_per_row),
+        form=config.form,
+        assumes=EXACT,
+        caveat=caveat,
+        public=PUBLIC if config.rows_per_person is None else PUBLIC_OF_PEOPLE,
+        printed_claim=None if config.form == "corrected" else ledger.claimed(),
+    )
+    if prepared.centring is not None:
+        said = said.disclosing(DISCLOSED)
+    if config.rows_per_person is not None:
+        said = said.of_whole_people(config.rows_per_person, config.sites_per_row)
+    if facts.participants:
+        said = said.if_others_collude(against_all(ledger, facts.n_nodes))
+    return said
+
+
+def trust_of(config: RunConfig, facts: Facts) -> Trust:
+    """Whom a run trusts, with the numbers of the run."""
+    if not facts.participants:
+        return config.trusted
+    return Trust.in_sum(facts.participants - facts.colluders, facts.colluders)
+
+
+def against_all(ledger: Ledger, nodes: int) -> float:
+    """What a ledger's releases cost a site's rows if all other sites collude."""
+    alone = Ledger(ledger.accountant, math.inf, ledger.delta, ledger.sites_per_row)
+    seen = [row.against(nodes - 1) if isinstance(row, SummedGaussianMechanism) else row for row in ledger.rows]
+    alone.charge_all(seen)
+    return alone.total()
+
+
+def release_costs(prepared: Prepared, events: Iterable[Event]) -> list[dict[str, Any]]:
+    """Of each release its kind, its own epsilon and its noise, as plain data.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The run, whose accountant and delta price a release alone.
+    events : iterable of Event
+
+    Returns
+    -------
+    list of dict
+        For each event its class (``event``) and, for each node, the ``epsilon`` of this release alone and an upper
+        bound on the noise's standard deviation in a coordinate (``spread``).
+    """
+    book, nodes = prepared.ledger, (prepared.facts.n_nodes,)
+    known: dict[str, dict[str, Any]] = {}  # releases of many rounds are often equal
+    found = []
+    for event in events:
+        text = repr(event.to_dict())
+        if text not in known:
+            alone = book.accountant.total([event], book.delta)
+            known[text] = {
+                "event": type(event).__name__,
+                "epsilon": np.broadcast_to(alone, nodes).tolist(),
+                "spread": np.broadcast_to(event.spread(), nodes).tolist(),
+            }
+        found.append(dict(known[text]))
+    return found
+
+
+def cost_report(prepared: Prepared, *, caveat: Caveat = None, life: float | None = None) -> dict[str, Any]:
+    """What a run will cost and how much noise that means, as plain data.
+
+    Parameters
+    ----------
+    prepared : Prepared
+    caveat : Caveat
+        What epsilon does not cover.
+    life : float, optional
+        A ledger's lifetime budget, of which the report says what the run takes.
+
+    Returns
+    -------
+    dict
+        The whole run's statement (``privacy``), the method with its calibrated noise (``algorithm``), ``releases`` as
+        of :func:`release_costs`, the run's configuration (``config``), and what it takes of a lifetime budget
+        (``life``).
+    """
+    config = prepared.config
+    events = prepared.plan().rows
+    statement = privacy_statement(prepared, events, simulated=config.seed is not None, caveat=caveat)
+    return {
+        "privacy": statement.to_dict(),
+        "algorithm": prepared.algorithm.to_dict(),
+        "releases": release_costs(prepared, events),
+        "config": config.to_dict(),
+        "life": share_of_life(events, config.delta, life),
+    }

@@ -1,0 +1,96 @@
+"""A run that was reserved on another processor goes on with the very noise of its reservation.
+
+On another processor prices may differ in their last bits, and a calibration then ends at a scale that differs by a
+little more.  A ledger that reserved a run accepts its releases alone, so the scale of the reservation is found again,
+to the last bit.  This is no calibration: nothing is priced, and the result is the number at which the events are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ..privacy.events import Event
+from ..problem.schedules import Schedule
+from ..util.bisection import bisect_between
+from ..util.typing import Any, Array, BoolArray
+from .pricing import Prepared
+
+_FARTHEST = 1e-6  # relative, of another processor's scale
+_HALVINGS = 48  # to a few neighbouring numbers
+_NEIGHBOURS = 8  # numbers tried on each side of where the halvings end
+
+
+def with_reserved_noise(prepared: Prepared, reserved: Sequence[Event]) -> Prepared:
+    """This run at the scale of noise with which its releases were reserved, if that is next to its own.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The run as it was calibrated here.
+    reserved : sequence of Event
+        Its releases as they were reserved, in order.
+
+    Returns
+    -------
+    Prepared
+        A run that plans exactly the reserved events; `prepared` itself if it does so already, or if no scale near its
+        own does.  The ledger then refuses its releases.
+    """
+    noise = prepared.algorithm.noise
+    wanted = [event.to_dict() for event in reserved]
+    different = _first_difference(prepared, wanted)
+    if noise is None or different is None:
+        return prepared
+    own = np.asarray(noise.factor, dtype=float)
+    wanted_spread = np.asarray(reserved[different].spread(), dtype=float).ravel()
+
+    def noisier(factor: Array) -> BoolArray:
+        """For each factor whether the noise is larger than reserved; a larger factor is less noise."""
+        event = _at_factor(prepared, noise, factor).plan().rows[different]
+        more = np.asarray(event.spread(), dtype=float).ravel() > wanted_spread
+        return more if own.ndim else np.asarray(more[0])
+
+    low, _ = bisect_between(noisier, own * (1.0 - _FARTHEST), own * (1.0 + _FARTHEST), _HALVINGS)
+    for _ in range(_NEIGHBOURS):
+        low = np.nextafter(low, 0.0)
+    found = np.full(own.shape, np.nan)
+    for _ in range(2 * _NEIGHBOURS):
+        low = np.nextafter(low, np.inf)
+        matches = _matches(_at_factor(prepared, noise, low), wanted, own.shape)
+        found = np.where(np.isnan(found) & matches, low, found)
+    return prepared if np.any(np.isnan(found)) else _at_factor(prepared, noise, found)
+
+
+def _first_difference(prepared: Prepared, wanted: Sequence[dict[str, Any]]) -> int | None:
+    """The first event that differs from the plan's; None if none does, or it is not of the same kind."""
+    for k, (event, other) in enumerate(zip(prepared.plan().rows, wanted, strict=False)):
+        planned = event.to_dict()
+        if planned != other:
+            return k if planned.keys() == other.keys() else None
+    return None
+
+
+def _at_factor(prepared: Prepared, noise: Schedule, factor: Array) -> Prepared:
+    exact = factor.item() if factor.ndim == 0 else tuple(factor.tolist())
+    return replace(prepared, algorithm=prepared.algorithm.with_noise(replace(noise, factor=exact)))
+
+
+def _matches(prepared: Prepared, wanted: Sequence[dict[str, Any]], shape: tuple[int, ...]) -> BoolArray:
+    """For each node, or for all together if `shape` is (), whether its planned events are the wanted ones."""
+    nodes = prepared.facts.n_nodes
+    same = np.ones(nodes, dtype=bool)
+    for event, other in zip(prepared.plan().rows, wanted, strict=False):
+        for name, value in event.to_dict().items():
+            same &= _equal(value, other[name], nodes)
+    return same if shape else np.array(np.all(same))
+
+
+def _equal(value: Any, other: Any, nodes: int) -> bool | BoolArray:
+    """Whether two fields of an event are equal: node by node where both hold a number for each node."""
+    both_lists = isinstance(value, list) and isinstance(other, list)
+    if both_lists and len(value) == len(other) == nodes:
+        return np.array(value) == np.array(other)
+    return bool(value == other)
