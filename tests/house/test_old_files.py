@@ -27,6 +27,8 @@ from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.plan import Plan
 from sottovoce.errors import CheckpointError, InvalidInput, LedgerMismatch
 from sottovoce.ledger.durable import DurableLedger
+from sottovoce.ledger.file import ChainFile
+from sottovoce.ledger.history import History
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import Result, simulate
 from sottovoce.runs.training import TrainConfig, train
@@ -124,19 +126,39 @@ def test_a_run_does_not_go_on_and_costs_nothing_more(
         assert np.max(ledger.committed()) == pytest.approx(held, rel=1e-12)
 
 
-def test_a_run_without_a_name_does_not_begin_beside_one_that_it_may_be(book: Callable[[str], Path]) -> None:
-    """It would be paid a second time, in silence.  Once the old one is closed, or under a name, it begins."""
-    new = asked(RunConfig(method="dgd", epsilon=1.0, delta=1e-5, rounds=1, accountant="zcdp"))
-    with DurableLedger.open(book("answers")) as ledger:
-        assert ledger.former_runs == (UNNAMED, "sums")
-        with pytest.raises(LedgerMismatch, match=UNNAMED):
-            train(new, ledger=ledger)
-        assert len(ledger.runs) == 2
-        train(new, ledger=ledger, run_name="another")
-        ledger.close_run(UNNAMED, reclaim=True)
-        assert ledger.former_runs == ("sums",)
-        train(new, ledger=ledger)
-        assert len(ledger.runs) == 4 and len(ledger.rows) == LEDGERS["answers"][0] + 2
+def stop(k: int, _: Any) -> None:
+    if k == 2:
+        raise KeyboardInterrupt
+
+
+def as_of_before(self: ChainFile[History], record: dict[str, Any], payload: bytes | None = None) -> None:
+    """Append a record as versions before 0.3 did: a run did not say of which format it is."""
+    APPEND(self, {key: value for key, value in record.items() if key != "version"}, payload)
+
+
+APPEND = ChainFile.append
+
+
+def test_a_run_without_a_name_does_not_begin_beside_one_that_it_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be paid a second time, in silence.  Under a name, or once the old one is closed, it begins."""
+    same, other = under_way("sum_prox"), under_way("sum_momentum")
+    with DurableLedger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, accountant="zcdp", n_nodes=3) as ledger:
+        with monkeypatch.context() as before:
+            before.setattr(ChainFile, "append", as_of_before)
+            with pytest.raises(KeyboardInterrupt):
+                simulate(same, ROWS, ledger=ledger, observers=[stop])
+        (begun,) = ledger.former_runs
+        for config in (same, other):
+            with pytest.raises(LedgerMismatch, match=begun):
+                simulate(config, ROWS, ledger=ledger)
+        assert ledger.runs == (begun,)
+        simulate(other, ROWS, ledger=ledger, run_name="another")
+        ledger.close_run(begun, reclaim=True)
+        assert ledger.former_runs == ()
+        simulate(other, ROWS, ledger=ledger)
+        assert len(ledger.runs) == 3
 
 
 def test_closing_gives_back_what_a_run_of_before_holds(
@@ -157,10 +179,6 @@ def test_closing_gives_back_what_a_run_of_before_holds(
 
 
 def test_a_run_of_this_version_goes_on(tmp_path: Path) -> None:
-    def stop(k: int, _: Any) -> None:
-        if k == 2:
-            raise KeyboardInterrupt
-
     with DurableLedger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, accountant="zcdp", n_nodes=3) as ledger:
         with pytest.raises(KeyboardInterrupt):
             simulate(under_way("sum_prox"), ROWS, ledger=ledger, observers=[stop])

@@ -316,7 +316,7 @@ class SavedModel:
 
 
 def refusal_of_model(plain: dict[str, Any]) -> Refusal | None:
-    """Why the file of a model whose coefficients have names is not read; None for other files and those of this version.
+    """Why the file of a model whose coefficients have names is not read; None if it is, or is another.
 
     ValueError if no version wrote such a format.
     """
