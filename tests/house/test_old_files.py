@@ -12,6 +12,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,21 @@ def test_a_run_does_not_go_on_and_costs_nothing_more(
         assert ledger.runs == runs and len(ledger.rows) == releases
         assert ledger.total() == pytest.approx(spent, rel=1e-12)
         assert np.max(ledger.committed()) == pytest.approx(held, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["answers", "trusts"])
+def test_the_version_that_began_a_run_can_end_it_until_this_one_spends(book: Callable[[str], Path], name: str) -> None:
+    path = book(name)
+    before = schema_of(path)
+    begin, run = {"answers": (inferred_again, "sums"), "trusts": (simulated_again, "sum_prox")}[name]
+    with DurableLedger.open(path) as ledger, pytest.raises(LedgerMismatch):
+        begin(ledger, run)
+    assert schema_of(path) == before == 4
+
+
+def schema_of(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as file:
+        return int(file.execute("PRAGMA user_version").fetchone()[0])
 
 
 def stop(k: int, _: Any) -> None:
