@@ -172,7 +172,7 @@ class ChainFile(Chain[F]):
 
     def append(self, record: dict[str, Any], payload: bytes | None = None) -> None:
         self._ahead = True
-        if record["kind"] in OF_PRESENT_SCHEMA:  # not at the first opening: till then an earlier version can end its runs
+        if record["kind"] in OF_PRESENT_SCHEMA:  # and not when it is opened: an earlier version can end its runs
             self._mark()
         super().append(record, payload)
 
