@@ -477,7 +477,7 @@ class TestWhatALineIsWorth:
             "unsure": True, "cause": "hidden", "low": -0.1, "high": 0.2, "odds_ratio": 1.05, "steps": 1.0,
             "typical": None,
         }  # fmt: skip
-        for cause, label in (("hidden", Cause.HIDDEN.label), (None, Cause.STRAINED.label), ("later", "")):
+        for cause, label in (("hidden", Cause.HIDDEN.label), ("strained", Cause.STRAINED.label), ("later", "")):
             told = line | {"cause": cause}
             assert text_table([told]).splitlines()[1].endswith(label)
             assert mark(told) == (f"? ({label.rstrip('?')})" if label else "?")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +12,11 @@ from scipy.special import expit
 
 from sottovoce.answers import coefficients, least_squares
 from sottovoce.answers.coefficients import Coefficients
-from sottovoce.answers.inference import Newton, newton_of
+from sottovoce.answers.inference import newton_of
 from sottovoce.answers.least_squares import slopes_of
 from sottovoce.answers.separate_sites import Columns, SiteStep, by_noise, combined, drawn_together
 from sottovoce.answers.terms import Naming, of_columns
 from sottovoce.data.rows import Rows
-from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
 from sottovoce.network.graphs import make_graph
 from sottovoce.network.net import DenseNet
@@ -218,28 +216,3 @@ def test_what_noise_explains_of_differences_between_sites_is_no_difference() -> 
     unlike = drawn_together(10.0 * z, np.ones((200, 30)))
     assert np.mean(alike**2) < 0.1 and np.mean((unlike - 10.0 * z) ** 2) < 5.0
     np.testing.assert_allclose(drawn_together(z, np.zeros((200, 30))), z - z.mean(axis=1, keepdims=True), atol=1e-12)
-
-
-def test_a_run_of_the_list_that_averaged_by_rows_goes_on_with_it(tmp_path: Path) -> None:
-    X, y = drawn("numbers", 9)
-    naming, run = naming_of(3), config()
-    rows, loss = rows_of("numbers", naming, X, y), Weighted(HuberResidual(1.0))
-    (older,) = slopes_of(naming).older()
-    known = simulate(run, rows, method=older, loss=loss).outcome
-    with DurableLedger.create(
-        tmp_path / "book", epsilon=10.0, delta=1e-5, accountant="rdp", n_nodes=3, demonstration=True
-    ) as ledger:
-        begun = simulate(run, rows, method=older, loss=loss, ledger=ledger).outcome
-        spent = ledger.total()
-        again = simulate(run, rows, method=slopes_of(naming), loss=loss, ledger=ledger).outcome
-        assert ledger.total() == spent and len(ledger.runs) == 1
-    np.testing.assert_array_equal(begun.estimate, known.estimate)
-    np.testing.assert_array_equal(again.estimate, known.estimate)
-
-
-def test_lists_of_older_versions_are_told_apart_by_how_they_average() -> None:
-    naming = naming_of(3)
-    new, *before = [newton_of(naming), *newton_of(naming).older()]
-    assert isinstance(new, Newton) and new.identity()["sites"] == "by precision"
-    assert all(not one.by_site for one in before)  # type: ignore[attr-defined]
-    assert all("sites" not in one.identity() for one in before)

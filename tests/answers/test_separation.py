@@ -457,7 +457,6 @@ class TestCauses:
             ({"refused": None, "cause": None}, None),
             ({"refused": None, "cause": "hidden"}, Cause.HIDDEN),
             ({"refused": "so", "cause": "separation"}, Cause.SEPARATION),
-            ({"refused": "so"}, Cause.NOISE),
             ({"refused": "so", "cause": "of a later version"}, None),
         ],
     )

@@ -17,7 +17,7 @@ from sottovoce.network.graphs import make_graph
 from sottovoce.network.net import DenseNet
 from sottovoce.privacy.noise import SystemNoise
 from sottovoce.problem.facts import Facts
-from sottovoce.queries import Bounded, NoisyBounded, NoisyGradient, Positives, Scores, Sum
+from sottovoce.queries import Bounded, NoisyBounded, Positives, Scores, Sum
 from sottovoce.queries.bounded import SecondMoments, SlopeMoments
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import Curator
@@ -78,17 +78,14 @@ def test_a_stored_answer_is_read_at_its_own_point_only(site: Site, other: Scores
     np.testing.assert_array_equal(site.asked(question()), first)
 
 
-def test_an_answer_that_an_older_version_kept_without_a_stamp_is_read(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as older:
-        older.setattr(Bounded, "stamp", lambda self: b"")
-        first = site.asked(question())
-    np.testing.assert_array_equal(site.asked(question()), first)
-
-
-def test_only_answers_were_ever_kept_without_the_stamp_that_they_have() -> None:
-    assert NoisyBounded.unstamped and not NoisyGradient.unstamped
+def test_an_answer_that_was_kept_without_its_stamp_is_not_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can tell at which point it was asked."""
+    with monkeypatch.context() as bare:
+        bare.setattr(Bounded, "stamp", lambda self: b"")
+        site.asked(question())
+    with pytest.raises(LedgerMismatch, match="release 1 of this run was made at another public point"):
+        site.asked(question())
+    assert len(site.ledger.rows) == 1
 
 
 def test_a_run_in_a_ledger_is_that_of_one_identity(tmp_path: Path) -> None:

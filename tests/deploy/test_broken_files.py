@@ -25,7 +25,7 @@ from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.settings import SiteSettings, write_settings
 from sottovoce.deploy.strict import NotStrict, parse
-from sottovoce.errors import InvalidInput, NotWritten, Refused, SottovoceError, Unreachable
+from sottovoce.errors import InvalidInput, NotWritten, Refused, SottovoceError
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.util import files as writing
 from sottovoce.util.plain import canonical
@@ -205,7 +205,7 @@ def test_no_plan_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
     for k in rng.permutation(len(todo))[:700]:
         place, odd = todo[k]
         odd_one = changed(plain, place, odd)
-        rewrite(path, odd_one if isinstance(odd_one, dict) else {"version": 1, "plan": odd_one})
+        rewrite(path, odd_one if isinstance(odd_one, dict) else {"version": 3, "plan": odd_one})
         try:
             found = Plan.read(path)
         except InvalidInput as error:
@@ -420,10 +420,22 @@ OLD = (
         lambda path: foreign(path, "CREATE TABLE other (id INTEGER)"),
         lambda path: foreign(path, "PRAGMA application_id = 77"),
         lambda path: foreign(path, *OLD, "PRAGMA user_version = 9"),
+        lambda path: foreign(path, *OLD),
         lambda path: foreign(path, f"PRAGMA application_id = {0x736F7468}", "PRAGMA user_version = 2"),
         lambda path: DurableLedger.create(path, epsilon=1.0).close(),
     ],
-    ids=["text", "zeros", "folder", "table", "another table", "application", "version", "empty", "ledger"],
+    ids=[
+        "text",
+        "zeros",
+        "folder",
+        "table",
+        "another table",
+        "application",
+        "version",
+        "version 0.1",
+        "empty",
+        "ledger",
+    ],
 )
 def test_a_log_that_is_no_hubs_is_one_line_and_is_not_touched(
     tmp_path: Path, make: Callable[[Path], object], capsys: pytest.CaptureFixture[str]
@@ -441,27 +453,6 @@ def test_a_log_that_is_no_hubs_is_one_line_and_is_not_touched(
         said = capsys.readouterr().err
         assert stop.value.code == 2 and one_line(said) and "hub.log" in said, said
     assert {name: data for name, data in files(hub).items() if name != "hub.lock"} == before
-
-
-def test_a_log_of_version_one_goes_on_and_what_nobody_signed_is_not_believed(tmp_path: Path) -> None:
-    sites = consortium(tmp_path / "sites")
-    with HubLog(tmp_path / "first.log") as log:
-        with pytest.raises(Unreachable):  # alone: its greeting is in its ledger
-            sites.run_site("east", LocalTransport(Hub(sites.plan, log), "east", 0.1))
-        greeting = log.messages("trial")[0, "east"]
-    foreign(tmp_path / "hub.log", *OLD)
-    with closing(sqlite3.connect(tmp_path / "hub.log")) as database:
-        database.execute("INSERT INTO message VALUES ('trial', 0, 'east', ?)", (greeting,))
-        database.execute("INSERT INTO gone VALUES ('trial', 'east', 'tired')")
-        database.commit()
-    with HubLog(tmp_path / "hub.log") as log:
-        hub = Hub(sites.plan, log)
-        hub.check()
-        assert hub.gone() == {} and hub.highest("east") == 0 and log.last("trial", "east") == 0
-        ends = sites.run_locally(log)
-        assert {end.outcome.stopped for end in ends.values()} == {"finished"}
-    with HubLog(tmp_path / "hub.log") as log:
-        assert Hub(sites.plan, log).over
 
 
 @pytest.mark.parametrize("table", ["message", "farewell"])

@@ -356,7 +356,7 @@ class TestPlans:
         plan.write(path)
         assert Plan.read(path) == plan and Plan.read(path).digest == plan.digest
         plain = plan.to_dict()
-        assert plain["version"] == 2 and plain["centre"] == plan.centre.to_dict()
+        assert plain["version"] == 3 and plain["centre"] == plan.centre.to_dict()
         for change in (
             {"centre": plain["centre"] | {"gain": 1.5}}, {"centre": plain["centre"] | {"constants": [9]}},
             {"centre": plain["centre"] | {"alpha": -1.0}}, {"centre": [1]}, {"version": 1},

@@ -237,9 +237,10 @@ def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(sites: Consorti
     path.write_text(text.replace('"rho": 0.02', '"rho": 0.03'))
     with pytest.raises(InvalidInput, match="was changed"):
         Plan.read(path)
-    path.write_text(text.replace('"version": 1', '"version": 3'))
-    with pytest.raises(InvalidInput, match="has version 3"):
-        Plan.read(path)
+    for version, rule in ((1, "before 0.3"), (2, "before 0.3"), (4, "later version: its format is 4")):
+        path.write_text(text.replace('"version": 3', f'"version": {version}'))
+        with pytest.raises(InvalidInput, match=rule):
+            Plan.read(path)
     path.write_text("{}")
     with pytest.raises(InvalidInput, match="no plan file"):
         Plan.read(path)

@@ -114,7 +114,3 @@ def test_no_result_holds_how_long_anything_took(tmp_path: Path, monkeypatch: pyt
             assert "seconds" not in json.loads(str(file["meta"]))
     assert not {"seconds", "waited"} & json.loads(found.file("json").read_text()).keys()
     assert "seconds" not in json.loads((tmp_path / "hub.json").read_text())
-    with np.load(found.file("npz")) as file:  # one of version 0.1
-        meta, models = json.loads(str(file["meta"])) | {"seconds": 12.5}, file["models"]
-    np.savez(tmp_path / "old.npz", meta=np.array(json.dumps(meta)), models=models)
-    np.testing.assert_array_equal(Result.load(tmp_path / "old.npz").models, models)

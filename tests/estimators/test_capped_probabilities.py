@@ -63,7 +63,3 @@ def test_probabilities_of_a_capped_model_come_with_one_warning(loss: str, classe
         with pytest.warns(NotCalibrated) as heard:
             answer = ask(X)
         assert [str(one.message) for one in heard] == [NOT_CALIBRATED] and answer.shape == (150, classes)
-    del capped.max_grad_norm_  # a pickle of an older version, whose models had no cap
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        capped.predict_proba(X)

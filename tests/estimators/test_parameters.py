@@ -1,4 +1,4 @@
-"""Parameters of estimators: few in the signature, all others in ``knobs``, and the names of version 0.1."""
+"""Parameters of estimators: few in the signature, all others in ``knobs``."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from sottovoce import (
     PrivateRegressor,
 )
 from sottovoce.errors import InvalidInput
+from sottovoce.util.compatibility import FORMER
 
 OF_METHODS = [
     "phi",
@@ -38,7 +39,7 @@ OF_METHODS = [
     "correlation",
     "batches",
 ]
-OLD: dict[Any, list[str]] = {  # parameters of version 0.1 that are knobs now, of every estimator
+KNOBS: dict[Any, list[str]] = {  # of every estimator, beside the everyday parameters
     ConsensusClassifier: [
         *[
             "C",
@@ -62,8 +63,8 @@ OLD: dict[Any, list[str]] = {  # parameters of version 0.1 that are knobs now, o
     ConsensusSurvival: ["colluders", "rho", "max_grad_norm", "relation"],
     ConsensusPCA: ["colluders", "relation"],
 }
-PAIRS = [(kind, name) for kind, names in OLD.items() for name in names]
-ACCOUNTED = [kind for kind in OLD if kind is not ConsensusPCA]
+PAIRS = [(kind, name) for kind, names in KNOBS.items() for name in names]
+ACCOUNTED = [kind for kind in KNOBS if kind is not ConsensusPCA]
 WITHOUT_NOISE: dict[str, Any] = {"method": "admm", "epsilon": math.inf, "n_sites": 2, "rounds": 20, "random_state": 0}
 
 
@@ -77,7 +78,7 @@ def problem(n: int = 120) -> tuple[np.ndarray, np.ndarray]:
     return X, np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 0, "yes", "no")
 
 
-@pytest.mark.parametrize("kind", OLD)
+@pytest.mark.parametrize("kind", KNOBS)
 def test_a_signature_is_short_and_names_are_the_same_everywhere(kind: Any) -> None:
     names = set(inspect.signature(kind).parameters)
     assert names == made(kind).get_params(deep=False).keys() == made(kind).get_params().keys()
@@ -88,18 +89,15 @@ def test_a_signature_is_short_and_names_are_the_same_everywhere(kind: Any) -> No
 
 
 @pytest.mark.parametrize(("kind", "name"), PAIRS)
-def test_every_parameter_of_before_is_a_knob(kind: Any, name: str) -> None:
-    """By its name, by scikit-learn's nested name, and by its name of before with a warning that says what to write."""
+def test_every_other_parameter_is_a_knob(kind: Any, name: str) -> None:
+    """By its name and by scikit-learn's nested name; as a parameter of its own it is refused."""
     value = object()
     model = made(kind, knobs={name: value})
     assert model._knobs()[name] is value and made(kind).set_params(**{f"knobs__{name}": value}).knobs == {name: value}
-    write = rf"^{kind.__name__}: write knobs={{'{name}': ...}}; names of version 0.1 are taken in this release only$"
-    with pytest.warns(FutureWarning, match=write):
-        assert made(kind, **{name: value}).knobs == {name: value}
-    model = made(kind, knobs={"relation": "zero-out"})
-    with pytest.warns(FutureWarning, match=write):
-        model.set_params(**{name: value})
-    assert model.knobs == {"relation": "zero-out", name: value}
+    with pytest.raises(TypeError, match=name):
+        made(kind, **{name: value})
+    with pytest.raises(ValueError, match=name):
+        made(kind).set_params(**{name: value})
 
 
 @pytest.mark.filterwarnings("ignore:the model gives")
@@ -116,7 +114,7 @@ def test_a_search_over_a_knob_sets_it_and_leaves_the_others() -> None:
     assert not np.isnan(found.cv_results_["mean_test_score"]).any()
 
 
-@pytest.mark.parametrize("kind", OLD)
+@pytest.mark.parametrize("kind", KNOBS)
 def test_clones_copies_and_pickles_keep_knobs(kind: Any) -> None:
     knobs = {"relation": "zero-out"}
     model = made(kind, knobs=knobs)
@@ -161,15 +159,11 @@ def test_knobs_reach_the_run() -> None:
     assert "one row at each of 2 sites (zero-out)" in says and "all that any 2 of the sites know" in says
 
 
-# accounting= and ledger=, which were accountant=
+# accounting= and ledger=
 
 
 @pytest.mark.parametrize("kind", ACCOUNTED)
 def test_the_name_of_a_rule_is_accounting(kind: Any) -> None:
-    with pytest.warns(FutureWarning, match=rf"^{kind.__name__}: write accounting=\.\.\. for accountant; names of"):
-        assert made(kind, accountant="zcdp").accounting == "zcdp"
-    with pytest.warns(FutureWarning, match="accounting"):
-        assert made(kind, accounting="rdp").set_params(accountant=None).accounting is None
     for wrong in ("nope", 5, Ledger()):
         model = made(kind, accounting=wrong)
         with pytest.raises(InvalidInput, match=r"^accounting=.*; use accounting='best', or ledger= for a ledger$"):
@@ -177,19 +171,14 @@ def test_the_name_of_a_rule_is_accounting(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [ConsensusClassifier, PrivateClassifier])
-def test_a_ledger_of_before_is_charged(kind: Any) -> None:
+def test_a_ledger_is_charged(kind: Any) -> None:
     X, y = problem()
     terms: dict[str, Any] = {"method": "output", "delta": None, "classes": ["no", "yes"], "epsilon": 0.5}
     ledger = Ledger()
-    with pytest.warns(FutureWarning, match=r"write ledger=\.\.\. for accountant"):
-        model = kind(accountant=ledger, **terms)
-    assert model.ledger is clone(model).ledger is ledger and model.accounting is None
+    model = kind(ledger=ledger, **terms)
+    assert clone(model).ledger is ledger
     model.fit(X, y)
     assert ledger.total() > 0.49
-    with pytest.warns(FutureWarning, match=r"write accounting=\.\.\. for accountant"):
-        assert model.set_params(accountant="pure").ledger is None
-    with pytest.warns(FutureWarning):
-        assert model.set_params(accountant=ledger).ledger is ledger and model.accounting is None
 
 
 def test_what_is_no_ledger_is_refused() -> None:
@@ -203,16 +192,18 @@ def test_what_is_no_ledger_is_refused() -> None:
             ConsensusClassifier(random_state=0, **given).fit(X, y)
 
 
-@pytest.mark.parametrize("kind", OLD)
-def test_a_pickle_of_version_0_1_opens_with_the_names_of_today(kind: Any) -> None:
-    model = made(kind)
-    state = model.__getstate__() | {"coef_": 1.5, **kind.own_knobs, "relation": "zero-out"}
-    for name in ("knobs", "accounting", "ledger"):
-        state.pop(name, None)
-    if kind is not ConsensusPCA:
-        state["accountant"] = "rdp"
+@pytest.mark.parametrize("kind", KNOBS)
+@pytest.mark.parametrize("stated", [None, 1, 2])
+def test_a_pickle_of_before_is_refused(kind: Any, stated: int | None) -> None:
+    state = made(kind).__getstate__()
+    state.pop("_sottovoce_format")
     opened = kind.__new__(kind)
-    opened.__setstate__(state)
-    expected = {"knobs": {"relation": "zero-out"}} | ({"accounting": "rdp"} if kind is not ConsensusPCA else {})
-    assert opened.get_params() == model.get_params() | expected and opened.coef_ == 1.5
-    assert opened._knobs()["relation"] == "zero-out"
+    with pytest.raises(InvalidInput) as refused:
+        opened.__setstate__(state if stated is None else state | {"_sottovoce_format": stated})
+    assert (refused.value.field, refused.value.value, refused.value.rule) == ("pickle", kind.__name__, FORMER)
+
+
+@pytest.mark.parametrize("kind", KNOBS)
+def test_what_a_pickle_says_of_its_format_is_no_attribute(kind: Any) -> None:
+    opened = pickle.loads(pickle.dumps(made(kind)))
+    assert "_sottovoce_format" not in vars(opened)

@@ -23,6 +23,7 @@ from sottovoce.ledger.history import packed, unpacked
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import BestAccountant, PLDAccountant, PureAccountant, RDPAccountant, ZCDPAccountant
 from sottovoce.privacy.events import CarriedGaussianMechanism, GaussianMechanism
+from sottovoce.util.compatibility import FORMAT
 
 ACCOUNTANTS: list[Any] = [ZCDPAccountant, RDPAccountant, PLDAccountant, BestAccountant]
 
@@ -245,7 +246,7 @@ def test_records_of_schema_4_cost_the_same_and_a_reader_of_it_refuses_those_of_n
             if old:  # as it was written
                 plain = [event.to_dict() for event in events]
                 records: list[dict[str, Any]] = [
-                    {"kind": "reserve", "run": "run", "plan": "plan", "events": plain, "at": "then"},
+                    {"kind": "reserve", "run": "run", "plan": "plan", "events": plain, "at": "then", "version": FORMAT},
                     {"kind": "charge", "run": "run", "release": 1, "event": plain[0], "kept": True},
                     {"kind": "charge", "run": None, "release": None, "event": plain[0]},
                 ]
@@ -265,9 +266,14 @@ def test_records_of_schema_4_cost_the_same_and_a_reader_of_it_refuses_those_of_n
         db.execute("PRAGMA user_version = 4")
     with DurableLedger.open(tmp_path / "True") as ledger:
         assert ledger.per_node().tobytes() == totals[0][0]
+    with monkeypatch.context() as earlier:
+        earlier.setattr(chain, "_READS", (3, 4))
+        DurableLedger.open(tmp_path / "True").close()  # only its first new record says so
+    with DurableLedger.open(tmp_path / "True") as ledger:
+        ledger.charge(events[0])
     monkeypatch.setattr(chain, "_READS", (3, 4))
     monkeypatch.setattr(chain, "SCHEMA_VERSION", 4)
-    for name in ("True", "False"):  # the first opening says so for good
+    for name in ("True", "False"):
         with pytest.raises(LedgerVersion, match="has schema 5, this version reads 4"):
             DurableLedger.open(tmp_path / name)
 

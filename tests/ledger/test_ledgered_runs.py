@@ -13,7 +13,7 @@ from problems import make_rows
 from sottovoce.data.rows import Rows
 from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerMismatch
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.runs.simulate import RunConfig, _digest, simulate
+from sottovoce.runs.simulate import RunConfig, simulate
 
 PRIVATE = ["dvp", "r_admm", "mr_admm"]
 
@@ -133,26 +133,17 @@ def stop(k: int, state: Any) -> None:
 
 @pytest.mark.parametrize("trust", SPELLED)
 @pytest.mark.parametrize("ways", [(0, 1), (1, 0)])
-@pytest.mark.parametrize("before", [False, True])
-def test_two_spellings_of_a_method_are_one_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trust: str, ways: tuple[int, int], before: bool
-) -> None:
-    """It is paid once, and goes on in ledgers and from checkpoints with the key that older versions made."""
+def test_two_spellings_of_a_method_are_one_run(tmp_path: Path, trust: str, ways: tuple[int, int]) -> None:
+    """It is paid once, and goes on in ledgers and from checkpoints."""
     rows, first, second = make_rows([12, 9, 15], 3, seed=3), spelled(trust, ways[0]), spelled(trust, ways[1])
     path, nodes = tmp_path / "half.npz", 1 if trust == "curator" else 3
 
-    def former(config: RunConfig, facts: Any, label: str, identity: dict[str, Any]) -> list[str]:
-        return [_digest([config.to_dict(), facts.to_dict(), label])]
-
     assert first.to_dict() != second.to_dict()
     with DurableLedger.create(tmp_path / "a.ledger", epsilon=7.0, delta=1e-4, accountant="zcdp", n_nodes=nodes) as book:
-        with monkeypatch.context() as older:
-            if before:
-                older.setattr("sottovoce.runs.simulate._keys", former)
-            with pytest.raises(Interrupted):
-                simulate(first, rows, ledger=book, observers=[stop])
-            with pytest.raises(Interrupted):
-                simulate(first, rows, checkpoint=path, observers=[stop])
+        with pytest.raises(Interrupted):
+            simulate(first, rows, ledger=book, observers=[stop])
+        with pytest.raises(Interrupted):
+            simulate(first, rows, checkpoint=path, observers=[stop])
         committed, seen = book.committed(), list[int]()
         resumed = simulate(second, rows, ledger=book)
         assert len(book.runs) == 1 and len(book.rows) == 4 and np.array_equal(book.committed(), committed)

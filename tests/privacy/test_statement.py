@@ -1,4 +1,4 @@
-"""The statement as a value: frozen, made once, derived by methods, kept by files, read from those of version 0.1."""
+"""The statement as a value: frozen, made once, derived by methods, kept by files."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ OLD: dict[str, dict[str, Any]] = {
         "ledger": {"run": "one", "spent": 0.9, "budget": [2.0, 2.0], "delta": 0.0},
     },
 }  # fmt: skip
-"""As version 0.1 wrote them; what `says` says of a delta there is false."""
+"""Statements with words that are false: what `says` says of a delta."""
 
 
 def book() -> Ledger:
@@ -214,38 +214,19 @@ def test_a_round_trip_keeps_all_of_it(said: Statement) -> None:
         "epsilon", "delta", "relation", "unit", "accountant", "accountants", "adversary", "public", "per_node",
         "releases", "form", "release",
     ]  # fmt: skip
-    assert ("trust" in plain) == (said.trust not in (NOBODY, CURATOR))  # no new key where 0.1 wrote a statement
+    assert ("trust" in plain) == (said.trust not in (NOBODY, CURATOR))
     for read in (plain, json.loads(json.dumps(plain)), json.loads(json.dumps(jsonable(plain), allow_nan=False))):
         assert Statement.from_dict(read) == said and Statement.from_dict(read).to_dict() == plain
 
 
 @pytest.mark.parametrize("name", OLD)
-def test_statements_of_the_first_version_are_read(name: str) -> None:
-    """All that was proved is kept; the sentence is today's, because the old one was false under a delta."""
+def test_words_in_a_file_are_not_believed_but_derived_anew(name: str) -> None:
+    """All that was proved is kept; the sentence in these is false under a delta."""
     old = OLD[name]
     new = Statement.from_dict(json.loads(json.dumps(old))).to_dict()
     assert list(new) == list(old)
     assert {key for key in old if new[key] != old[key]} <= {"says"}
     assert "times as likely" not in new["says"]
-
-
-def test_a_saved_run_of_the_first_version_shows_its_statement(tmp_path: Path) -> None:
-    X, y = np.eye(4)[np.arange(60) % 4] * 0.9, np.where(np.arange(60) % 3, 1.0, -1.0)
-    for method, trust in (("prox_admm", NOBODY), ("central", CURATOR)):
-        result = simulate(RunConfig(method=method, rounds=2, delta=1e-5), Rows.build([(X, y)] * 3))
-        result.save(tmp_path / "run.npz")
-        with np.load(tmp_path / "run.npz") as file:
-            meta, models = json.loads(str(file["meta"])), file["models"]
-        assert meta["privacy"] == json.loads(json.dumps(result.privacy))
-        meta["privacy"] = OLD["delta"]
-        np.savez(tmp_path / "old.npz", meta=np.array(json.dumps(meta)), models=models)
-        old = Result.load(tmp_path / "old.npz")
-        assert old.statement.epsilon == OLD["delta"]["epsilon"]
-        assert old.statement.trust == trust  # 0.1 wrote one sentence for all methods
-        assert f"against whoever {trust.adversary}" in old.privacy["says"]
-        old.save(tmp_path / "again.npz")
-        assert Result.load(tmp_path / "again.npz").statement == old.statement
-        assert Result.load(tmp_path / "run.npz").statement == result.statement
 
 
 BROKEN: list[dict[str, Any]] = [

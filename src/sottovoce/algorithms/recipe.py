@@ -49,10 +49,6 @@ class Recipe(Algorithm[Opened]):
     def script(self, facts: Facts, replicates: int) -> Script:
         """Yields the statistic of each item at its points, gets the answer, and returns the outcome."""
 
-    def older(self) -> tuple[Recipe, ...]:
-        """The same recipe with lists of older versions: a run in a ledger that was begun with one goes on with it."""
-        return ()
-
     @property
     def asked(self) -> list[dict[str, Any]]:
         """The items as plain data."""

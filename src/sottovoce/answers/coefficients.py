@@ -163,16 +163,15 @@ class Coefficients(Sequence[dict[str, Any]]):
         ]  # fmt: skip
         numbers = ("estimate", "standard_error", "noise_share", "low", "high", "p", "unsure", "refused")
         made = [
-            Coefficient(term, **{name: one[name] for name in numbers}, cause=one.get("cause"))
+            Coefficient(term, **{name: one[name] for name in numbers}, cause=one["cause"])
             for term, one in zip(terms, lines, strict=True)
         ]
         covariance = np.array(plain["covariance"], dtype=float)
         odds = any("odds_ratio" in one for one in lines)
-        lost = plain.get("undivided")
-        known, few = plain.get("determined"), plain.get("few_outcomes")  # files of earlier versions have none
+        lost, known, few = (plain[name] for name in ("undivided", "determined", "few_outcomes"))
         return cls(
             lines=tuple(made), strain=float(plain["strain"]), needs=plain["needs"], covariance=covariance, odds=odds,
-            weighed=plain["weighed"], at_bounds=plain.get("at_bounds"), clusters=plain.get("clusters", ""),
+            weighed=plain["weighed"], at_bounds=plain.get("at_bounds"), clusters=plain["clusters"],
             undivided=None if lost is None else Undivided.of_plain(lost),
             determined=None if known is None else Determined.of_plain(known),
             few=None if few is None else FewOutcomes.of_plain(few, len(made)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -146,7 +146,7 @@ class Cells(NamedTuple):
     center: Array  # the middle of the cells, in logits  (R,)
     rows: float
     spread: float  # standard deviation of the noise on each share
-    corrected: list[list[list[Corrected]]] | None = None  # of every replicate and block; None if it was not asked
+    corrected: list[list[list[Corrected]]]  # of every replicate and block
 
 
 @dataclass(frozen=True)
@@ -188,10 +188,7 @@ class Histogram(Recipe):
             ("first correction of scores", self._corrections),
             ("second correction of scores", self._corrections),
         )
-        return tuple(Item(*one, share) for one, share in zip(asked, self.shares, strict=False))
-
-    def older(self) -> tuple[Recipe, ...]:
-        return (Counts(**{f.name: getattr(self, f.name) for f in fields(self)}),)
+        return tuple(Item(*one, share) for one, share in zip(asked, self.shares, strict=True))
 
     def _corrections(self, at: Array) -> Corrections:
         return Corrections(at, _last(at), EDGES, self.groups)
@@ -207,9 +204,7 @@ class Histogram(Recipe):
         at = np.hstack([at[:, :-1], -center[:, None]])
         told = yield scores(at)
         found = told.value.reshape(replicates, -1, 2, CELLS)
-        cells = Cells(found, center, told.rows, told.spread)
-        if len(self.items) == 2:
-            return cells
+        histogram = told
         blocks = [recalibration.blocks_of(told.rows * own, told.rows * told.spread, told.rows) for own in found]
         ahead = told.rows * self.spread(3, facts, told.among) * math.sqrt(min(len(blocks[0]), 2))
         points = [
@@ -223,7 +218,7 @@ class Histogram(Recipe):
         ]
         second = yield from self._correct(at, blocks, points)
         answers = [[list(pair) for pair in zip(*both, strict=True)] for both in zip(first, second, strict=True)]
-        return cells._replace(corrected=answers)
+        return Cells(found, center, histogram.rows, histogram.spread, answers)
 
     def _correct(
         self, at: Array, blocks: list[list[Block]], points: list[list[Curves]]
@@ -244,15 +239,6 @@ class Histogram(Recipe):
             [recalibration.corrected(*one) for one in zip(*own, strict=True)]
             for own in zip(blocks, points, values, list(found), list(told.spread * scale), strict=True)
         ]
-
-
-class Counts(Histogram):
-    """The list of versions before, without corrections: what was begun with it goes on."""
-
-    shares: ClassVar[tuple[float, ...]] = (0.02, 0.98)
-
-    def older(self) -> tuple[Recipe, ...]:
-        return ()
 
 
 def _last(at: Array) -> Array:
@@ -279,12 +265,10 @@ def qualities(cells: Cells, threshold: float = 0.5, levels: Sequence[Level] = ()
     out = []
     for r, (shares, middle) in enumerate(zip(cells.shares, cells.center, strict=True)):
         blocks = recalibration.blocks_of(n * shares, sigma, n)
-        answers = None if cells.corrected is None else cells.corrected[r]
         found = []
         for b, block in enumerate(blocks):
-            asked = None if answers is None else answers[b]
             known = block.rows if b == 0 else None
-            found.append(_quality(block, asked, float(middle), threshold, known))
+            found.append(_quality(block, cells.corrected[r][b], float(middle), threshold, known))
         parts = {"": found[0]}
         marked = [level for level in levels if level.feature is not None]
         parts |= {level.name: found[k + 2] for k, level in enumerate(marked)}
@@ -293,11 +277,7 @@ def qualities(cells: Cells, threshold: float = 0.5, levels: Sequence[Level] = ()
     return out
 
 
-def _quality(
-    block: Block, answers: list[Corrected] | None, middle: float, threshold: float, rows: float | None
-) -> Quality:
-    if answers is None:
-        return quality_of(block.counts, block.sigma, middle + EDGES, threshold, rows)
+def _quality(block: Block, answers: list[Corrected], middle: float, threshold: float, rows: float | None) -> Quality:
     again = recalibration.recalibrate(block, answers)
     order = Order(*recalibration.together(answers, ORDER))
     return quality_of(block.counts, block.sigma, middle + EDGES, threshold, rows, again, order)

@@ -132,15 +132,11 @@ class Fit(ABC):
 
 @dataclass(frozen=True)
 class LogOdds(Fit):
-    """Log-odds of two classes with intervals (:mod:`sottovoce.answers.inference`); with which list, say the fields."""
-
-    frames: int | None = None
-    stretches: bool = True
+    """Log-odds of two classes with intervals (:mod:`sottovoce.answers.inference`)."""
 
     @property
     def recipe(self) -> Recipe:
-        naming = self.layout.naming
-        return newton_of(naming) if self.frames is None else newton_of(naming, self.frames, self.stretches)
+        return newton_of(self.layout.naming)
 
     @property
     def plain_loss(self) -> Loss:

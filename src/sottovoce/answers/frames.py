@@ -57,21 +57,19 @@ def whitening(S: Array, spread: float, kept: BoolArray) -> Sight:
     return Sight(frame, (vectors * unseen) @ turned * both, np.zeros_like(S))
 
 
-def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray, *, doubts: bool = True) -> Sight:
+def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
     """A frame in which directions are stretched that noise had hidden and the second moments M, asked in it, show.
 
     M is the identity where all was seen, and has errors of deviation `noise` an entry, (R,).  An eigenvector of which
     more than half was not seen has the second moment that M tells, raised to the noise's norm; others keep theirs, or
     have a larger one: what M lacks of it is lost to long rows, which are shortened in M.  Where M shows nothing at all,
-    what was seen only in part was noise; without `doubts`, as in older lists of releases, that is not asked.
+    what was seen only in part was noise.
     """
     values, vectors = np.linalg.eigh(M)
     unseen = np.einsum("rji,rjk,rki->ri", vectors, sight.unseen, vectors)
-    hidden = unseen > 0.5
-    if doubts:
-        least = _EMPTY * noise[:, None]
-        empty = (values <= least) & (1.0 - unseen > 3.0 * least)
-        hidden = hidden | ((unseen > _BARELY) & empty)
+    least = _EMPTY * noise[:, None]
+    empty = (values <= least) & (1.0 - unseen > 3.0 * least)
+    hidden = (unseen > 0.5) | ((unseen > _BARELY) & empty)
     floor = np.maximum(1e-12, noise * math.sqrt(2.0 * M.shape[-1]))[:, None]
     raised = np.maximum(values, np.where(hidden, floor, 1.0))
     left = np.where(hidden, raised - values, 0.0)

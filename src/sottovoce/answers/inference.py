@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ..algorithms.items import Answer, Item, Script
-from ..algorithms.recipe import Recipe
 from ..errors import InvalidInput
 from ..problem.facts import Among, Facts
 from ..problem.losses import Logistic
@@ -37,7 +36,6 @@ from ..queries import (
     Lengths,
     Positives,
     SecondMoments,
-    SlopeMoments,
 )
 from ..queries.moments import square
 from ..runs.config import RunConfig
@@ -191,12 +189,8 @@ class Newton(SeparateSites):
 
     farthest: ClassVar[float] = 8.0
     """The same of the first step."""
-    stretches: ClassVar[bool] = True
-    """Whether steps are longer or shorter than Newton's, as curvature changes on the way."""
-    doubts: ClassVar[bool] = True
-    """Whether a direction that was seen in part, and then not at all, counts as hidden."""
-    middle: ClassVar[tuple[str, ...]] = ("{} after step 1", "{} after step 2", "{} after step 3")
-    """Names of the Hessians and gradients between the first and the last: they tell this list from older ones."""
+    after: ClassVar[tuple[str, ...]] = ("{} after step 1", "{} after step 2", "{} after step 3")
+    """Names of the Hessians and gradients between the first and the last."""
 
     sharper: ClassVar[tuple[float, ...]] = (0.05, 0.04, 0.03, 0.02)
     """Shares of second moments that are asked again, each in a frame of those before: noise hides less there.
@@ -217,7 +211,7 @@ class Newton(SeparateSites):
             )
         ]  # fmt: skip
         asked: list[tuple[str, Any]] = [("second moments", SecondMoments), ("first gradient", Gradient)]
-        for which in self.middle:
+        for which in self.after:
             asked += [(which.format("Hessian"), FramedCurvature), (which.format("gradient"), Gradient)]
         asked += [("last Hessian", FramedCurvature), ("moments of slopes", FramedSlopes), ("last gradient", Gradient)]
         first, *rest = [Item(*one, share) for one, share in zip(asked, self.shares, strict=True)]
@@ -241,7 +235,7 @@ class Newton(SeparateSites):
         cap = float(np.minimum(facts.loss.curvature_bound, _RARE * curvature).max())  # one for all replicates
         noise, s_g = (self._ahead(kind, facts, moments.among) for kind in (Curvature, Gradient))
         kept = self._kept(S, moments.spread, curvature, s_g)
-        small = SmallSites.of(mask, kept | (not self.stretches), S)
+        small = SmallSites.of(mask, kept, S)
         merged = self._merged(S, moments.spread, kept)
         S = within(small.moments(S), kept)
         hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
@@ -250,8 +244,7 @@ class Newton(SeparateSites):
         framed = np.einsum("rii->r", frame.A @ sizes @ frame.A) / kept.sum(axis=1)
         if moments.spread == 0.0:  # then no row is shortened
             lost = np.zeros_like(lost)
-        seen_in = frame.back if self.sharper else np.broadcast_to(np.eye(d), frame.back.shape)
-        shortened = Shortened(positive(sizes - frame.back @ lost @ frame.back), of_sizes, np.asarray(seen_in))
+        shortened = Shortened(positive(sizes - frame.back @ lost @ frame.back), of_sizes, frame.back)
         lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
         gradient = yield Gradient(w)
         first, points = gradient, list[Point]()
@@ -262,13 +255,13 @@ class Newton(SeparateSites):
         known = Pool(within(at_zero, kept), np.zeros(R))
         step = self._step(frame, law, w, known, gradient, self.farthest, flat, small)
         w, pool, seen, cut = w + no_further(step, sizes, self.farthest)[0], None, list[Seen](), np.zeros(R, dtype=bool)
-        if gradient.spread > 0.0 and self.stretches:
+        if gradient.spread > 0.0:
             turned = _by_curvature(frame, sizes, law.by_curvature(w), kept)
             lost = turned.A @ frame.back @ lost @ frame.back @ turned.A
             frame = turned
         for most, fresh in self.steps:
             if fresh or pool is None:
-                found = yield self._bends(w, cap, small.asked(frame))
+                found = yield FramedCurvature(w, cap, frame=small.asked(frame).A)
                 here, here_noise = within(cap * square(found.value, d), kept), cap * found.spread
                 pool = pooled(pool, here, here_noise)
             gradient = yield Gradient(w)
@@ -278,14 +271,13 @@ class Newton(SeparateSites):
             seen.append(Seen(w, gradient.value, gradient.spread))
             H = pool.H + lost
             own = directions(frame, H, pool.noise, variances, framed)
-            H = own.restricted(H) if self.stretches else H
-            step = self._step(frame, law, w, Pool(H, pool.noise), gradient, most, own, small)
+            step = self._step(frame, law, w, Pool(own.restricted(H), pool.noise), gradient, most, own, small)
             step, cut = no_further(step, sizes, most)
             w = w + step
-        found = yield self._bends(w, cap, small.asked(frame))
+        found = yield FramedCurvature(w, cap, frame=small.asked(frame).A)
         last, last_noise = within(cap * square(found.value, d), kept), cap * found.spread
         pool = pooled(pool, last, last_noise)
-        slopes = yield self._slopes(w, small.asked(frame))
+        slopes = yield FramedSlopes(w, frame=small.asked(frame).A)
         gradient = yield Gradient(w)
         points.append(Point(w, last, last_noise, gradient.value, gradient.spread))
         seen.append(Seen(w, small.gathered(gradient).value, gradient.spread))
@@ -302,9 +294,9 @@ class Newton(SeparateSites):
         whole = square(moments.value, d)
         ends = replace(ends, strain=strain, moved=step, evidence=evidence, moments=whole)
         ends = replace(ends, estimate=w + small.followed(ends.estimate - w))
-        ends = with_merged_rows(ends, rows, merged) if self.stretches else ends
+        ends = with_merged_rows(ends, rows, merged)
         ends = with_falling_curvature(ends, law)
-        return with_size(ends, law, kept & (mask == 0.0)) if self.stretches else ends
+        return with_size(ends, law, kept & (mask == 0.0))
 
     def with_one_constant(self, columns: Columns) -> Newton:
         one = columns.slopes + 1
@@ -327,10 +319,6 @@ class Newton(SeparateSites):
 
     def joined(self, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
         return joint_estimates(self, found, heard, facts)
-
-    def older(self) -> tuple[Recipe, ...]:
-        own = {f.name: getattr(self, f.name) for f in fields(self)}
-        return (PlainSteps(**own), OneFrame(**own), Unframed(**own))
 
     def _kept(self, S: Array, spread: float, curvature: Array, noise: float) -> BoolArray:
         """Columns but for those of rare levels and small sites that noise hides, (R, d).
@@ -403,9 +391,7 @@ class Newton(SeparateSites):
                 found = yield FramedMoments(zero, frame=small.asked(frame).A)
                 M = within(square(found.value, S.shape[-1]), kept) * edge**2
                 noise = found.spread * edge[:, 0, 0] ** 2
-                sight = sharper(sight, M, noise, kept, doubts=self.doubts)
-        if not self.sharper:
-            return frame, S, sight.lost / edge**2, sight.unseen, np.full(len(S), spread)
+                sight = sharper(sight, M, noise, kept)
         return frame, sight.moments, sight.lost / edge**2, sight.unseen, noise / edge[:, 0, 0] ** 2
 
     def _step(
@@ -414,15 +400,7 @@ class Newton(SeparateSites):
     ) -> Array:  # fmt: skip
         """Newton's step from w across lost directions, longer or shorter as curvature changes on the way."""
         step = displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
-        if not self.stretches:  # points of lists before stay what they were
-            return step
         return stretched(rows, w, small.followed(lost.without(step)), 1.01 * most)
-
-    def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
-        return FramedCurvature(at, cap, frame=frame.A)
-
-    def _slopes(self, at: Array, frame: Frame) -> Bounded:
-        return FramedSlopes(at, frame=frame.A)
 
     def _ahead(self, kind: type[Bounded], facts: Facts, among: Among) -> float:
         """Standard deviation of the noise on an entry of all answers of a kind together."""
@@ -431,91 +409,9 @@ class Newton(SeparateSites):
         return 1.0 / math.sqrt(sum(s**-2.0 for s in spreads)) if all(spreads) else 0.0
 
 
-class PlainSteps(Newton):
-    """The list before steps were stretched, with Newton's own steps: what was begun with it goes on.
-
-    Its points, frames and merged levels are those that it had, or the stored answers of a run that broke off would be
-    answers to other questions.
-    """
-
-    by_site: ClassVar[bool] = False
-
-    steps: ClassVar[tuple[tuple[float, bool], ...]] = ((1.5, True), (1.0, True), (0.75, True))
-    farthest: ClassVar[float] = 2.0
-    stretches: ClassVar[bool] = False
-    doubts: ClassVar[bool] = False
-    middle: ClassVar[tuple[str, ...]] = ("second {}", "third {}", "fourth {}")
-
-    def older(self) -> tuple[Recipe, ...]:
-        return ()
-
-    def _kept(self, S: Array, spread: float, curvature: Array, noise: float) -> BoolArray:
-        """Columns but for those of rare levels, which count as the reference, whatever share of the rows that has.
-
-        Those of which the moments S do not show a row, or of which `noise` in a gradient moves the log-odds by
-        `HIDDEN`; and other columns whose second moment noise makes negative.
-        """
-        size = np.einsum("rii->ri", S)
-        every = whitening(S, spread, np.ones(size.shape, dtype=bool)).frame.A
-        inverse = every @ every
-        moved = noise * np.sqrt(np.einsum("rij,rij->rj", inverse, inverse)) * self.marks / curvature[:, None]
-        return np.asarray((size >= RAREST * self.marks**2) | ((size > _SEEN * spread) & (moved <= HIDDEN)))
-
-
-class OneFrame(PlainSteps):
-    """The list of version 0.2, with one frame: what was begun with it goes on."""
-
-    sharper: ClassVar[tuple[float, ...]] = ()
-    shares: ClassVar[tuple[float, ...]] = (0.06, 0.04, 0.04, 0.12, 0.03, 0.12, 0.04, 0.12, 0.14, 0.04, 0.23)
-
-
-class Unframed(PlainSteps):
-    """The list of version 0.1, with matrices of rows as they are: what was begun with it goes on."""
-
-    steps: ClassVar[tuple[tuple[float, bool], ...]] = ((1.5, True), (0.75, False))
-
-    @property
-    def items(self) -> tuple[Item, ...]:
-        return (
-            Item("count of positives", lambda at: Positives(at, self.constant), 0.01),
-            Item("second moments", SecondMoments, 0.08),
-            Item("first gradient", Gradient, 0.06),
-            Item("second Hessian", Curvature, 0.10),
-            Item("second gradient", Gradient, 0.10),
-            Item("third gradient", Gradient, 0.06),
-            Item("last Hessian", Curvature, 0.22),
-            Item("moments of slopes", SlopeMoments, 0.05),
-            Item("last gradient", Gradient, 0.32),
-        )
-
-    def _frame(
-        self, S: Array, spread: float, kept: BoolArray, hidden: Array, small: SmallSites
-    ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array, Array, Array]]:
-        eye = kept[:, :, None] * np.eye(S.shape[-1])
-        return Frame(eye, eye), S, np.zeros_like(S), np.zeros_like(S), np.full(len(S), spread)
-        yield  # nothing is asked
-
-    def _bends(self, at: Array, cap: float, frame: Frame) -> Bounded:
-        return Curvature(at, cap)
-
-    def _slopes(self, at: Array, frame: Frame) -> Bounded:
-        return SlopeMoments(at)
-
-
-def newton_of(naming: Naming, frames: int = 1 + len(Newton.sharper), stretches: bool = True) -> Newton:
-    """The recipe for rows of an encoding, or that of an older list.
-
-    Parameters
-    ----------
-    naming : Naming
-    frames : int
-        In how many frames it asks: in version 0.2 in one, in 0.1 in none.
-    stretches : bool
-        Whether its steps are longer or shorter than Newton's, as curvature changes on the way; older ones' are not.
-    """
-    kinds: dict[int, type[Newton]] = {0: Unframed, 1: OneFrame, 1 + len(Newton.sharper): PlainSteps}
-    kind = Newton if stretches and frames == 1 + len(Newton.sharper) else kinds[frames]
-    return kind(constant=naming.constant, value=naming.value, marks=naming.marks, blocks=naming.blocks)
+def newton_of(naming: Naming) -> Newton:
+    """The recipe for rows of an encoding."""
+    return Newton(constant=naming.constant, value=naming.value, marks=naming.marks, blocks=naming.blocks)
 
 
 def model_of(found: Estimates) -> Array:

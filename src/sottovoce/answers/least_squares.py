@@ -26,7 +26,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..algorithms.items import Answer, Item, Script
-from ..algorithms.recipe import Recipe
 from ..problem.facts import Facts
 from ..problem.task import BoundedNumber
 from ..queries import AtBounds, Bounded, FramedMoments, FramedResiduals, FramedSteps, Lengths, Residuals, SecondMoments
@@ -57,7 +56,6 @@ from .row_frames import FINE, ROUGH, Ahead, best_power, length_of_levels, reach
 from .separate_sites import Columns, Heard, SeparateSites, SiteStep, drawn_together, of_kind, precision
 from .slope_moments import OF_RESIDUALS, drawn_to_multiple
 from .terms import CONSTANT, Naming
-from .unframed_squares import Unframed
 
 EDGES = 2.0 ** np.arange(-10.0, 1.5, 0.5)
 """Public cells of residuals, in half widths of the target's bounds; beyond the last one no residual is kept."""
@@ -235,10 +233,6 @@ class Stepped(SeparateSites):
             at_bounds=np.einsum("i,rie->re", share, bounds.values),
             at_bounds_noise=math.sqrt(float(np.sum((share * bounds.spreads) ** 2))),
         )
-
-    def older(self) -> tuple[Recipe, ...]:
-        own = {f.name: getattr(self, f.name) for f in fields(Unframed)}
-        return (Unframed(**own),)
 
     def _frame(self, zero: Array) -> Generator[Bounded, Answer, tuple[Frame, BoolArray, Array]]:
         """Asks for second moments, and once more in a frame of those.

@@ -70,11 +70,6 @@ class Recalibration(NamedTuple):
     observed_expected: Estimate  # positives over the sum of the model's probabilities
 
 
-EARLIER = "was not asked when this evaluation began; begin another"
-"""Why an evaluation with the list of an earlier version has no recalibration."""
-UNASKED = Recalibration(*(Estimate(None, refused=EARLIER) for _ in Recalibration._fields))
-
-
 @dataclass(frozen=True)
 class Quality:
     """Quality of a model on held-out rows."""
@@ -215,13 +210,13 @@ def quality_of(
     sigma: float,
     edges: Array,
     threshold: float,
-    rows: float | None = None,
-    recalibration: Recalibration = UNASKED,
-    order: Order | None = None,
+    rows: float | None,
+    recalibration: Recalibration,
+    order: Order,
 ) -> Quality:
     """Quality from the noisy counts of `rows` rows; without that public number, their sum is taken.
 
-    `order` is what was asked of the order of rows within cells, None in evaluations of earlier versions.
+    `order` is what was asked of the order of rows within cells.
     """
     noise = sigma**2
     tails = tails_of(raw, noise)
@@ -265,14 +260,14 @@ _BESIDE = (0.5, 1.5)
 """What rows may add to the area beside what is told of their order: of it, if they have few scores."""
 
 
-def _auc(raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, order: Order | None) -> Estimate:
+def _auc(raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, order: Order) -> Estimate:
     """Area under the ROC curve: that of all rows of a cell tied, and what their order within cells adds.
 
     What was asked of the order is exact if scores are even in their cells, whatever the calibration is.  If they tie or
     crowd, the same order adds half as much or up to two and a half times.  So much less or more is in the interval, of
-    the larger of what is told and what a logistic calibration curve would add.  Without it, and if scores crowd in few
-    cells, the interval holds all slopes from 0 to `_STEEPEST` times that curve's.  A model that orders wrongly has a
-    slope below 0.
+    the larger of what is told and what a logistic calibration curve would add.  If scores crowd in few cells, the
+    interval holds all slopes from 0 to `_STEEPEST` times that curve's.  A model that orders wrongly has a slope below
+    0.
     """
     P, N = (float(raw[k].sum()) for k in (1, 0))
     rarer = min(float(own.sum()) for own in counts)
@@ -280,7 +275,6 @@ def _auc(raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, o
         rule = f"needs about {math.ceil(LEAST * sigma):,} rows of either class, or an epsilon that much larger"
         return Estimate(None, refused=f"too few rows of one class for this noise: {rule}")
     f0, f1 = raw[0] / N, raw[1] / P
-    told = 0.0 if order is None else order.noise
     won = np.tril(np.ones((CELLS, CELLS)), -1) + 0.5 * np.eye(CELLS)  # of a positive's cell and a negative's
 
     def area(slope: float, more: float = 0.0) -> tuple[float, float]:
@@ -290,7 +284,7 @@ def _auc(raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, o
         lift = ((below - mid) ** 2 + f0**2 / 12.0) / P**2  # with what places within cells add, if they are even
         drop = ((above - mid) ** 2 + f1**2 / 12.0) / N**2
         both = (sigma**2 / (P * N)) ** 2 * float(np.sum((won - mid) ** 2))  # of noise times noise
-        variance = float((counts[1] + sigma**2) @ lift + (counts[0] + sigma**2) @ drop) + both + told**2
+        variance = float((counts[1] + sigma**2) @ lift + (counts[0] + sigma**2) @ drop) + both + order.noise**2
         return min(max(mid + more, 0.0), 1.0), math.sqrt(variance)
 
     def end(found: tuple[float, float], z: float) -> float:
@@ -303,8 +297,6 @@ def _auc(raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, o
     low, high = (slope.value + z * slope.error for z in (-Z, Z))
     least, most = _STEEPEST * low, _STEEPEST * high
     least, most = (min(least, 0.0), max(most, 0.6)) if slope.value > 0.0 else (min(least, -0.6), max(most, 0.0))
-    if order is None:
-        return Estimate(area(slope.value)[0], end(area(least), -Z), end(area(most), Z))
     beside = max(abs(order.value), area(max(abs(low), abs(high)))[0] - area(0.0)[0])
     less, more = _BESIDE[1:] * 2
     if low > 0.0 or high < 0.0:

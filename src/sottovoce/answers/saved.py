@@ -16,8 +16,9 @@ from ..data.table import Table
 from ..errors import CheckpointError, InvalidInput, shown
 from ..problem.task import TwoClasses
 from ..runs.engine import UNREADABLE
-from ..runs.simulate import Result
+from ..runs.simulate import SAVED_BEFORE, Result
 from ..util import files
+from ..util.compatibility import FORMAT, Refusal, refusal_of_format
 from ..util.plain import digest_of, json_text, jsonable
 from ..util.typing import Any, Array, IntArray
 from .between import FEWEST, widened
@@ -25,7 +26,7 @@ from .coefficients import Coefficients
 from .own_site import AVERAGE, number_in, place, places
 from .terms import Naming, naming_of, outcome
 
-_KIND, _VERSION = "sottovoce answers", 1
+_KIND = "sottovoce answers"
 
 
 KEPT = ("evaluation", "versions", "command", "threshold")
@@ -115,8 +116,6 @@ class SavedModel:
             return digest_of(self.model, None if self.schema is None else self.schema.to_dict(), *moved)
         read_as = {} if self.only is None else {"only": self.only}
         told = {key: value for key, value in self.to_dict().items() if key != "record"}
-        if self.site is None:  # rows are read as by versions that knew no such column, so evaluations of these go on
-            told.pop("site", None)
         return digest_of(told | read_as)
 
     def encoding(self, run: Path) -> Schema:
@@ -231,7 +230,7 @@ class SavedModel:
         assert self.naming is not None
         columns = [term.name for term in self.naming.terms if term.name != "(constant)"]
         return {
-            "kind": _KIND, "version": _VERSION, "schema": None if self.schema is None else self.schema.to_dict(),
+            "kind": _KIND, "version": FORMAT, "schema": None if self.schema is None else self.schema.to_dict(),
             "columns": columns, "data_norm": self.naming.data_norm, "sites": list(self.naming.sites),
             "shares": self.shares.tolist(), "model": self.model.tolist(), "record": jsonable(self.record),
         } | ({"site": self.site} if self.naming.sites else {})  # fmt: skip
@@ -286,29 +285,45 @@ class SavedModel:
         InvalidInput
             As :meth:`of_result`.
         """
+        refused: Refusal | None = None
         if not is_text(Path(path)):
             return cls.of_result(Result.load(path), replicate, _number_of(site))
         try:
             plain = files.from_json(files.read_text("run", Path(path)), infinite=True)
+            refused = refusal_of_model(plain)
             if "answers" in plain:  # what a site or a hub keeps of a run
                 plain = plain["answers"] | {"record": plain["record"]}
-            if plain["kind"] != _KIND or plain["version"] != _VERSION:
+            if plain["kind"] != _KIND or refused is not None:
                 raise ValueError("another file")
             sites = [str(site) for site in plain["sites"]]
+            column = plain["site"] if sites else None
+            if not isinstance(column, str | None):
+                raise ValueError("no name of a column")
             schema = None if plain["schema"] is None else Schema.from_dict(plain["schema"])
             naming = naming_of(schema, plain["columns"], float(plain["data_norm"]), sites)
             model, shares = (np.asarray(plain[key], dtype=float) for key in ("model", "shares"))
             fine = model.shape == (naming.d,) and shares.shape == (max(1, len(sites)),)
             if not (fine and np.all(np.isfinite(model)) and np.all(np.isfinite(shares))):
                 raise ValueError("another model")
-            found = cls(naming, model, shares, dict(plain["record"]), schema, site=_column_of(plain, schema))
+            found = cls(naming, model, shares, dict(plain["record"]), schema, site=column)
         except UNREADABLE as error:
-            rule = "not a saved run; use a file written by `train --save`"
+            rule = refused or "not a saved run; use a file written by `train --save`"
             raise CheckpointError(f"run={shown(Path(path))}: {rule}") from error
         if replicate != 0:
             rule = "a model whose coefficients have names is that of the first repetition"
             raise InvalidInput("replicate", replicate, rule, "leave --replicate out")
         return found if site is None else replace(found, only=place(found.naming.sites if found.naming else (), site))
+
+
+def refusal_of_model(plain: dict[str, Any]) -> Refusal | None:
+    """Why the file of a model whose coefficients have names is not read; None if it is, or is another.
+
+    ValueError if no version wrote such a format.
+    """
+    model = plain.get("answers", plain)
+    if not isinstance(model, dict) or model.get("kind") != _KIND:
+        return None
+    return refusal_of_format(model.get("version"), SAVED_BEFORE)
 
 
 def rows_in(table: Any) -> int:
@@ -332,21 +347,6 @@ def _number_of(site: str | int | None) -> int | None:
         rule = "must be a number: a run by rounds knows its sites by their numbers, from 0 on"
         raise InvalidInput("site", site, rule, "leave --site out for the average")
     return number
-
-
-def _column_of(plain: dict[str, Any], schema: Schema | None) -> str | None:
-    """The column that names a row's site, in a saved model; earlier versions left it to the schema and the deal."""
-    if not plain["sites"]:
-        return None
-    if "site" in plain:
-        return None if plain["site"] is None else str(plain["site"])
-    record = plain["record"]
-    if schema is None or "estimator" in record:  # whose sites may have been given beside the frame
-        return None
-    if record.get("partition") is None:  # of a run between sites
-        return schema.site
-    kind, _, name = str(record["partition"]).partition(":")
-    return name if kind == "site" else None
 
 
 def is_text(path: Path) -> bool:

@@ -17,7 +17,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -200,8 +200,6 @@ class SeparateSites(Recipe):
     """A recipe with one script for rows of one site, which takes its steps from the answers of several."""
 
     constant: Array
-    by_site: ClassVar[bool] = True
-    """False for lists of older versions, which average by rows."""
 
     def columns(self, facts: Facts) -> Columns:
         """Of the rows of the sites."""
@@ -209,7 +207,7 @@ class SeparateSites(Recipe):
 
     def separate(self, facts: Facts) -> bool:
         several = facts.n_nodes > 1 and not facts.summed and self.noise is not None
-        return self.by_site and several and int(self.constant.sum()) in (1, facts.n_nodes)
+        return several and int(self.constant.sum()) in (1, facts.n_nodes)
 
     def own_part(self, what: Bounded, answers: Array, facts: Facts) -> Array:
         return self.columns(facts).own_part(what, answers)
@@ -222,9 +220,6 @@ class SeparateSites(Recipe):
 
     def begin(self, facts: Facts, replicates: int) -> Script:
         return self._jointly(facts, replicates) if self.separate(facts) else self.script(facts, replicates)
-
-    def identity(self) -> dict[str, Any]:
-        return super().identity() | ({"sites": "by precision"} if self.by_site else {})
 
     @abstractmethod
     def with_one_constant(self, columns: Columns) -> Self:

@@ -107,8 +107,7 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
     row("AUC", [q["auc"] for q in every], "auc")
     row("Brier score", [q["brier"] for q in every], "brier")
     for key, (name, _) in RECALIBRATION.items():
-        if all(key in one for one in every):  # files of earlier versions lack them
-            row(name, [q[key] for q in every], key)
+        row(name, [q[key] for q in every], key)
     row("positives", [q["positives"] for q in every], "positives")
     table.add_row(f"at {found['threshold']:g} or more:", *[""] * len(every), "")
     for name in ("accuracy", "sensitivity", "specificity", "precision"):
@@ -119,7 +118,7 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
         if quality["auc"].get("refused") is not None:
             console.print(f"[yellow]note[/] AUC, {escape(name)}: {quality['auc']['refused']}")
         for key, (head, _) in RECALIBRATION.items():
-            if quality.get(key, {}).get("refused") is not None:
+            if quality[key].get("refused") is not None:
                 console.print(f"[yellow]note[/] {head}, {escape(name)}: {quality[key]['refused']}")
 
 

@@ -11,6 +11,7 @@ from ..ledger.durable import DurableLedger
 from ..ledger.life import example
 from ..privacy.statement import ceil_text
 from ..util import files
+from ..util.compatibility import FORMER
 from . import results
 from .options import FILE, NUMBER, as_json, check_folder, takes
 from .screen import Console, escape, listing, print_json
@@ -75,6 +76,11 @@ def show(file: Path, as_json: bool) -> None:
             f"run {escape(run['run'])}: {run['state']}, {run['charged']} of {run['planned']} releases, "
             f"{run['held']} held, since {run['since']}"
         )
+        if run["state"] == "open" and not run["goes_on"]:
+            console.print(
+                f"  [yellow]it {FORMER}: what it holds stays charged until `sottovoce ledger close` gives it back[/]",
+                highlight=False,
+            )
         for path in run["results"]:
             console.print(f"  result in {escape(path)}", highlight=False)
     console.print("[dim]note the next line elsewhere: `ledger verify --head` tells a restored backup by it[/]")

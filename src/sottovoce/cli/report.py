@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..errors import InvalidInput, NotWritten, SottovoceError
+from ..errors import CheckpointError, InvalidInput, NotWritten, SottovoceError, shown
 from ..reports import page, picture
 from ..util import files
 from ..util.plain import HOLDER_ONLY, with_held_back
@@ -68,7 +68,7 @@ def written(path: Path, plain: dict[str, Any]) -> NotWritten | None:
 
 def document(run: Path) -> dict[str, Any]:
     """The record in a saved run, or in the JSON object that a command printed."""
-    from ..answers.saved import SavedModel, is_text
+    from ..answers.saved import SavedModel, is_text, refusal_of_model
 
     if not run.is_file():
         raise InvalidInput("run", str(run), "is no file", "check the path, or save a run with `train --save`")
@@ -79,9 +79,12 @@ def document(run: Path) -> dict[str, Any]:
         record = found.get("record", found)
         if not isinstance(record, dict) or not isinstance(record.get(HOLDER_ONLY) or {}, dict):
             raise ValueError("no object")
+        refused = refusal_of_model(found)
     except (ValueError, TypeError) as error:
         if isinstance(error, SottovoceError):
             raise
         rule = "not a saved run"
         raise InvalidInput("run", str(run), rule, "use a file written by `train --save`, or by --json") from None
+    if refused is not None:
+        raise CheckpointError(f"run={shown(run)}: {refused}")
     return record

@@ -30,10 +30,6 @@ if TYPE_CHECKING:  # which load SciPy's statistics, and most plans ask nothing
     from ..answers.fits import LogOdds
     from ..answers.terms import Naming
 
-FRAMES = 5
-"""Of inferences that this version begins: see :class:`sottovoce.answers.inference.Newton`."""
-CORRECTIONS = 2
-"""Of evaluations that this version begins: see :class:`sottovoce.answers.evaluation.Histogram`."""
 _MIXED = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
@@ -96,12 +92,6 @@ class Asks:
         Column of the schema for whose levels there are evaluations of their own.
     scale, evaluation_scale : float, optional
         Shift over sigma of all releases together; None before calibration, and without noise.
-    frames : int
-        In how many frames an inference asks; plans of version 0.1, which do not say it, have none, those of 0.2 one.
-    stretches : bool
-        Whether an inference's steps are stretched; plans of before do not say it, and theirs are not.
-    corrections : int
-        How many corrections of its histogram an evaluation asks for; earlier plans, which do not say it, have none.
     """
 
     inference: bool = False
@@ -112,25 +102,12 @@ class Asks:
     by: str | None = None
     scale: float | None = None
     evaluation_scale: float | None = None
-    frames: int = FRAMES
-    stretches: bool = True
-    corrections: int = CORRECTIONS
 
     def __post_init__(self) -> None:
         for name, kinds in _KINDS.items():
             value = getattr(self, name)
             if type(value) not in kinds or (type(value) is float and math.isnan(value)):
                 raise InvalidInput(name, None, "is of the wrong type in what a plan asks", "write the plan again")
-        object.__setattr__(self, "frames", self.frames if self.inference else 0)
-        object.__setattr__(self, "stretches", self.stretches and self.frames == FRAMES)
-        if self.frames not in (0, 1, FRAMES):
-            raise InvalidInput(
-                "frames", self.frames, "this version does not know", "use the version that wrote the plan"
-            )
-        object.__setattr__(self, "corrections", 0 if self.evaluation is None else self.corrections)
-        if self.corrections not in (0, CORRECTIONS):
-            rule = "this version does not know"
-            raise InvalidInput("corrections", self.corrections, rule, "use the version that wrote the plan")
         if not self.inference and self.evaluation is None:
             raise InvalidInput("asks", None, "asks nothing", "ask for inference, an evaluation or both")
         if self.site_constants and not self.inference:
@@ -161,22 +138,12 @@ class Asks:
     def to_dict(self) -> dict[str, Any]:
         """Plain data; infinity is the text ``inf``."""
         plain = asdict(self)
-        if (frames := plain.pop("frames")) > 0:
-            plain |= {"framed": True} if frames == 1 else {"frames": frames}
-        if not plain["stretches"]:
-            del plain["stretches"]
-        if plain["corrections"] == 0:
-            del plain["corrections"]
         return plain | {"evaluation": "inf"} if self.evaluation == math.inf else plain
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
         """Inverse of :meth:`to_dict`; raises :class:`InvalidInput` or :class:`TypeError`."""
         given = dict(plain)
-        if "frames" not in given:
-            given["frames"] = int(given.pop("framed", False) is True)
-        given.setdefault("stretches", False)
-        given.setdefault("corrections", 0)
         if given.keys() != {f.name for f in fields(cls)}:
             raise TypeError("other fields")
         if given["evaluation"] == "inf":
@@ -188,7 +155,6 @@ _NONE = type(None)
 _KINDS: dict[str, tuple[type, ...]] = {
     "inference": (bool,), "site_constants": (bool,), "evaluation": (float, _NONE), "holdout": (float,),
     "threshold": (float,), "by": (str, _NONE), "scale": (float, _NONE), "evaluation_scale": (float, _NONE),
-    "frames": (int,), "stretches": (bool,), "corrections": (int,),
 }  # fmt: skip
 
 
@@ -249,15 +215,14 @@ def lists_of(
         constants = site_constants(names, at_random=False, asked=asks.site_constants)
         site = None if schema is None else schema.site
         layout = Layout.of(schema, plain, 1.0, trained[:, 0].tolist(), constants, site)
-        fit, naming = LogOdds(layout, asks.frames, asks.stretches), layout.naming
+        fit, naming = LogOdds(layout), layout.naming
         priced = _priced(fit.recipe, config, trained, naming.d, fit.loss, asks.scale)
         width, based = naming.d, naming.schema
     if asks.evaluation is None:
         return Lists(priced, fit, None, ())
     levels = evaluation.levels_of(based, asks.by)
     groups = evaluation.groups_of(levels, width + 1)
-    asked = evaluation.Histogram if asks.corrections else evaluation.Counts
-    histogram = asked(judged=b"", threshold=asks.threshold, groups=groups)  # of what will be trained
+    histogram = evaluation.Histogram(judged=b"", threshold=asks.threshold, groups=groups)  # of what will be trained
     own = evaluation.Held(asks.evaluation, asks.threshold, asks.by).config(config, histogram)
     n = np.array([[float(m)] for m in held])
     judged = _priced(histogram, own, n, width + 1, evaluation.LOSS, asks.evaluation_scale)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from ..errors import InvalidInput, Refused, SottovoceError, TransportClosed
+from ..util.compatibility import FORMER
 from ..util.typing import Any
 
 VERSION = 2
@@ -25,14 +26,13 @@ _MESSAGE = (
     "CREATE TABLE message (run TEXT NOT NULL, round INTEGER NOT NULL, site TEXT NOT NULL, "
     "bytes BLOB NOT NULL, PRIMARY KEY (run, round, site)) STRICT, WITHOUT ROWID"
 )
-_LATER = (
-    "CREATE TABLE farewell (run TEXT NOT NULL, site TEXT NOT NULL, bytes BLOB NOT NULL, "
+_TABLES = {
+    "message": _MESSAGE,
+    "farewell": "CREATE TABLE farewell (run TEXT NOT NULL, site TEXT NOT NULL, bytes BLOB NOT NULL, "
     "PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID",
-    "CREATE TABLE ended (run TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID",
-)
-"""Not in a log of version 0.1, whose sites did not sign that they left; what such a log says of that is ignored."""
-
-_LATER_STILL = (
+    "ended": "CREATE TABLE ended (run TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID",
+}
+_WHEN_NEEDED = (
     "CREATE TABLE IF NOT EXISTS closed (run TEXT NOT NULL, round INTEGER NOT NULL, PRIMARY KEY (run, round)) STRICT, "
     "WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS twice (run TEXT NOT NULL, site TEXT NOT NULL, round INTEGER NOT NULL, "
@@ -113,24 +113,21 @@ class HubLog:
             )
         finally:
             self._db.execute("ROLLBACK")
-        if application == _APPLICATION and version == VERSION:
-            expected = {_MESSAGE, *_LATER}
-        elif (application, version) == (0, 0) and not tables:
+        if (application, version) == (0, 0) and not tables:
             return False
-        elif (application, version) == (0, 0):  # of version 0.1
-            expected = {_MESSAGE}
-        else:
-            expected = {"another"}
-        if not expected <= set(tables.values()):
+        if (application, version) == (0, 0) and _MESSAGE in tables.values():
+            raise InvalidInput("log", self._name, FORMER, "move it away, and start the hub: it makes another")
+        ours = (application, version) == (_APPLICATION, VERSION)
+        if not ours or not set(_TABLES.values()) <= set(tables.values()):
             rule = f"is no hub's log of version {VERSION}"
             raise InvalidInput("log", self._name, rule, "move it away, and find out whose it is")
-        return application == _APPLICATION
+        return True
 
     def _make(self) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             there = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            for name, table in zip(("message", "farewell", "ended"), (_MESSAGE, *_LATER), strict=True):
+            for name, table in _TABLES.items():
                 if name not in there:  # another process may have been as quick
                     self._db.execute(table)
             self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
@@ -291,7 +288,7 @@ class HubLog:
     def shut(self, run: str, round: int) -> None:
         """Record that a round goes on without the sites that are missing; on the disk before any site is told."""
         with self._news, self._translated():
-            self._db.execute(_LATER_STILL[0])
+            self._db.execute(_WHEN_NEEDED[0])
             self._db.execute("INSERT OR IGNORE INTO closed VALUES (?, ?)", (run, round))
 
     def is_shut(self, run: str, round: int) -> bool:
@@ -305,7 +302,7 @@ class HubLog:
     def accuse(self, run: str, site: str, round: int, message: bytes) -> None:
         """Record a site's second message of one round; only the first such is kept."""
         with self._news, self._translated():
-            self._db.execute(_LATER_STILL[1])
+            self._db.execute(_WHEN_NEEDED[1])
             self._db.execute("INSERT OR IGNORE INTO twice VALUES (?, ?, ?, ?)", (run, site, round, message))
 
     def accused(self, run: str) -> dict[str, tuple[int, bytes]]:
@@ -319,7 +316,7 @@ class HubLog:
     def expel(self, run: str, site: str) -> None:
         """Record that the hub's operator takes a site out: it sends nothing more."""
         with self._news, self._translated():
-            self._db.execute(_LATER_STILL[2])
+            self._db.execute(_WHEN_NEEDED[2])
             self._db.execute("INSERT OR IGNORE INTO expelled VALUES (?, ?)", (run, site))
             self._news.notify_all()
 

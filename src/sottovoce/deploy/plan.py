@@ -30,6 +30,7 @@ from ..runs.prepare import prepare
 from ..runs.pricing import Prepared
 from ..runs.start import Start, named
 from ..util import files
+from ..util.compatibility import FORMAT, refusal_of_format
 from ..util.plain import canonical, keyed_hash
 from ..util.typing import Any, Array
 from . import limits
@@ -39,8 +40,8 @@ from .stages import Stage
 from .strict import NotStrict, parse
 from .waits import Waits
 
-VERSION = 2
-"""Of plans whose sites centre their rows; all others have version 1, and the digest that they had."""
+PLANNED_BEFORE = "end its run with version 0.2 at all sites, or write another plan: ledgers keep what was spent"
+"""What to do with a plan of a version before 0.3."""
 LARGEST = 32 * 2**20
 """The most bytes of a plan file."""
 ROWS = 10**12
@@ -473,7 +474,7 @@ class Plan:
         start = self.start
         begin = {} if start is None else {"start": start.record | {"vector": start.vector.tolist()}}
         return begin | {
-            "version": 1 if self.centre is None else VERSION, "run": self.run, "config": self.config.to_dict(),
+            "version": FORMAT, "run": self.run, "config": self.config.to_dict(),
             "d": self.d,
             "sites": [{"name": s.name, "rows": s.rows, "key": s.key} for s in self.sites],
             "edges": [list(edge) for edge in self.edges], "norm_cap": self.norm_cap, "schema": self.schema,
@@ -503,9 +504,9 @@ class Plan:
             with Path(path).open("rb") as file:
                 plain = parse(file.read(LARGEST + 1), LARGEST)
             stated, version = plain.pop("digest"), plain["version"]
-            if type(version) is not int or not 1 <= version <= VERSION:
-                shown = version if isinstance(version, int) else "?"
-                raise InvalidInput("plan", str(path), f"has version {shown}, this one reads up to {VERSION}", "update")
+            refused = refusal_of_format(version, PLANNED_BEFORE)
+            if refused is not None:
+                raise InvalidInput("plan", str(path), refused.rule, refused.remedy)
             if _digest(plain) != stated:
                 raise InvalidInput("plan", str(path), changed, "get the agreed file again")
             begin, start = plain.get("start"), None

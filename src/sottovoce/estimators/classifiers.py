@@ -524,7 +524,7 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
 
     @property
     def _fitted_loss(self) -> str:
-        return str(getattr(self, "loss_", self.loss))  # version 0.1 had no other
+        return str(self.loss_)
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike, groups: Any = None) -> Array:
@@ -556,7 +556,7 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
         return np.column_stack([log_expit(-margin), log_expit(margin)])
 
     def _warn_if_capped(self) -> None:
-        if getattr(self, "max_grad_norm_", math.inf) < math.inf:
+        if self.max_grad_norm_ < math.inf:
             self._notify("capped", NOT_CALIBRATED, NotCalibrated, stacklevel=3)
 
 

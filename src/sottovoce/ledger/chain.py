@@ -27,6 +27,8 @@ from ..util.typing import Any
 SCHEMA_VERSION = 5
 _READS = (3, 4, SCHEMA_VERSION)
 """3 had SQLite's write-ahead log, and records of both name every event whole."""
+OF_PRESENT_SCHEMA = ("reserve", "charge")
+"""Kinds of records that readers of earlier schemas cannot read."""
 APPLICATION = 0x736F7474  # "sott": tells a ledger from any other SQLite file
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH")  # ERROR: a table is missing
 TABLES = (

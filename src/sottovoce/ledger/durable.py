@@ -36,6 +36,7 @@ from ..privacy import accountants
 from ..privacy.accountants import Accountant
 from ..privacy.conditions import all_priced
 from ..privacy.events import Event, same_relation
+from ..util.compatibility import FORMAT, FORMER
 from ..util.plain import canonical, jsonable, keyed_hash
 from ..util.typing import Any, Array, ArrayLike
 from .file import ChainFile
@@ -280,9 +281,10 @@ class DurableLedger(OnDisk):
             known = self._file.state.runs.get(run)
             if known is None:
                 self._afford(all_priced(events), f"run {run!r} of {len(events)} releases", "reserved")
-                self._file.append(
-                    {"kind": "reserve", "run": run, "plan": plan, "releases": packed(plain), "at": _now()}
-                )
+                record = {"kind": "reserve", "run": run, "plan": plan, "releases": packed(plain), "at": _now()}
+                self._file.append(record | {"version": FORMAT})
+            elif known.former:
+                raise LedgerMismatch(self._why_over(run))
             elif not known.open:
                 rule = f"is closed; choose a new name, such as {self._free(run)!r}, or replay it with resume"
                 raise LedgerMismatch(f"run={run!r}: {rule}")
@@ -296,22 +298,26 @@ class DurableLedger(OnDisk):
         with self._file.transaction("DEFERRED"):
             return self._afford(all_priced(events), f"a run of {len(events)} releases", "reserved")
 
-    def resume(self, run: str, plan: str, *before: str) -> Run:
+    def resume(self, run: str, plan: str) -> Run:
         """Go through a run again from its first row: rows are replayed, never charged twice; a closed run only so.
-
-        `before` are digests that older versions made of the same plan.
 
         Raises
         ------
         LedgerError
-            If there is no such run, or it has another plan.
+            If there is no such run, it has another plan, or a version before 0.3 began it.
         """
-        self._file.read()
-        if self._run(run).plan not in (plan, *before):
+        self.check_goes_on(run)
+        if self._run(run).plan != plan:
             another = f"give this run another name, such as {self._free(run)!r}"
             rule = f"is in this ledger with another plan; go on with that one, or {another}"
             raise LedgerMismatch(f"run={run!r}: {rule}")
         return Run(self, run)
+
+    def check_goes_on(self, run: str) -> None:
+        """Refuse, by LedgerMismatch, a run that a version before 0.3 began; LedgerError if there is no such run."""
+        self._file.read()
+        if self._run(run).former:
+            raise LedgerMismatch(self._why_over(run))
 
     def charge_release(self, run: str, release: int, event: Event, *, kept: bool) -> bytes | None:
         """Record release number `release` of a run, durably, or find it recorded.
@@ -422,6 +428,15 @@ class DurableLedger(OnDisk):
         if run not in self._file.state.runs:
             raise LedgerError(f"run={run!r}: is not in this ledger; see show() for its runs")
         return self._file.state.runs[run]
+
+    def _why_over(self, run: str) -> str:
+        """Why a run that a version before 0.3 began does not go on, and what to do."""
+        known, again = self._run(run), f"run again as {self._free(run)!r}"
+        if not known.open:
+            return f"run={run!r}: {FORMER}; replay it with version 0.2, or {again}"
+        held = f"the {known.left} releases that it holds stay charged until it is closed"
+        close = f"close it with `sottovoce ledger close` and {again}"
+        return f"run={run!r}: {FORMER}, and {held}; end it with version 0.2, or {close}"
 
     def _free(self, run: str) -> str:
         return next(name for k in count(2) if (name := f"{run}-{k}") not in self._file.state.runs)

@@ -30,7 +30,7 @@ from ..errors import InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch, N
 from ..util import files
 from ..util.plain import canonical, keyed_hash
 from ..util.typing import Any
-from .chain import APPLICATION, SCHEMA_VERSION, TABLES, Chain, F, link
+from .chain import APPLICATION, OF_PRESENT_SCHEMA, SCHEMA_VERSION, TABLES, Chain, F, link
 
 if sys.platform == "win32":
     import msvcrt
@@ -172,6 +172,8 @@ class ChainFile(Chain[F]):
 
     def append(self, record: dict[str, Any], payload: bytes | None = None) -> None:
         self._ahead = True
+        if record["kind"] in OF_PRESENT_SCHEMA:  # and not when it is opened: an earlier version can end its runs
+            self._mark()
         super().append(record, payload)
 
     def later(self, record: dict[str, Any], payload: bytes) -> None:
@@ -276,7 +278,12 @@ class ChainFile(Chain[F]):
         if beside and self._db.execute("PRAGMA journal_mode = DELETE").fetchone()[0] != "delete":
             raise LedgerError(f"{self.name}: is in use by a process of an older version; try again when it is done")
         _synchronous(self._db)
-        if version != SCHEMA_VERSION:
+        if version == 3:  # whose readers would write a log beside the file again
+            self._mark()
+
+    def _mark(self) -> None:
+        """Say in the file that it is of the present schema; undone with the transaction that it is in."""
+        if self._db.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
             self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 

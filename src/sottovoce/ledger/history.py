@@ -137,12 +137,18 @@ class RunHistory:
     loose: set[int] = field(default_factory=set)  # charged by a caller that may hand out what it does not store
     sent: list[tuple[int, str]] = field(default_factory=list)  # by round of an exchange with other sites, from 0
     received: list[tuple[int, str]] = field(default_factory=list)
+    version: int | None = None  # FORMAT when it was reserved; None before version 0.3
     open: bool = True
     given_up: bool = False  # closed from outside, by a person, and not by the run at its own end
 
     @property
     def state(self) -> str:
         return "open" if self.open else "given up" if self.given_up else "closed"
+
+    @property
+    def former(self) -> bool:
+        """Whether a version before 0.3 reserved it: it keeps its price, and does not go on."""
+        return self.version is None
 
     @property
     def left(self) -> int:
@@ -169,7 +175,7 @@ _FITS: dict[str, Callable[[Any], bool]] = {  # of an entry of a record: whether 
     "demonstration": lambda v: isinstance(v, bool), "given_up": lambda v: isinstance(v, bool),
     "epsilon": lambda v: isinstance(v, list),
     "events": lambda v: isinstance(v, list), "event": lambda v: isinstance(v, dict),
-    "releases": lambda v: isinstance(v, list), "count": _whole,
+    "releases": lambda v: isinstance(v, list), "count": _whole, "version": _whole,
 }  # fmt: skip
 
 
@@ -250,7 +256,7 @@ class History:
             texts += [text] * count
             events += [self._event(text, plain)] * count
         priced = [self._priced(*each) for each in zip(texts, events, all_priced(events), strict=True)]
-        return RunHistory(record["plan"], events, texts, priced, record["at"])
+        return RunHistory(record["plan"], events, texts, priced, record["at"], version=record.get("version"))
 
     def _charge(self, record: dict[str, Any]) -> None:
         """A release of a run, which is the next reserved, or so many equal ones outside runs.

@@ -94,6 +94,11 @@ class OnDisk(Readings):
         return tuple(self._file.read().runs)
 
     @property
+    def former_runs(self) -> tuple[str, ...]:
+        """Names of open runs that a version before 0.3 began: they do not go on, and hold what they reserved."""
+        return tuple(name for name, run in self._file.read().runs.items() if run.former and run.open)
+
+    @property
     def rows(self) -> tuple[Event, ...]:
         return tuple(self._file.read().rows)
 
@@ -151,6 +156,7 @@ class OnDisk(Readings):
                     "run": name, "plan": run.plan, "state": run.state, "since": run.since,
                     "planned": len(run.planned), "charged": run.charged, "released": len(run.stored),
                     "failed": len(run.failed), "held": run.left if run.open else 0,
+                    "goes_on": run.open and not run.former,
                 }
                 for name, run in state.runs.items()
             ]  # fmt: skip

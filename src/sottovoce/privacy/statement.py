@@ -438,7 +438,7 @@ class Statement:
     # Plain data
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, with the words; version 0.1's keys, and later ones where they apply."""
+        """Plain data, with the words; what does not apply is left out."""
         plain: dict[str, Any] = {
             "epsilon": self.epsilon, "delta": self.delta, "relation": self.relation, "unit": self.unit,
             "accountant": self.accountant, "accountants": dict(self.accountants), "adversary": self.trust.adversary,
@@ -458,15 +458,13 @@ class Statement:
         return plain | {key: value for key, value in more.items() if value is not None}
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any], trust: Trust | None = None) -> Self:
-        """Read what :meth:`to_dict` wrote, or version 0.1, from anybody; words are derived anew, as 0.1's were wrong.
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
+        """Read what :meth:`to_dict` wrote, from anybody; words are derived anew.
 
         Parameters
         ----------
         plain : dict
             With infinities as numbers, or as the texts that :func:`sottovoce.util.plain.jsonable` writes.
-        trust : Trust, optional
-            Of the run's method, for dicts of 0.1, which do not name it; None to go by their sentence on the adversary.
 
         Raises
         ------
@@ -474,12 +472,13 @@ class Statement:
         """
         if not isinstance(plain, dict):
             raise _foreign("privacy")
+        trust: Trust | None
         if "trust" in plain:
             trust = Trust.from_dict(plain["trust"])
-        elif trust is None:
+        else:
             trust = next((one for one in _TOLD if one.adversary == plain.get("adversary")), None)
-            if trust is None:
-                raise _foreign("adversary")
+        if trust is None:
+            raise _foreign("adversary")
         optional = {key: _taken(plain, key, read) for key, read in _OPTIONAL.items() if key in plain}
         if "caveats" in plain:
             said = _taken(plain, "caveats", _texts)

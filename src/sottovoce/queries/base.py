@@ -28,8 +28,6 @@ def check_unit(proved: bool, facts: Facts) -> None:
 class Query(ABC):
     """One kind of release."""
 
-    unstamped: ClassVar[bool] = False
-    """Whether answers that older versions kept without a stamp are still read."""
     of_people: ClassVar[bool] = False
     """Whether it is proved for units of several rows that weigh no more than 1 together (docs/privacy/person.md).
 

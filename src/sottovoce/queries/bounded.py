@@ -454,7 +454,6 @@ class NoisyBounded(NoisyValue):
     """
 
     what: Bounded = field(kw_only=True)
-    unstamped: ClassVar[bool] = True
     in_sums: ClassVar[str | None] = ""
 
     @classmethod

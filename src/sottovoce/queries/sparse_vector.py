@@ -35,8 +35,6 @@ _BARS = np.concatenate([-_UPPER[::-1], _UPPER])
 class Gate(Secret):
     """The noisy threshold, and how many releases may still follow, shape (..., 1)."""
 
-    by_field = True
-
     bar: Array
     left: Array
 
@@ -44,8 +42,6 @@ class Gate(Secret):
 @dataclass(frozen=True)
 class Allowance(Secret):
     """How many releases may still follow, shape (..., 1), where every round draws a threshold."""
-
-    by_field = True
 
     left: Array
 

@@ -367,8 +367,6 @@ class NoisyEpoch(NoisyStatistic):
 class LastMinimiser(Secret):
     """The exact minimiser of the round before, which was never sent."""
 
-    by_field = True
-
     f: Array
 
 

@@ -114,10 +114,6 @@ class Sum:
     def stamp(self) -> bytes:
         return self.what.stamp()
 
-    @property
-    def unstamped(self) -> bool:
-        return self.what.unstamped
-
     def blank(self, facts: Facts) -> Array:
         return self.what.blank(facts)
 

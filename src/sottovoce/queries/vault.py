@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from ..privacy.noise import Noise
 from ..solvers.local import Solver
@@ -20,13 +20,10 @@ class Secret:
     Each kind is a frozen dataclass of arrays.  To change a secret, a query keeps a new one.
     """
 
-    by_field: ClassVar[bool] = False
-    """Whether checkpoints name arrays by field alone, as in version 0.1."""
-
     @classmethod
     def names(cls) -> dict[str, str]:
         """Field -> its name in a checkpoint."""
-        return {f.name: f.name if cls.by_field else f"{cls.__name__}.{f.name}" for f in fields(cls)}
+        return {f.name: f"{cls.__name__}.{f.name}" for f in fields(cls)}
 
 
 @dataclass(frozen=True)
@@ -67,8 +64,8 @@ class Vault:
     def restore(self, state: Mapping[str, Array]) -> None:
         """Keep the secrets of a :meth:`state`; ValueError if an array belongs to no kind of secret."""
         left = dict(state)
-        for kind in sorted(Secret.__subclasses__(), key=lambda one: -len(fields(one))):  # fields of one may be all of
-            names = kind.names()  # those of another, and more
+        for kind in Secret.__subclasses__():
+            names = kind.names()
             if left.keys() >= set(names.values()):
                 self.keep(kind(**{name: left.pop(called) for name, called in names.items()}))
         if left:

@@ -133,12 +133,7 @@ _LABELS = {
 
 def cause_of(line: dict[str, Any]) -> Cause | None:
     """The cause of a line that is refused or has a question mark; None without one, or if its code is unknown."""
-    code = line.get("cause")
-    if code is None and line.get("refused") is not None:
-        code = Cause.NOISE.value  # files of earlier versions have no code
-    if code is None and line.get("unsure"):
-        code = Cause.STRAINED.value  # likewise
-    return next((cause for cause in Cause if cause.value == code), None)
+    return next((cause for cause in Cause if cause.value == line.get("cause")), None)
 
 
 def blames_noise(lines: Sequence[dict[str, Any]]) -> bool:

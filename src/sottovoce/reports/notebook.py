@@ -51,7 +51,7 @@ def evaluation_pairs(plain: dict[str, Any]) -> list[tuple[str, str]]:
     elif "auc" in plain:
         told = {"area under the ROC curve": plain["auc"], "Brier score": plain["brier"]}
         told |= {"share of positives": plain["positives"]}
-        told |= {name: plain[key] for key, (name, _) in RECALIBRATION.items() if key in plain}
+        told |= {name: plain[key] for key, (name, _) in RECALIBRATION.items()}
         told |= plain["rates"]
     else:
         names = {"r2": "R2", "mean_absolute_error": "mean absolute error"}

@@ -107,10 +107,8 @@ def _open_cell(cell: dict[str, Any], y: float, low: float, high: float) -> str:
 
 
 def _slope(found: dict[str, Any]) -> str:
-    """What is said of the calibration slope; files of earlier versions have no interval of it."""
-    told = found.get("calibration_slope_interval")
-    if told is None:
-        return f"Calibration slope {finite(found['calibration_slope']):.2f}, without an interval; 1 is best."
+    """What is said of the calibration slope."""
+    told = found["calibration_slope_interval"]
     if told["value"] is None:
         return f"Calibration slope refused: {escape(str(told['refused']))}."
     text = _estimate(told, _two)
@@ -120,7 +118,7 @@ def _slope(found: dict[str, Any]) -> str:
 def _measures(found: dict[str, Any], holder: bool) -> str:
     cut = f"{100.0 * finite(found['threshold']):g}%"
     exact = found.get("exact") or {} if holder else {}
-    lines = {key: found[key] for key in RECALIBRATION if key in found}  # which files of earlier versions lack
+    lines = {key: found[key] for key in RECALIBRATION}
     every = {"auc": found["auc"], "brier": found["brier"], "positives": found["positives"], **lines, **found["rates"]}
     about = {
         "brier": "mean squared error of the probabilities; 0 is best", "positives": "in all held-out rows",
@@ -177,10 +175,10 @@ def _subgroups(by: dict[str, Any]) -> str:
         marks.append(plot_row(escape(name), title + drawn, "", f'<span class="num">{said}</span>'))
         numbers = [f"{finite(one['rows']):,.0f}", _estimate(one["positives"], percent)]
         numbers += [_estimate(one["rates"][rate], percent) for rate in ("sensitivity", "specificity", "precision")]
-        numbers += [_estimate(one[key], _two) for key in RECALIBRATION if key in one]
+        numbers += [_estimate(one[key], _two) for key in RECALIBRATION]
         rows.append(f"<tr><td>{escape(name)}</td>" + "".join(f'<td class="n">{x}</td>' for x in numbers) + "</tr>")
     heads = ["rows, about", "share of positives", "sensitivity", "specificity", "precision"]
-    heads += [name for key, (name, _) in RECALIBRATION.items() if all(key in one for one in by.values())]
+    heads += [name for name, _ in RECALIBRATION.values()]
     return (
         f'<h3>In subgroups</h3><figure><div class="plot forest">{"".join(marks)}'
         f"{axis_row(ticks, 'area under the ROC curve')}</div></figure>"

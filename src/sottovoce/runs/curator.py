@@ -167,10 +167,9 @@ class Curator:
         return query.opened(total, self.facts, among)
 
     def _words(self, query: Query | Sum, stored: bytes, stamp: bytes) -> bytes:
-        """A stored answer without its stamp, which ledgers of older versions lack."""
+        """A stored answer without its stamp."""
         size = 8 * query.blank(self.facts).size
-        found = stored[size:]
-        if found != stamp and (found or not query.unstamped):
+        if stored[size:] != stamp:
             rule = "was made at another public point: a neighbour or the hub sent something else than before"
             remedy = "end the run, or run this under another name"
             raise LedgerMismatch(f"resume: release {self._releases} of this run {rule}; {remedy}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from ..network.net import Net
 from ..problem.facts import Facts
 from ..queries import Query, Sum
 from ..util import files
+from ..util.compatibility import FORMAT, refusal_of_format
 from ..util.typing import Any, Array
 from .curator import Asked, Centred, Curator
 
@@ -34,7 +35,8 @@ Observer = Callable[[int, Any], None]
 """Called with the round and the state after it; in simulations only."""
 
 FINISHED, BUDGET, NEIGHBOUR, FEW = "finished", "budget spent", "a neighbour left", "too few sites are left"
-_VERSION = 2
+BEGUN_BEFORE = "end the run with version 0.2, or remove the file and begin again: a ledger keeps what was spent"
+"""What to do with a checkpoint of a version before 0.3."""
 UNREADABLE = (SottovoceError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
 """Raised by damaged and foreign files."""
 
@@ -153,7 +155,7 @@ def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) 
     """
     arrays = {f"state.{name}": value for name, value in state._asdict().items()}
     arrays |= {f"curator.{name}": value for name, value in curator.state().items()}
-    meta: dict[str, Any] = {"version": _VERSION, "key": key, "round": k, "ledger": curator.ledger.to_list()}
+    meta: dict[str, Any] = {"version": FORMAT, "key": key, "round": k, "ledger": curator.ledger.to_list()}
     if isinstance(curator.ledger, Run):
         meta["answers"] = curator.ledger.answers
     packed = files.pack(meta=np.array(json.dumps(meta)), **arrays)
@@ -163,19 +165,22 @@ def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) 
         raise error.after_release() from None
 
 
-def load_checkpoint(path: Path, keys: Collection[str], blank: Any, curator: Curator) -> tuple[int, Any]:
+def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple[int, Any]:
     """Restore ledger and curator, and return (rounds done, state).
 
-    `keys` are digests of the configuration, also those of older versions; `blank` is a state of the right type.  An
-    unreadable file, or one of another configuration, is a CheckpointError; one of a run in another ledger, whose
+    `key` is the digest of the configuration; `blank` is a state of the right type.  An unreadable file, or one of
+    another configuration or of a version before 0.3, is a CheckpointError; one of a run in another ledger, whose
     answers are others, a LedgerMismatch.
     """
     try:
         arrays = files.read_arrays(path)
         meta = dict(files.from_json(str(arrays.pop("meta")), infinite=True))
+        refused = refusal_of_format(meta.get("version"), BEGUN_BEFORE) if "key" in meta else None
     except UNREADABLE as error:
         raise _foreign(path) from error
-    if meta.get("version") not in (1, _VERSION) or meta.get("key") not in keys:
+    if refused is not None:
+        raise CheckpointError(f"checkpoint={shown(path)}: {refused}")
+    if meta.get("key") != key:
         rule = "belongs to another configuration; use the same arguments, or another file"
         raise CheckpointError(f"checkpoint={shown(path)}: {rule}")
     try:
@@ -187,22 +192,12 @@ def load_checkpoint(path: Path, keys: Collection[str], blank: Any, curator: Cura
             rule = "holds other answers than the run in this ledger; remove it to go on with those of the ledger"
             raise LedgerMismatch(f"checkpoint={shown(path)}: {rule}")
         curator.restore({n.removeprefix("curator."): v for n, v in arrays.items() if n.startswith("curator.")})
-        if meta["version"] == 1 and "opened" in blank._fields:
-            arrays = _of_now(arrays, blank, done)
         state = type(blank)(*(_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields))
     except LedgerMismatch:
         raise
     except UNREADABLE as error:
         raise _foreign(path) from error
     return done, state
-
-
-def _of_now(arrays: dict[str, Array], blank: Any, done: int) -> dict[str, Array]:
-    """A state of version 1, in which sums had states of their own, and other methods counted no rounds."""
-    if "state.opened" not in arrays:
-        return arrays | {"state.opened": np.full_like(blank.opened, done)}
-    unused = {"step", "heard"} & set(blank._fields)  # in sums
-    return {f"state.{name}": getattr(blank, name) for name in unused} | arrays
 
 
 def _like(found: Array, blank: Any) -> Array:

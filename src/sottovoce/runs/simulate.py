@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 from ..algorithms import ANSWERS, Algorithm, Recipe
 from ..data.move import Move
 from ..data.rows import Rows
-from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerError, shown
+from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerMismatch, shown
 from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.memory import Joint, Ledger
 from ..network.dropout import DropoutNet, drawn
@@ -29,6 +30,7 @@ from ..problem.facts import Facts
 from ..problem.losses import Loss, make_loss
 from ..solvers.local import Solver
 from ..util import files
+from ..util.compatibility import FORMAT, FORMER, Refusal, refusal_of_format
 from ..util.later import Later
 from ..util.typing import Any, Array
 from . import engine
@@ -42,6 +44,9 @@ from .reserved import with_reserved_noise
 from .start import Start, named, place_of
 
 joblib = Later("joblib")
+
+SAVED_BEFORE = "use version 0.2 for it, or run again: a ledger keeps what was spent"
+"""What to do with a model that a version before 0.3 saved."""
 
 __all__ = [
     "Prepared",
@@ -134,9 +139,9 @@ class Result:
     def packed(self) -> memoryview:
         """Everything but the duration, as the bytes of an ``.npz`` file without pickled objects."""
         meta = {
-            "config": self.config.to_dict(), "facts": self.facts.to_dict(), "algorithm": self.algorithm,
-            "rounds": self.rounds, "stopped": self.stopped, "ledger": self.ledger, "privacy": self.privacy,
-            "extra": self.extra,
+            "version": FORMAT, "config": self.config.to_dict(), "facts": self.facts.to_dict(),
+            "algorithm": self.algorithm, "rounds": self.rounds,
+            "stopped": self.stopped, "ledger": self.ledger, "privacy": self.privacy, "extra": self.extra,
         }  # fmt: skip
         arrays = {"models": self.models, "meta": np.array(json.dumps(meta))}
         if self.start is not None:
@@ -154,11 +159,15 @@ class Result:
     @classmethod
     def load(cls, path: str | Path) -> Result:
         """Read what :meth:`save` wrote, which may come from anybody; CheckpointError if it is no saved run."""
+        refused: Refusal | None = None
         try:
             arrays = files.read_arrays(path)
             meta, models = files.from_json(str(arrays["meta"]), infinite=True), arrays["models"]
+            if "config" in meta:
+                refused = refusal_of_format(meta.pop("version", None), SAVED_BEFORE)
+            if refused is not None:
+                raise ValueError("another format")
             config, facts = RunConfig.from_dict(meta.pop("config")), Facts.from_dict(meta.pop("facts"))
-            meta.pop("seconds", None)  # in files that the first version wrote
             replicates, nodes, d = models.shape  # a site keeps its own alone
             known = (replicates, d) == (config.replicates, facts.d) and 1 <= nodes <= facts.n_nodes
             if not known or models.dtype != np.float64 or not np.all(np.isfinite(models)):
@@ -166,7 +175,7 @@ class Result:
             kinds = {"algorithm": dict, "rounds": int, "stopped": str, "ledger": list, "privacy": dict, "extra": dict}
             if meta.keys() != kinds.keys() or not all(type(meta[name]) is kind for name, kind in kinds.items()):
                 raise ValueError("another record")
-            said = Statement.from_dict(meta.pop("privacy"), config.trusted)
+            said = Statement.from_dict(meta.pop("privacy"))
             start = None
             if "start" in arrays:
                 start = Start.of(arrays["start"], files.from_json(str(arrays["start_record"])))
@@ -186,7 +195,7 @@ class Result:
                 **meta,
             )  # fmt: skip
         except engine.UNREADABLE as error:
-            rule = "not a saved run; use a file written by `train --save`"
+            rule = refused or "not a saved run; use a file written by `train --save`"
             raise CheckpointError(f"run={shown(Path(path))}: {rule}") from error
 
 
@@ -245,9 +254,7 @@ def simulate(
         On a parameter that breaks a rule; nothing has been spent.
     """
     started = time.perf_counter()
-    if isinstance(ledger, DurableLedger) and method is not None:
-        method = _as_begun(method, config, rows, loss, label, ledger, run_name)
-    asked, config = config, asked_by(config, method)
+    config = asked_by(config, method)
     rows.check(make_loss(config.loss) if loss is None else loss)
     rows.check_unit(config.rows_per_person)
     config = centred(named(config, start, rows.d), centre)
@@ -256,9 +263,7 @@ def simulate(
         files.check("checkpoint", checkpoint, make=True)
     dealt, rows = rows, held(config, rows)
     facts, nodes = prepared.facts, prepared.facts.n_nodes
-    key, *before = spelled = _keys(config, facts, label, prepared.algorithm.identity())
-    if method is not None and label:  # names no model: a key of ledgers alone, not of checkpoints
-        before.append(_key_before(asked, facts, label, method))
+    key = _key(config, facts, label, prepared.algorithm.identity())
     lead, keys = (config.replicates, nodes), (range(config.replicates), range(nodes))
     noise: Noise = SystemNoise(lead) if config.seed is None else KeyedNoise(config.seed, *keys)
     book: Ledger | Joint | Run = prepared.ledger
@@ -267,10 +272,13 @@ def simulate(
         if ledger.demonstration and not noise.simulated:
             raise InvalidInput("ledger", None, "was made for a demonstration", "use the ledger of these rows")
         ledger.bind(*(() if digest is None else (digest,)), rows_digest(*rows.arrays()))
-        name = run_name or next((known for known in before if known in ledger.runs), key)
+        name = run_name or key
         if name in ledger.runs:
+            ledger.check_goes_on(name)
             prepared = with_reserved_noise(prepared, ledger.reserved(name))
-        book = _reserve(prepared, ledger, name, key, *before)
+        elif run_name is None:
+            _check_no_former(ledger)
+        book = _reserve(prepared, ledger, name, key)
     elif ledger is not None:
         # Not sound where two people have equal rows and change places: the digest stays, and what they spent moves.
         book = holding = _join(prepared, ledger, rows_digest(*dealt.arrays()) if deal is None else deal)
@@ -289,7 +297,7 @@ def simulate(
             path = Path(checkpoint)
             again = prepared.algorithm.recalls and not noise.simulated  # the ledger has what was said in all rounds
             if path.exists() and not again:
-                done, state = engine.load_checkpoint(path, spelled, prepared.algorithm.init(place), curator)
+                done, state = engine.load_checkpoint(path, key, prepared.algorithm.init(place), curator)
             watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, curator))
         if curator.move is not None:  # a checkpoint's
             released = replace(curator, ledger=_again(book))
@@ -427,7 +435,7 @@ def _again(book: Ledger | Joint | Run) -> Ledger | Run:
     return Ledger(own.accountant, math.inf, own.delta)
 
 
-def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str, *before: str) -> Run:
+def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> Run:
     """Reserve the releases that the run's own budget allows, or resume the run."""
     check_notion(prepared.config, prepared.facts, ledger)
     if len(ledger.epsilon) != prepared.facts.n_nodes:
@@ -438,44 +446,25 @@ def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str, *be
         raise InvalidInput("sites_per_row", prepared.config.sites_per_row, rule, "share a ledger in memory, or use 1")
     allowed = _affordable(prepared)
     if name in ledger.runs:
-        return ledger.resume(name, key, *before)
+        return ledger.resume(name, key)
     return ledger.reserve(name, key, allowed)
 
 
-def _as_begun(
-    method: Recipe,
-    config: RunConfig,
-    rows: Rows,
-    loss: Loss | None,
-    label: str,
-    book: DurableLedger,
-    name: str | None,
-) -> Recipe:
-    """The recipe, or the older form of it with which this run was begun."""
-    for older in method.older() if book.runs else ():
-        asked = asked_by(config, older)
-        prepared = prepare(asked, rows.n, rows.d, method=older, loss=loss)
-        known = _keys(asked, prepared.facts, label, prepared.algorithm.identity())
-        for key in (*known, _key_before(config, prepared.facts, label, older)):
-            with suppress(LedgerError):  # no such run, or begun with another list
-                book.resume(name or key, key)
-                return older
-    return method
+def _check_no_former(ledger: DurableLedger) -> None:
+    """Refuse to begin a run without a name beside one of a version before 0.3 that did not end: it may be the same."""
+    former = [name for name in ledger.former_runs if re.fullmatch("[0-9a-f]{32}", name)]
+    if former:
+        rule = f"{FORMER}, and it holds what it reserved; this may be the same run"
+        remedy = "end it with version 0.2, close it with `sottovoce ledger close`, or give this one a name of its own"
+        raise LedgerMismatch(f"run={former[0]!r}: {rule}; {remedy}")
 
 
-def _keys(config: RunConfig, facts: Facts, label: str, identity: dict[str, Any]) -> list[str]:
-    """The run's key and, of a method with a trust, its former key: the configuration said the trust a second time."""
-    plain, more = config.to_dict(), [facts.to_dict(), label, *([identity] if identity else [])]
-    if config.method in ANSWERS or config.trusts == "nobody":
-        return [_digest([plain, *more])]
-    plain.pop("trust", None)  # "momentum" with trust="sum" is "sum_momentum"
-    return [_digest([said, *more]) for said in (plain, plain | {"trust": config.trusts})]
-
-
-def _key_before(config: RunConfig, facts: Facts, label: str, method: Recipe) -> str:
-    """The key of a recipe in version 0.1, which held the names of what is asked, but no model."""
-    known = replace(facts, C=1.0, rho=1.0, tol=1e-8, max_degree=None)
-    return _digest([config.to_dict(), known.to_dict(), label, [item.name for item in method.items]])
+def _key(config: RunConfig, facts: Facts, label: str, identity: dict[str, Any]) -> str:
+    """The run's key: a digest of all that it depends on but the rows."""
+    plain = config.to_dict()
+    if config.method not in ANSWERS and config.trusts != "nobody":
+        plain.pop("trust", None)  # "momentum" with trust="sum" is "sum_momentum"
+    return _digest([plain, facts.to_dict(), label, *([identity] if identity else [])])
 
 
 def _digest(parts: list[Any]) -> str:

@@ -1,0 +1,55 @@
+"""What goes on from one version to the next, and the line that refuses what does not.
+
+A ledger opens in every later version, at the price of its events: what it holds is data, and a published event never
+changes its meaning.  Nothing else of versions before 0.3 goes on.  Since then saved models, plans, checkpoints, pickled
+estimators, and runs in ledgers say of which format they are; one that says none, or an earlier one, is refused before
+anything is read as what it may not be.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .typing import Any
+
+FORMAT = 3
+"""Of what this version writes and goes on with."""
+FORMER = "is of a version before 0.3, and this version does not go on with it"
+"""The rule by which a file, or a run in a ledger, of an earlier format is refused."""
+
+
+class Refusal(NamedTuple):
+    """Why a file is not read, and what to do."""
+
+    rule: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}; {self.remedy}"
+
+
+def refusal_of_format(found: Any, remedy: str) -> Refusal | None:
+    """Why a file of this format is not read; None if it is of the present one.
+
+    Parameters
+    ----------
+    found : int or None
+        What the file says of its format: before 0.3 it was 1, 2 or nothing.
+    remedy : str
+        What to do with a file of a version before 0.3.
+
+    Raises
+    ------
+    ValueError
+        If no version ever wrote such a format.
+    """
+    if found is None:
+        return Refusal(FORMER, remedy)
+    if type(found) is not int or found < 1:
+        raise ValueError("no format of any version")
+    if found < FORMAT:
+        return Refusal(FORMER, remedy)
+    if found > FORMAT:
+        rule = f"is of a later version: its format is {found}, and this version reads {FORMAT}"
+        return Refusal(rule, "update sottovoce")
+    return None
