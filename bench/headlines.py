@@ -103,7 +103,7 @@ def judged(asked: Mapping[str, Any], study: Mapping[str, Any] | None) -> Fields:
     fields = {
         "word": verdict["verdict"],
         "counted": verdicts.counted(settings) if len(settings) > 1 else "",
-        "runs": str(study["replicates"]),
+        "runs": sampled(name, study["replicates"]),
     }
     fields["verdict"] = ": ".join(filter(None, [fields["counted"], fields["word"]]))
     if settings:
@@ -111,6 +111,13 @@ def judged(asked: Mapping[str, Any], study: Mapping[str, Any] | None) -> Fields:
         fields |= {"numbers": str(one["numbers"]), "at": verdicts.placed(one["at"]), "here": one["word"]}
         fields |= dict(zip(("first", "second"), VALUE.findall(fields["numbers"]), strict=False))
     return fields
+
+
+def sampled(name: str, replicates: int) -> str:
+    """Over how many runs a study's means are, and over how many draws of graph and rows, if it has several."""
+    runs = f"{replicates} run{'s' if replicates > 1 else ''}"
+    draws = spec.load(name).fixed.get("draws", 1)
+    return f"{draws} draws of graph and rows, {runs}" if draws > 1 else runs
 
 
 def claim_of(asked: Mapping[str, Any], claims: list[dict[str, Any]]) -> dict[str, Any]:
@@ -182,22 +189,18 @@ def rounded(value: float, digits: int) -> str:
 
 def headline_table(known: Mapping[str, Fields], paper: str = "") -> str:
     """The headline claims of all papers, or of one, as a table in Markdown: a line a number of ours."""
-    heads = ["", "paper", "what is claimed", "the paper's number", "ours", "verdict", "command"]
+    heads = ["", "what is claimed", "the paper's number", "ours, and the command", "verdict"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for place, one in enumerate(listed()["headline"], 1):
         if paper not in ("", one["paper"]):
             continue
-        link = f"[{one['paper']}]({one['paper']}-article.md)" if not paper else one["paper"]
-        first = [str(place), f"{link}, {one['place']}", one["claim"], fill(one["number"], known, {})]
+        source = one["paper"] if paper else f"[{one['paper']}]({one['paper']}-article.md)"
+        first = [str(place), f"**{source}, {one['place']}:** {one['claim']}", one["number"]]
         for line in one["ours"]:
-            own = [
-                fill(line["text"], known, {}),
-                fill(line["verdict"], known, {}),
-                f"`{fill(line['command'], known, {})}`",
-            ]
-            cells = [cell.replace("|", "\\|") for cell in (*first, *own)]
-            lines.append(f"| {' | '.join(cells)} |")
-            first = ["", "", "", ""]
+            cells = [*first, f"{line['text']}; `{line['command']}`", line["verdict"]]
+            filled = [fill(cell, known, {}).replace("|", "\\|") for cell in cells]
+            lines.append(f"| {' | '.join(filled)} |")
+            first = ["", "", ""]
     return "\n".join(lines)
 
 
