@@ -17,7 +17,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,15 @@ sys.path.insert(0, str(Path(__file__).parent))  # also where this file is import
 import papers
 
 from sottovoce.network.graphs import make_graph
+from sottovoce.papers import plausible
 from sottovoce.papers.convergence import check_convergence
+from sottovoce.privacy.accountants import BestAccountant
 from sottovoce.studies import figures, spec, verdicts
 
 HERE = Path(__file__).parent
 WORDS = HERE / "article"
 NUMBERS = "numbers.json"
-NAME = re.compile(r"\{\{([a-z0-9_]+)(?:\.([a-z_]+))?\}\}")
+NAME = re.compile(r"\{\{([a-z0-9_]+)(?:\.([a-z0-9_]+))?\}\}")
 """``{{name.field}}`` in a page: a field of a number, or a block that :data:`BLOCKS` writes."""
 VALUE = re.compile(r"(?<![\w.])\d[\d.]*(?:e[+-]?\d+)?(?: ± \d[\d.]*(?:e[+-]?\d+)?)?")
 """A number of a setting with its spread, if it has one."""
@@ -106,11 +108,9 @@ def judged(asked: Mapping[str, Any], study: Mapping[str, Any] | None) -> Fields:
         "runs": sampled(name, study["replicates"]),
     }
     fields["verdict"] = ": ".join(filter(None, [fields["counted"], fields["word"]]))
-    if settings:
-        one = setting_at(settings, asked.get("at", {}))
-        fields |= {"numbers": str(one["numbers"]), "at": verdicts.placed(one["at"]), "here": one["word"]}
-        fields |= dict(zip(("first", "second"), VALUE.findall(fields["numbers"]), strict=False))
-    return fields
+    one = setting_at(settings, asked.get("at", {}))
+    fields |= {"numbers": str(one["numbers"]), "at": verdicts.placed(one["at"]), "here": one["word"]}
+    return fields | dict(zip(("first", "second"), VALUE.findall(fields["numbers"]), strict=False))
 
 
 def sampled(name: str, replicates: int) -> str:
@@ -176,7 +176,37 @@ def triangle() -> Fields:
     return {"limit": rounded(float(targets @ weights / weights.sum()), 5), "optimum": rounded(float(targets.mean()), 5)}
 
 
-COMPUTED: dict[str, Callable[[], Fields]] = {"triangle": triangle}
+TOTALS = (0.5, 1.0, 1.5, 2.0, 10.0)
+"""Of 004, section 5."""
+SPLIT = 0.001
+"""Of 004, section 5: the share of a round's zCDP that is for the noise on the answer."""
+
+
+def weighted(weight: float) -> Fields:
+    """004, Theorems 3.3 and 4.1 at section 5's settings where the loss weighs C: claimed, and proved, at its totals.
+
+    On the ring of ``sottovoce claims``, whose rows have C = 1.
+    """
+    fields = {}
+    for total in TOTALS:
+        of_round = plausible.zcdp(total) / plausible.ROUNDS
+        pp = plausible.Release.of_budget(of_round, SPLIT, plausible.BETA, share=0.99, weight=weight)
+        of_answer = (1.0 - plausible.TESTS_SHARE) * plausible.zcdp(total) / plausible.POSITIVES
+        ipp = plausible.Release.of_budget(of_answer, SPLIT, plausible.BETA, share=1.0, weight=weight)
+        _, _, of_test = plausible.tests(total)
+        proved = {"pp": [pp.answer()] * plausible.ROUNDS, "ipp": ipp.to_the_letter(of_test)}
+        at = f"{total:g}".replace(".", "")
+        fields[f"claimed_{at}"] = rounded(plausible.claimed(total), 4)
+        for method, events in proved.items():
+            fields[f"{method}_{at}"] = rounded(float(np.max(BestAccountant().total(events, plausible.DELTA))), 4)
+    return fields
+
+
+COMPUTED: dict[str, Callable[[], Fields]] = {
+    "triangle": triangle,
+    "weight_1": partial(weighted, 1.0),
+    "weight_1750": partial(weighted, 1750.0),
+}
 
 
 def rounded(value: float, digits: int) -> str:
