@@ -104,13 +104,22 @@ def judged(asked: Mapping[str, Any], study: Mapping[str, Any] | None) -> Fields:
     settings = verdict["settings"]
     fields = {
         "word": verdict["verdict"],
-        "counted": verdicts.counted(settings) if len(settings) > 1 else "",
+        "counted": count(verdict["verdict"], settings),
         "runs": sampled(name, study["replicates"]),
     }
     fields["verdict"] = ": ".join(filter(None, [fields["counted"], fields["word"]]))
     one = setting_at(settings, asked.get("at", {}))
     fields |= {"numbers": str(one["numbers"]), "at": verdicts.placed(one["at"]), "here": one["word"]}
     return fields | dict(zip(("first", "second"), VALUE.findall(fields["numbers"]), strict=False))
+
+
+def count(word: str, settings: list[dict[str, Any]]) -> str:
+    """In how many settings a claim holds and fails, as the pages of items have it; empty of one setting."""
+    many = len(settings)
+    if many < 2:
+        return ""
+    alike = {one["word"] for one in settings} == {word}
+    return f"{many} of {many}" if alike else verdicts.counted(settings)
 
 
 def sampled(name: str, replicates: int) -> str:
