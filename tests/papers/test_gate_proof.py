@@ -74,6 +74,27 @@ def test_the_printed_method_costs_what_the_table_says() -> None:
         assert wanted.proved_at_delta < book.total() < 1.005 * wanted.proved_at_delta
 
 
+@pytest.mark.parametrize(
+    ("total", "proved", "holds"), [(0.5, 0.4746, True), (1.0, 1.0265, True), (1.5, 1.618, False), (2.0, 2.244, False)]
+)
+def test_a_heavier_loss_leaves_the_regulariser_alone_to_pay_for_the_determinant(
+    total: float, proved: float, holds: bool
+) -> None:
+    """With 002's C = 1750 the proof ends above the claim from a total of 1.5 on; line 3's regulariser grows with C."""
+    budget = 0.8 * plausible.zcdp(total) / plausible.POSITIVES
+    release = plausible.Release.of_budget(budget, 0.001, plausible.BETA, share=1.0, weight=1750.0)
+    test = plausible.tests(total)[2]
+    found = float(BestAccountant().total(release.to_the_letter(test), DELTA)[0])
+    assert found == pytest.approx(proved, rel=5e-4) and (found < plausible.claimed(total)) == holds
+    config = RunConfig(
+        method="ipp_admm", form="printed", epsilon=plausible.claimed(total), rounds=30, eta=0.5, C=1750.0,
+        rho=release.regulariser * 5 * 1750.0 * (1.0 + 1e-6), delta=DELTA, delta1=DELTA, positives=15, clip=2.0,
+        accountant="best", graph="ring", test_sensitivity="divided",
+    )  # fmt: skip
+    book = prepare(config, np.full((5, 1), 7000.0), 41).plan()
+    assert found * (1.0 - 1e-6) < book.total() < 1.005 * found  # a certificate counts beta twice, for rounding
+
+
 # --- an exact enumeration on a small domain ---------------------------------------------------------------------------
 
 ROWS = (-1.0, -0.5, 0.5, 1.0)  # y x of one feature

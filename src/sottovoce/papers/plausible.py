@@ -77,17 +77,19 @@ class Release:
     spread: float
 
     @classmethod
-    def of_budget(cls, rho: float, split: float, beta: float, share: float) -> Release:
+    def of_budget(cls, rho: float, split: float, beta: float, share: float, weight: float = 1.0) -> Release:
         """For `rho` of zCDP, of which ``1 - split`` is for the objective's noise.
 
         That is made for `share` of epsilon_i1: 0.99 in Algorithm 1, which has epsilon_i3 there, 1 in Algorithm 2.
+        A loss of another `weight` C has line 3's regulariser C times as large, as c_1 is; beside it the penalty's
+        curvature and beta are C times smaller, and all are in units of the loss.
         """
         rho_1, rho_2 = rho * (1.0 - split), rho * split
         epsilon_1 = math.sqrt(4.0 * rho_1 * LOG)
         sigma = 2.0 * math.sqrt(2.0 * math.log(1.25 / DELTA)) / (share * epsilon_1)
         regulariser = 2.8 * BEND / (0.01 * epsilon_1 * ROWS)
-        curvature = regulariser + 2.0 * ETA * NEIGHBOURS
-        error = beta / curvature
+        curvature = regulariser + 2.0 * ETA * NEIGHBOURS / weight
+        error = beta / weight / curvature
         return cls(sigma, regulariser, curvature, error, error / math.sqrt(2.0 * rho_2))
 
     def answer(self) -> Event:
