@@ -297,7 +297,7 @@ def test_public_names() -> None:
         "SchemaTransformer",
         "SottovoceError",
     ]
-    assert sorted(sottovoce.__all__) == [*names, "TrainConfig", "__version__", "train"]
+    assert sorted(sottovoce.__all__) == [*names, "TrainConfig", "__version__", "register", "train"]
     assert all(hasattr(sottovoce, name) for name in sottovoce.__all__)
 
 

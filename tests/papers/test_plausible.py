@@ -332,6 +332,43 @@ def test_a_gradient_of_norm_beta_costs_beta_squared() -> None:
         assert pp_admm(**given | half, form="printed").value * scale**2 > 1.3 * chosen[0]
 
 
+def test_with_fixed_noise_the_iterates_end_at_the_minimiser_of_the_tilted_objectives() -> None:
+    """Section 3.2.2 with one b_i1 for all rounds: (5) to (7) on three agents, and b_i2 drawn anew beside it."""
+    rng, eta, ridge, rounds = np.random.default_rng(0), 0.5, 0.1, 300
+    data = rng.normal(size=(3, 40, 2)) / 2.0  # y x
+    tilt = 0.05 * rng.normal(size=(3, 2))
+
+    def derivatives(a: Array, w: Array) -> tuple[Array, Array]:
+        """Of the mean logistic loss with the regulariser."""
+        p = 1.0 / (1.0 + np.exp(a @ w))
+        return -(p @ a) / len(a) + ridge * w, (a.T * (p * (1.0 - p))) @ a / len(a) + ridge * np.eye(2)
+
+    def least(a: Array, linear: Array, quadratic: float) -> Array:
+        w = np.zeros(2)
+        for _ in range(12):
+            slope, bend = derivatives(a, w)
+            w = w - np.linalg.solve(bend + 2.0 * quadratic * np.eye(2), slope + linear + 2.0 * quadratic * w)
+        return w
+
+    def run(spread: float) -> Array:
+        theta, dual, seen = np.zeros((3, 2)), np.zeros((3, 2)), []
+        for _ in range(rounds):
+            middle = (theta + theta.sum(axis=0)) / 2.0  # half of the sum over both neighbours of theta_i + theta_j
+            pull = 2.0 * dual + tilt - 2.0 * eta * middle
+            answers = np.array([least(a, b, 2.0 * eta) for a, b in zip(data, pull, strict=True)])
+            theta = answers + spread * rng.normal(size=(3, 2))
+            dual = dual + eta / 2.0 * (3.0 * theta - theta.sum(axis=0))
+            seen.append(theta)
+        return np.array(seen)
+
+    together = np.concatenate(data)
+    limit = least(together, tilt.mean(axis=0), 0.0)
+    assert np.max(np.abs(run(0.0)[-1] - limit)) < 1e-6
+    assert np.max(np.abs(limit - least(together, np.zeros(2), 0.0))) > 1e-2  # it is not the optimum
+    noisy = run(1e-3)[-50:] - limit
+    assert 5e-4 < np.sqrt(np.mean(noisy**2)) < 5e-3
+
+
 def test_with_fresh_noise_the_iterates_do_not_converge() -> None:
     """Section 3.2.2 says that they do; without noise they do."""
     moved: dict[bool, list[float]] = {}

@@ -63,7 +63,7 @@ def test_the_table_has_every_theorem_and_tells_the_forms_apart() -> None:
     assert rows["003, Theorem 3.4"]["corrected"] == pytest.approx(2 * d * log / 0.1)
     n = rows["004, Theorem 3.5"]["corrected"]  # as many as its own noise asks for
     sigma = 2 * math.sqrt(2 * math.log(1.25 / 1e-5)) / n
-    assert pp_admm(**BASE, beta=0.01, sigma1=sigma, d=d).value == pytest.approx(n, rel=1e-6)
+    assert pp_admm(**BASE, beta=10.0**-3.5, sigma1=sigma, d=d).value == pytest.approx(n, rel=1e-6)
     assert rows["000, Theorem 3"]["printed"] != rows["001, Theorem 10"]["printed"]
     assert rows["000, Theorem 3"]["corrected"] == rows["001, Theorem 10"]["corrected"]
     for theorem, same in (("001, Theorem 10", False), ("002, Theorem 4", True), ("004, Theorem 3.4", False)):

@@ -63,6 +63,12 @@ CLOSE = rows_of(a=[1.0, 2.0, 3.0], b=[1.1, 2.1, 3.1])
         ({"test": "less", "of": {"g": "a"}}, {"than": {"g": "b"}}, {"of": {"g": "b"}, "than": {"g": "a"}}),
         ({"x": "x"}, {"test": "rises"}, {"test": "falls"}),
         ({"test": "near", "of": {"g": "a"}, "than": {"g": "b"}}, {"within": 1.5}, {"within": 0.5}),
+        ({"test": "no_less", "of": {"g": "a"}, "than": {"g": "b"}}, {"within": 1.5}, {"within": 0.5}),
+        (
+            {"test": "no_less", "within": 0.0},
+            {"of": {"g": "b"}, "than": {"g": "a"}},
+            {"of": {"g": "a"}, "than": {"g": "b"}},
+        ),
         ({"test": "above"}, {"level": 0.5}, {"level": 3.5}),
         ({"test": "below"}, {"level": 3.5}, {"level": 0.5}),
     ],

@@ -1,4 +1,4 @@
-"""004 in its own setting (section 5): the noise of its listings, and what two proofs charge for Algorithm 2.
+"""004 in its own setting (section 5): the noise of its listings, and what three proofs charge for Algorithm 2.
 
 Numbers are those of 5 agents on a ring with 7,000 rows each; docs/privacy/verdicts.md has the proofs, in the sections
 "Plausible ADMM" and "Improved plausible ADMM".
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, special
 
+from ..privacy.accountants import BestAccountant
 from ..privacy.events import (
     Event,
     GaussianMechanism,
@@ -77,17 +78,19 @@ class Release:
     spread: float
 
     @classmethod
-    def of_budget(cls, rho: float, split: float, beta: float, share: float) -> Release:
+    def of_budget(cls, rho: float, split: float, beta: float, share: float, weight: float = 1.0) -> Release:
         """For `rho` of zCDP, of which ``1 - split`` is for the objective's noise.
 
         That is made for `share` of epsilon_i1: 0.99 in Algorithm 1, which has epsilon_i3 there, 1 in Algorithm 2.
+        A loss of another `weight` C has line 3's regulariser C times as large, as c_1 is; beside it the penalty's
+        curvature and beta are C times smaller, and all are in units of the loss.
         """
         rho_1, rho_2 = rho * (1.0 - split), rho * split
         epsilon_1 = math.sqrt(4.0 * rho_1 * LOG)
         sigma = 2.0 * math.sqrt(2.0 * math.log(1.25 / DELTA)) / (share * epsilon_1)
         regulariser = 2.8 * BEND / (0.01 * epsilon_1 * ROWS)
-        curvature = regulariser + 2.0 * ETA * NEIGHBOURS
-        error = beta / curvature
+        curvature = regulariser + 2.0 * ETA * NEIGHBOURS / weight
+        error = beta / weight / curvature
         return cls(sigma, regulariser, curvature, error, error / math.sqrt(2.0 * rho_2))
 
     def answer(self) -> Event:
@@ -119,6 +122,17 @@ class Release:
         test = LaplaceMechanism("printed", "replace-one", _v(1.0 / (test_epsilon * change / whole)), _v(1.0))
         sent = GaussianMechanism("printed", "replace-one", _v(self.spread), _v(self.moved()), FEATURES)
         return [test] * ROUNDS + [sent] * POSITIVES
+
+    def with_clipped_quality(self, test_epsilon: float) -> float:
+        """Epsilon at delta of Algorithm 2 where Clip cuts the quality itself to the interval from -C_loss to C_loss.
+
+        Whatever the minimisers are, the chance that a test passes then differs from that at a quality of 0 by a factor
+        of at most ``exp(test_epsilon / 2)``.  A run whose tests ask nothing and pass with that chance sends at most c
+        answers; the densities of both runs differ by at most ``exp(pure / 2)``, once for each data set.
+        """
+        pure = ROUNDS * test_epsilon
+        answers = BestAccountant().total([self.answer()] * POSITIVES, DELTA * math.exp(-pure / 2.0))
+        return pure + float(np.max(answers))
 
     def moved(self) -> float:
         """How far a row moves the answer where the noise in the objective stays, the solver's errors included."""

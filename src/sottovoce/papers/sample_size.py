@@ -377,7 +377,7 @@ def self_consistent(bound: Callable[[float], SampleSize]) -> SampleSize:
 GOAL: dict[str, Any] = {"accuracy": 0.1, "confidence": 0.05, "reference_norm": 2.0}
 NOISE: dict[str, Any] = {"epsilon": 1.0, "d": 100}
 SETTING: dict[str, Any] = GOAL | NOISE | {"C": 10.0, "eta": 0.1, "degree": 2}
-DELTA, TOLERANCE = 1e-5, 0.01  # 004: delta1 of its noise, and the gradient with which its solver stops
+DELTA, TOLERANCE = 1e-5, 10.0**-3.5  # 004: delta1 of its noise, and the gradient with which its solver stops
 _FEATURE = "4 G / lambda1 in R, where (4.23) and (4.29) have 2 G / lambda1"
 DIFFERS = {
     "000, Theorem 3": "C |f0| d ln(d/delta) / (alpha_acc alpha) first, C^2 |f0|^2 ln(1/delta) / alpha_acc^2 third",

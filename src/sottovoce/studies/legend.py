@@ -32,9 +32,11 @@ def _setting() -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in sample_size.SETTING.items())
 
 
+NO_COUNTEREXAMPLE = "no counterexample found"
 STATED = {
     "holds": "what is printed is true, or what runs here is what is printed",
     verdicts.REPRODUCED: "our number is the paper's",
+    NO_COUNTEREXAMPLE: "we have no proof of it, and every case that the test runs is as it says",
     verdicts.PART: "one of our numbers is not the paper's, and the row says which",
     verdicts.NOT: "here it is not so, or our number is another",
     verdicts.REFUTED: "a proof, whose numbers the test computes, shows that what is printed is false",

@@ -522,6 +522,17 @@ def _near(claim: Sentence, rows: list[Row], many: int) -> _Found:
     return _marked(mark, f"{pair[0]} and {pair[1]}, {gap:.2g} apart{near_is}")
 
 
+def _no_less(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    """`of` is not below `than`, but for `within`: as where a paper says that something "may not help"."""
+    pair = _pair(claim, rows)
+    if pair is None:
+        return None
+    gap, free = pair[1] - pair[0]
+    held = [gap.mean + sure(free, among) * gap.error <= claim.within for among in (1, many)]
+    mark = -1 if gap.mean - sure(free, many) * gap.error > claim.within else sum(held)
+    return _marked(mark, f"{pair[0]} against {pair[1]} (ours: lower is by more than {claim.within:g})")
+
+
 def _never(claim: Sentence, rows: list[Row], many: int) -> _Found:
     hits = sum(row[claim.value] != 0 for row in rows)
     return _marked(-1 if hits else 2, f"{hits} of {len(rows)}") if rows else None
@@ -530,4 +541,5 @@ def _never(claim: Sentence, rows: list[Row], many: int) -> _Found:
 _TESTS = {
     "least": _extreme, "greatest": _extreme, "falls": _along, "rises": _along, "less": _less, "steadier": _steadier,
     "tighter": _tighter, "narrows": _narrows, "above": _above, "below": _above, "near": _near, "never": _never,
+    "no_less": _no_less,
 }  # fmt: skip
