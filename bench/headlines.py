@@ -116,7 +116,7 @@ def judged(asked: Mapping[str, Any], study: Mapping[str, Any] | None) -> Fields:
 def count(word: str, settings: list[dict[str, Any]]) -> str:
     """In how many settings a claim holds and fails, as the pages of items have it; empty of one setting."""
     many = len(settings)
-    if many < 2:
+    if many < 2 or word in verdicts.BARRED:
         return ""
     alike = {one["word"] for one in settings} == {word}
     return f"{many} of {many}" if alike else verdicts.counted(settings)
