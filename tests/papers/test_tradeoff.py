@@ -62,9 +62,9 @@ def test_no_other_curve_fits_better() -> None:
 
 
 def test_the_smallest_alpha_decides_the_fitted_c5() -> None:
-    """A risk that falls as 1 / alpha, as PVP's does at small alpha: its c5 is above or below the printed 20 by the grid.
+    """A risk that falls as 1 / alpha, as PVP's does where alpha is small: by the grid, its c5 is above or below 20.
 
-    The papers do not print which alphas they fitted.
+    20 is printed for PVP; which alphas were fitted is not.
     """
     found = [fit_accuracy(grid, 1.0 / grid + 1.0).c5 for grid in (BUDGETS, BUDGETS[1:], BUDGETS[2:])]
     assert found[0] > 50.0 and found[1] > 25.0 and found[2] < 15.0

@@ -70,7 +70,7 @@
                                        # the test of it; the verdict is then "refuted (by proof)"
     misprint = ""                      # in its place, where what is printed cannot be meant: what shows it, and the
                                        # test; the verdict is then "misprint, corrected"
-    untestable = ""                    # in their place, where a setting that the paper does not print decides the claim:
+    untestable = ""                    # in their place, where a setting that the paper does not print decides it:
                                        # which, and what shows it; the verdict on every basis is "untestable here"
 
     [[readings]]                       # of a line of the paper that can be read in several ways: each is run, in cells
