@@ -46,7 +46,7 @@ def test_nothing_is_attained_that_is_proved_impossible() -> None:
         ("DVP", "Appendix D", "ambiguous: holds, loose"), ("DVP", "as in the text", "ambiguous: holds, loose"),
         ("DVP", "of the proof, and mu", "ambiguous: holds, loose"),
         ("PVP", "Theorem 6", "ambiguous: holds, loose"), ("PVP", "all rounds", "ambiguous: holds, loose"),
-        ("PVP", "f is broadcast", "ambiguous: false"), ("PVP", "listing, from the latest", "ambiguous: false"),
+        ("PVP", "f is broadcast", "misprint, corrected"), ("PVP", "listing, from the latest", "ambiguous: false"),
         ("PVP", "proof, from the latest", "ambiguous: false"), ("PVP", "f(t_s - 1)", "ambiguous: false"),
         ("PVP", "listing, and mu", "ambiguous: holds, loose"),
         ("PVP", "of the proof, from V", "ambiguous: holds, loose"),
