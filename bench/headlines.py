@@ -90,6 +90,8 @@ def number(asked: Mapping[str, Any], said: Said) -> Fields:
         return tested(asked)
     if "claim" in asked:
         return priced(asked)
+    if "rows" in asked:
+        return sized(asked)
     return COMPUTED[asked["computed"]]()
 
 
@@ -159,7 +161,7 @@ def priced(asked: Mapping[str, Any]) -> Fields:
         "claimed": papers._number(claim.claimed),
         "proved": papers._number(proved),
         "attained": attained,
-        "verdict": claim.verdict.rpartition(": ")[2],
+        "verdict": claim.verdict,
     }
 
 
@@ -168,7 +170,13 @@ def tested(asked: Mapping[str, Any]) -> Fields:
     those = [one for one in papers.listed(asked["paper"])[1] if one["item"] == asked["item"]]
     if len(those) != 1 or "verdict" not in those[0]:
         raise ValueError(f"{asked['paper']}: {len(those)} items with a verdict are called {asked['item']!r}")
-    return {"verdict": those[0]["verdict"].rpartition(": ")[2], "test": those[0]["test"], "ours": those[0]["ours"]}
+    return {"verdict": those[0]["verdict"], "test": those[0]["test"], "ours": those[0]["ours"]}
+
+
+def sized(asked: Mapping[str, Any]) -> Fields:
+    """A theorem of ``sottovoce claims --rows``: whether its forms differ, and how many rows each asks for."""
+    word, ours = papers._sizes([asked["rows"]])
+    return {"verdict": word, "rows": ours.partition("; ")[0]}
 
 
 def triangle() -> Fields:
