@@ -271,7 +271,7 @@ def _verdict(one: dict[str, Any]) -> str:
 
 def _numbers(one: dict[str, Any]) -> str:
     """The settings that decide a verdict, what failed first and each with its place; all are counted beside it."""
-    if one["verdict"] in verdicts.BARRED:
+    if one["verdict"] in verdicts.BARRED and all(each["word"] in verdicts.BARRED for each in one["settings"]):
         return "–"
     found: dict[str, list[dict[str, Any]]] = {}
     for setting in sorted(one["settings"], key=lambda setting: not setting.get("clear")):
