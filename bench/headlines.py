@@ -90,6 +90,8 @@ def number(asked: Mapping[str, Any], said: Said) -> Fields:
         return tested(asked)
     if "claim" in asked:
         return priced(asked)
+    if "rows" in asked:
+        return sized(asked)
     return COMPUTED[asked["computed"]]()
 
 
@@ -116,7 +118,7 @@ def judged(asked: Mapping[str, Any], study: Mapping[str, Any] | None) -> Fields:
 def count(word: str, settings: list[dict[str, Any]]) -> str:
     """In how many settings a claim holds and fails, as the pages of items have it; empty of one setting."""
     many = len(settings)
-    if many < 2:
+    if many < 2 or word in verdicts.BARRED:
         return ""
     alike = {one["word"] for one in settings} == {word}
     return f"{many} of {many}" if alike else verdicts.counted(settings)
@@ -169,6 +171,12 @@ def tested(asked: Mapping[str, Any]) -> Fields:
     if len(those) != 1 or "verdict" not in those[0]:
         raise ValueError(f"{asked['paper']}: {len(those)} items with a verdict are called {asked['item']!r}")
     return {"verdict": those[0]["verdict"], "test": those[0]["test"], "ours": those[0]["ours"]}
+
+
+def sized(asked: Mapping[str, Any]) -> Fields:
+    """A theorem of ``sottovoce claims --rows``: whether its forms differ, and how many rows each asks for."""
+    word, ours = papers._sizes([asked["rows"]])
+    return {"verdict": word, "rows": ours.partition("; ")[0]}
 
 
 def triangle() -> Fields:

@@ -41,7 +41,7 @@ it, what is claimed, the paper's own number where it prints one, ours, and what 
 algorithm to the letter at its own claim,{proof}
 *proved* is our form at the epsilon that is proved. Numbers after ± are two standard errors.
 Made by `python bench/papers.py` from the tables of the studies; what differs from a paper's setting stands on each
-study's page. {made}
+study's page. [An article]({number}-article.md) has it in a few pages. {made}
 
 {summary}
 ## How to read it
@@ -271,7 +271,7 @@ def _verdict(one: dict[str, Any]) -> str:
 
 def _numbers(one: dict[str, Any]) -> str:
     """The settings that decide a verdict, what failed first and each with its place; all are counted beside it."""
-    if one["verdict"] in verdicts.BARRED:
+    if one["verdict"] in verdicts.BARRED and all(each["word"] in verdicts.BARRED for each in one["settings"]):
         return "–"
     found: dict[str, list[dict[str, Any]]] = {}
     for setting in sorted(one["settings"], key=lambda setting: not setting.get("clear")):

@@ -30,3 +30,14 @@ def make_targets(sizes: list[int], d: int, seed: int = 0) -> list[tuple[Array, A
         X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)) * (1 + 1e-12)
         parts.append((X, np.clip(0.5 * X @ truth + 0.1 * rng.standard_t(3, size=n), -1.0, 1.0)))
     return parts
+
+
+def unlike_sites() -> Rows:
+    """Five sites whose classes differ in frequency from none to all, and whose rows differ in direction."""
+    rng = np.random.default_rng(3)
+    parts = []
+    for site in range(5):
+        X = rng.standard_normal((40, 3)) + 2.0 * np.eye(3)[site % 3]
+        X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)) * (1 + 1e-12)
+        parts.append((X, np.where(rng.uniform(size=40) < site / 4, 1.0, -1.0)))
+    return Rows.build(parts)

@@ -240,7 +240,7 @@ def code_lines(problems: list[Problem], epsilon: float) -> list[Line]:
 
 def ours(problems: list[Problem], epsilon: float, quick: bool) -> Line:
     found = []
-    grid = product((20,) if quick else (100, 300, 1000), (0.3,) if quick else (0.1, 0.3, 1.0))
+    grid = [(20, 0.3)] if quick else product((100, 300, 1000), (0.1, 0.3, 1.0))
     for rounds, cap in grid:
         scores = [one.score(momentum(one, epsilon, seed, rounds, cap)) for seed, one in enumerate(problems)]
         found.append(Line("momentum, ours", epsilon, epsilon, f"{rounds} rounds, cap {cap}", scores))

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from cases import CASES, FACTORS, LEVEL
+from problems import unlike_sites
 from scipy import special, stats
 
 from sottovoce.algorithms.momentum import DRIFT, LATE, carried
@@ -25,7 +26,7 @@ CASE = CASES["momentum"]
 @pytest.mark.parametrize("eta", [None, 2.0])
 def test_sites_that_differ_agree_on_the_pooled_minimiser(graph: str, eta: float | None) -> None:
     config = CASE.make(epsilon=math.inf, graph=graph, rounds=3000, eta=eta, rho=0.1)
-    rows = _unlike()
+    rows = unlike_sites()
     wanted = pooled_minimiser(rows, config, l2=0.1 / 5)
     np.testing.assert_allclose(simulate(config, rows).models[0], np.broadcast_to(wanted, (5, 3)), atol=5e-4)
 
@@ -33,7 +34,7 @@ def test_sites_that_differ_agree_on_the_pooled_minimiser(graph: str, eta: float 
 def test_gradient_descent_without_correction_does_not() -> None:
     """So the test above can fail: `dgd` with the same step ends elsewhere."""
     config = CASE.make(epsilon=math.inf, method="dgd", rounds=800, eta=2.0, rho=0.1)
-    rows = _unlike()
+    rows = unlike_sites()
     assert np.max(np.abs(simulate(config, rows).models[0] - pooled_minimiser(rows, config, l2=0.1 / 5))) > 0.05
 
 
@@ -50,17 +51,6 @@ def test_momentum_is_a_share() -> None:
     for wrong in (-0.1, 1.0):
         with pytest.raises(InvalidInput, match="at least 0 and below 1"):
             RunConfig(method="momentum", momentum=wrong)
-
-
-def _unlike() -> Rows:
-    """Five sites whose classes differ in frequency from none to all, and whose rows differ in direction."""
-    rng = np.random.default_rng(3)
-    parts = []
-    for site in range(5):
-        X = rng.standard_normal((40, 3)) + 2.0 * np.eye(3)[site % 3]
-        X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)) * (1 + 1e-12)
-        parts.append((X, np.where(rng.uniform(size=40) < site / 4, 1.0, -1.0)))
-    return Rows.build(parts)
 
 
 def _average(gradients: Array, momentum: float) -> Array:

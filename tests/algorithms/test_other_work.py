@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from cases import CASES
+from problems import unlike_sites
 
 from sottovoce.algorithms.dp_admm import RADIUS, TIED
 from sottovoce.data.rows import Rows
@@ -18,22 +19,11 @@ from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
 BOTH = ("gradient_tracking", "dp_admm")
 
 
-def unlike() -> Rows:
-    """Five sites whose classes differ in frequency from none to all, and whose rows differ in direction."""
-    rng = np.random.default_rng(3)
-    parts = []
-    for site in range(5):
-        X = rng.standard_normal((40, 3)) + 2.0 * np.eye(3)[site % 3]
-        X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)) * (1 + 1e-12)
-        parts.append((X, np.where(rng.uniform(size=40) < site / 4, 1.0, -1.0)))
-    return Rows.build(parts)
-
-
 @pytest.mark.parametrize("graph", ["ring", "complete"])
 @pytest.mark.parametrize("method", BOTH)
 def test_without_noise_sites_that_differ_end_at_the_pooled_minimiser(method: str, graph: str) -> None:
     """`dgd` with these rounds ends farther than 0.05 from it (test_momentum.py)."""
-    rows = unlike()
+    rows = unlike_sites()
     config = RunConfig(method=method, epsilon=math.inf, graph=graph, rounds=4000, rho=0.1, eta=0.3)
     wanted = pooled_minimiser(rows, config, l2=0.1 / 5)
     np.testing.assert_allclose(simulate(config, rows).models[0], np.broadcast_to(wanted, (5, 3)), atol=1e-6)
@@ -94,4 +84,4 @@ def test_dp_admm_sends_less_noise_in_later_rounds(rows: Rows) -> None:
 
 def test_dp_admm_has_one_penalty() -> None:
     with pytest.raises(InvalidInput, match="one penalty for all nodes"):
-        simulate(CASES["dp_admm"].make(eta=(0.1, 0.2, 0.1, 0.1, 0.1)), unlike())
+        simulate(CASES["dp_admm"].make(eta=(0.1, 0.2, 0.1, 0.1, 0.1)), unlike_sites())

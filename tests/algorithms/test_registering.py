@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from test_other_work import unlike
+from problems import unlike_sites
 
 import sottovoce
 from sottovoce.algorithms import KNOWN, METHODS, NAMES, REGISTRY
@@ -43,7 +43,7 @@ def extra() -> Iterator[str]:
 
 
 def test_it_ends_at_the_pooled_minimiser(extra: str) -> None:
-    rows, config = unlike(), RunConfig(method=extra, epsilon=math.inf, rounds=2000, rho=0.1)
+    rows, config = unlike_sites(), RunConfig(method=extra, epsilon=math.inf, rounds=2000, rho=0.1)
     wanted = pooled_minimiser(rows, config, l2=0.1 / 5)
     np.testing.assert_allclose(simulate(config, rows).models[0], np.broadcast_to(wanted, (5, 3)), atol=1e-6)
 

@@ -83,6 +83,14 @@ def test_lemma_18_holds_up_to_c_1_and_has_lost_the_square_of_c_above(d: int, del
     assert excess_of_lemma_18(1.0, d, 0.02 * 0.5, delta)[1] < 1 - delta  # alpha-hat > 0 alone is not enough
 
 
+def test_lemma_18_needs_alpha_hat_of_half_alpha_and_holds_at_a_fifth_in_some_dimensions() -> None:
+    """It has alpha-hat > 0 only; Appendix D derives alpha-hat > alpha / 5, and says > alpha / 2."""
+    at_a_fifth = {d: excess_of_lemma_18(1.0, d, 0.5 / 5, 0.05)[0] for d in (1, 5, 20, 100)}
+    assert at_a_fifth.pop(1) == pytest.approx(0.816, abs=1e-3)
+    assert min(at_a_fifth.values()) >= 0.95
+    assert excess_of_lemma_18(1.0, 20, 0.5 / 100, 0.05)[0] < 0.95  # alpha-hat > 0
+
+
 def chance_of_lemma_19(d: int, N: int, delta: float) -> float:
     """A bound on the probability that the excess is above lemma 19's, by the triangle inequality; free of units.
 
@@ -122,6 +130,19 @@ def test_lemma_20_where_the_loss_is_nearly_nothing(C: float, d: int) -> None:
     delta, rho, B, alpha, c4 = 0.05, 0.01, 1000.0, 0.5, 1e-9
     psi = 4 * C**2 * d**2 * (rho + c4 * C) * math.log(d / delta) ** 2 / (rho**2 * B**2 * alpha**2)
     assert gamma.cdf(math.sqrt(2 * psi / (rho + c4 * C)) * rho * B * alpha / (2 * C), d) >= 1 - delta
+
+
+def test_lemma_20_has_lost_tau() -> None:
+    """R = tau |f|^2 / 2 bends by tau; the proof has rho tau + c_4 C^R, the statement rho + c_4 C^R."""
+    delta, rho, B, alpha, c4, d = 0.05, 0.01, 1000.0, 0.5, 1e-9, 20
+
+    def chance(tau: float, bend: float) -> float:
+        psi = 4 * d**2 * bend * math.log(d / delta) ** 2 / (rho**2 * B**2 * alpha**2)
+        return float(gamma.cdf(math.sqrt(2 * psi / (rho * tau + c4)) * rho * B * alpha / 2, d))
+
+    as_stated = [chance(tau, rho + c4) for tau in (1.0, 50.0, 100.0)]
+    assert as_stated == pytest.approx([1.0, 0.818, 0.259], abs=1e-3)
+    assert min(chance(tau, rho * tau + c4) for tau in (1.0, 50.0, 100.0)) >= 1 - delta
 
 
 def test_the_excess_of_a_noisy_minimiser_is_bounded_by_the_noise_and_a_small_loss_attains_it() -> None:

@@ -61,6 +61,15 @@ def test_no_other_curve_fits_better() -> None:
         assert np.mean((c4 * np.exp(-c5 * BUDGETS) + c6 - loss) ** 2) >= squares
 
 
+def test_the_smallest_alpha_decides_the_fitted_c5() -> None:
+    """A risk that falls as 1 / alpha, as PVP's does where alpha is small: by the grid, its c5 is above or below 20.
+
+    20 is printed for PVP; which alphas were fitted is not.
+    """
+    found = [fit_accuracy(grid, 1.0 / grid + 1.0).c5 for grid in (BUDGETS, BUDGETS[1:], BUDGETS[2:])]
+    assert found[0] > 50.0 and found[1] > 25.0 and found[2] < 15.0
+
+
 def test_fit_with_a_given_floor() -> None:
     curve = fit_accuracy(BUDGETS[:2], DVP.predict(BUDGETS[:2]), c6=0.4)
     np.testing.assert_allclose([curve.c4, curve.c5, curve.c6], [0.2, 25.0, 0.4], rtol=1e-6)

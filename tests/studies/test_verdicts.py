@@ -329,6 +329,18 @@ def test_a_misprint_has_a_verdict_of_its_own_and_is_not_called_refuted():
         replace(claim, refuted="a proof; tests/a.py::b")
 
 
+def test_a_claim_that_an_unprinted_setting_decides_is_untestable_and_shows_what_was_measured():
+    why = "eta is not printed, and decides it"
+    claim = Sentence("It is so.", value="v", printed={}, proved={}, untestable=why, **LESS)
+    (found,) = judged(Study("s", "A study", "training.run", claims=(claim,)), APART)
+    for basis in (found.printed, found.proved):
+        assert (basis.word, basis.reason) == (UNTESTABLE, why) and "against" in basis.details[0]
+    (nothing,) = judged(Study("s", "A study", "training.run", claims=(claim,)), [])
+    assert nothing.printed.word == UNSEEN  # what did not run is not called untestable
+    with pytest.raises(InvalidInput, match="untestable"):
+        replace(claim, misprint="(3) has it; tests/a.py::b")
+
+
 def test_the_constants_of_a_proof_are_judged_beside_the_listing():
     rows = [row | {"basis": "printed"} for row in APART] + [row | {"basis": "proof", "v": -row["v"]} for row in APART]
     claim = Sentence(

@@ -25,6 +25,7 @@ from ..queries.corrections import (
     Curves,
     line_statistics,
     places,
+    share_in_reach,
     statistics,
 )
 from ..util.later import Later
@@ -200,7 +201,7 @@ class _Within(NamedTuple):
 
 def _within(curve: Curves) -> _Within:
     u = placements(EDGES, curve.tails)
-    near = curve.reach / np.maximum(np.abs(u), curve.reach)
+    near = share_in_reach(u, curve.reach)
     bent = near * u
     return _Within(u, np.stack([near**2, near * bent, bent**2]).reshape(3, -1))
 
@@ -419,10 +420,9 @@ def _excess(curve: Curves) -> Array:
     p = special.expit(np.clip(curve.level + curve.slope * u, -30.0, 30.0))
     law = np.stack([1.0 - p, p])
     law = law / law.sum(axis=2, keepdims=True)
-    reach = curve.reach[..., None, None, None]
-    near = reach / np.maximum(np.abs(u), reach)
-    products = told[..., SCORE.start] ** 2, told[..., 0] * told[..., 1], told[..., 1] ** 2
-    squares = np.stack(products, axis=-1)
+    near = share_in_reach(u, curve.reach[..., None, None, None])
+    level, slope = np.moveaxis(told[..., SCORE], -1, 0)
+    squares = np.stack([level**2, level * slope, slope**2], axis=-1)
     information = told[..., INFORMATION] * (curve.worth[..., None, :, None] * near**2)[..., None]
     return matrix(np.einsum("ykm,...ykme->...yke", law, squares - information))
 

@@ -62,6 +62,8 @@ class Claim:
         The mechanism that ships instead, and its epsilon at `delta`, where its pure sum (or target) is the claim.
     proof, reading : str
         Page and section of the documentation; the reading, where the words allow several: each is a row of its own.
+    misprint : bool
+        Whether the lines around need something else than what is printed and judged here.
     """
 
     method: str
@@ -77,10 +79,13 @@ class Claim:
     at_delta: bool = False
     reading: str = ""
     delta: float = DELTA
+    misprint: bool = False
 
     @property
     def verdict(self) -> str:
         """In a word or two, from the numbers alone; of one reading, where there are several."""
+        if self.misprint:
+            return "misprint, corrected"
         slack, word = self.claimed * (1.0 + 1e-9), "unproved"
         known = self.proved_at_delta if self.at_delta else self.proved
         if self.attained is not None and self.attained > slack:
@@ -103,6 +108,8 @@ MEANINGS = {
     "holds, loose": "what is proved for the printed noise is less than nine tenths of the claim",
     "false": "two data sets that differ in one row need more than the claim: *attained* is what they need",
     "unproved": "what is proved is more than the claim, and no data sets are known that need more",
+    "misprint, corrected": "what is printed cannot be meant: the lines around it need what the other rows of the same "
+    "algorithm have; the numbers are those of the printed line, to the letter",
 }
 """What the verdicts mean; "ambiguous: " stands before that of one reading of several."""
 
@@ -138,13 +145,15 @@ def _proved(events: Sequence[Event], delta: float = DELTA) -> tuple[float, float
 def _claim(
     method: str, paper: str, says: str, claimed: float, events: Sequence[Event], corrected: str, ships: Sequence[Event],
     proof: str, *, attained: float | None = None, at_delta: bool = False, reading: str = "", delta: float = DELTA,
+    misprint: bool = False,
 ) -> Claim:  # fmt: skip
     pure, approximate = _proved(events, delta)
     page = f"docs/privacy/verdicts.md#{proof}"
     ours = _proved(ships, delta)[1]
     return Claim(
-        method, paper, says, claimed, attained, pure, approximate, corrected, ours, page, at_delta, reading, delta
-    )
+        method, paper, says, claimed, attained, pure, approximate, corrected, ours, page, at_delta, reading, delta,
+        misprint,
+    )  # fmt: skip
 
 
 EXACT = "objective perturbation, U1 and U4"
@@ -205,6 +214,7 @@ def _dual() -> list[Claim]:
                       EXACT, ships, "dual-variable-perturbation", attained=2.0 * zeta, reading=reading)  # fmt: skip
 
     names = "000 and 001, Algorithm 2"
+    after = "000, page 132, after the definition; 001, II-B, has left the sentence out"
     return [
         one(f"{names} as listed", hat),
         _claim("DVP", f"{names}, Huber loss, as listed", "alpha of one iteration; a loss without second "
@@ -216,11 +226,11 @@ def _dual() -> list[Claim]:
         one(f"{names}, else read", hat * scale, "zeta of the listing, and mu is lambda plus noise, as in the text, "
             "where (14) has C / 2B times the noise"),
         one(f"{names}, else read", hat * scale / 2.0, "zeta of the proof, and mu is lambda plus noise"),
-        _claim("DVP", "000, page 132, and 001, II-B, after the definition",
+        _claim("DVP", after,
                f"alpha, whatever is seen of the {ROUNDS} rounds, logistic loss, zeta of the proof", alpha,
                [_objective(hat / 2.0, logistic=True)] * ROUNDS, EXACT, ships * ROUNDS, "dual-variable-perturbation",
                attained=ROUNDS * hat, reading="all rounds together tell no more than alpha"),
-        _claim("DVP", "000, page 132, and 001, II-B, after the definition",
+        _claim("DVP", after,
                "alpha of each round by itself, however many come before, logistic loss, zeta of the proof", alpha,
                [_objective(hat / 2.0, logistic=True)], EXACT, ships, "dual-variable-perturbation", attained=hat,
                reading="a round tells no more than alpha beside what was seen before it"),
@@ -261,7 +271,8 @@ def _primal() -> list[Claim]:
                reading=sent),
         _claim("PVP", "001, Algorithm 3 as listed", "alpha of one release of f", alpha,
                [Unprotected("printed", _v(N_ROWS))], "V is sent, never f", [_output(alpha)],
-               "primal-variable-perturbation", attained=math.inf, reading="f is broadcast, as in the listing"),
+               "primal-variable-perturbation", attained=math.inf, misprint=True,
+               reading="f is broadcast, as in the listing, where (20) takes V"),
         from_sent("the proof", hat / 2.0),
         from_sent("the listing", hat),
         last("zeta of the listing, from the latest f", hat),

@@ -93,7 +93,7 @@ def line_statistics(curve: Curves, u: Array, positive: Array, worth: Array, reac
     u, positive, worth, reach : arrays that broadcast
         Scores, labels 0 and 1, what rows are worth in the regression, and how far from u = 0 they count in full.
     """
-    near = reach / np.maximum(np.abs(u), reach)
+    near = share_in_reach(u, reach)
     bent = near * u
     log_odds = np.clip(curve.level + curve.slope * u, -700.0, 700.0)
     p, other = special.expit(log_odds), special.expit(-log_odds)
@@ -110,6 +110,11 @@ def line_statistics(curve: Curves, u: Array, positive: Array, worth: Array, reac
     for entry, column in enumerate(columns):
         found[..., entry] = column
     return found
+
+
+def share_in_reach(u: Array, reach: Array) -> Array:
+    """How far a row with the score u counts in full: 1 within the reach, and ``reach / |u|`` beyond it."""
+    return np.asarray(reach / np.maximum(np.abs(u), reach))
 
 
 def places(edges: Array, u: Array, cell: IntArray, tails: Array) -> Array:

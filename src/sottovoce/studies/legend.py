@@ -48,7 +48,8 @@ STATED = {
 }
 FORMS = {
     SAME_FORM: "the paper's proof, or the one that it follows, gives the printed formula",
-    OTHER_FORM: "the proof gives another formula, the corrected one",
+    OTHER_FORM: "the proof, with the rates that it cites taken for a loss of slope C^R, gives another formula, the "
+    "corrected one",
 }
 SOURCES = {
     "study": Source("Rows with a study", verdicts.RULE, verdicts.MEANINGS),

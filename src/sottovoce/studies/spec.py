@@ -71,6 +71,8 @@
                                        # the test of it; the verdict is then "refuted (by proof)"
     misprint = ""                      # in its place, where what is printed cannot be meant: what shows it, and the
                                        # test; the verdict is then "misprint, corrected"
+    untestable = ""                    # in their place, where a setting that the paper does not print decides it:
+                                       # which, and what shows it; the verdict on every basis is "untestable here"
 
     [[readings]]                       # of a line of the paper that can be read in several ways: each is run, in cells
     name = "per row"                   # with `reading` = this name, and every claim is judged once a reading; cells
@@ -203,6 +205,7 @@ class Sentence:
     paper: str = ""
     refuted: str = ""
     misprint: str = ""
+    untestable: str = ""
 
     def __post_init__(self) -> None:
         _one_of("claims.test", self.test, TESTS)
@@ -214,6 +217,9 @@ class Sentence:
             raise InvalidInput("claims", self.says, rule, "give one, if only {}")
         if self.refuted and self.misprint:
             raise InvalidInput("claims.misprint", self.misprint, "stands beside `refuted`", "keep one of them")
+        if self.untestable and (self.refuted or self.misprint):
+            rule = "stands beside `refuted` or `misprint`"
+            raise InvalidInput("claims.untestable", self.untestable, rule, "keep one of them")
 
     @property
     def ours(self) -> bool:

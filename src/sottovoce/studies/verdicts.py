@@ -68,7 +68,8 @@ MEANINGS = {
     REFUTED: "a proof of ours, with the test that is named, shows that it is false; what was measured stands beside it",
     MISPRINT: "what is printed cannot be meant: its source, or the lines around it, need something else, which runs "
     "here; the test that is named shows it, and what was measured to the letter stands beside it",
-    UNTESTABLE: "no setting can be tested, as even the run without noise errs no less than always the commoner class",
+    UNTESTABLE: "no setting can be tested, as even the run without noise errs no less than always the commoner class; "
+    "or a setting that the paper does not print decides, and the line says which",
     NOT_RUN: f"{_ABSENT}: nothing was run, or others stood in for them",
     UNSEEN: "no finished cell speaks of the claim",
     HOLDS: 'a claim that the paper does not make, marked "Ours", holds in every setting',
@@ -173,13 +174,16 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
     replicates; it fails by as much the other way round, and by more where it is tested in many settings: see
     :func:`sure`.  :data:`MEANINGS` says what the words mean.  Settings that cannot be tested (:func:`barred`) are
     left out; what was measured of errors there stands in the reason.  "refuted (by proof)" or "misprint, corrected" if
-    the claim says so, whatever was measured; of a claim that the paper does not make :data:`OURS`.
+    the claim says so, whatever was measured, and "untestable here" where it names what decides it and is not printed;
+    of a claim that the paper does not make :data:`OURS`.
     """
     found = _measured(claim, rows, basis)
     if claim.refuted:
         return replace(found, word=REFUTED, reason=claim.refuted)
     if claim.misprint:
         return replace(found, word=MISPRINT, reason=claim.misprint)
+    if claim.untestable and found.word not in (UNSEEN, *BARRED):
+        return replace(found, word=UNTESTABLE, reason=claim.untestable)
     return replace(found, word=OURS.get(found.word, found.word)) if claim.ours else found
 
 
