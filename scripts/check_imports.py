@@ -37,16 +37,14 @@ LAYERS: tuple[dict[str, str], ...] = (
     {
         "solvers": "minimisers with certified error",
         "ledger": "what was charged, in memory and on disk",
-        "papers": "what the papers' theorems say",
         "reports": "pages from plain data",
     },
     {"queries": "one file for each kind of release"},
     {"algorithms": "one file for each method"},
     {"runs": "access to the rows, the one loop that drives every method; pricing, choosing and simulating a run"},
-    {"answers": "inference and evaluation", "aggregation": "trusted aggregators"},
+    {"answers": "inference and evaluation"},
     {"estimators": "scikit-learn estimators", "deploy": "separate sites"},
     {"audit": "attacks on every claim"},
-    {"studies": "experiments from TOML files"},
     {"cli": "the command line", "__main__": "``python -m sottovoce``"},
 )
 LAYER = {room: level for level, floor in enumerate(LAYERS) for room in floor}
