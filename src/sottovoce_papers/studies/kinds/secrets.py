@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sottovoce import RunConfig
 from sottovoce.data.rows import Rows
 from sottovoce.network.net import DenseNet
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.privacy.statement import Caveat
+from sottovoce.queries.statistic import LastMinimiser
 from sottovoce.runs import engine
-from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import Curator
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.pricing import privacy_statement
 from sottovoce.util.typing import Any
 
-KEPT = "memory.f"  # where a curator's state holds the exact minimiser of 001's Algorithm 3
+KEPT = f"memory.{LastMinimiser.names()['f']}"
+"""Where a curator's state holds the exact minimiser of 001's Algorithm 3."""
 
 
 def simulate_watched(config: RunConfig, rows: Rows, watch: Callable[..., None], caveat: Caveat) -> str:
@@ -31,8 +33,8 @@ def simulate_watched(config: RunConfig, rows: Rows, watch: Callable[..., None], 
     place = engine.Place(prepared.facts, DenseNet(prepared.graph), curator, lead, rows.d)
 
     def observe(k: int, state: Any) -> None:
-        last = k == config.rounds and config.form == "printed"
-        watch(k, state, None if last else curator.state().get(KEPT))
+        all_sent = config.form == "listed" or k == config.rounds
+        watch(k, state, None if all_sent else curator.state()[KEPT])
 
     engine.run(prepared.algorithm, place, config.rounds, observers=[observe])
     statement = privacy_statement(prepared, prepared.ledger.rows, simulated=True, caveat=caveat)
