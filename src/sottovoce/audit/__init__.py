@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from ..algorithms import REGISTRY
 from ..errors import InvalidInput
+from ..runs.registering import find_method
 from ..util import plugins
 from . import aborts, answers, clipped, labels, people, rare, stopping, sums, worst_cases
-from .confidence import epsilon_bound
+from .confidence import choose_test, epsilon_bound
 from .exact import densities
-from .game import Case, Options, Verdict, play
+from .game import Case, Options, Scores, Verdict, play
 from .worst_cases import make_case
 
 __all__ = [
@@ -21,8 +22,10 @@ __all__ = [
     "Adversary",
     "Case",
     "Options",
+    "Scores",
     "Verdict",
     "attack",
+    "choose_test",
     "densities",
     "epsilon_bound",
     "forms_of",
@@ -85,17 +88,17 @@ def targets(form: str | None = None) -> list[tuple[str, str]]:
 
 def forms_of(name: str) -> tuple[str, ...]:
     """The forms of a method, or of a game, that can be attacked; none if there is no such method or no noise in it."""
-    if name in REGISTRY:
-        method = REGISTRY[name]
-        return tuple(method.forms) if method.private else ()
     game = _game(name)
-    return () if game is None else game.forms
+    if game is not None:
+        return game.forms
+    method = find_method(name)
+    return tuple(method.forms) if method is not None and method.private else ()
 
 
 def _game(name: str) -> Adversary | None:
-    """A game of this package, or one that another package brings."""
-    if name in ADVERSARIES:
-        return ADVERSARIES[name]
+    """A game of this package, or one that another package brings; None for a method of this package."""
+    if name in ADVERSARIES or name in REGISTRY:
+        return ADVERSARIES.get(name)
     brought: Adversary | None = plugins.load(plugins.AUDITS, name)
     return brought
 
@@ -155,7 +158,7 @@ def attack(
         raise InvalidInput("method", method, f"must be all, or one of {methods}", "see docs/explanation/audit.md")
     if form not in forms:
         raise InvalidInput("form", form, f"{method} has {', '.join(forms)}", f"use {forms[0]!r}")
-    game = None if method in REGISTRY else _game(method)
+    game = _game(method)
     if game is not None:
         runs = replicates or game.runs
         most = game.quick if quick else game.runs

@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import io
 import json
+import sys
 import time
 import warnings
 import zlib
@@ -26,6 +27,7 @@ from joblib import Parallel, delayed
 
 from sottovoce.data.sweep import one_thread_a_product
 from sottovoce.errors import InvalidInput
+from sottovoce.runs.registering import find_method
 from sottovoce.util import files
 from sottovoce.util.typing import Any
 
@@ -182,10 +184,40 @@ def plain(p: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def digest(kind: str, p: Mapping[str, Any]) -> str:
-    """Digest of a cell: its parameters (of a user's file the content, not the path), its kind and the code."""
-    known = plain(p)
-    text = json.dumps([kind, known, code(kind)], sort_keys=True)
+    """Digest of a cell: its parameters (of a user's file the content, not the path), its kind and the code.
+
+    The code is that of both packages, and of a package that brings a method that the cell names.
+    """
+    brought = {name: _code_of(name) for name in _methods(p)}
+    parts = [kind, plain(p), code(kind), {name: found for name, found in brought.items() if found}]
+    text = json.dumps(parts, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _methods(p: Mapping[str, Any]) -> set[str]:
+    """Names of methods in a cell's parameters, and in those of the run that it is matched with."""
+    own = {p["method"]} if isinstance(p.get("method"), str) else set()
+    nested = [value for value in p.values() if isinstance(value, Mapping)]
+    return own.union(*map(_methods, nested))
+
+
+def _code_of(name: str) -> str:
+    """Digest of the package that brings a method; empty for a method of ours, or for none."""
+    method = find_method(name)
+    if method is None or method.__module__.partition(".")[0] in _APART:
+        return ""
+    top, module = sys.modules[method.__module__.partition(".")[0]], sys.modules[method.__module__]
+    folders = [Path(folder) for folder in getattr(top, "__path__", [])]
+    paths = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+    if not folders and getattr(module, "__file__", None):
+        paths = [Path(str(module.__file__))]
+    if not paths:
+        rule = "is defined in no file, so a finished cell cannot be told from one of another version"
+        raise InvalidInput("method", name, rule, "put it into a module")
+    hashed = hashlib.blake2b(digest_size=16)
+    for path in paths:
+        hashed.update(path.name.encode() + b"\0" + path.read_bytes())
+    return hashed.hexdigest()
 
 
 @lru_cache

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sottovoce.algorithms import REGISTRY
+from sottovoce.runs.registering import find_method
 from sottovoce.util.typing import Any, Array
 
 from ..tables import deal
@@ -59,7 +59,8 @@ def cost(p: Mapping[str, Any]) -> list[Row]:
     smallest if all do.  A row a replicate: jackknife pseudovalues, whose mean and spread are those of the cost.
     """
     inner = {key: value for key, value in p.items() if key not in ("epsilons", "errors")}
-    if not REGISTRY[p["method"]].private:
+    method = find_method(p["method"])
+    if method is not None and not method.private:
         return run(inner)
     totals, targets = [float(e) for e in p["epsilons"]], [float(e) for e in p["errors"]]
     found = [[row | {"epsilon": e} for row in run({**inner, "epsilon": e})] for e in totals]
