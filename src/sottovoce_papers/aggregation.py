@@ -17,11 +17,11 @@ from itertools import count, pairwise
 
 import numpy as np
 
-from sottovoce import data
+from sottovoce import Ledger, data
 from sottovoce.data.labels import two_classes
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.ledger.memory import Ledger, validate_target
+from sottovoce.ledger.memory import validate_target
 from sottovoce.privacy import accountants
 from sottovoce.privacy.calibration import calibrate, tolerance_for
 from sottovoce.privacy.noise import KeyedNoise

@@ -9,12 +9,10 @@ from functools import partial
 
 import numpy as np
 
-from sottovoce.audit import Adversary, Verdict
-from sottovoce.audit.confidence import choose_test
-from sottovoce.audit.game import Options, Scores
-from sottovoce.audit.worst_cases import signed_site
+from sottovoce.audit import Adversary, Options, Scores, Verdict, choose_test
 from sottovoce.data.rows import Rows
 from sottovoce.privacy.statement import Statement
+from sottovoce.util.typing import Array
 
 from .aggregation import Terms, average_trusted, feature, local
 
@@ -22,6 +20,12 @@ _STIFF = 1e5  # Lambda: minimisers stay on the loss's linear piece
 RUNS, QUICK_RUNS = 20_000, 4_000
 Played = tuple[Scores, Statement, str]
 Game = Callable[[str, Terms], Played]
+
+
+def signed_site(*signed: float) -> tuple[Array, Array]:
+    """Features and labels of a site of one feature, from the products of both."""
+    products = np.array(signed)
+    return np.abs(products)[:, None], np.where(products >= 0, 1.0, -1.0)
 
 
 def average(form: str, terms: Terms) -> Played:

@@ -8,7 +8,7 @@ import numpy as np
 
 from sottovoce.privacy.events import Event, ExactSphericalMechanism, GaussianMechanism
 from sottovoce.problem.facts import Facts
-from sottovoce.queries.base import Query
+from sottovoce.queries import Query
 from sottovoce.queries.vault import Vault
 from sottovoce.solvers.local import certified_error
 from sottovoce.util.typing import Array

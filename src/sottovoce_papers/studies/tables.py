@@ -11,12 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from sottovoce import data
+from sottovoce import RunConfig, data
 from sottovoce.data.rows import Rows
 from sottovoce.data.table import as_numbers
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.task import Task, TwoClasses
-from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import pooled_minimiser, simulate
 from sottovoce.util.typing import Any, Array
 

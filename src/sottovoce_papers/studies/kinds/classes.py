@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from sottovoce import RunConfig
 from sottovoce.data.rows import Rows
 from sottovoce.problem.losses import make_loss
-from sottovoce.runs.simulate import RunConfig, simulate
+from sottovoce.runs.simulate import simulate
 from sottovoce.solvers.local import Solver
 from sottovoce.util.typing import Any, Array, IntArray
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from sottovoce import RunConfig
 from sottovoce.algorithms.ipp_admm import IPPADMM
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy.accountants import ZCDPAccountant
-from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.pricing import Prepared
 from sottovoce.util.typing import Any, Array

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from sottovoce import Ledger
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy import accountants
 from sottovoce.privacy.calibration import calibrate, tolerance_for
 from sottovoce.privacy.events import Event, Unprotected

@@ -9,15 +9,15 @@ from functools import lru_cache
 
 import numpy as np
 
+from sottovoce import Ledger, RunConfig
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy import accountants
 from sottovoce.privacy.statement import EXACT, Statement
 from sottovoce.problem.trust import Trust
 from sottovoce.queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from sottovoce.runs.curator import Curator
-from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
+from sottovoce.runs.simulate import pooled_minimiser, simulate
 from sottovoce.util.typing import Any, Array
 
 from ...aggregation import Fit, Terms, average, curvature_for, feature, local, pooled

@@ -10,13 +10,14 @@ from functools import partial
 import numpy as np
 from scipy.optimize import minimize
 
+from sottovoce import RunConfig
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy import accountants
 from sottovoce.privacy.events import SphericalObjectivePerturbation
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import Loss, make_loss
-from sottovoce.runs.simulate import RunConfig, pooled_minimiser
+from sottovoce.runs.simulate import pooled_minimiser
 from sottovoce.util.typing import Any, Array
 
 from ...aggregation import Fit, Terms, average, feature, listed, local

@@ -8,11 +8,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from sottovoce import Ledger, RunConfig
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.ledger.memory import Ledger
 from sottovoce.problem.losses import make_loss
-from sottovoce.runs.config import RunConfig
 from sottovoce.runs.engine import Observer
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.pricing import Prepared
