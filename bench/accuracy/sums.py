@@ -30,8 +30,8 @@ from sottovoce.data.rows import Rows
 from sottovoce.runs.auto_search import choose
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
-from sottovoce.studies.figures import COLOURS, LINES, MARKERS, STYLE
 from sottovoce.util.typing import Any
+from sottovoce_papers.studies.figures import COLOURS, LINES, MARKERS, STYLE
 
 SITES = (2, 3, 5, 10, 20, 50, 100, 200)
 EPSILONS = (0.5, 1.0)

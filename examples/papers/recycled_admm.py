@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import matplotlib.pyplot as plt
 
-from sottovoce.papers import claims
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import simulate
-from sottovoce.studies import spec, verdicts
-from sottovoce.studies.run import run
-from sottovoce.studies.tables import deal
+from sottovoce_papers import claims
+from sottovoce_papers.studies import spec, verdicts
+from sottovoce_papers.studies.run import run
+from sottovoce_papers.studies.tables import deal
 
 # %% [markdown]
 # ## The claim

@@ -29,7 +29,7 @@ from sottovoce import ConsensusClassifier, PrivateClassifier, RunConfig
 from sottovoce.cli import cli
 from sottovoce.data.rows import Rows
 from sottovoce.runs.simulate import simulate
-from sottovoce.studies.kinds import training
+from sottovoce_papers.studies.kinds import training
 import numpy as np
 
 X = np.eye(4)[np.arange(40) % 4] / 2

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from sottovoce.papers import claims
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import outline
+from sottovoce_papers import claims
 
 ROOT = Path(__file__).parents[2]
 TABLE = claims.table()

@@ -15,7 +15,6 @@ from problems import make_rows
 from scipy import optimize, special
 
 from sottovoce.algorithms.admm import Augmented
-from sottovoce.papers import claims, plausible
 from sottovoce.privacy import prices
 from sottovoce.privacy.accountants import BestAccountant
 from sottovoce.privacy.events import GaussianObjectivePerturbation, MinimiserGateRelease
@@ -24,6 +23,7 @@ from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import make_solver
 from sottovoce.runs.prepare import prepare
 from sottovoce.util.typing import Any, Array
+from sottovoce_papers import claims, plausible
 
 DELTA = plausible.DELTA
 LISTED, DIVIDED = "tests' noise for 2 C_loss, as", "tests' noise for 2 C_loss / |D_i|"

@@ -12,8 +12,6 @@ from scipy import optimize
 
 from sottovoce.algorithms.admm import augment
 from sottovoce.data.rows import Rows
-from sottovoce.papers import claims
-from sottovoce.papers.sample_size import pp_admm
 from sottovoce.privacy.accountants import ZCDPAccountant
 from sottovoce.privacy.events import MinimiserGateRelease
 from sottovoce.privacy.gaussian import gaussian_epsilon
@@ -23,8 +21,10 @@ from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import make_solver
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import simulate
-from sottovoce.studies.tables import deal
 from sottovoce.util.typing import Any, Array
+from sottovoce_papers import claims
+from sottovoce_papers.sample_size import pp_admm
+from sottovoce_papers.studies.tables import deal
 
 CLIP = 2.0
 

@@ -11,9 +11,9 @@ import pytest
 
 from sottovoce.privacy.prices import zcdp
 from sottovoce.runs.prepare import prepare
-from sottovoce.studies import spec
-from sottovoce.studies.kinds import training
-from sottovoce.studies.tables import deal
+from sottovoce_papers.studies import spec
+from sottovoce_papers.studies.kinds import training
+from sottovoce_papers.studies.tables import deal
 
 
 class Printed(NamedTuple):

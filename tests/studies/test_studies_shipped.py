@@ -12,12 +12,12 @@ import pytest
 
 from sottovoce import data
 from sottovoce.errors import InvalidInput
-from sottovoce.papers.tradeoff import PRINTED
 from sottovoce.runs.simulate import RunConfig, simulate
-from sottovoce.studies import kinds, spec, tables, verdicts
-from sottovoce.studies.figures import series_of
-from sottovoce.studies.kinds import classes, graded, theorems, tradeoff, training
-from sottovoce.studies.run import digest, run
+from sottovoce_papers.studies import kinds, spec, tables, verdicts
+from sottovoce_papers.studies.figures import series_of
+from sottovoce_papers.studies.kinds import classes, graded, theorems, tradeoff, training
+from sottovoce_papers.studies.run import digest, run
+from sottovoce_papers.tradeoff import PRINTED
 
 CODES = {
     "AGE": (0, 99), "SEX": (1, 2), "MARST": (1, 4), "EDATTAIN": (1, 4), "DISABLED": (1, 2), "NATIVITY": (1, 2),

@@ -17,6 +17,7 @@ from ..data.rows import Rows
 from ..errors import InvalidInput
 from ..problem.facts import Facts
 from ..runs.config import RunConfig
+from ..runs.registering import find_method
 from ..solvers.local import Solution, Solver
 from ..util.typing import Any, Array, ArrayLike
 from .game import Case
@@ -176,10 +177,10 @@ def make_case(
     InvalidInput
         For a method without noise, or an unknown one.
     """
-    if method not in REGISTRY or not REGISTRY[method].private:
+    cls = find_method(method)
+    if cls is None or not cls.private:
         rule = f"must be one of {[name for name, cls in REGISTRY.items() if cls.private]}"
         raise InvalidInput("method", method, rule, "see `sottovoce methods`")
-    cls = REGISTRY[method]
     if delta is None and cls.needs_delta:
         delta = OF_SUMS if cls.trust.kind == "sum" else DELTAS.get((method, form), 1e-5)
     epsilon = EPSILONS.get((method, form), 1.0) if epsilon is None else epsilon

@@ -509,6 +509,7 @@ class Plan:
                 raise InvalidInput("plan", str(path), refused.rule, refused.remedy)
             if _digest(plain) != stated:
                 raise InvalidInput("plan", str(path), changed, "get the agreed file again")
+            _check_method(path, plain["config"]["method"])
             begin, start = plain.get("start"), None
             if begin is not None:
                 vector = _listed(begin.pop("vector"), _LONGEST, "start")
@@ -550,6 +551,14 @@ def _scales(asks: Asks) -> list[float | None]:
     """Scales of the recipes with noise."""
     own = [asks.scale] if asks.inference else []
     return own if asks.evaluation in (None, np.inf) else [*own, asks.evaluation_scale]
+
+
+def _check_method(path: str | Path, method: object) -> None:
+    """Refuse a method of another package: a plan comes from others, and makes nobody load code by its name."""
+    if method not in KNOWN:
+        rule = f"runs the method {method!r}, which this version does not have"
+        remedy = "let all take the same version, or register the method in the program that reads the plan"
+        raise InvalidInput("plan", str(path), rule, remedy)
 
 
 def _digest(plain: dict[str, Any]) -> str:

@@ -15,7 +15,6 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..algorithms import REGISTRY
 from ..answers.saved import SavedModel
 from ..answers.training import WEIGHED
 from ..data.expected import expected_rows
@@ -30,6 +29,7 @@ from ..problem.clipped import NOT_CALIBRATED
 from ..problem.task import TwoClasses, of_classes
 from ..runs import defaults
 from ..runs.auto_search import KNOBS, Choice, choose
+from ..runs.registering import find_method
 from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, RunConfig, Start, simulate
 from ..util.progress import Teller, told
@@ -363,7 +363,7 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
         """The loss's name, for so many classes."""
         if self.loss != AUTO:
             return self.loss
-        known = REGISTRY.get(self.method)
+        known = find_method(self.method)
         several = K > 2 and not (known is not None and known.objective_noise)
         return "softmax" if several and not self.inference else _DEFAULT.loss
 

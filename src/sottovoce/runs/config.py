@@ -20,6 +20,7 @@ from ..problem.losses import make_loss
 from ..problem.schedules import Schedule
 from ..problem.trust import Trust
 from ..util.typing import Any
+from .registering import find_method, offered
 
 C = TypeVar("C")
 TRUSTED = tuple(TRUSTS)
@@ -217,8 +218,8 @@ class RunConfig:
         if self.method == "auto":  # measured: docs/measured/results.md
             object.__setattr__(self, "method", _first_guess(self.delta, self.loss, self.trust, self.max_grad_norm))
             object.__setattr__(self, "auto", True)
-        if self.method not in KNOWN:
-            raise InvalidInput("method", self.method, f"must be one of {sorted(REGISTRY)}", "see `sottovoce methods`")
+        if self.method not in KNOWN and find_method(self.method) is None:
+            raise InvalidInput("method", self.method, f"must be one of {offered()}", "see `sottovoce methods`")
         if self.method in ANSWERS:  # which go by one name under every trust
             object.__setattr__(self, "trust", self.trust or "nobody")
         elif self.trust is not None:

@@ -9,27 +9,28 @@ import math
 from collections.abc import Collection
 from dataclasses import replace
 
-from ..algorithms import REGISTRY, under
+from ..algorithms import under
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
 from ..problem.losses import HuberResidual
 from ..problem.task import ManyClasses, Task, TwoClasses
 from .config import RunConfig
+from .registering import AUTO, find_method
 
-METHOD = "auto"
+METHOD = AUTO
 EPSILON = 1.0
 DELTA = 1e-5
 
 
 def default_epsilon(method: str) -> float:
     """`EPSILON`, or infinity for methods without noise."""
-    known = REGISTRY.get(method)
+    known = find_method(method)
     return EPSILON if known is None or known.private else math.inf
 
 
 def default_delta(method: str, form: str, accountant: str | Ledger | DurableLedger | None) -> float | None:
     """`DELTA`, or None without noise, for totals of pure epsilon, and for printed forms that claim one."""
-    known = REGISTRY.get(method)
+    known = find_method(method)
     if known is not None and known.needs_delta:
         return DELTA
     idle = form != "corrected" or pure_total(accountant) or (known is not None and not known.private)
