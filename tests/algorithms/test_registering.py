@@ -31,6 +31,7 @@ from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.registering import unregister
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
+from sottovoce.util.constraints import Interval
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def test_what_is_no_method_or_clashes_is_refused() -> None:
 
     @dataclass(frozen=True)
     class Knobbed(DGD):
-        own: float = knob(0.5, "Something of its own.", "must be above 0", _positive)
+        own: float = knob(0.5, "Something of its own.", Interval(low=0, closed="neither"))
         name: ClassVar[str] = "knobbed"
 
     @dataclass(frozen=True)
@@ -141,11 +142,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 from sottovoce.algorithms.gradient import DGD
 from sottovoce.algorithms.knobs import knob
+from sottovoce.util.constraints import Interval
 
 @sottovoce.register
 @dataclass(frozen=True)
 class Knobbed(DGD):
-    own: float = knob(0.5, "Something of its own.", "must be above 0", lambda v: v > 0)
+    own: float = knob(0.5, "Something of its own.", Interval(low=0, closed="neither"))
     name: ClassVar[str] = "knobbed"
 
 from sottovoce.cli import main
@@ -153,7 +155,3 @@ main(["plan", "--method", "knobbed", "--own", "0.75", "--json"])
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout)["algorithm"]["own"] == 0.75
-
-
-def _positive(value: float) -> bool:
-    return value > 0

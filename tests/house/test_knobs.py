@@ -16,9 +16,10 @@ from sottovoce.algorithms.gradient import DGD
 from sottovoce.algorithms.knobs import gather, knob, paragraphs
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.schedules import Schedule
+from sottovoce.util.constraints import Interval
 
 PLANTED = """
-    decay_rate: float = knob(0.25, "How fast the step decays.", "must be at least 0", lambda v: v >= 0)
+    decay_rate: float = knob(0.25, "How fast the step decays.", Interval(low=0))
 
     name: ClassVar[str] = "dgd"
 """
@@ -61,9 +62,10 @@ print(json.dumps({
 
 def test_a_planted_knob_is_everywhere_and_one_file_was_touched(tmp_path: Path) -> None:
     old = '\n    name: ClassVar[str] = "dgd"\n'
-    assert planted(tmp_path, "algorithms/gradient.py", {old: PLANTED}, USES) == {
+    imported = "import Count\n"
+    assert planted(tmp_path, "algorithms/gradient.py", {old: PLANTED, imported: "import Count, Interval\n"}, USES) == {
         "algorithm": 0.5, "kept": 0.5, "silent": False, "helps": [True, True], "plan": 0.75, "study": 0.5,
-        "refused": "decay_rate=-1.0: must be at least 0; use decay_rate=0.25", "estimators": [0.125, 0.125],
+        "refused": "decay_rate=-1.0: must be >= 0; use decay_rate=0.25", "estimators": [0.125, 0.125],
         "documented": True,
     }  # fmt: skip
 
@@ -71,7 +73,7 @@ def test_a_planted_knob_is_everywhere_and_one_file_was_touched(tmp_path: Path) -
 def test_two_declarations_of_one_name_that_differ_are_refused() -> None:
     @dataclass(frozen=True)
     class Other(DGD):
-        gamma: float = knob(0.5, "Something else.", "must be above 0", lambda value: value > 0)
+        gamma: float = knob(0.5, "Something else.", Interval(low=0, closed="neither"))
 
         name: ClassVar[str] = "other"
 
@@ -82,7 +84,7 @@ def test_two_declarations_of_one_name_that_differ_are_refused() -> None:
 @pytest.mark.parametrize("name", sorted(KNOBS))
 def test_every_default_obeys_its_rule_and_is_the_one_that_methods_have(name: str) -> None:
     one = KNOBS[name]
-    one.check(one.default)
+    assert one.constraint.holds(one.default)
     assert RunConfig.__dataclass_fields__[name].default == one.default
     for method in (cls for cls in REGISTRY.values() if name in knobs_of(cls)):
         assert method.__dataclass_fields__[name].default == one.default

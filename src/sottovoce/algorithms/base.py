@@ -11,6 +11,7 @@ from ..problem.facts import Facts
 from ..problem.schedules import Schedule
 from ..problem.trust import NOBODY, Trust
 from ..queries import Query
+from ..util.constraints import validate
 from ..util.typing import Any, Array
 from .knobs import WRITTEN, knobs_of
 
@@ -86,8 +87,7 @@ class Algorithm(ABC, Generic[StateT]):
     complete: ClassVar[bool] = False  # only all rounds together mean something: all are paid for, and none is lost
 
     def __post_init__(self) -> None:
-        for name, one in knobs_of(type(self)).items():
-            one.check(getattr(self, name))
+        validate(self)
 
     @classmethod
     def own_penalty(cls, facts: Facts, rounds: int, spread: float, **knobs: Any) -> float | None:

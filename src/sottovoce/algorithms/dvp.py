@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..queries import GaussianLaw, PerturbedObjective, Query, SphericalLaw, law_of
+from ..util.constraints import Interval
 from ..util.typing import Array
 from .admm import ADMM, Augmented
 from .base import Node
@@ -35,8 +36,7 @@ class DVP(ADMM):
     phi: float = knob(
         0.0,
         "Extra curvature, DVP.",
-        "must be finite and >= 0: a curvature is added, never taken",
-        lambda v: 0 <= v < np.inf,
+        Interval(low=0, closed="low", why="a curvature is added, never taken"),
     )
     form: str = "corrected"
     law: str = law()

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from ..problem.trust import CURATOR, Trust
 from ..queries import NoisyEpoch, NoisyGradient
+from ..util.constraints import Count
 from ..util.typing import Array
 from .base import Algorithm, Node
 from .knobs import gradient_cap, knob
@@ -68,9 +69,7 @@ class CentralSGD(DGD):
     sampling is claimed, because rows are not sampled.
     """
 
-    batches: int = knob(
-        10, "Parts of the rows in a pass, central_sgd.", "must be a whole number from 1 to 250", lambda v: 1 <= v <= 250
-    )
+    batches: int = knob(10, "Parts of the rows in a pass, central_sgd.", Count(most=250))
 
     name: ClassVar[str] = "central_sgd"
     summary: ClassVar[str] = "stochastic gradient descent at a trusted curator, a pass a round"

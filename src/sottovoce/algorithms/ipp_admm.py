@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..problem.facts import Facts
 from ..queries import GatedMinimiser, Query, RedrawnGate
+from ..util.constraints import Count, Interval, OneOf
 from ..util.typing import Array
 from .admm import Augmented
 from .base import Node
@@ -38,26 +39,22 @@ class IPPADMM(PPADMM):
         Epsilon of the tests, in units of ``alpha sqrt(c)``.
     """
 
-    positives: int = knob(
-        10, "Releases of a node at most, ipp_admm.", "must be a whole number, at least 1", lambda v: v >= 1
-    )
+    positives: int = knob(10, "Releases of a node at most, ipp_admm.", Count())
     threshold: float = knob(
-        0.002, "Gradient norm above which ipp_admm sends, in units of C.", "must be finite", lambda v: abs(v) < np.inf
+        0.002, "Gradient norm above which ipp_admm sends, in units of C.", Interval(closed="neither")
     )
     test_share: float = 0.5
     clip: float = knob(
         1.0,
         "C_loss of the listing, in units of C.",
-        "must be a number above 0 and below 1e+09",
-        lambda v: 0 < v < 1e9,
-        "printed",
+        Interval(0, 1e9, closed="neither"),
+        form="printed",
     )
     test_sensitivity: str = knob(
         "listed",
         "Sensitivity of the listing's tests: listed, 2 C_loss (Lemma 4.2), or divided, 2 C_loss / n_i.",
-        "must be 'listed' or 'divided'",
-        lambda v: v in ("listed", "divided"),
-        "printed",
+        OneOf("listed", "divided"),
+        form="printed",
     )
 
     name: ClassVar[str] = "ipp_admm"

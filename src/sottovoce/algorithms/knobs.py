@@ -2,7 +2,7 @@
 
 ::
 
-    gamma: float = knob(0.1, "Proximal weight of even rounds, (M)R-ADMM.", "must be finite and >= 0", lambda v: ...)
+    gamma: float = knob(0.1, "Proximal weight of even rounds, (M)R-ADMM.", Interval(low=0, closed="low"))
 
 :class:`sottovoce.RunConfig`, the command line, the estimators, studies and the docs read knobs from these fields.
 """
@@ -10,20 +10,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from types import MappingProxyType
 
-import numpy as np
-
-from ..errors import InvalidInput
+from ..util.constraints import Constraint, Interval, OneOf, constraint_metadata
 from ..util.typing import Any
 
 _KEY = "knob"
 WRITTEN = ("gamma", "phi", "law", "batches", "positives", "threshold")
 """Knobs that records name even at their defaults, as in version 0.1: digests depend on the records' text."""
-_KINDS: dict[str, Any] = {"float": (int, float, np.number), "int": (int, np.integer), "str": str}
 
 
 @dataclass(frozen=True)
@@ -34,8 +31,7 @@ class Knob:
     kind: str  # type of the field as text: "float", "int" or "str"
     default: Any
     about: str  # help of its option, one line
-    rule: str  # for its values, in words
-    fits: Callable[[Any], bool]
+    constraint: Constraint
     form: str
     """The only form of the method that reads the knob; empty for all.  Knobs of printed forms are for studies."""
     strict: str = ""
@@ -46,15 +42,11 @@ class Knob:
         """Whether the command line and the estimators have it."""
         return self.form != "printed"
 
-    def check(self, value: object) -> None:
-        """Refuse a value that breaks the rule, by InvalidInput."""
-        if isinstance(value, bool) or not (isinstance(value, _KINDS[self.kind]) and self.fits(value)):
-            raise InvalidInput(self.name, value, self.rule, f"use {self.name}={self.default!r}")
 
-
-def knob(default: Any, about: str, rule: str, fits: Callable[[Any], bool], form: str = "", strict: str = "") -> Any:
+def knob(default: Any, about: str, constraint: Constraint, form: str = "", strict: str = "") -> Any:
     """A field of an algorithm that users may set: see :class:`Knob`."""
-    return field(default=default, metadata={_KEY: (about, rule, fits, form, strict)})
+    own = {_KEY: (about, constraint, form, strict)}
+    return field(default=default, metadata=own | constraint_metadata(constraint))
 
 
 @lru_cache(maxsize=256)
@@ -75,7 +67,7 @@ def gather(methods: Iterable[type]) -> dict[str, Knob]:
     found: dict[str, Knob] = {}
     for method in methods:
         for name, one in knobs_of(method).items():
-            if one != replace(found.setdefault(name, one), fits=one.fits):
+            if one != found.setdefault(name, one):
                 raise TypeError(f"{method.__name__} declares the knob {name!r} as no other method: one name, one thing")
     return found
 
@@ -83,9 +75,11 @@ def gather(methods: Iterable[type]) -> dict[str, Knob]:
 def law() -> Any:
     """The knob of methods whose corrected form offers both laws of noise inside the objective."""
     return knob(
-        "spherical", "Noise inside objectives: spherical or gaussian.", "must be 'spherical' or 'gaussian'",
-        lambda value: value in ("spherical", "gaussian"), "corrected",
-    )  # fmt: skip
+        "spherical",
+        "Noise inside objectives: spherical or gaussian.",
+        OneOf("spherical", "gaussian"),
+        form="corrected",
+    )
 
 
 def zeta() -> Any:
@@ -93,16 +87,17 @@ def zeta() -> Any:
     return knob(
         "listing",
         "Rate of 000's and 001's printed noise: listing, alpha-hat, or proof, half of it, as their proofs need.",
-        "must be 'listing' or 'proof'",
-        lambda value: value in ("listing", "proof"),
-        "printed",
+        OneOf("listing", "proof"),
+        form="printed",
     )
 
 
 def gradient_cap() -> Any:
     """The knob of methods whose sensitivity is the norm of a row's gradient (:mod:`sottovoce.problem.clipped`)."""
     return knob(
-        math.inf, "Cap on the norm of a row's gradient: less noise, linear tails of the loss; inf for none.",
-        "must be at least 1e-6, or inf for no cap", lambda value: value >= 1e-6, "corrected",
-        "capped gradients are for methods that put noise on answers or gradients alone, such as prox_admm",
-    )  # fmt: skip
+        math.inf,
+        "Cap on the norm of a row's gradient: less noise, linear tails of the loss; inf for none.",
+        Interval(low=1e-6),
+        form="corrected",
+        strict="capped gradients are for methods that put noise on answers or gradients alone, such as prox_admm",
+    )

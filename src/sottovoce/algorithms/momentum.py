@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from ..problem.facts import Facts
 from ..queries import CarriedGradient, NoisyGradient, carries, within_reach
+from ..util.constraints import Interval, OneOf
 from ..util.typing import Any, Array
 from .base import Algorithm, Node
 from .knobs import gradient_cap, knob
@@ -54,14 +55,14 @@ class Momentum(Algorithm[MomentumState]):
     momentum: float = knob(
         0.8,
         "Share of a step that the next one keeps, momentum.",
-        "must be at least 0 and below 1",
-        lambda v: 0 <= v < 1,
+        Interval(0, 1, closed="low"),
     )
     max_grad_norm: float = gradient_cap()
     correlation: str = knob(
-        "half", "Share of the noise on gradients that all rounds have in common: half or none, momentum.",
-        "must be 'half' or 'none'", lambda v: v in ("half", "none"),
-    )  # fmt: skip
+        "half",
+        "Share of the noise on gradients that all rounds have in common: half or none, momentum.",
+        OneOf("half", "none"),
+    )
     rounds: int = 0
 
     name: ClassVar[str] = "momentum"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-
 from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, check_law
+from ..util.constraints import Interval, OneOf
 from ..util.typing import Array
 from .admm import INDUCED, augment, dual
 from .base import Algorithm, Node
@@ -50,17 +49,15 @@ class MRADMM(Algorithm[RecycledState]):
     gamma: float = knob(
         0.1,
         "Proximal weight of even rounds, (M)R-ADMM.",
-        "must be finite and >= 0 (002, section III)",
-        lambda v: 0 <= v < np.inf,
+        Interval(low=0, closed="low", why="it adds to a curvature (002, section III)"),
     )
     form: str = "corrected"
     law: str = law()
     perturbation: str = knob(
         "objective",
         "Noise of (M)R-ADMM inside the objective, or on its answer: objective or output.",
-        "must be 'objective' or 'output'",
-        lambda v: v in ("objective", "output"),
-        "corrected",
+        OneOf("objective", "output"),
+        form="corrected",
     )
 
     name: ClassVar[str] = "mr_admm"

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..problem.facts import Facts
 from ..queries import GaussianLaw, PerturbedObjective, Query, check_law, law_of
+from ..util.constraints import Interval
 from ..util.typing import Array
 from .admm import ADMM, Augmented
 from .base import Node
@@ -31,20 +32,16 @@ class PPADMM(ADMM):
     split: float = knob(
         0.001,
         "Share of a release's rho for noise on the answer, rho_2.",
-        "must be a number above 0 and below 1",
-        lambda v: 0 < v < 1,
-        "printed",
+        Interval(0, 1, closed="neither"),
+        form="printed",
     )
     tolerance: float = knob(
         10.0**-3.5,
         "Gradient norm at which the listing's solver stops, in units of C.",
-        "must be a number above 0 and below 1e+09",
-        lambda v: 0 < v < 1e9,
-        "printed",
+        Interval(0, 1e9, closed="neither"),
+        form="printed",
     )
-    delta1: float = knob(
-        1e-5, "delta_i1 of the listing.", "must be above 0 and below 1", lambda v: 0 < v < 1, "printed"
-    )
+    delta1: float = knob(1e-5, "delta_i1 of the listing.", Interval(0, 1, closed="neither"), form="printed")
 
     name: ClassVar[str] = "pp_admm"
     paper: ClassVar[str] = "004, Algorithm 1"
