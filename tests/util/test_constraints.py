@@ -131,7 +131,7 @@ class Unchecked:
 )
 def test_a_configuration_names_all_that_is_wrong(wrong: dict[str, object], named: set[str]) -> None:
     with pytest.raises(InvalidInput) as caught:
-        RunConfig(**wrong)
+        RunConfig.from_dict(wrong)
     assert {caught.value.field, *(other.field for other in caught.value.others)} == named
 
 

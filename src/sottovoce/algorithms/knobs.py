@@ -1,10 +1,13 @@
-"""Knobs: what users may set on one method, declared once, on the method's own field.
+"""Knobs: what users may set on one method, declared once, on a field of the method's options.
 
 ::
 
-    gamma: float = knob(0.1, "Proximal weight of even rounds, (M)R-ADMM.", Interval(low=0, closed="low"))
+    @dataclass(frozen=True)
+    class MRADMMOptions(MethodOptions):
+        gamma: float = knob(0.1, "Proximal weight of even rounds, (M)R-ADMM.", Interval(low=0, closed="low"))
 
-:class:`sottovoce.RunConfig`, the command line, the estimators, studies and the docs read knobs from these fields.
+A method has its options in the field `options`.  The command line, the estimators, studies and the docs read knobs
+from there; :meth:`sottovoce.RunConfig.from_dict` takes them by name.
 """
 
 from __future__ import annotations
@@ -15,12 +18,23 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from types import MappingProxyType
 
-from ..util.constraints import Constraint, Interval, OneOf, constraint_metadata
+from ..util.constraints import Constraint, Interval, OneOf, constraint_metadata, validate
+from ..util.plain import as_python_numbers
 from ..util.typing import Any
 
 _KEY = "knob"
 WRITTEN = ("gamma", "phi", "law", "batches", "positives", "threshold")
 """Knobs that records name even at their defaults, as in version 0.1: digests depend on the records' text."""
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """What users may set on one method: a frozen dataclass of knobs in the method's file; this one has none."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            object.__setattr__(self, one.name, as_python_numbers(getattr(self, one.name)))
+        validate(self)
 
 
 @dataclass(frozen=True)
@@ -44,17 +58,22 @@ class Knob:
 
 
 def knob(default: Any, about: str, constraint: Constraint, form: str = "", strict: str = "") -> Any:
-    """A field of an algorithm that users may set: see :class:`Knob`."""
+    """A field of a method's options: see :class:`Knob`."""
     own = {_KEY: (about, constraint, form, strict)}
     return field(default=default, metadata=own | constraint_metadata(constraint))
 
 
 @lru_cache(maxsize=256)
-def knobs_of(method: type) -> MappingProxyType[str, Knob]:
-    """The knobs of one method, by name."""
-    declared = [f for f in fields(method) if _KEY in f.metadata and f.name not in getattr(method, "idle", ())]
+def knobs_of(options: MethodOptions) -> MappingProxyType[str, Knob]:
+    """The knobs of options, by name."""
+    declared = fields(options)
     kinds = {f.name: f.type if isinstance(f.type, str) else f.type.__name__ for f in declared}
     return MappingProxyType({f.name: Knob(f.name, kinds[f.name], f.default, *f.metadata[_KEY]) for f in declared})
+
+
+def values_of(options: MethodOptions) -> dict[str, Any]:
+    """The values of options, by name."""
+    return dict(vars(options))
 
 
 def paragraphs(knobs: Iterable[Knob]) -> str:
@@ -62,11 +81,11 @@ def paragraphs(knobs: Iterable[Knob]) -> str:
     return "".join(f"    {one.name} : {one.kind}, default={one.default!r}\n        {one.about}\n" for one in knobs)
 
 
-def gather(methods: Iterable[type]) -> dict[str, Knob]:
+def gather(methods: Iterable[Any]) -> dict[str, Knob]:
     """The knobs of all methods; TypeError if two methods declare one name in different ways."""
     found: dict[str, Knob] = {}
     for method in methods:
-        for name, one in knobs_of(method).items():
+        for name, one in knobs_of(method.options).items():
             if one != found.setdefault(name, one):
                 raise TypeError(f"{method.__name__} declares the knob {name!r} as no other method: one name, one thing")
     return found
@@ -101,3 +120,10 @@ def gradient_cap() -> Any:
         form="corrected",
         strict="capped gradients are for methods that put noise on answers or gradients alone, such as prox_admm",
     )
+
+
+@dataclass(frozen=True)
+class CappedOptions(MethodOptions):
+    """Options of methods whose sensitivity is the norm of a row's gradient."""
+
+    max_grad_norm: float = gradient_cap()

@@ -10,7 +10,7 @@ from ..util.constraints import Interval, OneOf
 from ..util.typing import Array
 from .admm import INDUCED, augment, dual
 from .base import Algorithm, Node
-from .knobs import knob, law
+from .knobs import MethodOptions, knob, law
 from .printed_conditions import check_curvature, check_growing
 
 
@@ -24,18 +24,8 @@ class RecycledState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MRADMM(Algorithm[RecycledState]):
-    """Odd rounds release a perturbed minimiser; even rounds are a linearised step from public values alone.
-
-    ``penalty`` is eta_i(2k-1) and ``noise`` is alpha_i(k), the rate of the noise in the node's objective, both
-    indexed by the odd round's number k = 1, 2, ...
-
-    Guarantee
-    ---------
-    Corrected: pure epsilon, U1 and U4 of :mod:`sottovoce.privacy.bounds` summed over odd rounds; even rounds are
-    post-processing, because their gradient is the right-hand side of the KKT condition at *released* values (Lemma 2
-    fails for a gradient stored at an inexact minimiser).  Printed: Theorem 2 holds for exact minimisers, but is
-    loose; the ledger records the provable price with the claim (32).
+class MRADMMOptions(MethodOptions):
+    """Options of R-ADMM and MR-ADMM.
 
     Parameters
     ----------
@@ -51,7 +41,6 @@ class MRADMM(Algorithm[RecycledState]):
         "Proximal weight of even rounds, (M)R-ADMM.",
         Interval(low=0, closed="low", why="it adds to a curvature (002, section III)"),
     )
-    form: str = "corrected"
     law: str = law()
     perturbation: str = knob(
         "objective",
@@ -59,6 +48,25 @@ class MRADMM(Algorithm[RecycledState]):
         OneOf("objective", "output"),
         form="corrected",
     )
+
+
+@dataclass(frozen=True)
+class MRADMM(Algorithm[RecycledState]):
+    """Odd rounds release a perturbed minimiser; even rounds are a linearised step from public values alone.
+
+    ``penalty`` is eta_i(2k-1) and ``noise`` is alpha_i(k), the rate of the noise in the node's objective, both
+    indexed by the odd round's number k = 1, 2, ...
+
+    Guarantee
+    ---------
+    Corrected: pure epsilon, U1 and U4 of :mod:`sottovoce.privacy.bounds` summed over odd rounds; even rounds are
+    post-processing, because their gradient is the right-hand side of the KKT condition at *released* values (Lemma 2
+    fails for a gradient stored at an inexact minimiser).  Printed: Theorem 2 holds for exact minimisers, but is
+    loose; the ledger records the provable price with the claim (32).
+    """
+
+    form: str = "corrected"
+    options: MRADMMOptions = MRADMMOptions()
 
     name: ClassVar[str] = "mr_admm"
     paper: ClassVar[str] = "002, Algorithms 2 and 3"
@@ -90,12 +98,12 @@ class MRADMM(Algorithm[RecycledState]):
             g = -linear - curvature * new  # KKT of (18): public quantities only
             S = node.net.neighbour_sum(new)
             return RecycledState(new, S, dual(eta, V, new, S, lam) - node.net.lost_dual(eta / 2), g)  # (15)
-        f = f - (2 * lam + g + eta * (V * f - S)) / (2 * eta * V + self.gamma)  # (19)
+        f = f - (2 * lam + g + eta * (V * f - S)) / (2 * eta * V + self.options.gamma)  # (19)
         S = node.net.neighbour_sum(f)
         return RecycledState(f, S, lam - node.net.lost_dual(0.0), g)  # (17)
 
     def _query(self, odd: int, f: Array, linear: Array, curvature: Array, node: Node) -> Query:
-        if self.perturbation == "output" and self.noise is not None:
+        if self.options.perturbation == "output" and self.noise is not None:
             return NoisyMinimiser(f, self.noise(odd), "002, section VII-B (corrected)", None, linear, curvature)
         law = self._law(odd, curvature, node)
         return PerturbedObjective(linear, curvature, f, law, f"002, eq. (18) ({self.form})")
@@ -106,7 +114,7 @@ class MRADMM(Algorithm[RecycledState]):
         facts, alpha = node.facts, self.noise(odd)
         beta = alpha * facts.C / facts.n  # exp(-alpha |e|) with e = (C/n) b
         if self.form == "corrected":
-            check_law(self.law, facts)
-            return SphericalLaw(beta) if self.law == "spherical" else GaussianLaw(1 / beta)
+            check_law(self.options.law, facts)
+            return SphericalLaw(beta) if self.options.law == "spherical" else GaussianLaw(1 / beta)
         claimed = 2 * facts.C / facts.n * (1.4 * facts.loss.curvature_bound / (facts.mu + curvature) + alpha)  # (32)
         return SphericalLaw(beta, polish=False, claimed=claimed)

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from ..util.constraints import (
     Text,
     as_number,
     constrained,
+    constraint_metadata,
     optional,
     validate,
 )
@@ -172,7 +173,7 @@ class Schema:
            [ 1. ]])
     """
 
-    name: str = constrained(MISSING, Text(), remedy="give it a name")
+    name: str = field(metadata=constraint_metadata(Text(), remedy="give it a name"))
     blocks: tuple[Block, ...]
     label: AnyLabel | None = None
     intercept: float = constrained(0.0, Interval(0, MOST_WEIGHT), remedy="use true or false")
@@ -201,13 +202,9 @@ class Schema:
 
     def reserved_columns(self) -> dict[str, str]:
         """Columns that are read, but are no feature, with what they are."""
-        declared = {
-            "site": self.site,
-            "label": self.label and self.label.column,
-            "weight": self.weight and self.weight.column,
-            "person": self.person and self.person.column,
-        }
-        return {column: use for use, column in declared.items() if column is not None}
+        declared = {"label": self.label, "weight": self.weight, "person": self.person}
+        reserved = {one.column: use for use, one in declared.items() if one is not None}
+        return reserved if self.site is None else {self.site: "site"} | reserved
 
     @property
     def task(self) -> Task:

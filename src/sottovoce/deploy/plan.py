@@ -10,7 +10,7 @@ import base64
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from pathlib import Path
 from typing import Self
@@ -30,7 +30,7 @@ from ..runs.pricing import Prepared
 from ..runs.start import Start, named
 from ..util import files
 from ..util.compatibility import FORMAT, refusal_of_format
-from ..util.constraints import Interval, Rule, constrained, validate
+from ..util.constraints import Interval, Rule, constraint_metadata, validate
 from ..util.plain import canonical, keyed_hash
 from ..util.typing import Any, Array
 from . import limits
@@ -108,11 +108,11 @@ class Member:
 def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -> None:
     """Raise :class:`InvalidInput` for what no plan can have: a curator, names that clash, sizes beyond a limit."""
     check_run("run", run)
-    for field, value, most in (
+    for name, value, most in (
         ("sites", len(sites), limits.SITES), ("rounds", config.rounds, limits.ROUNDS),
         ("copies", config.copies, limits.COPIES),
     ):  # fmt: skip
-        limits.check_number(field, value, most)
+        limits.check_number(name, value, most)
     limits.check_size(d, 1)
     if not config.trusted.between_sites:
         rule = "its curator would hold the rows of all sites"
@@ -155,7 +155,7 @@ class Plan:
     d: int
     sites: tuple[Member, ...]
     edges: tuple[tuple[int, int], ...]
-    norm_cap: float = constrained(MISSING, Interval(low=0, closed="neither"), remedy="leave it out")
+    norm_cap: float = field(metadata=constraint_metadata(Interval(low=0, closed="neither"), remedy="leave it out"))
     schema: dict[str, Any] | None = None
     start: Start | None = None
     asks: Asks | None = None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 
 import numpy as np
 
-from ..algorithms import ANSWERS, KNOBS, KNOWN, REGISTRY, Algorithm, Recipe, knobs_of, under
-from ..algorithms.knobs import WRITTEN, paragraphs
+from ..algorithms import ANSWERS, KNOBS, KNOWN, REGISTRY, Algorithm, MethodOptions, Recipe, knobs_of, under
+from ..algorithms.knobs import WRITTEN, values_of
 from ..algorithms.method import TRUSTS
-from ..errors import InvalidInput
+from ..errors import InvalidInput, raise_all
 from ..privacy import accountants
 from ..problem.losses import make_loss
 from ..problem.schedules import Schedule
@@ -32,23 +32,19 @@ from ..util.constraints import (
     Rule,
     Text,
     UsableSize,
+    broken_constraints,
+    broken_rules,
     constrained,
     optional,
-    validate,
 )
+from ..util.plain import as_python_numbers
 from ..util.typing import Any
 
-C = TypeVar("C")
 TRUSTED = tuple(TRUSTS)
 MOST_ROUNDS, MOST_REPLICATES = 50_000, 1_000_000
+NO_OPTIONS = MethodOptions()
+_NESTED = ("options", "other_options")
 _DIGEST = "[0-9a-f]{32}"
-
-
-def as_python_numbers(value: Any) -> Any:
-    """NumPy's numbers as Python's: records and run keys are JSON."""
-    if isinstance(value, tuple):
-        return tuple(map(as_python_numbers, value))
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def positive_weight(why: str) -> Constraint:
@@ -63,17 +59,7 @@ _FINITE_OR_SCHEDULE = Both(
 )
 
 
-def _with_knobs(cls: type[C]) -> type[C]:
-    """Make every knob of every method a field, and a paragraph of the docstring."""
-    for one in KNOBS.values():
-        cls.__annotations__[one.name] = one.kind
-        setattr(cls, one.name, constrained(one.default, one.constraint, f"use {one.name}={one.default!r}"))
-    cls.__doc__ = (cls.__doc__ or "").replace("    <knobs>\n", paragraphs(KNOBS.values()))
-    return cls
-
-
 @dataclass(frozen=True)
-@_with_knobs
 class RunConfig:
     """Configuration of a run: all that it depends on except the rows, and public.
 
@@ -152,7 +138,13 @@ class RunConfig:
     centre : str, optional
         Digest of how rows are centred (:class:`sottovoce.runs.centre.Centring`), filled in by
         :func:`sottovoce.runs.simulate.simulate`; None for rows as they are.
-    <knobs>
+    options : MethodOptions
+        What the method alone has: an object of the class in its file, such as ``MomentumOptions(momentum=0.9)``.  Left
+        out, it is the method's own at its defaults.
+    other_options : tuple of pairs
+        Options by name, as :meth:`from_dict` was given them: those that the method has are moved into `options`.  The
+        others are of other methods and do nothing here, so that methods can be compared by name; "auto" may come to
+        use them.
 
     Examples
     --------
@@ -160,6 +152,8 @@ class RunConfig:
     >>> run = RunConfig("momentum", epsilon=1.0, delta=1e-5, rounds=100, trust="sum")
     >>> run.method, run.trusts
     ('sum_momentum', 'sum')
+    >>> RunConfig.from_dict({"method": "momentum", "delta": 1e-5, "momentum": 0.9}).options.momentum
+    0.9
     """
 
     method: str = constrained("mr_admm", Text(), remedy="see `sottovoce methods`")
@@ -206,27 +200,21 @@ class RunConfig:
         None, optional(Pattern(_DIGEST, "the digest of a centring")), remedy="leave it out"
     )
     rows_per_person: int | None = constrained(None, optional(Count(most=MOST_REPLICATES)))
-
-    if TYPE_CHECKING:  # which cannot see the knobs
-
-        def __init__(
-            self, method: str = ..., epsilon: float | tuple[float, ...] = ..., delta: float | None = ...,
-            rounds: int = ..., graph: str = ..., form: str = ..., loss: str = ..., **fields: Any,
-        ) -> None: ...  # fmt: skip
-
-        def __getattr__(self, knob: str) -> Any: ...
+    options: MethodOptions = constrained(NO_OPTIONS, Instance(MethodOptions), remedy="leave it out")
+    other_options: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         for one in fields(self):
             object.__setattr__(self, one.name, as_python_numbers(getattr(self, one.name)))
-        validate(self)
+        raise_all([*broken_constraints(self), *broken_options(self.other_options)])
         self._resolve_method()
-        validate(self, RULES)
+        self._resolve_options()
+        raise_all(broken_rules(self, RULES))
 
     def _resolve_method(self) -> None:
         """Store method and trust under the names that records know, and the one graph that sums have."""
         if self.method == "auto":
-            guess = _first_guess(self.delta, self.loss, self.trust, self.max_grad_norm)
+            guess = _first_guess(self.delta, self.loss, self.trust, self._given_gradient_cap)
             object.__setattr__(self, "method", guess)
             object.__setattr__(self, "auto", True)
         if self.method not in KNOWN:
@@ -239,6 +227,31 @@ class RunConfig:
             object.__setattr__(self, "trust", "nobody")
         if self.trusts == "sum" and self.graph == "ring":  # the default: what is meant if nothing is said
             object.__setattr__(self, "graph", "complete")
+
+    @property
+    def _given_gradient_cap(self) -> float:
+        """The cap on gradients before it is known which method has one."""
+        given = dict(self.other_options)
+        return float(given.get("max_grad_norm", getattr(self.options, "max_grad_norm", math.inf)))
+
+    def _resolve_options(self) -> None:
+        """Store the options of the method, and apart from them those of other methods."""
+        defaults = self.algorithm.options
+        options = defaults if self.options == NO_OPTIONS else self.options
+        if type(options) is not type(defaults):
+            rule = f"must be {type(defaults).__name__}, the options of {self.method}"
+            raise InvalidInput("options", type(options), rule, "give options by name, to RunConfig.from_dict")
+        names = knobs_of(defaults)
+        own = {name: value for name, value in self.other_options if name in names}
+        others = {name: value for name, value in self.other_options if name not in names}
+        strange = {name: value for name, value in others.items() if value != KNOBS[name].default}
+        object.__setattr__(self, "options", replace(options, **own))
+        object.__setattr__(self, "other_options", tuple(sorted(strange.items())))
+
+    @property
+    def gradient_cap(self) -> float:
+        """The cap on the norm of a row's gradient; infinity for methods that have none."""
+        return getattr(self.options, "max_grad_norm", math.inf)
 
     @property
     def trusted(self) -> Trust:
@@ -262,9 +275,20 @@ class RunConfig:
     def budgeted(self) -> bool:
         return bool(np.all(np.isfinite(self.epsilon)))
 
+    def flat(self) -> dict[str, Any]:
+        """Fields and options by name, as :meth:`from_dict` reads them."""
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _NESTED}
+        return own | dict(self.other_options) | values_of(self.options)
+
+    def but(self, **changes: Any) -> RunConfig:
+        """The configuration with other fields or options, by name; also with another method."""
+        return self.from_dict(self.flat() | changes)
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; infinity is the text ``inf``.  Knobs at their defaults are left out, but for ``WRITTEN``."""
-        plain = asdict(self) | {"epsilon": self.epsilon if self.budgeted else "inf"}
+        """Plain data; infinity is the text ``inf``.  Options at their defaults are left out, but for ``WRITTEN``."""
+        written = {name: KNOBS[name].default for name in WRITTEN}
+        plain = written | {k: v.to_dict() if isinstance(v, Schedule) else v for k, v in self.flat().items()}
+        plain |= {"epsilon": self.epsilon if self.budgeted else "inf"}
         silent = dict.fromkeys(("start", "centre", "participants", "rows_per_person"))
         silent |= {"auto": False, "colluders": 1} | {
             name: knob.default for name, knob in KNOBS.items() if name not in WRITTEN
@@ -273,12 +297,34 @@ class RunConfig:
         return {name: value for name, value in plain.items() if name not in silent or value != silent[name]}
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> RunConfig:
-        known = {f.name for f in fields(cls)}
-        read: dict[type, Any] = {list: tuple, dict: Schedule.from_dict}
-        values = {k: read[type(v)](v) if type(v) in read else v for k, v in plain.items() if k in known}
-        epsilon = values["epsilon"]
-        return cls(**(values | {"epsilon": epsilon if isinstance(epsilon, tuple) else float(epsilon)}))
+    def defaults(cls) -> dict[str, Any]:
+        """What :meth:`from_dict` reads, by name with its default: the fields, and the options of all methods."""
+        own = {one.name: one.default for one in fields(cls) if one.name not in _NESTED}
+        return own | {name: knob.default for name, knob in KNOBS.items()}
+
+    @classmethod
+    def from_dict(cls, flat: Mapping[str, Any]) -> RunConfig:
+        """The configuration that a flat dictionary describes: parameters of an estimator, a command's options, a file.
+
+        Parameters
+        ----------
+        flat : mapping
+            Fields, and options of whichever method, by name.  What is left out has its default.  Lists are read as
+            tuples, dicts as :class:`sottovoce.problem.schedules.Schedule`, and the text "inf" as no budget.
+
+        Raises
+        ------
+        InvalidInput
+            For what is wrong, and for names that are neither a field nor an option of a method.
+        """
+        known = cls.defaults()
+        raise_all([_unknown_name(name, known) for name in flat if name not in known])
+        readers: dict[type, Any] = {list: tuple, dict: Schedule.from_dict}
+        values = {name: readers[type(v)](v) if type(v) in readers else v for name, v in flat.items()}
+        if values.get("epsilon") == "inf":
+            values["epsilon"] = math.inf
+        options = tuple((name, values.pop(name)) for name in flat if name in KNOBS)
+        return cls(**values, other_options=options)
 
     def for_recipe(self, method: Recipe, **changes: Any) -> RunConfig:
         """The configuration of a recipe under this one's budget, trust, relation and seed.
@@ -297,6 +343,24 @@ class RunConfig:
 
 _KEPT = ("epsilon", "delta", "relation", "accountant", "sites_per_row", "copies", "seed", "replicates", "colluders",
     "participants", "rows_per_person")  # fmt: skip
+
+
+def _unknown_name(name: str, known: Iterable[str]) -> InvalidInput:
+    near = get_close_matches(name, known, n=1)
+    remedy = f"did you mean {near[0]!r}?" if near else "see the parameters of RunConfig and of its methods"
+    return InvalidInput(name, None, "is neither a field of a run nor an option of a method", remedy)
+
+
+def broken_options(given: Iterable[tuple[str, Any]]) -> list[InvalidInput]:
+    """What is wrong with single options, of whichever method, by name."""
+    wrong = []
+    for name, value in given:
+        knob = KNOBS[name]
+        if not knob.constraint.holds(value):
+            rule = knob.constraint.rule_for(value)
+            told = type(value) if value is None else value
+            wrong.append(InvalidInput(name, told, rule, f"use {name}={knob.default!r}"))
+    return wrong
 
 
 def _first_guess(delta: float | None, loss: str, trust: str | None, cap: float) -> str:
@@ -346,11 +410,11 @@ def form_of_the_method(config: RunConfig) -> Iterator[InvalidInput]:
         yield InvalidInput("form", config.form, rule, f"use {forms[0]!r}")
 
 
-def knobs_of_the_method(config: RunConfig) -> Iterator[InvalidInput]:
-    """Knobs of another method are ignored, so that methods can be compared; others that do nothing are refused."""
-    own = knobs_of(config.algorithm)
-    for name, one in KNOBS.items():
-        value = getattr(config, name)
+def options_of_the_method(config: RunConfig) -> Iterator[InvalidInput]:
+    """Options of another method are ignored, so that methods can be compared; others that do nothing are refused."""
+    own = values_of(config.options)
+    for name, value in (own | dict(config.other_options)).items():
+        one = KNOBS[name]
         is_read = name in own and one.form in ("", config.form)
         if value == one.default or is_read:
             continue
@@ -358,7 +422,7 @@ def knobs_of_the_method(config: RunConfig) -> Iterator[InvalidInput]:
             rule = f"the {config.form} {config.method} has none; {one.strict}"
             yield InvalidInput(name, value, rule, f"use {name}={one.default!r}")
         elif name in own or one.form == "printed":
-            readers = [other for other, cls in REGISTRY.items() if name in knobs_of(cls) and one.form in cls.forms]
+            readers = [m for m, cls in REGISTRY.items() if name in knobs_of(cls.options) and one.form in cls.forms]
             has = "none" if one.form == "printed" else f"its own, {one.default}"
             rule = f"the {config.form} {config.method} has {has}"
             yield InvalidInput(name, value, rule, f"leave it out: it is of the {one.form} {' or '.join(readers)}")
@@ -431,7 +495,7 @@ RULES: tuple[Rule, ...] = (
     one_price_of_sums,
     colluders_and_participants_of_sums,
     form_of_the_method,
-    knobs_of_the_method,
+    options_of_the_method,
     corrected_form_of_moved_runs,
     noise_of_private_methods,
     seed_of_simulations,

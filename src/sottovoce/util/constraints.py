@@ -383,7 +383,6 @@ def constrained(default: Any, constraint: Constraint, remedy: str = "") -> Any:
     Parameters
     ----------
     default : Any
-        ``dataclasses.MISSING`` for a field that must be given.
     constraint : Constraint
     remedy : str
         What to do about a wrong value; without one, the default is named.
