@@ -57,7 +57,8 @@ VERSION = "_version"  # may be imported by all, imports nothing of the package
 ALGORITHMS = "algorithms"
 ALGORITHM_MAY_IMPORT = (
     *("__future__", "abc", "collections", "dataclasses", "enum", "functools", "itertools", "math", "types", "typing"),
-    *(f"{PACKAGE}.{name}" for name in ("errors", "util.typing", "util.plain", "queries", "network.net")),
+    *(f"{PACKAGE}.{name}" for name in ("errors", "queries", "network.net")),
+    *(f"{PACKAGE}.util.{name}" for name in ("constraints", "plain", "typing")),
     *(f"{PACKAGE}.problem.{name}" for name in ("facts", "trust", "schedules")),
     f"{PACKAGE}.{ALGORITHMS}",  # under the same rule themselves
 )

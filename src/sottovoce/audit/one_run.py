@@ -363,10 +363,18 @@ def attack_once(
         delta = 1e-5
     if rounds is None:
         rounds = 1 if cls.single else 2
-    config = RunConfig(
-        method=method, form=form, epsilon=1.0 if epsilon is None else epsilon, delta=delta, rounds=rounds, loss=loss,
-        relation=relation, **regulariser_for(method, form),
-    )  # fmt: skip
+    config = RunConfig.from_dict(
+        {
+            "method": method,
+            "form": form,
+            "epsilon": 1.0 if epsilon is None else epsilon,
+            "delta": delta,
+            "rounds": rounds,
+            "loss": loss,
+            "relation": relation,
+            **regulariser_for(method, form),
+        }
+    )
     table = datasets.load(data)
     if nodes is None:
         nodes = max(5, -(-canaries // table.X_train.shape[1]))

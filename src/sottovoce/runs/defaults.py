@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import replace
 
 from ..algorithms import under
 from ..ledger.durable import DurableLedger
@@ -42,7 +41,7 @@ def for_task(config: RunConfig, task: Task) -> RunConfig:
     if isinstance(task, TwoClasses) or config.loss != "logistic":
         return config
     loss = f"softmax:{task.outputs}" if isinstance(task, ManyClasses) else HuberResidual().spec
-    return replace(config, method=METHOD if config.auto else config.method, auto=False, loss=loss)
+    return config.but(method=METHOD if config.auto else config.method, auto=False, loss=loss)
 
 
 ROUNDS_OF_NUMBERS = 100  # of momentum, for losses of residuals
@@ -61,7 +60,7 @@ def of_numbers(config: RunConfig, free: Collection[str]) -> RunConfig:
     if config.delta is None or config.noise is not None:
         return config
     rounds = ROUNDS_OF_NUMBERS if "rounds" in free else config.rounds
-    return replace(config, method=method_of_numbers(config.trusts, config.delta), rounds=rounds)
+    return config.but(method=method_of_numbers(config.trusts, config.delta), rounds=rounds)
 
 
 def pure_total(accountant: str | Ledger | DurableLedger | None) -> bool:

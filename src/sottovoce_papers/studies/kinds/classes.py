@@ -48,7 +48,7 @@ def several(p: Mapping[str, Any]) -> list[Row]:
     parts = made_up(K, d, [n] * N + [TEST_ROWS])
     rows, (X, y) = Rows.of_classes(parts[:N], K), parts[N]
     knobs: dict[str, Any] = {"loss": f"softmax:{K}", "epsilon": np.inf}
-    config = RunConfig(**knobs | {key: value for key, value in p.items() if key in _RUN})
+    config = RunConfig.from_dict(knobs | {key: value for key, value in p.items() if key in _RUN})
     result = simulate(config, rows)
     models = result.models
     own = Solver(rows, make_loss(config.loss), 1.0).objective(models, np.inf)[..., 0].mean(axis=1)

@@ -56,7 +56,7 @@ def _needed_004(p: Mapping[str, Any], N: int, n: float) -> float:
     if p["rho"] == "004" and p["method"] == "ipp_admm":
         many = p["positives"]
         whole /= 1.0 + IPPADMM.test_share**2  # the rest pays for the tests
-    rho = whole / many * (1.0 - p.get("split", IPPADMM.split))
+    rho = whole / many * (1.0 - p.get("split", IPPADMM.options.split))
     e1 = rho + 2 * math.sqrt(rho * math.log(1 / delta))
     return 2.8 * N * 0.25 * p.get("C", 1.0) / ((1.0 - SHARE) * e1 * n)
 
@@ -106,9 +106,9 @@ def broken(ready: Prepared) -> str:
         else:
             M = smoothness(facts.C, facts.loss.curvature_bound, config.rho, facts.n_nodes)
             need = sufficient_gamma(ready.graph, np.broadcast_to(eta, V.shape)[:, 0], np.full(len(V), M))
-            if config.gamma < need:
+            gamma = config.flat()["gamma"]
+            if gamma < need:
                 found.append(
-                    f"Outside 002, Theorem 1: gamma = {config.gamma:g}, and its sufficient condition asks for "
-                    f"{need:.3g} here."
+                    f"Outside 002, Theorem 1: gamma = {gamma:g}, and its sufficient condition asks for {need:.3g} here."
                 )
     return " ".join(found)

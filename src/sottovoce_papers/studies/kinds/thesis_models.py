@@ -89,10 +89,18 @@ def one_site_run(how: Mapping[str, Any], terms: Terms, rows: Rows) -> RunConfig:
     extra, N = 0.0, len(rows.n)
     if full["method"] == "objective" and full["form"] == "corrected" and math.isfinite(full["epsilon"]):
         extra = float(curvature_for(full["epsilon"], terms.facts(rows.n, rows.d)).max())
-    return RunConfig(
-        **full, rounds=1, graph="complete", loss=terms.loss, rho=terms.Lambda / 2.0 * N, eta=terms.Lambda / 2.0 + extra,
-        seed=terms.seed, replicates=terms.replicates,
-    )  # fmt: skip
+    return RunConfig.from_dict(
+        {
+            **full,
+            "rounds": 1,
+            "graph": "complete",
+            "loss": terms.loss,
+            "rho": terms.Lambda / 2.0 * N,
+            "eta": terms.Lambda / 2.0 + extra,
+            "seed": terms.seed,
+            "replicates": terms.replicates,
+        }
+    )
 
 
 def bend_of_3_8(c: float, d: int) -> float:

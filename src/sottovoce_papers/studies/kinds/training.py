@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from . import Row, check, theorems
 from .draws import over_draws
 from .secrets import simulate_watched
 
-_KNOBS = {f.name for f in fields(RunConfig)}
+_KNOBS = set(RunConfig.defaults())
 _DATA = {"data", "file", "digest", "limit", "partition", "strength", "nodes", "row_draw"}
 _CELL = {"every", "alpha", "match", "match_by", "price", "also", "beta", "draws"}
 LABELS = {"basis", "label", "panel"}  # free texts that tell cells apart
@@ -49,7 +49,7 @@ def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
         knobs["rho"] = theorems.regulariser_004(p, rows)
     knobs.setdefault("epsilon", math.inf)
     if p.get("price") == "002":
-        knobs["noise"] = tuple(theorems.noise_002(RunConfig(**knobs), rows, _matched(p, rows)).tolist())
+        knobs["noise"] = tuple(theorems.noise_002(RunConfig.from_dict(knobs), rows, _matched(p, rows)).tolist())
     elif p.get("price") == "004":
         knobs["epsilon"] = theorems.total_004(p)
     elif p.get("price") is not None:
@@ -58,7 +58,7 @@ def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
         knobs["epsilon"] = _matched(p, rows)
     elif "alpha" in p:
         knobs |= _knobs({"noise": p["alpha"]})
-    return RunConfig(**knobs)
+    return RunConfig.from_dict(knobs)
 
 
 def _knobs(p: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _matched(p: Mapping[str, Any], rows: Rows) -> float | tuple[float, ...]:
     """What the run `match` costs: by its paper's claim, in all or at each node, or as proved."""
     other = _knobs({"noise": p["alpha"]} | dict(p["match"]))
     shared = {key: p[key] for key in ("rounds", "C", "rho", "graph", "seed", "delta") if key in p}
-    ready = prepare(RunConfig(**({"epsilon": math.inf} | shared | other)), rows.n, rows.d)
+    ready = prepare(RunConfig.from_dict({"epsilon": math.inf} | shared | other), rows.n, rows.d)
     book = ready.plan()
     each = book.claims() if p.get("match_by") == "claimed, each node" else None
     if each is not None:
