@@ -160,7 +160,7 @@ def test_given_knobs_stay_as_given() -> None:
     config = AUTO.but(rounds=7, rho=0.02, eta=0.05, max_grad_norm=0.4, noise_growth=1.1)
     assert open_knobs(config) == () and open_knobs(AUTO) == KNOBS
     found = fresh(config)
-    assert [getattr(found.config, knob) for knob in KNOBS] == [7, 0.05, 0.02, 0.4]
+    assert [auto_search.open_value(found.config, knob) for knob in KNOBS] == [7, 0.05, 0.02, 0.4]
     assert found.config.noise_growth == 1.1
     assert {tuple(row[knob] for knob in KNOBS) for row in found.table} == {(7, 0.05, 0.02, 0.4)}
 
@@ -314,7 +314,7 @@ def test_a_knob_that_helps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
         rehearse(monkeypatch, error)
         found = fresh()
-        assert (found.config.method, getattr(found.config, knob)) == ("prox_average", wanted)
+        assert (found.config.method, auto_search.open_value(found.config, knob)) == ("prox_average", wanted)
 
 
 def test_gradient_steps_have_a_light_regulariser_unless_it_is_set() -> None:
