@@ -320,7 +320,10 @@ class RunConfig:
         """
         known = cls.defaults()
         raise_all([_unknown_name(name, known) for name in flat if name not in known])
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in flat.items()}
+        values: dict[str, Any] = dict(flat)
+        for name, value in flat.items():
+            if isinstance(value, list):
+                values[name] = tuple(value)
         for name in _SCHEDULES:
             if isinstance(values.get(name), dict):
                 values[name] = Schedule.from_dict(values[name])
