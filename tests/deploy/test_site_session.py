@@ -245,7 +245,7 @@ def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(sites: Consorti
     with pytest.raises(InvalidInput, match="no plan file"):
         Plan.read(path)
     with pytest.raises(InvalidInput, match="curator"):
-        Plan.make("trial", replace(sites.plan.config, method="central", eta=0.1), sites.plan.sites, 4)
+        Plan.make("trial", sites.plan.config.but(method="central", eta=0.1), sites.plan.sites, 4)
     with pytest.raises(InvalidInput, match="a name of its own"):
         replace(sites.plan, sites=(sites.plan.sites[0],) * 3)
 

@@ -258,6 +258,12 @@ def _check_sites(how: str, dataset: data.Dataset) -> None:
         data.partition(how, np.zeros(len(dataset.sites)), None, columns={site: dataset.sites})
 
 
+def for_dataset(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
+    """The configuration with the loss of the labels, the unit of the schema and the sites of the table."""
+    run = of_people(for_task(config.run, dataset.task), dataset)
+    return placed(replace(config, run=run), dataset)
+
+
 def of_people(run: RunConfig, dataset: data.Dataset) -> RunConfig:
     """The configuration for the schema's unit: a row, or a person."""
     unit = None if dataset.schema is None else dataset.schema.person
@@ -330,7 +336,7 @@ def train(
     if config.nodes is not None:  # a bad graph or budget should not have to wait for the data
         make_graph(config.run.graph, config.nodes, config.run.seed or 0, listed=config.run.trusts != "sum")
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
-    config = placed(replace(config, run=of_people(for_task(config.run, dataset.task), dataset)), dataset)
+    config = for_dataset(config, dataset)
     how = config.partition or "iid"
     known = None
     if config.public_share is not None:
@@ -358,9 +364,16 @@ def train(
         likely = None if public is None else public.expected()
         if likely is None and dataset.schema is not None:
             likely = expected_rows(dataset.schema)
-        asked = config.run if centring is None else centring.rest(config.run)
-        choice = choose(asked, rows.n[:, 0], rows.d, heterogeneity=heterogeneity, free=free, expected=likely)
-        config = replace(config, run=replace(choice.config, epsilon=config.run.epsilon))
+        choice = choose(
+            config.run,
+            rows.n[:, 0],
+            rows.d,
+            heterogeneity=heterogeneity,
+            free=free,
+            expected=likely,
+            centre=centring,
+        )
+        config = replace(config, run=choice.config)
     digest = raw_digest(config, dataset.schema, len(rows.n), ledger)
     label = f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} {config.test_share}"
     label += "" if config.public_share is None else f" public {config.public_share}"
