@@ -219,11 +219,18 @@ def test_a_site_believes_no_hub(sites: Consortium, tmp_path: Path, lie: str) -> 
 def test_a_site_that_leaves_ends_the_run_of_its_neighbours(
     sites: Consortium, folder: Path, hub: tuple[str, HubLog]
 ) -> None:
-    with transport(sites, folder, hub[0], "east") as east:
-        east.leave(sites.farewell("east", 0))
-        with transport(sites, folder, hub[0], "north") as north, pytest.raises(TransportClosed, match="'east' left"):
-            north.exchange(0, sites.sealed("north", 0))
-        with pytest.raises(Refused, match="has left this run"):
+    farewell = sites.farewell("east", 0)
+
+    def greet(name: str) -> dict[str, bytes]:
+        with transport(sites, folder, hub[0], name) as way:
+            return way.exchange(0, sites.sealed(name, 0))
+
+    with transport(sites, folder, hub[0], "east") as east, ThreadPoolExecutor(2) as pool:
+        east.leave(farewell)
+        assert {name: heard["east"] for name, heard in zip(NAMES[::2], pool.map(greet, NAMES[::2]), strict=True)} == {
+            "north": farewell, "south": farewell,
+        }  # fmt: skip
+        with pytest.raises(TransportClosed, match="go on without 'east'"):
             east.exchange(0, sites.sealed("east", 0))
 
 

@@ -33,6 +33,7 @@ from sottovoce.deploy.sums.messages import (
     sign,
 )  # fmt: skip
 from sottovoce.deploy.sums.roster import LATE, LEFT, ProtocolState, check_quorum
+from sottovoce.deploy.waits import Waits
 from sottovoce.errors import InvalidInput, Refused, TransportClosed
 from sottovoce.runs.config import RunConfig
 from sottovoce.util.plain import canonical
@@ -377,7 +378,7 @@ def test_the_hub_waits_from_the_first_message_and_then_no_longer(table: Table, t
 
     now = [0.0]
     with HubLog(tmp_path / "hub.log") as log:
-        sums = RoundHub(table.sites.plan, log, 60.0, clock=lambda: now[0])
+        sums = RoundHub(table.sites.plan, log, Waits(60.0, 60.0), clock=lambda: now[0])
         for name in SORTED:
             sums.exchange(name, 0, table.said(name).data, 0.0)
         table.go()
@@ -400,7 +401,7 @@ def test_a_clock_that_is_set_back_makes_nobody_wait_longer(table: Table, tmp_pat
 
     now = [1000.0]
     with HubLog(tmp_path / "hub.log") as log:
-        sums = RoundHub(table.sites.plan, log, 60.0, clock=lambda: now[0])
+        sums = RoundHub(table.sites.plan, log, Waits(60.0, 60.0), clock=lambda: now[0])
         for name in SORTED:
             sums.exchange(name, 0, table.said(name).data, 0.0)
         table.go()

@@ -22,6 +22,7 @@ from sottovoce.deploy.sums.masks import RunKey, secret_of
 from sottovoce.deploy.sums.messages import Share, read, sign
 from sottovoce.deploy.sums.net import SumNet
 from sottovoce.deploy.sums.roster import LATE, LEFT, TWICE
+from sottovoce.deploy.waits import Waits
 from sottovoce.errors import EndedEarly, FinishedWithout, LedgerCorrupt, LedgerError, Refused, TransportClosed
 from sottovoce.ledger.journal import Journal
 from sottovoce.queries.sums import Sum
@@ -291,7 +292,7 @@ def test_a_site_that_says_it_leaves_is_not_waited_for(sites: Consortium, tmp_pat
                     raise
 
         ends = run(sites, hub, lambda name: Leaving(hub, name, 4) if name == "north" else None)
-        assert hub.gone()["north"] == "a neighbour left"
+        assert hub.gone()["north"] == "too few sites are left"
     assert ends["centre"].lost == {"north": LEFT} and ends["centre"].outcome.stopped == "finished"
 
 
@@ -301,7 +302,7 @@ def test_a_hub_that_starts_again_goes_on_with_the_same_rounds(sites: Consortium,
         run(sites, hub, lambda name: Lost(hub, name, 3) if name == "south" else None)
         attempts, gone, inbox = hub.sums.attempts, hub.gone(), hub.inbox("north", 3)
     with HubLog(tmp_path / "hub.log") as log:
-        again = Hub(sites.plan, log, 1.0)
+        again = Hub(sites.plan, log, Waits(1.0, 1.0))
         assert (again.sums.attempts, again.gone(), again.inbox("north", 3)) == (attempts, gone, inbox)
         assert again.over and write_hub(tmp_path, again)
         again.check()
@@ -349,4 +350,4 @@ def test_the_hub_refuses_the_key_of_another_site(sites: Consortium, tmp_path: Pa
         assert hub.exchange("north", 0, sign(sites.plan, 0, "north", Hello(key), sites.keys["north"]), 0.0) is None
         with pytest.raises(Refused, match="has the key of 'north'"):
             hub.exchange("east", 0, sign(sites.plan, 0, "east", Hello(key), sites.keys["east"]), 0.0)
-        assert hub.missing("north", 0) == ["centre", "east", "south", "west"]
+        assert hub.missing() == ["centre", "east", "south", "west"]

@@ -26,6 +26,7 @@ from sottovoce.deploy.sums.masks import keys_beside
 from sottovoce.deploy.sums.messages import Attestation, Question, prove
 from sottovoce.deploy.sums.roster import LATE
 from sottovoce.deploy.transport import Transport
+from sottovoce.deploy.waits import Waits
 from sottovoce.errors import Refused
 
 pytest.importorskip("cryptography")
@@ -41,7 +42,7 @@ def sites(tmp_path: Path) -> Consortium:
 @pytest.fixture
 def hub(sites: Consortium, tmp_path: Path) -> Iterator[Hub]:
     with HubLog(tmp_path / "hub.log") as log:
-        yield Hub(sites.plan, log, 3.0)
+        yield Hub(sites.plan, log, Waits(3.0, 3.0))
 
 
 def test_a_run_has_the_models_of_one_process(sites: Consortium, hub: Hub, door: Door) -> None:
@@ -118,7 +119,7 @@ def test_a_job_goes_on_without_a_site_that_does_not_answer(sites: Consortium, tm
 def test_a_later_job_tells_a_site_without_which_the_run_went_on(sites: Consortium, tmp_path: Path) -> None:
     """It erases its key; the others, whose part is over, are not waited for."""
     with HubLog(tmp_path / "hub.log") as log:
-        hub = Hub(sites.plan, log, 3.0)
+        hub = Hub(sites.plan, log, Waits(3.0, 3.0))
         run(sites, hub, lambda name: Fragile(LocalTransport(hub, name, 30.0), 3, False) if name == "west" else None)
         assert hub.over and hub.untold == ["west"]
         assert keys_beside(sites.folder / "west.ledger")

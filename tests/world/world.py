@@ -329,7 +329,7 @@ class World:
                 noise.world, noise.name = self, name
                 session = SiteSession(self.plan, name, self.rows.node(i), ledger, self.keys[name], noise)
                 ended = self.ends[name] = session.run(Door(self, name))
-            check_end(name, "trial", ended.outcome.stopped, ended.by, ended.lost)
+            check_end(name, "trial", ended.outcome.stopped, ended.lost)
         except Crash:
             if self.over:
                 raise

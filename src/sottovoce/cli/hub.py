@@ -28,7 +28,7 @@ from ..deploy.names import check_name
 from ..deploy.plan import ANSWER, Plan
 from ..deploy.relay import Credentials, serve
 from ..deploy.report import finished, last_words, other_run, run_of, write_hub
-from ..deploy.sums.hub import PATIENCE
+from ..deploy.waits import DEFAULT
 from ..deploy.watch import Watch, waiting_lines
 from ..errors import EXIT_CODES, InvalidInput
 from ..util.files import read
@@ -224,7 +224,7 @@ def run(
     plan = Plan.read(folder / "plan.json")
     for field, seconds in (("patience", patience), ("greeting", greeting)):
         if seconds is not None and not 0.0 < seconds < math.inf:
-            raise InvalidInput(field, seconds, "must be above 0, in seconds", f"use --{field} {PATIENCE:g}")
+            raise InvalidInput(field, seconds, "must be above 0, in seconds", f"use --{field} {DEFAULT.deadline:g}")
     if not 0.0 <= linger < math.inf:
         raise InvalidInput("linger", linger, "must be 0 or above, in seconds", f"use --linger {LINGER:g}")
     credentials = Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key")))
@@ -250,7 +250,8 @@ def run(
         tell(f"{site}: not answered, by no fault of its own: {why}", site=site, failed=why)
 
     with only_one(folder / "hub.lock"), HubLog(folder / "hub.log") as log:
-        carried, written = Hub(plan, log, patience, math.inf if greeting is None else greeting), False
+        waits = None if patience is None else plan.waits.with_deadline(patience)
+        carried, written = Hub(plan, log, waits, math.inf if greeting is None else greeting), False
         carried.check()
         watch = Watch(carried, folder)
         server, port = serve(
@@ -369,7 +370,7 @@ def expel(folder: Path, name: str) -> None:
     """
     plan = Plan.read(folder / "plan.json")
     plan.index(name)
-    if not (plan.summed or plan.waits is not None):
+    if plan.waits.endless:
         rule = "this plan needs all its sites to its end: it was written without a deadline"
         raise InvalidInput("name", name, rule, f"end the run, for every site: `sottovoce hub end {folder} {plan.run}`")
     with _log(folder) as log:

@@ -23,6 +23,7 @@ from .messages import COMPLETE, Farewell, Message, agree, longest_inbox, read_fa
 from .plan import Plan
 from .sums.hub import RoundHub
 from .sums.messages import read
+from .waits import Waits
 
 _QUOTED = 64  # bytes that quotes and escapes may add to a text in a reply
 
@@ -34,37 +35,30 @@ class Hub:
     ----------
     plan : Plan
     log : HubLog
-    patience, greeting : float
-        Of a run whose rounds end: see :class:`sottovoce.deploy.sums.hub.RoundHub`.
+    waits, greeting, clock
+        See :class:`sottovoce.deploy.sums.hub.RoundHub`.
     """
 
     def __init__(
-        self, plan: Plan, log: HubLog, patience: float | None = None, greeting: float = math.inf,
+        self, plan: Plan, log: HubLog, waits: Waits | None = None, greeting: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self.plan, self.log = plan, log
-        ends = plan.summed or plan.waits is not None
-        self.rounds = RoundHub(plan, log, patience, greeting, clock) if ends else None
+        self.rounds = RoundHub(plan, log, waits, greeting, clock)
         self.sums = self.rounds if plan.summed else None
         self._left: dict[str, Farewell] = {}
 
     def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
-        """Store the message of `site`, and wait for its neighbours' messages.
+        """Store the message of `site`, and wait for the messages of all that are in the roster.
 
         None if some are missing after `seconds`, or there are questions to answer (:meth:`asked`): ask again.  Raises
         :class:`Refused` or :class:`TransportClosed`.
         """
-        if self.rounds is not None:
-            return self.rounds.exchange(self._known(site), round, message, seconds)
-        read(self.plan, message, self._known(site), round)
-        self.log.post(self.plan.run, round, site, message)
-        return self.log.wait(self.plan.run, round, self.plan.neighbours(site, round), seconds)
+        return self.rounds.exchange(self._known(site), round, message, seconds)
 
     def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
         """The inbox of `site` in a round, None while it is incomplete; raises :class:`TransportClosed`."""
-        if self.rounds is not None:
-            return self.rounds.inbox(self._known(site), round)
-        return self.log.inbox(self.plan.run, round, self.plan.neighbours(site, round))
+        return self.rounds.inbox(self._known(site), round)
 
     def asked(self, site: str) -> dict[str, bytes]:
         """Questions that `site` has to answer, by the asking site; only in a run of sums."""
@@ -98,20 +92,16 @@ class Hub:
             found.append(words)
         return found
 
-    def missing(self, site: str, round: int) -> list[str]:
-        """Neighbours of `site` whose message of `round` is missing."""
-        run = self.plan.run
-        if self.rounds is not None:
-            return self.rounds.missing()
-        return [name for name in self.plan.neighbours(site, round) if self.log.last(run, name) < round]
+    def missing(self) -> list[str]:
+        """Sites for whose message the others wait."""
+        return self.rounds.missing()
 
     def leave(self, site: str, farewell: bytes) -> None:
         """Record the farewell of `site`; raises :class:`Refused` unless it is signed, for this point of this run."""
         due = self.log.last(self.plan.run, self._known(site)) + 1
         read_farewell(self.plan, farewell, site, due)
         self.log.leave(self.plan.run, site, due, farewell)
-        if self.rounds is not None:
-            self.rounds.tell()
+        self.rounds.tell()
 
     def gone(self) -> dict[str, str]:
         """Sites that left or were left out, and why; raises :class:`Refused` for a false farewell."""
@@ -119,13 +109,13 @@ class Hub:
             if site not in self._left:
                 due = self.log.last(self.plan.run, self._known(site)) + 1
                 self._left[site] = read_farewell(self.plan, data, site, due)
-        without = {} if self.rounds is None else self.rounds.gone
-        return dict(sorted((without | {site: farewell.reason for site, farewell in self._left.items()}).items()))
+        reasons = {site: farewell.reason for site, farewell in self._left.items()}
+        return dict(sorted((self.rounds.gone | reasons).items()))
 
     @property
     def untold(self) -> list[str]:
         """Sites that were left out and have not asked since; in a run of sums they still hold the run's key."""
-        return [] if self.rounds is None else self.rounds.untold
+        return self.rounds.untold
 
     @property
     def over(self) -> bool:
@@ -143,7 +133,7 @@ class Hub:
 
     def check_end(self) -> None:
         """Raise :class:`EndedEarly` if the run has ended early, :class:`FinishedWithout` if it went on without some."""
-        if self.rounds is not None and self.rounds.over:
+        if self.rounds.over:
             check_whole(f"run={self.plan.run!r}", self.rounds.gone)
             return  # the others have done all that the plan asks for, at its price
         left = [f"site {site!r} ({reason})" for site, reason in self.gone().items() if reason not in COMPLETE]
@@ -161,16 +151,15 @@ class Hub:
 
     def _round(self, site: str) -> int:
         """The algorithm's round of a site's last message; 0 for its greeting, -1 for none, T + 1 for its last model."""
-        last = self.log.last(self.plan.run, site)
-        return last if self.rounds is None else self.rounds.attempt_in(last)
+        return self.rounds.attempt_in(self.log.last(self.plan.run, site))
 
     def status(self) -> dict[str, Any]:
         """The run and its sites, as plain data."""
         return {
             "run": self.plan.run, "plan": self.plan.digest, "rounds": self.plan.attempts, "sites": self.sites(),
             "demonstration": self.plan.demonstration, "finished": self.models() is not None,
-            "ended": self.log.ended(self.plan.run),
-        } | ({} if self.rounds is None else {"roster": self.rounds.roster})  # fmt: skip
+            "ended": self.log.ended(self.plan.run), "roster": self.rounds.roster,
+        }  # fmt: skip
 
     def models(self) -> Array | None:
         """Last models of the sites that came to the end, (N, d); of a run of sums the common one, (1, d).
@@ -179,10 +168,7 @@ class Hub:
         """
         if self.sums is not None:
             return self._common()
-        found = self._last()
-        if self.rounds is not None and self.rounds.over:
-            return np.array([*found.values()])
-        return np.array([*found.values()]) if len(found) == len(self.plan.names) else None
+        return np.array([*self._last().values()]) if self.rounds.over else None
 
     @property
     def finishers(self) -> list[str]:

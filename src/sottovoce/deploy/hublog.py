@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from ..errors import InvalidInput, Refused, SottovoceError, TransportClosed
+from ..errors import InvalidInput, Refused, SottovoceError
 from ..util.compatibility import FORMER
 from ..util.typing import Any
 
@@ -168,41 +168,6 @@ class HubLog:
                 raise Refused(f"round={round}: site {site!r} has left this run")
             self._db.execute("INSERT INTO message VALUES (?, ?, ?, ?)", (run, round, site, message))
             self._news.notify_all()
-
-    def inbox(self, run: str, round: int, names: Iterable[str]) -> dict[str, bytes] | None:
-        """The messages of these sites in a round; None while one is missing.
-
-        Raises :class:`TransportClosed` if the hub ended the run, or a site left without its message.
-        """
-        found: dict[str, bytes] = {}
-        missing = []
-        with self._news, self._translated():
-            if self.ended(run):
-                raise TransportClosed(f"the hub ended the run {run!r}")
-            for name in names:
-                message = self.message(run, round, name)
-                if message is None:
-                    missing.append(name)
-                else:
-                    found[name] = message
-            for name in missing:
-                farewell = self._one("SELECT bytes FROM farewell WHERE run = ? AND site = ?", run, name)
-                if farewell is not None:
-                    raise TransportClosed(f"site {name!r} left the run before round {round}", name, bytes(farewell))
-        return None if missing else found
-
-    def wait(self, run: str, round: int, names: Iterable[str], seconds: float) -> dict[str, bytes] | None:
-        """As :meth:`inbox`, but waits up to `seconds`, or until the log is closed."""
-        names, until = tuple(names), time.monotonic() + seconds
-        with self._news:
-            while True:
-                if self._closed:
-                    return None
-                found = self.inbox(run, round, names)
-                left = until - time.monotonic()
-                if found is not None or left <= 0.0:
-                    return found
-                self._news.wait(left)
 
     def leave(self, run: str, site: str, round: int, farewell: bytes) -> None:
         """Record that a site sends nothing from `round` on; the first farewell is kept.

@@ -26,7 +26,6 @@ from ..errors import (
     NetClosed,
     Refused,
     SottovoceError,
-    TransportClosed,
     check_whole,
 )
 from ..ledger.durable import DurableLedger, Run, rows_digest
@@ -47,38 +46,29 @@ from .asks import SiteTable
 from .journaled import JournaledNet
 from .keys import SigningKey
 from .known import check_hub
-from .messages import HUB, OTHER_MEAN, OUT, Kind, Message, Reason, check_payload, read_farewell
+from .messages import HUB, OTHER_MEAN, Kind, Message, Reason, check_payload
 from .plan import Plan
 from .sums.masks import secret_of
 from .sums.messages import Roster, SignedMessage, read, sign
 from .sums.net import SumNet
-from .sums.roster import LATE, ProtocolState, read_absence
+from .sums.roster import LATE, LEFT, NOTICES, read_absence
 from .transport import Transport
 
 _WORDS: dict[str, Reason] = {
-    FINISHED: "done", BUDGET: "its budget is spent", NEIGHBOUR: "a neighbour left", HUB: "the hub ended the run",
-    FEW: "too few sites are left", OUT: "a neighbour left",
+    FINISHED: "done", BUDGET: "its budget is spent", HUB: "the hub ended the run", FEW: "too few sites are left",
 }  # fmt: skip
 
 
 class WireNet(JournaledNet):
     """A site's network in a run without sums: vectors go to its neighbours.
 
-    If the plan says how long rounds wait, the run goes on without a lost site once all that stay have signed so.
+    The run goes on without a lost site once all that stay have signed so, if the plan allows it.
     """
 
     def __init__(self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey) -> None:
         super().__init__(plan, name, journal, transport, key)
         self.degree = np.array([float(len(plan.neighbours(name)))])
-        self.state, self._edges = ProtocolState.of(plan), Edges()
-
-    @property
-    def lost(self) -> dict[str, str]:
-        return {} if self._plan.waits is None else dict(sorted(self.state.gone.items()))
-
-    @property
-    def roster(self) -> dict[str, Any] | None:
-        return None if self._plan.waits is None else self.state.to_dict()
+        self._edges = Edges()
 
     def say(self, kind: Kind, x: Array) -> list[Message]:
         """Send a message, and return those of the neighbours."""
@@ -90,7 +80,7 @@ class WireNet(JournaledNet):
         """Take part in the next exchange, and go on with what was sent in it."""
         self.round += 1
         message = sign(self._plan, self.round, self._name, content, self._key)
-        present, why = self._journaled(message, self._exchange, self._read)
+        present, why = self._journaled(message, self._read)
         self.state.take(present | {self._name: SignedMessage(self._name, content, message)}, why)
         return present
 
@@ -102,20 +92,6 @@ class WireNet(JournaledNet):
                 raise NetClosed(f"round={self.round}: without {', '.join(self.lost)} the run cannot go on")
             self._said(self.state.next_roster)
 
-    def _exchange(self, message: bytes) -> dict[str, bytes]:
-        """The neighbours' messages; a neighbour counts as gone only if it signed that it left, for this round."""
-        try:
-            return self._transport.exchange(self.round, message)
-        except TransportClosed as error:
-            if error.site in (None, self._name):
-                self.closed_by = HUB if error.site is None else OUT
-                raise
-            if error.site not in self._plan.neighbours(self._name, self.round):
-                raise Refused(f"round={self.round}: the hub says that a site left that is no neighbour") from None
-            read_farewell(self._plan, error.farewell, error.site, self.round)
-            self.closed_by = error.site
-            raise
-
     def _read(self, inbox: dict[str, bytes]) -> tuple[dict[str, SignedMessage], dict[str, str]]:
         """The messages of an inbox, and why those of other members are missing."""
         others = [name for name in self.state.members if name != self._name]
@@ -125,9 +101,10 @@ class WireNet(JournaledNet):
         present, why = dict[str, SignedMessage](), dict.fromkeys(others, LATE) if about else dict[str, str]()
         for name in [*due, *sorted(inbox.keys() - set(due))]:
             data, absence = inbox.get(name), None
-            if data is not None and self._plan.waits is not None and name in others:
+            if data is not None and name in others:
                 absence = read_absence(self._plan, data, name, self.round)
             if absence is not None:
+                self._check_absence(name, data in NOTICES, absence, name in heard)
                 why[name] = absence
             elif name in due and data is not None:
                 present[name] = read(self._plan, data, name, self.round)
@@ -136,6 +113,16 @@ class WireNet(JournaledNet):
             elif not about or data is not None:
                 raise Refused(f"round={self.round}: the hub gave messages of other sites than the neighbours")
         return present, why
+
+    def _check_absence(self, name: str, unsigned: bool, absence: str, heard: bool) -> None:
+        """Raise :class:`Refused` for the hub's bare word where the plan waits for all sites, however long.
+
+        That a site has left which this one does not hear is all that it may say: it may not pass on that site's last
+        message, which is for its neighbours.
+        """
+        if self._plan.waits.endless and unsigned and (heard or absence != LEFT):
+            rule = "without its signature, and this plan waits for all its sites"
+            raise Refused(f"round={self.round}: the hub says of {name!r} that it {absence}, {rule}")
 
     def greet(self) -> None:
         """Agree on the plan."""
@@ -155,10 +142,6 @@ class WireNet(JournaledNet):
     def _told(self, x: Array) -> dict[str, Array]:
         """Releases of the neighbours in the next exchange, in their order."""
         messages = self.say("release", x)
-        for message in messages:
-            if message.kind != "release" and not self._plan.goes_on:
-                self.closed_by = message.sender
-                raise NetClosed(f"site {message.sender!r} ended its run in round {self.round}")
         self._agree()
         return {message.sender: message.payload for message in messages if message.sender in self.state.members}
 
@@ -201,12 +184,10 @@ class Finished:
     seconds, waited : float
         Time of the rounds, and the part of it spent on messages.  It depends on the rows and no ledger counts it: it is
         for ``site run --times``, and written to a file only in a demonstration.
-    by : str, optional
-        The neighbour that ended the run early.
     lost : dict
-        Sites without which the run went on, and why.
-    roster : dict, optional
-        Sites of the last roster, in a run that may go on without some: see ``ProtocolState.to_dict``.
+        Sites that are out, and why: those without which the run went on, or could not.
+    roster : dict
+        Sites of the last roster: see ``ProtocolState.to_dict``.
     found : Found, optional
         Coefficients and quality, if the plan asks for them.
     move : Move, optional
@@ -222,12 +203,16 @@ class Finished:
     budget: float
     seconds: float
     waited: float
-    by: str | None = None
     lost: dict[str, str] = field(default_factory=dict)
     found: Found | None = None
     head: str = ""
     move: Move | None = None
-    roster: dict[str, Any] | None = None
+    roster: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def by(self) -> str | None:
+        """The site without which the run could not go on, if it was one alone."""
+        return next(iter(self.lost)) if self.outcome.stopped == FEW and len(self.lost) == 1 else None
 
     @property
     def privacy(self) -> dict[str, Any]:
@@ -242,18 +227,16 @@ class Finished:
         """Plain data, without the model and the times."""
         return {
             "rounds": self.outcome.rounds, "stopped": self.outcome.stopped, "privacy": self.privacy,
-            "spent": self.spent, "budget": self.budget, "by": self.by, "head": self.head,
-        } | ({"lost": self.lost} if self.lost else {}) | (
-            {} if self.roster is None else {"roster": self.roster}
-        )  # fmt: skip
+            "spent": self.spent, "budget": self.budget, "by": self.by, "head": self.head, "roster": self.roster,
+        } | ({"lost": self.lost} if self.lost else {})  # fmt: skip
 
 
-def check_end(site: str, run: str, stopped: str, by: str | None, lost: Mapping[str, str] | None = None) -> None:
+def check_end(site: str, run: str, stopped: str, lost: Mapping[str, str]) -> None:
     """Raise :class:`EndedEarly` if a run has ended early for a site, FinishedWithout if it went on without some."""
     if stopped not in (FINISHED, BUDGET):
-        who = "" if by is None else f", site {by!r}"
+        who = f", without {', '.join(map(repr, lost))}" if lost else ""
         raise EndedEarly(f"site={site!r}: run {run!r} ended early: {stopped}{who}; what was spent stays spent")
-    check_whole(f"site={site!r}: run {run!r}", lost or {})
+    check_whole(f"site={site!r}: run {run!r}", lost)
 
 
 @dataclass
@@ -387,18 +370,17 @@ class SiteSession:
                 with suppress(SottovoceError):  # that of the draw is told
                     net.leave("it cannot go on")
             raise
-        if outcome.stopped == NEIGHBOUR and net.closed_by in (HUB, FEW, OUT):
+        if outcome.stopped == NEIGHBOUR and net.closed_by is not None:
             outcome = replace(outcome, stopped=net.closed_by)
         if outcome.stopped in (FINISHED, BUDGET):
             with suppress(NetClosed):  # a neighbour that ended before has nothing left to say
                 net.finish("stop" if outcome.stopped == FINISHED else "refuse", model)
         seconds = time.perf_counter() - started
-        net.leave(_WORDS[outcome.stopped])
+        net.leave(_WORDS.get(outcome.stopped))  # nothing to those that go on without this site
         book.close()
         statement = self._statement(noise, len(book.rows))
-        by = net.closed_by if outcome.stopped == NEIGHBOUR else None
         return Finished(
-            model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, net.waited, by,
+            model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, net.waited,
             net.lost, found, self.ledger.head(), move, net.roster,
         )  # fmt: skip
 

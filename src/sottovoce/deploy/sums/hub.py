@@ -1,4 +1,4 @@
-"""The hub's side of a run whose rounds end without the sites that are missing: of sums, or over a graph.
+"""The hub's side of a run: rounds that end, also without sites that are missing if the plan allows it.
 
 It decides one thing, when to go on without a site, and writes that down before it tells anybody.  What else it could
 try is in ``docs/deploy/threats.md``.
@@ -27,9 +27,6 @@ from ..plan import Plan
 from ..waits import Waits
 from .messages import Hello, Share, SignedMessage, prove, read, read_attestation, read_question
 from .roster import EXPELLED, LATE, LEFT, NOTICES, TWICE, Attempt, ProtocolState, ends_run
-
-PATIENCE = 60.0
-"""Seconds that a round waits for the last site after the first site's message."""
 
 _LOOK = 0.5  # seconds between looks at what another process may have written
 
@@ -68,23 +65,20 @@ class RoundHub:
 
     Parameters
     ----------
-    patience : float, optional
-        Seconds from the first message of a round to its end, in place of what the plan says.
+    waits : Waits, optional
+        How long a round waits, in place of what the plan says.
     greeting : float
-        The same for the greeting, since sites may be started one after another.
+        Seconds that the greeting waits for its last site, since sites may be started one after another.
     clock : callable
         Seconds; one that is set back makes nobody wait longer.
     """
 
     def __init__(
-        self, plan: Plan, log: HubLog, patience: float | None = None, greeting: float = math.inf,
+        self, plan: Plan, log: HubLog, waits: Waits | None = None, greeting: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._plan, self._log, self._run, self._clock = plan, log, plan.run, _Forward(clock)
-        waits = Waits(PATIENCE, PATIENCE) if plan.waits is None else plan.waits
-        if patience is not None:
-            waits = Waits(patience, patience if plan.waits is None else max(patience, waits.patience))
-        self._waits, self._greeting = waits, greeting
+        self._waits, self._greeting = plan.waits if waits is None else waits, greeting
         self._news = threading.Condition(threading.RLock())
         self._state, self._round = ProtocolState.of(plan), 0
         self._present: dict[str, SignedMessage] | None = None  # of the present round; None before the log was read
@@ -229,7 +223,7 @@ class RoundHub:
                 if not self._log.ended(self._run):
                     self._still_in(site)
                     waited = self._clock() - max(asked.since, self._begun)
-                    if asked.open and not self._present and waited >= self._waits.patience:
+                    if asked.open and not self._present and waited >= self._waits.patience_seconds:
                         self._log.end(self._run)
                 if self._log.ended(self._run):
                     raise TransportClosed(f"the hub ended the run {self._run!r}")
@@ -320,7 +314,9 @@ class RoundHub:
         if self._round == 0:
             return self._since + self._greeting
         there = [name for name in self._state.members if name in (self._present or {})]
-        return self._since + (self._waits.deadline if self._state.allows(there) else self._waits.patience)
+        return self._since + (
+            self._waits.deadline_seconds if self._state.allows(there) else self._waits.patience_seconds
+        )
 
     def _look(self) -> bool:
         """Go on as far as the log allows; whether that was any further."""
@@ -365,7 +361,7 @@ class RoundHub:
         if known.issuperset(absent):
             return bool(self._present)
         if self._round == 0 and not self._state.allows([*self._present]):  # it has not begun, and is not given up soon
-            return self._plan.waits is not None and self._clock() >= self._closes + self._waits.patience
+            return self._clock() >= self._closes + self._waits.patience_seconds
         return self._clock() >= self._closes
 
     def _note(self, why: dict[str, str]) -> None:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from ...data.move import Move
-from ...errors import AttemptLost, LedgerCorrupt, NetClosed, Refused, TransportClosed
+from ...errors import AttemptLost, LedgerCorrupt, NetClosed, Refused
 from ...ledger.journal import Journal
 from ...problem.facts import Among, Facts
 from ...runs.engine import FEW
 from ...util.plain import canonical, keyed_hash
-from ...util.typing import Any, Array, IntArray
+from ...util.typing import Array, IntArray
 from ..journaled import JournaledNet
 from ..keys import SigningKey
-from ..messages import HUB, OUT, Kind, Message, Reason
+from ..messages import Kind, Message, Reason
 from ..plan import Plan
 from ..transport import Transport
 from .masks import Bound, RunKey, seal
@@ -36,7 +36,7 @@ from .messages import (
     read_question,
     sign,
 )
-from .roster import ProtocolState, read_absence
+from .roster import read_absence
 
 
 class SumNet(JournaledNet):
@@ -49,20 +49,12 @@ class SumNet(JournaledNet):
         self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey, secret: Path
     ) -> None:
         super().__init__(plan, name, journal, transport, key)
-        self.state, self._secret = ProtocolState.of(plan), secret
+        self._secret = secret
         self.degree = np.array([float(len(plan.sites) - 1)])
         self._handed = False  # whether the curator judges a sum just now
         self._again = journal.highest >= 0 or secret.exists()
         self._seen: dict[str, int] = {}
         transport.answers = self.answer
-
-    @property
-    def lost(self) -> dict[str, str]:
-        return dict(sorted(self.state.gone.items()))
-
-    @property
-    def roster(self) -> dict[str, Any]:
-        return self.state.to_dict()
 
     # What a curator needs
 
@@ -122,7 +114,7 @@ class SumNet(JournaledNet):
         """Send the last model, which is the same at all sites."""
         self._exchange(Message(self._plan.run, self._plan.digest, self.round + 1, self._name, kind, model))
 
-    def leave(self, reason: Reason) -> None:
+    def leave(self, reason: Reason | None) -> None:
         """Erase the key of this run, and sign the farewell."""
         RunKey.erase(self._secret)
         super().leave(reason)
@@ -172,22 +164,9 @@ class SumNet(JournaledNet):
         """Take part in the next exchange, and go on with what was sent in it."""
         self.round += 1
         message = sign(self._plan, self.round, self._name, content, self._key)
-        present, why = self._journaled(message, self._ask, self._read)
+        present, why = self._journaled(message, self._read)
         self.state.take(present | {self._name: SignedMessage(self._name, content, message)}, why)
         self._seen |= dict.fromkeys(present, self.round)
-
-    def _ask(self, message: bytes) -> dict[str, bytes]:
-        return self._told(lambda: self._transport.exchange(self.round, message))
-
-    def _told(self, ask: Callable[[], dict[str, bytes]]) -> dict[str, bytes]:
-        """What the hub says, unless it ends the run or says that this site comes too late."""
-        try:
-            return ask()
-        except TransportClosed as error:
-            if error.site not in (None, self._name):
-                raise Refused(f"round={self.round}: the hub names a site that ends no run of sums") from None
-            self.closed_by = HUB if error.site is None else OUT
-            raise
 
     def _read(self, inbox: Mapping[str, bytes]) -> tuple[dict[str, SignedMessage], dict[str, str]]:
         """The messages of an inbox, and what is proved of senders that are out."""
@@ -217,7 +196,7 @@ class SumNet(JournaledNet):
         need = len(self._plan.sites) - facts.participants + facts.colluders + 1
         question = Question(self._name, self._journal.highest, secrets.token_hex(NONCE // 2))
         started = time.perf_counter()
-        found = self._told(lambda: self._transport.inquire(question.seal(self._plan, self._key), need))
+        found = self._asked(lambda: self._transport.inquire(question.seal(self._plan, self._key), need))
         self.waited += time.perf_counter() - started
         found.pop(self._name, None)
         answers = [read_attestation(self._plan, data, name, question) for name, data in found.items()]
