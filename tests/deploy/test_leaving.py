@@ -178,7 +178,7 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
 
     def watch(k: int, state: object) -> None:
         if k == 2:
-            hub.log.end("trial")
+            hub.log.decisions.end("trial")
 
     with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(3) as pool:
         hub = Hub(sites.plan, log)
@@ -248,9 +248,9 @@ def test_a_run_that_is_complete_has_not_ended_early(tmp_path: Path) -> None:
 def test_a_hub_ends_a_run_once_it_has_begun_and_for_good(sites: Consortium, hub: Hub) -> None:
     for name in NAMES:
         hub.log.post("trial", 0, name, sites.sealed(name, 0))
-    hub.log.end("trial")
-    hub.log.end("trial")
-    assert hub.log.ended("trial") and not hub.log.ended("another") and hub.status()["ended"]
+    hub.log.decisions.end("trial")
+    hub.log.decisions.end("trial")
+    assert hub.log.decisions.ended("trial") and not hub.log.decisions.ended("another") and hub.status()["ended"]
     with pytest.raises(TransportClosed, match="the hub ended the run 'trial'") as caught:
         hub.exchange("north", 0, sites.sealed("north", 0), 0.0)
     assert caught.value.site is None

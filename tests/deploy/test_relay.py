@@ -267,15 +267,15 @@ def test_sites_wait_for_a_hub_whose_disk_is_full(sites: Consortium, folder: Path
         full.set()
 
     with HubLog(folder / "hub.log") as log, ThreadPoolExecutor(3) as pool:
-        pages = log._db.execute("PRAGMA page_count").fetchone()[0]
-        log._db.execute(f"PRAGMA max_page_count = {pages}")
+        pages = log.file.db.execute("PRAGMA page_count").fetchone()[0]
+        log.file.db.execute(f"PRAGMA max_page_count = {pages}")
         server, port = serve(
             Hub(sites.plan, log), credentials(folder, "hub"), "127.0.0.1:0", lambda *said: refused.append(said), failed
         )
         doors = {name: transport(sites, folder, f"127.0.0.1:{port}", name) for name in NAMES}
         jobs = [pool.submit(sites.run_site, name, doors[name]) for name in NAMES]
         assert full.wait(30.0)
-        log._db.execute("PRAGMA max_page_count = 100000")
+        log.file.db.execute("PRAGMA max_page_count = 100000")
         assert [job.result().outcome.rounds for job in jobs] == [4, 4, 4]
         server.stop(0.2).wait()
     (said,) = {why for _, why in told}

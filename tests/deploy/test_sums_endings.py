@@ -119,10 +119,10 @@ def test_a_lost_site_that_comes_back_is_told_and_leaves_no_key(
     with hub_of(sites, tmp_path / "hub.log", 0.3, greeting=0.3) as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, round) if name == "north" else None)
         assert isinstance(ends["north"], Stop) and disk.left() == ["north.trial.masks"]  # it may go on
-        assert hub.untold == ["north"]
+        assert hub.rounds.untold == ["north"]
         late = sites.run_site("north", LocalTransport(hub, "north", 5.0))
         assert late.outcome.stopped == ("finished" if round == 6 else "the other sites go on without this one")
-        assert hub.untold == []
+        assert hub.rounds.untold == []
     assert disk.left() == []
 
 
@@ -159,8 +159,8 @@ def test_a_site_that_is_ended_never_shares_again(
             assert hub.log.last("trial", "north") == before and ledger.head() == head
         ran = Ran("site", "run", settings)
         assert ran.code == 2 and "erased the key of run trial, which is given up in the ledger" in ran.err
-        hub.log.end("trial")
-        hub.sums.tell()
+        hub.log.decisions.end("trial")
+        hub.rounds.tell()
         others.join()
     assert disk.left() == []
 
@@ -202,8 +202,8 @@ def test_a_hub_that_ends_the_run_leaves_no_key(sites: Consortium, disk: Disk, tm
         others = Background(sites, hub, OTHERS)
         with pytest.raises(Stop):
             sites.run_site("north", Lost(hub, "north", 3))
-        hub.log.end("trial")
-        hub.sums.tell()
+        hub.log.decisions.end("trial")
+        hub.rounds.tell()
         assert {end.outcome.stopped for end in others.join().values()} == {"the hub ended the run"}
         assert disk.left() == ["north.trial.masks"]
         assert sites.run_site("north", LocalTransport(hub, "north", 5.0)).outcome.stopped == "the hub ended the run"
@@ -483,4 +483,4 @@ def test_hubs_of_other_runs_have_nobody_to_tell(tmp_path: Path) -> None:
 
     other = consortium(tmp_path / "other")
     with hub_of(other, tmp_path / "other.log") as hub:
-        assert isinstance(hub, Hub) and hub.untold == []
+        assert isinstance(hub, Hub) and hub.rounds.untold == []

@@ -166,7 +166,7 @@ def test_a_hub_that_ends_the_run_tells_who_waits(sites: Consortium, hub: Hub, do
     greet(sites, door)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(door("north").exchange, 1, sites.sealed("north", 1))
-        hub.log.end("trial")
+        hub.log.decisions.end("trial")
         with pytest.raises(TransportClosed) as closed:
             waiting.result()
     assert closed.value.site is None
@@ -196,7 +196,7 @@ class Faulty(LocalTransport):
         if self._fault == "nobody is refused":
             with suppress(Refused):
                 return super().exchange(round, message)
-            return hub.inbox(self._site, round) or {}
+            return hub.rounds.inbox(self._site, round) or {}
         found = super().exchange(round, message)
         if self._fault == "a name is all it tells":
             return {name: b"left" if b'"reason":' in data else data for name, data in found.items()}

@@ -156,7 +156,7 @@ def play(demo: Demonstration, restarts: int, rng: random.Random) -> dict[str, in
             raise last_words(name, cut + 1, error) from None
         finally:
             if sys.exc_info()[0] is not None:
-                log.end(plan.run)  # the others wait
+                log.decisions.end(plan.run)  # the others wait
             server.stop(0.0).wait()
     if refused:
         raise SystemExit(f"refused: {refused[0]}")

@@ -282,16 +282,16 @@ def run(
 
                         render_record((finished(folder / "hub", plan) or {})["record"], console)
                 if once and written:
-                    waits = ", ".join(carried.untold)
+                    waits = ", ".join(carried.rounds.untold)
                     if not waits:
                         break
                     if until is None:
                         until = time.monotonic() + linger
                         tell(f"waits {linger:g} s for {waits}, to be told that the run went on without; Ctrl-C ends it",
-                             untold=carried.untold, seconds=linger)  # fmt: skip
+                             untold=carried.rounds.untold, seconds=linger)  # fmt: skip
                     if time.monotonic() >= until:
                         tell(f"never told: {waits}; the key of this run stays there until `site end`, or until the "
-                             "site asks this hub again", untold=carried.untold, seconds=0.0)  # fmt: skip
+                             "site asks this hub again", untold=carried.rounds.untold, seconds=0.0)  # fmt: skip
                         break
         if stop.is_set() and not written and not as_json:
             tell("stopped; the same command goes on")
@@ -355,7 +355,7 @@ def end(folder: Path, run_name: str) -> None:
         carried.check()
         if carried.over:
             raise InvalidInput("run", run_name, "is over: every site has left it", "there is nothing to end")
-        log.end(plan.run)
+        log.decisions.end(plan.run)
     click.echo(f"run {plan.run} is ended; every site is told when it asks, while `sottovoce hub run {folder}` runs")
 
 
@@ -378,7 +378,7 @@ def expel(folder: Path, name: str) -> None:
         carried.check()
         if name in carried.gone():
             raise InvalidInput("name", name, f"is out already: {carried.gone()[name]}", "there is nothing to do")
-        log.expel(plan.run, name)
+        log.decisions.expel(plan.run, name)
     click.echo(f"{name} is taken out of run {plan.run}; the others go on while `sottovoce hub run {folder}` runs")
 
 
@@ -405,7 +405,7 @@ def prune(folder: Path) -> None:
     plan = Plan.read(folder / "plan.json")
     with only_one(folder / "hub.lock"), _log(folder) as log:
         there = {run_of(path) for path in folder.glob("hub*.json")}
-        over = [run for run in log.runs() if run != plan.run and (run in there or log.ended(run))]
+        over = [run for run in log.runs() if run != plan.run and (run in there or log.decisions.ended(run))]
         before = (folder / "hub.log").stat().st_size
         removed = log.prune(over)
     saved = before - (folder / "hub.log").stat().st_size

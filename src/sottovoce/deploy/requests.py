@@ -87,7 +87,7 @@ def _reply(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
             round = _number(asked, "round")
             inbox = hub.exchange(site, round, _text(asked, "message").encode(), seconds)
             if inbox is None:
-                return {"inbox": None, "missing": hub.missing()} | _asked(hub, site)
+                return {"inbox": None, "missing": hub.rounds.missing} | _asked(hub, site)
             return {"inbox": _plain(inbox)}
         case "inquire":
             enough = _number(asked, "enough")

@@ -128,7 +128,7 @@ class Watch:
         for site in shown["sites"]:
             name, last = site["site"], log.last(run, site["site"])
             if site["left"] is None and last >= 0 and not shown["ended"]:
-                missing = self._hub.missing()
+                missing = self._hub.rounds.missing
                 if missing and name not in missing:
                     found[name] = sorted(missing)
         return found
