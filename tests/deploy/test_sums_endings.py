@@ -24,8 +24,8 @@ from sottovoce.deploy.demonstration import free_port
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.settings import SiteSettings
+from sottovoce.deploy.site_net import SiteNet
 from sottovoce.deploy.sums.masks import RunKey, erase_old, give_up, keys_beside, secret_of
-from sottovoce.deploy.sums.net import SumNet
 from sottovoce.errors import LedgerCorrupt, LedgerError, Refused, SottovoceError, Unreachable, exit_code
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.privacy.events import GaussianMechanism
@@ -254,8 +254,8 @@ def test_a_sum_that_is_refused_leaves_no_key(
     sites: Consortium, disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit 3, for everybody and for good."""
-    honest = SumNet.seal
-    monkeypatch.setattr(SumNet, "seal", lambda net, x: honest(net, x) + (2**62 if net._name == "west" else 0))
+    honest = SiteNet.seal
+    monkeypatch.setattr(SiteNet, "seal", lambda net, x: honest(net, x) + (2**62 if net._name == "west" else 0))
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
     assert {exit_code(end) for end in ends.values()} == {3} and disk.left() == []

@@ -18,9 +18,9 @@ from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.report import site_page, write_hub
 from sottovoce.deploy.session import Finished
+from sottovoce.deploy.site_net import SiteNet
 from sottovoce.deploy.sums.masks import RunKey, secret_of
 from sottovoce.deploy.sums.messages import Share, read, sign
-from sottovoce.deploy.sums.net import SumNet
 from sottovoce.deploy.sums.roster import LATE, LEFT, TWICE
 from sottovoce.deploy.waits import Waits
 from sottovoce.errors import EndedEarly, FinishedWithout, LedgerCorrupt, LedgerError, Refused, TransportClosed
@@ -178,8 +178,8 @@ def test_two_shares_of_one_site_are_proof_against_it(sites: Consortium, tmp_path
 
 def other_words(monkeypatch: pytest.MonkeyPatch, twist: Callable[[np.ndarray], np.ndarray]) -> None:
     """The site west sends other words than it should."""
-    honest = SumNet.seal
-    monkeypatch.setattr(SumNet, "seal", lambda net, x: (twist if net._name == "west" else np.copy)(honest(net, x)))
+    honest = SiteNet.seal
+    monkeypatch.setattr(SiteNet, "seal", lambda net, x: (twist if net._name == "west" else np.copy)(honest(net, x)))
 
 
 @pytest.mark.parametrize("word", [0, 2**62, -(2**63)])

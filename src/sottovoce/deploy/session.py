@@ -30,7 +30,6 @@ from ..errors import (
 )
 from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.journal import Journal
-from ..network.net import Edges
 from ..privacy.noise import Noise, SystemNoise
 from ..privacy.statement import Statement
 from ..problem.losses import Logistic
@@ -40,133 +39,20 @@ from ..runs.engine import BUDGET, FEW, FINISHED, NEIGHBOUR, Observer, Outcome, P
 from ..runs.prepare import held
 from ..runs.simulate import check_notion
 from ..runs.start import place_of
-from ..util.typing import Any, Array, IntArray
+from ..util.typing import Any, Array
 from .answering import Asker, Found, at_site
 from .asks import SiteTable
-from .journaled import JournaledNet
 from .keys import SigningKey
 from .known import check_hub
-from .messages import HUB, OTHER_MEAN, Kind, Message, Reason, check_payload
+from .messages import HUB, Reason
 from .plan import Plan
+from .site_net import SiteNet
 from .sums.masks import secret_of
-from .sums.messages import Roster, SignedMessage, read, sign
-from .sums.net import SumNet
-from .sums.roster import LATE, LEFT, NOTICES, read_absence
 from .transport import Transport
 
 _WORDS: dict[str, Reason] = {
     FINISHED: "done", BUDGET: "its budget is spent", HUB: "the hub ended the run", FEW: "too few sites are left",
 }  # fmt: skip
-
-
-class WireNet(JournaledNet):
-    """A site's network in a run without sums: vectors go to its neighbours.
-
-    The run goes on without a lost site once all that stay have signed so, if the plan allows it.
-    """
-
-    def __init__(self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey) -> None:
-        super().__init__(plan, name, journal, transport, key)
-        self.degree = np.array([float(len(plan.neighbours(name)))])
-        self._edges = Edges()
-
-    def say(self, kind: Kind, x: Array) -> list[Message]:
-        """Send a message, and return those of the neighbours."""
-        check_payload(self._plan, kind, x, self.round + 1)
-        found = self._said(Message(self._plan.run, self._plan.digest, self.round + 1, self._name, kind, x))
-        return [one.content for one in found.values() if isinstance(one.content, Message)]
-
-    def _said(self, content: Message | Roster) -> dict[str, SignedMessage]:
-        """Take part in the next exchange, and go on with what was sent in it."""
-        self.round += 1
-        message = sign(self._plan, self.round, self._name, content, self._key)
-        present, why = self._journaled(message, self._read)
-        self.state.take(present | {self._name: SignedMessage(self._name, content, message)}, why)
-        return present
-
-    def _agree(self) -> None:
-        """Sign the roster of those that stay, if one was lost, until all of them have signed the same."""
-        while self.state.phase == "roster":
-            if not self.state.enough:
-                self.closed_by = FEW
-                raise NetClosed(f"round={self.round}: without {', '.join(self.lost)} the run cannot go on")
-            self._said(self.state.next_roster)
-
-    def _read(self, inbox: dict[str, bytes]) -> tuple[dict[str, SignedMessage], dict[str, str]]:
-        """The messages of an inbox, and why those of other members are missing."""
-        others = [name for name in self.state.members if name != self._name]
-        about = self.state.phase == "roster"
-        heard = [name for name in self._plan.neighbours(self._name, self.round) if name in others]
-        due = others if about else heard
-        present, why = dict[str, SignedMessage](), dict.fromkeys(others, LATE) if about else dict[str, str]()
-        for name in [*due, *sorted(inbox.keys() - set(due))]:
-            data, absence = inbox.get(name), None
-            if data is not None and name in others:
-                absence = read_absence(self._plan, data, name, self.round)
-            if absence is not None:
-                self._check_absence(name, data in NOTICES, absence, name in heard)
-                why[name] = absence
-            elif name in due and data is not None:
-                present[name] = read(self._plan, data, name, self.round)
-                self.state.check(present[name])
-                why.pop(name, None)
-            elif not about or data is not None:
-                raise Refused(f"round={self.round}: the hub gave messages of other sites than the neighbours")
-        return present, why
-
-    def _check_absence(self, name: str, unsigned: bool, absence: str, heard: bool) -> None:
-        """Raise :class:`Refused` for the hub's bare word where the plan waits for all sites, however long.
-
-        That a site has left which this one does not hear is all that it may say: it may not pass on that site's last
-        message, which is for its neighbours.
-        """
-        if self._plan.waits.endless and unsigned and (heard or absence != LEFT):
-            rule = "without its signature, and this plan waits for all its sites"
-            raise Refused(f"round={self.round}: the hub says of {name!r} that it {absence}, {rule}")
-
-    def greet(self) -> None:
-        """Agree on the plan."""
-        self.say("hello", np.zeros(0))
-        self._agree()
-
-    def agree(self, move: Move) -> None:
-        """Compare the mean by which this site moves its rows with that of every other; Refused if one differs."""
-        for name, mean in self._told(move.mean).items():
-            if not np.array_equal(mean, move.mean):
-                raise Refused(f"round={self.round}: {OTHER_MEAN.format(name)}")
-
-    def finish(self, kind: Kind, model: Array) -> None:
-        """Send the last model."""
-        self.say(kind, model)
-
-    def _told(self, x: Array) -> dict[str, Array]:
-        """Releases of the neighbours in the next exchange, in their order."""
-        messages = self.say("release", x)
-        self._agree()
-        return {message.sender: message.payload for message in messages if message.sender in self.state.members}
-
-    def neighbour_sum(self, x: Array) -> Array:
-        told = self._told(x)
-        return self._edges.sum(x, {name: told.get(name) for name in self._plan.neighbours(self._name)})
-
-    def lost_dual(self, weight: Array | float) -> Array | float:
-        return self._edges.lost_dual(weight)
-
-    def whole_sum(self, x: Array) -> Array:
-        total = np.zeros_like(x)
-        for one in self.everyones(x):
-            total = total + one
-        return total
-
-    def everyones(self, x: Array) -> Array:
-        told = self._told(x) | {self._name: x}
-        return np.stack([told[name] for name in self._plan.names])
-
-    def seal(self, share: IntArray) -> IntArray:
-        raise TypeError("a run without sums has no shares")
-
-    def total(self, sealed: IntArray) -> IntArray:
-        raise TypeError("a run without sums has no shares")
 
 
 @dataclass(frozen=True)
@@ -351,14 +237,15 @@ class SiteSession:
         else:
             book = self.ledger.reserve(plan.run, plan.digest, plan.events(self.name))
         book.journaled = True
-        net = self._net(journal, transport)
+        secret = secret_of(self.ledger.path, plan.run)
+        net = SiteNet(plan, self.name, journal, transport, self.key, secret)
         asker = None
         if plan.asks is not None and self.table is not None:
             asker = at_site(plan, self.name, self.table, net, noise, book, self._observe)
         started = time.perf_counter()
         try:
             net.greet()
-            net.waited, started = 0.0, time.perf_counter()
+            net.exchanges.waited, started = 0.0, time.perf_counter()
             model, outcome, found, move = self._take_part(net, asker, rows, noise, book)
         except Refused:
             net.refused()
@@ -370,8 +257,8 @@ class SiteSession:
                 with suppress(SottovoceError):  # that of the draw is told
                     net.leave("it cannot go on")
             raise
-        if outcome.stopped == NEIGHBOUR and net.closed_by is not None:
-            outcome = replace(outcome, stopped=net.closed_by)
+        if outcome.stopped == NEIGHBOUR and net.exchanges.closed_by is not None:
+            outcome = replace(outcome, stopped=net.exchanges.closed_by)
         if outcome.stopped in (FINISHED, BUDGET):
             with suppress(NetClosed):  # a neighbour that ended before has nothing left to say
                 net.finish("stop" if outcome.stopped == FINISHED else "refuse", model)
@@ -379,13 +266,14 @@ class SiteSession:
         net.leave(_WORDS.get(outcome.stopped))  # nothing to those that go on without this site
         book.close()
         statement = self._statement(noise, len(book.rows))
+        done = net.exchanges
         return Finished(
-            model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, net.waited,
-            net.lost, found, self.ledger.head(), move, net.roster,
+            model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, done.waited,
+            done.lost, found, self.ledger.head(), move, done.roster,
         )  # fmt: skip
 
     def _take_part(
-        self, net: WireNet | SumNet, asker: Asker | None, rows: Rows, noise: Noise, book: Run
+        self, net: SiteNet, asker: Asker | None, rows: Rows, noise: Noise, book: Run
     ) -> tuple[Array, Outcome, Found | None, Move | None]:
         """The training and the recipes: model, outcome, results of the recipes, and the map of centred rows."""
         plan, found, move = self.plan, Found(), None
@@ -407,7 +295,7 @@ class SiteSession:
             outcome = replace(outcome, stopped=judged.stopped)
         return model, outcome, found, move
 
-    def _train(self, net: WireNet | SumNet, rows: Rows, noise: Noise, book: Run) -> tuple[Array, Outcome, Move | None]:
+    def _train(self, net: SiteNet, rows: Rows, noise: Noise, book: Run) -> tuple[Array, Outcome, Move | None]:
         """The model for rows as they are, the outcome, and the map by which rows were centred."""
         plan, i = self.plan, self.plan.index(self.name)
         facts, algorithm = plan.facts.node(i), plan.prepared.algorithm.at(i)
@@ -441,12 +329,6 @@ class SiteSession:
     def _observe(self, k: int) -> None:
         for observe in self.observers:
             observe(k, None)
-
-    def _net(self, journal: Journal, transport: Transport) -> WireNet | SumNet:
-        if not self.plan.summed:
-            return WireNet(self.plan, self.name, journal, transport, self.key)
-        secret = secret_of(self.ledger.path, self.plan.run)
-        return SumNet(self.plan, self.name, journal, transport, self.key, secret)
 
     def _statement(self, noise: Noise, made: int) -> Statement:
         """The price of all that was planned for this site, even if others ended the run early.
