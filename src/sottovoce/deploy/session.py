@@ -167,46 +167,69 @@ class SiteSession:
         ------
         InvalidInput, LedgerError, BudgetExceeded
         """
-        plan, i = self.plan, self.plan.index(self.name)
+        self._check_part()
+        self._check_rows()
+        rows = held(self.plan.config, self.rows)
+        # The rows by their digests: a ledger of others is refused before what is asked of them is compared.
+        bound, known = self.ledger.show()["bound"], [*filter(None, [self.raw]), rows_digest(*rows.arrays())]
+        if bound:
+            self.ledger.bind(*known, learn=bind)
+        self._check_asked()
+        noise = SystemNoise() if self.noise is None else self.noise
+        self._check_ledger(noise)
+        if bind and not bound:
+            self.ledger.bind(*known)
+        if self.plan.run in self.ledger.runs:
+            self.ledger.resume(self.plan.run, self.plan.digest)
+        else:
+            self.ledger.afford(self.plan.events(self.name))
+        return noise, rows
+
+    def _check_part(self) -> None:
+        """Whether this is the plan's site, and its part in the run was not given up."""
+        plan = self.plan
+        own = plan.sites[plan.index(self.name)]
         if plan.run in self.ledger.runs and self.ledger.given_up(plan.run):
             rule = "this site's part in it was ended for good, and nothing more of it is sent"
             raise LedgerError(f"run={plan.run!r}: {rule}; agree on a plan with another run name")
-        if self.key.public != plan.sites[i].key:
+        if self.key.public != own.key:
             rule = f"is not the one that the plan has for {self.name!r}"
             raise InvalidInput("signing_key", None, rule, "use its own")
+
+    def _check_rows(self) -> None:
+        """Whether the rows are of this site alone, and as the plan reads them."""
+        plan = self.plan
         self.rows.check(Logistic() if plan.infers else plan.facts.loss)
         if self.rows.d != plan.d:
             raise InvalidInput("features", self.rows.d, f"the plan has {plan.d}", "use the plan's schema")
         if self.rows.n.shape != (1, 1):
             raise InvalidInput("rows", self.rows.n.shape, "must be those of this site alone", "give no others")
         self.rows.check_unit(plan.config.rows_per_person)
-        rows = held(plan.config, self.rows)
-        bound, known = self.ledger.show()["bound"], [*filter(None, [self.raw]), rows_digest(*rows.arrays())]
-        if bound:
-            self.ledger.bind(*known, learn=bind)
-        if int(self.rows.n[0, 0]) != plan.sites[i].rows:
-            rule = f"the plan says {plan.sites[i].rows} of {self.name!r}"
-            raise InvalidInput("rows", int(self.rows.n[0, 0]), rule, "agree on a plan with the right number")
-        if plan.asks is not None and self.table is None:
+
+    def _check_asked(self) -> None:
+        """Whether the rows are as many as the plan says, and their table is there if the plan asks more of it."""
+        plan, n = self.plan, int(self.rows.n[0, 0])
+        agreed = plan.sites[plan.index(self.name)].rows
+        if n != agreed:
+            rule = f"the plan says {agreed} of {self.name!r}"
+            raise InvalidInput("rows", n, rule, "agree on a plan with the right number")
+        if plan.asks is None:
+            return
+        if self.table is None:
             rule = "are no table, and this plan needs one: what it asks is encoded in other ways too"
             raise InvalidInput("rows", None, rule, "give a CSV or Parquet file")
-        asked = None if plan.asks is None else self.table
-        if asked is not None and rows_digest(*asked.rows().arrays()) != rows_digest(*self.rows.arrays()):
+        if rows_digest(*self.table.rows().arrays()) != rows_digest(*self.rows.arrays()):
             raise InvalidInput("table", None, "holds other rows", "give the table of these rows")
-        noise = SystemNoise() if self.noise is None else self.noise
+
+    def _check_ledger(self, noise: Noise) -> None:
+        """Whether the ledger is of one site, and of a demonstration only if noise and plan are."""
+        plan = self.plan
         if len({noise.simulated, plan.demonstration, self.ledger.demonstration}) > 1:
             rule = "noise, plan and ledger must all three be of a demonstration, or none of them"
             raise InvalidInput("plan", plan.run, rule, "give a real site a plan and a ledger that are none")
         if len(self.ledger.epsilon) != 1:
             raise InvalidInput("ledger", None, "a site's ledger has one node", "make it with `sottovoce site init`")
         check_notion(plan.config, plan.facts, self.ledger)
-        if bind and not bound:
-            self.ledger.bind(*known)
-        if plan.run in self.ledger.runs:
-            self.ledger.resume(plan.run, plan.digest)
-        else:
-            self.ledger.afford(plan.events(self.name))
-        return noise, rows
 
     def run(self, transport: Transport) -> Finished:
         """Take part, from the greeting to the last model.
@@ -224,19 +247,8 @@ class SiteSession:
         noise, rows = self.check(bind=True)
         plan = self.plan
         journal = Journal(self.ledger, plan.run)
-        highest, own = transport.highest(plan.digest), journal.highest
-        if highest > max(own, 0):
-            raise LedgerCorrupt(
-                f"run={plan.run!r}: the hub holds round {highest} of this site and its journal ends at round "
-                f"{max(own, 0)}: the journal is an older copy; halted, nothing was drawn; find the newest one, and "
-                "never restore a ledger from a backup"
-            )
-        check_hub(self.ledger, self.name, self.key.public, getattr(transport, "earlier", ()))
-        if plan.run in self.ledger.runs:
-            book = self.ledger.resume(plan.run, plan.digest)
-        else:
-            book = self.ledger.reserve(plan.run, plan.digest, plan.events(self.name))
-        book.journaled = True
+        self._check_newest(journal, transport)
+        book = self._reserved()
         secret = secret_of(self.ledger.path, plan.run)
         net = SiteNet(plan, self.name, journal, transport, self.key, secret)
         asker = None
@@ -257,8 +269,9 @@ class SiteSession:
                 with suppress(SottovoceError):  # that of the draw is told
                     net.leave("it cannot go on")
             raise
-        if outcome.stopped == NEIGHBOUR and net.exchanges.closed_by is not None:
-            outcome = replace(outcome, stopped=net.exchanges.closed_by)
+        done = net.exchanges
+        if outcome.stopped == NEIGHBOUR and done.closed_by is not None:
+            outcome = replace(outcome, stopped=done.closed_by)
         if outcome.stopped in (FINISHED, BUDGET):
             with suppress(NetClosed):  # a neighbour that ended before has nothing left to say
                 net.finish("stop" if outcome.stopped == FINISHED else "refuse", model)
@@ -266,11 +279,32 @@ class SiteSession:
         net.leave(_WORDS.get(outcome.stopped))  # nothing to those that go on without this site
         book.close()
         statement = self._statement(noise, len(book.rows))
-        done = net.exchanges
         return Finished(
             model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, done.waited,
             done.lost, found, self.ledger.head(), move, done.roster,
         )  # fmt: skip
+
+    def _check_newest(self, journal: Journal, transport: Transport) -> None:
+        """Raise :class:`LedgerCorrupt` if the hub has more of this site than its ledger: that is an older copy."""
+        run, highest = self.plan.run, transport.highest(self.plan.digest)
+        own = max(journal.highest, 0)
+        if highest > own:
+            raise LedgerCorrupt(
+                f"run={run!r}: the hub holds round {highest} of this site and its journal ends at round {own}: the "
+                "journal is an older copy; halted, nothing was drawn; find the newest one, and never restore a ledger "
+                "from a backup"
+            )
+        check_hub(self.ledger, self.name, self.key.public, getattr(transport, "earlier", ()))
+
+    def _reserved(self) -> Run:
+        """The run in the ledger: all that is planned for this site is reserved before anything is sent."""
+        plan = self.plan
+        if plan.run in self.ledger.runs:
+            book = self.ledger.resume(plan.run, plan.digest)
+        else:
+            book = self.ledger.reserve(plan.run, plan.digest, plan.events(self.name))
+        book.journaled = True
+        return book
 
     def _take_part(
         self, net: SiteNet, asker: Asker | None, rows: Rows, noise: Noise, book: Run
