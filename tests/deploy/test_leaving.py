@@ -105,7 +105,7 @@ def test_a_site_does_not_believe_a_hub_that_a_neighbour_left(sites: Consortium, 
 
 
 @pytest.mark.parametrize("words", [b"", b"expelled"])
-def test_a_plan_that_waits_for_ever_goes_on_without_no_site(tmp_path: Path, words: bytes) -> None:
+def test_no_word_of_the_hub_takes_a_site_out_of_a_plan_that_waits_for_ever(tmp_path: Path, words: bytes) -> None:
     """No hub may say that a site came too late, or was taken out, also of one that is no neighbour."""
     sites = consortium(tmp_path / "sites", graph="path")  # north - east - south
     with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(2) as pool:
