@@ -36,7 +36,7 @@ from ..util import files
 from ..util.plain import jsonable
 from ..util.typing import Array
 from .options import left_open, run_config, takes
-from .plan_options import PlanOptions, plan_options
+from .plan_options import PLAN_OPTIONS, PlanOptions
 from .render import privacy
 from .run_command import RunCommand, save_config
 from .screen import Console, escape, listing
@@ -83,14 +83,13 @@ class Sites:
 
 
 @click.command(name="plan", cls=RunCommand, epilog=_EXAMPLES, context_settings={"max_content_width": 100})
-@takes(plan_options())
+@takes(PLAN_OPTIONS)
 def plan(**parameters: Any) -> None:
     """Price a run from sizes alone: a budget gives the noise, a noise gives the price.  No data are read.
 
     With --write it is the plan that separate sites agree on.
     """
     options = PlanOptions.from_parameters(parameters)
-    asks = options.asks  # refuses a wrong cut or share first
     check_answers(options)
     members = members_of(options)
     schema = None if options.schema is None else Schema.from_toml(options.schema)
@@ -100,29 +99,39 @@ def plan(**parameters: Any) -> None:
     sites = sites_of(options, members, schema)
     seed = RunConfig().seed if options.write is None else None
     config = run_config(options.run, seed=seed, priced=True)
-    save_config(options.save_config)
     if options.inference and options.write is None:
         assert schema is not None
-        from ..answers.forecast import without_sites  # only this needs recipes
+        found = forecast(options, config, sites.sizes, schema)
+    else:
+        found = outlined(options, *trained_part(options, config, sites))
+    save_config(options.save_config)
+    _show(found, options.as_json)
 
-        _show(
-            without_sites(schema, config, sites.sizes, options.site_constants, options.assumed, options.life),
-            options.as_json,
-        )
-        return
-    if schema is not None and schema.person is not None:  # then sizes are numbers of people
-        config = replace(config, rows_per_person=schema.person.rows)
-    if asks is not None:
-        trained = [float(member.rows - asks.held(member.rows)) for member in members]
-        sites = replace(sites, sizes=np.array(trained))
-        if options.inference and config.auto and left_open() != auto_search.KNOBS:
-            rule = "inference takes Newton steps of its own"
-            raise InvalidInput("inference", True, rule, "leave the knobs of methods out")
-    _show(outlined(options, config, sites), options.as_json)
+
+def forecast(options: PlanOptions, config: RunConfig, sizes: Array, schema: Schema) -> dict[str, Any]:
+    """What an inference over sites of these sizes costs, and which standard errors to expect of it."""
+    from ..answers.forecast import without_sites  # only this needs recipes
+
+    return without_sites(schema, config, sizes, options.site_constants, options.assumed, options.life)
+
+
+def trained_part(options: PlanOptions, config: RunConfig, sites: Sites) -> tuple[RunConfig, Sites]:
+    """The run and its sites in the schema's unit, without the rows that are held out."""
+    asks = options.asks
+    if sites.schema is not None and sites.schema.person is not None:  # then sizes are numbers of people
+        config = replace(config, rows_per_person=sites.schema.person.rows)
+    if asks is None:
+        return config, sites
+    trained = [float(member.rows - asks.held(member.rows)) for member in sites.members]
+    if options.inference and config.auto and left_open() != auto_search.KNOBS:
+        rule = "inference takes Newton steps of its own"
+        raise InvalidInput("inference", True, rule, "leave the knobs of methods out")
+    return config, replace(sites, sizes=np.array(trained))
 
 
 def check_answers(options: PlanOptions) -> None:
     """Refuse answers that this plan cannot ask."""
+    _ = options.asks  # refuses a cut and a share that are none
     if options.evaluation is not None and options.write is None:
         raise InvalidInput("asks", None, "answers are asked in the sites' plan", "add --write, or leave them out")
     if options.inference and options.schema is None:

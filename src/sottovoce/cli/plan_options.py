@@ -14,19 +14,19 @@ from .run_command import RunOption
 from .run_options import (
     ANSWERS,
     DATA,
+    METHOD_OPTIONS,
     OUTPUT,
     PRIVACY,
+    PRIVACY_OPTIONS,
     SITES_PLAN,
+    TRUST_OPTIONS,
     by,
     centre,
-    method,
     option,
-    privacy,
     save_config,
     setting,
     split,
     starts,
-    trust,
 )
 
 _EXPECTED = Assumed()
@@ -96,173 +96,168 @@ def asked(
     return Asks(inference, inference and site_constants, evaluation, share, cut, by)
 
 
-def plan_options() -> list[Option]:
-    """Parameters of ``sottovoce plan``."""
-    return [
-        option(
-            DATA,
-            "--sizes",
-            "Rows of every site; commas give each site its own number.",
-            metavar="N[,N...]",
-            type=NUMBER,
-            default=8000.0,
-        ),
-        option(DATA, "--nodes", "Number of sites, if --sizes is one number.", metavar="N", type=int, default=5),
-        option(
-            DATA,
-            "--features",
-            "Features of a row, the constant one included.",
-            metavar="N",
-            type=int,
-            default=36,
-        ),
-        option(
-            DATA,
-            "--schema",
-            "Public facts of the sites' tables, as TOML: for their plan, for --inference, and for --method auto.",
-            metavar="FILE",
-            type=FILE,
-        ),
-        option(
-            DATA,
-            "--partition",
-            "How sites will differ, for --method auto: iid, or as for train.",
-            metavar="HOW",
-            default="iid",
-        ),
-        centre(),
-        *privacy(),
-        option(
-            PRIVACY,
-            "--life",
-            "Lifetime epsilon of a site's ledger: also say how much of it the run takes.",
-            metavar="E",
-            type=float,
-        ),
-        *trust(),
-        *method(),
-        option(
-            ANSWERS,
-            "--inference",
-            "Coefficients with intervals in place of a classifier; with --schema also which "
-            "standard errors to expect, and from how many rows on coefficients are printed.",
-            is_flag=True,
-        ),
-        option(
-            ANSWERS,
-            "--evaluation",
-            "The sites' plan ends with an evaluation of held-out rows, with this epsilon of theirs.",
-            metavar="E",
-            type=float,
-        ),
-        *_answers(),
-        option(
-            SITES_PLAN,
-            "--write",
-            "Write the plan that separate sites agree on; needs --run, --schema and --site.",
-            metavar="FILE",
-            type=FILE,
-        ),
-        option(
-            SITES_PLAN,
-            "--run",
-            "Name of the run in that plan, new to every site's ledger.",
-            metavar="NAME",
-            name="run_name",
-        ),
-        option(
-            SITES_PLAN,
-            "--site",
-            "The .joined of `site join` or .public.json of `site init`; once a site, in the graph's order.",
-            metavar="FILE",
-            name="sites",
-            type=FILE,
-            multiple=True,
-        ),
-        *_rules(),
-        save_config(),
-        as_json(cls=RunOption, group=OUTPUT),
-    ]
+_ANSWERS: list[Option] = [
+    setting(
+        ANSWERS,
+        "site_constants",
+        "Of inference: whether every site has a constant of its own.",
+        type=bool,
+        default=True,
+    ),
+    setting(
+        ANSWERS,
+        "expect_positives",
+        "Of inference: share of positive rows that you expect.",
+        type=float,
+        default=_EXPECTED.positives,
+    ),
+    setting(
+        ANSWERS,
+        "expect_share",
+        "Of inference: share of a level that you expect among all rows, as "
+        "--set 'expect_share=stage: b=0.03'; may be repeated.",
+        multiple=True,
+    ),
+    setting(
+        ANSWERS,
+        "expect_correlation",
+        "Of inference: correlation that you expect of each number with the next.",
+        type=float,
+        default=_EXPECTED.correlation,
+    ),
+    setting(
+        ANSWERS,
+        "expect_residuals",
+        "Of inference on numbers: standard deviation of their residuals, over the width of the label's bounds.",
+        type=float,
+        default=_EXPECTED.residuals,
+    ),
+    setting(
+        ANSWERS,
+        "holdout",
+        "Of the evaluation: share of every site's rows that is held out for it.",
+        type=float,
+        default=0.2,
+    ),
+    setting(
+        ANSWERS,
+        "cut",
+        "Of the evaluation: probability from which on a row is positive.",
+        type=float,
+        default=0.5,
+    ),
+    by(),
+]
 
+_RULES: list[Option] = [
+    *starts("a table under the schema of the sites' plan"),
+    setting(SITES_PLAN, "norm_cap", "Longest message of the run.  [default: from public facts]", type=float),
+    setting(
+        SITES_PLAN,
+        "dropout",
+        "Probability of each site to be lost in a round: also say how the run would end.",
+        type=float,
+        default=0.0,
+    ),
+    setting(
+        SITES_PLAN,
+        "deadline",
+        "Seconds that a round waits for its last site; then the run goes on without it.",
+        type=float,
+        default=Waits.deadline,
+    ),
+    setting(
+        SITES_PLAN,
+        "patience",
+        "Seconds that a round waits where it may not go on without that site; then the run ends.",
+        type=float,
+        default=Waits.patience,
+    ),
+]
 
-def _answers() -> list[Option]:
-    return [
-        setting(
-            ANSWERS,
-            "site_constants",
-            "Of inference: whether every site has a constant of its own.",
-            type=bool,
-            default=True,
-        ),
-        setting(
-            ANSWERS,
-            "expect_positives",
-            "Of inference: share of positive rows that you expect.",
-            type=float,
-            default=_EXPECTED.positives,
-        ),
-        setting(
-            ANSWERS,
-            "expect_share",
-            "Of inference: share of a level that you expect among all rows, as "
-            "--set 'expect_share=stage: b=0.03'; may be repeated.",
-            multiple=True,
-        ),
-        setting(
-            ANSWERS,
-            "expect_correlation",
-            "Of inference: correlation that you expect of each number with the next.",
-            type=float,
-            default=_EXPECTED.correlation,
-        ),
-        setting(
-            ANSWERS,
-            "expect_residuals",
-            "Of inference on numbers: standard deviation of their residuals, over the width of the label's bounds.",
-            type=float,
-            default=_EXPECTED.residuals,
-        ),
-        setting(
-            ANSWERS,
-            "holdout",
-            "Of the evaluation: share of every site's rows that is held out for it.",
-            type=float,
-            default=0.2,
-        ),
-        setting(
-            ANSWERS,
-            "cut",
-            "Of the evaluation: probability from which on a row is positive.",
-            type=float,
-            default=0.5,
-        ),
-        by(),
-    ]
-
-
-def _rules() -> list[Option]:
-    return [
-        *starts("a table under the schema of the sites' plan"),
-        setting(SITES_PLAN, "norm_cap", "Longest message of the run.  [default: from public facts]", type=float),
-        setting(
-            SITES_PLAN,
-            "dropout",
-            "Probability of each site to be lost in a round: also say how the run would end.",
-            type=float,
-            default=0.0,
-        ),
-        setting(
-            SITES_PLAN,
-            "deadline",
-            "Seconds that a round waits for its last site; then the run goes on without it.",
-            type=float,
-            default=Waits.deadline,
-        ),
-        setting(
-            SITES_PLAN,
-            "patience",
-            "Seconds that a round waits where it may not go on without that site; then the run ends.",
-            type=float,
-            default=Waits.patience,
-        ),
-    ]
+PLAN_OPTIONS: list[Option] = [
+    option(
+        DATA,
+        "--sizes",
+        "Rows of every site; commas give each site its own number.",
+        metavar="N[,N...]",
+        type=NUMBER,
+        default=8000.0,
+    ),
+    option(DATA, "--nodes", "Number of sites, if --sizes is one number.", metavar="N", type=int, default=5),
+    option(
+        DATA,
+        "--features",
+        "Features of a row, the constant one included.",
+        metavar="N",
+        type=int,
+        default=36,
+    ),
+    option(
+        DATA,
+        "--schema",
+        "Public facts of the sites' tables, as TOML: for their plan, for --inference, and for --method auto.",
+        metavar="FILE",
+        type=FILE,
+    ),
+    option(
+        DATA,
+        "--partition",
+        "How sites will differ, for --method auto: iid, or as for train.",
+        metavar="HOW",
+        default="iid",
+    ),
+    centre(),
+    *PRIVACY_OPTIONS,
+    option(
+        PRIVACY,
+        "--life",
+        "Lifetime epsilon of a site's ledger: also say how much of it the run takes.",
+        metavar="E",
+        type=float,
+    ),
+    *TRUST_OPTIONS,
+    *METHOD_OPTIONS,
+    option(
+        ANSWERS,
+        "--inference",
+        "Coefficients with intervals in place of a classifier; with --schema also which "
+        "standard errors to expect, and from how many rows on coefficients are printed.",
+        is_flag=True,
+    ),
+    option(
+        ANSWERS,
+        "--evaluation",
+        "The sites' plan ends with an evaluation of held-out rows, with this epsilon of theirs.",
+        metavar="E",
+        type=float,
+    ),
+    *_ANSWERS,
+    option(
+        SITES_PLAN,
+        "--write",
+        "Write the plan that separate sites agree on; needs --run, --schema and --site.",
+        metavar="FILE",
+        type=FILE,
+    ),
+    option(
+        SITES_PLAN,
+        "--run",
+        "Name of the run in that plan, new to every site's ledger.",
+        metavar="NAME",
+        name="run_name",
+    ),
+    option(
+        SITES_PLAN,
+        "--site",
+        "The .joined of `site join` or .public.json of `site init`; once a site, in the graph's order.",
+        metavar="FILE",
+        name="sites",
+        type=FILE,
+        multiple=True,
+    ),
+    *_RULES,
+    save_config(),
+    as_json(cls=RunOption, group=OUTPUT),
+]
+"""Parameters of ``sottovoce plan``."""

@@ -65,7 +65,7 @@ class Setting(RunOption):
     def line(self) -> tuple[str, str]:
         """Name and meaning, for ``--set help``."""
         about = self.help or ""
-        if self.default is None or "[default:" in about:
+        if not self.show_default:
             return str(self.name), about
         return str(self.name), f"{about}  [default: {text_of(self.default)}]"
 

@@ -26,7 +26,7 @@ from .render import render
 from .report import written
 from .run_command import RunCommand, save_config
 from .screen import Console, print_json, progress
-from .train_options import TrainOptions, train_options
+from .train_options import TRAIN_OPTIONS, TrainOptions
 
 _DEFAULT_LOSS = RunConfig().loss
 _SQUARED = "squared"  # answers.regression.SQUARED, which would load what few runs need
@@ -43,7 +43,7 @@ Stored = tuple[Path | None, NotWritten | None]
 
 
 @click.command(name="train", cls=RunCommand, epilog=_EXAMPLES, context_settings={"max_content_width": 100})
-@takes(train_options())
+@takes(TRAIN_OPTIONS)
 def train(**parameters: Any) -> None:
     """Train across sites, print the privacy statement and the accuracy.
 
@@ -64,7 +64,6 @@ def train(**parameters: Any) -> None:
         by_default = isinstance(task, BoundedNumber) and run.auto and run.loss == _DEFAULT_LOSS
         fits_number = squared or (by_default and not options.inference)
         check_dropout(options, fits_number)
-        save_config(options.save_config)
         if options.inference or fits_number:
             fit_answers(options, config, task, fits_number, book)
             return
@@ -146,7 +145,9 @@ def fit_answers(
     stored, lost = results.store(
         "save", options.save, answered.to_json(), ledger=options.ledger, run=run, ending="json"
     )
-    unwritten = [lost, None if options.report is None else written(options.report, answered.record)]
+    unwritten = [lost, config_written(options)]
+    if options.report is not None:
+        unwritten.append(written(options.report, answered.record))
     if options.as_json:
         shown = shown_of(done.released(), done.held_back(), release=options.system_noise, holder=options.holder)
         print_json(shown)
@@ -196,6 +197,15 @@ def store(options: TrainOptions, result: Result) -> Stored:
     return results.store("save", options.save, result.packed(), ledger=options.ledger, run=run, ending="npz")
 
 
+def config_written(options: TrainOptions) -> NotWritten | None:
+    """Write the file of this run; an error is raised once what was paid for is shown."""
+    try:
+        save_config(options.save_config)
+    except NotWritten as error:
+        return error.after_release()
+    return None
+
+
 def finish(options: TrainOptions, trained: Report, stored: Stored) -> None:
     """Evaluate a trained model if that is asked, and show everything."""
     place, lost = stored
@@ -208,7 +218,7 @@ def finish(options: TrainOptions, trained: Report, stored: Stored) -> None:
     kept = with_answers(trained.result, options.cut, found)
     if held is not None and lost is None:
         place, lost = store(options, kept)
-    unwritten = [lost]
+    unwritten = [lost, config_written(options)]
     if options.report is not None:
         from ..answers.saved import record_of
 

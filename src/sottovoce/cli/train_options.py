@@ -16,18 +16,18 @@ from .run_options import (
     ANSWERS,
     DATA,
     METHOD,
+    METHOD_OPTIONS,
     OUTPUT,
     PRIVACY,
+    PRIVACY_OPTIONS,
+    TRUST_OPTIONS,
     by,
     centre,
-    method,
     option,
-    privacy,
     save_config,
     setting,
     split,
     starts,
-    trust,
 )
 
 _RUN = RunConfig()
@@ -112,166 +112,161 @@ class TrainOptions:
         )
 
 
-def train_options() -> list[Option]:
-    """Parameters of ``sottovoce train``."""
-    return [
-        option(
-            DATA,
-            "--data",
-            "A name of `sottovoce data`, or a CSV or Parquet file.",
-            metavar="NAME|FILE",
-            default=_TRAINING.data,
-        ),
-        option(
-            DATA,
-            "--schema",
-            "Public facts of your table, as TOML: see `sottovoce schema init`.",
-            metavar="FILE",
-            type=click.Path(),
-        ),
-        option(
-            DATA,
-            "--nodes",
-            "Number of sites.  [default: 5, or as many as the site column names]",
-            metavar="N",
-            type=int,
-        ),
-        option(
-            DATA,
-            "--partition",
-            "How rows lie at sites: iid, label, dirichlet:ALPHA, column:NAME or site:NAME.  "
-            "[default: the schema's site, else iid]",
-            metavar="HOW",
-        ),
-        *_rows(),
-        *privacy(),
-        option(
-            PRIVACY,
-            "--ledger",
-            "Charge the run to this ledger of the data set, by `sottovoce ledger init`.",
-            metavar="FILE",
-            type=FILE,
-        ),
-        option(
-            PRIVACY,
-            "--run",
-            "Name of the run in that ledger.  [default: from the configuration]",
-            metavar="NAME",
-            name="run_name",
-        ),
-        option(
-            PRIVACY,
-            "--system-noise",
-            "Draw noise from the operating system: a release.  Without it noise is keyed by "
-            "--seed: a simulation, which protects nobody.",
-            is_flag=True,
-        ),
-        *trust(),
-        *method(),
-        option(
-            METHOD,
-            "--seed",
-            "Keys noise, partition and random graphs of a simulation.",
-            metavar="N",
-            type=int,
-            default=_RUN.seed,
-        ),
-        option(
-            METHOD,
-            "--replicates",
-            "Repetitions of a simulation, each with its own noise.",
-            metavar="N",
-            type=int,
-            default=_RUN.replicates,
-        ),
-        option(
-            ANSWERS,
-            "--inference",
-            "Coefficients with 95% intervals, in units of the columns, in place of a classifier.",
-            is_flag=True,
-        ),
-        option(
-            ANSWERS,
-            "--evaluation",
-            "Also ask the held-out rows how good the model is, with this epsilon of theirs.",
-            metavar="E",
-            type=float,
-        ),
-        *_answers(),
-        option(
-            OUTPUT,
-            "--save",
-            "Write models, ledger and configuration (.npz).",
-            metavar="FILE",
-            type=FILE,
-        ),
-        option(OUTPUT, "--report", "Write one HTML page to read or pass on.", metavar="FILE", type=FILE),
-        option(
-            OUTPUT,
-            "--checkpoint",
-            "Save every round or answer here, and go on from it if it exists.",
-            metavar="FILE",
-            type=FILE,
-        ),
-        save_config(),
-        as_json(cls=RunOption, group=OUTPUT),
-        holder_too(cls=RunOption, group=OUTPUT),
-    ]
+_ROWS: list[Option] = [
+    setting(
+        DATA,
+        "sizes",
+        "Relative sizes of the sites, separated by commas.  [default: equal]",
+        type=NUMBER,
+    ),
+    setting(
+        DATA,
+        "strength",
+        "How unlike sites are under --partition label: 0 for alike.",
+        type=float,
+        default=_TRAINING.strength,
+    ),
+    setting(
+        DATA,
+        "test_share",
+        "Share of your table that is held out, 0 for none.  [default: 0.2; for --inference alone, none]",
+        type=float,
+    ),
+    *starts("a table under the schema of the data"),
+    setting(
+        DATA,
+        "public_share",
+        "Of a simulation: share of the training rows that is taken as public instead.",
+        type=float,
+    ),
+    centre(),
+    setting(
+        DATA,
+        "dropout",
+        "Of a simulation: probability of each site to be lost for good in a round.",
+        type=float,
+        default=_TRAINING.dropout,
+    ),
+]
+"""Which rows a training has, and where it starts."""
 
+_ANSWERS: list[Option] = [
+    setting(
+        ANSWERS,
+        "site_constants",
+        "Whether every site has a constant of its own.  [default: unless iid]",
+        type=bool,
+    ),
+    setting(
+        ANSWERS,
+        "cut",
+        "Probability from which on a row is positive: in the evaluation, and for `predict`.  [default: 0.5]",
+        type=float,
+    ),
+    by(),
+]
 
-def _rows() -> list[Option]:
-    """Which rows a training has, and where it starts."""
-    return [
-        setting(
-            DATA,
-            "sizes",
-            "Relative sizes of the sites, separated by commas.  [default: equal]",
-            type=NUMBER,
-        ),
-        setting(
-            DATA,
-            "strength",
-            "How unlike sites are under --partition label: 0 for alike.",
-            type=float,
-            default=_TRAINING.strength,
-        ),
-        setting(
-            DATA,
-            "test_share",
-            "Share of your table that is held out, 0 for none.  [default: 0.2; for --inference alone, none]",
-            type=float,
-        ),
-        *starts("a table under the schema of the data"),
-        setting(
-            DATA,
-            "public_share",
-            "Of a simulation: share of the training rows that is taken as public instead.",
-            type=float,
-        ),
-        centre(),
-        setting(
-            DATA,
-            "dropout",
-            "Of a simulation: probability of each site to be lost for good in a round.",
-            type=float,
-            default=_TRAINING.dropout,
-        ),
-    ]
-
-
-def _answers() -> list[Option]:
-    return [
-        setting(
-            ANSWERS,
-            "site_constants",
-            "Whether every site has a constant of its own.  [default: unless iid]",
-            type=bool,
-        ),
-        setting(
-            ANSWERS,
-            "cut",
-            "Probability from which on a row is positive: in the evaluation, and for `predict`.  [default: 0.5]",
-            type=float,
-        ),
-        by(),
-    ]
+TRAIN_OPTIONS: list[Option] = [
+    option(
+        DATA,
+        "--data",
+        "A name of `sottovoce data`, or a CSV or Parquet file.",
+        metavar="NAME|FILE",
+        default=_TRAINING.data,
+    ),
+    option(
+        DATA,
+        "--schema",
+        "Public facts of your table, as TOML: see `sottovoce schema init`.",
+        metavar="FILE",
+        type=click.Path(),
+    ),
+    option(
+        DATA,
+        "--nodes",
+        "Number of sites.  [default: 5, or as many as the site column names]",
+        metavar="N",
+        type=int,
+    ),
+    option(
+        DATA,
+        "--partition",
+        "How rows lie at sites: iid, label, dirichlet:ALPHA, column:NAME or site:NAME.  "
+        "[default: the schema's site, else iid]",
+        metavar="HOW",
+    ),
+    *_ROWS,
+    *PRIVACY_OPTIONS,
+    option(
+        PRIVACY,
+        "--ledger",
+        "Charge the run to this ledger of the data set, by `sottovoce ledger init`.",
+        metavar="FILE",
+        type=FILE,
+    ),
+    option(
+        PRIVACY,
+        "--run",
+        "Name of the run in that ledger.  [default: from the configuration]",
+        metavar="NAME",
+        name="run_name",
+    ),
+    option(
+        PRIVACY,
+        "--system-noise",
+        "Draw noise from the operating system: a release.  Without it noise is keyed by "
+        "--seed: a simulation, which protects nobody.",
+        is_flag=True,
+    ),
+    *TRUST_OPTIONS,
+    *METHOD_OPTIONS,
+    option(
+        METHOD,
+        "--seed",
+        "Keys noise, partition and random graphs of a simulation.",
+        metavar="N",
+        type=int,
+        default=_RUN.seed,
+    ),
+    option(
+        METHOD,
+        "--replicates",
+        "Repetitions of a simulation, each with its own noise.",
+        metavar="N",
+        type=int,
+        default=_RUN.replicates,
+    ),
+    option(
+        ANSWERS,
+        "--inference",
+        "Coefficients with 95% intervals, in units of the columns, in place of a classifier.",
+        is_flag=True,
+    ),
+    option(
+        ANSWERS,
+        "--evaluation",
+        "Also ask the held-out rows how good the model is, with this epsilon of theirs.",
+        metavar="E",
+        type=float,
+    ),
+    *_ANSWERS,
+    option(
+        OUTPUT,
+        "--save",
+        "Write models, ledger and configuration (.npz).",
+        metavar="FILE",
+        type=FILE,
+    ),
+    option(OUTPUT, "--report", "Write one HTML page to read or pass on.", metavar="FILE", type=FILE),
+    option(
+        OUTPUT,
+        "--checkpoint",
+        "Save every round or answer here, and go on from it if it exists.",
+        metavar="FILE",
+        type=FILE,
+    ),
+    save_config(),
+    as_json(cls=RunOption, group=OUTPUT),
+    holder_too(cls=RunOption, group=OUTPUT),
+]
+"""Parameters of ``sottovoce train``."""
