@@ -97,7 +97,8 @@ class TestCommands:
         assert "against" in shown and "south" in shown and "interval" in shown and "epsilon = 3.000" in shown
 
     @pytest.mark.parametrize(
-        "words", [("--method", "mr_admm"), ("--set", "loss=huber:0.5"), ("--pure",), ("--set", "by=age", "--evaluation", 1)]
+        "words",
+        [("--method", "mr_admm"), ("--set", "loss=huber:0.5"), ("--pure",), ("--set", "by=age", "--evaluation", 1)],
     )
     def test_what_inference_does_not_use_is_refused(self, hospital: Path, words: tuple[Any, ...]) -> None:
         files = ["--data", str(hospital / "rows.csv"), "--schema", str(hospital / "schema.toml")]

@@ -123,7 +123,8 @@ class TestSeveralClasses:
     def test_what_several_classes_cannot_have_is_refused(self, folder: Path, run: Call) -> None:
         for more, said in (
             (("--method", "dvp", "--pure"), "rank one"), (("--set", "loss=huber:0.5"), "use 'softmax:3'"),
-            (("--inference",), "two classes"), (("--evaluation", "0.5", "--set", "by=ward", *self.KNOBS), "two classes"),
+            (("--inference",), "two classes"),
+            (("--evaluation", "0.5", "--set", "by=ward", *self.KNOBS), "two classes"),
             (("--evaluation", "0.5", "--set", "cut=0.3", *self.KNOBS), "two classes"),
         ):  # fmt: skip
             refused = run(*train(folder, "kinds.toml", *more))

@@ -66,7 +66,8 @@ def test_a_checkpoint_of_another_run_is_refused(refused: Callable[..., str], ok:
     arguments = ("train", *SMALL, "--epsilon", 5, "--checkpoint", "half.npz", "--save", "run.npz", "--json")
     first = ok(*arguments).json
     for change in (
-        ("--rounds", 4), ("--rounds", 8), ("--epsilon", 6), ("--seed", 1), ("--method", "r_admm"), ("--set", "gamma=0.2"),
+        ("--rounds", 4), ("--rounds", 8), ("--epsilon", 6), ("--seed", 1), ("--method", "r_admm"),
+        ("--set", "gamma=0.2"),
         ("--graph", "star"), ("--set", "sizes=1,1,1,1,2"), ("--partition", "label"), ("--replicates", 2),
         ("--data", "synthetic:n=600,d=5,seed=2"),
     ):  # fmt: skip

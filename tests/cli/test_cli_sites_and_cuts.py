@@ -55,7 +55,7 @@ class TestSites:
         ok(*train, "--method", "prox_admm", "--rounds", 3, "--save", "rounds.npz")
         assert "no covariance" in refused("predict", "rounds.npz", clinic.csv, "--interval", 0.95)
 
-    @pytest.mark.parametrize(("more", "rule"), [(("--nodes", 3), "names 4 sites"), (("--set", "sizes=2,1"), "at random")])
+    @pytest.mark.parametrize(("more", "rule"), [(("--nodes", 3), "4 sites"), (("--set", "sizes=2,1"), "at random")])
     def test_other_numbers_of_sites_are_refused(self, refused: Any, clinic: Clinic, more: Any, rule: str) -> None:
         assert rule in refused(*bare(clinic), *more)
 
@@ -85,7 +85,8 @@ class TestCuts:
 
     def test_without_probabilities_it_cuts_as_the_evaluation_does(self, ok: Call, run: Call, clinic: Clinic) -> None:
         train = ("train", "--data", clinic.csv, "--schema", clinic.schema, "--epsilon", 200, "--partition", "iid")
-        ok(*train, "--method", "prox_admm", "--rounds", 3, "--set", "loss=huber:0.5", "--set", f"cut={self.CUT}", "--save", "r.npz")
+        settings = ("--set", "loss=huber:0.5", "--set", f"cut={self.CUT}")
+        ok(*train, "--method", "prox_admm", "--rounds", 3, *settings, "--save", "r.npz")
         saved = SavedModel.load("r.npz")
         table = read_csv(clinic.csv)
         margins = saved.margins(table, Schema.from_toml(clinic.schema).encode(table).X)
