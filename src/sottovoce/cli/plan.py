@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 import numpy as np
+from rich.table import Table
 
 from ..algorithms import REGISTRY
 from ..answers.assumed import expected_shares
@@ -317,66 +318,85 @@ def _lifelong(said: dict[str, Any]) -> str:
 
 
 def _render(outlined: dict[str, Any], console: Console) -> None:
-    sizes, releases, said = outlined["n"], outlined["releases"], outlined["privacy"]
-    stated = Statement.from_dict(said)
-    size = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
-    console.print(
-        f"[bold]{outlined['method']}[/] ({said['form']}): {len(sizes)} sites of {size} {stated.counted}, "
-        f"{escape(outlined['graph'])} graph, {outlined['features']} features, {outlined['rounds']} rounds: a plan, no "
-        "data were read"
-    )
-    if "choice" in outlined:
-        console.print(f"[bold]auto[/] {escape(outlined['choice']['says'])}", highlight=False)
-    console.print(privacy(stated.guarantee))  # what makes a simulation is not decided yet
-    if "centre" in outlined:
-        console.print(escape(outlined["centre"]["says"]), highlight=False)
-    parts = (
-        ">epsilon\nin all",
-        ">epsilon of its\nfirst release",
-        ">noise of its\nfirst release",
-        ">noise of\nits last",
-    )
-    table = listing(">site", f">{stated.counted}", *parts, vertical="bottom")
-    for i, rows in enumerate(sizes[:_SHOWN]):
-        first, last = releases[0], releases[-1]
-        noise = (f"{first['spread'][i]:.3g}", f"{last['spread'][i]:.3g}")
-        name = escape(outlined["sites"][i]) if "sites" in outlined else str(i)
-        table.add_row(name, f"{rows:,}", *(ceil_text(e[i]) for e in (said["per_node"], first["epsilon"])), *noise)
-    if len(sizes) > _SHOWN:
-        table.add_row("…", f"and {len(sizes) - _SHOWN} more", "", "", "", "")
-    console.print(table)
-    if (dropout := outlined.get("dropout")) is not None:
-        console.print(
-            f"if a site is lost with probability {dropout['rate']:g} a round, {dropout['finishes']:.1%} of runs come "
-            f"to their end, with {dropout['sites_left']:.1f} sites on average; the others end after "
-            f"{dropout['rounds_if_not']:.1f} rounds; the price stays", highlight=False,
-        )  # fmt: skip
-    if outlined["life"] is not None:
-        console.print(_lifelong(outlined["life"]), highlight=False)
-    schedule = outlined["algorithm"].get("noise")
-    if schedule is not None:
-        factor = schedule["factor"]
-        shown = f"{factor:.4g}" if isinstance(factor, float | int) else ", ".join(f"{f:.4g}" for f in factor[:_SHOWN])
-        console.print(
-            f"noise parameter of the method (`--set noise=`): {shown} times {schedule['start']}", highlight=False
-        )
+    """Print a plan for people."""
+    stated = Statement.from_dict(outlined["privacy"])
+    _render_head(outlined, stated, console)
+    console.print(_noise_table(outlined, stated))
+    _render_notes(outlined, console)
     for part in outlined.get("parts", [])[1:]:
         console.print(
-            f"{sum(outlined['held']):,} of {sum(sizes):,} {stated.counted} are held out, never trained on, and cost "
-            f"{ceil_text(part['epsilon'])} each; the others cost {ceil_text(outlined['parts'][0]['epsilon'])}",
+            f"{sum(outlined['held']):,} of {sum(outlined['n']):,} {stated.counted} are held out, never trained on, and "
+            f"cost {ceil_text(part['epsilon'])} each; the others cost {ceil_text(outlined['parts'][0]['epsilon'])}",
             highlight=False,
         )
     if outlined.get("forecast"):
         _render_forecast(outlined["forecast"], console)
     if "plan" in outlined:
         wrote = f"wrote {escape(outlined['plan'])}, digest {outlined['digest']}"
-        console.print(
-            f"{wrote}\nthe plan's code, for the telephone: {outlined['code']}", soft_wrap=True, highlight=False
-        )
+        code = f"the plan's code, for the telephone: {outlined['code']}"
+        console.print(f"{wrote}\n{code}", soft_wrap=True, highlight=False)
     console.print(
         "[dim]noise: standard deviation of a coordinate of what a site sends, at most; weights of a useful classifier "
         "are of order 1[/]"
     )
+
+
+def _render_head(outlined: dict[str, Any], stated: Statement, console: Console) -> None:
+    """What would run, and what it would promise."""
+    sizes = outlined["n"]
+    size = f"{min(sizes):,}"
+    if min(sizes) != max(sizes):
+        size += f" to {max(sizes):,}"
+    console.print(
+        f"[bold]{outlined['method']}[/] ({outlined['privacy']['form']}): {len(sizes)} sites of {size} "
+        f"{stated.counted}, {escape(outlined['graph'])} graph, {outlined['features']} features, "
+        f"{outlined['rounds']} rounds: a plan, no data were read"
+    )
+    if "choice" in outlined:
+        console.print(f"[bold]auto[/] {escape(outlined['choice']['says'])}", highlight=False)
+    console.print(privacy(stated.guarantee))  # what makes a simulation is not decided yet
+    if "centre" in outlined:
+        console.print(escape(outlined["centre"]["says"]), highlight=False)
+
+
+def _noise_table(outlined: dict[str, Any], stated: Statement) -> Table:
+    """Price and noise of every site, or of the first ones."""
+    heads = (
+        ">epsilon\nin all",
+        ">epsilon of its\nfirst release",
+        ">noise of its\nfirst release",
+        ">noise of\nits last",
+    )
+    table = listing(">site", f">{stated.counted}", *heads, vertical="bottom")
+    sizes, first, last = outlined["n"], outlined["releases"][0], outlined["releases"][-1]
+    names = outlined.get("sites", range(len(sizes)))
+    for i, rows in enumerate(sizes[:_SHOWN]):
+        prices = (ceil_text(each[i]) for each in (outlined["privacy"]["per_node"], first["epsilon"]))
+        noise = (f"{release['spread'][i]:.3g}" for release in (first, last))
+        table.add_row(escape(str(names[i])), f"{rows:,}", *prices, *noise)
+    if len(sizes) > _SHOWN:
+        table.add_row("…", f"and {len(sizes) - _SHOWN} more", "", "", "", "")
+    return table
+
+
+def _render_notes(outlined: dict[str, Any], console: Console) -> None:
+    """How the run ends if sites are lost, what it takes of a ledger, and the method's own noise."""
+    if (dropout := outlined.get("dropout")) is not None:
+        console.print(
+            f"if a site is lost with probability {dropout['rate']:g} a round, {dropout['finishes']:.1%} of runs come "
+            f"to their end, with {dropout['sites_left']:.1f} sites on average; the others end after "
+            f"{dropout['rounds_if_not']:.1f} rounds; the price stays",
+            highlight=False,
+        )
+    if outlined["life"] is not None:
+        console.print(_lifelong(outlined["life"]), highlight=False)
+    schedule = outlined["algorithm"].get("noise")
+    if schedule is not None:
+        factors = np.atleast_1d(schedule["factor"])[:_SHOWN]
+        shown = ", ".join(f"{factor:.4g}" for factor in factors)
+        console.print(
+            f"noise parameter of the method (`--set noise=`): {shown} times {schedule['start']}", highlight=False
+        )
 
 
 def _render_forecast(said: dict[str, Any], console: Console) -> None:
