@@ -138,7 +138,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_those_of_the_method(re
     said = refused("train", *SMALL, "--set", "gama=0.2")
     rule, _, remedy = said.partition("; did you mean ")
     assert remedy.startswith("gamma?")
-    own = set(knobs_of(REGISTRY["mr_admm"]))
+    own = set(knobs_of(REGISTRY["mr_admm"].options))
     others = {name for name, knob in KNOBS.items() if knob.offered} - own
     assert "gamma" in own and "phi" in others
     listed = set(rule.partition("there are ")[2].split(", "))

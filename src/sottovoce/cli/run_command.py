@@ -96,7 +96,7 @@ class RunCommand(click.Command):
     def settings(self, method: str | None = None) -> list[Setting]:
         """The settings of a method, or of all: those of no method, and its own knobs."""
         cls = REGISTRY.get(method or "")
-        own = KNOBS if cls is None else knobs_of(cls)
+        own = KNOBS if cls is None else knobs_of(cls.options)
         found = (param for param in self.params if isinstance(param, Setting))
         return [one for one in found if one.name not in KNOBS or one.name in own]
 
