@@ -228,9 +228,10 @@ def chosen(options: PlanOptions, config: RunConfig, sites: Sites, decision: Deci
     likely: Expected | None = None if sites.encoded is None else expected_rows(sites.encoded)
     if options.public is not None:
         likely = public_of(options, config, sites).expected() or likely
-    centred = decision is not None and decision.centring is not None
+    if decision is not None and decision.centring is not None:
+        config = decision.centring.rest(config)
     return choose(
-        decision.centring.rest(config) if centred else config,
+        config,
         sites.sizes,
         sites.features,
         heterogeneity=declared(options.partition),
