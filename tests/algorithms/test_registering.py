@@ -159,7 +159,7 @@ class Knobbed(DGD):
     name: ClassVar[str] = "knobbed"
 
 from sottovoce.cli import main
-main(["plan", "--method", "knobbed", "--own", "0.75", "--json"])
+main(["plan", "--method", "knobbed", "--set", "own=0.75", "--json"])
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout)["algorithm"]["own"] == 0.75

@@ -94,7 +94,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "rows.csv").write_text("\n".join(lines) + "\n")
     (place / "schema.toml").write_text(SCHEMA)
     words = ("train", "--data", place / "rows.csv", "--schema", place / "schema.toml", "--partition", "site:clinic")
-    words += ("--inference", "--trust", "sum", "--epsilon", 3, "--evaluation", 2, "--by", "ward")
+    words += ("--inference", "--trust", "sum", "--epsilon", 3, "--evaluation", 2, "--set", "by=ward")
     saved = ("--save", place / "run.json", "--report", place / "at_once.html")
     (place / "all.json").write_text(command(*words, *saved, "--json"))
     return place
@@ -353,7 +353,7 @@ class TestCommands:
 
     def test_a_loss_without_probabilities_has_no_threshold(self, folder: Path, tmp_path: Path) -> None:
         run, files = tmp_path / "run.npz", ("--data", folder / "rows.csv", "--schema", folder / "schema.toml")
-        command("train", *files, "--method", "prox_admm", "--rounds", 3, "--loss", "huber:0.5", "--save", run)
+        command("train", *files, "--method", "prox_admm", "--rounds", 3, "--set", "loss=huber:0.5", "--save", run)
         words = ["predict", str(run), str(folder / "rows.csv"), "--threshold", "0.3"]
         assert "no probability" in str(CliRunner().invoke(cli, words).exception)
 

@@ -61,7 +61,7 @@ def inferred(hospital: Path, *more: Any) -> str:
 class TestCommands:
     def test_train_with_inference_evaluate_and_predict(self, hospital: Path, tmp_path: Path) -> None:
         run = tmp_path / "run.json"
-        plain = json.loads(inferred(hospital, "--evaluation", 2, "--by", "ward", "--save", run, "--json"))
+        plain = json.loads(inferred(hospital, "--evaluation", 2, "--set", "by=ward", "--save", run, "--json"))
         lines = {(line["name"], line["level"]): line for line in plain["coefficients"]}
         keys = {"name", "estimate", "standard_error", "noise_share", "low", "high", "p", "odds_ratio"}
         assert all(keys <= set(line) for line in plain["coefficients"])
@@ -97,7 +97,8 @@ class TestCommands:
         assert "against" in shown and "south" in shown and "interval" in shown and "epsilon = 3.000" in shown
 
     @pytest.mark.parametrize(
-        "words", [("--method", "mr_admm"), ("--loss", "huber:0.5"), ("--pure",), ("--by", "age", "--evaluation", 1)]
+        "words",
+        [("--method", "mr_admm"), ("--set", "loss=huber:0.5"), ("--pure",), ("--set", "by=age", "--evaluation", 1)],
     )
     def test_what_inference_does_not_use_is_refused(self, hospital: Path, words: tuple[Any, ...]) -> None:
         files = ["--data", str(hospital / "rows.csv"), "--schema", str(hospital / "schema.toml")]

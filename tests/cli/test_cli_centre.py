@@ -1,4 +1,4 @@
-"""``--no-centre``: by default rows are centred where public facts say that it pays, and everything says so."""
+"""``--set centre=no``: by default rows are centred where public facts say that it pays, and everything says so."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def table(tmp_path: Path) -> list[Any]:
 
 def test_a_run_says_whether_it_was_centred_and_predicts_with_its_map(table: list[Any], tmp_path: Path) -> None:
     run = tmp_path / "run.npz"
-    plain = json.loads(said("train", *table, *RUN, "--json", "--no-centre"))
+    plain = json.loads(said("train", *table, *RUN, "--json", "--set", "centre=no"))
     found = json.loads(said("train", *table, *RUN, "--json", "--save", run))
     assert "centre" not in plain and "centre" not in plain["config"] and plain["privacy"]["releases"] == 8
     assert found["centre"]["centred"] is True and found["centre"]["gain"] == 2.0
@@ -74,7 +74,7 @@ def test_a_run_says_whether_it_was_centred_and_predicts_with_its_map(table: list
 def test_a_warm_start_and_a_plan(table: list[Any], tmp_path: Path) -> None:
     first = tmp_path / "first.npz"
     said("train", *table, *RUN, "--save", first)
-    second = json.loads(said("train", *table, *RUN, "--start", first, "--json", "--seed", "3"))
+    second = json.loads(said("train", *table, *RUN, "--set", f"start={first}", "--json", "--seed", "3"))
     assert second["centre"]["centred"] and second["start_test_error"] == pytest.approx(
         json.loads(said("train", *table, *RUN, "--json"))["test_error"]
     )
@@ -83,7 +83,7 @@ def test_a_warm_start_and_a_plan(table: list[Any], tmp_path: Path) -> None:
     assert priced["centre"]["centred"] and len(priced["releases"]) == 9 and priced["privacy"]["epsilon"] <= 2.0
     trained = json.loads(said("train", *table, *RUN, "--json"))
     assert priced["centre"]["share"] == pytest.approx(trained["centre"]["share"])
-    bare = json.loads(said("plan", *table[2:], *sizes, *RUN[:-2], "--no-centre", "--json"))
+    bare = json.loads(said("plan", *table[2:], *sizes, *RUN[:-2], "--set", "centre=no", "--json"))
     assert "centre" not in bare and len(bare["releases"]) == 8
     assert "taken away from all rows" in said("plan", *table[2:], *sizes, *RUN[:-2]).replace("\n", " ")
 
@@ -108,7 +108,7 @@ def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
         assert len(told["releases"]) == 1 + plan.rounds == len(plan.events("east"))
         assert plan.statement.epsilon <= 2.0
         assert "taken away from all rows" in said(*asked).replace("\n", " ")
-        bare = json.loads(said(*asked, "--json", "--no-centre"))
+        bare = json.loads(said(*asked, "--json", "--set", "centre=no"))
         plain = Plan.read(tmp_path / "plan.json")
         assert plain.centre is None and "centre" not in {*bare, *plain.to_dict()}
         assert "Released too" not in bare["privacy"]["says"] and len(bare["releases"]) == plain.rounds

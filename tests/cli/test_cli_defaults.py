@@ -60,7 +60,7 @@ def test_a_plan_with_noise_is_priced_and_a_run_with_noise_has_a_budget() -> None
 
 def test_train_and_plan_make_the_same_default_run(ok: Call) -> None:
     """On a table where the search has little to do: the knobs are given."""
-    knobs = ("--rounds", 6, "--rho", 0.02, "--eta", 0.05, "--noise-growth", 1.0, "--json")
+    knobs = ("--rounds", 6, "--rho", 0.02, "--eta", 0.05, "--set", "noise_growth=1.0", "--json")
     trained = ok("train", *ROWS, *knobs).json
     planned = ok("plan", "--sizes", 120, "--features", 5, *knobs).json
     assert trained["choice"]["chosen"] == planned["choice"]["chosen"]

@@ -210,9 +210,9 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "complete": ("plan", "--nodes", 10_000, "--graph", "complete"),
     "never-connected": ("plan", "--nodes", 3000, "--graph", "erdos-renyi:p=0.0001"),
     "many-pairs": ("plan", "--nodes", 50_000, "--graph", "erdos-renyi"),
-    "auto-softmax": (*SYNTHETIC, "--method", "auto", "--loss", "softmax:2"),
-    "auto-softmax-delta": (*SYNTHETIC, "--method", "auto", "--loss", "softmax:3", "--delta", "1e-5"),
-    "plan-softmax": ("plan", "--method", "auto", "--loss", "softmax:2", "--features", 7, "--delta", "1e-5"),
+    "auto-softmax": (*SYNTHETIC, "--method", "auto", "--set", "loss=softmax:2"),
+    "auto-softmax-delta": (*SYNTHETIC, "--method", "auto", "--set", "loss=softmax:3", "--delta", "1e-5"),
+    "plan-softmax": ("plan", "--method", "auto", "--set", "loss=softmax:2", "--features", 7, "--delta", "1e-5"),
 }
 
 

@@ -122,9 +122,10 @@ class TestSeveralClasses:
 
     def test_what_several_classes_cannot_have_is_refused(self, folder: Path, run: Call) -> None:
         for more, said in (
-            (("--method", "dvp", "--pure"), "rank one"), (("--loss", "huber:0.5"), "use 'softmax:3'"),
-            (("--inference",), "two classes"), (("--evaluation", "0.5", "--by", "ward", *self.KNOBS), "two classes"),
-            (("--evaluation", "0.5", "--cut", "0.3", *self.KNOBS), "two classes"),
+            (("--method", "dvp", "--pure"), "rank one"), (("--set", "loss=huber:0.5"), "use 'softmax:3'"),
+            (("--inference",), "two classes"),
+            (("--evaluation", "0.5", "--set", "by=ward", *self.KNOBS), "two classes"),
+            (("--evaluation", "0.5", "--set", "cut=0.3", *self.KNOBS), "two classes"),
         ):  # fmt: skip
             refused = run(*train(folder, "kinds.toml", *more))
             assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1
@@ -247,7 +248,7 @@ class TestNumbers:
     @pytest.mark.filterwarnings("ignore:.* lie beyond y_bounds")  # a few of them do
     def test_it_is_the_fit_of_the_regressor(self, folder: Path, ok: Call) -> None:
         """The same recipe without noise: the estimator's coefficients, from another map into the ball."""
-        given = ("--epsilon", "inf", "--test-share", 0.01, "--loss", "squared", "--json")
+        given = ("--epsilon", "inf", "--set", "test_share=0.01", "--set", "loss=squared", "--json")
         report = ok(*train(folder, "days.toml", *given)).json
         rows = table((folder / "rows.csv").read_text())
         order = np.random.default_rng(0).permutation(len(rows))
@@ -261,7 +262,7 @@ class TestNumbers:
 
     def test_other_losses_train_by_rounds(self, folder: Path, ok: Call, tmp_path: Path) -> None:
         run = tmp_path / "run.npz"
-        more = ("--loss", "quantile:0.5", "--method", "prox_admm", "--epsilon", 8, "--nodes", 2, "--save", run)
+        more = ("--set", "loss=quantile:0.5", "--method", "prox_admm", "--epsilon", 8, "--nodes", 2, "--save", run)
         report = ok(*train(folder, "days.toml", *more, "--evaluation", 4, "--json")).json
         assert report["config"]["loss"] == "quantile:0.5"
         assert set(report["test_details"]) == {"R2", "mean absolute error"}
@@ -280,9 +281,9 @@ class TestNumbers:
             (("--trust", "curator"), "central_momentum", 100), (("--method", "prox_admm"), "prox_admm", 10),
             (("--pure",), "prox_admm", 10),
         ):  # fmt: skip
-            report = ok(*train(folder, "days.toml", "--loss", "log-cosh:0.25", *more, "--json")).json
+            report = ok(*train(folder, "days.toml", "--set", "loss=log-cosh:0.25", *more, "--json")).json
             assert (report["method"], report["rounds_asked"]) == (method, rounds), more
-        report = ok(*train(folder, "days.toml", "--loss", "huber-residual:0.25", *self.SUM, "--json")).json
+        report = ok(*train(folder, "days.toml", "--set", "loss=huber-residual:0.25", *self.SUM, "--json")).json
         rows = table((folder / "rows.csv").read_text())
         order = np.random.default_rng(0).permutation(len(rows))
         test, kept = np.sort(order[:800]), np.sort(order[800:])
@@ -297,14 +298,14 @@ class TestNumbers:
     def test_what_a_number_cannot_have_is_refused(self, folder: Path, run: Call) -> None:
         for more, said in (
             (("--inference", "--method", "momentum"), "steps of its own"),
-            (("--inference", "--pure"), "no pure price"), (("--loss", "huber:0.5"), "have a number to predict"),
-            (("--pure",), "no pure price"), (("--evaluation", "1", "--by", "ward"), "two classes"),
+            (("--inference", "--pure"), "no pure price"), (("--set", "loss=huber:0.5"), "have a number to predict"),
+            (("--pure",), "no pure price"), (("--evaluation", "1", "--set", "by=ward"), "two classes"),
             (("--replicates", 2), "other seeds"),
-            (("--loss", "squared", "--method", "prox_admm"), "steps of its own"),
+            (("--set", "loss=squared", "--method", "prox_admm"), "steps of its own"),
         ):  # fmt: skip
             refused = run(*train(folder, "days.toml", *more))
             assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1, more
-        refused = run(*train(folder, "kinds.toml", "--loss", "squared"))
+        refused = run(*train(folder, "kinds.toml", "--set", "loss=squared"))
         assert refused.code == 2 and "declare lo and hi" in refused.err
 
 
@@ -349,7 +350,7 @@ class TestWeights:
         assert answers.count("sick") > 2900  # labels say nothing here, and one class counts 50 times as much
 
     def test_a_price_does_not_depend_on_weights(self, weighted: Path, ok: Call) -> None:
-        more = ("--method", "mr_admm", "--pure", "--noise", 2.0, "--rounds", 3, "--json")
+        more = ("--method", "mr_admm", "--pure", "--set", "noise=2.0", "--rounds", 3, "--json")
         schema = (weighted / "two.toml").read_text()
         (weighted / "plain.toml").write_text(schema.replace('weight = { column = "w", max = 3 }\n', ""))
         prices = [ok(*train(weighted, name, *more)).json["privacy"]["epsilon"] for name in ("two.toml", "plain.toml")]
@@ -382,14 +383,14 @@ class TestAnEvaluationThatCannotBeAsked:
     @pytest.mark.parametrize(
         ("schema", "more", "said"),
         [
-            ("sick.toml", ("--inference", "--by", "age"), "declares levels"),
-            ("sick.toml", ("--inference", "--cut", 1.5), "inside (0, 1)"),
-            ("sick.toml", (*ROUNDS, "--by", "nowhere"), "declares levels"),
-            ("sick.toml", (*ROUNDS, "--cut", 0), "inside (0, 1)"),
+            ("sick.toml", ("--inference", "--set", "by=age"), "declares levels"),
+            ("sick.toml", ("--inference", "--set", "cut=1.5"), "inside (0, 1)"),
+            ("sick.toml", (*ROUNDS, "--set", "by=nowhere"), "declares levels"),
+            ("sick.toml", (*ROUNDS, "--set", "cut=0"), "inside (0, 1)"),
             ("sick.toml", ("--method", "mr_admm", "--rounds", 2, "--pure"), "no pure price"),
-            ("days.toml", ("--by", "ward"), "two classes"),
-            ("days.toml", (*ROUNDS, "--by", "ward"), "two classes"),
-            ("days.toml", ("--cut", 0.3), "two classes"),
+            ("days.toml", ("--set", "by=ward"), "two classes"),
+            ("days.toml", (*ROUNDS, "--set", "by=ward"), "two classes"),
+            ("days.toml", ("--set", "cut=0.3"), "two classes"),
         ],
     )
     def test_nothing_is_spent(
@@ -408,6 +409,6 @@ def test_an_evaluation_of_fewer_rows_than_sites_is_refused_before_anything_is_re
     run: Call, folder: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[Any, ...]
 ) -> None:
     monkeypatch.setattr(Curator, "ask", lambda *_: pytest.fail("a release"))
-    few = ("--test-share", 0.0005, "--nodes", 5, "--evaluation", 1)
+    few = ("--set", "test_share=0.0005", "--nodes", 5, "--evaluation", 1)
     ran = run(*train(folder, *more), *few)
     assert ran.code == 2 and "evaluation=1.0: there are 2 test rows for 5 sites" in ran.err

@@ -344,7 +344,7 @@ def numbers(text: str) -> set[str]:
     "words",
     [
         ("train", "--inference", "--epsilon", 50), ("train", "--method", "dgd", "--rounds", 2, "--replicates", 2),
-        ("train", "--method", "dgd", "--rounds", 2, "--evaluation", 5, "--by", "colour"),
+        ("train", "--method", "dgd", "--rounds", 2, "--evaluation", 5, "--set", "by=colour"),
     ],
 )  # fmt: skip
 def test_no_number_is_cut_on_a_narrow_screen(

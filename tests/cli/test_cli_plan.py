@@ -20,7 +20,7 @@ def test_a_plan_is_what_training_spends(ok: Call, method: str) -> None:
     assert len(planned["releases"]) == trained["privacy"]["releases"]
     back = ok(
         "plan", "--sizes", 120, "--features", 5, "--method", method, "--rounds", 6, "--delta", 1e-5, "--json",
-        "--eta", planned["algorithm"]["penalty"]["start"], "--noise", noise_of(planned),
+        "--eta", planned["algorithm"]["penalty"]["start"], "--set", f"noise={noise_of(planned)}",
     ).json  # fmt: skip
     assert back["privacy"]["epsilon"] == pytest.approx(planned["privacy"]["epsilon"], rel=1e-6)
 
@@ -46,8 +46,8 @@ def test_a_printed_plan_shows_claim_and_price(ok: Call) -> None:
     ("arguments", "word"),
     [
         (("--sizes", "0"), "sizes"), (("--sizes", "10.5"), "sizes"), (("--nodes", 0), "nodes"),
-        (("--features", 0), "features"), (("--accountant", "rdp", "--pure"), "delta"),
-        (("--accountant", "x"), "accountant"),
+        (("--features", 0), "features"), (("--set", "accountant=rdp", "--pure"), "delta"),
+        (("--set", "accountant=x"), "accountant"),
     ],
 )  # fmt: skip
 def test_bad_plans(refused_plan: Callable[..., str], arguments: tuple[object, ...], word: str) -> None:
@@ -86,7 +86,7 @@ def test_claims_on_rows(ok: Call) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [(("--evaluation", "0.5"), "answers are asked in the sites' plan"), (("--inference",), "add --schema"),
-     (("--evaluation", "0.5", "--holdout", "1"), "must be a share")],
+     (("--evaluation", "0.5", "--set", "holdout=1"), "must be a share")],
 )  # fmt: skip
 def test_answers_that_cannot_be_asked_are_refused_in_one_line(run: Call, options: tuple[str, ...], why: str) -> None:
     ran = run("plan", *options)
@@ -130,7 +130,7 @@ def test_inference_is_planned_from_a_schema_and_sizes_alone(ok: Call, tmp_path: 
     place = tmp_path / "schema.toml"
     place.write_text(schema)
     asked = ("plan", "--inference", "--schema", place, "--nodes", 4, "--trust", "sum", "--epsilon", 3)
-    few, many = (ok(*asked, "--one-constant", "--sizes", n, "--json").json for n in (1000, 4000))
+    few, many = (ok(*asked, "--set", "site_constants=no", "--sizes", n, "--json").json for n in (1000, 4000))
     names = [(line["name"], line["level"]) for line in many["forecast"]["standard_errors"]]
     assert names == [("age", None), ("stage", "b"), ("stage", "c"), ("(constant)", None)]
     for one, other in zip(few["forecast"]["standard_errors"], many["forecast"]["standard_errors"], strict=True):
@@ -143,11 +143,11 @@ def test_inference_is_planned_from_a_schema_and_sizes_alone(ok: Call, tmp_path: 
 def test_a_correlation_that_is_none_is_refused(refused: Callable[..., str], tmp_path: Path) -> None:
     place = tmp_path / "schema.toml"
     place.write_text(CLINIC)
-    assert "correlation" in refused("plan", "--inference", "--schema", place, "--expect-correlation", 1)
+    assert "correlation" in refused("plan", "--inference", "--schema", place, "--set", "expect_correlation=1")
 
 
 def test_a_share_of_a_level_that_no_column_has_is_refused(refused: Callable[..., str], tmp_path: Path) -> None:
     place = tmp_path / "schema.toml"
     place.write_text(CLINIC)
-    said = refused("plan", "--inference", "--schema", place, "--epsilon", 3, "--expect-share", "stage: d=.1")
+    said = refused("plan", "--inference", "--schema", place, "--epsilon", 3, "--set", "expect_share=stage: d=.1")
     assert "shares" in said and "stage: d=.1" in said

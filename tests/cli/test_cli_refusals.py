@@ -31,40 +31,40 @@ BAD: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
     "graph-size": (("--graph", "grid:2x2"), ("graph='grid:2x2'", "4 nodes", "5")),
     "partition": (("--partition", "random"), ("partition='random'", "dirichlet:ALPHA")),
     "partition-argument": (("--partition", "dirichlet:x"), ("partition='dirichlet:x'", "ALPHA")),
-    "partition-strength": (("--partition", "label", "--strength", -1), ("strength=-1.0",)),
-    "loss": (("--loss", "hinge"), ("loss='hinge'", "logistic")),
-    "loss-parameter": (("--loss", "huber:0"), ("h=0.0", "> 0")),
+    "partition-strength": (("--partition", "label", "--set", "strength=-1"), ("strength=-1.0",)),
+    "loss": (("--set", "loss=hinge"), ("loss='hinge'", "logistic")),
+    "loss-parameter": (("--set", "loss=huber:0"), ("h=0.0", "> 0")),
     "data": (("--data", "unheard"), ("data='unheard'", "adult")),
     "data-file": (("--data", "unheard.csv"), ("unheard.csv", "cannot be read")),
     "data-parameter": (("--data", "synthetic:n=10,q=3"), ("q=3", "margin")),
     "data-rows": (("--data", "synthetic:n=0,d=2"), ("n=0", "at least 1")),
     "schema-for-synthetic": (("--schema", "x.toml"), ("schema", "leave schema out")),
-    "relation": (("--relation", "add-one"), ("relation='add-one'", "replace-one", "zero-out")),
+    "relation": (("--set", "relation=add-one"), ("relation='add-one'", "replace-one", "zero-out")),
     "nodes-0": (("--nodes", 0), ("nodes=0", "at least 1")),
     "nodes-many": (("--nodes", 601), ("nodes=601", "number of rows", "fewer nodes")),
     "site-column": (("--partition", "site:clinic"), ("column", "iid")),
-    "sizes-count": (("--sizes", "1,2", "--nodes", 3), ("sizes", "3 positive numbers")),
-    "sizes-zero": (("--sizes", "1,0"), ("sizes", "> 0")),
-    "sizes-partition": (("--sizes", "1,2", "--partition", "label"), ("sizes", "iid")),
-    "test-share": (("--test-share", 1), ("test_share=1.0", "< 1")),
+    "sizes-count": (("--set", "sizes=1,2", "--nodes", 3), ("sizes", "3 positive numbers")),
+    "sizes-zero": (("--set", "sizes=1,0"), ("sizes", "> 0")),
+    "sizes-partition": (("--set", "sizes=1,2", "--partition", "label"), ("sizes", "iid")),
+    "test-share": (("--set", "test_share=1"), ("test_share=1.0", "< 1")),
     "rounds": (("--rounds", 0), ("rounds=0", "at least 1")),
     "replicates": (("--replicates", 0), ("replicates=0", "at least 1")),
-    "tol": (("--tol", 0), ("tol=0.0", "> 0")),
+    "tol": (("--set", "tol=0"), ("tol=0.0", "> 0")),
     "rho": (("--rho", 0), ("rho=0.0", "> 0")),
-    "C": (("--C", "nan"), ("C=nan", "> 0")),
+    "C": (("--set", "C=nan"), ("C=nan", "> 0")),
     "eta": (("--eta", 0), ("> 0",)),
     "eta-count": (("--eta", "0.1,0.2,0.3"), ("eta", "5")),
-    "eta-growth-count": (("--eta-growth", "1.1,1.2"), ("eta", "5")),
-    "noise-count": (("--noise", "1,2"), ("noise", "5")),
-    "gamma": (("--gamma", -1), ("gamma=-1.0", ">= 0")),
-    "phi-negative": (("--method", "dvp", "--phi", -0.01), ("phi=-0.01", ">= 0")),
-    "phi-negative-noise": (("--method", "dvp", "--phi", -1, "--noise", 0.3), ("phi=-1.0", ">= 0")),
-    "phi-nan": (("--method", "dvp", "--phi", "nan"), ("phi=nan",)),
-    "phi-inf": (("--method", "dvp", "--phi", "inf"), ("phi=inf",)),
+    "eta-growth-count": (("--set", "eta_growth=1.1,1.2"), ("eta", "5")),
+    "noise-count": (("--set", "noise=1,2"), ("noise", "5")),
+    "gamma": (("--set", "gamma=-1"), ("gamma=-1.0", ">= 0")),
+    "phi-negative": (("--method", "dvp", "--set", "phi=-0.01"), ("phi=-0.01", ">= 0")),
+    "phi-negative-noise": (("--method", "dvp", "--set", "phi=-1", "--set", "noise=0.3"), ("phi=-1.0", ">= 0")),
+    "phi-nan": (("--method", "dvp", "--set", "phi=nan"), ("phi=nan",)),
+    "phi-inf": (("--method", "dvp", "--set", "phi=inf"), ("phi=inf",)),
     "seed": (("--seed", -1), ("seed=-1", "at least 0")),
     "epsilon-of-admm": (("--method", "admm", "--epsilon", 1), ("epsilon=1.0", "admm", "epsilon=inf")),
-    "mr_admm-shrinks": (("--eta-growth", 0.9), ("eta", "growth", "not decrease")),
-    "r_admm-grows": (("--method", "r_admm", "--eta-growth", 1.1), ("eta", "growth", "mr_admm")),
+    "mr_admm-shrinks": (("--set", "eta_growth=0.9"), ("eta", "growth", "not decrease")),
+    "r_admm-grows": (("--method", "r_admm", "--set", "eta_growth=1.1"), ("eta", "growth", "mr_admm")),
     "r_admm-nodes": (("--method", "r_admm", "--eta", "0.1,0.2,0.1,0.1,0.1"), ("eta", "mr_admm")),
     "save-folder": (("--save", "nowhere/run.npz"), ("save='nowhere/run.npz'", "folder must exist")),
     "checkpoint-folder": (("--checkpoint", "nowhere/c.npz"), ("checkpoint='nowhere/c.npz'", "folder must exist")),
@@ -106,13 +106,13 @@ def test_a_disconnected_graph_is_refused_with_its_components(refused: Callable[.
 
 def test_noise_too_small_for_one_round_says_what_it_costs(refused: Callable[..., str], ok: Call) -> None:
     small = ("train", *SMALL, "--method", "dvp")
-    message = refused(*small, "--noise", 7, "--epsilon", 2, "--save", "run.npz")
+    message = refused(*small, "--set", "noise=7", "--epsilon", 2, "--save", "run.npz")
     assert "epsilon=2.0" in message and "noise" in message
     found = re.search(r"one round costs (\S+);", message)
     assert found is not None
     cost = float(found[1])  # alpha is the price of a release of the corrected form
     assert cost == pytest.approx(7, rel=1e-3)
-    report = ok(*small, "--noise", 7, "--epsilon", cost * 1.001, "--json").json
+    report = ok(*small, "--set", "noise=7", "--epsilon", cost * 1.001, "--json").json
     assert (report["rounds"], report["stopped"]) == (1, "budget spent")
 
 
@@ -147,7 +147,7 @@ def test_the_defaults_on_a_small_table_train_or_are_refused(run: Call) -> None:
 
 
 def test_json_is_strict_whatever_the_unused_knobs(run: Call) -> None:
-    for arguments in (("dvp", "--gamma", "inf"), ("dvp", "--gamma", "nan"), ("mr_admm", "--phi", "nan")):
+    for arguments in (("dvp", "--set", "gamma=inf"), ("dvp", "--set", "gamma=nan"), ("mr_admm", "--set", "phi=nan")):
         ran = run("train", *SMALL, "--epsilon", 5, "--json", "--method", *arguments)
         assert ran.code == 2 or ran.json["method"] == arguments[0]  # refusing them is as good
 

@@ -134,11 +134,11 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 RUNS = {
     "rounds": ("two", ("--method", "momentum", "--rounds", 4)),
-    "rounds, centred and judged": ("two", ("--method", "dgd", "--rounds", 3, "--evaluation", 4, "--by", "ward")),
-    "auto": ("two", ("--cut", 0.3)),
+    "rounds, centred and judged": ("two", ("--method", "dgd", "--rounds", 3, "--evaluation", 4, "--set", "by=ward")),
+    "auto": ("two", ("--set", "cut=0.3")),
     "classes": ("three", ("--method", "momentum", "--rounds", 3, "--evaluation", 4)),
     "inference": ("two", ("--inference", "--trust", "sum")),
-    "inference, held out": ("two", ("--inference", "--test-share", 0.4)),
+    "inference, held out": ("two", ("--inference", "--set", "test_share=0.4")),
     "inference, judged": ("two", ("--inference", "--trust", "curator", "--evaluation", 4)),
     "least squares": ("number", ("--evaluation", 4)),
     "least squares, intervals": ("number", ("--inference",)),
@@ -219,7 +219,7 @@ def test_the_holder_asks_for_the_rest_and_it_is_marked(run: Call, tmp_path: Path
     assert "exact" not in rounds["evaluation"] and 0.0 <= held["evaluation"]["exact"]["accuracy"] <= 1.0
     counted = [note for note in held["notes"] if "holder" in note]
     assert counted and not set(counted) & set(rounds["notes"])
-    answered = run(*where, "--inference", "--test-share", 0.3, "--holder").json
+    answered = run(*where, "--inference", "--set", "test_share=0.3", "--holder").json
     held = answered.pop(HOLDER_ONLY)
     assert answered["auc"] is None and held["auc"] == held["exact"]["auc"]
     assert HOLDER_ONLY not in run(*where, "--inference").json

@@ -66,8 +66,9 @@ def test_a_checkpoint_of_another_run_is_refused(refused: Callable[..., str], ok:
     arguments = ("train", *SMALL, "--epsilon", 5, "--checkpoint", "half.npz", "--save", "run.npz", "--json")
     first = ok(*arguments).json
     for change in (
-        ("--rounds", 4), ("--rounds", 8), ("--epsilon", 6), ("--seed", 1), ("--method", "r_admm"), ("--gamma", 0.2),
-        ("--graph", "star"), ("--sizes", "1,1,1,1,2"), ("--partition", "label"), ("--replicates", 2),
+        ("--rounds", 4), ("--rounds", 8), ("--epsilon", 6), ("--seed", 1), ("--method", "r_admm"),
+        ("--set", "gamma=0.2"),
+        ("--graph", "star"), ("--set", "sizes=1,1,1,1,2"), ("--partition", "label"), ("--replicates", 2),
         ("--data", "synthetic:n=600,d=5,seed=2"),
     ):  # fmt: skip
         message = refused(*arguments, *change)
@@ -162,7 +163,7 @@ def test_the_printed_form_is_judged(ok: Call) -> None:
 
 
 def test_zero_out_is_said_in_words(ok: Call) -> None:
-    words = squeeze(ok("train", *SMALL, "--epsilon", 5, "--relation", "zero-out").out)
+    words = squeeze(ok("train", *SMALL, "--epsilon", 5, "--set", "relation=zero-out").out)
     assert "(zero-out)" in words and "with an empty one in its place, and the other way round." in words
 
 

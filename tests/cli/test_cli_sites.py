@@ -152,7 +152,7 @@ def test_separate_processes_find_answers_though_one_is_killed(run: Call, agreed:
     publics = [option for name in NAMES for option in ("--site", f"{name}/{name}.public.json")]
     wrote = run(
         "plan", "--write", "asks.json", "--run", "answers-1", "--schema", "schema.toml", *publics, "--inference",
-        "--one-constant", "--trust", "sum", "--evaluation", "3", "--holdout", "0.3", "--epsilon", "2",
+        "--set", "site_constants=no", "--trust", "sum", "--evaluation", "3", "--set", "holdout=0.3", "--epsilon", "2",
     )  # fmt: skip
     assert wrote.code == 0 and "270 of 903 rows are held out" in wrote.out and "are printed from about" in wrote.out
     for place in ("hub", *NAMES):

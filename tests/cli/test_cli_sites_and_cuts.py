@@ -55,7 +55,7 @@ class TestSites:
         ok(*train, "--method", "prox_admm", "--rounds", 3, "--save", "rounds.npz")
         assert "no covariance" in refused("predict", "rounds.npz", clinic.csv, "--interval", 0.95)
 
-    @pytest.mark.parametrize(("more", "rule"), [(("--nodes", 3), "names 4 sites"), (("--sizes", "2,1"), "at random")])
+    @pytest.mark.parametrize(("more", "rule"), [(("--nodes", 3), "4 sites"), (("--set", "sizes=2,1"), "at random")])
     def test_other_numbers_of_sites_are_refused(self, refused: Any, clinic: Clinic, more: Any, rule: str) -> None:
         assert rule in refused(*bare(clinic), *more)
 
@@ -63,7 +63,7 @@ class TestSites:
 class TestCuts:
     CUT = 0.25
 
-    @pytest.mark.parametrize("asked", [("--evaluation", 20, "--cut", CUT), ("--cut", CUT)])
+    @pytest.mark.parametrize("asked", [("--evaluation", 20, "--set", f"cut={CUT}"), ("--set", f"cut={CUT}")])
     @pytest.mark.parametrize("kind", [("--method", "prox_admm", "--rounds", 3), ("--inference",)])
     def test_predict_uses_the_run_s(
         self, ok: Call, run: Call, clinic: Clinic, asked: tuple[Any, ...], kind: tuple[Any, ...]
@@ -85,7 +85,8 @@ class TestCuts:
 
     def test_without_probabilities_it_cuts_as_the_evaluation_does(self, ok: Call, run: Call, clinic: Clinic) -> None:
         train = ("train", "--data", clinic.csv, "--schema", clinic.schema, "--epsilon", 200, "--partition", "iid")
-        ok(*train, "--method", "prox_admm", "--rounds", 3, "--loss", "huber:0.5", "--cut", self.CUT, "--save", "r.npz")
+        settings = ("--set", "loss=huber:0.5", "--set", f"cut={self.CUT}")
+        ok(*train, "--method", "prox_admm", "--rounds", 3, *settings, "--save", "r.npz")
         saved = SavedModel.load("r.npz")
         table = read_csv(clinic.csv)
         margins = saved.margins(table, Schema.from_toml(clinic.schema).encode(table).X)
@@ -94,14 +95,14 @@ class TestCuts:
 
     def test_an_evaluation_uses_it_too(self, ok: Call, clinic: Clinic) -> None:
         train = ("train", "--data", clinic.csv, "--schema", clinic.schema, "--epsilon", 30, "--partition", "iid")
-        ok(*train, "--method", "prox_admm", "--rounds", 3, "--cut", self.CUT, "--save", "r.npz")
+        ok(*train, "--method", "prox_admm", "--rounds", 3, "--set", f"cut={self.CUT}", "--save", "r.npz")
         ask = ("evaluate", "r.npz", clinic.csv, "--epsilon", 20, "--json")
         assert ok(*ask).json["threshold"] == self.CUT
         assert ok(*ask, "--threshold", 0.4).json["threshold"] == 0.4
 
     @pytest.mark.parametrize("cut", [0, 1, "nan"])
     def test_a_cut_is_a_probability(self, refused: Any, clinic: Clinic, cut: object) -> None:
-        assert "cut" in refused(*bare(clinic), "--cut", cut)
+        assert "cut" in refused(*bare(clinic), "--set", f"cut={cut}")
 
 
 class TestAllRows:
@@ -110,10 +111,10 @@ class TestAllRows:
         every = ok(*train).json
         assert (sum(every["n_train"]), every["n_test"]) == (400, 0)
         assert every["auc"] is None and every["exact"] == {}
-        for more in (("--test-share", 0.2), ("--evaluation", 20)):
+        for more in (("--set", "test_share=0.2"), ("--evaluation", 20)):
             some = ok(*train, *more).json
             assert (sum(some["n_train"]), some["n_test"]) == (320, 80)
 
     def test_a_training_holds_out_none_if_asked(self, ok: Call, clinic: Clinic) -> None:
-        found = ok(*bare(clinic), "--test-share", 0).json
+        found = ok(*bare(clinic), "--set", "test_share=0").json
         assert (sum(found["n_train"]), found["n_test"], found["test_error"]) == (400, 0, None)

@@ -1,4 +1,4 @@
-"""`train --start`, `--public` and `--public-share`."""
+"""Where a run starts: the settings `start`, `public` and `public_share`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ QUICK = ("train", "--data", "synthetic:n=600,d=5,seed=1", "--method", "prox_admm
 
 def test_public_rows_of_a_table(run: Call, clinic: Clinic) -> None:
     write_csv(Path("public.csv"), make_table(90, seed=5))
-    ran = run(*clinic.train, "--public", "public.csv", "--save", "run.npz", "--json")
+    ran = run(*clinic.train, "--set", "public=public.csv", "--save", "run.npz", "--json")
     assert ran.code == 0
     assert ran.json["public"]["rows"] == 90 and ran.json["start"]["kind"] == "public"
     assert sum(ran.json["n_train"]) == 320  # no row of the data became public
     assert ran.json["config"]["start"] == ran.json["start"]["digest"]
     assert ran.json["privacy"]["caveat"].startswith("the public rows")
-    shown = run(*clinic.train, "--public", "public.csv")
+    shown = run(*clinic.train, "--set", "public=public.csv")
     assert "90 rows were taken as public" in " ".join(shown.out.split()) and "Not covered: the public rows" in shown.out
     start = Result.load("run.npz").start
     assert start is not None and start.kind == "public"
@@ -33,35 +33,35 @@ def test_public_rows_of_a_table(run: Call, clinic: Clinic) -> None:
 
 def test_a_run_from_an_earlier_one_and_its_twin(run: Call) -> None:
     run(*QUICK, "--epsilon", 1, "--seed", 3, "--save", "first.npz")
-    ran = run(*QUICK, "--epsilon", "0.2", "--start", "first.npz", "--save", "second.npz", "--json")
-    again = run(*QUICK, "--epsilon", "0.2", "--start", "first.npz", "--json")
+    ran = run(*QUICK, "--epsilon", "0.2", "--set", "start=first.npz", "--save", "second.npz", "--json")
+    again = run(*QUICK, "--epsilon", "0.2", "--set", "start=first.npz", "--json")
     assert ran.code == 0 and numbers(ran.json) == numbers(again.json)
     assert ran.json["privacy"]["epsilon"] <= 0.2 and "its noise can be removed" in ran.json["privacy"]["caveat"]
     first, second = Result.load("first.npz"), Result.load("second.npz")
     assert second.start is not None and np.array_equal(second.start.vector, first.consensus[0])
-    said = " ".join(run(*QUICK, "--epsilon", "0.2", "--start", "first.npz").out.split())
+    said = " ".join(run(*QUICK, "--epsilon", "0.2", "--set", "start=first.npz").out.split())
     assert "is the sum of both totals" in said and "never release this one" in said
 
 
 def test_a_checkpoint_of_another_start(run: Call) -> None:
     run(*QUICK, "--seed", 3, "--save", "first.npz")
-    assert run(*QUICK, "--checkpoint", "half.npz", "--start", "first.npz").code == 0
+    assert run(*QUICK, "--checkpoint", "half.npz", "--set", "start=first.npz").code == 0
     ran = run(*QUICK, "--checkpoint", "half.npz")
     assert ran.code == 2 and "belongs to another configuration" in ran.err
-    assert run(*QUICK, "--checkpoint", "half.npz", "--public-share", "0.1").code == 2
-    assert run(*QUICK, "--checkpoint", "half.npz", "--start", "first.npz").code == 0
+    assert run(*QUICK, "--checkpoint", "half.npz", "--set", "public_share=0.1").code == 2
+    assert run(*QUICK, "--checkpoint", "half.npz", "--set", "start=first.npz").code == 0
 
 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (("--start", "absent.npz"), ("absent.npz", "not a saved run")),
-        (("--start", "a.npz", "--public-share", 0.1), ("one starting point", "give one of them")),
-        (("--public-share", 0), ("public_share=0.0", "> 0 and < 1")),
-        (("--public-share", "nan"), ("public_share=nan", "> 0 and < 1")),
-        (("--public-share", 0.1, "--system-noise"), ("only a simulation may do",)),
-        (("--public", "rows.csv"), ("synthetic rows have no schema",)),
-        (("--public-share", 0.1, "--form", "printed", "--method", "dvp"), ("a printed form starts at zero",)),
+        (("--set", "start=absent.npz"), ("absent.npz", "not a saved run")),
+        (("--set", "start=a.npz", "--set", "public_share=0.1"), ("one starting point", "give one of them")),
+        (("--set", "public_share=0"), ("public_share=0.0", "> 0 and < 1")),
+        (("--set", "public_share=nan"), ("public_share=nan", "> 0 and < 1")),
+        (("--set", "public_share=0.1", "--system-noise"), ("only a simulation may do",)),
+        (("--set", "public=rows.csv"), ("synthetic rows have no schema",)),
+        (("--set", "public_share=0.1", "--form", "printed", "--method", "dvp"), ("a printed form starts at zero",)),
     ],
 )
 def test_refusals(run: Call, more: tuple[object, ...], words: tuple[str, ...]) -> None:
@@ -72,12 +72,12 @@ def test_refusals(run: Call, more: tuple[object, ...], words: tuple[str, ...]) -
 
 def test_a_release_never_starts_from_a_simulation_and_the_data_are_not_public(run: Call, clinic: Clinic) -> None:
     run(*clinic.train, "--save", "sim.npz")
-    ran = run(*clinic.train, "--start", "sim.npz", "--system-noise")
+    ran = run(*clinic.train, "--set", "start=sim.npz", "--system-noise")
     assert ran.code == 2 and "protects nothing" in ran.err
-    ran = run(*clinic.train, "--public", clinic.csv)
+    ran = run(*clinic.train, "--set", f"public={clinic.csv}")
     assert ran.code == 2 and "is the data itself" in ran.err
     clinic.says_nothing_private(ran.err)
-    ran = run(*QUICK, "--start", "sim.npz")
+    ran = run(*QUICK, "--set", "start=sim.npz")
     assert ran.code == 2 and "another schema" in ran.err
 
 
@@ -91,7 +91,7 @@ def test_the_plan_of_separate_sites_holds_the_start(run: Call, clinic: Clinic) -
     knobs = ("--method", "prox_admm", "--rounds", 4, "--epsilon", 1, "--delta", "1e-5")
     write = ("plan", "--write", "plan.json", "--run", "r", "--schema", clinic.schema, *publics, *knobs)
     write_csv(Path("public.csv"), make_table(90, seed=5))
-    ran = run(*write, "--public", "public.csv")
+    ran = run(*write, "--set", "public=public.csv")
     assert ran.code == 0 and "Not covered: the public rows" in ran.out
     plan = Plan.read("plan.json")
     assert plan.start is not None and plan.config.start == plan.start.digest and plan.start.kind == "public"
@@ -100,12 +100,12 @@ def test_the_plan_of_separate_sites_holds_the_start(run: Call, clinic: Clinic) -
     train = (*clinic.train[:pure], *clinic.train[pure + 1 :], "--method", "prox_admm", "--delta", "1e-5")
     ran = run(*train, "--save", "sim.npz")
     assert ran.code == 0, ran.err
-    ran = run(*write, "--start", "sim.npz")
+    ran = run(*write, "--set", "start=sim.npz")
     assert ran.code == 2 and "protects nothing" in ran.err
     assert run(*train, "--system-noise", "--rounds", 1, "--save", "real.npz").code == 0
-    assert run(*write, "--start", "real.npz").code == 0
+    assert run(*write, "--set", "start=real.npz").code == 0
     plan = Plan.read("plan.json")
     assert plan.start is not None and plan.start.kind == "run" and plan.start.epsilon is not None
-    for more in (("--start", "real.npz", "--public", "public.csv"),):
-        assert "give one of --start and --public" in run(*write, *more).err
-    assert "with --write" in run("plan", "--start", "real.npz").err
+    both = run(*write, "--set", "start=real.npz", "--set", "public=public.csv")
+    assert both.code == 2 and both.err.startswith("error: start:")
+    assert "with --write" in run("plan", "--set", "start=real.npz").err

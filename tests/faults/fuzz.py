@@ -315,10 +315,10 @@ def plan_members(rng: Rng, made: Fixture) -> Said:
 
 def arguments(rng: Rng, made: Fixture) -> Said:
     """Knobs of `plan` and `train`; the large ones that are allowed take their time and are left out."""
-    names = (
-        "--method", "--rounds", "--epsilon", "--delta", "--accountant", "--sites-per-row", "--form", "--relation",
-        "--noise", "--noise-growth", "--graph", "--loss", "--C", "--rho", "--eta", "--eta-growth", "--gamma", "--phi",
-        "--law", "--batches", "--positives", "--threshold", "--tol", "--partition",
+    names = ("--method", "--rounds", "--epsilon", "--delta", "--form", "--graph", "--rho", "--eta", "--partition")
+    settings = (
+        "accountant", "sites_per_row", "relation", "noise", "noise_growth", "loss", "C", "eta_growth", "gamma", "phi",
+        "law", "batches", "positives", "threshold", "tol", "",
     )  # fmt: skip
     words = (
         "", "nan", "inf", "-inf", "-1", "0", "1e308", "1e-308", "9" * 400, "9" * 5000, STEERS, "ring:", "grid:2x",
@@ -329,7 +329,11 @@ def arguments(rng: Rng, made: Fixture) -> Said:
     )  # fmt: skip
     knobs = []
     for _ in range(rng.integers(1, 4)):
-        knobs += [names[rng.integers(len(names))], words[rng.integers(len(words))]]
+        word = words[rng.integers(len(words))]
+        if rng.integers(2):
+            knobs += ["--set", f"{settings[rng.integers(len(settings))]}={word}"]
+        else:
+            knobs += [names[rng.integers(len(names))], word]
     if rng.integers(2):
         return call(
             ("train", "--data", "synthetic:n=60,d=3", "--nodes", "3", "--rounds", "2", *NAMED, *knobs, "--json")

@@ -37,8 +37,8 @@ try:
     RunConfig.from_dict({"method": "central_sgd", "decay_rate": -1.0})
 except ValueError as error:
     refused = str(error)
-helps = {name: CliRunner().invoke(cli, [name, "--help"]).output for name in ("train", "plan")}
-said = CliRunner().invoke(cli, ["plan", "--method", "central_sgd", "--decay-rate", "0.75", "--json"]).output
+helps = {name: CliRunner().invoke(cli, [name, "--set", "help"]).output for name in ("train", "plan")}
+said = CliRunner().invoke(cli, ["plan", "--method", "central_sgd", "--set", "decay_rate=0.75", "--json"]).output
 print(json.dumps({
     "algorithm": run.algorithm["decay_rate"],
     "kept": RunConfig.from_dict(config.to_dict()).options.decay_rate,

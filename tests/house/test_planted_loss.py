@@ -45,8 +45,9 @@ try:
     make_loss("fast")
 except ValueError as error:
     refused = str(error)
-helps = [" ".join(CliRunner().invoke(cli, [name, "--help"]).output.split()) for name in ("train", "plan", "compare")]
-said = CliRunner().invoke(cli, ["plan", "--method", "mr_admm", "--pure", "--loss", "slow", "--json"]).output
+asked = (["train", "--set", "help"], ["plan", "--set", "help"], ["compare", "--help"])
+helps = [" ".join(CliRunner().invoke(cli, words).output.split()) for words in asked]
+said = CliRunner().invoke(cli, ["plan", "--method", "mr_admm", "--pure", "--set", "loss=slow", "--json"]).output
 print(json.dumps({
     "spent": round(run.privacy["epsilon"], 9),
     "sharper": [row["logistic"] for row in run.ledger],

@@ -550,7 +550,7 @@ def test_softmax_is_rehearsed_too() -> None:
 
 
 def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    base = ["--method", "auto", "--delta", "1e-5", "--accountant", "zcdp", "--rounds", "10", "--json"]
+    base = ["--method", "auto", "--delta", "1e-5", "--set", "accountant=zcdp", "--rounds", "10", "--json"]
     cli.main(["train", "--data", "synthetic:n=900,d=4", "--nodes", "3", *base], standalone_mode=False)
     trained = json.loads(capsys.readouterr().out)
     assert trained["choice"]["chosen"]["method"] == trained["method"] == trained["config"]["method"]

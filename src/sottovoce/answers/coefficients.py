@@ -267,7 +267,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         which = self.constants
         if len(which) < FEWEST:
             rule = f"need constants of their own, of which {FEWEST} at least are printed"
-            remedy = "leave out --one-constant; of fewer sites see the table itself"
+            remedy = "leave out site_constants=no; of fewer sites see the table itself"
             raise InvalidInput("sites", len(which), rule, remedy)
         effects = np.array([self.lines[k].estimate for k in which], dtype=float)
         return effects, self.covariance[np.ix_(which, which)]

@@ -57,7 +57,7 @@ def check_products(sites: int, columns: int) -> None:
     size = 8.0 * sites * d * (d + 1) / 2.0
     if size > 0.5 * files.memory():
         rule = f"gives each of {sites:,} sites a column: products of {d:,} columns at every site take more than memory"
-        raise InvalidInput("site_constants", True, rule, "use --one-constant, or fewer sites")
+        raise InvalidInput("site_constants", True, rule, "use site_constants=no, or fewer sites")
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ COMMANDS = {
     "hub": "Carry the messages of a run between sites.",
     "ledger": "Keep a data set's lifetime budget: one file beside the rows, which outlives runs and crashes.",
     "methods": "List the private methods: whom each can trust, how often it releases what, and when to pick it.",
-    "plan": "Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.",
+    "plan": "Price a run from sizes alone: a budget gives the noise, a noise gives the price.  No data are read.",
     "predict": "Classify ROWS (CSV or Parquet) with the model in RUN.",
     "report": "Write the answers in RUN as one page to read, print or pass on.",
     "schema": "Write, check and survey a schema: the public facts by which rows are encoded.",

@@ -19,7 +19,7 @@ from ..privacy.statement import DEMONSTRATION, ceil_text
 from ..runs import defaults
 from ..runs.config import RunConfig
 from .options import as_json, say, takes
-from .plan import asked
+from .plan_options import asked
 from .render import privacy
 from .screen import Console, escape, listing, print_json
 

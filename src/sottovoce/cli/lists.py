@@ -54,8 +54,8 @@ def methods(everything: bool, as_json: bool) -> None:
     _list("Methods", shown)
     relations = " or ".join(dict.fromkeys(name for row in rows for name in row["relations"]))
     Console().print(
-        f"Every private method: {relations} (--relation).  `--method auto` picks one from public facts.  --trust sum "
-        "or curator: a method that lists it releases sums over all sites, or answers of all rows."
+        f"Every private method: {relations} (--set relation).  `--method auto` picks one from public facts.  --trust "
+        "sum or curator: a method that lists it releases sums over all sites, or answers of all rows."
     )
     for entry in _of_other_packages():
         line = plugins.first_line(entry)

@@ -12,16 +12,10 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ..algorithms import KNOBS, NAMES
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
-from ..network import graphs
-from ..problem.losses import loss_texts
 from ..runs import auto_search, defaults
 from ..runs.config import RunConfig
-
-_RUN = RunConfig()
-_TYPES = {"float": float, "int": int, "str": str}
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg]
@@ -41,6 +35,8 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
 
 Option = Callable[[Any], Any]
 NUMBER = Numbers()
+FILES_OF_RUNS = ("set_", "config", "save_config")
+"""Parameters that give others or write them down, so no record of a run holds them."""
 LIFELONG = click.Choice(["pure", "zcdp", "rdp"])  # accountants of ledgers on disk
 FILE, FOLDER = click.Path(dir_okay=False, path_type=Path), click.Path(file_okay=False, path_type=Path)
 
@@ -61,70 +57,21 @@ def takes(options: Iterable[Option]) -> Option:
     return decorate
 
 
-def method_options() -> list[Option]:
-    """What to run and how much to spend."""
-    return [
-        say("--method", "auto, which chooses by trying on made-up rows, also rounds, eta, rho and max-grad-norm where "
-            f"they are not given, or one of: {', '.join(NAMES)}.", default=defaults.METHOD),
-        say("--trust", "Whom people trust with rows: nobody; sum, that only sums over all sites are seen; or curator, "
-            "who holds them.  [default: nobody, or whom the method's name says]"),
-        say("--colluders", "Of sums: sites that may tell others all they know.", type=int, default=_RUN.colluders),
-        say("--participants", "Of sums: the least number of sites of one.  [default: more than half]", type=int),
-        say("--rounds", "Exchanges with the neighbours.", type=int, default=_RUN.rounds),
-        say("--epsilon", "Total budget, or one a node (printed forms: by the paper's claim).  [default: 1, or inf "
-            "where a method has no noise]", type=NUMBER),
-        say("--delta", f"Delta of an (epsilon, delta) guarantee, in total.  [default: {defaults.DELTA:g}; none with "
-            "--pure, with an accountant or a ledger of pure epsilon, for printed forms that claim one, and without "
-            "noise]", type=float),
-        say("--pure", "Pure epsilon: no delta.", is_flag=True),
-        say("--accountant", "pure, zcdp, rdp, pld or best.  [default: pure without a delta, else best: the least]"),
-        say("--sites-per-row", "Sites at which a person may have a row.", type=int, default=_RUN.sites_per_row),
-        say("--form", "corrected; or printed: a paper's algorithm to the letter.", default=_RUN.form),
-        say("--relation", "Neighbouring data: replace-one or zero-out.", default=_RUN.relation),
-        say("--noise", "The method's own noise parameter, alpha in its paper; --epsilon is then a budget to stop at.",
-            type=NUMBER),
-        say("--noise-growth", "Factor of alpha per release.", type=float, default=_RUN.noise_growth),
-        say("--graph", f"One of: {', '.join(graphs.names())}.", default=_RUN.graph),
-    ]  # fmt: skip
-
-
-def knob_options() -> list[Option]:
-    """The objective's and the methods' parameters."""
-    return [
-        say("--loss", f"One of: {', '.join(loss_texts())}.", default=_RUN.loss),
-        say("--C", "Weight of the data.", name="C", type=float, default=_RUN.C),
-        say("--rho", "Weight of the regulariser.", type=float, default=_RUN.rho),
-        say("--eta", "Penalty, or one a node.  [default: from sizes, graph and budget]", type=NUMBER),
-        say(
-            "--eta-growth",
-            "Factor q of the penalty from one release to the next: eta, eta q, eta q^2, ... 002 starts at eta = q.",
-            type=NUMBER,
-            default=_RUN.eta_growth,
-        ),
-        *(
-            say(f"--{knob.name.replace('_', '-')}", knob.about, type=_TYPES[knob.kind], default=knob.default)
-            for knob in KNOBS.values()
-            if knob.offered
-        ),
-        say("--tol", "Certificate of the local solves.  [default: matched to the noise]", type=float),
-    ]
-
-
-def as_json(text: str = "Print one JSON object and nothing else.") -> Option:
+def as_json(text: str = "Print one JSON object and nothing else.", **more: Any) -> Option:
     """``--json``."""
-    return say("--json", text, name="as_json", is_flag=True)
+    return say("--json", text, name="as_json", is_flag=True, **more)
 
 
-def holder_too() -> Option:
+def holder_too(**more: Any) -> Option:
     """``--holder``."""
     text = "In the JSON of a release, also numbers without noise, under holder_only: for the holder of the rows only."
-    return say("--holder", text, is_flag=True)
+    return say("--holder", text, is_flag=True, **more)
 
 
 def run_config(
     knobs: dict[str, Any], *, seed: int | None, ledger: DurableLedger | None = None, priced: bool = False
 ) -> RunConfig:
-    """The run that `method_options` and `knob_options` ask for, with the budget that they leave out.
+    """The run that parameters ask for, with the budget that they leave out.
 
     With a `ledger` of pure epsilon there is no delta.  If `priced`, a given noise leaves epsilon to be told, instead of
     making it a budget to stop at.
@@ -151,20 +98,47 @@ def left_open() -> tuple[str, ...]:
 
 
 def typed() -> str:
-    """The command as it was typed, without defaults, with the seed, and with the last part only of each path."""
+    """The command as it was typed, without defaults, with the seed, and with the last part only of each path.
+
+    What a file of a run gave is written out, as if it had been typed.
+    """
     context = click.get_current_context()
     words = ["sottovoce", context.info_name or ""]
-    for option in context.command.params:
-        value = context.params.get(option.name or "")
-        named = isinstance(option.type, click.Path) or option.name == "data"
-        text = shlex.quote(Path(str(value)).name if named else str(value))
-        if isinstance(option, click.Argument):
-            words += [Path(str(value)).name]
-            continue
-        given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
-        if isinstance(option, click.Option) and (given or option.name == "seed") and value is not None:
-            words += [option.opts[0]] if option.is_flag else [option.opts[0], text]
+    for param in context.command.params:
+        source = context.get_parameter_source(param.name or "")
+        given = source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP) or param.name == "seed"
+        value = context.params.get(param.name or "")
+        if given and value is not None and param.name not in FILES_OF_RUNS:
+            words += _words_of(param, value)
     return " ".join(words)
+
+
+def _words_of(param: click.Parameter, value: Any) -> list[str]:
+    """One parameter, as it is typed."""
+    texts = [_text_of(param, each) for each in value] if param.multiple else [_text_of(param, value)]
+    if isinstance(param, click.Argument):
+        return texts
+    if not param.opts:
+        return [word for text in texts for word in ("--set", shlex.quote(f"{param.name}={text}"))]
+    flag = param.opts[0]
+    if isinstance(param, click.Option) and param.is_flag:
+        return [flag] if value else param.secondary_opts[:1]
+    return [word for text in texts for word in (flag, shlex.quote(text))]
+
+
+def _text_of(param: click.Parameter, value: Any) -> str:
+    """A value, without the folders of a path."""
+    is_path = isinstance(param, click.Argument) or isinstance(param.type, click.Path) or param.name == "data"
+    return Path(str(value)).name if is_path else text_of(value)
+
+
+def text_of(value: Any) -> str:
+    """A value as one types it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ",".join(map(text_of, value))
+    return str(value)
 
 
 def check_folder(field: str, path: Path) -> None:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 import numpy as np
+from rich.table import Table
 
 from ..algorithms import REGISTRY
-from ..answers.assumed import Assumed, expected_shares
+from ..answers.assumed import expected_shares
 from ..data import load
 from ..data.expected import expected_rows
 from ..data.schema import Schema
 from ..data.synthetic_tables import Expected
 from ..deploy.answering import ahead
-from ..deploy.asks import Asks
 from ..deploy.invitation import plan_code
 from ..deploy.plan import Member, Plan, check_public
 from ..deploy.waits import Waits
@@ -27,185 +26,273 @@ from ..network.graphs import MOST_NODES, make_graph
 from ..privacy.statement import Statement, ceil_text
 from ..problem.losses import make_loss
 from ..runs import auto_search
-from ..runs.auto_search import choose, declared
-from ..runs.centre import decide, frame_of
+from ..runs.auto_search import Choice, choose, declared
+from ..runs.centre import Decision, decide, frame_of
 from ..runs.config import RunConfig
 from ..runs.prepare import outline, quorum
 from ..runs.public import Public, start_of
 from ..runs.simulate import Result
+from ..runs.start import Start
 from ..util import files
 from ..util.plain import jsonable
-from .options import FILE, NUMBER, as_json, knob_options, left_open, method_options, run_config, say, takes
+from ..util.typing import Array
+from .options import left_open, run_config, takes
+from .plan_options import PLAN_OPTIONS, PlanOptions
 from .render import privacy
+from .run_command import RunCommand, save_config
 from .screen import Console, escape, listing
 
 _SHOWN = 8
-_OPTIONS = [
-    say("--sizes", "Rows of a site, or of each, separated by commas.", type=NUMBER, default=8000.0),
-    say("--nodes", "Number of sites, if --sizes is one number.", type=int, default=5),
-    say("--features", "Features, the constant one included.", type=int, default=36),
-    say("--partition", "How the sites will differ, for --method auto: iid, or as for train.", default="iid"),
-    say("--centre/--no-centre", "Whether the means of all columns are released first, where it pays: with --schema.",
-        default=True),
-    *method_options(),
-    *knob_options(),
-    say("--life", "Lifetime budget of a site's ledger: also say what the run takes of it.", type=float),
-    say("--write", "Write the plan that separate sites agree on to this file.", type=FILE),
-    say("--run", "Name of the run in that plan, new to every site's ledger.", name="run_name"),
-    say("--site", "The .joined of `site join` or .public.json of `site init`; once a site, in the graph's order.",
-        name="sites", type=FILE, multiple=True),
-    say("--schema", "TOML file by which sites encode their rows: for that plan, and for --method auto.", type=FILE),
-    say("--start", "Start from the model of this earlier run, a file of `train --save` or a hub's.", type=FILE),
-    say("--public", "Start from public rows: a table under the schema of that plan.", type=FILE),
-    say("--inference", "Coefficients with intervals in place of training: with --schema also which standard errors to "
-        "expect, and from how many rows on they are printed.", is_flag=True),
-    say("--site-constants/--one-constant", "Of inference: whether every site has a constant.", default=True),
-    say("--expect-positives", "Of inference: the share of positive rows that you expect.", type=float,
-        default=Assumed().positives),
-    say("--expect-share", "Of inference: the share of a level that you expect among all rows, as 'stage: b=0.03'; "
-        "may be repeated.", name="expect_shares", multiple=True),
-    say("--expect-correlation", "Of inference: the correlation that you expect of each number with the next.",
-        type=float, default=Assumed().correlation),
-    say("--expect-residuals", "Of inference on numbers: standard deviation of their residuals, over the width of the "
-        "label's bounds.", type=float, default=Assumed().residuals),
-    say("--evaluation", "That plan ends with an evaluation of held-out rows, with this epsilon of theirs.", type=float),
-    say("--holdout", "Share of every site's rows that is held out for it.", type=float, default=0.2),
-    say("--cut", "Of the evaluation: from which probability on a row is positive.", type=float, default=0.5),
-    say("--by", "Of the evaluation: also for every level of this column."),
-    say("--norm-cap", "Longest message of that plan.  [default: from public facts]", type=float),
-    say("--dropout", "Probability of each site to be lost in a round: also say how the run would end.", type=float,
-        default=0.0),
-    say("--deadline", "Of that plan: seconds that a round waits for its last site, then the run goes on without it.",
-        type=float, default=Waits.deadline),
-    say("--patience", "The same where it may not go on without it; then the run ends.", type=float,
-        default=Waits.patience),
-    as_json(),
-]  # fmt: skip
+_EXAMPLES = """
+\b
+Examples:
+  sottovoce plan --epsilon 0.5                              which method
+  sottovoce plan --method dvp --rounds 30 --epsilon 1       which noise
+  sottovoce plan --method dvp --rounds 30 --set noise=0.3   which epsilon
+  sottovoce plan --inference --schema s.toml --sizes 2000 --epsilon 3
+  sottovoce plan --write plan.json --run trial-1 --schema s.toml \\
+      --site north.public.json --site east.public.json
+"""
 
 
-@click.command(name="plan")
-@takes(_OPTIONS)
-def plan(
-    sizes: float | tuple[float, ...], nodes: int, features: int, partition: str, as_json: bool, write: Path | None,
-    run_name: str | None, sites: tuple[Path, ...], schema: Path | None, norm_cap: float | None, start: Path | None,
-    public: Path | None, inference: bool, site_constants: bool, expect_positives: float,
-    expect_shares: tuple[str, ...], expect_correlation: float, expect_residuals: float, evaluation: float | None,
-    holdout: float, cut: float, by: str | None, life: float | None, centre: bool, dropout: float, deadline: float,
-    patience: float, **knobs: Any,
-) -> None:  # fmt: skip
-    """Price a run from sizes alone: a budget gives the noise, --noise gives the price.  No data are read.
+@dataclass(frozen=True)
+class Sites:
+    """Whom a plan is for.
 
-    \b
-      sottovoce plan --epsilon 0.5                             which method
-      sottovoce plan --method dvp --rounds 30 --epsilon 1      which noise
-      sottovoce plan --method dvp --rounds 30 --noise 0.3      which epsilon
-      sottovoce plan --method dvp --sizes 700,7000 --epsilon 2 uneven sites
-      sottovoce plan --write plan.json --run trial-1 --schema s.toml \\
-          --site north.public.json --site east.public.json
-      sottovoce plan --inference --schema s.toml --sizes 2000 --epsilon 3
-                                                               standard errors
-      sottovoce plan --write plan.json ... --inference         coefficients
-      sottovoce plan --write plan.json ... --evaluation 0.5    how good it is
+    Parameters
+    ----------
+    members : tuple of Member
+        The sites of an agreed plan; none if only sizes are known.
+    sizes : array (N,)
+        Rows of every site that the run is priced for: those that are not held out; people where they are the unit.
+    features : int
+        Columns of an encoded row.
+    schema : Schema or None
+        Public facts of their tables.
     """
-    asks = asked(inference, site_constants, evaluation, holdout, cut, by)
-    assumed = Assumed(expect_positives, expect_correlation, expect_residuals, expect_shares)
-    if evaluation is not None and write is None:
+
+    members: tuple[Member, ...]
+    sizes: Array
+    features: int
+    schema: Schema | None
+
+    @property
+    def encoded(self) -> Schema | None:
+        """The schema, if rows have its features."""
+        fits = self.schema is not None and self.schema.n_features == self.features
+        return self.schema if fits else None
+
+
+@click.command(name="plan", cls=RunCommand, epilog=_EXAMPLES, context_settings={"max_content_width": 100})
+@takes(PLAN_OPTIONS)
+def plan(**parameters: Any) -> None:
+    """Price a run from sizes alone: a budget gives the noise, a noise gives the price.  No data are read.
+
+    With --write it is the plan that separate sites agree on.
+    """
+    options = PlanOptions.from_parameters(parameters)
+    check_answers(options)
+    members = members_of(options)
+    schema = None if options.schema is None else Schema.from_toml(options.schema)
+    if options.inference and schema is not None:
+        expected_shares(schema, options.expect_share)  # before anything is written
+    check_outputs(options, schema)
+    sites = sites_of(options, members, schema)
+    seed = RunConfig().seed if options.write is None else None
+    config = run_config(options.run, seed=seed, priced=True)
+    if options.inference and options.write is None:
+        assert schema is not None
+        found = forecast(options, config, sites.sizes, schema)
+    else:
+        found = outlined(options, *trained_part(options, config, sites))
+    save_config(options.save_config)
+    _show(found, options.as_json)
+
+
+def forecast(options: PlanOptions, config: RunConfig, sizes: Array, schema: Schema) -> dict[str, Any]:
+    """What an inference over sites of these sizes costs, and which standard errors to expect of it."""
+    from ..answers.forecast import without_sites  # only this needs recipes
+
+    return without_sites(schema, config, sizes, options.site_constants, options.assumed, options.life)
+
+
+def trained_part(options: PlanOptions, config: RunConfig, sites: Sites) -> tuple[RunConfig, Sites]:
+    """The run and its sites in the schema's unit, without the rows that are held out."""
+    asks = options.asks
+    if sites.schema is not None and sites.schema.person is not None:  # then sizes are numbers of people
+        config = replace(config, rows_per_person=sites.schema.person.rows)
+    if asks is None:
+        return config, sites
+    trained = [float(member.rows - asks.held(member.rows)) for member in sites.members]
+    if options.inference and config.auto and left_open() != auto_search.KNOBS:
+        rule = "inference takes Newton steps of its own"
+        raise InvalidInput("inference", True, rule, "leave the knobs of methods out")
+    return config, replace(sites, sizes=np.array(trained))
+
+
+def check_answers(options: PlanOptions) -> None:
+    """Refuse answers that this plan cannot ask."""
+    _ = options.asks  # refuses a cut and a share that are none
+    if options.evaluation is not None and options.write is None:
         raise InvalidInput("asks", None, "answers are asked in the sites' plan", "add --write, or leave them out")
-    if inference and schema is None:
+    if options.inference and options.schema is None:
         rule = "coefficients are those of a schema's columns"
         raise InvalidInput("inference", True, rule, "add --schema, and --write for the sites' plan")
-    if life is not None and not 0.0 < life < np.inf:
-        raise InvalidInput("life", life, "must be above 0 and finite", "give the epsilon of `site init`")
-    members, seed = _members(sites, write), RunConfig().seed
-    encoding = None if schema is None else Schema.from_toml(schema)
-    if inference and encoding is not None:
-        expected_shares(encoding, expect_shares)  # before anything is written
-    if write is not None:
-        files.check("write", write, reads=(schema, start, public, *sites))
-        sizes, seed = tuple(float(member.rows) for member in members), None
-        features = 0 if encoding is None else encoding.n_features
-        if run_name is None or not features:
-            raise InvalidInput("write", str(write), "the sites' plan needs --run and --schema", "give both")
-    if (start is not None or public is not None) and (write is None or None not in (start, public)):
-        rule = "a starting point changes no price, and stands in the sites' plan, which has one"
-        raise InvalidInput("start", None, rule, "give one of --start and --public, with --write")
-    n = np.atleast_1d(np.asarray(sizes, dtype=float))
-    if np.any((n < 1) | (n != np.floor(n))):
-        raise InvalidInput("sizes", n.tolist(), "must be whole numbers of rows, at least 1", "use e.g. 8000")
-    if n.size == 1 and write is None:
-        if not 1 <= nodes <= MOST_NODES:
-            raise InvalidInput("nodes", nodes, f"must be at least 1 and at most {MOST_NODES:,}", "use e.g. 5")
-        n = np.repeat(n, nodes)
-    if features < 1:
-        raise InvalidInput("features", features, "must be at least 1", "use e.g. 36")
-    config, choice = run_config(knobs, seed=seed, priced=True), None
-    if inference and write is None:
-        assert encoding is not None
-        from ..answers.forecast import without_sites  # only this needs recipes
+    if options.life is not None and not 0.0 < options.life < np.inf:
+        raise InvalidInput("life", options.life, "must be above 0 and finite", "give the epsilon of `site init`")
 
-        _show(without_sites(encoding, config, n, site_constants, assumed, life), as_json)
-        return
-    if encoding is not None and encoding.person is not None:  # then sizes are numbers of people
-        config = replace(config, rows_per_person=encoding.person.rows)
-    if asks is not None:
-        n = np.array([float(member.rows - asks.held(member.rows)) for member in members])
-        if inference and config.auto and left_open() != auto_search.KNOBS:
-            rule = "inference takes Newton steps of its own"
-            raise InvalidInput("inference", True, rule, "leave the knobs of methods out")
-    same = encoding is not None and encoding.n_features == features
-    decision, centring = None, None
-    if centre and encoding is not None and same and not inference and make_loss(config.loss).outputs == 1:
-        decision = decide(config, n, features, frame_of(encoding))
-        centring = decision.centring
-    if config.auto and not inference:
-        likely: Expected | None = expected_rows(encoding) if encoding is not None and same else None
-        if public is not None:
-            likely = Public.of(load(public, schema=encoding, test_share=None), config, len(n)).expected() or likely
-        choice = choose(
-            config,
-            n,
-            features,
-            heterogeneity=declared(partition),
-            free=left_open(),
-            expected=likely,
-            centre=centring,
-        )
+
+def members_of(options: PlanOptions) -> tuple[Member, ...]:
+    """The sites that agree on the plan."""
+    if bool(options.sites) != (options.write is not None):
+        raise InvalidInput("site", None, "--site and --write belong together", "give both, or --sizes alone")
+    return tuple(map(Member.read, options.sites))
+
+
+def check_outputs(options: PlanOptions, schema: Schema | None) -> None:
+    """Refuse files that cannot be written, and a plan of sites that lacks something."""
+    reads = (options.schema, options.start, options.public, options.config, *options.sites)
+    for name, path in (("write", options.write), ("save_config", options.save_config)):
+        if path is not None:
+            files.check(name, path, reads=reads)
+    if options.write is not None and (options.run_name is None or schema is None or not schema.n_features):
+        rule = "the sites' plan needs --run and --schema"
+        raise InvalidInput("write", str(options.write), rule, "give both")
+    starts = [path for path in (options.start, options.public) if path is not None]
+    if starts and (options.write is None or len(starts) > 1):
+        rule = "a starting point changes no price, and stands in the sites' plan, which has one"
+        raise InvalidInput("start", None, rule, "set one of start and public, with --write")
+
+
+def sites_of(options: PlanOptions, members: tuple[Member, ...], schema: Schema | None) -> Sites:
+    """Sizes and features, of the members of a plan or as they were typed."""
+    if options.write is not None:
+        assert schema is not None
+        rows = np.array([float(member.rows) for member in members])
+        return Sites(members, _checked_sizes(rows), schema.n_features, schema)
+    sizes = _checked_sizes(np.atleast_1d(np.asarray(options.sizes, dtype=float)))
+    if sizes.size == 1:
+        if not 1 <= options.nodes <= MOST_NODES:
+            rule = f"must be at least 1 and at most {MOST_NODES:,}"
+            raise InvalidInput("nodes", options.nodes, rule, "use e.g. 5")
+        sizes = np.repeat(sizes, options.nodes)
+    if options.features < 1:
+        raise InvalidInput("features", options.features, "must be at least 1", "use e.g. 36")
+    return Sites(members, sizes, options.features, schema)
+
+
+def _checked_sizes(sizes: Array) -> Array:
+    if np.any((sizes < 1) | (sizes != np.floor(sizes))):
+        rule = "must be whole numbers of rows, at least 1"
+        raise InvalidInput("sizes", sizes.tolist(), rule, "use e.g. 8000")
+    return sizes
+
+
+def outlined(options: PlanOptions, config: RunConfig, sites: Sites) -> dict[str, Any]:
+    """A plan as plain data; that of sites is also written to its file."""
+    decision = decided(options, config, sites)
+    choice = None
+    if config.auto and not options.inference:
+        choice = chosen(options, config, sites, decision)
         config = choice.config
-    caveats, begin = [None if encoding is None else encoding.caveat], None
-    if write is not None:
-        assert encoding is not None
-        check_public(str(run_name), config, members, features)
-        if public is not None:
-            begin = Public.of(load(public, schema=encoding, test_share=None), config, len(members)).start
-        elif start is not None:
-            begin = start_of(Result.load(start), config, encoding.n_features, encoding)
-        caveats += [] if begin is None else [begin.caveat]
-    outlined = {} if inference else outline(config, n[:, None], features, caveat=caveats, life=life, centre=centring)
-    if dropout and not inference:
-        least, _ = quorum(config, len(n))
-        graph, method = make_graph(config.graph, len(n), config.seed or 0), REGISTRY[config.method]
-        outlined["dropout"] = outlook(
-            dropout, graph, config.rounds, least=least, summed=least > 0, induced=bool(method.induced)
+    start = start_at(options, config, sites)
+    found: dict[str, Any] = {}
+    if not options.inference:
+        centring = None if decision is None else decision.centring
+        schema_caveat = None if sites.schema is None else sites.schema.caveat
+        caveats = [schema_caveat, *([] if start is None else [start.caveat])]
+        found = outline(
+            config, sites.sizes[:, None], sites.features, caveat=caveats, life=options.life, centre=centring
         )
+        if options.dropout:
+            found["dropout"] = outlook_of(options.dropout, config, len(sites.sizes))
     if decision is not None:
-        outlined["centre"] = decision.to_dict()
-    if write is not None:
-        assert encoding is not None and run_name is not None
-        agreed = Plan.make(
-            run_name, config, members, features, schema=encoding.to_dict(), norm_cap=norm_cap, start=begin, asks=asks,
-            centre=centring, waits=Waits(deadline, patience),
-        )  # fmt: skip
-        agreed.write(write)
-        outlined |= ahead(agreed, outlined.get("releases", []), life, assumed)
-        outlined |= {
-            "plan": str(write),
-            "digest": agreed.digest,
-            "code": plan_code(agreed.digest),
-            "sites": list(agreed.names),
-        }
+        found["centre"] = decision.to_dict()
+    if options.write is not None:
+        found |= agreed(options, config, sites, found.get("releases", []), decision, start)
     if choice is not None:
-        outlined["choice"] = choice.to_dict()
-    _show(outlined, as_json)
+        found["choice"] = choice.to_dict()
+    return found
+
+
+def decided(options: PlanOptions, config: RunConfig, sites: Sites) -> Decision | None:
+    """Whether rows are centred first; None where that is not asked, or cannot be."""
+    one_output = make_loss(config.loss).outputs == 1
+    if sites.encoded is None or not options.centre or options.inference or not one_output:
+        return None
+    return decide(config, sites.sizes, sites.features, frame_of(sites.encoded))
+
+
+def chosen(options: PlanOptions, config: RunConfig, sites: Sites, decision: Decision | None) -> Choice:
+    """The method and its open knobs, tried on synthetic data like the rows that one expects."""
+    likely: Expected | None = None if sites.encoded is None else expected_rows(sites.encoded)
+    if options.public is not None:
+        likely = public_of(options, config, sites).expected() or likely
+    return choose(
+        config,
+        sites.sizes,
+        sites.features,
+        heterogeneity=declared(options.partition),
+        free=left_open(),
+        expected=likely,
+        centre=None if decision is None else decision.centring,
+    )
+
+
+def public_of(options: PlanOptions, config: RunConfig, sites: Sites) -> Public:
+    """The public rows that a plan names."""
+    return Public.of(load(str(options.public), schema=sites.schema, test_share=None), config, len(sites.sizes))
+
+
+def start_at(options: PlanOptions, config: RunConfig, sites: Sites) -> Start | None:
+    """Where the run of an agreed plan starts; None for zero."""
+    if options.write is None:
+        return None
+    assert sites.schema is not None
+    check_public(str(options.run_name), config, sites.members, sites.features)
+    if options.public is not None:
+        return public_of(options, config, sites).start
+    if options.start is not None:
+        return start_of(Result.load(options.start), config, sites.schema.n_features, sites.schema)
+    return None
+
+
+def outlook_of(rate: float, config: RunConfig, sites: int) -> dict[str, Any]:
+    """How a run ends that loses each site with this probability a round."""
+    least, _ = quorum(config, sites)
+    graph, method = make_graph(config.graph, sites, config.seed or 0), REGISTRY[config.method]
+    return outlook(rate, graph, config.rounds, least=least, summed=least > 0, induced=bool(method.induced))
+
+
+def agreed(
+    options: PlanOptions,
+    config: RunConfig,
+    sites: Sites,
+    releases: list[dict[str, Any]],
+    decision: Decision | None,
+    start: Start | None,
+) -> dict[str, Any]:
+    """Write the plan that sites agree on; what to tell about it."""
+    assert sites.schema is not None and options.run_name is not None and options.write is not None
+    made = Plan.make(
+        options.run_name,
+        config,
+        sites.members,
+        sites.features,
+        schema=sites.schema.to_dict(),
+        norm_cap=options.norm_cap,
+        start=start,
+        asks=options.asks,
+        centre=None if decision is None else decision.centring,
+        waits=Waits(options.deadline, options.patience),
+    )
+    made.write(options.write)
+    return ahead(made, releases, options.life, options.assumed) | {
+        "plan": str(options.write),
+        "digest": made.digest,
+        "code": plan_code(made.digest),
+        "sites": list(made.names),
+    }
 
 
 def _show(outlined: dict[str, Any], as_json: bool) -> None:
@@ -214,22 +301,6 @@ def _show(outlined: dict[str, Any], as_json: bool) -> None:
         click.echo(json.dumps(jsonable(outlined)))
     else:
         _render(outlined, Console())
-
-
-def asked(
-    inference: bool, site_constants: bool, evaluation: float | None, holdout: float, cut: float, by: str | None
-) -> Asks | None:
-    """Answers that the options ask for in addition to training; None without any."""
-    if not inference and evaluation is None:
-        return None
-    share = 0.0 if evaluation is None else holdout
-    return Asks(inference, inference and site_constants, evaluation, share, cut, by)
-
-
-def _members(files: tuple[Path, ...], write: Path | None) -> tuple[Member, ...]:
-    if bool(files) != (write is not None):
-        raise InvalidInput("site", None, "--site and --write belong together", "give both, or --sizes alone")
-    return tuple(map(Member.read, files))
 
 
 def _lifelong(said: dict[str, Any]) -> str:
@@ -247,64 +318,85 @@ def _lifelong(said: dict[str, Any]) -> str:
 
 
 def _render(outlined: dict[str, Any], console: Console) -> None:
-    sizes, releases, said = outlined["n"], outlined["releases"], outlined["privacy"]
-    stated = Statement.from_dict(said)
-    size = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
-    console.print(
-        f"[bold]{outlined['method']}[/] ({said['form']}): {len(sizes)} sites of {size} {stated.counted}, "
-        f"{escape(outlined['graph'])} graph, {outlined['features']} features, {outlined['rounds']} rounds: a plan, no "
-        "data were read"
-    )
-    if "choice" in outlined:
-        console.print(f"[bold]auto[/] {escape(outlined['choice']['says'])}", highlight=False)
-    console.print(privacy(stated.guarantee))  # what makes a simulation is not decided yet
-    if "centre" in outlined:
-        console.print(escape(outlined["centre"]["says"]), highlight=False)
-    parts = (
-        ">epsilon\nin all",
-        ">epsilon of its\nfirst release",
-        ">noise of its\nfirst release",
-        ">noise of\nits last",
-    )
-    table = listing(">site", f">{stated.counted}", *parts, vertical="bottom")
-    for i, rows in enumerate(sizes[:_SHOWN]):
-        first, last = releases[0], releases[-1]
-        noise = (f"{first['spread'][i]:.3g}", f"{last['spread'][i]:.3g}")
-        name = escape(outlined["sites"][i]) if "sites" in outlined else str(i)
-        table.add_row(name, f"{rows:,}", *(ceil_text(e[i]) for e in (said["per_node"], first["epsilon"])), *noise)
-    if len(sizes) > _SHOWN:
-        table.add_row("…", f"and {len(sizes) - _SHOWN} more", "", "", "", "")
-    console.print(table)
-    if (dropout := outlined.get("dropout")) is not None:
-        console.print(
-            f"if a site is lost with probability {dropout['rate']:g} a round, {dropout['finishes']:.1%} of runs come "
-            f"to their end, with {dropout['sites_left']:.1f} sites on average; the others end after "
-            f"{dropout['rounds_if_not']:.1f} rounds; the price stays", highlight=False,
-        )  # fmt: skip
-    if outlined["life"] is not None:
-        console.print(_lifelong(outlined["life"]), highlight=False)
-    schedule = outlined["algorithm"].get("noise")
-    if schedule is not None:
-        factor = schedule["factor"]
-        shown = f"{factor:.4g}" if isinstance(factor, float | int) else ", ".join(f"{f:.4g}" for f in factor[:_SHOWN])
-        console.print(f"noise parameter of the method (`--noise`): {shown} times {schedule['start']}", highlight=False)
+    """Print a plan for people."""
+    stated = Statement.from_dict(outlined["privacy"])
+    _render_head(outlined, stated, console)
+    console.print(_noise_table(outlined, stated))
+    _render_notes(outlined, console)
     for part in outlined.get("parts", [])[1:]:
         console.print(
-            f"{sum(outlined['held']):,} of {sum(sizes):,} {stated.counted} are held out, never trained on, and cost "
-            f"{ceil_text(part['epsilon'])} each; the others cost {ceil_text(outlined['parts'][0]['epsilon'])}",
+            f"{sum(outlined['held']):,} of {sum(outlined['n']):,} {stated.counted} are held out, never trained on, and "
+            f"cost {ceil_text(part['epsilon'])} each; the others cost {ceil_text(outlined['parts'][0]['epsilon'])}",
             highlight=False,
         )
     if outlined.get("forecast"):
         _render_forecast(outlined["forecast"], console)
     if "plan" in outlined:
         wrote = f"wrote {escape(outlined['plan'])}, digest {outlined['digest']}"
-        console.print(
-            f"{wrote}\nthe plan's code, for the telephone: {outlined['code']}", soft_wrap=True, highlight=False
-        )
+        code = f"the plan's code, for the telephone: {outlined['code']}"
+        console.print(f"{wrote}\n{code}", soft_wrap=True, highlight=False)
     console.print(
         "[dim]noise: standard deviation of a coordinate of what a site sends, at most; weights of a useful classifier "
         "are of order 1[/]"
     )
+
+
+def _render_head(outlined: dict[str, Any], stated: Statement, console: Console) -> None:
+    """What would run, and what it would promise."""
+    sizes = outlined["n"]
+    size = f"{min(sizes):,}"
+    if min(sizes) != max(sizes):
+        size += f" to {max(sizes):,}"
+    console.print(
+        f"[bold]{outlined['method']}[/] ({outlined['privacy']['form']}): {len(sizes)} sites of {size} "
+        f"{stated.counted}, {escape(outlined['graph'])} graph, {outlined['features']} features, "
+        f"{outlined['rounds']} rounds: a plan, no data were read"
+    )
+    if "choice" in outlined:
+        console.print(f"[bold]auto[/] {escape(outlined['choice']['says'])}", highlight=False)
+    console.print(privacy(stated.guarantee))  # what makes a simulation is not decided yet
+    if "centre" in outlined:
+        console.print(escape(outlined["centre"]["says"]), highlight=False)
+
+
+def _noise_table(outlined: dict[str, Any], stated: Statement) -> Table:
+    """Price and noise of every site, or of the first ones."""
+    heads = (
+        ">epsilon\nin all",
+        ">epsilon of its\nfirst release",
+        ">noise of its\nfirst release",
+        ">noise of\nits last",
+    )
+    table = listing(">site", f">{stated.counted}", *heads, vertical="bottom")
+    sizes, first, last = outlined["n"], outlined["releases"][0], outlined["releases"][-1]
+    names = outlined.get("sites", range(len(sizes)))
+    for i, rows in enumerate(sizes[:_SHOWN]):
+        prices = (ceil_text(each[i]) for each in (outlined["privacy"]["per_node"], first["epsilon"]))
+        noise = (f"{release['spread'][i]:.3g}" for release in (first, last))
+        table.add_row(escape(str(names[i])), f"{rows:,}", *prices, *noise)
+    if len(sizes) > _SHOWN:
+        table.add_row("…", f"and {len(sizes) - _SHOWN} more", "", "", "", "")
+    return table
+
+
+def _render_notes(outlined: dict[str, Any], console: Console) -> None:
+    """How the run ends if sites are lost, what it takes of a ledger, and the method's own noise."""
+    if (dropout := outlined.get("dropout")) is not None:
+        console.print(
+            f"if a site is lost with probability {dropout['rate']:g} a round, {dropout['finishes']:.1%} of runs come "
+            f"to their end, with {dropout['sites_left']:.1f} sites on average; the others end after "
+            f"{dropout['rounds_if_not']:.1f} rounds; the price stays",
+            highlight=False,
+        )
+    if outlined["life"] is not None:
+        console.print(_lifelong(outlined["life"]), highlight=False)
+    schedule = outlined["algorithm"].get("noise")
+    if schedule is not None:
+        factors = np.atleast_1d(schedule["factor"])[:_SHOWN]
+        shown = ", ".join(f"{factor:.4g}" for factor in factors)
+        console.print(
+            f"noise parameter of the method (`--set noise=`): {shown} times {schedule['start']}", highlight=False
+        )
 
 
 def _render_forecast(said: dict[str, Any], console: Console) -> None:

@@ -52,8 +52,8 @@ def predict(
 
     The schema saved with the run encodes the rows; its label column may be absent.  One line a row: the class, and for
     the logistic loss of two classes the probability of the positive one; or the number, in its own unit.  A run that
-    was cut at another probability than 0.5 (`train --cut`) is used at that one.  Probabilities
-    of a model trained with --max-grad-norm may be too sure, or not sure enough: a note on standard error says so, and
+    was cut at another probability than 0.5 (`train --set cut=0.3`) is used at that one.  Probabilities
+    of a model trained with max_grad_norm may be too sure, or not sure enough: a note on standard error says so, and
     what to use instead, and in JSON every line is marked.
 
     Where every site has a constant of its own, a row has that of the site that its site column names; a row that

@@ -302,7 +302,7 @@ def in_words(one: ColumnCounts) -> str:
         people = "1 person" if counts["people"] == 1 else f"{counts['people']:,} people"
         text = f"{people} of up to {_many(counts['most rows of a person'], 'row')}"
         if counts["most sites of a person"] > 1:
-            text += f", some of them at {counts['most sites of a person']:,} sites (see --sites-per-row)"
+            text += f", some of them at {counts['most sites of a person']:,} sites (see sites_per_row)"
         return ", ".join([text, *_if_any(counts, ("missing", "left out"))])
     if one.role == "weight":
         return ", ".join(f"{counts[key]:,} {key}" for key in ("missing", "not a number", "negative", "above", "zero"))

@@ -21,199 +21,222 @@ from ..util import files
 from ..util.pages import versions
 from ..util.plain import jsonable, shown_of
 from . import results
-from .options import (
-    FILE,
-    NUMBER,
-    as_json,
-    holder_too,
-    knob_options,
-    left_open,
-    method_options,
-    run_config,
-    say,
-    takes,
-    typed,
-)
+from .options import left_open, run_config, takes, typed
 from .render import render
 from .report import written
+from .run_command import RunCommand, save_config
 from .screen import Console, print_json, progress
+from .train_options import TRAIN_OPTIONS, TrainOptions
 
-_RUN = RunConfig()
-_DEFAULT_ROWS = TrainConfig()
+_DEFAULT_LOSS = RunConfig().loss
 _SQUARED = "squared"  # answers.regression.SQUARED, which would load what few runs need
-
-_OPTIONS = [
-    say("--data", "A name of `sottovoce data`, or a CSV or Parquet file.", default=_DEFAULT_ROWS.data),
-    say("--schema", "TOML file declaring the public facts of your table.", type=click.Path()),
-    *method_options(),
-    say("--nodes", "Number of sites.  [default: 5, or as many as the site column names]", type=int),
-    say(
-        "--partition", "iid, label, dirichlet:ALPHA, column:NAME or site:NAME.  [default: the schema's site, else iid]"
-    ),
-    say("--strength", "Skew of the label partition.", type=float, default=_DEFAULT_ROWS.strength),
-    say("--sizes", "Relative sizes of the sites, separated by commas.", type=NUMBER),
-    say(
-        "--test-share",
-        "Held-out share of your table, 0 for none.  [default: 0.2; for --inference alone, none]",
-        type=float,
-    ),
-    say("--start", "Start from the model of this earlier run, a file of `train --save`.", type=FILE),
-    say("--public", "Start from public rows: a table under the schema of the data.", type=FILE),
-    say("--public-share", "Take this share of the training rows as public instead: a simulation.", type=float),
-    say(
-        "--centre/--no-centre",
-        "Whether to release the means of all columns first, within epsilon, and take them away "
-        "from every row, where public facts say that it pays.",
-        default=_DEFAULT_ROWS.centre,
-    ),
-    say(
-        "--dropout",
-        "Probability of each site to be lost for good in a round: a simulation.",
-        type=float,
-        default=_DEFAULT_ROWS.dropout,
-    ),
-    *knob_options(),
-    say("--seed", "Keys noise, partition and random graphs: a simulation.", type=int, default=_RUN.seed),
-    say("--system-noise", "Draw noise from the operating system: a release.  The rest is keyed by 0.", is_flag=True),
-    say("--replicates", "Independent repetitions of the noise.", type=int, default=_RUN.replicates),
-    say("--inference", "Coefficients with intervals: all of the budget goes to steps on sums.", is_flag=True),
-    say("--site-constants/--one-constant", "Whether every site has a constant.  [default: unless iid]", default=None),
-    say("--evaluation", "Also ask the held-out rows, dealt to the sites, with this epsilon of their own.", type=float),
-    say(
-        "--cut",
-        "From which probability on a row is positive: in the evaluation, and for `predict`.  [default: 0.5]",
-        type=float,
-    ),
-    say("--by", "Of the evaluation: also for every level of this column."),
-    say("--save", "Write models, ledger and configuration (.npz).", type=FILE),
-    say("--report", "Also write the answers here, as one HTML page to read or pass on.", type=FILE),
-    say("--checkpoint", "Save every round, or every answer, here; go on from it if it exists.", type=FILE),
-    say("--ledger", "The data set's ledger on disk, made by `sottovoce ledger init`.", type=FILE),
-    say("--run", "Name of this run in the ledger.  [default: from the configuration]", name="run_name"),
-    as_json(),
-    holder_too(),
-]
+_EXAMPLES = """
+\b
+Examples:
+  sottovoce train --epsilon 2 --trust sum
+  sottovoce train --data rows.csv --schema s.toml --save run.npz
+  sottovoce train --data rows.csv --schema s.toml --inference
+  sottovoce train --config run.toml --set loss=huber:0.5
+"""
+Stored = tuple[Path | None, NotWritten | None]
+"""Where a result is, and the error to end with where that is not the place that was asked for."""
 
 
-@click.command(name="train")
-@takes(_OPTIONS)
-def train(
-    data: str, schema: str | None, nodes: int | None, partition: str | None, strength: float, sizes: Any,
-    test_share: float | None, start: Path | None, public: Path | None, public_share: float | None, centre: bool,
-    dropout: float, seed: int, system_noise: bool, save: Path | None, report: Path | None, checkpoint: Path | None,
-    ledger: Path | None, run_name: str | None, inference: bool, site_constants: bool | None,
-    evaluation: float | None, cut: float | None, by: str | None, as_json: bool, holder: bool, **knobs: Any,
-) -> None:  # fmt: skip
+@click.command(name="train", cls=RunCommand, epilog=_EXAMPLES, context_settings={"max_content_width": 100})
+@takes(TRAIN_OPTIONS)
+def train(**parameters: Any) -> None:
     """Train across sites, print the privacy statement and the accuracy.
 
-    Without options: the Adult census data, five sites on a ring, a total epsilon of 1 at a delta of 1e-5, and the
-    method and knobs that do best on made-up rows, as the schema or public rows let one expect them.
-    --pure asks for a pure epsilon.
-    A label with several values is trained by softmax, and one with bounds by least squares unless a loss is named.
-    --inference prints coefficients (of classes with odds ratios) and 95% intervals in the columns' units, from all
-    rows of your table unless a share is held out for --evaluation or by --test-share.
-    All sites run in this process; their noise is keyed by --seed, so the run can be repeated, and is a simulation.
-    With --ledger the result is stored before it is shown: where --save says, else in a folder beside the ledger.
-
-    \b
-      sottovoce train --epsilon 2 --trust sum
-      sottovoce train --data rows.csv --schema s.toml --save run.npz
-      sottovoce train --data rows.csv --schema s.toml --inference
+    Without options: the Adult census data, five sites on a ring, and the method that does best on synthetic data, as
+    the schema or public rows let one expect them.  A label with several values is trained by softmax, and one with
+    bounds by least squares unless a loss is set.  All sites run in this process.  With --ledger the result is stored
+    before it is shown: where --save says, else in a folder beside the ledger.
     """
-    for name, path in (("save", save), ("report", report), ("checkpoint", checkpoint)):
-        if path is not None:
-            files.check(name, path, reads=(data, schema, ledger, start, public))
-    results.check(ledger, save)
-    relative = (sizes,) if isinstance(sizes, float) else sizes
-    task = TwoClasses() if schema is None or data.startswith("synthetic") else Schema.from_toml(schema).task
-    if test_share is None:
-        test_share = None if inference and evaluation is None else _DEFAULT_ROWS.test_share
-    if cut is not None:
-        check_cut(cut, task)
-    squared = knobs["loss"] == _SQUARED
-    if squared:
-        if not isinstance(task, BoundedNumber):
-            raise InvalidInput("loss", _SQUARED, "is for a number to predict", "declare lo and hi of the label")
-        knobs["loss"] = _RUN.loss
-    with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
-        settings = run_config(knobs, seed=None if system_noise else seed, ledger=book)
-        config = TrainConfig(
-            settings, data, schema, nodes, partition, strength, relative, test_share or None,
-            None if start is None else str(start), None if public is None else str(public), public_share, centre,
-            dropout,
-        )  # fmt: skip
-        squared |= isinstance(task, BoundedNumber) and settings.auto and settings.loss == _RUN.loss and not inference
-        if dropout and (inference or squared or evaluation is not None):
-            rule = "rehearses a training that loses sites; answers need all of them, or sums"
-            raise InvalidInput("dropout", dropout, rule, "leave it out, or train alone")
-        held: Any = None
-        if inference or squared or evaluation is not None:  # loads SciPy's statistics, which no other run needs
-            from ..answers.numbers import fit_numbers
-            from ..answers.training import Held, check_held, infer
-            from .answers import render_any, render_fitted, render_inferred
-
-            held = None if evaluation is None else Held(evaluation, cut or Held.threshold, by)
-        if inference or squared:
-            own: dict[str, Any] = {
-                "held": held, "site_constants": site_constants, "ledger": book, "run_name": run_name,
-                "checkpoint": checkpoint,
-            }  # fmt: skip
-            done: Any
-            show: Any
-            if squared or isinstance(task, BoundedNumber):
-                done, show = fit_numbers(config, intervals=inference, **own), render_fitted
-            else:
-                done, show = infer(config, **own), render_inferred
-            answered = replace(done.answered, record=done.answered.record | {"command": typed()} | _cut_at(cut))
-            run = None if done.statement.ledger is None else done.statement.ledger.run
-            stored, lost = results.store("save", save, answered.to_json(), ledger=ledger, run=run, ending="json")
-            unwritten = [lost, None if report is None else written(report, answered.record)]
-            if as_json:
-                print_json(shown_of(done.released(), done.held_back(), release=system_noise, holder=holder))
-            else:
-                show(done, Console(), stored)
-            results.end_with(unwritten)
+    options = TrainOptions.from_parameters(parameters)
+    check_files(options)
+    task = task_of(options)
+    if options.cut is not None:
+        check_cut(options.cut, task)
+    settings, squared = split_squared(options.run, task)
+    with nullcontext() if options.ledger is None else DurableLedger.open(options.ledger) as book:
+        run = run_config(settings, seed=options.noise_seed, ledger=book)
+        config = options.training(run)
+        by_default = isinstance(task, BoundedNumber) and run.auto and run.loss == _DEFAULT_LOSS
+        fits_number = squared or (by_default and not options.inference)
+        check_dropout(options, fits_number)
+        if options.inference or fits_number:
+            fit_answers(options, config, task, fits_number, book)
             return
-        if site_constants is not None:
-            rule = "is for inference and for least squares"
-            raise InvalidInput("site_constants", site_constants, rule, "add --inference, or leave it out")
-        name = "auto: choosing, then round" if settings.auto else f"{settings.method} round"
-        total = None if settings.auto else settings.rounds
+        trained, stored = train_model(options, config, book)
+    finish(options, trained, stored)
 
-        def store(result: Result) -> tuple[Path | None, NotWritten | None]:
-            book = result.statement.ledger
-            run = None if book is None else book.run
-            return results.store("save", save, result.packed(), ledger=ledger, run=run, ending="npz")
 
-        before_scores = []  # which take time and memory of their own, and may fail
-        with progress(Console(stderr=True), name, total, quiet=as_json) as bar:
-            observers: list[Observer] = [] if bar is None else [lambda k, state: bar(completed=k)]
-            trained = train_on(
-                config, observers=observers, checkpoint=checkpoint, ledger=book, run_name=run_name, free=left_open(),
-                check=None if held is None else lambda *known: check_held(held, *known, ledger=book),
-                released=lambda result: before_scores.append(store(_with_answers(result, cut, None))),
-            )  # fmt: skip
-    ((stored, lost),) = before_scores
-    kept, found = _with_answers(trained.result, cut, None), None
+def check_files(options: TrainOptions) -> None:
+    """Refuse places where nothing can be written, before anything is read."""
+    reads = (options.data, options.schema, options.ledger, options.start, options.public, options.config)
+    outputs = {
+        "save": options.save,
+        "report": options.report,
+        "checkpoint": options.checkpoint,
+        "save_config": options.save_config,
+    }
+    for name, path in outputs.items():
+        if path is not None:
+            files.check(name, path, reads=reads)
+    results.check(options.ledger, options.save)
+
+
+def task_of(options: TrainOptions) -> Task:
+    """What the rows' label is, by their schema."""
+    if options.schema is None or options.data.startswith("synthetic"):
+        return TwoClasses()
+    return Schema.from_toml(options.schema).task
+
+
+def split_squared(settings: dict[str, Any], task: Task) -> tuple[dict[str, Any], bool]:
+    """The settings of a run, and whether their loss asks for least squares, which is no loss of a method."""
+    if settings["loss"] != _SQUARED:
+        return settings, False
+    if not isinstance(task, BoundedNumber):
+        raise InvalidInput("loss", _SQUARED, "is for a number to predict", "declare lo and hi of the label")
+    return settings | {"loss": _DEFAULT_LOSS}, True
+
+
+def check_dropout(options: TrainOptions, fits_number: bool) -> None:
+    """Refuse to lose sites of answers, which need all of them."""
+    answers = options.inference or fits_number or options.evaluation is not None
+    if options.dropout and answers:
+        rule = "rehearses a training that loses sites; answers need all of them, or sums"
+        raise InvalidInput("dropout", options.dropout, rule, "leave it out, or train alone")
+
+
+def held_out(options: TrainOptions) -> Any:
+    """What is asked of the held-out rows; None for nothing."""
+    if options.evaluation is None:
+        return None
+    from ..answers.training import Held  # loads SciPy's statistics, which few runs need
+
+    return Held(options.evaluation, options.cut or Held.threshold, options.by)
+
+
+def fit_answers(
+    options: TrainOptions, config: TrainConfig, task: Task, fits_number: bool, book: DurableLedger | None
+) -> None:
+    """Ask for coefficients, store what was released, and show it."""
+    from ..answers.numbers import fit_numbers  # these load SciPy's statistics, which few runs need
+    from ..answers.training import infer
+    from .answers import render_fitted, render_inferred
+
+    shared: dict[str, Any] = {
+        "held": held_out(options),
+        "site_constants": options.site_constants,
+        "ledger": book,
+        "run_name": options.run_name,
+        "checkpoint": options.checkpoint,
+    }
+    done: Any
+    show: Any
+    if fits_number or isinstance(task, BoundedNumber):
+        done, show = fit_numbers(config, intervals=options.inference, **shared), render_fitted
+    else:
+        done, show = infer(config, **shared), render_inferred
+    answered = replace(done.answered, record=done.answered.record | {"command": typed()} | _cut_at(options.cut))
+    run = None if done.statement.ledger is None else done.statement.ledger.run
+    stored, lost = results.store(
+        "save", options.save, answered.to_json(), ledger=options.ledger, run=run, ending="json"
+    )
+    unwritten = [lost, config_written(options)]
+    if options.report is not None:
+        unwritten.append(written(options.report, answered.record))
+    if options.as_json:
+        shown = shown_of(done.released(), done.held_back(), release=options.system_noise, holder=options.holder)
+        print_json(shown)
+    else:
+        show(done, Console(), stored)
+    results.end_with(unwritten)
+
+
+def train_model(options: TrainOptions, config: TrainConfig, book: DurableLedger | None) -> tuple[Report, Stored]:
+    """Train, and store the result as soon as it is released, before it is scored: scores take time, and may fail."""
+    run = config.run
+    if options.site_constants is not None:
+        rule = "is for inference and for least squares"
+        raise InvalidInput("site_constants", options.site_constants, rule, "add --inference, or leave it out")
+    stored = list[Stored]()
+    title = "auto: choosing, then round" if run.auto else f"{run.method} round"
+    total = None if run.auto else run.rounds
+    with progress(Console(stderr=True), title, total, quiet=options.as_json) as bar:
+        observers: list[Observer] = [] if bar is None else [lambda k, state: bar(completed=k)]
+        trained = train_on(
+            config,
+            observers=observers,
+            checkpoint=options.checkpoint,
+            ledger=book,
+            run_name=options.run_name,
+            free=left_open(),
+            check=_check_of(options, book),
+            released=lambda result: stored.append(store(options, with_answers(result, options.cut, None))),
+        )
+    return trained, stored[0]
+
+
+def _check_of(options: TrainOptions, book: DurableLedger | None) -> Any:
+    """What refuses an evaluation before its model is trained; None without one."""
+    held = held_out(options)
+    if held is None:
+        return None
+    from ..answers.training import check_held
+
+    return lambda *known: check_held(held, *known, ledger=book)
+
+
+def store(options: TrainOptions, result: Result) -> Stored:
+    """Write a trained model."""
+    ledger = result.statement.ledger
+    run = None if ledger is None else ledger.run
+    return results.store("save", options.save, result.packed(), ledger=options.ledger, run=run, ending="npz")
+
+
+def config_written(options: TrainOptions) -> NotWritten | None:
+    """Write the file of this run; an error is raised once what was paid for is shown."""
+    try:
+        save_config(options.save_config)
+    except NotWritten as error:
+        return error.after_release()
+    return None
+
+
+def finish(options: TrainOptions, trained: Report, stored: Stored) -> None:
+    """Evaluate a trained model if that is asked, and show everything."""
+    place, lost = stored
+    found: Any = None
+    held = held_out(options)
     if held is not None:
         from ..answers.training import evaluate_report
 
         found = evaluate_report(trained, held)
-        kept = _with_answers(trained.result, cut, found)
-        if lost is None:
-            stored, lost = store(kept)
-    unwritten = [lost]
-    if report is not None:
+    kept = with_answers(trained.result, options.cut, found)
+    if held is not None and lost is None:
+        place, lost = store(options, kept)
+    unwritten = [lost, config_written(options)]
+    if options.report is not None:
         from ..answers.saved import record_of
 
-        unwritten.append(written(report, record_of(kept)))
-    if as_json:
-        print_json(shown_of(*_plain(trained, found), release=system_noise, holder=holder))
+        unwritten.append(written(options.report, record_of(kept)))
+    if options.as_json:
+        print_json(shown_of(*_plain(trained, found), release=options.system_noise, holder=options.holder))
     else:
-        render(trained, Console(), stored if lost is None else None)
-        if found is not None:
-            render_any(found, Console())
+        show_trained(trained, found, place if lost is None else None)
     results.end_with(unwritten)
+
+
+def show_trained(trained: Report, found: Any, place: Path | None) -> None:
+    """Print a training for people, and its evaluation if there is one."""
+    render(trained, Console(), place)
+    if found is not None:
+        from .answers import render_any
+
+        render_any(found, Console())
 
 
 def _plain(trained: Report, found: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -242,7 +265,7 @@ def _cut_at(cut: float | None) -> dict[str, float]:
     return {} if cut is None else {"threshold": cut}
 
 
-def _with_answers(result: Result, cut: float | None, found: Any) -> Result:
+def with_answers(result: Result, cut: float | None, found: Any) -> Result:
     """The result with its page's further figures, all of them released."""
     more: dict[str, Any] = {"command": typed(), "versions": versions("numpy", "scipy"), **_cut_at(cut)}
     if found is not None:

@@ -109,8 +109,8 @@ def _label_lines(label: str | None) -> list[str]:
 def _block(name: str, kind: str) -> list[str]:
     if kind.startswith("vector "):
         block: dict[str, Any] = {"kind": "vector", "size": int(kind.removeprefix("vector ")), "lo": OPEN, "hi": OPEN}
-        return [f"[columns.{_key(name)}]", *_entries(block)]
-    lines = _entries(_TYPED.get(kind, {"kind": OPEN}))
+        return [f"[columns.{_key(name)}]", *toml_entries(block)]
+    lines = toml_entries(_TYPED.get(kind, {"kind": OPEN}))
     if kind not in _TYPED:
         lines[0] += f"  # {_KINDS}"
     return [f"[columns.{_key(name)}]", *lines, *([_HINTS[kind]] if kind in _HINTS else [])]
@@ -121,16 +121,16 @@ def toml_of(schema: Schema, comments: Iterable[str] = ()) -> str:
     entries = schema.to_dict()
     columns = entries.pop("columns")
     lines = [f"# {line}".rstrip() for text in comments for line in text.split("\n")]
-    lines += _entries(entries)
+    lines += toml_entries(entries)
     for name, block in columns.items():
         values = block.get("values")
         if isinstance(values, Mapping) and all(members == [group] for group, members in values.items()):
             block = block | {"values": list(values)}
-        lines += ["", f"[columns.{_key(name)}]", *_entries(block)]
+        lines += ["", f"[columns.{_key(name)}]", *toml_entries(block)]
     return "\n".join([*lines, ""])
 
 
-def _entries(entries: Mapping[str, Any]) -> list[str]:
+def toml_entries(entries: Mapping[str, Any]) -> list[str]:
     return [f"{_key(key)} = {_value(value)}" for key, value in entries.items()]
 
 
@@ -147,7 +147,7 @@ def _value(value: Any) -> str:
             return "inf" if value > 0 else "-inf"
         return repr(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(_entries(value)).replace("\n", " ") + " }"
+        return "{ " + ", ".join(toml_entries(value)).replace("\n", " ") + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
     return _ascii_where_unseen(json.dumps(str(value), ensure_ascii=False))

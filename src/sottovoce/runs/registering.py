@@ -18,7 +18,8 @@ from ..util.typing import Any
 
 TOLD = ("name", "paper", "summary", "releases", "noise_law", "good_for")
 """What a method says of itself, as class variables: lists and records show it."""
-_FIELDS_ARE_MADE = ("sottovoce.estimators.parameters", "sottovoce.cli.options")  # of the knobs that are known by then
+_FIELDS_ARE_MADE = ("sottovoce.estimators.parameters", "sottovoce.cli.run_options")
+"""Modules that make parameters of the knobs that are known when they are loaded."""
 
 AUTO = "auto"
 """The name that leaves the choice of a method to the package, so no method can have it."""

@@ -1,0 +1,263 @@
+"""Parameters of ``sottovoce plan``, and what they hold once they are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..answers.assumed import Assumed
+from ..deploy.asks import Asks
+from ..deploy.waits import Waits
+from .options import FILE, NUMBER, Option, as_json
+from .run_command import RunOption
+from .run_options import (
+    ANSWERS,
+    DATA,
+    METHOD_OPTIONS,
+    OUTPUT,
+    PRIVACY,
+    PRIVACY_OPTIONS,
+    SITES_PLAN,
+    TRUST_OPTIONS,
+    by,
+    centre,
+    option,
+    save_config,
+    setting,
+    split,
+    starts,
+)
+
+_EXPECTED = Assumed()
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What a command line and its file ask ``plan`` for.
+
+    The fields are named as the parameters; `run` has all others, which are of :class:`sottovoce.RunConfig`.
+    """
+
+    sizes: float | tuple[float, ...]
+    nodes: int
+    features: int
+    schema: Path | None
+    partition: str
+    centre: bool
+    life: float | None
+    inference: bool
+    evaluation: float | None
+    site_constants: bool
+    expect_positives: float
+    expect_share: tuple[str, ...]
+    expect_correlation: float
+    expect_residuals: float
+    holdout: float
+    cut: float
+    by: str | None
+    write: Path | None
+    run_name: str | None
+    sites: tuple[Path, ...]
+    start: Path | None
+    public: Path | None
+    norm_cap: float | None
+    dropout: float
+    deadline: float
+    patience: float
+    config: Path | None
+    save_config: Path | None
+    as_json: bool
+    run: dict[str, Any]
+
+    @classmethod
+    def from_parameters(cls, parameters: dict[str, Any]) -> PlanOptions:
+        """The options of click's parameters."""
+        return cls(**split(cls, parameters))
+
+    @property
+    def assumed(self) -> Assumed:
+        """What a forecast expects of rows that nobody has read."""
+        return Assumed(self.expect_positives, self.expect_correlation, self.expect_residuals, self.expect_share)
+
+    @property
+    def asks(self) -> Asks | None:
+        """Answers that are asked for in addition to training; None without any."""
+        return asked(self.inference, self.site_constants, self.evaluation, self.holdout, self.cut, self.by)
+
+
+def asked(
+    inference: bool, site_constants: bool, evaluation: float | None, holdout: float, cut: float, by: str | None
+) -> Asks | None:
+    """Answers that options ask for in addition to training; None without any."""
+    if not inference and evaluation is None:
+        return None
+    share = 0.0 if evaluation is None else holdout
+    return Asks(inference, inference and site_constants, evaluation, share, cut, by)
+
+
+_ANSWERS: list[Option] = [
+    setting(
+        ANSWERS,
+        "site_constants",
+        "Of inference: whether every site has a constant of its own.",
+        type=bool,
+        default=True,
+    ),
+    setting(
+        ANSWERS,
+        "expect_positives",
+        "Of inference: share of positive rows that you expect.",
+        type=float,
+        default=_EXPECTED.positives,
+    ),
+    setting(
+        ANSWERS,
+        "expect_share",
+        "Of inference: share of a level that you expect among all rows, as "
+        "--set 'expect_share=stage: b=0.03'; may be repeated.",
+        multiple=True,
+    ),
+    setting(
+        ANSWERS,
+        "expect_correlation",
+        "Of inference: correlation that you expect of each number with the next.",
+        type=float,
+        default=_EXPECTED.correlation,
+    ),
+    setting(
+        ANSWERS,
+        "expect_residuals",
+        "Of inference on numbers: standard deviation of their residuals, over the width of the label's bounds.",
+        type=float,
+        default=_EXPECTED.residuals,
+    ),
+    setting(
+        ANSWERS,
+        "holdout",
+        "Of the evaluation: share of every site's rows that is held out for it.",
+        type=float,
+        default=0.2,
+    ),
+    setting(
+        ANSWERS,
+        "cut",
+        "Of the evaluation: probability from which on a row is positive.",
+        type=float,
+        default=0.5,
+    ),
+    by(),
+]
+
+_RULES: list[Option] = [
+    *starts("a table under the schema of the sites' plan"),
+    setting(SITES_PLAN, "norm_cap", "Longest message of the run.  [default: from public facts]", type=float),
+    setting(
+        SITES_PLAN,
+        "dropout",
+        "Probability of each site to be lost in a round: also say how the run would end.",
+        type=float,
+        default=0.0,
+    ),
+    setting(
+        SITES_PLAN,
+        "deadline",
+        "Seconds that a round waits for its last site; then the run goes on without it.",
+        type=float,
+        default=Waits.deadline,
+    ),
+    setting(
+        SITES_PLAN,
+        "patience",
+        "Seconds that a round waits where it may not go on without that site; then the run ends.",
+        type=float,
+        default=Waits.patience,
+    ),
+]
+
+PLAN_OPTIONS: list[Option] = [
+    option(
+        DATA,
+        "--sizes",
+        "Rows of every site; commas give each site its own number.",
+        metavar="N[,N...]",
+        type=NUMBER,
+        default=8000.0,
+    ),
+    option(DATA, "--nodes", "Number of sites, if --sizes is one number.", metavar="N", type=int, default=5),
+    option(
+        DATA,
+        "--features",
+        "Features of a row, the constant one included.",
+        metavar="N",
+        type=int,
+        default=36,
+    ),
+    option(
+        DATA,
+        "--schema",
+        "Public facts of the sites' tables, as TOML: for their plan, for --inference, and for --method auto.",
+        metavar="FILE",
+        type=FILE,
+    ),
+    option(
+        DATA,
+        "--partition",
+        "How sites will differ, for --method auto: iid, or as for train.",
+        metavar="HOW",
+        default="iid",
+    ),
+    centre(),
+    *PRIVACY_OPTIONS,
+    option(
+        PRIVACY,
+        "--life",
+        "Lifetime epsilon of a site's ledger: also say how much of it the run takes.",
+        metavar="E",
+        type=float,
+    ),
+    *TRUST_OPTIONS,
+    *METHOD_OPTIONS,
+    option(
+        ANSWERS,
+        "--inference",
+        "Coefficients with intervals in place of a classifier; with --schema also which "
+        "standard errors to expect, and from how many rows on coefficients are printed.",
+        is_flag=True,
+    ),
+    option(
+        ANSWERS,
+        "--evaluation",
+        "The sites' plan ends with an evaluation of held-out rows, with this epsilon of theirs.",
+        metavar="E",
+        type=float,
+    ),
+    *_ANSWERS,
+    option(
+        SITES_PLAN,
+        "--write",
+        "Write the plan that separate sites agree on; needs --run, --schema and --site.",
+        metavar="FILE",
+        type=FILE,
+    ),
+    option(
+        SITES_PLAN,
+        "--run",
+        "Name of the run in that plan, new to every site's ledger.",
+        metavar="NAME",
+        name="run_name",
+    ),
+    option(
+        SITES_PLAN,
+        "--site",
+        "The .joined of `site join` or .public.json of `site init`; once a site, in the graph's order.",
+        metavar="FILE",
+        name="sites",
+        type=FILE,
+        multiple=True,
+    ),
+    *_RULES,
+    save_config(),
+    as_json(cls=RunOption, group=OUTPUT),
+]
+"""Parameters of ``sottovoce plan``."""

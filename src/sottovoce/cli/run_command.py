@@ -1,0 +1,285 @@
+"""Commands that hold a run: options in groups, settings without an option of their own, and files of both.
+
+``--set NAME=VALUE`` gives one setting, and ``--config FILE`` gives any number of settings and options::
+
+    epsilon = 2.0                       # keys are names of options, without dashes in front
+    trust = "sum"
+    [set]                               # settings may also stand above, among the options
+    loss = "huber:0.5"
+
+A value from a file or from ``--set`` is read as if it had been typed, so it is checked by the same rules.  What is
+typed wins over the file.  What each name means is declared once, in
+:mod:`sottovoce.cli.run_options`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from ..algorithms import KNOBS, REGISTRY, knobs_of
+from ..data.draft import toml_entries
+from ..data.meant import meant
+from ..errors import InvalidInput
+from ..util import files
+from .options import FILES_OF_RUNS, Numbers, text_of
+
+SETTINGS = "help"
+"""What ``--set`` takes instead of a setting, to list them."""
+GROUPS = ("Data", "Privacy", "Trust", "Method", "Answers", "Sites' plan", "Output")
+"""Headings of ``--help``, by what a user decides, in their order."""
+_FLAGS = {
+    "--centre": "centre=yes",
+    "--no-centre": "centre=no",
+    "--site-constants": "site_constants=yes",
+    "--one-constant": "site_constants=no",
+}
+"""Switches that are settings now, and what to write."""
+
+
+class RunOption(click.Option):
+    """An option that stands under a heading of ``--help``."""
+
+    def __init__(self, *declarations: Any, group: str, **more: Any) -> None:
+        super().__init__(*declarations, **more)
+        self.group = group
+
+
+class Setting(RunOption):
+    """A parameter that ``--set NAME=VALUE`` and files give, and no option of its own."""
+
+    def __init__(self, *declarations: Any, **more: Any) -> None:
+        super().__init__(*declarations, **more)
+        self.opts = []  # click parses and names nothing without a flag
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Leave the parser as it is."""
+
+    def get_help_record(self, ctx: click.Context) -> None:
+        """No line in ``--help``, which has one for ``--set``."""
+
+    def line(self) -> tuple[str, str]:
+        """Name and meaning, for ``--set help``."""
+        about = self.help or ""
+        if not self.show_default:
+            return str(self.name), about
+        return str(self.name), f"{about}  [default: {text_of(self.default)}]"
+
+
+class RunCommand(click.Command):
+    """A command whose parameters are :class:`RunOption` and :class:`Setting`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read ``--config`` and ``--set`` first, as defaults of all that is not typed."""
+        if not ctx.resilient_parsing:
+            typed = self._typed(ctx, args)
+            if not typed.get("help"):
+                ctx.default_map = self._defaults(ctx, typed)
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write options under their headings, and names of settings under the last one."""
+        for group in GROUPS:
+            found = (param for param in self.params if isinstance(param, RunOption) and param.group == group)
+            lines = [record for param in found if (record := param.get_help_record(ctx)) is not None]
+            if lines:
+                with formatter.section(group):
+                    formatter.write_dl(lines, col_max=22)
+        with formatter.section(f"Settings, by --set NAME=VALUE (--set {SETTINGS} explains them)"):
+            names = ", ".join(str(setting.name) for setting in self.settings())
+            formatter.write_text(names)
+
+    def settings(self, method: str | None = None) -> list[Setting]:
+        """The settings of a method, or of all: those of no method, and its own knobs."""
+        cls = REGISTRY.get(method or "")
+        own = KNOBS if cls is None else knobs_of(cls.options)
+        found = (param for param in self.params if isinstance(param, Setting))
+        return [one for one in found if one.name not in KNOBS or one.name in own]
+
+    def by_key(self) -> dict[str, click.Option]:
+        """Parameters by the names that ``--set`` and files give them: those of their options, or their own."""
+        found = (param for param in self.params if isinstance(param, RunOption) and param.name not in FILES_OF_RUNS)
+        return {_key(param): param for param in found}
+
+    def _typed(self, ctx: click.Context, args: list[str]) -> dict[str, Any]:
+        """What the command line gives, as it stands there."""
+        try:
+            return dict(self.make_parser(ctx).parse_args(args=list(args))[0])
+        except click.NoSuchOption as error:
+            if (moved := self._moved(error)) is not None:
+                raise moved from None
+            raise
+
+    def _moved(self, error: click.NoSuchOption) -> InvalidInput | None:
+        """The place of an option that is a setting, or that is spelled like one."""
+        flag, names = error.option_name, [str(setting.name) for setting in self.settings()]
+        name = flag.removeprefix("--").replace("-", "_")
+        if flag in _FLAGS and _FLAGS[flag].partition("=")[0] in names:
+            return InvalidInput(flag, None, "is a setting", f"use --set {_FLAGS[flag]}")
+        if name in names:
+            return InvalidInput(flag, None, "is a setting", f"use --set {name}=VALUE")
+        if not error.possibilities and (hint := meant(name, names)):
+            return InvalidInput(flag, None, "is no option", f"{hint} It is a setting: --set NAME=VALUE")
+        return None
+
+    def _defaults(self, ctx: click.Context, typed: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of files and of ``--set`` by the names of parameters, all of them of the right type."""
+        path = typed.get("config")
+        given = {} if path is None else self._from_file(ctx, Path(str(path)))
+        texts = typed.get("set_", ())
+        method = typed.get("method", given.get("method"))
+        if SETTINGS in texts:
+            self._list_settings(ctx, method)
+        return given | self._from_settings(ctx, texts, typed, method)
+
+    def _from_file(self, ctx: click.Context, path: Path) -> dict[str, Any]:
+        entries = _entries(path)
+        known, found = self.by_key(), dict[str, Any]()
+        for name, value in entries.items():
+            key = name.replace("-", "_")
+            if key in known:
+                param = known[key]
+                if param.name in found:
+                    raise InvalidInput(f"config: {key}", None, "is given twice", "leave one of the two out")
+                found[str(param.name)] = _read(ctx, param, f"config: {key}", value)
+            elif key not in _keys_elsewhere(ctx):
+                rule = f"is no name in a file of a run; there are {', '.join(known)}"
+                raise InvalidInput(f"config: {key}", None, rule, meant(key, known) or "remove it")
+        return found
+
+    def _from_settings(
+        self, ctx: click.Context, texts: Collection[str], typed: Mapping[str, Any], method: str | None
+    ) -> dict[str, Any]:
+        """What ``--set`` gives: settings, and options by their names."""
+        known, found = self.by_key(), dict[str, Any]()
+        for text in texts:
+            name, equals, value = text.partition("=")
+            key = name.strip().replace("-", "_")
+            if key not in known:
+                raise self._unknown(text, key, method)
+            param = known[key]
+            if not equals:
+                raise InvalidInput("set", text, "must be NAME=VALUE", f"use --set {key}=VALUE")
+            if param.name in typed or (param.name in found and not param.multiple):
+                raise InvalidInput(key, None, "is given twice", "leave one of the two out")
+            more = found.get(str(param.name), []) if param.multiple else []
+            found[str(param.name)] = _read(ctx, param, key, [*more, value] if param.multiple else value)
+        return found
+
+    def _unknown(self, text: str, key: str, method: str | None) -> InvalidInput:
+        names = [str(setting.name) for setting in self.settings(method)]
+        whose = "" if method is None else f" of {method}"
+        rule = f"is no setting{whose}; there are {', '.join(names)}"
+        return InvalidInput("set", text, rule, meant(key, self.by_key()) or f"see --set {SETTINGS}")
+
+    def _list_settings(self, ctx: click.Context, method: str | None) -> None:
+        """Explain every setting, and end."""
+        formatter = ctx.make_formatter()
+        settings = self.settings(method)
+        whose = "all methods" if method is None else method
+        formatter.write_text(
+            f"Settings of `{ctx.command_path}` with {whose}: --set NAME=VALUE, or in a file, --config."
+        )
+        for group in GROUPS:
+            lines = [setting.line() for setting in settings if setting.group == group]
+            if lines:
+                with formatter.section(group):
+                    formatter.write_dl(lines)
+        click.echo(formatter.getvalue(), nl=False)
+        ctx.exit()
+
+
+def given(ctx: click.Context) -> Iterator[tuple[click.Parameter, Any]]:
+    """Parameters that were typed, set, or read from a file, with their values."""
+    for param in ctx.command.params:
+        source = ctx.get_parameter_source(param.name or "")
+        if source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP) and param.name not in FILES_OF_RUNS:
+            yield param, ctx.params.get(param.name or "")
+
+
+def as_file(ctx: click.Context) -> str:
+    """The run that was asked for, as a file for ``--config``."""
+    found = {param: _plain(value) for param, value in given(ctx)}
+    options = {_key(param): value for param, value in found.items() if not isinstance(param, Setting)}
+    settings = {_key(param): value for param, value in found.items() if isinstance(param, Setting)}
+    lines = [f"# {ctx.command_path} --config THIS_FILE", *toml_entries(options)]
+    if settings:
+        lines += ["", "[set]", *toml_entries(settings)]
+    return "\n".join([*lines, ""])
+
+
+def save_config(path: Path | None) -> None:
+    """Write the run that was asked for, where ``--save-config`` says."""
+    if path is not None:
+        files.write("save_config", path, as_file(click.get_current_context()))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(map(_plain, value))
+    return value if isinstance(value, bool | int | float) else str(value)
+
+
+def _key(param: click.Parameter) -> str:
+    """The name of a parameter in files and for ``--set``."""
+    return param.opts[0].removeprefix("--").replace("-", "_") if param.opts else str(param.name)
+
+
+def _keys_elsewhere(ctx: click.Context) -> set[str]:
+    """Names that other commands read from a file of a run, so that one file serves a plan and its training."""
+    group = None if ctx.parent is None else ctx.parent.command
+    if ctx.parent is None or not isinstance(group, click.Group):
+        return set()
+    commands = (group.get_command(ctx.parent, name) for name in ("plan", "train"))
+    return {key for command in commands if isinstance(command, RunCommand) for key in command.by_key()}
+
+
+def _entries(path: Path) -> dict[str, Any]:
+    """The entries of a file, with those of its table ``set`` among the others."""
+    text = files.read_text("config", path)
+    try:
+        entries = files.from_toml(text)
+    except ValueError as error:
+        raise InvalidInput("config", path, f"must be TOML: {error}", "write e.g. epsilon = 2.0") from None
+    settings = entries.pop("set", {})
+    if not isinstance(settings, Mapping):
+        raise InvalidInput("config: set", None, "must be a table", "write [set], and settings below it")
+    for key in settings:
+        if key in entries:
+            raise InvalidInput(f"config: {key}", None, "is given twice", "leave one of the two out")
+    return entries | dict(settings)
+
+
+def _read(ctx: click.Context, param: click.Option, name: str, value: Any) -> Any:
+    """A value as it would be typed, once it is known to be of the parameter's type."""
+    text = _as_typed(param, name, value)
+    try:
+        param.type_cast_value(ctx, text)
+    except click.BadParameter as error:
+        shown = None if isinstance(text, list) else text
+        raise InvalidInput(name, shown, error.message.rstrip("."), f"see --set {SETTINGS} and --help") from None
+    return text
+
+
+def _as_typed(param: click.Option, name: str, value: Any) -> Any:
+    """A value of a file as text, or as several."""
+    if not isinstance(value, list):
+        return _text_in_file(name, value)
+    texts = [_text_in_file(name, each) for each in value]
+    if param.multiple:
+        return texts
+    if isinstance(param.type, Numbers):
+        return ",".join(texts)
+    raise InvalidInput(name, None, "must be one value, not a list", "see --help")
+
+
+def _text_in_file(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return text_of(value)
+    raise InvalidInput(name, type(value), "must be a text, a number, true or false", "see --help")

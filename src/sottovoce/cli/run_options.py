@@ -1,0 +1,256 @@
+"""Options and settings that ``train`` and ``plan`` share, each declared once, in the order of ``--help``.
+
+Options are what one decides in every run.  The rest are settings, which ``--set NAME=VALUE`` and a file give; a knob
+of a method is a setting by its own declaration (:mod:`sottovoce.algorithms.knobs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import click
+
+from ..algorithms import KNOBS, NAMES
+from ..network import graphs
+from ..problem.losses import loss_texts
+from ..runs import defaults
+from ..runs.config import RunConfig
+from .options import FILE, FILES_OF_RUNS, NUMBER, Option, say
+from .run_command import GROUPS, RunOption, Setting
+
+DATA, PRIVACY, TRUST, METHOD, ANSWERS, SITES_PLAN, OUTPUT = GROUPS
+_RUN = RunConfig()
+_KINDS: dict[str, click.ParamType[Any]] = {"float": click.FLOAT, "int": click.INT, "str": click.STRING}
+
+
+def option(group: str, flag: str, about: str, **more: Any) -> Option:
+    """An option under a heading of ``--help``."""
+    return say(flag, about, cls=RunOption, group=group, **more)
+
+
+def setting(group: str, name: str, about: str, **more: Any) -> Option:
+    """A parameter without an option; see :class:`sottovoce.cli.run_command.Setting`."""
+    return say(f"--{name}", about, name=name, cls=Setting, group=group, **more)
+
+
+def _knobs() -> list[Option]:
+    """The parameters of single methods."""
+    offered = (knob for knob in KNOBS.values() if knob.offered)
+    return [setting(METHOD, one.name, one.about, type=_KINDS[one.kind], default=one.default) for one in offered]
+
+
+PRIVACY_OPTIONS: list[Option] = [
+    option(
+        PRIVACY,
+        "--epsilon",
+        "Privacy loss of the whole run for one row; commas give each site its own.  "
+        "[default: 1, or inf where a method has no noise]",
+        metavar="E[,E...]",
+        type=NUMBER,
+    ),
+    option(
+        PRIVACY,
+        "--delta",
+        "Addend of the guarantee, in total: far below 1 over the number of rows.  [default: "
+        f"{defaults.DELTA:g}; none with --pure, with an accountant or ledger of pure epsilon, "
+        "for such printed forms, and without noise]",
+        metavar="D",
+        type=float,
+    ),
+    option(PRIVACY, "--pure", "Pure epsilon, without a delta: a stronger promise for more noise.", is_flag=True),
+    setting(
+        PRIVACY,
+        "accountant",
+        "How releases add up: pure, zcdp, rdp, pld or best.  [default: pure without a delta, else best: the least]",
+    ),
+    setting(
+        PRIVACY,
+        "relation",
+        "Neighbouring data: replace-one (a row with any other) or zero-out (with an empty one, which promises less).",
+        default=_RUN.relation,
+    ),
+    setting(
+        PRIVACY,
+        "sites_per_row",
+        "Sites at which one person may have a row.",
+        type=int,
+        default=_RUN.sites_per_row,
+    ),
+    setting(
+        PRIVACY,
+        "noise",
+        "The method's own noise parameter, alpha in its paper; commas give each site its own.  "
+        "Epsilon is then a budget at which a run stops; a plan without one tells it.  [default: from epsilon]",
+        type=NUMBER,
+    ),
+    setting(
+        PRIVACY,
+        "noise_growth",
+        "Factor of alpha from one release to the next.",
+        type=float,
+        default=_RUN.noise_growth,
+    ),
+]
+"""How much to spend, and what it promises."""
+
+TRUST_OPTIONS: list[Option] = [
+    option(
+        TRUST,
+        "--trust",
+        "Whom people trust with rows: nobody but their site (local); sum: only sums over all "
+        "sites are seen (secure aggregation); curator, who holds all rows (central).  [default: nobody, or whom "
+        "the method's name says]",
+        metavar="WHOM",
+    ),
+    option(
+        TRUST,
+        "--colluders",
+        "Under sum: sites that may tell others all they know.",
+        metavar="N",
+        type=int,
+        default=_RUN.colluders,
+    ),
+    setting(
+        TRUST,
+        "participants",
+        "Under sum: the least number of sites of one.  [default: more than half]",
+        type=int,
+    ),
+    option(
+        TRUST,
+        "--graph",
+        f"Who exchanges with whom: {', '.join(graphs.names())}.",
+        metavar="SPEC",
+        default=_RUN.graph,
+    ),
+]
+"""Who may see what, and who talks to whom."""
+
+METHOD_OPTIONS: list[Option] = [
+    option(
+        METHOD,
+        "--method",
+        "auto, which tries methods on synthetic data, with rounds, eta, rho and max_grad_norm "
+        f"where they are left open; or one of {', '.join(NAMES)}.",
+        metavar="NAME",
+        default=defaults.METHOD,
+    ),
+    option(
+        METHOD,
+        "--form",
+        "corrected; or printed: a paper's algorithm to the letter.",
+        metavar="NAME",
+        default=_RUN.form,
+    ),
+    option(
+        METHOD,
+        "--rounds",
+        "Exchanges with the neighbours.",
+        metavar="N",
+        type=int,
+        default=_RUN.rounds,
+    ),
+    option(
+        METHOD,
+        "--rho",
+        "Weight of the regulariser: more shrinks coefficients, and needs less noise.",
+        metavar="WEIGHT",
+        type=float,
+        default=_RUN.rho,
+    ),
+    option(
+        METHOD,
+        "--eta",
+        "Penalty, or one a site.  [default: from sizes, graph and budget]",
+        metavar="PENALTY",
+        type=NUMBER,
+    ),
+    setting(
+        METHOD,
+        "loss",
+        f"One of: {', '.join(loss_texts())}; of a number also squared, huber-residual:H, "
+        "log-cosh:H and quantile:Q; of several classes softmax:K.",
+        default=_RUN.loss,
+    ),
+    setting(METHOD, "C", "Weight of the data.", type=float, default=_RUN.C),
+    setting(
+        METHOD,
+        "eta_growth",
+        "Factor q of the penalty from one release to the next: eta, eta q, eta q^2, ...  002 starts at eta = q.",
+        type=NUMBER,
+        default=_RUN.eta_growth,
+    ),
+    *_knobs(),
+    setting(
+        METHOD,
+        "tol",
+        "Relative gradient norm to which local solves are certified.  [default: matched to the noise]",
+        type=float,
+    ),
+    option(
+        METHOD,
+        "--set",
+        "Any setting of those below; may be repeated.",
+        metavar="NAME=VALUE",
+        name="set_",
+        multiple=True,
+    ),
+    option(
+        METHOD,
+        "--config",
+        "Read options and settings from this TOML file; what is typed wins.",
+        metavar="FILE",
+        type=FILE,
+    ),
+]
+"""What runs, and with which parameters."""
+
+
+def starts(table: str) -> list[Option]:
+    """From where a run starts, if not from zero."""
+    return [
+        setting(
+            DATA,
+            "start",
+            "Start from the model of this earlier run, a file of `train --save` or a hub's.",
+            type=FILE,
+        ),
+        setting(DATA, "public", f"Start from public rows: {table}.", type=FILE),
+    ]
+
+
+def centre() -> Option:
+    """Whether the mean of rows is asked first."""
+    return setting(
+        DATA,
+        "centre",
+        "Whether the means of all columns are released first, within epsilon, and taken away from "
+        "every row, where public facts (a schema) say that it pays.",
+        type=bool,
+        default=True,
+    )
+
+
+def by() -> Option:
+    """Whether an evaluation is also asked by groups."""
+    return setting(ANSWERS, "by", "Of the evaluation: also for every level of this column.")
+
+
+def save_config() -> Option:
+    """``--save-config``."""
+    return option(
+        OUTPUT,
+        "--save-config",
+        "Write the options and settings of this command as a file for --config.",
+        metavar="FILE",
+        type=FILE,
+    )
+
+
+def split(cls: type, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Click's parameters as the fields of a dataclass; those that it does not name are its `run`."""
+    own = {field.name for field in fields(cls)} - {"run"}
+    rest = {name: value for name, value in parameters.items() if name not in own and name not in FILES_OF_RUNS}
+    return {name: parameters[name] for name in own} | {"run": rest}
