@@ -208,21 +208,34 @@ def _summary(done: StudyRun) -> Summary | None:
     if not groups or not values:
         return None
     names = {text: word for figure in study.figures for text, word in figure.names.items()}
-    units = {figure.y or figure.x: figure.ylabel if figure.y else figure.xlabel for figure in reversed(study.figures)}
-    units |= {figure.facet or figure.x: names.get(figure.facet, "") for figure in study.figures} | dict(study.columns)
-    columns = [Column(units.get(key) or key, "w") for key in keys]
-    columns += [Column(units.get(name) or name, "n") for name in values]
     printed = _printed(study, groups, keys)
-    if printed:
-        columns.append(Column("paper", "w"))
     rows = []
     for setting, those in list(groups.items())[:_MOST]:
         row = [names.get(said(value), said(value)) for value in setting]
-        last = those if "round" in keys else _last(those)
-        row += [_mean([float(one[name]) for one in last if isinstance(one.get(name), int | float)]) for name in values]
+        row += _means(those if "round" in keys else _last(those), values)
         rows.append([*row, printed.get(setting, "")] if printed else row)
     left_out = "" if len(groups) <= _MOST else f" The first {_MOST} of {len(groups)} settings."
+    columns = _columns(study, keys, values, names)
+    if printed:
+        columns.append(Column("paper", "w"))
     return Summary(Table(columns, rows), left_out, folded=len(rows) > 24)
+
+
+def _columns(study: Study, keys: Sequence[str], values: Sequence[str], names: Mapping[str, str]) -> list[Column]:
+    """The heads of the table of means: what the figures call each column."""
+    units: dict[str, str] = {}
+    for figure in reversed(study.figures):
+        units[figure.y or figure.x] = figure.ylabel if figure.y else figure.xlabel
+    for figure in study.figures:
+        units[figure.facet or figure.x] = names.get(figure.facet, "")
+    units |= dict(study.columns)
+    settings = [Column(units.get(key) or key, "w") for key in keys]
+    return settings + [Column(units.get(name) or name, "n") for name in values]
+
+
+def _means(rows: Sequence[Row], values: Sequence[str]) -> list[str]:
+    """The mean of each value over rows, where it is a number."""
+    return [_mean([float(row[name]) for row in rows if isinstance(row.get(name), int | float)]) for name in values]
 
 
 def _printed(study: Study, groups: Mapping[tuple[Any, ...], list[Row]], keys: list[str]) -> dict[tuple[Any, ...], str]:
