@@ -211,9 +211,9 @@ def _summary(done: StudyRun) -> Summary | None:
     printed = _printed(study, groups, keys)
     rows = []
     for setting, those in list(groups.items())[:_MOST]:
-        row = [names.get(said(value), said(value)) for value in setting]
-        row += _means(those if "round" in keys else _last(those), values)
-        rows.append([*row, printed.get(setting, "")] if printed else row)
+        cells = [names.get(said(value), said(value)) for value in setting]
+        cells += _means(those if "round" in keys else _last(those), values)
+        rows.append([*cells, printed.get(setting, "")] if printed else cells)
     left_out = "" if len(groups) <= _MOST else f" The first {_MOST} of {len(groups)} settings."
     columns = _columns(study, keys, values, names)
     if printed:
