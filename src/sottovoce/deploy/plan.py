@@ -17,6 +17,7 @@ from typing import Self
 
 import numpy as np
 
+from ..algorithms import KNOWN
 from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError, UnknownEvent
 from ..network.graphs import Graph, make_graph
