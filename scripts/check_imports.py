@@ -29,7 +29,7 @@ LAYERS: tuple[dict[str, str], ...] = (
     {"errors": "exceptions"},
     {
         "util": "types of arrays; libraries loaded at first use; the canonical text of a value; files read within "
-        "limits and written whole or not at all; the frame of HTML pages",
+        "limits and written whole or not at all; HTML from the files in ``templates/``",
     },
     {"problem": "losses with their bounds, tasks, public facts, parameters over rounds, whom people trust"},
     {

@@ -23,7 +23,7 @@ else:
     code = 0
 print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
 """
-OPTIONAL = {"cryptography", "dask", "grpc", "matplotlib", "nvflare", "pandas", "pyarrow", "torch"}
+OPTIONAL = {"cryptography", "dask", "grpc", "jinja2", "matplotlib", "nvflare", "pandas", "pyarrow", "torch"}
 NUMERIC = {"array_api_compat", "joblib", "networkx", "scipy", "sklearn"}
 SCREEN_AND_FILES = {"numpy", "rich", "sqlite3", "threadpoolctl"}
 SMALL = ("--data", "synthetic:n=300,d=4,seed=1", "--nodes", "3", "--rounds", "2", "--epsilon", "5")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from pathlib import Path
 
@@ -112,10 +111,9 @@ def test_random_kinds_depend_on_the_seed_and_stay_connected() -> None:
         make_graph("erdos-renyi:p=0.001", 30)
 
 
-def test_edges_merge_and_survive_json_and_pickle() -> None:
+def test_edges_merge_and_survive_pickle() -> None:
     graph = Graph("mine", 3, [(1, 0), (0, 1), np.array([2, 1])])
     assert graph.edges == ((0, 1), (1, 2))
-    assert Graph.from_dict(json.loads(json.dumps(graph.to_dict()))) == graph
     assert graph.adjacency is graph.adjacency
     assert pickle.loads(pickle.dumps(graph)) == graph
     assert len({graph, Graph("mine", 3, ((0, 1), (1, 2)))}) == 1

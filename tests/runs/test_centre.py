@@ -463,7 +463,7 @@ class TestDeciding:
         }
         assert Decision(made, "so").to_dict()["centred"] is True
         for record in ({}, [], made.to_dict() | {"alpha": 1}, made.to_dict() | {"constants": [8.0]}):
-            with pytest.raises(TypeError):
+            with pytest.raises(InvalidInput, match="record of a centring"):
                 Centring.of(record)
         for change in (
             {"k": 0.0},

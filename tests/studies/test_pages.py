@@ -131,3 +131,14 @@ def test_a_logarithmic_axis_with_zeros_is_linear_near_zero() -> None:
     assert figures.draw(logged, rows)[0].svg
     signed = replace(LINE, log=("y",), references=({"y": 0.0, "label": "none"},))
     assert figures._least(signed, ROWS, "y") == pytest.approx(0.001) and figures.draw(signed, ROWS)[0].svg
+
+
+def test_every_text_is_escaped() -> None:
+    evil = "<script>alert('1')</script>"
+    line = replace(LINE, title=evil, caption=evil, names={"a": evil})
+    claim = replace(CLAIM, says=evil, paper=evil)
+    html = made(title=evil, about=evil, paper=evil, differs=(evil,), figures=(line,), claims=(claim,))
+    study = Study(evil, evil, "training.run", figures=(LINE,))
+    index = page.index([(StudyRun(study, Path(), [], [], []), None, [])], [evil], evil)
+    for text in (html, index):
+        assert "<script" not in text and text.count("&lt;script&gt;") >= 5

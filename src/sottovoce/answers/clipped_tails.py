@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..util.typing import Array
+from .frames import with_eigenvalues
 
 FARTHER = 1.5
 """How much farther out than rows weighed by squared residuals those in a tail are, from the mean of all rows.
@@ -129,6 +130,4 @@ def second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Array:
     known = FARTHER * share * np.einsum("rji,rj->ri", vectors, away)
     tail = mean + np.einsum("rij,rj->ri", vectors, known)
     unknown = values * (1.0 - share)
-    return np.asarray(
-        tail[:, :, None] * tail[:, None, :] + (vectors * unknown[:, None, :]) @ vectors.transpose(0, 2, 1)
-    )
+    return np.asarray(tail[:, :, None] * tail[:, None, :] + with_eigenvalues(vectors, unknown))

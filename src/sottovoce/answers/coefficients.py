@@ -12,12 +12,12 @@ import numpy as np
 from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
 from ..reports.causes import Cause
-from ..reports.coefficients import assumptions, needed, remark, text_table
-from ..reports.notebook import coefficients_html
+from ..reports.coefficients import assumptions, needed, page_table, remark, text_table
 from ..reports.plain import of_anybody
 from ..reports.worth import times_wider
 from ..util import normal
 from ..util.later import Later
+from ..util.pages import notebook
 from ..util.typing import Any, Array, BoolArray
 from .between import FEWEST, Between, between, spreads_of
 from .directions import LostLines, Relation, Undivided, in_words, lost_lines, remedy
@@ -326,8 +326,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         return str(self)
 
     def _repr_html_(self) -> str:
-        lines = self.to_dict()
-        return coefficients_html(lines, self.remark())
+        return notebook(table=page_table(self.to_dict()), remark=self.remark())
 
 
 def with_sites(plain: dict[str, Any]) -> dict[str, Any]:

@@ -129,4 +129,9 @@ def displacement(frame: Frame, H: Array, noise: Array, gradient: Array, s_g: flo
 def positive(S: Array) -> Array:
     """The nearest positive semidefinite matrices."""
     values, vectors = np.linalg.eigh(S)
-    return np.asarray((vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1))
+    return with_eigenvalues(vectors, np.maximum(values, 0.0))
+
+
+def with_eigenvalues(vectors: Array, values: Array) -> Array:
+    """The symmetric matrices, (R, d, d), with these eigenvectors, as columns, and these eigenvalues, (R, d)."""
+    return np.asarray((vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1))

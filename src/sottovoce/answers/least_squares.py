@@ -37,7 +37,7 @@ from .bounds_reached import targets_at_bounds
 from .clipped_sites import ClippedStep, Shortfall, shortfall
 from .coefficients import Coefficient, Coefficients, table
 from .directions import directions, variances_of
-from .frames import Frame, positive, sharper, whitening
+from .frames import Frame, positive, sharper, whitening, with_eigenvalues
 from .inference import (
     RAREST,
     UNSURE,
@@ -51,8 +51,8 @@ from .inference import (
     pooled,
     within,
 )
+from .normal_equations import Mean, Products, posterior
 from .references import comparisons_of, directions_of
-from .regression import posterior_gain
 from .row_frames import FINE, ROUGH, Ahead, best_power, length_of_levels, reach
 from .separate_sites import Columns, Heard, SeparateSites, SiteStep, drawn_together, of_kind, precision
 from .slope_moments import OF_RESIDUALS, drawn_to_multiple
@@ -62,7 +62,6 @@ EDGES = 2.0 ** np.arange(-10.0, 1.5, 0.5)
 """Public cells of residuals, in half widths of the target's bounds; beyond the last one no residual is kept."""
 _FLOOR = 0.05  # of the noise's norm: a matrix with an eigenvalue below it has no inverse
 _EXCESS = 0.25  # of h: how far residuals that noise hides may be beyond it, in the mean over them
-_EXACT = 1e-24
 _ROUGHLY, _MOMENTS = 0.05, 0.20  # shares of the first second moments, and of those in the last frame
 _GRADIENTS = 0.47  # share of the second and the last gradient
 _LEANS = 0.5  # of one row: how far rows in a tail lean on average, when it is chosen where residuals are clipped
@@ -132,10 +131,10 @@ class Stepped(SeparateSites):
         moments = yield FramedMoments(zero, frame=frame.A)
         every = np.tile(kept, (replicates, 1))
         M = within(square(moments.value, facts.d), every)
-        products = _Products(M, moments.spread, frame, kept, kept & (self.constant > 0))
+        products = _FramedProducts(M, moments.spread, frame, kept, kept & (self.constant > 0))
 
         found = yield FramedSteps(zero, frame=frame.A)
-        products.add(zero, found, 1.0)
+        products.add(zero, found.value * kept, found.spread)
         for last in (False, True):
             point = products.shrunken()
             at = np.einsum("rij,rj->ri", frame.A, point)
@@ -146,7 +145,7 @@ class Stepped(SeparateSites):
             if last:
                 squares = yield FramedResiduals(at, h, frame=frame.A)
             found = yield FramedSteps(at, h, frame=frame.A)
-            products.add(point, found, h)
+            products.add(point, h * found.value * kept, h * found.spread)
 
         s_M = np.full(replicates, moments.spread)
         least = np.maximum(1e-12, _FLOOR * s_M * math.sqrt(2.0 * facts.d))
@@ -155,9 +154,9 @@ class Stepped(SeparateSites):
         lost = directions(frame, M, s_M, variances, size)
         inverse, fine = inverse_of(lost.restricted(M), every, least)
         inverse = lost.across @ inverse @ lost.across
-        mean = products.together(point)
+        mean = products.together(products.distances(point))
         best = np.einsum("rij,rj->ri", inverse, mean.c)
-        of_c = mean.variance[:, None, None] * np.eye(facts.d)
+        of_c = mean.of_gradients[:, None, None] * np.eye(facts.d)
         noise = inverse @ (of_c + noise_of(best - mean.center, s_M)) @ inverse
         told = within(h**2 * square(squares.value, facts.d), every)
         noise_of_squares = np.full(replicates, h**2 * squares.spread)
@@ -193,7 +192,7 @@ class Stepped(SeparateSites):
         """The position of an item in the list."""
         return [item.name for item in self.items].index(name)
 
-    def _clipping(self, cells: Answer, products: _Products, of_gradient: float) -> Clipping:
+    def _clipping(self, cells: Answer, products: _FramedProducts, of_gradient: float) -> Clipping:
         """Where residuals are clipped, by a histogram of them: as far as it sees.
 
         The next gradient has noise of the deviation `of_gradient` on an entry, in units of h.
@@ -294,7 +293,7 @@ class OfSites(Stepped):
     its own noise, in proportion to h.  So residuals are clipped where that costs least.
     """
 
-    def _clipping(self, cells: Answer, products: _Products, of_gradient: float) -> Clipping:
+    def _clipping(self, cells: Answer, products: _FramedProducts, of_gradient: float) -> Clipping:
         shares = cells.value.mean(axis=0)
         square = max(float(EDGES**2 @ shares[:-1]), float(EDGES[0] ** 2))
         costs = products.costs(self.constant / self.value, square / cells.rows, of_gradient**2)
@@ -333,16 +332,16 @@ def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], fac
         J = h**2 * pooled(common, within(square(told, d), found.kept), noise).H
         inverse, _ = inverse_of(lost.restricted(own.H), found.kept, np.zeros(len(own.H)))
         inverse = across @ inverse @ across
-        mean, shares = _site_products(own, gradients, points, i)
+        mean = _site_products(own, gradients, points, i)
         best = np.einsum("rij,rj->ri", inverse, mean.c)
-        of_c = mean.variance[:, None, None] * np.eye(d)
+        of_c = mean.of_gradients[:, None, None] * np.eye(d)
         of_noise = inverse @ (of_c + noise_of(best - mean.center, own.noise)) @ inverse
         sampling = inverse @ (positive(J) / n[i]) @ inverse
         expected = A @ (spread[:, None, None] * inverse / n[i] + of_noise) @ A
         of_noise = A @ of_noise @ A
         estimate = np.einsum("rij,rj->ri", A, best)
         if columns.apart:
-            short = _shortfall_of_constant(own, back, gradients, points, shares, i, spread / n[i], value)
+            short = _shortfall_of_constant(own, back, gradients, points, mean.shares, i, spread / n[i], value)
             estimate[:, -1] += short.mean
             of_noise[:, -1, -1] += short.variance
             expected[:, -1, -1] += short.variance
@@ -406,56 +405,37 @@ def _per_bend(along: Array, H: Array) -> Array:
     return np.asarray(np.divide(1.0, bend, out=np.zeros_like(bend), where=bend > _NO_BEND))
 
 
-def _site_products(own: Pool, gradients: Sequence[Heard], points: Sequence[Array], i: int) -> tuple[Mean, Array]:
-    """A site's products of rows and targets as one, by their precisions about its last point.
-
-    Returns them and the weight of every gradient, (gradients, R).
-    """
-    total, c, center, variance, precisions = np.zeros(len(own.H)), 0.0, 0.0, 0.0, list[Array]()
-    target = points[-1][:, i]
+def _site_products(own: Pool, gradients: Sequence[Heard], points: Sequence[Array], i: int) -> Mean:
+    """A site's products of rows and targets as one, by their precisions about its last point."""
+    products = Products(own.H, own.noise)
     for gradient, every in zip(gradients, points, strict=True):
         assert isinstance(gradient.what, FramedSteps)
         value, noise = gradient.of(i)
-        h, point = gradient.what.h, every[:, i]
-        far = np.sum((target - point) ** 2, axis=1)
-        sure = 1.0 / ((h * noise) ** 2 + own.noise**2 / 2.0 * far + _EXACT)
-        total = total + sure
-        precisions.append(sure)
-        c = c + sure[:, None] * (np.einsum("rij,rj->ri", own.H, point) - h * value)
-        center = center + sure[:, None] * point
-        variance = variance + sure**2 * (h * noise) ** 2
-    whole = total[:, None]
-    mean = Mean(np.asarray(c / whole), np.asarray(center / whole), np.asarray(variance / total**2))
-    return mean, np.stack(precisions) / total
+        products.add(every[:, i], gradient.what.h * value, gradient.what.h * noise)
+    return products.together(products.distances(points[-1][:, i]))
 
 
-class _Products:
-    """Mean products c of rows and targets in a frame, as each gradient tells them.
+class _FramedProducts(Products):
+    """Mean products c of rows and targets in a frame, with what is taken as known of the coefficients beforehand.
 
     Parameters
     ----------
     M : array (R, d, d)
         Second moments in the frame, with errors of deviation `s_M` on an entry.
     kept, constants : array (d,)
-        Columns that have coefficients, and those of them that are not shrunk.
+        Columns that have coefficients, and those of them that are not shrunken.
     """
 
     def __init__(self, M: Array, s_M: float, frame: Frame, kept: BoolArray, constants: BoolArray) -> None:
-        self.M, self.s_M, self.frame, self.kept = M, s_M, frame, kept
+        super().__init__(M, s_M)
+        self.frame, self.kept = frame, kept
         floor = np.maximum(1e-12, _FLOOR * s_M * math.sqrt(2.0 * M.shape[-1]))
         values, vectors = np.linalg.eigh(M)
-        self.raised = (vectors * np.maximum(values, floor)[:, None, :]) @ vectors.transpose(0, 2, 1)
+        self.raised = with_eigenvalues(vectors, np.maximum(values, floor))
         # Orthonormal directions of the points: first those that move constants alone, then all others.
         whole = frame.back[:, :, np.flatnonzero(constants)]
         self.first = whole.shape[2]
         self.turn = np.linalg.qr(whole, mode="complete").Q
-        self.points, self.found, self.spreads = list[Array](), list[Array](), list[float]()
-
-    def add(self, point: Array, gradient: Answer, h: float) -> None:
-        """A gradient at a point of the frame, (R, d), in units of h."""
-        self.points.append(point)
-        self.found.append(np.einsum("rij,rj->ri", self.M, point) - h * gradient.value * self.kept)
-        self.spreads.append(h * gradient.spread)
 
     def costs(self, constant: Array, sampling: float, noise: float) -> clipped_tails.Costs:
         """What clipping the next residuals costs each kept coefficient, in the mean over replicates.
@@ -482,50 +462,20 @@ class _Products:
             weights=np.where(constant[self.kept] > 0.0, _OF_CONSTANT, 1.0),
         )
 
-    def together(self, target: Array) -> Mean:
-        """All of them as one, by their precisions about the `target`: noise in M moves c by a point's distance."""
-        away = [np.sum((target - point) ** 2, axis=1) for point in self.points]
-        errors = [s**2 + self.s_M**2 / 2.0 * e + _EXACT for s, e in zip(self.spreads, away, strict=True)]
-        share = 1.0 / np.stack(errors)
-        share /= share.sum(axis=0)
-        c, center = (np.einsum("kr,krd->rd", share, np.stack(x)) for x in (self.found, self.points))
-        variance = np.einsum("kr,k->r", share**2, np.square(self.spreads))
-        return Mean(c, center, variance)
-
     def shrunken(self) -> Array:
         """The mean of the coefficients in the frame given all that was found, if each is normal beforehand.
 
         Those of constants have no law beforehand; the others have one variance, of a grid, by its likelihood.
         """
+        turned = self.turn.transpose(0, 2, 1)
+        M = turned @ self.raised @ self.turn
         found = np.zeros_like(self.points[0])
         for _ in range(3):
-            c, center, variance = self.together(found)
-            variance = variance + self.s_M**2 / 2.0 * np.sum((found - center) ** 2, axis=1)
-            found = self._given(c, variance)
+            mean = self.together(self.distances(found))
+            variance = mean.of_gradients + self.s_M**2 / 2.0 * np.sum((found - mean.center) ** 2, axis=1)
+            c = np.einsum("rij,rj->ri", turned, mean.c)
+            found = np.einsum("rij,rj->ri", self.turn, posterior(M, c, variance, free=self.first).mean)
         return found
-
-    def _given(self, c: Array, variance: Array) -> Array:
-        m, turned = self.first, self.turn.transpose(0, 2, 1)
-        M, c = turned @ self.raised @ self.turn, np.einsum("rij,rj->ri", turned, c)
-        across = np.linalg.solve(M[:, :m, :m], M[:, :m, m:])  # of constants, for one of each other direction
-        alone = np.linalg.solve(M[:, :m, :m], c[:, :m, None])[:, :, 0]
-        centred = M[:, m:, m:] - M[:, m:, :m] @ across
-        products = c[:, m:] - np.einsum("rij,rj->ri", M[:, m:, :m], alone)
-        values, vectors = np.linalg.eigh(centred)
-        values = np.maximum(values, 0.0)
-        z = np.einsum("rji,rj->ri", vectors, products)
-        gain, _ = posterior_gain(values, z, variance)
-        others = np.einsum("rij,rj->ri", vectors, gain * z)
-        constants = alone - np.einsum("rij,rj->ri", across, others)
-        return np.einsum("rij,rj->ri", self.turn, np.concatenate([constants, others], axis=1))
-
-
-class Mean(NamedTuple):
-    """Products as one: their mean, that of the points at which they were found, and the variance of an entry."""
-
-    c: Array  # (R, d)
-    center: Array  # (R, d)
-    variance: Array  # (R,)
 
 
 def slopes_of(naming: Naming) -> Stepped:

@@ -21,6 +21,7 @@ from ..problem.facts import Facts
 from ..queries import HuberGradient, Residuals, SecondMoments
 from ..queries.moments import square
 from ..util.typing import Array, BoolArray
+from .normal_equations import Posterior, Products, posterior
 
 SQUARED = "squared"
 """Users' name of the loss."""
@@ -32,9 +33,6 @@ _BEYOND, _MOST = 6.0, 0.2
 Clipping biases the coefficients and spares noise, so it ends where there is little noise.
 """
 _LATER = (0.16, 0.18, 0.22)
-_SPREADS = np.logspace(-3.0, 3.0, 61)
-"""Prior variances of a coefficient, over one by the trace of the moments, which is about that of a target."""
-_EXACT = 1e-24
 
 
 @dataclass(frozen=True)
@@ -65,32 +63,30 @@ class LeastSquares(Recipe):
         )
 
     def script(self, facts: Facts, replicates: int) -> Script:
-        R, d, free, constant = replicates, facts.d, self.free > 0, self.constant > 0
-        zero = np.zeros((R, d))
+        d, free, constant = facts.d, self.free > 0, self.constant > 0
+        zero = np.zeros((replicates, d))
         moments = yield SecondMoments(zero)
-        noise = moments.spread
-        S = shrunk(square(moments.value, d), free, free & ~constant, noise)
+        S = shrunk(square(moments.value, d), free, free & ~constant, moments.spread)
+        products = Products(S, moments.spread)
         gradient = yield HuberGradient(zero)
-        found, spreads, errors = [-gradient.value], [gradient.spread], list[Array]()
+        products.add(zero, gradient.value, gradient.spread)
+        first_spread, errors = gradient.spread, list[Array]()
 
-        def fit(w: Array) -> tuple[Array, Array]:
-            """Mean and mean squared error of the coefficients given all gradients, if they are about `w`."""
-            away = [np.sum(w**2, axis=1), *errors]  # noise in S moves c by the distance of the gradient's point
-            weight = 1.0 / np.stack([s**2 + noise**2 / 2.0 * e + _EXACT for s, e in zip(spreads, away, strict=True)])
-            c = np.einsum("kr,krd->rd", weight, np.stack(found)) / weight.sum(axis=0)[:, None]
-            return mean_given(S, c * free, 1.0 / weight.sum(axis=0), free & ~constant, free & constant)
+        def fit(w: Array) -> Posterior:
+            """The coefficients given all gradients, if they are about `w`."""
+            mean = products.together([np.sum(w**2, axis=1), *errors])
+            return mean_given(S, mean.c * free, mean.of_all, free & ~constant, free & constant)
 
-        w, error = fit(fit(zero)[0])
-        inside = 1.0 - min(_BEYOND * spreads[0], _MOST)
+        w, error = fit(fit(zero).mean)
+        inside = 1.0 - min(_BEYOND * first_spread, _MOST)
         cells = yield Residuals(w, self.constant, EDGES)
         h = _width(cells.value.mean(axis=0), inside)
         for _ in _LATER:
             gradient = yield HuberGradient(w, h)
             scale = h if h == 1.0 else h / inside
-            found.append(np.einsum("rij,rj->ri", S, w) - scale * gradient.value)
-            spreads.append(scale * gradient.spread)
+            products.add(w, scale * gradient.value, scale * gradient.spread)
             errors.append(error)
-            w, error = fit(fit(w)[0])
+            w, error = fit(fit(w).mean)
         return w
 
 
@@ -108,45 +104,21 @@ def shrunk(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Array
     return np.asarray((1.0 - share) * S + share * target)
 
 
-def mean_given(S: Array, c: Array, variance: Array, columns: BoolArray, constants: BoolArray) -> tuple[Array, Array]:
-    """Posterior mean of coefficients given noisy products c with this `variance`, and their mean squared error.
+def mean_given(S: Array, c: Array, variance: Array, columns: BoolArray, constants: BoolArray) -> Posterior:
+    """Posterior mean of coefficients (R, d) given noisy products c with this `variance`, and their mean squared error.
 
-    Columns are centred by the constants, which are not shrunk; no row has two.  The mean is over :data:`_SPREADS` by
-    their likelihood.
+    Columns are centred by the constants, which are not shrunken.  No row has two constants, so their moments are
+    diagonal.
     """
-    w = np.zeros_like(c)
     own, ones = np.flatnonzero(columns), np.flatnonzero(constants)
-    alone = np.maximum(S[:, ones, ones], 1e-6)
-    across = S[:, own[:, None], ones] / alone[:, None, :]
-    C = S[:, own[:, None], own] - np.einsum("rik,rjk,rk->rij", across, across, alone)
-    products = c[:, own] - np.einsum("rik,rk->ri", across, c[:, ones])
-    values, vectors = np.linalg.eigh(C)
-    values = np.maximum(values, 0.0)
-    z = np.einsum("rji,rj->ri", vectors, products)
-    gain, left = posterior_gain(values, z, variance)
-    w[:, own] = np.einsum("rij,rj->ri", vectors, gain * z)
-    w[:, ones] = c[:, ones] / alone - np.einsum("rik,ri->rk", across, w[:, own])
-    return w, left
-
-
-def posterior_gain(values: Array, z: Array, variance: Array) -> tuple[Array, Array]:
-    """What z is multiplied by to get the mean of x given ``z = values x + noise``, and the mean squared error of all x.
-
-    x is normal with one variance for all, averaged over :data:`_SPREADS` by their likelihood.
-
-    Parameters
-    ----------
-    values, z : array (R, k)
-    variance : array (R,)
-        Of the noise in an entry of z.
-    """
-    spread = (_SPREADS / np.maximum(values.sum(axis=1), 1e-12)[:, None])[:, :, None]
-    seen = values[:, None, :] ** 2 * spread + np.maximum(variance, _EXACT)[:, None, None]
-    likely = -0.5 * np.sum(np.log(seen) + z[:, None, :] ** 2 / seen, axis=2)
-    likely = np.exp(likely - likely.max(axis=1, keepdims=True))
-    likely /= likely.sum(axis=1, keepdims=True)
-    gain = np.einsum("rt,rti->ri", likely, values[:, None, :] * spread / seen)
-    return gain, variance * np.einsum("rt,rti->r", likely, spread / seen)
+    order = np.concatenate([ones, own])
+    M = S[:, order[:, None], order]
+    of_constants = np.maximum(S[:, ones, ones], 1e-6)
+    M[:, : len(ones), : len(ones)] = of_constants[:, :, None] * np.eye(len(ones))
+    found, error = posterior(M, c[:, order], variance, free=len(ones))
+    w = np.zeros_like(c)
+    w[:, order] = found
+    return Posterior(w, error)
 
 
 def _width(cells: Array, inside: float) -> float:

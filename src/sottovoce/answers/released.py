@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from ..privacy.statement import Statement
-from ..reports.notebook import evaluation_pairs, pairs_html, pairs_text
+from ..reports.notebook import evaluation_pairs, pairs_text
+from ..util.pages import notebook
 
 
 class ReleasedEvaluation(ABC):
@@ -34,7 +35,8 @@ class ReleasedEvaluation(ABC):
         return pairs_text(*self._told())
 
     def _repr_html_(self) -> str:
-        return pairs_html(*self._told())
+        title, pairs, remark = self._told()
+        return notebook(title=title, pairs=pairs, remark=remark)
 
     def _told(self) -> tuple[str, list[tuple[str, str]], str]:
         """Title, lines and privacy statement of what was released."""

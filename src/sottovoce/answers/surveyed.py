@@ -23,12 +23,13 @@ from ..errors import InvalidInput, SchemaError, printable
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement, ceil_text
 from ..problem.facts import Among
-from ..reports.notebook import pairs_html, pairs_text
+from ..reports.notebook import pairs_text
 from ..runs.config import RunConfig
 from ..runs.prepare import prepare
 from ..runs.pricing import privacy_statement
 from ..runs.simulate import Result, simulate
 from ..runs.training import deal_of
+from ..util.pages import notebook
 from ..util.typing import Array, IntArray
 from .evaluation import LOSS
 from .survey import ERROR, RARE, Column, Noise, Survey, columns_of, proposed, spread_of, survey_of
@@ -90,7 +91,8 @@ class Surveyed:
         return pairs_text(*self._told())
 
     def _repr_html_(self) -> str:
-        return pairs_html(*self._told())
+        title, pairs, remark = self._told()
+        return notebook(title=title, pairs=pairs, remark=remark)
 
     def _told(self) -> tuple[str, list[tuple[str, str]], str]:
         """What is proposed for each column, and what that cost."""

@@ -102,20 +102,6 @@ class Move:
         """The maps of all replicates."""
         return [self] if self.mean.ndim == 1 else [self.at(r) for r in range(len(self.mean))]
 
-    def to_dict(self) -> dict[str, Any]:
-        """All but the mean, as plain data."""
-        return {"constants": list(self.constants), "k": self.k, "gain": self.gain}
-
-    @classmethod
-    def of(cls, mean: Array, record: Any) -> Self:
-        """From a mean and a :meth:`to_dict`, which may come from anybody; InvalidInput or TypeError."""
-        kinds = {"constants": list, "k": float, "gain": float}
-        if not isinstance(record, dict) or {name: type(value) for name, value in record.items()} != kinds:
-            raise TypeError("not the record of a map")
-        if not all(type(column) is int for column in record["constants"]):
-            raise TypeError("columns are whole numbers")
-        return cls(mean, tuple(record["constants"]), record["k"], record["gain"])
-
     # Models
 
     def fold(self, w: Array) -> Array:

@@ -18,13 +18,14 @@ from typing import Self
 
 from ..errors import InvalidInput, SottovoceError
 from ..util import files
+from ..util.codec import from_plain, to_plain
 from ..util.plain import canonical
 from .invitation import PLAN_GROUPS, stretch
 from .keys import SigningKey, verify
 from .known import Known
 from .names import check_name, check_run
 from .plan import Member, Plan
-from .strict import parse
+from .strict import parse, told
 
 ENDING = "amendment"
 _DOMAIN = b"sottovoce amendment 1\n"
@@ -65,23 +66,22 @@ class Amendment:
     def read(cls, path: Path) -> Self:
         """Read what :meth:`text` gave; raises :class:`InvalidInput`."""
         try:
-            found = cls(**parse(files.read("amendment", path, _LARGEST), _LARGEST))
+            found = from_plain(cls, parse(files.read("amendment", path, _LARGEST), _LARGEST))
             for key in (found.old, found.key):
                 Member(found.name, 1, key)
-            for run, digest in (found.runs or {}).items():
+            for run in found.runs or {}:
                 check_run("run", run)
-                if not isinstance(digest, str):
-                    raise TypeError
             for name, signature in found.signatures.items():
                 check_name("name", name)
                 base64.b64decode(signature, validate=True)
-        except (SottovoceError, ValueError, TypeError, AttributeError):
-            raise InvalidInput("amendment", path, "is none", "give the file that `site replace` wrote") from None
+        except (SottovoceError, ValueError) as error:
+            rule = f"is none{told(error)}"
+            raise InvalidInput("amendment", path, rule, "give the file that `site replace` wrote") from None
         return found
 
     def text(self) -> str:
         """The file's content."""
-        return json.dumps(vars(self), indent=1) + "\n"
+        return json.dumps(to_plain(self), indent=1) + "\n"
 
     def sign(self, name: str, key: SigningKey) -> Self:
         """With the signature of a member."""
@@ -106,7 +106,7 @@ class Amendment:
             raise InvalidInput("amendment", self.name, rule, "ask the site; sign nothing that you do not understand")
         if self.runs is None:
             return
-        shared = {run: one["plan"] for run, one in known.shared.items() if self.name in one["sites"]}
+        shared = {run: one.plan for run, one in known.shared.items() if self.name in one.sites}
         lacks = [run for run, digest in shared.items() if self.runs.get(run) != digest]
         if lacks:
             rule = f"leaves out {', '.join(sorted(lacks))}, in which the site took part with this one"

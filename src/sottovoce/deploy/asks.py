@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
@@ -23,6 +23,7 @@ from ..problem.task import TwoClasses
 from ..runs.config import RunConfig
 from ..runs.prepare import prepare
 from ..runs.pricing import Prepared
+from ..util.codec import Unreadable, from_plain, to_plain
 from ..util.typing import Any, Array, IntArray
 
 if TYPE_CHECKING:  # which load SciPy's statistics, and most plans ask nothing
@@ -104,10 +105,6 @@ class Asks:
     evaluation_scale: float | None = None
 
     def __post_init__(self) -> None:
-        for name, kinds in _KINDS.items():
-            value = getattr(self, name)
-            if type(value) not in kinds or (type(value) is float and math.isnan(value)):
-                raise InvalidInput(name, None, "is of the wrong type in what a plan asks", "write the plan again")
         if not self.inference and self.evaluation is None:
             raise InvalidInput("asks", None, "asks nothing", "ask for inference, an evaluation or both")
         if self.site_constants and not self.inference:
@@ -137,25 +134,18 @@ class Asks:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; infinity is the text ``inf``."""
-        plain = asdict(self)
+        plain = dict(to_plain(self))
         return plain | {"evaluation": "inf"} if self.evaluation == math.inf else plain
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
-        """Inverse of :meth:`to_dict`; raises :class:`InvalidInput` or :class:`TypeError`."""
-        given = dict(plain)
-        if given.keys() != {f.name for f in fields(cls)}:
-            raise TypeError("other fields")
-        if given["evaluation"] == "inf":
-            given["evaluation"] = math.inf
-        return cls(**given)
-
-
-_NONE = type(None)
-_KINDS: dict[str, tuple[type, ...]] = {
-    "inference": (bool,), "site_constants": (bool,), "evaluation": (float, _NONE), "holdout": (float,),
-    "threshold": (float,), "by": (str, _NONE), "scale": (float, _NONE), "evaluation_scale": (float, _NONE),
-}  # fmt: skip
+        """Inverse of :meth:`to_dict`; raises :class:`InvalidInput`."""
+        try:
+            if isinstance(plain, dict) and plain.get("evaluation") == "inf":
+                plain = plain | {"evaluation": math.inf}
+            return from_plain(cls, plain)
+        except Unreadable as error:
+            raise InvalidInput("asks", None, f"is not what a plan asks: {error}", "write the plan again") from None
 
 
 class Lists(NamedTuple):

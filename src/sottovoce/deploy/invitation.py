@@ -25,16 +25,17 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b32encode
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from ..errors import InvalidInput, SottovoceError
 from ..util import files
+from ..util.codec import from_plain, to_plain
 from ..util.plain import canonical, keyed_hash
 from .names import check_name
 from .plan import ANSWER, LARGEST, Member
-from .strict import parse
+from .strict import parse, told
 
 GROUPS, PLAN_GROUPS = 3, 5
 """Groups of four letters, 20 bits each, of the code of an answer, and of a plan."""
@@ -94,23 +95,28 @@ class Invitation:
 
     def text(self) -> str:
         """The file's content."""
-        return json.dumps(vars(self), indent=1, allow_nan=False) + "\n"  # a schema's order counts
+        return json.dumps(to_plain(self), indent=1, allow_nan=False) + "\n"  # a schema's order counts
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read what :meth:`text` gave; raises :class:`InvalidInput`."""
         try:
-            found = cls(**parse(files.read("invitation", path, LARGEST), LARGEST))
+            found = from_plain(cls, parse(files.read("invitation", path, LARGEST), LARGEST))
             check_name("name", found.name)
-            if not all(isinstance(getattr(found, f.name), str) for f in fields(cls)[:5]):
-                raise TypeError
-            if not all(x is None or type(x) is float for x in (found.epsilon, found.delta)):
-                raise TypeError
-            if not isinstance(found.schema, dict | None):
-                raise TypeError
-        except (SottovoceError, ValueError, TypeError):
-            raise InvalidInput("invitation", path, "is none", "give the file that `hub invite` wrote") from None
+        except (SottovoceError, ValueError) as error:
+            rule = f"is none{told(error)}"
+            raise InvalidInput("invitation", path, rule, "give the file that `hub invite` wrote") from None
         return found
+
+
+class _Answered(NamedTuple):
+    """The file of an :class:`Answer`: also all that a plan needs of the site."""
+
+    name: str
+    rows: int
+    key: str
+    request: str
+    invitation: str
 
 
 @dataclass(frozen=True)
@@ -124,24 +130,21 @@ class Answer:
     def text(self) -> str:
         """The file's content, which also holds all that a plan needs of the site."""
         kept = {"request": self.request, "invitation": self.invitation}
-        return json.dumps(vars(self.member) | kept, indent=1) + "\n"
+        return json.dumps(to_plain(self.member) | kept, indent=1) + "\n"
 
     @property
     def code(self) -> str:
         """For the telephone: it binds both keys, name, row count and invitation."""
-        return stretch(canonical(vars(self.member) | {"request": self.request, "of": self.invitation}).encode())
+        return stretch(canonical(to_plain(self.member) | {"request": self.request, "of": self.invitation}).encode())
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read what :meth:`text` gave; raises :class:`InvalidInput`."""
         try:
-            plain = parse(files.read("answer", path, LARGEST), LARGEST)
-            request, invitation = plain.pop("request"), plain.pop("invitation")
-            if not isinstance(request, str) or not isinstance(invitation, str) or len(plain) != len(fields(Member)):
-                raise TypeError
-            return cls(Member(**plain), request, invitation)
-        except (SottovoceError, ValueError, TypeError, AttributeError, LookupError):
-            rule = "is no answer to an invitation"
+            plain = from_plain(_Answered, parse(files.read("answer", path, LARGEST), LARGEST))
+            return cls(Member(plain.name, plain.rows, plain.key), plain.request, plain.invitation)
+        except (SottovoceError, ValueError) as error:
+            rule = f"is no answer to an invitation{told(error)}"
             raise InvalidInput("answer", path, rule, f"give the NAME.{ANSWER} that `site join` wrote") from None
 
     def check(self, invitation: Invitation) -> None:

@@ -11,21 +11,29 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from ..errors import InvalidInput, LedgerCorrupt, SottovoceError
 from ..ledger.durable import DurableLedger
 from ..ledger.journal import Journal
 from ..util import files
+from ..util.codec import from_plain, to_plain
 from ..util.typing import Any
 from .messages import own_words
 from .names import check_name, check_run
 from .plan import LARGEST, Plan
-from .strict import parse
+from .strict import NotStrict, parse, told
 from .sums.messages import DOMAIN as SUMS
 
 _LARGEST = 2**20
 ENDING = "known"
+
+
+class SharedRun(NamedTuple):
+    """A run of before: its plan's digest, and the other sites."""
+
+    plan: str
+    sites: list[str]
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Known:
     run: str | None = None
     head: str | None = None
     keys: dict[str, str] = field(default_factory=dict)
-    shared: dict[str, dict[str, Any]] = field(default_factory=dict)
+    shared: dict[str, SharedRun] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -54,34 +62,27 @@ class Known:
             return cls()
         data = files.read("known", path, _LARGEST)
         try:
-            found = cls(**parse(data, _LARGEST))
-            check_run("run", found.run)
-            for name, key in found.keys.items():
+            found = from_plain(cls, parse(data, _LARGEST))
+            if found.run is None or found.head is None:
+                raise NotStrict("names no last run")
+            for name in found.keys:
                 check_name("name", name)
-                if not isinstance(key, str):
-                    raise TypeError
-            if not isinstance(found.head, str):
-                raise TypeError
-            for run, one in found.shared.items():
+            for run in (found.run, *found.shared):
                 check_run("run", run)
-                if set(one) != {"plan", "sites"} or not all(isinstance(x, str) for x in (one["plan"], *one["sites"])):
-                    raise TypeError
-        except (SottovoceError, ValueError, TypeError, AttributeError):
-            rule, remedy = "is not what `site run` writes", "get it back as it was after the last run"
+        except (SottovoceError, ValueError) as error:
+            rule, remedy = f"is not what `site run` writes{told(error)}", "get it back as it was after the last run"
             raise InvalidInput("known", path, rule, remedy) from None
         return found
 
     def write(self, path: Path) -> None:
-        files.write("known", path, json.dumps(vars(self), indent=1) + "\n")
+        files.write("known", path, json.dumps(to_plain(self), indent=1) + "\n")
 
     def after(self, plan: Plan, name: str, head: str, complete: bool) -> Self:
         """The records after a run; keys change only if it was complete."""
         others = {site.name: site.key for site in plan.sites if site.name != name and complete}
         called = {other.lower() for other in others}
         kept = {other: key for other, key in self.keys.items() if other.lower() not in called}
-        shared = self.shared | {
-            plan.run: {"plan": plan.digest, "sites": [other for other in plan.names if other != name]}
-        }
+        shared = self.shared | {plan.run: SharedRun(plan.digest, [other for other in plan.names if other != name])}
         return type(self)(plan.run, head, dict(sorted((kept | others).items())), shared)
 
     def new(self, plan: Plan, name: str) -> list[str]:

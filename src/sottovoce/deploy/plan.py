@@ -30,6 +30,7 @@ from ..runs.prepare import prepare
 from ..runs.pricing import Prepared
 from ..runs.start import Start, named
 from ..util import files
+from ..util.codec import from_plain, to_plain
 from ..util.compatibility import FORMAT, refusal_of_format
 from ..util.constraints import Interval, Rule, constraint_metadata, validate
 from ..util.plain import canonical, keyed_hash
@@ -38,7 +39,7 @@ from . import limits
 from .asks import Asks, Lists, lists_of
 from .names import check_different, check_name, check_run
 from .stages import Stage
-from .strict import NotStrict, parse
+from .strict import parse, told
 from .waits import DEFAULT, Waits
 
 PLANNED_BEFORE = "end its run with version 0.2 at all sites, or write another plan: ledgers keep what was spent"
@@ -448,7 +449,7 @@ class Plan:
         return begin | {
             "version": FORMAT, "run": self.run, "config": self.config.to_dict(),
             "d": self.d,
-            "sites": [{"name": s.name, "rows": s.rows, "key": s.key} for s in self.sites],
+            "sites": to_plain(self.sites),
             "edges": [list(edge) for edge in self.edges], "norm_cap": self.norm_cap, "schema": self.schema,
             "features": self.features, "waits": vars(self.waits),
         } | {
@@ -489,7 +490,7 @@ class Plan:
             with np.errstate(all="ignore"):  # numbers that are too large are refused with one line and no warning
                 plan = cls(
                     run=plain["run"], config=RunConfig.from_dict(plain["config"]), d=plain["d"],
-                    sites=tuple(Member(**site) for site in _listed(plain["sites"], limits.SITES, "sites")),
+                    sites=tuple(from_plain(Member, site) for site in _listed(plain["sites"], limits.SITES, "sites")),
                     edges=tuple((i, j) for i, j in plain["edges"]), norm_cap=plain["norm_cap"],
                     schema=plain["schema"], start=start,
                     asks=None if "asks" not in plain else Asks.from_dict(plain["asks"]),
@@ -501,8 +502,9 @@ class Plan:
         except SottovoceError as error:
             raise InvalidInput("plan", str(path), f"cannot be run: {error}", "correct what it says") from None
         except _UNSOUND as error:
-            why = f": it {error}" if isinstance(error, NotStrict) else ""
-            raise InvalidInput("plan", str(path), f"is no plan file{why}", "write one with `sottovoce plan`") from None
+            raise InvalidInput(
+                "plan", str(path), f"is no plan file{told(error)}", "write one with `sottovoce plan`"
+            ) from None
         if plan.digest != stated:  # it holds what this version would not write
             raise InvalidInput("plan", str(path), changed, "get the agreed file again")
         return plan

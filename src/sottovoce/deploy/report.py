@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +12,11 @@ import numpy as np
 from ..data.move import Move
 from ..errors import InvalidInput
 from ..privacy.statement import DEMONSTRATION, Statement, ceil_text
-from ..reports import STYLE, answer, sections
+from ..reports import answer, sections
 from ..runs.engine import FINISHED
 from ..runs.simulate import Result
 from ..util import files
-from ..util.pages import frame, table
+from ..util.pages import Column, Table, render
 from ..util.plain import jsonable
 from ..util.typing import Any, Array
 from .answering import Found, document, record
@@ -31,22 +30,28 @@ from .strict import parse
 def site_page(plan: Plan, name: str, finished: Finished) -> str:
     """A site's page, for its own people."""
     outcome = finished.outcome
+    ended = outcome.stopped if finished.by is None else f"{outcome.stopped}: {finished.by}"
     facts = [
-        ("Run", plan.run), ("Plan", plan.digest), ("Rounds", f"{outcome.rounds} of {plan.rounds or plan.attempts}"),
-        ("Ended", outcome.stopped if finished.by is None else f"{outcome.stopped}: {finished.by}"),
+        ("Run", plan.run),
+        ("Plan", plan.digest),
+        ("Rounds", f"{outcome.rounds} of {plan.rounds or plan.attempts}"),
+        ("Ended", ended),
         ("Releases of this site", f"{finished.statement.made} of {finished.statement.planned}"),
         ("Rows", f"{plan.sites[plan.index(name)].rows:,}"),
         ("Lifetime budget of these rows", f"{ceil_text(finished.spent)} spent of {finished.budget:g}"),
         *[(f"Without {site}", why) for site, why in finished.lost.items()],
-    ]  # fmt: skip
-    body = [
-        *_head(f"Site {name}", plan.demonstration), *_answers(plan, finished.found),
-        _privacy(finished.statement), "<h2>The run</h2>", _list(facts),
-        *_agreed(plan),
-    ]  # fmt: skip
-    if not plan.infers:  # of which the coefficients are above
-        body += ["<h2>This site's classifier</h2>", _model(finished.model[None], [name])]
-    return frame(f"{plan.run}: {name}", body, STYLE)
+    ]
+    return render(
+        "site.html",
+        title=f"{plan.run}: {name}",
+        site=name,
+        demonstration=_demonstration(plan),
+        answers=_answers(plan, finished.found),
+        privacy=finished.statement.words,
+        facts=facts,
+        agreed=_agreed(plan),
+        classifier=None if plan.infers else _classifiers(finished.model[None], [name]),
+    )
 
 
 def hub_page(
@@ -58,20 +63,24 @@ def hub_page(
     `status` is that of :meth:`sottovoce.deploy.hub.Hub.status`, `models` has shape (N, d), `statement` is the plan's;
     `names` are of the models, all sites of the plan if left out.
     """
+    columns = [Column("site"), Column(statement.counted, "n"), Column("last message"), Column("left")]
     rows = [
-        [escape(site["site"]), f"{site['rows']:,}", last_words(site, plan.attempts), escape(site["left"] or "no")]
+        [site["site"], f"{site['rows']:,}", last_words(site, plan.attempts), site["left"] or "no"]
         for site in status["sites"]
     ]
-    unseen = "no rows, and no single share of a sum" if plan.summed else "no rows"
-    body = [
-        *_head(f"Run {plan.run}", plan.demonstration), *_answers(plan, found), _privacy(statement),
-        "<h2>Sites</h2>",
-        _table([("site", ""), (statement.counted, "n"), ("last message", ""), ("left", "")], rows), *_agreed(plan),
-        *([] if plan.infers else ["<h2>Classifiers that were released</h2>",
-                                  _model(models, ["all sites"] if plan.summed else names or plan.names)]),
-        f'<p class="soft">Everything on this page was sent by the sites or agreed on before: a hub sees {unseen}.</p>',
-    ]  # fmt: skip
-    return frame(plan.run, body, STYLE)
+    owners = ["all sites"] if plan.summed else names or plan.names
+    return render(
+        "hub.html",
+        title=plan.run,
+        run=plan.run,
+        demonstration=_demonstration(plan),
+        answers=_answers(plan, found),
+        privacy=statement.words,
+        sites=Table(columns, rows),
+        agreed=_agreed(plan),
+        classifiers=None if plan.infers else _classifiers(models, owners),
+        unseen="no rows, and no single share of a sum" if plan.summed else "no rows",
+    )
 
 
 ENDINGS = ("html", "npz", "json")
@@ -199,61 +208,53 @@ def result(
     )  # fmt: skip
 
 
-def _head(title: str, demonstration: bool) -> Iterable[str]:
-    yield f"<h1>{escape(title)}</h1>"
-    if demonstration:
-        said = DEMONSTRATION.capitalize()
-        yield f'<p class="lead refuted">{said}: its noise can be repeated by whoever has the plan.</p>'
+def _demonstration(plan: Plan) -> str:
+    return DEMONSTRATION.capitalize() if plan.demonstration else ""
 
 
-def _answers(plan: Plan, found: Found | None) -> list[str]:
-    """The answer in a sentence, further ones, and the tables; nothing without recipes."""
+def _answers(plan: Plan, found: Found | None) -> dict[str, Any] | None:
+    """What templates/answers.html shows; None without recipes."""
     if found is None:
-        return []
+        return None
     from ..answers.coefficients import with_sites  # which loads what most runs do not need
 
     plain = with_sites(record(plan, found))
     lead, points = answer(plain)
-    listed = "".join(f"<li>{escape(point)}</li>" for point in points)
-    return [f'<p class="lead">{escape(lead)}</p>', *([f"<ul>{listed}</ul>"] if points else []), *sections(plain)]
+    return {"lead": lead, "points": points, **sections(plain)}
 
 
-def _privacy(statement: Statement) -> str:
-    words = "".join(f"<p><b>{escape(head)}</b>{escape(rest)}</p>" for head, rest in statement.words)
-    return f"<h2>Privacy</h2>{words}"
-
-
-def _agreed(plan: Plan) -> Iterable[str]:
+def _agreed(plan: Plan) -> list[tuple[str, str]]:
+    """Public facts of a plan, by name."""
     config, start = plan.config, plan.start
-    begin = [] if start is None else [("Starting point", f"public ({start.kind}), digest {start.digest}")]
     capped = "" if np.isinf(config.gradient_cap) else f", gradients of rows up to {config.gradient_cap:g}"
-    sums = [("Sums", sums_text(plan))] if plan.summed else []
-    sums += [] if plan.centre is None else [("Rows", plan.centre.says)]
-    yield "<h2>What was agreed on</h2>"
-    yield _list([*begin,
-        ("Method", f"{asked_text(plan)} ({config.form}), {config.loss} loss{capped}"), ("Graph", config.graph), *sums,
-        ("Sites", str(len(plan.sites))), ("Features", str(plan.d)),
-        ("Weights", f"C = {config.C:g}, rho = {config.rho:g}"), ("Longest message", f"{plan.norm_cap:.3g}"),
+    found = []
+    if start is not None:
+        found.append(("Starting point", f"public ({start.kind}), digest {start.digest}"))
+    found.append(("Method", f"{asked_text(plan)} ({config.form}), {config.loss} loss{capped}"))
+    found.append(("Graph", config.graph))
+    if plan.summed:
+        found.append(("Sums", sums_text(plan)))
+    if plan.centre is not None:
+        found.append(("Rows", plan.centre.says))
+    found += [
+        ("Sites", str(len(plan.sites))),
+        ("Features", str(plan.d)),
+        ("Weights", f"C = {config.C:g}, rho = {config.rho:g}"),
+        ("Longest message", f"{plan.norm_cap:.3g}"),
         ("Digest", plan.digest),
-    ])  # fmt: skip
+    ]
+    return found
 
 
-def _model(models: Array, names: Sequence[str]) -> str:
-    size = np.linalg.norm(models, axis=1)
-    rows = [[escape(name), str(models.shape[1]), f"{norm:.4g}"] for name, norm in zip(names, size, strict=True)]
-    if len(names) > 1:
-        mean = models.mean(axis=0)
-        rows.append(["average", str(models.shape[1]), f"{np.linalg.norm(mean):.4g}"])
-    return _table([("classifier of", ""), ("weights", "n"), ("length", "n")], rows)
-
-
-def _list(entries: Iterable[tuple[str, str]]) -> str:
-    return "<dl>" + "".join(f"<dt>{escape(a)}</dt><dd>{escape(b)}</dd>" for a, b in entries) + "</dl>"
-
-
-def _table(head: Sequence[tuple[str, str]], rows: Iterable[Sequence[str]]) -> str:
-    def line(row: Sequence[str]) -> str:
-        cells = (f'<td class="{css}">{cell}</td>' for cell, (_, css) in zip(row, head, strict=True))
-        return f"<tr>{''.join(cells)}</tr>"
-
-    return table(head, map(line, rows))
+def _classifiers(models: Array, names: Sequence[str]) -> Table:
+    """The lengths of classifiers, (sites, d), and of their average."""
+    owners, vectors = list(names), list(models)
+    if len(owners) > 1:
+        owners.append("average")
+        vectors.append(models.mean(axis=0))
+    columns = [Column("classifier of"), Column("weights", "n"), Column("length", "n")]
+    rows = [
+        [owner, str(models.shape[1]), f"{np.linalg.norm(vector):.4g}"]
+        for owner, vector in zip(owners, vectors, strict=True)
+    ]
+    return Table(columns, rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from ..util.codec import Unreadable
 from ..util.files import from_json
 from ..util.typing import Any
 
@@ -13,6 +14,13 @@ MOST = 1_000_000
 
 class NotStrict(ValueError):
     """Why a text was refused, as the end of a sentence; it shows nothing of the text."""
+
+
+def told(error: Exception) -> str:
+    """Why a file was refused, for the end of a rule, if `error` says it without anything of the file."""
+    if isinstance(error, NotStrict):
+        return f": it {error}"
+    return f": {error}" if isinstance(error, Unreadable) else ""
 
 
 def parse(data: bytes | str, longest: int) -> Any:

@@ -14,13 +14,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
 
 from ..errors import SottovoceError
-from ..reports import STYLE
 from ..util import files
-from ..util.pages import frame, table
+from ..util.pages import Column, Table, render
 from ..util.typing import Any
 from . import certificates
 from .hub import Hub
@@ -236,32 +234,49 @@ def waiting_lines(status: dict[str, Any], longer: float, now: float | None = Non
 
 def page(status: dict[str, Any]) -> str:
     """The page of a run that goes on, from :meth:`Watch.status`."""
-    pace = "" if status["seconds_a_round"] is None else f", {status['seconds_a_round']:.3g} s a round"
-    state = (
-        "ended by the hub" if status["ended"] else "the hub does not run" if status["running"] is False else "goes on"
+    progress = f"Round {max(0, status['round'])} of {status['rounds']}"
+    if status["seconds_a_round"] is not None:
+        progress += f", {status['seconds_a_round']:.3g} s a round"
+    return render(
+        "watch.html",
+        title=f"Run {status['run']}",
+        run=status["run"],
+        progress=progress,
+        state=_state(status),
+        demonstration=status["demonstration"],
+        alarms=status["alarms"],
+        sites=_sites(status),
+        at=status["at"],
+        plan=status["plan"],
     )
-    body = [
-        f"<h1>Run {escape(status['run'])}</h1>",
-        f'<p class="lead">Round {max(0, status["round"])} of {status["rounds"]}{pace}; {state}.</p>',
+
+
+def _state(status: dict[str, Any]) -> str:
+    if status["ended"]:
+        return "ended by the hub"
+    return "the hub does not run" if status["running"] is False else "goes on"
+
+
+def _sites(status: dict[str, Any]) -> Table:
+    columns = [
+        Column("site", "name"),
+        Column("rows", "n"),
+        Column("last message"),
+        Column("it came", "w"),
+        Column("last heard", "w"),
+        Column("waits for"),
+        Column("left"),
     ]
-    if status["demonstration"]:
-        body.append('<p class="warn">A demonstration: its noise can be repeated by whoever has the plan.</p>')
-    for one in status["alarms"]:
-        body.append(f'<p class="warn"><b>{escape(one["what"])}</b><br>{escape(one["do"])}</p>')
-    rows = []
-    for site in status["sites"]:
-        cells = [
-            (site["site"], "name"), (f"{site['rows']:,}", "n"), (last_words(site, status["rounds"]), ""),
-            (site["last_message"] or "never", "w"), (site["last_heard"] or "never", "w"),
-            (", ".join(site["waits_for"]) or "nobody", ""), (site["left"] or "no", ""),
-        ]  # fmt: skip
-        rows.append("<tr>" + "".join(f'<td class="{css}">{escape(text)}</td>' for text, css in cells) + "</tr>")
-    names = ("site", "rows", "last message", "it came", "last heard", "waits for", "left")
-    head = [(name, "n" if name == "rows" else "") for name in names]
-    body += [
-        "<h2>Sites</h2>", table(head, rows),
-        f'<p class="soft">As seen by the hub at {status["at"]}; times are when it got something. What a site has '
-        "spent stands in the site's own ledger, and no hub is told. Plan "
-        f"{escape(status['plan'])}.</p>",
-    ]  # fmt: skip
-    return frame(f"Run {status['run']}", body, STYLE)
+    rows = [
+        [
+            site["site"],
+            f"{site['rows']:,}",
+            last_words(site, status["rounds"]),
+            site["last_message"] or "never",
+            site["last_heard"] or "never",
+            ", ".join(site["waits_for"]) or "nobody",
+            site["left"] or "no",
+        ]
+        for site in status["sites"]
+    ]
+    return Table(columns, rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from html import escape
 
 import numpy as np
 from scipy.sparse import issparse
@@ -19,13 +18,14 @@ from ..errors import InvalidInput, printable
 from ..ledger.durable import rows_digest
 from ..privacy.statement import Caveat
 from ..problem.task import TwoClasses
-from ..reports.coefficients import html_table
+from ..reports.coefficients import page_table
 from ..reports.notebook import ColumnTable
 from ..reports.plots import coefficient_plot, forest_plot
 from ..runs.config import RunConfig
 from ..runs.engine import FINISHED
 from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, simulate
+from ..util.pages import notebook
 from ..util.plain import jsonable
 from ..util.typing import Any, IntArray
 from .base import Dealt
@@ -95,12 +95,11 @@ class Shown:
         """HTML with the privacy statement and, after inference, the table of coefficients."""
         me: Any = self
         check_is_fitted(me, "coef_")
-        words = escape(str(me.privacy_spent_["says"])).replace("\n", "<br>")
-        shown = ""
-        if (found := self._found()) is not None:
-            lines = found.to_dict()
-            shown = f"{html_table(lines)}<p>{escape(found.remark())}</p>"
-        return f'<div class="sottovoce"><p>{words}</p>{shown}</div>'
+        promised = str(me.privacy_spent_["says"])
+        found = self._found()
+        if found is None:
+            return notebook(text=promised)
+        return notebook(text=promised, table=page_table(found.to_dict()), remark=found.remark())
 
     def __str__(self) -> str:
         me: Any = self

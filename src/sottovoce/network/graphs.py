@@ -20,7 +20,7 @@ import numpy as np
 from ..errors import GraphError, InvalidInput
 from ..util.files import read_text
 from ..util.later import Later
-from ..util.typing import Any, Array, IntArray
+from ..util.typing import Array, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -150,15 +150,6 @@ class Graph:
         """Whether two colours suffice: exactly then is the signless Laplacian D + A singular."""
         away = csgraph.dijkstra(self.sparse(), unweighted=True, indices=0)
         return bool(np.all(np.diff(away[self._ends], axis=1) % 2 == 1))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {"name": self.name, "n_nodes": self.n_nodes, "edges": [list(edge) for edge in self.edges]}
-
-    @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> Graph:
-        """Inverse of :meth:`to_dict`; validates again."""
-        return cls(plain["name"], plain["n_nodes"], plain["edges"])
 
 
 class Everybody(Graph):

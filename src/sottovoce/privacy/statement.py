@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from html import escape
 from typing import Protocol, Self, TypeVar
 
 from ..errors import InvalidInput
 from ..problem.trust import CURATOR, NOBODY, Trust
+from ..util.pages import notebook
 from ..util.typing import Any, Array
 
 PUBLIC = "row counts, labels' names, schema, graph, schedules, number of rounds"
@@ -378,8 +378,7 @@ class Statement:
         return f"{type(self).__name__}({of}, of {self.unit})"
 
     def _repr_html_(self) -> str:
-        lines = "".join(f"<p><b>{escape(head)}</b>{escape(rest)}</p>" for head, rest in self.words)
-        return f'<div class="sottovoce">{lines}</div>'
+        return notebook(words=self.words)
 
     @property
     def _other(self) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
 from ..errors import InvalidInput
+from ..util.codec import Unreadable, from_plain, to_plain
 from ..util.typing import Any
 
 Kind = Literal["nobody", "sum", "curator", "aggregator"]
@@ -104,16 +105,16 @@ class Trust:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {"kind": self.kind, "honest": self.honest, "colluding": self.colluding, "sees": self.sees}
+        return dict(to_plain(self))
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
         """Read what :meth:`to_dict` wrote; InvalidInput for anything else."""
-        if not isinstance(plain, dict) or plain.keys() != {"kind", "honest", "colluding", "sees"}:
-            raise InvalidInput("trust", None, "is not what this version writes", "use a file that it wrote")
-        if not isinstance(plain["kind"], str):
-            raise InvalidInput("trust", None, "has no kind", "use a file that it wrote")
-        return cls(**plain)
+        try:
+            return from_plain(cls, plain)
+        except Unreadable as error:
+            rule = f"is not what this version writes: {error}"
+            raise InvalidInput("trust", None, rule, "use a file that it wrote") from None
 
 
 NOBODY = Trust("nobody")

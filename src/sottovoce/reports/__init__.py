@@ -4,7 +4,7 @@ They show what was released, and exact numbers only on request.  A document may 
 escaped, and one that holds something else is refused.
 """
 
-from .page import STYLE, answer, page, sections
+from .page import answer, page, sections
 from .picture import picture
 
-__all__ = ["STYLE", "answer", "page", "picture", "sections"]
+__all__ = ["answer", "page", "picture", "sections"]

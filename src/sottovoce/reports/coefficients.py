@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from html import escape
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..util.pages import axis_row, key, lines_at, plot_row, table
+from ..util.pages import Column, Table
 from ..util.typing import Any
 from .causes import Cause, cause_of
 from .plain import finite, number, ratio_text
@@ -140,15 +140,16 @@ def text_table(lines: Sequence[dict[str, Any]]) -> str:
     return "\n".join(line.rstrip() for line in said)
 
 
-def html_table(lines: Sequence[dict[str, Any]]) -> str:
-    """The table of coefficients as HTML."""
-    (_, head), *rows = rows_of(lines)
-    body = []
-    for name, row in rows:
-        label = ("&emsp;" if name.startswith("  ") else "") + escape(name.strip())
-        numbers = "".join(f'<td class="n">{escape(x)}</td>' for x in row)
-        body.append(f'<tr><td class="name">{label}</td>{numbers}</tr>')
-    return table([("column", ""), *((text, "n") for text in head)], body)
+def page_table(lines: Sequence[dict[str, Any]]) -> Table:
+    """The table of coefficients for a page."""
+    (_, heads), *rows = rows_of(lines)
+    columns = [Column("column", "name"), *(Column(text, "n") for text in heads)]
+    return Table(columns, [[_indented(name), *row] for name, row in rows])
+
+
+def _indented(name: str) -> str:
+    """A row's name, with a wide space in place of the two spaces before a level, which HTML would drop."""
+    return "\N{EM SPACE}" + name.strip() if name.startswith("  ") else name.strip()
 
 
 def needed(needs: dict[str, Any] | None) -> str:
@@ -306,7 +307,7 @@ def compared(line: dict[str, Any]) -> str:
 
 
 def interval(low: float, mid: float, high: float, odds: bool) -> str:
-    """An estimate with its interval, as HTML; as odds ratios if `odds`."""
+    """An estimate with its interval; as odds ratios if `odds`."""
     if not odds:
         return f"{mid:.3g} ({low:.3g} to {high:.3g})"
     a, b, c = (ratio_text(math.exp(min(x, 50.0))) for x in (mid, low, high))
@@ -339,94 +340,121 @@ def axis_of(lines: Sequence[dict[str, Any]]) -> Axis:
     return Axis(low - pad, high + pad, odds)
 
 
-def forest(lines: Sequence[dict[str, Any]]) -> str:
-    """A forest plot of all coefficients but constants, with the references."""
+@dataclass(frozen=True)
+class ForestRow:
+    """A row of the forest plot; places are in percent of the axis."""
+
+    kind: str
+    """Of what it is: ``column`` (the name alone, above its levels), ``reference``, ``level`` or ``number``."""
+    name: str
+    title: str = ""
+    """The row in words, for screen readers."""
+    text: str = ""
+    """The estimate; empty where it is refused."""
+    compared: str = ""
+    """The two values of a number that are compared."""
+    colour: str = "mark"
+    span: tuple[str, str] | None = None
+    """The two ends of the interval."""
+    dot: str | None = None
+
+
+class Forest(NamedTuple):
+    """A forest plot: the place of no difference, (place, text) of each tick, what the axis is, and the rows."""
+
+    base: str
+    ticks: list[tuple[str, str]]
+    label: str
+    rows: list[ForestRow]
+
+
+def forest(lines: Sequence[dict[str, Any]]) -> Forest:
+    """The forest plot of all coefficients but constants, with the references."""
     kept = [line for line in lines if line["name"] != CONSTANT]
     axis = axis_of(kept)
-    ticks = axis.ticks()
-    back = lines_at(x for x, _ in ticks)
-    back += f'<line class="base" x1="{axis.at(0)}" x2="{axis.at(0)}" y1="0" y2="100%"/>'
     rows = []
     for group in groups(kept):
-        level = group.lines[0]["level"] is not None
-        if level:
-            rows.append(plot_row(f"<b>{escape(group.name)}</b>", back, " head"))
+        kind = "number" if group.lines[0]["level"] is None else "level"
+        if kind == "level":
+            rows.append(ForestRow("column", group.name))
         if group.reference is not None:
-            ring = f'{back}<circle class="ring mark" cx="{axis.at(0)}" cy="12" r="4.5"/>'
-            about = f"<title>{escape(group.reference)}: the reference of {escape(group.name)}</title>"
-            rows.append(
-                plot_row(escape(group.reference), about + ring, " level", '<span class="num small">reference</span>')
-            )
-        rows += [_forest_row(line, axis, back, level) for line in group.lines]
+            title = f"{group.reference}: the reference of {group.name}"
+            rows.append(ForestRow("reference", group.reference, title, "reference"))
+        rows += [_forest_row(line, axis, kind) for line in group.lines]
     label = "odds ratio (logarithmic)" if axis.odds else "coefficient"
-    return f'<div class="plot forest">{"".join(rows)}{axis_row(ticks, label)}</div>'
+    return Forest(axis.at(0), axis.ticks(), label, rows)
 
 
-def _forest_row(line: dict[str, Any], axis: Axis, back: str, level: bool) -> str:
-    name = f"{escape(str(line['level']))}" if level else f"<b>{escape(str(line['name']))}</b>"
-    if not level:
-        name += f' <span class="small">{escape(compared(line))}</span>'
-    css, told = " level" if level else "", escape(called(line))
+def _forest_row(line: dict[str, Any], axis: Axis, kind: str) -> ForestRow:
+    name = str(line["level"] if kind == "level" else line["name"])
+    beside = compared(line) if kind == "number" else ""
     if (found := one_end(line)) is not None:
         end, side = found
-        edge, said = axis.high if side > 0 else axis.low, end_text(line, axis.odds)
+        text = end_text(line, axis.odds)
+        edge = axis.high if side > 0 else axis.low
         colour = "blue" if end * side > 0.0 else "mark"
-        marks = (
-            f"<title>{told}: {said}</title>{back}"
-            f'<line class="span {colour}" x1="{axis.at(end)}" x2="{axis.at(edge)}" y1="12" y2="12"/>'
+        return ForestRow(
+            kind, name, f"{called(line)}: {text}", text, beside, colour, span=(axis.at(end), axis.at(edge))
         )
-        return plot_row(name, marks, css, f'<span class="num">{said}</span>')
     if line.get("refused") is not None:
-        marks = f"<title>{told}: refused</title>{back}"
-        return plot_row(name, marks, css, '<span class="num small"><i>refused</i></span>')
+        return ForestRow(kind, name, f"{called(line)}: refused", compared=beside)
     low, mid, high = scaled(line)
-    shown = interval(low, mid, high, axis.odds) + mark(line)
+    text = interval(low, mid, high, axis.odds) + mark(line)
     colour = "blue" if low > 0 or high < 0 else "mark"
-    marks = (
-        f"<title>{told}: {shown}</title>{back}"
-        f'<line class="span {colour}" x1="{axis.at(low)}" x2="{axis.at(high)}" y1="12" y2="12"/>'
-        f'<circle class="dot {colour}" cx="{axis.at(mid)}" cy="12" r="5"/>'
-    )
-    return plot_row(name, marks, css, f'<span class="num">{shown}</span>')
+    span = (axis.at(low), axis.at(high))
+    return ForestRow(kind, name, f"{called(line)}: {text}", text, beside, colour, span, dot=axis.at(mid))
 
 
-def _refusals(lines: Sequence[dict[str, Any]]) -> str:
-    """Refused lines by reason."""
-    items = "".join(f"<li>{escape(', '.join(names))}: {escape(why)}.</li>" for names, why in refusals(lines))
-    return f"<h3>Refused</h3><p>Not all is printed: of these no estimate is shown.</p><ul>{items}</ul>" if items else ""
+@dataclass(frozen=True)
+class CoefficientSection:
+    """What templates/coefficients.html shows."""
+
+    table: Table
+    weighed: str
+    """Sentences on what the table takes for granted."""
+    plot: Forest | None
+    """None where no intervals were asked for; what follows is then empty."""
+    several: bool
+    odds: bool
+    caption: str
+    refusals: list[tuple[list[str], str]]
+    remarks: list[str]
+    noise_means: str = NOISE_MEANS
 
 
-def coefficients(plain: dict[str, Any]) -> Iterator[str]:
+def coefficient_section(plain: dict[str, Any]) -> CoefficientSection:
     """A page's section: plot, refusals and table."""
     lines, weighed = plain["coefficients"], assumptions(plain)
+    several, odds = len(lines) > 1, has_odds(lines)
     if not has_intervals(lines):
-        yield "<h2>Coefficients</h2>"
-        yield html_table(lines)
-        yield f'<p class="small">In the units of the columns. How sure they are was not asked. {escape(weighed)}</p>'
-        return
-    odds, wide = has_odds(lines), any(line.get("typical") is not None for line in lines)
-    yield f"<h2>{'Which columns matter' if len(lines) > 1 else 'The coefficient'}</h2>"
-    marks = key([
-        ('<path class="curve blue" d="M0 7H26"/><circle class="dot blue" cx="13" cy="7" r="5"/>',
-         f"interval without {1 if odds else 0}"),
-        ('<path class="curve mark" d="M0 7H26"/><circle class="dot mark" cx="13" cy="7" r="5"/>',
-         f"interval that holds {1 if odds else 0}: no clear difference"),
-        ('<circle class="ring mark" cx="13" cy="7" r="5"/>', "reference"),
-    ])  # fmt: skip
-    caption = [
-        ("The dot is the odds ratio: how many times the odds are, all other columns being equal. " if odds else "")
-        + "The line is its 95% interval, which holds sampling and privacy noise.",
-        "A number is compared over the range of most values that its schema declares." if wide else "",
-        f"Question marks: {Cause.STRAINED.sentence}." if strained(lines) else "",
-        "Each interval misses with a chance of 5%, so of twenty about one does. Coefficients tell what goes together, "
-        "not what would happen if a column were changed.",
-    ]  # fmt: skip
-    yield f"<figure>{marks}{forest(lines)}<figcaption>{' '.join(filter(None, caption))}</figcaption></figure>"
-    yield _refusals(lines)
-    if said := doubts(lines, plain.get("needs"), weighed):
-        yield f"<p>{escape(said)}</p>"
+        return CoefficientSection(page_table(lines), weighed, None, several, odds, "", [], [])
+    remarks = [doubts(lines, plain.get("needs"), weighed)]
     if plain.get("between_sites"):
-        yield f"<p>{escape(sites_differ(plain['between_sites'], odds))}</p>"
-    yield "<h3>In numbers</h3>"
-    yield html_table(lines)
-    yield (f'<p class="small">In the units of the columns, one step of a number. {NOISE_MEANS}.</p>')
+        remarks.append(sites_differ(plain["between_sites"], odds))
+    return CoefficientSection(
+        table=page_table(lines),
+        weighed=weighed,
+        plot=forest(lines),
+        several=several,
+        odds=odds,
+        caption=_caption(lines, odds),
+        refusals=refusals(lines),
+        remarks=[remark for remark in remarks if remark],
+    )
+
+
+def _caption(lines: Sequence[dict[str, Any]], odds: bool) -> str:
+    """How to read the forest plot."""
+    said = []
+    if odds:
+        said.append("The dot is the odds ratio: how many times the odds are, all other columns being equal.")
+    said.append("The line is its 95% interval, which holds sampling and privacy noise.")
+    if any(line.get("typical") is not None for line in lines):
+        said.append("A number is compared over the range of most values that its schema declares.")
+    if strained(lines):
+        said.append(f"Question marks: {Cause.STRAINED.sentence}.")
+    said.append(
+        "Each interval misses with a chance of 5%, so of twenty about one does. Coefficients tell what goes together, "
+        "not what would happen if a column were changed."
+    )
+    return " ".join(said)

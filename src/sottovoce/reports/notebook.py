@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from ..errors import printable
+from ..util.pages import Column, Table, notebook
 from ..util.typing import Any
-from .coefficients import html_table
 from .quality import RECALIBRATION
 
 _LINES = 60  # of a table of columns
-
-
-def framed(*parts: str) -> str:
-    """HTML in one box, whose tables keep the notebook's own style."""
-    return f'<div class="sottovoce">{"".join(part for part in parts if part)}</div>'
-
-
-def paragraph(text: str) -> str:
-    """Plain text as HTML."""
-    return "<p>" + escape(text).replace("\n", "<br>") + "</p>" if text else ""
-
-
-def coefficients_html(lines: Sequence[dict[str, Any]], said: str) -> str:
-    """A table of coefficients with what is said below it."""
-    return framed(html_table(lines), paragraph(said))
 
 
 def pairs_text(title: str, pairs: Sequence[tuple[str, str]], said: str = "") -> str:
     """Names with their values as aligned text."""
     wide = max((len(name) for name, _ in pairs), default=0)
     return "\n".join([title, *(f"  {name:<{wide}}  {value}" for name, value in pairs), *([said] if said else [])])
-
-
-def pairs_html(title: str, pairs: Sequence[tuple[str, str]], said: str = "") -> str:
-    """Names with their values as HTML."""
-    rows = "".join(
-        f'<tr><td style="text-align:left">{escape(name)}</td><td>{escape(value)}</td></tr>' for name, value in pairs
-    )
-    return framed(f"<p><b>{escape(title)}</b></p>", f"<table><tbody>{rows}</tbody></table>", paragraph(said))
 
 
 def evaluation_pairs(plain: dict[str, Any]) -> list[tuple[str, str]]:
@@ -87,10 +63,8 @@ class ColumnTable(dict[str, list[Any]]):
 
     def _repr_html_(self) -> str:
         heads, cells, left = self._cells()
-        head = "".join(f"<th>{escape(text)}</th>" for text in heads)
-        rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in cells)
-        more = paragraph(f"... and {left} more") if left else ""
-        return framed(f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>", more)
+        more = f"... and {left} more" if left else ""
+        return notebook(table=Table([Column(head) for head in heads], cells), remark=more)
 
 
-__all__ = ["ColumnTable", "coefficients_html", "evaluation_pairs", "framed", "pairs_html", "pairs_text", "paragraph"]
+__all__ = ["ColumnTable", "evaluation_pairs", "pairs_text"]

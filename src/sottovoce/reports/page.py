@@ -1,43 +1,29 @@
-"""The page of a run, and its sections for other pages."""
+"""The page of a run, and its answers for other pages."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from html import escape
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from ..privacy.statement import Statement, ceil_text
-from ..util.pages import PLOTS, frame, table
+from ..privacy.statement import Statement, Words, ceil_text
+from ..util.pages import Column, Table, render
 from ..util.typing import Any
 from .causes import blames_noise, cause_of
-from .coefficients import CONSTANT, coefficients, compared, has_intervals, has_odds, interval, needed, refusals, scaled
-from .plain import finite, number, of_anybody, percent
-from .quality import quality
-
-STYLE = (
-    PLOTS
-    + """
-.forest .row{grid-template-columns:1fr auto;grid-template-areas:"name num" "plot plot";gap:.1rem .8rem;padding:.15rem 0}
-.forest .row:nth-child(odd){background:none}.forest .row{border-top:1px solid var(--line)}
-.forest .row>span:first-child{grid-area:name;overflow-wrap:anywhere;min-width:0}.forest .row>svg{grid-area:plot}
-.forest .row.axis{grid-template-areas:"plot plot";border:0}.forest .row.axis>span{display:none}
-.forest .row.head>svg{display:none}
-.forest .row.level>span:first-child{padding-left:1rem}.forest .row.level{border-top:0}
-.num{grid-area:num;text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-@media (min-width:46rem){.forest .row{grid-template-columns:14rem 1fr 11.5rem;grid-template-areas:"name plot num"}
-.forest .row.axis{grid-template-areas:". plot ."}.forest .row.head>svg{display:block}}
-.base{stroke:var(--soft);stroke-width:1;stroke-dasharray:3 3}.span{stroke:var(--c);stroke-width:2.5}
-.refuse{font-style:italic;fill:var(--soft)}
-.warn{border-left:.3rem solid var(--red);padding:.3rem .8rem;background:var(--band)}
-h1,p,figcaption,dd,pre{overflow-wrap:anywhere}
-.small{color:var(--soft);font-size:.8125rem}
-ul{padding-left:1.2rem;max-width:46rem}li{margin:.3rem 0;overflow-wrap:anywhere}
-td.name{overflow-wrap:anywhere;min-width:8rem}
-@media print{figure,table,.pair{break-inside:avoid}a{color:inherit}}
-"""
+from .coefficients import (
+    CONSTANT,
+    coefficient_section,
+    compared,
+    has_intervals,
+    has_odds,
+    interval,
+    needed,
+    refusals,
+    scaled,
 )
-"""CSS of :func:`sections`."""
+from .plain import finite, number, of_anybody, percent
+from .quality import quality_section
 
 _BOLDEST = 3  # coefficients in the sentences on top
 
@@ -45,60 +31,70 @@ _BOLDEST = 3  # coefficients in the sentences on top
 # Who, at what price, with which promise
 
 
-def _sites(plain: dict[str, Any], privacy: Statement) -> str:
+def _sites(plain: dict[str, Any], privacy: Statement) -> Table:
     sizes = [finite(x) for x in plain["n_train"]]
     names = [str(name) for name in plain.get("sites") or [f"site {i}" for i in range(len(sizes))]]
     spent = privacy.per_node if len(privacy.per_node) == len(sizes) else (privacy.epsilon,) * len(sizes)
-    rows = [
-        f'<tr><td class="name">{escape(name)}</td><td class="n">{size:,.0f}</td>'
-        f'<td class="n">{ceil_text(epsilon)}</td></tr>'
-        for name, size, epsilon in zip(names, sizes, spent, strict=True)
-    ]
     one = "person" if privacy.counted == "people" else "row"
-    rows.append(f'<tr><td>together</td><td class="n">{sum(sizes):,.0f}</td><td></td></tr>')
-    return table([("site", ""), (f"training {privacy.counted}", "n"), (f"epsilon of each {one}", "n")], rows)
+    columns = [
+        Column("site", "name"),
+        Column(f"training {privacy.counted}", "n"),
+        Column(f"epsilon of each {one}", "n"),
+    ]
+    rows = [[name, f"{size:,.0f}", ceil_text(epsilon)] for name, size, epsilon in zip(names, sizes, spent, strict=True)]
+    return Table(columns, [*rows, ["together", f"{sum(sizes):,.0f}", ""]])
 
 
-def _priced(name: str, privacy: Statement, asked: Any) -> tuple[str, str]:
-    delta = "0" if privacy.delta == 0 else f"{privacy.delta:g}"
-    numbers = [ceil_text(privacy.epsilon), delta, str(privacy.releases), escape(privacy.accountant)]
-    row = f"<tr><td>{name}</td>" + "".join(f'<td class="n">{x}</td>' for x in numbers) + "</tr>"
-    lines = "".join(
-        f'<tr><td>{escape(str(one["release"]))}</td><td class="n">{percent(finite(one["share"]), 0)}</td></tr>'
-        for one in asked or ()
-    )
-    head = [(f"rows of the ledger, {name}", ""), ("share of the budget", "n")]
-    return row, table(head, [lines]) if lines else ""
+class Cost(NamedTuple):
+    """What a run cost: totals, what the ledger says, and the shares of what was asked."""
+
+    totals: Table
+    ledger: str
+    shares: list[Table]
 
 
-def _cost(plain: dict[str, Any], privacy: Statement) -> Iterator[str]:
-    yield "<h2>What it cost</h2>"
-    parts = [_priced("training rows", privacy, plain.get("asked"))]
+def _cost(plain: dict[str, Any], privacy: Statement) -> Cost:
+    totals, shares = [_total("training rows", privacy)], [_shares("training rows", plain.get("asked"))]
     if found := plain.get("evaluation"):
-        parts.append(_priced("held-out rows", Statement.from_dict(found["privacy"]), found.get("asked")))
-    head = [("", ""), ("epsilon", "n"), ("delta", "n"), ("releases", "n"), ("accountant", "n")]
-    yield table(head, [row for row, _ in parts])
+        totals.append(_total("held-out rows", Statement.from_dict(found["privacy"])))
+        shares.append(_shares("held-out rows", found.get("asked")))
+    columns = [Column(""), *(Column(head, "n") for head in ("epsilon", "delta", "releases", "accountant"))]
+    said = ""
     if book := privacy.ledger:
-        yield f"<p>Ledger: run {escape(book.run)}; {ceil_text(book.spent)} spent of {min(book.budget):g} for life.</p>"
-    yield "".join(detail for _, detail in parts)
+        said = f"Ledger: run {book.run}; {ceil_text(book.spent)} spent of {min(book.budget):g} for life."
+    return Cost(Table(columns, totals), said, [table for table in shares if table.rows])
 
 
-def _words(privacy: Statement) -> str:
-    return "".join(f"<p><b>{escape(head)}</b>{escape(rest)}</p>" for head, rest in privacy.words)
+def _total(name: str, privacy: Statement) -> list[str]:
+    return [name, ceil_text(privacy.epsilon), f"{privacy.delta:g}", str(privacy.releases), privacy.accountant]
 
 
-def _promise(plain: dict[str, Any], privacy: Statement) -> Iterator[str]:
-    yield "<h2>What is promised</h2>"
-    yield _words(privacy)
+def _shares(name: str, asked: Any) -> Table:
+    columns = [Column(f"rows of the ledger, {name}"), Column("share of the budget", "n")]
+    return Table(columns, [[str(one["release"]), percent(finite(one["share"]), 0)] for one in asked or ()])
+
+
+class Promise(NamedTuple):
+    """What is promised, and the same of held-out rows where that is something else."""
+
+    words: Words
+    terms: list[tuple[str, str]]
+    held_out: Words
+
+
+def _promise(plain: dict[str, Any], privacy: Statement) -> Promise:
     entries = [
-        ("Neighbouring tables", privacy.relation), ("Protected", privacy.unit),
-        ("Adversary", privacy.trust.adversary), ("Taken as known to everybody", privacy.public),
-    ]  # fmt: skip
-    yield "<dl>" + "".join(f"<dt>{a}</dt><dd>{escape(b)}</dd>" for a, b in entries if b) + "</dl>"
+        ("Neighbouring tables", privacy.relation),
+        ("Protected", privacy.unit),
+        ("Adversary", privacy.trust.adversary),
+        ("Taken as known to everybody", privacy.public),
+    ]
+    held_out: Words = []
     if found := plain.get("evaluation"):
         held = Statement.from_dict(found["privacy"])
         if (held.relation, held.trust) != (privacy.relation, privacy.trust) or held.epsilon != privacy.epsilon:
-            yield f"<h3>Of held-out rows</h3>{_words(held)}"
+            held_out = held.words
+    return Promise(privacy.words, [(name, text) for name, text in entries if text], held_out)
 
 
 # The whole page
@@ -168,7 +164,7 @@ def _size(one: tuple[float, float, float, dict[str, Any]], odds: bool) -> str:
     if not odds:
         near, far = sorted((abs(low), abs(high)))
         return f"{abs(mid):.3g} {'higher' if mid > 0 else 'lower'} on average ({near:.3g} to {far:.3g})"
-    value, rest = interval(low, mid, high, odds).replace("&gt;", ">").replace("&lt;", "<").split(" ", 1)
+    value, rest = interval(low, mid, high, odds).split(" ", 1)
     return f"{value} times as high {rest}"
 
 
@@ -204,15 +200,16 @@ def _good(found: dict[str, Any], what: str) -> list[str]:
     return said
 
 
-def sections(plain: dict[str, Any], *, holder: bool = False) -> list[str]:
-    """Coefficients and quality of a run's record, as HTML for a page with :data:`STYLE`; as :func:`page`."""
+def sections(plain: dict[str, Any], *, holder: bool = False) -> dict[str, Any]:
+    """What templates/sections.html shows of a run's record: its coefficients and quality, each None if not asked for.
+
+    `holder` and errors are as in :func:`page`.
+    """
     with of_anybody():
-        parts: list[str] = []
-        if plain.get("coefficients"):
-            parts += coefficients(plain)
-        if plain.get("evaluation"):
-            parts += quality(plain, holder)
-        return parts
+        return {
+            "coefficients": coefficient_section(plain) if plain.get("coefficients") else None,
+            "quality": quality_section(plain, holder) if plain.get("evaluation") else None,
+        }
 
 
 def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = False) -> str:
@@ -235,49 +232,46 @@ def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = Fals
     with of_anybody():
         privacy = Statement.from_dict(plain["privacy"])
         what = outcome_of(plain)
-        named = title or (
-            f"What goes with {what}" if has_intervals(plain.get("coefficients") or ()) else f"A model of {what}"
-        )
-        sizes = [finite(x) for x in plain["n_train"]]
-        where = f"{sum(sizes):,.0f} {privacy.counted}" + (f" at {len(sizes)} sites" if len(sizes) > 1 else "")
-        lead, points = answer(plain)
-        body = [f"<h1>{escape(named)}</h1>", f'<p class="lead">{escape(lead)}</p>']
-        if points:
-            body.append("<ul>" + "".join(f"<li>{escape(point)}</li>" for point in points) + "</ul>")
-        body.append(f'<p class="soft">Trained on {where} of {escape(_last(plain.get("data")))}.</p>')
+        asked = f"What goes with {what}" if has_intervals(plain.get("coefficients") or ()) else f"A model of {what}"
         held = plain.get("evaluation")
-        body += _warnings([privacy, *([Statement.from_dict(held["privacy"])] if held else [])], holder)
-        body += sections(plain, holder=holder)
-        body += ["<h2>Who took part</h2>", _sites(plain, privacy)]
-        body += _cost(plain, privacy)
-        body += _promise(plain, privacy)
-        if holder:
-            body += _held_back(plain)
-        body += _made(plain, privacy)
-        return frame(named, body, STYLE)
-
-
-def _last(data: Any) -> str:
-    """The last part of a path; the rest is private."""
-    return str(data or "a table").replace("\\", "/").rstrip("/").rpartition("/")[2]
-
-
-def _warnings(promises: Sequence[Statement], holder: bool) -> Iterator[str]:
-    if holder:
-        yield (
-            '<p class="warn"><b>For the holder of the rows only</b>: some numbers below are without noise, and marked. '
-            "Do not pass this page on.</p>"
+        lead, points = answer(plain)
+        return render(
+            "run.html",
+            title=title or asked,
+            lead=lead,
+            points=points,
+            trained_on=_trained_on(plain, privacy),
+            warning=_warning([privacy, *([Statement.from_dict(held["privacy"])] if held else [])]),
+            **sections(plain, holder=holder),
+            sites=_sites(plain, privacy),
+            cost=_cost(plain, privacy),
+            promise=_promise(plain, privacy),
+            holder=holder,
+            exact=_exact(plain) if holder else None,
+            notes=[str(note) for note in plain.get("notes") or ()] if holder else [],
+            command=str(plain.get("command") or ""),
+            made=_made(plain, privacy),
         )
+
+
+def _trained_on(plain: dict[str, Any], privacy: Statement) -> str:
+    """How many rows of which table; of its path only the last part, since the rest is private."""
+    sizes = [finite(x) for x in plain["n_train"]]
+    sites = f" at {len(sizes)} sites" if len(sizes) > 1 else ""
+    path = str(plain.get("data") or "a table").replace("\\", "/")
+    return f"{sum(sizes):,.0f} {privacy.counted}{sites} of {path.rstrip('/').rpartition('/')[2]}"
+
+
+def _warning(promises: Sequence[Statement]) -> str:
+    """Which warning stands on top: ``no guarantee``, ``simulation``, or none."""
     if any(math.isinf(privacy.epsilon) for privacy in promises):
-        yield '<p class="warn"><b>No privacy guarantee</b>: see what is promised, below.</p>'
-    elif any(privacy.simulated for privacy in promises):
-        yield (
-            '<p class="warn"><b>A simulation, not a release</b>: its noise can be repeated by anybody with the seed. '
-            "Show it only to people who may see the rows.</p>"
-        )
+        return "no guarantee"
+    if any(privacy.simulated for privacy in promises):
+        return "simulation"
+    return ""
 
 
-def _held_back(plain: dict[str, Any]) -> Iterator[str]:
+def _exact(plain: dict[str, Any]) -> Table:
     """Numbers without noise, which no epsilon covers."""
     exact = {name: value for name, value in (plain.get("exact") or {}).items() if name != "rows"}
     errors = {
@@ -285,23 +279,16 @@ def _held_back(plain: dict[str, Any]) -> Iterator[str]:
         "nonprivate_test_error": "error of the best linear model without privacy",
     }
     exact |= {text: plain[name] for name, text in errors.items() if plain.get(name) is not None}
-    notes = [str(note) for note in plain.get("notes") or ()]
-    if exact or notes:
-        yield "<h2>For the holder only, without noise</h2>"
-    if exact:
-        rows = [
-            f'<tr><td>{escape(name)}</td><td class="n">{number(value):.4f}</td></tr>' for name, value in exact.items()
-        ]
-        yield table([("on test rows", ""), ("", "n")], rows)
-    if notes:
-        yield "<ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>"
+    rows = [[name, f"{number(value):.4f}"] for name, value in exact.items()]
+    return Table([Column("on test rows"), Column("", "n")], rows)
 
 
-def _made(plain: dict[str, Any], privacy: Statement) -> Iterator[str]:
-    yield "<h2>How it was made</h2>"
-    if plain.get("command"):
-        yield f"<pre>{escape(str(plain['command']))}</pre>"
-    source = "comes from the seed" if privacy.simulated else "comes from the operating system"
-    method = f"Method {escape(str(plain.get('method', 'unknown')))}. " if plain.get("method") else ""
-    versions = f"{escape(str(plain['versions']))}. " if plain.get("versions") else ""
-    yield f"<p>{method}{versions}All noise {source}.</p>"
+def _made(plain: dict[str, Any], privacy: Statement) -> str:
+    """With what a run was made, in sentences."""
+    said = []
+    if plain.get("method"):
+        said.append(f"Method {plain['method']}.")
+    if plain.get("versions"):
+        said.append(f"{plain['versions']}.")
+    source = "the seed" if privacy.simulated else "the operating system"
+    return " ".join([*said, f"All noise comes from {source}."])

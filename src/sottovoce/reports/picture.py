@@ -2,82 +2,97 @@
 
 from __future__ import annotations
 
-from html import escape
+from dataclasses import dataclass
 
+from ..util.pages import render
 from ..util.typing import Any
 from .coefficients import CONSTANT, Axis, axis_of, compared, end_text, groups, interval, mark, one_end, scaled
 from .plain import of_anybody
 
-_INK = """text{fill:#1b1f24;font:13px system-ui,sans-serif}.n{text-anchor:end}
-.s{fill:#59626c;font-size:12px}.m{text-anchor:middle}
-.g{stroke:#d5dae0}.b{stroke:#59626c;stroke-dasharray:3 3}.c{stroke:#0072b2;fill:#0072b2}.k{stroke:#1b1f24;fill:#1b1f24}
-.i{stroke-width:2.5}.h{fill:none}.p{fill:#fff}
-@media (prefers-color-scheme:dark){text{fill:#e7eaed}.s{fill:#a3adb7}
-.g{stroke:#3a4149}.b{stroke:#a3adb7}.p{fill:#14171a}
-.c{stroke:#56b4e9;fill:#56b4e9}.k{stroke:#e7eaed;fill:#e7eaed}}"""
-_LINE, _LEFT, _RIGHT, _WIDE, _LONGEST = 22, 230, 560, 720, 32  # of the picture, in pixels; characters of a name
+_WIDTH, _LEFT, _RIGHT = 720, 230, 560
+"""Of the picture and of the two ends of its axis, in pixels."""
+_TOP, _ROW = 8, 22
+_MARGIN, _INDENT = 8, 24
+"""Where the names of columns begin, and those of levels."""
+_LONGEST_NAME = 32
+
+
+@dataclass(frozen=True)
+class PictureRow:
+    """A row of the picture: its name, and an interval with a dot, or with an arrow where one end is not known."""
+
+    top: int
+    kind: str
+    """``column`` (the name alone), ``reference``, ``refused`` or ``interval``."""
+    name: str
+    indent: int
+    css: str = ""
+    text: str = ""
+    span: tuple[str, str] | None = None
+    dot: str | None = None
+    arrow: int = 0
+    """How far the arrow's head reaches to the right."""
 
 
 def picture(plain: dict[str, Any]) -> str:
     """A run's forest plot as one SVG file, for slides and papers; InvalidInput if `plain` has no intervals."""
     with of_anybody():
         kept = [line for line in plain["coefficients"] if line["name"] != CONSTANT]
-        axis, rows, y = axis_of(kept), [], 8
-        for group in groups(kept):
-            level = group.lines[0]["level"] is not None
-            if level:
-                rows.append(_written(8, y, group.name))
-                y += _LINE
-            if group.reference is not None:
-                at = _across(axis, 0.0)
-                rows.append(_written(24, y, group.reference) + _written(_WIDE - 8, y, "reference", "n s"))
-                rows.append(f'<circle class="k h" cx="{at:.1f}" cy="{y + 11}" r="4.5"/>')
-                y += _LINE
-            for line in group.lines:
-                name = str(line["level"]) if level else f"{line['name']} ({compared(line)})"
-                rows.append(_written(24 if level else 8, y, name) + _marks(line, axis, y))
-                y += _LINE
-        for x, text in axis.ticks():
-            at = _LEFT + float(x.rstrip("%")) / 100.0 * (_RIGHT - _LEFT)
-            rows.insert(0, f'<line class="g" x1="{at:.1f}" x2="{at:.1f}" y1="8" y2="{y}"/>')
-            rows.append(f'<text class="s m" x="{at:.1f}" y="{y + 15}">{text}</text>')
-        at = _across(axis, 0.0)
-        rows.insert(0, f'<line class="b" x1="{at:.1f}" x2="{at:.1f}" y1="8" y2="{y}"/>')
-        label = "odds ratio (logarithmic)" if axis.odds else "coefficient"
-        rows.append(f'<text class="s m" x="{(_LEFT + _RIGHT) / 2}" y="{y + 33}">{label}, 95% interval</text>')
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDE} {y + 42}" role="img">'
-            f"<title>Coefficients with 95% intervals</title><style>{_INK}</style>"
-            f'<rect class="p" width="{_WIDE}" height="{y + 42}"/>\n' + "\n".join(rows) + "\n</svg>\n"
+        axis = axis_of(kept)
+        rows = _rows(kept, axis)
+        return render(
+            "forest.svg",
+            width=_WIDTH,
+            bottom=_TOP + _ROW * len(rows),
+            rows=rows,
+            base=_across(axis, 0.0),
+            ticks=[(_of_axis(place), text) for place, text in axis.ticks()],
+            middle_of_axis=(_LEFT + _RIGHT) / 2,
+            label="odds ratio (logarithmic)" if axis.odds else "coefficient",
         )
 
 
-def _across(axis: Axis, x: float) -> float:
-    return _LEFT + float(axis.at(x).rstrip("%")) / 100.0 * (_RIGHT - _LEFT)
+def _rows(lines: list[dict[str, Any]], axis: Axis) -> list[PictureRow]:
+    rows: list[PictureRow] = []
+
+    def top() -> int:
+        return _TOP + _ROW * len(rows)
+
+    for group in groups(lines):
+        has_levels = group.lines[0]["level"] is not None
+        if has_levels:
+            rows.append(PictureRow(top(), "column", _short(group.name), _MARGIN))
+        if group.reference is not None:
+            rows.append(PictureRow(top(), "reference", _short(group.reference), _INDENT))
+        for line in group.lines:
+            name = str(line["level"]) if has_levels else f"{line['name']} ({compared(line)})"
+            rows.append(_row(line, axis, top(), _short(name), _INDENT if has_levels else _MARGIN))
+    return rows
 
 
-def _written(x: int, y: int, text: str, css: str = "") -> str:
-    short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-    return f'<text class="{css}" x="{x}" y="{y + 15}">{escape(short)}</text>'
-
-
-def _marks(line: dict[str, Any], axis: Axis, y: int) -> str:
+def _row(line: dict[str, Any], axis: Axis, top: int, name: str, indent: int) -> PictureRow:
     if (found := one_end(line)) is not None:
         end, side = found
-        a, c = _across(axis, end), _across(axis, axis.high if side > 0 else axis.low)
+        span = (_across(axis, end), _across(axis, axis.high if side > 0 else axis.low))
         css = "c" if end * side > 0.0 else "k"
-        return (
-            f'<line class="{css} i" x1="{a:.1f}" x2="{c:.1f}" y1="{y + 11}" y2="{y + 11}"/>'
-            f'<path class="{css}" d="M{c:.1f} {y + 6}v10l{8 * side} -5z"/>'
-            f'<text class="n" x="{_WIDE - 8}" y="{y + 15}">{end_text(line, axis.odds)}</text>'
-        )
+        return PictureRow(top, "interval", name, indent, css, end_text(line, axis.odds), span, arrow=8 * side)
     if line.get("refused") is not None:
-        return _written(_WIDE - 8, y, "refused", "n s")
+        return PictureRow(top, "refused", name, indent)
     low, mid, high = scaled(line)
-    a, b, c = (_across(axis, x) for x in (low, mid, high))
-    css, said = "c" if low > 0 or high < 0 else "k", interval(low, mid, high, axis.odds)
-    return (
-        f'<line class="{css} i" x1="{a:.1f}" x2="{c:.1f}" y1="{y + 11}" y2="{y + 11}"/>'
-        f'<circle class="{css}" cx="{b:.1f}" cy="{y + 11}" r="4.5"/>'
-        f'<text class="n" x="{_WIDE - 8}" y="{y + 15}">{said}{mark(line)}</text>'
-    )
+    css = "c" if low > 0 or high < 0 else "k"
+    text = interval(low, mid, high, axis.odds) + mark(line)
+    span = (_across(axis, low), _across(axis, high))
+    return PictureRow(top, "interval", name, indent, css, text, span, dot=_across(axis, mid))
+
+
+def _across(axis: Axis, x: float) -> str:
+    return _of_axis(axis.at(x))
+
+
+def _of_axis(place: str) -> str:
+    """The pixel at a place that is given in percent of the axis."""
+    return f"{_LEFT + float(place.rstrip('%')) / 100.0 * (_RIGHT - _LEFT):.1f}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

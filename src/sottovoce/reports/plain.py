@@ -45,6 +45,6 @@ def percent(x: float, digits: int = 1) -> str:
 def ratio_text(x: float, digits: int = 2) -> str:
     """An odds ratio in text."""
     if x >= 1e4:
-        return "&gt;10,000"
+        return ">10,000"
     least = 10.0**-digits
-    return f"&lt;{least:g}" if x < least / 2 else f"{x:,.0f}" if x >= 100 else f"{x:.{digits}f}"
+    return f"<{least:g}" if x < least / 2 else f"{x:,.0f}" if x >= 100 else f"{x:.{digits}f}"

@@ -2,55 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from html import escape
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..privacy.statement import Statement, ceil_text
-from ..util.pages import axis_row, lines_at, path, place, plot_row, square, table
+from ..util.pages import Column, Table, path, place
 from ..util.typing import Any
 from .coefficients import Axis
 from .plain import finite, percent
 
 _MEASURES = {
-    "auc": "area under the ROC curve", "brier": "Brier score", "positives": "share of positives",
-}  # fmt: skip
-
-
-# How good it is
-
-
+    "auc": ("area under the ROC curve", "pairs that are ordered rightly"),
+    "brier": ("Brier score", "mean squared error of the probabilities; 0 is best"),
+    "positives": ("share of positives", "in all held-out rows"),
+}
+_RATES = {
+    "accuracy": "rows called rightly",
+    "sensitivity": "positives that are found",
+    "specificity": "negatives that are left alone",
+    "precision": "positives among those called positive",
+}
 _ERRORS = {
     "r2": "R2: share of the spread that is explained", "mean_absolute_error": "mean absolute error",
     "root_mean_squared_error": "root mean squared error", "mean_target": "mean of the number",
 }  # fmt: skip
+_HOLDER_ONLY = "without noise: for the holder only"
 
 
-def _estimate(plain: dict[str, Any], shown: Any = lambda x: f"{x:.3f}") -> str:
-    if plain["value"] is None:
-        return "<i>refused</i>"
-    value, low, high = (shown(finite(plain[name])) for name in ("value", "low", "high"))
-    return f"{value} ({low.rstrip('%')} to {high.rstrip('%')})"
+def _three(x: float) -> str:
+    return f"{x:.3f}"
 
 
 def _two(x: float) -> str:
     return f"{x:.2f}"
 
 
-def _roc(found: dict[str, Any]) -> str:
-    points = [(finite(x), finite(y)) for x, y in found["roc"]]
-    path_ = path((x for x, _ in points), (y for _, y in points))
-    marks = f'<path class="curve mark dots" d="{path([0, 1], [0, 1])}"/><path class="curve blue" d="{path_}"/>'
-    for x, y in points[1:-1]:
-        across, down = place(x, y)
-        marks += f'<circle class="dot blue" cx="{across:.1f}" cy="{down:.1f}" r="3"/>'
-    about = "; ".join(f"{percent(y, 0)} of positives at {percent(x, 0)} of negatives" for x, y in points[1:-1])
-    plot = square("ROC curve", marks, "negatives called positive (%)", "positives found (%)", about)
-    area = found["auc"]
-    said = f"Area {_estimate(area)}" if area["value"] is not None else f"Area refused: {escape(str(area['refused']))}"
-    return (
-        f"<div><h3>Does it tell them apart?</h3>{plot}<p>{said}. It is the chance that a positive row gets a higher "
-        "probability than a negative one: 0.5 is guessing, the dotted line.</p></div>"
-    )
+def _estimate(plain: dict[str, Any], shown: Callable[[float], str] = _three) -> str | None:
+    """An estimate with its interval in text; None if it is refused."""
+    if plain["value"] is None:
+        return None
+    value, low, high = (shown(finite(plain[name])) for name in ("value", "low", "high"))
+    return f"{value} ({low.rstrip('%')} to {high.rstrip('%')})"
 
 
 RECALIBRATION = {
@@ -71,70 +64,102 @@ def cell_text(cell: dict[str, Any]) -> str:
     return f"below {percent(finite(cell['below']))}"
 
 
-def _calibration(found: dict[str, Any]) -> str:
-    marks, told = f'<path class="curve mark dots" d="{path([0, 1], [0, 1])}"/>', []
+Point = tuple[str, str]
+"""Coordinates in a square plot, as they are written."""
+
+
+@dataclass(frozen=True)
+class SquarePlot:
+    """A plot of shares against shares, with its text."""
+
+    about: str
+    """The plot in words, for screen readers."""
+    said: str
+    curve: str = ""
+    lines: list[tuple[Point, Point]] = field(default_factory=list)
+    dots: list[Point] = field(default_factory=list)
+    diagonal: str = path([0, 1], [0, 1])
+
+
+def _point(x: float, y: float) -> Point:
+    across, down = place(x, y)
+    return f"{across:.1f}", f"{down:.1f}"
+
+
+def _roc(found: dict[str, Any]) -> SquarePlot:
+    points = [(finite(x), finite(y)) for x, y in found["roc"]]
+    inner = points[1:-1]
+    area = found["auc"]
+    refused = area["value"] is None
+    return SquarePlot(
+        about="; ".join(f"{percent(y, 0)} of positives at {percent(x, 0)} of negatives" for x, y in inner),
+        said=f"Area refused: {area['refused']}" if refused else f"Area {_estimate(area)}",
+        curve=path((x for x, _ in points), (y for _, y in points)),
+        dots=[_point(x, y) for x, y in inner],
+    )
+
+
+def _calibration(found: dict[str, Any]) -> SquarePlot:
+    plot = SquarePlot("; ".join(map(_cell_in_words, found["calibration"])), _slope(found))
     for cell in found["calibration"]:
         y, low, high = (finite(cell[name]) for name in ("observed", "low", "high"))
-        marks += _open_cell(cell, y, low, high) if cell["predicted"] is None else _cell(cell, y, low, high)
-        told.append(f"given {cell_text(cell)}, {percent(y)} were positive ({percent(low)} to {percent(high)})")
-    plot = square("Calibration", marks, "probability given (%)", "positive in fact (%)", "; ".join(told))
-    return (
-        f"<div><h3>Can its probabilities be believed?</h3>{plot}<p>Of rows given 30%, about 30% should be positive: "
-        "dots on the dotted line. Lines are 95% intervals; bars are of all rows with less or more than the bar's end. "
-        f"{_slope(found)}</p></div>"
-    )
+        if cell["predicted"] is None:  # a bar over all probabilities of an open cell, the interval at its middle
+            start = 0.0 if cell.get("above") is None else finite(cell["above"])
+            end = 1.0 if cell.get("below") is None else finite(cell["below"])
+            plot.lines.append((_point(start, y), _point(end, y)))
+            x = 0.5 * (start + end)
+        else:
+            x = finite(cell["predicted"])
+            plot.dots.append(_point(x, y))
+        plot.lines.append((_point(x, low), _point(x, high)))
+    return plot
 
 
-def _cell(cell: dict[str, Any], y: float, low: float, high: float) -> str:
-    """A dot at the mean probability of a cell, with its interval."""
-    (across, down), (_, bottom), (_, top) = (place(finite(cell["predicted"]), one) for one in (y, low, high))
-    return (
-        f'<line class="span blue" x1="{across:.1f}" x2="{across:.1f}" y1="{bottom:.1f}" y2="{top:.1f}"/>'
-        f'<circle class="dot blue" cx="{across:.1f}" cy="{down:.1f}" r="4.5"/>'
-    )
-
-
-def _open_cell(cell: dict[str, Any], y: float, low: float, high: float) -> str:
-    """A bar over all probabilities of an open cell, with the interval at its middle."""
-    start = 0.0 if cell.get("above") is None else finite(cell["above"])
-    end = 1.0 if cell.get("below") is None else finite(cell["below"])
-    (left, down), (right, _) = place(start, y), place(end, y)
-    (across, bottom), (_, top) = place(0.5 * (start + end), low), place(0.5 * (start + end), high)
-    return (
-        f'<line class="span blue" x1="{left:.1f}" x2="{right:.1f}" y1="{down:.1f}" y2="{down:.1f}"/>'
-        f'<line class="span blue" x1="{across:.1f}" x2="{across:.1f}" y1="{bottom:.1f}" y2="{top:.1f}"/>'
-    )
+def _cell_in_words(cell: dict[str, Any]) -> str:
+    observed, low, high = (percent(finite(cell[name])) for name in ("observed", "low", "high"))
+    return f"given {cell_text(cell)}, {observed} were positive ({low} to {high})"
 
 
 def _slope(found: dict[str, Any]) -> str:
     """What is said of the calibration slope."""
     told = found["calibration_slope_interval"]
     if told["value"] is None:
-        return f"Calibration slope refused: {escape(str(told['refused']))}."
-    text = _estimate(told, _two)
-    return f"Calibration slope {text}; 1 is best, below 1 is too sure of itself."
+        return f"Calibration slope refused: {told['refused']}."
+    return f"Calibration slope {_estimate(told, _two)}; 1 is best, below 1 is too sure of itself."
 
 
-def _measures(found: dict[str, Any], holder: bool) -> str:
-    cut = f"{100.0 * finite(found['threshold']):g}%"
-    exact = found.get("exact") or {} if holder else {}
-    lines = {key: found[key] for key in RECALIBRATION}
-    every = {"auc": found["auc"], "brier": found["brier"], "positives": found["positives"], **lines, **found["rates"]}
-    about = {
-        "brier": "mean squared error of the probabilities; 0 is best", "positives": "in all held-out rows",
-        "accuracy": "rows called rightly" + _alike(found["positives"]), "sensitivity": "positives that are found",
-        "specificity": "negatives that are left alone", "precision": "positives among those called positive",
-        "auc": "pairs that are ordered rightly", **{key: said for key, (_, said) in RECALIBRATION.items()},
-    }  # fmt: skip
-    names = _MEASURES | {key: name for key, (name, _) in RECALIBRATION.items()}
-    rows = []
-    for name, estimate in every.items():
-        text = _estimate(estimate) if name in ("auc", "brier", *RECALIBRATION) else _estimate(estimate, percent)
-        beside = f'<td class="n">{finite(exact[name]):.4f}</td>' if name in exact else "<td></td>" if exact else ""
-        at = f" at {cut}" if name in found["rates"] else ""
-        said = f'{escape(names.get(name, name))}{at}<br><span class="small">{escape(about.get(name, ""))}</span>'
-        rows.append(f'<tr><td>{said}</td><td class="n">{text}</td>{beside}</tr>')
-    return table(_heads(exact), rows)
+class Measure(NamedTuple):
+    """A measure with its estimate, how to read it, and its value without noise where that is shown."""
+
+    name: str
+    about: str
+    estimate: str | None
+    exact: str = ""
+
+
+def _measures(found: dict[str, Any], exact: dict[str, Any]) -> list[Measure]:
+    def measure(key: str, estimate: dict[str, Any], name: str, about: str, shown: Callable[[float], str]) -> Measure:
+        return Measure(name, about, _estimate(estimate, shown), _exact(exact, key))
+
+    lines = [
+        measure(key, found[key], name, about, percent if key == "positives" else _three)
+        for key, (name, about) in (_MEASURES | RECALIBRATION).items()
+    ]
+    for key, estimate in found["rates"].items():
+        about = _RATES.get(key, "")
+        if key == "accuracy":
+            about += _alike(found["positives"])
+        lines.append(measure(key, estimate, f"{key} at {_cut(found)}", about, percent))
+    return lines
+
+
+def _cut(found: dict[str, Any]) -> str:
+    """The probability from which on a row is called positive."""
+    return f"{100.0 * finite(found['threshold']):g}%"
+
+
+def _exact(exact: dict[str, Any], key: str) -> str:
+    return f"{finite(exact[key]):.4f}" if key in exact else ""
 
 
 def _alike(positives: dict[str, Any]) -> str:
@@ -143,104 +168,139 @@ def _alike(positives: dict[str, Any]) -> str:
     return "" if share is None else f"; calling all rows alike: {percent(max(finite(share), 1.0 - share))}"
 
 
-def _confusion(found: dict[str, Any]) -> str:
-    c = {name: f'<td class="n">{finite(value):,.0f}</td>' for name, value in found["confusion"].items()}
-    cut = f"{100.0 * finite(found['threshold']):g}%"
-    rows = [
-        f"<tr><td>called positive</td>{c['true_positive']}{c['false_positive']}</tr>",
-        f"<tr><td>called negative</td>{c['false_negative']}{c['true_negative']}</tr>",
+def _confusion(found: dict[str, Any]) -> Table:
+    counts = {name: f"{finite(value):,.0f}" for name, value in found["confusion"].items()}
+    columns = [
+        Column(f"from {_cut(found)} on a row is called positive"),
+        Column("positive in fact", "n"),
+        Column("negative in fact", "n"),
     ]
-    head = [(f"from {cut} on a row is called positive", ""), ("positive in fact", "n"), ("negative in fact", "n")]
-    note = "Counts carry noise: they do not add up to the number of rows."
-    return f'<h3>Rows, right and wrong</h3>{table(head, rows)}<p class="small">{note}</p>'
+    rows = [
+        ["called positive", counts["true_positive"], counts["false_positive"]],
+        ["called negative", counts["false_negative"], counts["true_negative"]],
+    ]
+    return Table(columns, rows)
 
 
-def _subgroups(by: dict[str, Any]) -> str:
-    rows, marks = [], []
+class SubgroupRow(NamedTuple):
+    """A row of the plot of subgroups; places are in percent of the axis, and None where the area is refused."""
+
+    name: str
+    text: str | None
+    span: tuple[str, str] | None = None
+    dot: str | None = None
+
+
+class Subgroups(NamedTuple):
+    """The areas of subgroups as a plot, and all their measures as a table."""
+
+    ticks: list[tuple[str, str]]
+    rows: list[SubgroupRow]
+    table: Table
+
+
+def _subgroups(by: dict[str, Any]) -> Subgroups:
     axis = Axis(0.4, 1.0, False)
     ticks = [(axis.at(x), f"{x:g}") for x in (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)]
-    back = lines_at(x for x, _ in ticks)
+    rates = ["sensitivity", "specificity", "precision"]
+    names = ["rows, about", "share of positives", *rates, *(name for name, _ in RECALIBRATION.values())]
+    rows, cells = [], []
     for name, one in by.items():
-        area = one["auc"]
-        if area["value"] is None:
-            about, drawn, said = "refused", back, "<i>refused</i>"
-        else:
-            low, mid, high = (finite(area[x]) for x in ("low", "value", "high"))
-            about = said = _estimate(area)
-            drawn = (
-                f'{back}<line class="span blue" x1="{axis.at(low)}" x2="{axis.at(high)}" y1="12" y2="12"/>'
-                f'<circle class="dot blue" cx="{axis.at(mid)}" cy="12" r="5"/>'
-            )
-        title = f"<title>{escape(name)}: {about}</title>"
-        marks.append(plot_row(escape(name), title + drawn, "", f'<span class="num">{said}</span>'))
+        rows.append(_subgroup_row(name, one["auc"], axis))
         numbers = [f"{finite(one['rows']):,.0f}", _estimate(one["positives"], percent)]
-        numbers += [_estimate(one["rates"][rate], percent) for rate in ("sensitivity", "specificity", "precision")]
+        numbers += [_estimate(one["rates"][rate], percent) for rate in rates]
         numbers += [_estimate(one[key], _two) for key in RECALIBRATION]
-        rows.append(f"<tr><td>{escape(name)}</td>" + "".join(f'<td class="n">{x}</td>' for x in numbers) + "</tr>")
-    heads = ["rows, about", "share of positives", "sensitivity", "specificity", "precision"]
-    heads += [name for name, _ in RECALIBRATION.values()]
-    return (
-        f'<h3>In subgroups</h3><figure><div class="plot forest">{"".join(marks)}'
-        f"{axis_row(ticks, 'area under the ROC curve')}</div></figure>"
-        f"{table([('', ''), *((head, 'n') for head in heads)], rows)}"
-    )
+        cells.append([name, *numbers])
+    return Subgroups(ticks, rows, Table([Column(""), *(Column(name, "n") for name in names)], cells))
 
 
-def _errors(found: dict[str, Any], holder: bool) -> str:
-    """Of a number."""
-    unit, exact = str(found.get("unit") or ""), found.get("exact") or {} if holder else {}
+def _subgroup_row(name: str, area: dict[str, Any], axis: Axis) -> SubgroupRow:
+    if area["value"] is None:
+        return SubgroupRow(name, None)
+    low, mid, high = (finite(area[key]) for key in ("low", "value", "high"))
+    return SubgroupRow(name, _estimate(area), (axis.at(low), axis.at(high)), axis.at(mid))
+
+
+def _errors(found: dict[str, Any], exact: dict[str, Any]) -> Table:
+    """The errors of a predicted number."""
+    unit = str(found.get("unit") or "")
+    columns, rows = [Column(""), Column("with 95% interval", "n")], []
+    if exact:
+        columns.append(Column(_HOLDER_ONLY, "n"))
+    for key, text in _ERRORS.items():
+        name = f"{text} ({unit})" if unit and key != "r2" else text
+        row = [name, _estimate(found[key], lambda x: f"{x:.4g}")]
+        rows.append([*row, _exact(exact, key)] if exact else row)
+    return Table(columns, rows)
+
+
+def _class_rates(found: dict[str, Any], exact: dict[str, Any]) -> Table:
+    heads = ["share of rows", "found (recall)", "answers that are right (precision)"]
+    if exact:
+        heads.append("recall, without noise: for the holder only")
     rows = []
-    for name, text in _ERRORS.items():
-        beside = f'<td class="n">{finite(exact[name]):.4f}</td>' if name in exact else "<td></td>" if exact else ""
-        label = text if name == "r2" or not unit else f"{text} ({unit})"
-        shown = _estimate(found[name], lambda x: f"{x:.4g}")
-        rows.append(f'<tr><td>{escape(label)}</td><td class="n">{shown}</td>{beside}</tr>')
-    return table(_heads(exact), rows)
-
-
-def _classes(found: dict[str, Any], holder: bool) -> Iterator[str]:
-    """Of several classes."""
-    exact, rows = found.get("exact") or {} if holder else {}, []
     for one in found["classes"]:
         name = str(one["name"])
-        cells = [_estimate(one[key], percent) for key in ("share", "recall", "precision")]
-        cells += [f"{finite(exact[f'recall on {name}']):.4f}"] if exact else []
-        rows.append(f"<tr><td>{escape(name)}</td>" + "".join(f'<td class="n">{x}</td>' for x in cells) + "</tr>")
-    yield f"<p>Accuracy {_estimate(found['accuracy'], percent)}: rows that are answered rightly.</p>"
-    heads = ["share of rows", "found (recall)", "answers that are right (precision)"]
-    heads += ["recall, without noise: for the holder only"] if exact else []
-    yield table([("class", ""), *((head, "n") for head in heads)], rows)
-    names = [escape(str(one["name"])) for one in found["classes"]]
-    lines = [
-        f"<tr><td>{name}</td>" + "".join(f'<td class="n">{finite(x):,.0f}</td>' for x in line) + "</tr>"
-        for name, line in zip(names, found["confusion"], strict=True)
-    ]
-    answers = [(f"answered {name}", "n") for name in names]
-    note = "Counts carry noise: they do not add up to the number of rows."
-    yield f'<h3>Rows, right and wrong</h3>{table([("class in fact", ""), *answers], lines)}<p class="small">{note}</p>'
+        row: list[str | None] = [name, *(_estimate(one[key], percent) for key in ("share", "recall", "precision"))]
+        if exact:
+            row.append(f"{finite(exact[f'recall on {name}']):.4f}")
+        rows.append(row)
+    return Table([Column("class"), *(Column(head, "n") for head in heads)], rows)
 
 
-def _heads(exact: dict[str, Any]) -> list[tuple[str, str]]:
-    return [("", ""), ("with 95% interval", "n"), *([("without noise: for the holder only", "n")] if exact else [])]
+def _class_confusion(found: dict[str, Any]) -> Table:
+    names = [str(one["name"]) for one in found["classes"]]
+    columns = [Column("class in fact"), *(Column(f"answered {name}", "n") for name in names)]
+    rows = [[name, *(f"{finite(x):,.0f}" for x in line)] for name, line in zip(names, found["confusion"], strict=True)]
+    return Table(columns, rows)
 
 
-def quality(plain: dict[str, Any], holder: bool) -> Iterator[str]:
+@dataclass(frozen=True)
+class QualitySection:
+    """What templates/quality.html shows: of one model that answers yes or no, a number, or one of several classes."""
+
+    rows: str
+    epsilon: str
+    accuracy: str | None = None
+    """Of several classes."""
+    table: Table | None = None
+    """Rates of classes, or errors of a number."""
+    roc: SquarePlot | None = None
+    """Where the answer is yes or no, as all below but `confusion`."""
+    calibration: SquarePlot | None = None
+    measures: list[Measure] = field(default_factory=list)
+    exact: bool = False
+    """Whether measures have a column without noise, for the holder of the rows."""
+    confusion: Table | None = None
+    subgroups: Subgroups | None = None
+    several: bool = False
+    holder_only: str = _HOLDER_ONLY
+
+
+def quality_section(plain: dict[str, Any], holder: bool) -> QualitySection:
     """A page's section: curves, rates and subgroups; with `holder` also numbers without noise."""
     found = plain["evaluation"]
-    privacy = Statement.from_dict(found["privacy"])
-    yield "<h2>How good is it?</h2>"
-    yield (
-        f"<p>Asked of {finite(found['rows']):,.0f} rows that the model was not trained on, with epsilon "
-        f"{ceil_text(privacy.epsilon)} of their own.</p>"
-    )
+    exact: dict[str, Any] = (found.get("exact") or {}) if holder else {}
+    rows = f"{finite(found['rows']):,.0f}"
+    epsilon = ceil_text(Statement.from_dict(found["privacy"]).epsilon)
     if "classes" in found:
-        yield from _classes(found, holder)
-        return
+        return QualitySection(
+            rows,
+            epsilon,
+            accuracy=_estimate(found["accuracy"], percent),
+            table=_class_rates(found, exact),
+            confusion=_class_confusion(found),
+            several=True,
+        )
     if "auc" not in found:
-        yield _errors(found, holder)
-        return
-    yield f'<figure><div class="pair">{_roc(found)}{_calibration(found)}</div></figure>'
-    yield _measures(found, holder)
-    yield _confusion(found)
-    if found.get("by"):
-        yield _subgroups(found["by"])
+        return QualitySection(rows, epsilon, table=_errors(found, exact))
+    return QualitySection(
+        rows,
+        epsilon,
+        roc=_roc(found),
+        calibration=_calibration(found),
+        measures=_measures(found, exact),
+        exact=bool(exact),
+        confusion=_confusion(found),
+        subgroups=_subgroups(found["by"]) if found.get("by") else None,
+    )

@@ -24,6 +24,7 @@ from ..privacy.gaussian import gaussian_epsilon, nominal_mu
 from ..problem.losses import make_loss
 from ..problem.schedules import Schedule
 from ..problem.trust import RELATIONS
+from ..util.codec import Unreadable, from_plain, to_plain
 from ..util.plain import canonical, keyed_hash
 from ..util.typing import Any, Array
 from .config import RunConfig
@@ -167,21 +168,16 @@ class Centring:
         return replace(config, epsilon=tuple(left) if isinstance(config.epsilon, tuple) else left[0])
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "constants": list(self.constants), "k": self.k, "gain": self.gain, "alpha": self.alpha,
-            "share": self.share, "groups": [list(group) for group in self.groups],
-        }  # fmt: skip
+        return dict(to_plain(self))
 
     @classmethod
     def of(cls, record: Any) -> Self:
-        """From a :meth:`to_dict`, which may come from anybody; InvalidInput or TypeError."""
-        kinds = {"constants": list, "k": float, "gain": float, "alpha": float, "share": float, "groups": list}
-        if not isinstance(record, dict) or {name: type(value) for name, value in record.items()} != kinds:
-            raise TypeError("not the record of a centring")
-        groups = tuple(map(tuple, record["groups"]))
-        if not all(type(column) is int for group in (record["constants"], *groups) for column in group):
-            raise TypeError("columns are whole numbers")
-        return cls(**(record | {"constants": tuple(record["constants"]), "groups": groups}))
+        """From a :meth:`to_dict`, which may come from anybody; InvalidInput."""
+        try:
+            return from_plain(cls, record)
+        except Unreadable as error:
+            rule = f"is not the record of a centring: {error}"
+            raise InvalidInput("centre", None, rule, "use what a plan or a run's record holds") from None
 
 
 def _added(values: Array) -> Array:

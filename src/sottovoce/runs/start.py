@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..privacy.statement import ceil_text
+from ..util.codec import Unreadable, from_plain, to_plain
 from ..util.plain import canonical, keyed_hash
 from ..util.typing import Any, Array
 from .config import RunConfig
@@ -89,14 +90,16 @@ class Start:
     @property
     def record(self) -> dict[str, Any]:
         """Everything but the vector, as plain data."""
-        return {"kind": self.kind, "epsilon": self.epsilon, "delta": self.delta, "simulated": self.simulated}
+        return dict(to_plain(self, leave_out=("vector",)))
 
     @classmethod
     def of(cls, vector: Array, record: Any) -> Self:
         """From a vector and a :attr:`record`, which may come from anybody."""
-        if not isinstance(record, dict) or record.keys() != {"kind", "epsilon", "delta", "simulated"}:
-            raise InvalidInput("start", None, "is not the record of a starting point", "use Start(vector)")
-        return cls(vector, **record)
+        try:
+            return from_plain(cls, record, vector=vector)
+        except Unreadable as error:
+            rule = f"is not the record of a starting point: {error}"
+            raise InvalidInput("start", None, rule, "use Start(vector)") from None
 
 
 def named(config: RunConfig, start: Start | None, d: int) -> RunConfig:

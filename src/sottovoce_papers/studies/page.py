@@ -7,11 +7,11 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from html import escape
+from typing import NamedTuple
 
 import numpy as np
 
-from sottovoce.util.pages import frame, table
+from sottovoce.util.pages import Column, Table, render
 from sottovoce.util.plain import jsonable
 from sottovoce.util.typing import Any
 
@@ -19,20 +19,9 @@ from . import made, verdicts
 from .figures import SPREADS, Panel, series_of
 from .kinds import Row
 from .run import StudyRun
-from .spec import Figure, Reading, Study, matches, select
+from .spec import Figure, Study, matches, select
 from .verdicts import Judged, Judgement, said
 
-STYLE = """
-.panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));gap:.8rem}
-.panels img{display:block;width:100%;max-width:36rem;height:auto;background:#fff;border-radius:.3rem}
-.claim{border-left:.25rem solid var(--line);padding:.1rem 0 .1rem .8rem;margin:.8rem 0;max-width:46rem}
-.claim p{margin:.2rem 0}.word{font-weight:600}.word.yes{color:var(--green)}.word.no{color:var(--red)}
-.word.hm{color:var(--blue)}ul{padding-left:1.2rem;max-width:46rem}li{margin:.3rem 0}
-details{margin:.4rem 0}summary{cursor:pointer;color:var(--blue)}
-.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,17rem),1fr));gap:1rem;padding:0}
-.card{border:1px solid var(--line);border-radius:.4rem;padding:.7rem;color:inherit;text-decoration:none;display:block}
-.card img{width:100%;height:11rem;object-fit:contain;background:#fff;border-radius:.3rem}.card h3{margin:.4rem 0 .1rem}
-"""
 _AGAINST = (verdicts.MOSTLY_NOT, verdicts.NOT, verdicts.MOSTLY_FAILS, verdicts.FAILS, verdicts.REFUTED)
 _CSS = {verdicts.REPRODUCED: "yes", verdicts.HOLDS: "yes"} | dict.fromkeys(_AGAINST, "no")
 MARK = "quick run"
@@ -53,48 +42,93 @@ def verdicts_json(done: StudyRun, claims: Sequence[Judged]) -> str:
 def page(done: StudyRun, drawn: Sequence[tuple[Figure, list[Panel]]], claims: Sequence[Judged], command: str) -> str:
     """A study's self-contained page."""
     study = done.study
-    paper = f'<p class="soft">After {escape(study.paper)}.</p>' if study.paper else ""
-    ordered = f"<p>{escape(verdicts.ORDERED)}</p>" if study.paper and claims else ""
-    body = [
-        f"<h1>{escape(study.title)}{f' ({MARK})' if done.quick else ''}</h1>", ordered, paper,
-        f'<p class="lead">{escape(study.about)}</p>' if study.about else "",
-        _claims(claims), _readings(study.readings), *(_figure(*pair) for pair in drawn), _summary(done),
-        _list("What differs from the paper" if study.paper else "Choices", study.differs),
-        _privacy(done), _list("Notes", done.notes), _made(
-            command,
-            f"{done.cells} cells, {done.seconds:.0f} seconds of a processor together. Seed {study.seed},",
-            f"{study.replicates} replicates; the same command with the same versions gives the same numbers.",
-            'Every replicate is in <a href="table.csv">table.csv</a>.',
-        ),
-    ]  # fmt: skip
-    return frame(f"sottovoce study {study.name}", body, STYLE)
-
-
-def _image(panel: Panel, about: str) -> str:
-    plain = base64.b64encode(panel.svg).decode()
-    return f'<img alt="{escape(about)}" src="data:image/svg+xml;base64,{plain}">'
-
-
-def _figure(figure: Figure, panels: list[Panel]) -> str:
-    if not panels:
-        return f"<h2>{escape(figure.title)}</h2><p>No rows for this figure.</p>"
-    spread = f" {SPREADS[figure.spread].capitalize()}." if figure.kind in ("line", "bar") else ""
-    images = "".join(_image(panel, f"{figure.title} {panel.title}".strip()) for panel in panels)
-    caption = f"{escape(figure.caption)}{spread}".strip()
-    return (
-        f'<h2>{escape(figure.title)}</h2><figure><div class="panels">{images}</div>'
-        f"<figcaption>{caption}</figcaption></figure>"
+    made_with = (
+        f"{made.sentence(made.here())}. {done.cells} cells, {done.seconds:.0f} seconds of a processor together. "
+        f"Seed {study.seed}, {study.replicates} replicates; the same command with the same versions gives the same "
+        "numbers."
+    )
+    return render(
+        "study.html",
+        package="sottovoce_papers",
+        title=f"sottovoce study {study.name}",
+        heading=f"{study.title} ({MARK})" if done.quick else study.title,
+        ordered=verdicts.ORDERED,
+        paper=study.paper,
+        about=study.about,
+        claims=[ShownClaim(said_of(one), _verdicts(one)) for one in claims],
+        meanings=_meanings(claims),
+        readings=[f"{one.name} ({one.line}): {one.says}" for one in study.readings],
+        figures=[_figure(*pair) for pair in drawn],
+        summary=_summary(done),
+        differs=study.differs,
+        privacy=_privacy(done),
+        notes=done.notes,
+        command=command,
+        made=made_with,
     )
 
 
-def _sentence(basis: str, verdict: Judgement) -> str:
-    css = _CSS.get(verdict.word, "hm")
-    head = f'<p>{basis.capitalize()}: {escape(verdict.reason)}: <span class="word {css}">{verdict.word}</span>.</p>'
+class Picture(NamedTuple):
+    """An SVG as text for an address, and what it shows, for screen readers."""
+
+    base64: str
+    about: str
+
+
+def _picture(panel: Panel, about: str) -> Picture:
+    return Picture(base64.b64encode(panel.svg).decode(), about)
+
+
+class ShownFigure(NamedTuple):
+    """A figure with its panels."""
+
+    title: str
+    pictures: list[Picture]
+    caption: str
+
+
+def _figure(figure: Figure, panels: list[Panel]) -> ShownFigure:
+    spread = f" {SPREADS[figure.spread].capitalize()}." if figure.kind in ("line", "bar") else ""
+    pictures = [_picture(panel, f"{figure.title} {panel.title}".strip()) for panel in panels]
+    return ShownFigure(figure.title, pictures, f"{figure.caption}{spread}".strip())
+
+
+class ShownVerdict(NamedTuple):
+    """A verdict in words, and its details behind a line, `summary`; none if that is empty."""
+
+    basis: str
+    reason: str
+    word: str
+    css: str
+    summary: str
+    details: Sequence[str]
+
+
+class ShownClaim(NamedTuple):
+    """A claim and its verdicts."""
+
+    says: str
+    verdicts: list[ShownVerdict]
+
+
+def _verdicts(one: Judged) -> list[ShownVerdict]:
+    return [
+        ShownVerdict(
+            basis=verdicts.BASES[basis].capitalize(),
+            reason=verdict.reason,
+            word=verdict.word,
+            css=_CSS.get(verdict.word, "hm"),
+            summary=_details_in_words(verdict),
+            details=verdict.details,
+        )
+        for basis, verdict in one.verdicts.items()
+    ]
+
+
+def _details_in_words(verdict: Judgement) -> str:
     if verdict.word in (verdicts.REFUTED, verdicts.MISPRINT):
-        return f"{head}<details><summary>what was measured</summary>{_items(verdict.details)}</details>"
-    if len(verdict.details) < 2:
-        return head
-    return f"{head}<details><summary>every setting</summary>{_items(verdict.details)}</details>"
+        return "what was measured"
+    return "every setting" if len(verdict.details) > 1 else ""
 
 
 def said_of(one: Judged) -> str:
@@ -103,68 +137,48 @@ def said_of(one: Judged) -> str:
     return one.claim.says + paper + (f" Reading: {one.reading}." if one.reading else "")
 
 
-def _readings(readings: Sequence[Reading]) -> str:
-    lines = [f"{one.name} ({one.line}): {one.says}" for one in readings]
-    return _list("Lines of the paper that can be read in several ways", lines)
-
-
-def _claims(claims: Sequence[Judged]) -> str:
-    if not claims:
-        return ""
-    parts = []
-    for one in claims:
-        found = "".join(_sentence(verdicts.BASES[basis], verdict) for basis, verdict in one.verdicts.items())
-        parts.append(f'<div class="claim"><p>{escape(said_of(one))}</p>{found}</div>')
+def _meanings(claims: Sequence[Judged]) -> str:
+    """The rule of the verdicts, and what the words mean that were used."""
     told = {verdict.word for one in claims for verdict in one.verdicts.values()}
     words = [f'"{word}": {meaning}.' for word, meaning in verdicts.MEANINGS.items() if word in told]
-    how = escape(" ".join([verdicts.RULE, *words, "± is two standard errors."]))
-    return f'<h2>What is claimed, and what came out</h2>{"".join(parts)}<p class="soft">{how}</p>'
-
-
-def _items(lines: Sequence[str]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
-
-
-def _list(title: str, lines: Sequence[str]) -> str:
-    return f"<h2>{title}</h2>{_items(lines)}" if lines else ""
+    return " ".join([verdicts.RULE, *words, "± is two standard errors."])
 
 
 _EPSILON = re.compile(r"^(.*?): epsilon = ([0-9.]+|inf)(?:, delta = ([^ ,]+))?")
 
 
-def _privacy(done: StudyRun) -> str:
+class Promised(NamedTuple):
+    """Against whom, and the totals of every method; those are folded if they are many."""
+
+    against: str
+    totals: list[str]
+    folded: bool
+
+
+def _privacy(done: StudyRun) -> Promised | None:
     """What is promised, a line a method; the statements in full are in a file of their own."""
     totals: dict[tuple[str, str], list[float]] = {}
     others, against = list[str](), list[str]()
-    for said_ in done.privacy:
-        lines = said_.split("\n")
+    for statement in done.privacy:
+        lines = statement.split("\n")
         if found := _EPSILON.match(lines[0]):
             at = f" at delta {found[3]}" if found[3] else ""
             totals.setdefault((found[1], at), []).append(float(found[2]))
             against += [line.partition(":")[0] for line in lines[1:] if line.startswith("Protects")]
         else:
             others.append(lines[0])
-    told = [f"{name}: epsilon {_range(found)}{at}" for (name, at), found in totals.items()] + list(
-        dict.fromkeys(others)
-    )
+    told = [f"{name}: epsilon {_range(found)}{at}" for (name, at), found in totals.items()]
+    told += dict.fromkeys(others)
     if not told:
-        return ""
-    what = f"{' '.join(f'{text}.' for text in dict.fromkeys(against))} All of it is simulated: noise follows a seed."
-    inner = _items(told)
-    if len(told) > 12:
-        inner = f"<details><summary>{len(told)} methods</summary>{inner}</details>"
-    full = '<p class="soft">In full: <a href="privacy.txt">privacy.txt</a>.</p>'
-    return f"<h2>What is promised</h2><p>{escape(what.strip())}</p>{inner}{full}"
+        return None
+    sentences = [f"{text}." for text in dict.fromkeys(against)]
+    sentences.append("All of it is simulated: noise follows a seed.")
+    return Promised(" ".join(sentences), told, folded=len(told) > 12)
 
 
 def _range(found: list[float]) -> str:
     low, high = min(found), max(found)
     return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
-
-
-def _made(command: str, *said: str) -> str:
-    told = escape(made.sentence(made.here()))
-    return f"<h2>How it was made</h2><pre>{escape(command)}</pre><p>{told}. {' '.join(said)}</p>"
 
 
 def _last(rows: list[Row]) -> list[Row]:
@@ -173,42 +187,55 @@ def _last(rows: list[Row]) -> list[Row]:
     return [row for row in rows if row.get("round") == max(rounds)] if rounds else rows
 
 
-def _summary(done: StudyRun) -> str:
-    """Means over replicates of what the figures show, one row for each setting."""
+class Summary(NamedTuple):
+    """Means over replicates, one row for each setting; folded if they are many."""
+
+    table: Table
+    left_out: str
+    folded: bool
+
+
+def _summary(done: StudyRun) -> Summary | None:
+    """Means over replicates of what the figures show."""
     study = done.study
     keys = list(study.table) or [key for key in study.varied() if key in done.columns]
     shown = [figure.y or figure.x for figure in study.figures]
     values = [name for name in dict.fromkeys(shown) if name in done.columns and name not in keys][:6]
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in done.rows:
-        if not matches(row, study.table_filter):
-            continue
-        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+        if matches(row, study.table_filter):
+            groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+    if not groups or not values:
+        return None
     names = {text: word for figure in study.figures for text, word in figure.names.items()}
-    units = {figure.y or figure.x: figure.ylabel if figure.y else figure.xlabel for figure in reversed(study.figures)}
-    units |= {figure.facet or figure.x: names.get(figure.facet, "") for figure in study.figures} | dict(study.columns)
     printed = _printed(study, groups, keys)
-    lines = []
-    for key, those in list(groups.items())[:_MOST]:
-        cells = "".join(f'<td class="w">{escape(names.get(said(value), said(value)))}</td>' for value in key)
-        last = those if "round" in keys else _last(those)
-        for name in values:
-            found = [float(row[name]) for row in last if isinstance(row.get(name), int | float)]
-            cells += f'<td class="n">{_mean(found)}</td>'
-        if printed:
-            cells += f'<td class="w">{escape(printed.get(key, ""))}</td>'
-        lines.append(f"<tr>{cells}</tr>")
-    if not lines or not values:
-        return ""
-    head = [(escape(units.get(key) or key), "") for key in keys]
-    head += [(escape(units.get(name) or name), "n") for name in values]
-    head += [("paper", "")] if printed else []
-    count = "" if len(groups) <= _MOST else f" The first {_MOST} of {len(groups)} settings."
-    note = f'<p class="soft">Mean ± standard deviation over replicates, of curves after the last round.{count}</p>'
-    inner = table(head, lines) + note
-    if len(lines) > 24:
-        inner = f"<details><summary>{len(lines)} settings</summary>{inner}</details>"
-    return f"<h2>In numbers</h2>{inner}"
+    rows = []
+    for setting, those in list(groups.items())[:_MOST]:
+        cells = [names.get(said(value), said(value)) for value in setting]
+        cells += _means(those if "round" in keys else _last(those), values)
+        rows.append([*cells, printed.get(setting, "")] if printed else cells)
+    left_out = "" if len(groups) <= _MOST else f" The first {_MOST} of {len(groups)} settings."
+    columns = _columns(study, keys, values, names)
+    if printed:
+        columns.append(Column("paper", "w"))
+    return Summary(Table(columns, rows), left_out, folded=len(rows) > 24)
+
+
+def _columns(study: Study, keys: Sequence[str], values: Sequence[str], names: Mapping[str, str]) -> list[Column]:
+    """The heads of the table of means: what the figures call each column."""
+    units: dict[str, str] = {}
+    for figure in reversed(study.figures):
+        units[figure.y or figure.x] = figure.ylabel if figure.y else figure.xlabel
+    for figure in study.figures:
+        units[figure.facet or figure.x] = names.get(figure.facet, "")
+    units |= dict(study.columns)
+    settings = [Column(units.get(key) or key, "w") for key in keys]
+    return settings + [Column(units.get(name) or name, "n") for name in values]
+
+
+def _means(rows: Sequence[Row], values: Sequence[str]) -> list[str]:
+    """The mean of each value over rows, where it is a number."""
+    return [_mean([float(row[name]) for row in rows if isinstance(row.get(name), int | float)]) for name in values]
 
 
 def _printed(study: Study, groups: Mapping[tuple[Any, ...], list[Row]], keys: list[str]) -> dict[tuple[Any, ...], str]:
@@ -239,20 +266,29 @@ def _mean(values: list[float]) -> str:
     return f"{array.mean():.4g}{spread}"
 
 
+class Card(NamedTuple):
+    """What leads to a study's page."""
+
+    name: str
+    title: str
+    told: str
+    picture: Picture | None
+
+
 def index(done: Sequence[tuple[StudyRun, Panel | None, Sequence[Judged]]], skipped: Sequence[str], command: str) -> str:
     """A page that leads to the studies' pages."""
     cards = []
     for one, panel, claims in done:
         found = [(verdict.word, verdict.settings) for judged in claims for verdict in judged.verdicts.values()]
-        told = "; ".join(verdicts.summed(found))
-        picture = "" if panel is None else _image(panel, one.study.title)
-        cards.append(
-            f'<a class="card" href="{escape(one.study.name)}/index.html">{picture}<h3>{escape(one.study.name)}</h3>'
-            f'{escape(one.study.title)}<p class="soft">{escape(told)}</p></a>'
-        )
-    body = [
-        "<h1>Studies</h1>", f'<p class="lead">{len(done)} studies.</p>', f'<div class="cards">{"".join(cards)}</div>',
-        _list("Left out", list(skipped)),
-        _made(command, f"{sum(one.seconds for one, _, _ in done):.0f} seconds of a processor together."),
-    ]  # fmt: skip
-    return frame("sottovoce studies", body, STYLE)
+        picture = None if panel is None else _picture(panel, one.study.title)
+        cards.append(Card(one.study.name, one.study.title, "; ".join(verdicts.summed(found)), picture))
+    seconds = sum(one.seconds for one, _, _ in done)
+    return render(
+        "studies.html",
+        package="sottovoce_papers",
+        title="sottovoce studies",
+        cards=cards,
+        skipped=skipped,
+        command=command,
+        made=f"{made.sentence(made.here())}. {seconds:.0f} seconds of a processor together.",
+    )

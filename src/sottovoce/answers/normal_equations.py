@@ -1,0 +1,139 @@
+"""Least squares from noisy sums: the one place that solves its normal equations.
+
+With second moments M of rows and mean products c of rows and targets, the coefficients x solve ``M x = c``.  A gradient
+g at a point t says that ``M t - g`` is c.  Both M and g carry noise of known deviation, which is all that is used
+here: nothing in this module reads rows, and all that it computes is post-processing.
+
+All arrays have replicates in front, (R, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..util.typing import Array
+
+_SPREADS = np.logspace(-3.0, 3.0, 61)
+"""Prior variances of a coefficient, over one by the trace of the moments, which is about that of a target."""
+_EXACT = 1e-24
+
+
+class Mean(NamedTuple):
+    """Products as one, by their precisions."""
+
+    c: Array
+    """The mean of the products, (R, d)."""
+    center: Array
+    """The same mean of the points at which they were found, (R, d)."""
+    of_gradients: Array
+    """Variance of an entry of c by noise in gradients alone, (R,)."""
+    of_all: Array
+    """Variance of an entry of c by noise in gradients and in M, (R,)."""
+    shares: Array
+    """The weight of every gradient, (gradients, R)."""
+
+
+class Products:
+    """Mean products c of rows and targets, as gradients at several points tell them.
+
+    Parameters
+    ----------
+    M : array (R, d, d)
+        Second moments.
+    s_M : float or array (R,)
+        Deviation of the noise on an entry of M.
+    """
+
+    def __init__(self, M: Array, s_M: float | Array) -> None:
+        self.M, self.s_M = M, s_M
+        self.points, self._found, self._spreads = list[Array](), list[Array](), list[float | Array]()
+
+    def add(self, point: Array, gradient: Array, spread: float | Array) -> None:
+        """A gradient at a point, both (R, d), with noise of deviation `spread` on an entry."""
+        self.points.append(point)
+        self._found.append(np.einsum("rij,rj->ri", self.M, point) - gradient)
+        self._spreads.append(spread)
+
+    def distances(self, target: Array) -> list[Array]:
+        """The squared distance of each point from the `target`, (R, d)."""
+        return [np.sum((target - point) ** 2, axis=1) for point in self.points]
+
+    def together(self, distances: Sequence[Array]) -> Mean:
+        """All products as one, by their precisions.
+
+        Parameters
+        ----------
+        distances : sequence of array (R,)
+            The squared distance of each point from the solution, about: noise in M moves c by it.
+        """
+        variances = [
+            spread**2 + self.s_M**2 / 2.0 * distance + _EXACT
+            for spread, distance in zip(self._spreads, distances, strict=True)
+        ]
+        share = 1.0 / np.stack(variances)
+        precision = share.sum(axis=0)
+        share /= precision
+        c, center = (np.einsum("kr,krd->rd", share, np.stack(x)) for x in (self._found, self.points))
+        squares = np.stack([np.broadcast_to(spread, precision.shape) for spread in self._spreads]) ** 2
+        return Mean(c, center, np.einsum("kr,kr->r", share**2, squares), 1.0 / precision, share)
+
+
+class Posterior(NamedTuple):
+    """The posterior mean of coefficients (R, d), and the mean squared error (R,) of those that are shrunken."""
+
+    mean: Array
+    error: Array
+
+
+def posterior(M: Array, c: Array, variance: Array, free: int) -> Posterior:
+    """Coefficients x given noisy products c of ``M x = c``, by empirical Bayes.
+
+    The others are normal beforehand, with one variance for all, as in :func:`posterior_gain`; they are centred by the
+    free ones, which have no law beforehand.
+
+    Parameters
+    ----------
+    M : array (R, d, d)
+        Symmetric, and invertible in the first `free` coordinates.
+    c : array (R, d)
+    variance : array (R,)
+        Of the noise in an entry of c.
+    free : int
+        How many coordinates, the first ones, are not shrunken.
+    """
+    of_free, between = M[:, :free, :free], M[:, :free, free:]
+    across = np.linalg.solve(of_free, between)  # of the free ones, for one of each other coordinate
+    alone = np.linalg.solve(of_free, c[:, :free, None])[:, :, 0]
+    centred = M[:, free:, free:] - M[:, free:, :free] @ across
+    products = c[:, free:] - np.einsum("rij,rj->ri", M[:, free:, :free], alone)
+    values, vectors = np.linalg.eigh(centred)
+    values = np.maximum(values, 0.0)
+    z = np.einsum("rji,rj->ri", vectors, products)
+    gain, error = posterior_gain(values, z, variance)
+    others = np.einsum("rij,rj->ri", vectors, gain * z)
+    mean = np.concatenate([alone - np.einsum("rij,rj->ri", across, others), others], axis=1)
+    return Posterior(mean, error)
+
+
+def posterior_gain(values: Array, z: Array, variance: Array) -> tuple[Array, Array]:
+    """What z is multiplied by to get the mean of x given ``z = values x + noise``, and the squared error of all x.
+
+    x is normal with one variance for all, averaged over :data:`_SPREADS` by their likelihood.  The error is the same
+    average of the error given a variance, without how the means at different variances differ.
+
+    Parameters
+    ----------
+    values, z : array (R, k)
+    variance : array (R,)
+        Of the noise in an entry of z.
+    """
+    spread = (_SPREADS / np.maximum(values.sum(axis=1), 1e-12)[:, None])[:, :, None]
+    seen = values[:, None, :] ** 2 * spread + np.maximum(variance, _EXACT)[:, None, None]
+    likely = -0.5 * np.sum(np.log(seen) + z[:, None, :] ** 2 / seen, axis=2)
+    likely = np.exp(likely - likely.max(axis=1, keepdims=True))
+    likely /= likely.sum(axis=1, keepdims=True)
+    gain = np.einsum("rt,rti->ri", likely, values[:, None, :] * spread / seen)
+    return gain, variance * np.einsum("rt,rti->r", likely, spread / seen)

@@ -1,0 +1,191 @@
+"""Records (dataclasses and named tuples) as plain data for JSON, and back: one strict reader for files of others.
+
+A record's keys are the names of its fields, so that a class shows what its file holds, and its annotations are what
+the reader accepts.  Every key must be there, and no other; every value must have the very type of its field: no number
+is taken from a text, and no truth value for a number.  What the values may be is checked by the class itself.
+
+Arrays are nested lists with None for NaN, tuples are lists, and records within records are objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from .typing import Any, Array
+
+T = TypeVar("T")
+
+_NAMES: dict[object, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number with a point or an exponent",
+    str: "a text",
+    NoneType: "null",
+}
+
+
+class Unreadable(ValueError):
+    """Why plain data is not a record: the place and the rule, as the end of a sentence, and no value."""
+
+
+def to_plain(value: Any, leave_out: Collection[str] = ()) -> Any:
+    """A record as plain data.
+
+    Parameters
+    ----------
+    value
+        A record, or what a field may hold: numbers, texts, None, arrays, and lists, tuples and dicts of these.
+    leave_out : collection of str
+        Fields that are kept elsewhere.
+    """
+    if is_record(type(value)):
+        names = [name for name in _fields(type(value)) if name not in leave_out]
+        return {name: to_plain(getattr(value, name)) for name in names}
+    if isinstance(value, np.ndarray):
+        return _listed(value.tolist())
+    if isinstance(value, dict):
+        return {key: to_plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(one) for one in value]
+    return value
+
+
+def from_plain(cls: type[T], plain: Any, **elsewhere: Any) -> T:
+    """The record that :func:`to_plain` told.
+
+    Parameters
+    ----------
+    cls : type
+        A dataclass or a named tuple.
+    plain
+        Plain data, which may come from anybody.
+    **elsewhere
+        The fields that were left out.
+
+    Raises
+    ------
+    Unreadable
+        If `plain` has other keys, or a value of another type.
+    InvalidInput
+        If the class refuses its values.
+    """
+    return _record(cls, plain, "", elsewhere)
+
+
+def is_record(kind: object) -> bool:
+    """Whether a type is a dataclass or a named tuple."""
+    return isinstance(kind, type) and (is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields")))
+
+
+_KNOWN: dict[type, dict[str, Any]] = {}
+"""Of each record that was asked for: to resolve annotations takes longer than to read a record."""
+
+
+def _fields(cls: type) -> dict[str, Any]:
+    """Names and types of a record's fields."""
+    if cls not in _KNOWN:
+        hints = get_type_hints(cls)
+        names = [field.name for field in fields(cls)] if is_dataclass(cls) else vars(cls)["_fields"]
+        _KNOWN[cls] = {name: hints[name] for name in names}
+    return _KNOWN[cls]
+
+
+def _record(cls: type[T], plain: Any, place: str, elsewhere: Mapping[str, Any] = {}) -> T:
+    if not isinstance(plain, dict):
+        raise _wrong(place, "an object")
+    kinds = {name: kind for name, kind in _fields(cls).items() if name not in elsewhere}
+    where = f"{place}: " if place else ""
+    missing = sorted(kinds.keys() - plain.keys())
+    if missing:
+        raise Unreadable(f"{where}lacks {', '.join(missing)}")
+    if plain.keys() != kinds.keys():
+        raise Unreadable(f"{where}has keys other than {', '.join(kinds)}")
+    values = {name: _value(kind, plain[name], f"{place}.{name}" if place else name) for name, kind in kinds.items()}
+    return cls(**values, **elsewhere)
+
+
+def _value(kind: Any, plain: Any, place: str) -> Any:
+    """A value of the type `kind`, which is an annotation."""
+    if kind is Any:
+        return plain
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):
+        return _one_of(get_args(kind), plain, place)
+    if origin is Literal:
+        if plain not in get_args(kind):
+            raise _wrong(place, "one of " + ", ".join(map(str, get_args(kind))))
+        return plain
+    read = _CONTAINERS.get(origin)
+    if read is not None:
+        return read(get_args(kind), plain, place)
+    if is_record(kind):
+        return _record(kind, plain, place)
+    if type(plain) is not kind:
+        raise _wrong(place, _NAMES[kind])
+    return plain
+
+
+def _one_of(kinds: tuple[Any, ...], plain: Any, place: str) -> Any:
+    """Of a type or None; the message is that of the type."""
+    if plain is None and NoneType in kinds:
+        return None
+    (kind,) = (one for one in kinds if one is not NoneType)
+    return _value(kind, plain, place)
+
+
+def _list(kinds: tuple[Any, ...], plain: Any, place: str) -> list[Any]:
+    if not isinstance(plain, list):
+        raise _wrong(place, "a list")
+    return [_value(kinds[0], one, f"{place}[{k}]") for k, one in enumerate(plain)]
+
+
+def _tuple(kinds: tuple[Any, ...], plain: Any, place: str) -> tuple[Any, ...]:
+    """Of any length, as ``tuple[int, ...]`` says, or of one kind an entry."""
+    if kinds[-1] is Ellipsis:
+        return tuple(_list(kinds, plain, place))
+    if not isinstance(plain, list) or len(plain) != len(kinds):
+        raise _wrong(place, f"a list of {len(kinds)}")
+    return tuple(_value(kind, one, f"{place}[{k}]") for k, (kind, one) in enumerate(zip(kinds, plain, strict=True)))
+
+
+def _dict(kinds: tuple[Any, ...], plain: Any, place: str) -> dict[str, Any]:
+    if not isinstance(plain, dict):
+        raise _wrong(place, "an object")
+    return {key: _value(kinds[1], one, f"{place}[{k}]") for k, (key, one) in enumerate(plain.items())}
+
+
+def _array(kinds: tuple[Any, ...], plain: Any, place: str) -> Array:
+    """Of numbers, with NaN for None; a list without entries has the shape (0,)."""
+    if not isinstance(plain, list):
+        raise _wrong(place, "a list of numbers")
+    try:
+        found = np.array(plain, dtype=object)
+    except ValueError:
+        raise _wrong(place, "a list of numbers, or of lists of one length") from None
+    if not {type(one) for one in found.ravel().tolist()} <= {float, int, NoneType}:
+        raise _wrong(place, "a list of numbers, or of lists of one length")
+    return found.astype(float)
+
+
+_CONTAINERS: dict[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
+    list: _list,
+    tuple: _tuple,
+    dict: _dict,
+    np.ndarray: _array,
+}
+
+
+def _wrong(place: str, kind: str) -> Unreadable:
+    return Unreadable(f"{place or 'the whole'} must be {kind}")
+
+
+def _listed(values: Any) -> Any:
+    """Nested lists with None for NaN."""
+    if isinstance(values, list):
+        return [_listed(one) for one in values]
+    return None if values != values else values  # NaN alone differs from itself
