@@ -1,6 +1,6 @@
 """The aggregation methods of 003: sites release one model each, and an aggregator makes one model of them.
 
-A party is a site, or an aggregator with rows of its own.  It releases once: its curator charges the price to a
+A party is a site, or an aggregator with rows of its own.  It releases once: its row guard charges the price to a
 ledger whose budget is the party's target, and only then draws noise.  All else is post-processing.
 A party of n rows minimises ``(1/n) sum_k loss + (Lambda/2) ||w||^2`` (003, eq. 3.1): :class:`Facts` with C = 1.
 
@@ -32,7 +32,7 @@ from .problem.trust import NOBODY, Trust
 from .queries import Query
 from .queries.average import NoisyAverage
 from .queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
-from .runs.curator import Curator
+from .runs.row_guard import RowGuard
 from .util.plain import jsonable
 from .util.typing import Any, Array
 
@@ -149,7 +149,7 @@ def listed(epsilon: float, facts: Facts, letter: bool = False) -> tuple[Array, A
 def _ask(query: Query, rows: Rows, terms: Terms, noise: KeyedNoise, budget: float) -> tuple[Array, Ledger]:
     """The answer, and the ledger that was charged before it."""
     ledger = Ledger(accountants.make_accountant(terms.accountant), budget, terms.delta or 0.0)
-    return Curator(rows, terms.facts(rows.n, rows.d), noise, ledger).ask(query), ledger
+    return RowGuard(rows, terms.facts(rows.n, rows.d), noise, ledger).ask(query), ledger
 
 
 def _learn(

@@ -20,7 +20,7 @@ from sottovoce.problem.facts import Facts
 from sottovoce.queries import Bounded, NoisyBounded, Positives, Scores, Sum
 from sottovoce.queries.bounded import SecondMoments, SlopeMoments
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
 from sottovoce.util.plain import digest_of
 from sottovoce.util.typing import Array
@@ -50,8 +50,8 @@ class Site:
         query = Sum.of(own) if summed else own
         runs = self.ledger.runs
         run = self.ledger.resume("a", "p") if runs else self.ledger.reserve("a", "p", [query.event(facts)])
-        curator = Curator(rows_of(parts), facts, SystemNoise((1, N)), run)
-        return curator.ask(query, net)
+        guard = RowGuard(rows_of(parts), facts, SystemNoise((1, N)), run)
+        return guard.ask(query, net)
 
 
 @pytest.fixture(params=["nobody", "sum"])

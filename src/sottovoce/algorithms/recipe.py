@@ -110,7 +110,7 @@ class Recipe(Algorithm[Opened]):
         """The mean over the rows of all sites that take part, or the answers of each, and these sites."""
         facts, among = node.facts, Among.all(node.facts)
         if facts.summed:
-            among = node.net.among(facts)  # agreed on now, and asked again by the curator
+            among = node.net.among(facts)  # agreed on now, and asked again by the row guard
             return shared(node.ask(self.query(k, what)), facts), among
         answer = node.ask(self.query(k, what))
         if self.separate(facts):

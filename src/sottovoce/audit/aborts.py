@@ -25,10 +25,10 @@ from ..problem.facts import Among, Facts
 from ..queries import Query, Sum
 from ..runs import engine
 from ..runs.config import RunConfig
-from ..runs.curator import Book, Curator
 from ..runs.engine import Place
 from ..runs.prepare import prepare
 from ..runs.pricing import Prepared
+from ..runs.row_guard import Book, RowGuard
 from ..runs.start import named
 from ..util.typing import Any, Array, IntArray
 from .confidence import Test, choose_test
@@ -58,12 +58,12 @@ class Victim:
 
     With one feature the tables differ in a row and its opposite, or in a row and zeros, by the relation.  With more
     they differ in a row of equal entries and one of alternating signs, whose products with a long vector overflow
-    apart.  `curator` makes the curator: tests plant faults there.
+    apart.  `guard` makes the row guard: tests plant faults there.
     """
 
     config: RunConfig
     features: int = 1
-    curator: Callable[[Rows, Any, Noise, Book], Curator] = Curator
+    guard: Callable[[Rows, Any, Noise, Book], RowGuard] = RowGuard
 
     @property
     def sums(self) -> bool:
@@ -112,10 +112,8 @@ class Victim:
     def _run(self, table: int, length: float, noise: Noise) -> tuple[Seen, Notes]:
         ready, rows, book = self.ready, self.tables[table], Notes()
         facts, net = ready.facts.node(0), _Extreme(np.full(self.features, length))
-        curator = self.curator(rows.node(0), facts, noise, book)
-        place = Place(
-            facts, net, _WithHonestSite(curator, facts, net, noise) if self.sums else curator, (), self.features
-        )
+        guard = self.guard(rows.node(0), facts, noise, book)
+        place = Place(facts, net, _WithHonestSite(guard, facts, net, noise) if self.sums else guard, (), self.features)
         with np.errstate(all="ignore"):
             try:
                 ended = engine.run(ready.algorithm.at(0), place, self.config.rounds).stopped
@@ -161,9 +159,9 @@ class _Extreme(Net):
 
 @dataclass
 class _WithHonestSite:
-    """A site's curator, with an honest site that draws its share of every sum's noise."""
+    """A site's row guard, with an honest site that draws its share of every sum's noise."""
 
-    curator: Curator
+    guard: RowGuard
     facts: Facts
     net: _Extreme
     noise: Noise
@@ -174,7 +172,7 @@ class _WithHonestSite:
             self.attempts += 1
             tau = query.spread(self.facts, Among.all(self.facts))
             self.net.honest = self.noise.steps(query.what.entries(self.facts), tau, self.attempts, use=2)
-        return self.curator.ask(query, net)
+        return self.guard.ask(query, net)
 
 
 @dataclass(frozen=True)

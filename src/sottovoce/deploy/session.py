@@ -36,9 +36,9 @@ from ..privacy.noise import Noise, SystemNoise
 from ..privacy.statement import Statement
 from ..problem.losses import Logistic
 from ..runs import engine
-from ..runs.curator import Curator
 from ..runs.engine import BUDGET, FEW, FINISHED, NEIGHBOUR, Observer, Outcome, Place
 from ..runs.prepare import held
+from ..runs.row_guard import RowGuard
 from ..runs.simulate import check_notion
 from ..runs.start import place_of
 from ..util.typing import Any, Array, IntArray
@@ -429,13 +429,13 @@ class SiteSession:
         """The model for rows as they are, the outcome, and the map by which rows were centred."""
         plan, i = self.plan, self.plan.index(self.name)
         facts, algorithm = plan.facts.node(i), plan.prepared.algorithm.at(i)
-        curator = Curator(rows, facts, noise, book, centring=plan.centre)
-        place, stopped = Place(facts, net, curator, (), plan.d, place_of(plan.start)), FINISHED
+        guard = RowGuard(rows, facts, noise, book, centring=plan.centre)
+        place, stopped = Place(facts, net, guard, (), plan.d, place_of(plan.start)), FINISHED
         if plan.centre is not None:
-            place, stopped = engine.centred(place, curator, plan.facts)
-        if curator.move is not None:
+            place, stopped = engine.centred(place, guard, plan.facts)
+        if guard.move is not None:
             try:
-                net.agree(curator.move)
+                net.agree(guard.move)
             except NetClosed:
                 stopped = NEIGHBOUR
         if stopped == FINISHED:
@@ -445,7 +445,7 @@ class SiteSession:
         else:
             outcome = Outcome(algorithm.init(place), 0, stopped)
         model = np.broadcast_to(place.classifier(algorithm.model(outcome.state)), (plan.d,))
-        return np.array(model), outcome, curator.move
+        return np.array(model), outcome, guard.move
 
     @staticmethod
     def _after(observe: Observer, before: int, k: int, state: Any) -> None:

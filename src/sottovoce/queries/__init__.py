@@ -1,4 +1,4 @@
-"""Kinds of release.  Algorithms build queries; only a curator answers them."""
+"""Kinds of release.  Algorithms build queries; only the row guard answers them."""
 
 from .base import Query, check_unit
 from .bounded import (

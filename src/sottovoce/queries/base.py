@@ -1,7 +1,7 @@
 """Queries: a kind of release that sees rows, draws noise and states its event.
 
 A class that defines no event cannot be instantiated, so no release can go uncharged.  Queries are asked through a
-:class:`sottovoce.runs.curator.Curator` only, which charges the event before it calls :meth:`Query.answer`.
+:class:`sottovoce.runs.row_guard.RowGuard` only, which charges the event before it calls :meth:`Query.answer`.
 """
 
 from __future__ import annotations

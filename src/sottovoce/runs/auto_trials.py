@@ -267,7 +267,7 @@ class _Several(Facts):
 
 
 class _Rehearsed:
-    """A curator of synthetic rows, without a ledger; a sum is that of one site with all rows."""
+    """A row guard of synthetic rows, without a ledger; a sum is that of one site with all rows."""
 
     def __init__(self, facts: Facts, vault: Vault) -> None:
         self.facts, self._vault, self._releases = facts, vault, 0

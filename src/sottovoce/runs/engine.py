@@ -29,7 +29,7 @@ from ..queries import Query, Sum
 from ..util import files
 from ..util.compatibility import FORMAT, refusal_of_format
 from ..util.typing import Any, Array
-from .curator import Asked, Centred, Curator
+from .row_guard import Asked, Centred, RowGuard
 
 Observer = Callable[[int, Any], None]
 """Called with the round and the state after it; in simulations only."""
@@ -37,6 +37,8 @@ Observer = Callable[[int, Any], None]
 FINISHED, BUDGET, NEIGHBOUR, FEW = "finished", "budget spent", "a neighbour left", "too few sites are left"
 BEGUN_BEFORE = "end the run with version 0.2, or remove the file and begin again: a ledger keeps what was spent"
 """What to do with a checkpoint of a version before 0.3."""
+OF_GUARD = "curator."
+"""What the names of a row guard's arrays begin with in checkpoints: its name when their format was fixed."""
 UNREADABLE = (SottovoceError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
 """Raised by damaged and foreign files."""
 
@@ -53,7 +55,7 @@ class Place:
 
     facts: Facts
     net: Net
-    curator: Asked
+    guard: Asked
     lead: tuple[int, ...]
     width: int
     start: Array | None = None
@@ -67,9 +69,9 @@ class Place:
         return replace(self, start=start, move=move)
 
     def ask(self, query: Query) -> Array:
-        """Ask the curator: each node for its own answer, or under trust in sums all sites for theirs together."""
+        """Ask the row guard: each node for its own answer, or under trust in sums all sites for theirs together."""
         asked = query if self.start is None else query.around(self.start, self.facts)
-        answer = self.curator.ask(Sum.of(asked) if self.facts.summed else asked, self.net)
+        answer = self.guard.ask(Sum.of(asked) if self.facts.summed else asked, self.net)
         return answer if self.start is None else query.beside(answer, self.start)
 
     def classifier(self, model: Array) -> Array:
@@ -130,34 +132,34 @@ def run(
     return Outcome(state, done, stopped)
 
 
-def centred(place: Place, curator: Centred, facts: Facts) -> tuple[Place, str]:
-    """Ask for the mean that the curator's centring needs, and move the rows: the place of the method, and why it ended.
+def centred(place: Place, guard: Centred, facts: Facts) -> tuple[Place, str]:
+    """Ask for the mean that centring needs, and move the row guard's rows: the method's place, and why it ended.
 
     `facts` are of all sites.  If the sum is lost, the attempt stays charged and the mean is zero: rows are lengthened
     and shortened alone.  If the run ends before, the place is what it was.
     """
-    assert curator.centring is not None
-    recipe = curator.centring.recipe
+    assert guard.centring is not None
+    recipe = guard.centring.recipe
     asked = run(recipe, replace(place, start=None), len(recipe.items))  # no mean is counted from a model
     if asked.stopped == FEW:
         mean = np.zeros((1, facts.d // facts.loss.outputs))
     elif asked.stopped == FINISHED:
-        mean = curator.centring.shrunk(recipe.outcome(asked.state, facts))
+        mean = guard.centring.shrunk(recipe.outcome(asked.state, facts))
     else:
         return place, asked.stopped
-    return place.moved(curator.centre(mean if place.lead else mean[0])), FINISHED
+    return place.moved(guard.centre(mean if place.lead else mean[0])), FINISHED
 
 
-def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) -> None:
+def save_checkpoint(path: Path, key: str, k: int, state: Any, guard: RowGuard) -> None:
     """Replace the checkpoint, in one step, by the run after round k; if that fails, the file is as it was.
 
     NotWritten then, which says that something was released.
     """
     arrays = {f"state.{name}": value for name, value in state._asdict().items()}
-    arrays |= {f"curator.{name}": value for name, value in curator.state().items()}
-    meta: dict[str, Any] = {"version": FORMAT, "key": key, "round": k, "ledger": curator.ledger.to_list()}
-    if isinstance(curator.ledger, Run):
-        meta["answers"] = curator.ledger.answers
+    arrays |= {f"{OF_GUARD}{name}": value for name, value in guard.state().items()}
+    meta: dict[str, Any] = {"version": FORMAT, "key": key, "round": k, "ledger": guard.ledger.to_list()}
+    if isinstance(guard.ledger, Run):
+        meta["answers"] = guard.ledger.answers
     packed = files.pack(meta=np.array(json.dumps(meta)), **arrays)
     try:
         files.write("checkpoint", path, packed, mode=0o600)
@@ -165,8 +167,8 @@ def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) 
         raise error.after_release() from None
 
 
-def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple[int, Any]:
-    """Restore ledger and curator, and return (rounds done, state).
+def load_checkpoint(path: Path, key: str, blank: Any, guard: RowGuard) -> tuple[int, Any]:
+    """Restore ledger and row guard, and return (rounds done, state).
 
     `key` is the digest of the configuration; `blank` is a state of the right type.  An unreadable file, or one of
     another configuration or of a version before 0.3, is a CheckpointError; one of a run in another ledger, whose
@@ -187,11 +189,11 @@ def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple
         done = meta["round"]
         if type(done) is not int or done < 0:
             raise ValueError("no round")
-        curator.ledger.restore(meta["ledger"])
-        if isinstance(curator.ledger, Run) and meta.get("answers", curator.ledger.answers) != curator.ledger.answers:
+        guard.ledger.restore(meta["ledger"])
+        if isinstance(guard.ledger, Run) and meta.get("answers", guard.ledger.answers) != guard.ledger.answers:
             rule = "holds other answers than the run in this ledger; remove it to go on with those of the ledger"
             raise LedgerMismatch(f"checkpoint={shown(path)}: {rule}")
-        curator.restore({n.removeprefix("curator."): v for n, v in arrays.items() if n.startswith("curator.")})
+        guard.restore({n.removeprefix(OF_GUARD): v for n, v in arrays.items() if n.startswith(OF_GUARD)})
         state = type(blank)(*(_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields))
     except LedgerMismatch:
         raise

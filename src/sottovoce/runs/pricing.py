@@ -2,7 +2,7 @@
 
 Every price of a run is made here, in four steps, and nothing here reads rows:
 
-1. :func:`queries_of` runs the method itself, against a curator without data, and returns what it asks.
+1. :func:`queries_of` runs the method itself, against a row guard without data, and returns what it asks.
 2. :func:`plan` charges the events of these queries to a ledger: the ledger that the run will leave behind.
 3. A ledger's totals by an accountant are the prices that :mod:`sottovoce.runs.calibration` brings to a target.
 4. :class:`Prepared` is the priced run.  :func:`privacy_statement` says what its ledger proves, and
@@ -70,7 +70,7 @@ class RunSetting:
 
 @dataclass
 class Pricer:
-    """A curator without data: it notes what it is asked, and answers with blanks."""
+    """A row guard without data: it notes what it is asked, and answers with blanks."""
 
     facts: Facts
     note: Callable[[Query | Sum], None]

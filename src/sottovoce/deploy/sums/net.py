@@ -51,7 +51,7 @@ class SumNet(JournaledNet):
         super().__init__(plan, name, journal, transport, key)
         self.state, self._secret = ProtocolState.of(plan), secret
         self.degree = np.array([float(len(plan.sites) - 1)])
-        self._handed = False  # whether the curator judges a sum just now
+        self._handed = False  # whether the row guard judges a sum just now
         self._again = journal.highest >= 0 or secret.exists()
         self._seen: dict[str, int] = {}
         transport.answers = self.answer
@@ -64,7 +64,7 @@ class SumNet(JournaledNet):
     def roster(self) -> dict[str, Any]:
         return self.state.to_dict()
 
-    # What a curator needs
+    # What a row guard needs
 
     def among(self, facts: Facts) -> Among:
         """Sites and rows of the next attempt; signs the next roster first, if there is none.

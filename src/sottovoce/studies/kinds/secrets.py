@@ -10,12 +10,12 @@ from ...privacy.noise import KeyedNoise
 from ...privacy.statement import Caveat
 from ...runs import engine
 from ...runs.config import RunConfig
-from ...runs.curator import Curator
 from ...runs.prepare import prepare
 from ...runs.pricing import privacy_statement
+from ...runs.row_guard import RowGuard
 from ...util.typing import Any
 
-KEPT = "memory.f"  # where a curator's state holds the exact minimiser of 001's Algorithm 3
+KEPT = "memory.f"  # where a row guard's state holds the exact minimiser of 001's Algorithm 3
 
 
 def simulate_watched(config: RunConfig, rows: Rows, watch: Callable[..., None], caveat: Caveat) -> str:
@@ -27,12 +27,12 @@ def simulate_watched(config: RunConfig, rows: Rows, watch: Callable[..., None], 
     lead, nodes = (config.replicates, len(rows.n)), range(len(rows.n))
     assert config.seed is not None
     noise = KeyedNoise(config.seed, range(config.replicates), nodes)
-    curator = Curator(rows, prepared.facts, noise, prepared.ledger)
-    place = engine.Place(prepared.facts, DenseNet(prepared.graph), curator, lead, rows.d)
+    guard = RowGuard(rows, prepared.facts, noise, prepared.ledger)
+    place = engine.Place(prepared.facts, DenseNet(prepared.graph), guard, lead, rows.d)
 
     def observe(k: int, state: Any) -> None:
         last = k == config.rounds and config.form == "printed"
-        watch(k, state, None if last else curator.state().get(KEPT))
+        watch(k, state, None if last else guard.state().get(KEPT))
 
     engine.run(prepared.algorithm, place, config.rounds, observers=[observe])
     statement = privacy_statement(prepared, prepared.ledger.rows, simulated=True, caveat=caveat)

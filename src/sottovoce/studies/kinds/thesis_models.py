@@ -17,7 +17,7 @@ from ...privacy import accountants
 from ...privacy.statement import EXACT, Statement
 from ...problem.trust import Trust
 from ...queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
-from ...runs.curator import Curator
+from ...runs.row_guard import RowGuard
 from ...runs.simulate import RunConfig, pooled_minimiser, simulate
 from ...util.typing import Any, Array
 from ..tables import SOURCED, stands_in
@@ -130,8 +130,8 @@ def algorithm_3(rows: Rows, terms: Terms, ridge: Array, gaussian: bool) -> tuple
         sigma = np.full(rows.n.shape, math.sqrt(8.0 * math.log(2.0 / DELTA) + 4.0 * epsilon) / epsilon)
         law = GaussianLaw(sigma, polish=False, claimed=claimed)
     ledger = Ledger(accountants.make_accountant("best" if gaussian else "pure"), math.inf, delta)
-    curator = Curator(rows, terms.facts(rows.n, rows.d), terms.noise(range(len(rows.n))), ledger)
-    return curator.ask(PerturbedObjective(start, ridge, start, law, "003, Algorithm 3 (printed)")), ledger
+    guard = RowGuard(rows, terms.facts(rows.n, rows.d), terms.noise(range(len(rows.n))), ledger)
+    return guard.ask(PerturbedObjective(start, ridge, start, law, "003, Algorithm 3 (printed)")), ledger
 
 
 def _words(name: str, said: Statement) -> str:

@@ -1,4 +1,4 @@
-"""The curator, the only way to the rows for an algorithm: it charges the ledger, then answers."""
+"""The row guard, the only way to the rows for an algorithm: it charges the ledger, then answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .centre import Centring
 
 
 class Book(Protocol):
-    """The part of a ledger that a curator needs: one in memory, or one run of a durable one."""
+    """The part of a ledger that a row guard needs: one in memory, or one run of a durable one."""
 
     @property
     def rows(self) -> tuple[Event, ...]:
@@ -43,7 +43,7 @@ class Book(Protocol):
 
 
 class Asked(Protocol):
-    """The part of a curator that an algorithm sees."""
+    """The part of a row guard that an algorithm sees."""
 
     facts: Facts
 
@@ -52,7 +52,7 @@ class Asked(Protocol):
 
 
 class Centred(Asked, Protocol):
-    """The part of a curator that centring needs."""
+    """The part of a row guard that centring needs."""
 
     centring: Centring | None
 
@@ -66,11 +66,11 @@ def make_solver(rows: Rows, facts: Facts) -> Solver:
 
 
 @dataclass
-class Curator:
+class RowGuard:
     """Guards the rows of one node, or of all nodes of a simulation.
 
     `solver` makes the solver of the local objectives, on whose certificate the guarantees rely.  With `centring` a
-    restored curator reads rows moved by the mean that its state holds.
+    restored row guard reads rows moved by the mean that its state holds.
     """
 
     rows: Rows
