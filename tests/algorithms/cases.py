@@ -30,8 +30,13 @@ class Recorder:
         self.facts, self._guard = guard.facts, guard
         self.asked: list[tuple[Query | Sum, Array]] = []
 
-    def ask(self, query: Query | Sum, net: Net) -> Array:
-        answer = self._guard.ask(query, net)
+    def ask(self, query: Query) -> Array:
+        answer = self._guard.ask(query)
+        self.asked.append((query, answer))
+        return answer
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        answer = self._guard.ask_sum(query, net)
         self.asked.append((query, answer))
         return answer
 

@@ -18,8 +18,6 @@ from sottovoce.answers.separate_sites import Columns, SiteStep, by_noise, combin
 from sottovoce.answers.terms import Naming, of_columns
 from sottovoce.data.rows import Rows
 from sottovoce.ledger.memory import Ledger
-from sottovoce.network.graphs import make_graph
-from sottovoce.network.net import DenseNet
 from sottovoce.privacy.accountants import make_accountant
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.facts import Facts
@@ -179,7 +177,7 @@ def value_of(what: Bounded, rows: Rows) -> np.ndarray:
     book = Ledger(make_accountant("rdp"), math.inf, 1e-5)
     guard = RowGuard(rows, facts, KeyedNoise(0, [0], range(len(rows.n))), book)
     query = NoisyBounded.of(replace(what, at=np.array(at)), None, "exact")
-    return np.asarray(guard.ask(query, DenseNet(make_graph("complete", len(rows.n)))))
+    return np.asarray(guard.ask(query))
 
 
 def test_weights_are_those_of_the_least_noise_and_of_rows_without_any() -> None:

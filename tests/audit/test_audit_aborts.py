@@ -12,7 +12,6 @@ from sottovoce.audit.game import Options
 from sottovoce.audit.likelihood import Silence
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SolverError
-from sottovoce.network.net import Net
 from sottovoce.privacy.noise import Noise, SystemNoise
 from sottovoce.problem.facts import Facts
 from sottovoce.queries import Query, Sum
@@ -59,11 +58,11 @@ def with_solver(cls: type[Solver]) -> Any:
 class Careful(RowGuard):
     """Refuses long public vectors before it charges."""
 
-    def ask(self, query: Query | Sum, net: Net | None = None) -> Array:
+    def ask(self, query: Query) -> Array:
         for name in ("start", "linear"):
             if np.linalg.norm(np.asarray(getattr(query, name, 0.0)) / 1e3) > 1.0:
                 raise InvalidInput(name, None, "is longer than 1000", "send shorter vectors")
-        return super().ask(query, net)
+        return super().ask(query)
 
 
 def stand(method: str, features: int = 1, guard: Any = RowGuard, **knobs: Any) -> dict[str, Victim]:
@@ -159,13 +158,13 @@ def kinds(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> set[type[Query]
     """The kinds of release that a run asks for, found on its plan."""
     found: set[type[Query]] = set()
 
-    def ask(pricer: Pricer, query: Query | Sum, net: object) -> Array:
-        found.add(type(query.what) if isinstance(query, Sum) else type(query))
+    def noted(pricer: Pricer, query: Query | Sum) -> Array:
+        found.add(type(query.statistic))
         return query.blank(pricer.facts)
 
     ready = prepare(config, np.full((3, 1), 4.0), 1)
     with monkeypatch.context() as patched:
-        patched.setattr(Pricer, "ask", ask)
+        patched.setattr(Pricer, "_noted", noted)
         plan(ready.algorithm, RunSetting(ready.facts, ready.graph, config.rounds, ready.ledger.accountant))
     return found
 
@@ -203,12 +202,12 @@ def test_no_method_of_the_library_refuses_by_its_rows(name: str) -> None:
 class Mistaken(RowGuard):
     """What a change of the interface would leave behind."""
 
-    def ask(self, query: Query) -> Array:  # type: ignore[override]
-        return super().ask(query)
+    def ask(self) -> Array:  # type: ignore[override]
+        raise AssertionError("nobody calls it so")
 
 
 class Broken(RowGuard):
-    def ask(self, query: Query | Sum, net: Net | None = None) -> Array:
+    def ask(self, query: Query) -> Array:
         raise ValueError("the site is gone")
 
 

@@ -214,7 +214,7 @@ class TestNumbers:
         data = ("train", "--data", "synthetic:n=2000,d=3,seed=1", "--epsilon", 1)
         plain = (*data, *more, "--json") if classes else (*train(folder, "days.toml", *more), "--json")
         ok("ledger", "init", tmp_path / "five.ledger", "--epsilon", 4, "--delta", 1e-4, "--nodes", 5)
-        whole, asks, real = ok(*plain).json, [0], RowGuard.ask
+        whole, asks, real = ok(*plain).json, [0], RowGuard._charged
 
         def dies(guard: RowGuard, *asked: Any) -> Any:
             asks[0] += 1
@@ -225,7 +225,7 @@ class TestNumbers:
         for book in ((), ("--ledger", tmp_path / "five.ledger", "--system-noise")):
             path = tmp_path / f"half{len(book)}.npz"
             with monkeypatch.context() as patched:
-                patched.setattr(RowGuard, "ask", dies)
+                patched.setattr(RowGuard, "_charged", dies)
                 asks[0] = 0
                 assert run(*plain, *book, "--checkpoint", path).code == 130 and path.exists()
                 resumed = ok(*plain, *book, "--checkpoint", path).json
@@ -398,7 +398,7 @@ class TestAnEvaluationThatCannotBeAsked:
         label = 'label = { column = "kind", positive = "died" }'
         (folder / "sick.toml").write_text(f'intercept = true\nignore = ["days"]\n{label}{COLUMNS}')
         asked = []
-        monkeypatch.setattr(RowGuard, "ask", lambda *_: asked.append(1))
+        monkeypatch.setattr(RowGuard, "_charged", lambda *_: asked.append(1))
         refused = run(*train(folder, schema, "--evaluation", 1, *more))
         assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1 and asked == []
 
@@ -407,7 +407,7 @@ class TestAnEvaluationThatCannotBeAsked:
 def test_an_evaluation_of_fewer_rows_than_sites_is_refused_before_anything_is_released(
     run: Call, folder: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[Any, ...]
 ) -> None:
-    monkeypatch.setattr(RowGuard, "ask", lambda *_: pytest.fail("a release"))
+    monkeypatch.setattr(RowGuard, "_charged", lambda *_: pytest.fail("a release"))
     few = ("--test-share", 0.0005, "--nodes", 5, "--evaluation", 1)
     ran = run(*train(folder, *more), *few)
     assert ran.code == 2 and "evaluation=1.0: there are 2 test rows for 5 sites" in ran.err

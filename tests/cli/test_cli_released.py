@@ -112,17 +112,21 @@ def saved(path: Path) -> dict[str, Any]:
 def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Every run gives the first run's answers, in order; the returned function begins another run."""
     known: list[NDArray[np.float64]] = []
-    ask, at = RowGuard.ask, [0]
+    at = [0]
 
-    def again(self: RowGuard, *query: Any) -> Any:
-        found = ask(self, *query)
-        if at[0] == len(known):
-            known.append(np.array(found))
-        assert known[at[0]].shape == np.shape(found)
-        at[0] += 1
-        return known[at[0] - 1].copy()
+    def remembering(ask: Callable[..., Any]) -> Callable[..., Any]:
+        def again(self: RowGuard, *query: Any) -> Any:
+            found = ask(self, *query)
+            if at[0] == len(known):
+                known.append(np.array(found))
+            assert known[at[0]].shape == np.shape(found)
+            at[0] += 1
+            return known[at[0] - 1].copy()
 
-    monkeypatch.setattr(RowGuard, "ask", again)
+        return again
+
+    for name in ("ask", "ask_sum"):
+        monkeypatch.setattr(RowGuard, name, remembering(getattr(RowGuard, name)))
 
     def anew(forget: bool = False) -> None:
         at[0] = 0

@@ -39,7 +39,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: object) -> None:
         raise AssertionError("a query was answered")
 
-    monkeypatch.setattr(RowGuard, "ask", asked)
+    monkeypatch.setattr(RowGuard, "_charged", asked)
 
 
 @pytest.mark.parametrize("estimator", [ConsensusClassifier(), PrivateClassifier()], ids=["consensus", "private"])

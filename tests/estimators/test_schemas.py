@@ -159,7 +159,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: object) -> None:
         raise AssertionError("a query was answered")
 
-    monkeypatch.setattr(RowGuard, "ask", asked)
+    monkeypatch.setattr(RowGuard, "_charged", asked)
 
 
 @pytest.mark.parametrize(

@@ -342,7 +342,7 @@ def test_a_run_of_the_engine_spends_its_plan(rows: Any, path: Path) -> None:
     events = plan(prepared.algorithm, RunSetting(facts, prepared.graph, 4, prepared.ledger.accountant)).rows
 
     class Keeping(RowGuard):
-        def ask(self, query: Any, net: Any = None) -> np.ndarray:
+        def ask(self, query: Any) -> np.ndarray:
             def draw() -> bytes:
                 return np.asarray(query.answer(self._vault, self.facts, kept.release), "<f8").tobytes()
 

@@ -425,7 +425,7 @@ def test_noise_has_the_stated_scale(way: str, k: int) -> None:
     else:
         summed = Sum.of(NoisyBounded.of(what, alpha, "test"))
         mean = np.sum(clean * of.n / of.rows, axis=1, keepdims=True)
-        noise, shown = (asked.ask(summed, DenseNet(make_graph("complete", 3))) - mean)[:, :1], summed.event(of)
+        noise, shown = (asked.ask_sum(summed, DenseNet(make_graph("complete", 3))) - mean)[:, :1], summed.event(of)
         assert isinstance(shown, SummedGaussianMechanism) and shown.dimension == what.width(of)
         assert shown.spread()[0] == pytest.approx(shown.sensitivity[0] / 0.5 * np.sqrt(1.5))
         sigma = shown.spread()[:1, None]

@@ -17,7 +17,7 @@ from sottovoce.privacy.accountants import PureAccountant, RDPAccountant
 from sottovoce.privacy.events import MinimiserGateRelease
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.schedules import Schedule
-from sottovoce.queries import Query
+from sottovoce.queries import Query, Sum
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.prepare import outline, prepare
@@ -135,9 +135,12 @@ def test_a_redrawn_gate_sends_at_most_as_often_as_it_says() -> None:
     class Spy:
         facts = prepared.facts
 
-        def ask(self, query: Query, net: object) -> np.ndarray:
+        def ask(self, query: Query) -> np.ndarray:
             sent.append(guard.ask(query))
             return sent[-1]
+
+        def ask_sum(self, query: Sum, net: object) -> np.ndarray:
+            raise AssertionError("printed forms open no sums")
 
     run(prepared.algorithm, Place(prepared.facts, DenseNet(prepared.graph), Spy(), (3, 5), rows.d), 9)
     counts = np.sum([answer[..., -1] for answer in sent], axis=0)

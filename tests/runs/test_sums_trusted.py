@@ -144,7 +144,7 @@ def test_a_rehearsal_has_the_noise_of_the_run() -> None:
     ready = prepare(config(rounds=4, epsilon=5.0), ROWS.n, ROWS.d)
     point, alpha = np.zeros((400, 5, ROWS.d)), np.array([[0.3]])
     guard = RowGuard(ROWS, ready.facts, KeyedNoise(1, range(400), range(5)), ready.ledger)
-    opened = guard.ask(Sum.of(NoisyGradient(point, alpha, "test")), DenseNet(ready.graph))[:, 0]
+    opened = guard.ask_sum(Sum.of(NoisyGradient(point, alpha, "test")), DenseNet(ready.graph))[:, 0]
     pooled: Rows = ROWS.pooled()
     one = replace(ready.facts, n=pooled.n)
     vault = Vault(make_solver(pooled, one), KeyedNoise(2, range(400), range(1)))

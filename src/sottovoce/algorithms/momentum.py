@@ -11,7 +11,7 @@ from ..queries import CarriedGradient, NoisyGradient, carries, within_reach
 from ..util.typing import Any, Array
 from .base import Algorithm, Node
 from .knobs import gradient_cap, knob
-from .prox import MIXED, mixed, noise_of_mean, tail
+from .prox import MIXED, noise_of_mean, tail
 
 DRIFT = 4.0
 """Largest standard deviation of a coordinate of the network's average model under the default penalty."""
@@ -101,9 +101,9 @@ class Momentum(Algorithm[MomentumState]):
             g = node.ask(NoisyGradient(f, alpha, "noisy gradient"))
         v = self.momentum * v + g + node.facts.mu * f
         step = f - v / self.penalty(k)
-        f = step if node.facts.summed else mixed(node, step + f - before, 0.5)
-        if not node.facts.summed:  # f - step adds up what every edge has moved: that of a lost edge is dropped
-            step = step - node.net.lost_dual(0.5 * node.facts.mixing)
+        f = node.diffuse(step, f, before)
+        # f - step adds up what every edge has moved: that of a lost edge is dropped
+        step = step - node.lost_dual(0.5 * node.facts.mixing)
         return MomentumState(f, v, step, tail(mean, f, opened + 1.0, LATE), heard + g, opened + 1.0)
 
     def model(self, state: MomentumState) -> Array:

@@ -68,7 +68,7 @@ class Victim:
     @property
     def sums(self) -> bool:
         """Whether its method opens sums over sites."""
-        return REGISTRY[self.config.method].trust.kind == "sum"
+        return REGISTRY[self.config.method].trust.opens_sums
 
     @cached_property
     def tables(self) -> tuple[Rows, Rows]:
@@ -167,12 +167,14 @@ class _WithHonestSite:
     noise: Noise
     attempts: int = 0
 
-    def ask(self, query: Query | Sum, net: Net) -> Array:
-        if isinstance(query, Sum):
-            self.attempts += 1
-            tau = query.spread(self.facts, Among.all(self.facts))
-            self.net.honest = self.noise.steps(query.what.entries(self.facts), tau, self.attempts, use=2)
-        return self.guard.ask(query, net)
+    def ask(self, query: Query) -> Array:
+        return self.guard.ask(query)
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        self.attempts += 1
+        tau = query.spread(self.facts, Among.all(self.facts))
+        self.net.honest = self.noise.steps(query.what.entries(self.facts), tau, self.attempts, use=2)
+        return self.guard.ask_sum(query, net)
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,7 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
     gated = {"method": "ipp_admm", "positives": 2, "threshold": -1e6}
     known: dict[str, tuple[dict[str, Any], int]] = {"m_admm, zero-out": (inside, 1)}
     known |= {name: ({"method": name}, 1) for name in ("prox_admm", "prox_average", "pp_admm")}
-    known |= {name: ({"method": name}, 1) for name, cls in REGISTRY.items() if cls.trust.kind == "sum"}
+    known |= {name: ({"method": name}, 1) for name, cls in REGISTRY.items() if cls.trust.opens_sums}
     known |= {
         "ipp_admm": (gated, 1),
         "prox_admm, a coarse solver": ({"method": "prox_admm", "tol": 1e-2, "eta": 1e-3}, 1),

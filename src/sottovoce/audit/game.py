@@ -130,12 +130,14 @@ class Recorder:
     asked: list[tuple[Query, Array]] = field(default_factory=list)
     opened: list[tuple[Sum, Array]] = field(default_factory=list)
 
-    def ask(self, query: Query | Sum, net: Net) -> Array:
-        answer = self.guard.ask(query, net)
-        if isinstance(query, Sum):
-            self.opened.append((query, answer))
-        else:
-            self.asked.append((query, answer))
+    def ask(self, query: Query) -> Array:
+        answer = self.guard.ask(query)
+        self.asked.append((query, answer))
+        return answer
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        answer = self.guard.ask_sum(query, net)
+        self.opened.append((query, answer))
         return answer
 
 

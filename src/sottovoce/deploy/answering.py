@@ -213,10 +213,12 @@ class Reader:
         assert self.centring is not None
         return self.centring.map(mean)
 
-    def ask(self, query: Query | Sum, net: Net) -> Array:
-        """The value of an opened sum; zeros for a site's own answer, which the net has."""
-        if not isinstance(query, Sum):
-            return query.blank(self.facts)
+    def ask(self, query: Query) -> Array:
+        """Zeros for a site's own answer, which the net has."""
+        return query.blank(self.facts)
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        """The value of an opened sum."""
         among = net.among(self.facts)
         return query.opened(net.total(np.zeros(1, dtype=np.int64)), self.facts, among)
 

@@ -214,7 +214,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_public(self.run, self.config, self.sites, self.d)
-        proofs = limits.PROOFS if self.config.trusted.kind == "sum" else 0
+        proofs = limits.PROOFS if self.config.trusted.opens_sums else 0
         limits.check_size(self.d, int(np.max(self.graph.degree)), proofs)
         if self.infers and self.centre is not None:
             raise InvalidInput("centre", None, "inference reads rows as they are", "write the plan again, without")

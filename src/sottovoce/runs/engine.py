@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,6 @@ from ..errors import (
     AttemptLost,
     BudgetExceeded,
     CheckpointError,
-    InvalidInput,
     LedgerMismatch,
     NetClosed,
     NotWritten,
@@ -24,11 +24,12 @@ from ..errors import (
 )
 from ..ledger.durable import Run
 from ..network.net import Net
-from ..problem.facts import Facts
-from ..queries import Query, Sum
+from ..problem.facts import Among, Facts
+from ..queries import Query
 from ..util import files
 from ..util.compatibility import FORMAT, refusal_of_format
 from ..util.typing import Any, Array
+from .oracles import Oracle, check_trust, oracle_of
 from .row_guard import Asked, Centred, RowGuard
 
 Observer = Callable[[int, Any], None]
@@ -68,11 +69,31 @@ class Place:
             start = move.unfold(np.broadcast_to(start, (*self.lead, self.width)))
         return replace(self, start=start, move=move)
 
+    @cached_property
+    def oracle(self) -> Oracle:
+        """How questions are answered, and how nodes come to agree."""
+        return oracle_of(self.facts, self.net, self.guard)
+
     def ask(self, query: Query) -> Array:
-        """Ask the row guard: each node for its own answer, or under trust in sums all sites for theirs together."""
-        asked = query if self.start is None else query.around(self.start, self.facts)
-        answer = self.guard.ask(Sum.of(asked) if self.facts.summed else asked, self.net)
-        return answer if self.start is None else query.beside(answer, self.start)
+        """The oracle's answer; from a start, to the query about the point that it stands for."""
+        if self.start is None:
+            return self.oracle.ask(query)
+        return query.beside(self.oracle.ask(query.around(self.start, self.facts)), self.start)
+
+    def among(self) -> Among:
+        return self.oracle.among()
+
+    def mean(self, answer: Array, among: Among) -> Array:
+        return self.oracle.mean(answer, among)
+
+    def mix(self, x: Array, share: float = 1.0) -> Array:
+        return self.oracle.mix(x, share)
+
+    def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
+        return self.oracle.diffuse(step, current, previous)
+
+    def lost_dual(self, weight: Array | float) -> Array | float:
+        return self.oracle.lost_dual(weight)
 
     def classifier(self, model: Array) -> Array:
         """The classifier of a model v, for rows as they were."""
@@ -105,11 +126,7 @@ def run(
     `step` makes a round, by default the algorithm's `round`.  The net stays open for runs that follow.
     """
     step = step or algorithm.round
-    if not algorithm.any_trust and (algorithm.trust.kind == "sum") != place.facts.summed:  # prices are others
-        opens = "sums alone" if place.facts.summed else "no sums"
-        rule = f"{algorithm.name} trusts {algorithm.trust.kind}, and these facts are of a run that opens {opens}"
-        remedy = "prepare the run with the method's own trust"
-        raise InvalidInput("participants", place.facts.participants, rule, remedy)
+    check_trust(algorithm, place.facts)
     algorithm.check(place)
     state = algorithm.init(place) if state is None else state
     stopped = FINISHED

@@ -26,7 +26,7 @@ from ..ledger.memory import Ledger
 from ..network.graphs import Graph
 from ..network.net import Net
 from ..privacy.accountants import Accountant
-from ..privacy.events import Event, SummedGaussianMechanism
+from ..privacy.events import Event
 from ..privacy.statement import EXACT, PUBLIC, PUBLIC_OF_PEOPLE, Caveat, Statement, unit_of
 from ..problem.facts import Facts
 from ..problem.trust import Trust
@@ -75,7 +75,13 @@ class Pricer:
     facts: Facts
     note: Callable[[Query | Sum], None]
 
-    def ask(self, query: Query | Sum, net: Net) -> Array:
+    def ask(self, query: Query) -> Array:
+        return self._noted(query)
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        return self._noted(query)
+
+    def _noted(self, query: Query | Sum) -> Array:
         check_unit(query.proved_of_people(), self.facts)
         self.note(query)
         return query.blank(self.facts)
@@ -327,8 +333,7 @@ def trust_of(config: RunConfig, facts: Facts) -> Trust:
 def against_all(ledger: Ledger, nodes: int) -> float:
     """What a ledger's releases cost a site's rows if all other sites collude."""
     alone = Ledger(ledger.accountant, math.inf, ledger.delta, ledger.sites_per_row)
-    seen = [row.against(nodes - 1) if isinstance(row, SummedGaussianMechanism) else row for row in ledger.rows]
-    alone.charge_all(seen)
+    alone.charge_all([row.against(nodes - 1) for row in ledger.rows])
     return alone.total()
 
 

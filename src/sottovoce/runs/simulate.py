@@ -462,7 +462,7 @@ def _check_no_former(ledger: DurableLedger) -> None:
 def _key(config: RunConfig, facts: Facts, label: str, identity: dict[str, Any]) -> str:
     """The run's key: a digest of all that it depends on but the rows."""
     plain = config.to_dict()
-    if config.method not in ANSWERS and config.trusts != "nobody":
+    if config.method not in ANSWERS:
         plain.pop("trust", None)  # "momentum" with trust="sum" is "sum_momentum"
     return _digest([plain, facts.to_dict(), label, *([identity] if identity else [])])
 
