@@ -11,7 +11,8 @@ import numpy as np
 from ..aggregation import Terms, average_trusted, feature, local
 from ..data.rows import Rows
 from ..errors import InvalidInput
-from ..privacy.statement import Statement
+from ..privacy.statement import Statement, restate
+from ..privacy.statement_facts import Claim
 from .confidence import choose_test
 from .game import Scores, Verdict
 from .worst_cases import signed_site
@@ -55,7 +56,7 @@ def feature_sites(form: str, terms: Terms) -> Played:
         scores.append(np.mod(np.arctan2(fit.models[:, 1], fit.models[:, 0]), math.pi))
         said.append(fit.sites)
     why = "one site, two features: the result is along the site's exact model, which a row turns"
-    return (scores[0], scores[1]), said[0].beside(terms.epsilon), why
+    return (scores[0], scores[1]), restate(said[0], Claim(terms.epsilon)), why
 
 
 def feature_aggregator(form: str, terms: Terms) -> Played:

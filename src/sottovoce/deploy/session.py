@@ -33,7 +33,8 @@ from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.journal import Journal
 from ..network.net import Edges
 from ..privacy.noise import Noise, SystemNoise
-from ..privacy.statement import Statement
+from ..privacy.statement import Statement, restate
+from ..privacy.statement_facts import AtSite
 from ..problem.losses import Logistic
 from ..runs import engine
 from ..runs.engine import BUDGET, FEW, FINISHED, NEIGHBOUR, Observer, Outcome, Place
@@ -471,4 +472,4 @@ class SiteSession:
 
         Others see releases before they end a run, and the tightest accountants price only what was fixed beforehand.
         """
-        return self.plan.statement_at(self.name, noise.simulated).of_site(self.name, made)
+        return restate(self.plan.statement_at(self.name, noise.simulated), AtSite(self.name, made))

@@ -16,7 +16,7 @@ from ..ledger.memory import Ledger
 from ..network.graphs import MOST_NODES, Graph, make_graph
 from ..privacy import accountants
 from ..privacy.gaussian import nominal_mu
-from ..privacy.statement import Caveat
+from ..privacy.statement_facts import Caveat
 from ..problem.clipped import cap
 from ..problem.facts import Facts
 from ..problem.losses import Loss, make_loss

@@ -27,7 +27,25 @@ from ..network.graphs import Graph
 from ..network.net import Net
 from ..privacy.accountants import Accountant
 from ..privacy.events import Event
-from ..privacy.statement import EXACT, PUBLIC, PUBLIC_OF_PEOPLE, Caveat, Statement, unit_of
+from ..privacy.statement import Statement, build_statement
+from ..privacy.statement_facts import (
+    EXACT,
+    PUBLIC,
+    PUBLIC_OF_PEOPLE,
+    Against,
+    Caveat,
+    Caveats,
+    Claim,
+    Disclosed,
+    Fact,
+    Form,
+    IfOthersCollude,
+    Proved,
+    Relation,
+    Simulated,
+    TakenAsPublic,
+    Unit,
+)
 from ..problem.facts import Facts
 from ..problem.trust import Trust
 from ..queries import Query, Sum, check_unit
@@ -285,7 +303,12 @@ class Prepared:
 def privacy_statement(
     prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None
 ) -> Statement:
-    """The guarantee of a run, which its accountant derives from the ledger's `rows`.
+    """The guarantee of a run, which its accountant derives from the ledger's `rows`: of :func:`privacy_facts` alone."""
+    return build_statement(privacy_facts(prepared, rows, simulated=simulated, caveat=caveat))
+
+
+def privacy_facts(prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None) -> list[Fact]:
+    """What a prepared run knows of its guarantee.
 
     Parameters
     ----------
@@ -301,26 +324,26 @@ def privacy_statement(
     facts, config, book = prepared.facts, prepared.config, prepared.ledger
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
     ledger.charge_all(tuple(rows), config.copies)
-    said = Statement.prove(
-        ledger,
-        trust_of(config, facts),
-        relation=facts.relation,
-        nodes=facts.n_nodes,
-        simulated=simulated,
-        unit=unit_of(config.sites_per_row),
-        form=config.form,
-        assumes=EXACT,
-        caveat=caveat,
-        public=PUBLIC if config.rows_per_person is None else PUBLIC_OF_PEOPLE,
-        printed_claim=None if config.form == "corrected" else ledger.claimed(),
-    )
+    known: list[Fact] = [
+        Proved.by(ledger, facts.n_nodes),
+        Against(trust_of(config, facts)),
+        Relation(facts.relation),
+        Form(config.form),
+        Simulated(simulated),
+        Caveats(caveat),
+    ]
+    if config.rows_per_person is None:
+        known += [Unit.of_rows(config.sites_per_row), TakenAsPublic(PUBLIC)]
+    else:
+        known.append(Unit.of_whole_people(config.rows_per_person, config.sites_per_row))
+        known.append(TakenAsPublic(PUBLIC_OF_PEOPLE))
+    if config.form != "corrected":
+        known.append(Claim(ledger.claimed(), EXACT))
     if prepared.centring is not None:
-        said = said.disclosing(DISCLOSED)
-    if config.rows_per_person is not None:
-        said = said.of_whole_people(config.rows_per_person, config.sites_per_row)
+        known.append(Disclosed(DISCLOSED))
     if facts.participants:
-        said = said.if_others_collude(against_all(ledger, facts.n_nodes))
-    return said
+        known.append(IfOthersCollude(against_all(ledger, facts.n_nodes)))
+    return known
 
 
 def trust_of(config: RunConfig, facts: Facts) -> Trust:

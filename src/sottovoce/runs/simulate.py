@@ -25,7 +25,8 @@ from ..network.dropout import DropoutNet, drawn
 from ..network.net import DenseNet
 from ..privacy.events import Event
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
-from ..privacy.statement import Caveat, Statement, caveat_text
+from ..privacy.statement import Statement, build_statement
+from ..privacy.statement_facts import Caveat, Caveats, InLedger, Shared, caveat_text
 from ..problem.facts import Facts
 from ..problem.losses import Loss, make_loss
 from ..solvers.local import Solver
@@ -38,7 +39,7 @@ from .centre import Centring, centred
 from .config import RunConfig
 from .engine import Observer, Place
 from .prepare import asked_by, held, prepare
-from .pricing import Prepared, privacy_statement
+from .pricing import Prepared, privacy_facts, privacy_statement
 from .reserved import with_reserved_noise
 from .row_guard import RowGuard
 from .start import Start, named, place_of
@@ -317,14 +318,16 @@ def simulate(
             outcome = engine.Outcome(prepared.algorithm.init(place), 0, stopped)
     if lossy is not None and outcome.stopped == engine.NEIGHBOUR:
         outcome = replace(outcome, stopped=engine.FEW)
-    statement = privacy_statement(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
-    statement = statement if start is None else statement.with_caveat(start.caveat)
+    known = privacy_facts(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
+    if start is not None:
+        known.append(Caveats(start.caveat))
     if isinstance(book, Run):
         book.close()
     if ledger is not None:
         name = book.name if isinstance(book, Run) else "in memory"
-        budget: list[float] = np.atleast_1d(ledger.epsilon).tolist()
-        statement = statement.in_ledger(name, ledger.total(), budget, ledger.delta)
+        budget = tuple(np.atleast_1d(ledger.epsilon).tolist())
+        known.append(InLedger(Shared(name, ledger.total(), budget, ledger.delta)))
+    statement = build_statement(known)
     models = place.classifier(prepared.algorithm.model(outcome.state))
     return Result(
         config, facts, prepared.algorithm.to_dict(), np.array(np.broadcast_to(models, (*lead, rows.d))), outcome.rounds,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ...data.rows import Rows
 from ...network.net import DenseNet
 from ...privacy.noise import KeyedNoise
-from ...privacy.statement import Caveat
+from ...privacy.statement_facts import Caveat
 from ...runs import engine
 from ...runs.config import RunConfig
 from ...runs.prepare import prepare

@@ -14,7 +14,18 @@ from ...data.rows import Rows
 from ...errors import InvalidInput
 from ...ledger.memory import Ledger
 from ...privacy import accountants
-from ...privacy.statement import EXACT, Statement
+from ...privacy.statement import Statement, build_statement
+from ...privacy.statement_facts import (
+    EXACT,
+    Against,
+    Claim,
+    Form,
+    Proved,
+    Relation,
+    Simulated,
+    TakenAsPublic,
+    Unit,
+)
 from ...problem.trust import Trust
 from ...queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from ...runs.row_guard import RowGuard
@@ -114,11 +125,17 @@ def kifer(rows: Rows, terms: Terms, name: str, reading: str = ADDED) -> tuple[Ar
     if reading == LARGER:
         ridge = np.maximum(0.0, ridge - facts.mu)
     models, ledger = algorithm_3(rows, terms, ridge, "Gaussian" in name)
-    said = Statement.prove(
-        ledger, Trust("nobody", sees="the model"), relation=facts.relation, nodes=len(rows.n), simulated=True,
-        form="printed", printed_claim=ledger.claimed(), assumes=EXACT,
-    )  # fmt: skip
-    return models, said
+    known = [
+        Proved.by(ledger, len(rows.n)),
+        Against(Trust("nobody", sees="the model")),
+        Relation(facts.relation),
+        Unit(),
+        TakenAsPublic(),
+        Simulated(True),
+        Form("printed"),
+        Claim(ledger.claimed(), EXACT),
+    ]
+    return models, build_statement(known)
 
 
 def algorithm_3(rows: Rows, terms: Terms, ridge: Array, gaussian: bool) -> tuple[Array, Ledger]:
