@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -291,12 +292,12 @@ class TestPlanted:
         """Planted: a row guard with a book of its own for the mean.  The next release is not the reserved one."""
 
         class Free(RowGuard):
-            def _charged(self, *release: Any) -> bytes:
+            def _charged(self, query: Any, draw: Callable[[], bytes]) -> bytes:
                 book = self.ledger
                 if self.move is None:
                     self.ledger = Ledger("rdp", delta=1e-5)
                 try:
-                    return super()._charged(*release)
+                    return super()._charged(query, draw)
                 finally:
                     self.ledger = book
 

@@ -113,7 +113,7 @@ class SumAnswers(Oracle):
 
 def oracle_of(facts: Facts, net: Net, guard: Asked) -> Oracle:
     """The oracle of a run with these facts: the one place where trust decides how answers come about."""
-    oracle = SumAnswers if facts.summed else OwnAnswers
+    oracle: type[Oracle] = SumAnswers if facts.summed else OwnAnswers
     return oracle(facts, net, guard)
 
 
