@@ -67,7 +67,11 @@ class Careful(RowGuard):
 
 def stand(method: str, features: int = 1, guard: Any = RowGuard, **knobs: Any) -> dict[str, Victim]:
     rounds = 3 if method in ("dgd", "mr_admm") else 2
-    return {"planted": Victim(RunConfig(method=method, rounds=rounds, graph="complete", **knobs), features, guard)}
+    return {
+        "planted": Victim(
+            RunConfig.from_dict({"method": method, "rounds": rounds, "graph": "complete", **knobs}), features, guard
+        )
+    }
 
 
 @pytest.mark.parametrize(

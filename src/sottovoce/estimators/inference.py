@@ -139,7 +139,7 @@ class Inferring(Shown):
             raise InvalidInput("inference", True, "needs dense rows and an intercept", "leave it out")
         if me.ledger is not None:
             raise InvalidInput("ledger", None, "inference takes no ledger", "leave it out")
-        run = RunConfig(seed=dealt.seed, **knobs)
+        run = RunConfig.from_dict({"seed": dealt.seed, **knobs})
         check(run)
         names = [] if schema is not None else list(getattr(self, "feature_names_in_", columns_of_array(X.shape[1])))
         layout = dealt.layout(schema, names, float(me._norm), me._site_constants(True))
