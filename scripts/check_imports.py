@@ -69,6 +69,7 @@ ALGORITHM_MAY_IMPORT_EXACTLY = ("numpy", "numpy.typing", "numpy.linalg")
 IN_REFERENCE = (
     "algorithms", "audit", "data.rows", "data.schema", "errors", "ledger.memory", "network.graphs",
     "privacy.accountants", "privacy.calibration", "privacy.events", "privacy.gaussian", "privacy.statement",
+    "privacy.statement_facts",
     "problem.facts", "problem.losses", "problem.task", "problem.trust", "queries.base", "queries.objective",
     "queries.statistic", "queries.vault", "runs.pricing", "runs.registering", "runs.simulate", "util.files",
 )  # fmt: skip
@@ -86,7 +87,7 @@ BEYOND_REFERENCE = {
     "privacy.noise": "the source of noise of a simulation, which whoever makes a row guard must name",
     "solvers.local": "minimisers with a certificate of their error",
     "runs.prepare": "method and noise of a configuration",
-    "runs.curator": "the only way to the rows: a mechanism that is no method asks it too",
+    "runs.row_guard": "the only way to the rows: a mechanism that is no method asks it too",
     "runs.engine": "the loop over rounds, with observers",
     "cli.options": "a command declares its options as ours do",
     "cli.screen": "a command prints as ours do: no text controls the terminal, no number is cut",

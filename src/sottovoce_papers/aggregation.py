@@ -1,6 +1,6 @@
 """The aggregation methods of 003: sites release one model each, and an aggregator makes one model of them.
 
-A party is a site, or an aggregator with rows of its own.  It releases once: its curator charges the price to a
+A party is a site, or an aggregator with rows of its own.  It releases once: its row guard charges the price to a
 ledger whose budget is the party's target, and only then draws noise.  All else is post-processing.
 A party of n rows minimises ``(1/n) sum_k loss + (Lambda/2) ||w||^2`` (003, eq. 3.1): :class:`Facts` with C = 1.
 
@@ -25,13 +25,29 @@ from sottovoce.ledger.memory import validate_target
 from sottovoce.privacy import accountants
 from sottovoce.privacy.calibration import calibrate, tolerance_for
 from sottovoce.privacy.noise import KeyedNoise
-from sottovoce.privacy.statement import EXACT, ONE_ROW, Statement
+from sottovoce.privacy.statement import Statement, build_statement, restate
+from sottovoce.privacy.statement_facts import (
+    EXACT,
+    ONE_ROW,
+    UNUSED,
+    Against,
+    Caveats,
+    Claim,
+    Fact,
+    Form,
+    Proved,
+    Relation,
+    Simulated,
+    TakenAsPublic,
+    Unit,
+    Unproved,
+)
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import make_loss
 from sottovoce.problem.trust import NOBODY, Trust
 from sottovoce.queries import Query
 from sottovoce.queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.util.plain import jsonable
 from sottovoce.util.typing import Any, Array
 
@@ -150,7 +166,7 @@ def listed(epsilon: float, facts: Facts, letter: bool = False) -> tuple[Array, A
 def _ask(query: Query, rows: Rows, terms: Terms, noise: KeyedNoise, budget: float) -> tuple[Array, Ledger]:
     """The answer, and the ledger that was charged before it."""
     ledger = Ledger(accountants.make_accountant(terms.accountant), budget, terms.delta or 0.0)
-    return Curator(rows, terms.facts(rows.n, rows.d), noise, ledger).ask(query), ledger
+    return RowGuard(rows, terms.facts(rows.n, rows.d), noise, ledger).ask(query), ledger
 
 
 def _learn(
@@ -173,19 +189,47 @@ def _learn(
 
 
 def _promise(
-    ledger: Ledger, terms: Terms, trust: Trust, *, unit: str = "one row of one party", nodes: int = 1,
-    form: str = "corrected", **more: Any,
-) -> Statement:  # fmt: skip
+    ledger: Ledger,
+    terms: Terms,
+    trust: Trust,
+    *,
+    unit: str = "one row of one party",
+    nodes: int = 1,
+    form: str = "corrected",
+    claim: Claim | None = None,
+    unprotected: str | None = None,
+) -> Statement:
     """Privacy statement of a simulation, from its ledger; a noisy printed form's also has the paper's claim."""
-    said = Statement.prove(
-        ledger, trust, relation=terms.relation, nodes=nodes, simulated=True, unit=unit, public=SIZES,
-        form="corrected" if math.isinf(terms.epsilon) else form, **more,
-    )  # fmt: skip
-    return said if form == "corrected" or math.isinf(terms.epsilon) else said.beside(terms.epsilon, EXACT)
+    noisy = math.isfinite(terms.epsilon)
+    known: list[Fact] = [
+        Proved.by(ledger, nodes),
+        Against(trust),
+        Relation(terms.relation),
+        Unit(unit),
+        TakenAsPublic(SIZES),
+        Simulated(True),
+        Form(form if noisy else "corrected"),
+        Unproved(unprotected),
+    ]
+    if claim is not None:
+        known.append(claim)
+    if noisy and form != "corrected":
+        known.append(Claim(terms.epsilon, EXACT))
+    return build_statement(known)
 
 
 def _unused(terms: Terms) -> Statement:
-    return Statement.unused(NOBODY, relation=terms.relation, accountant=terms.accountant)
+    """The statement for rows from which no release was computed."""
+    known = [
+        Proved.nothing_released(terms.accountant),
+        Against(NOBODY),
+        Relation(terms.relation),
+        Unit(UNUSED),
+        TakenAsPublic(""),
+        Simulated(True),
+        Form("corrected"),
+    ]
+    return build_statement(known)
 
 
 def local(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
@@ -233,7 +277,7 @@ def average_trusted(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
     budget, claimed = (terms.epsilon, None) if form == "corrected" else (math.inf, terms.epsilon)
     models, ledger = _ask(build(rate_for(build, worst, terms), worst), sites, terms, noise, budget)
     trust = Trust("aggregator", sees="the average")
-    said = _promise(ledger, terms, trust, nodes=len(sites.n), unit=ONE_ROW, form=form, printed_claim=claimed)
+    said = _promise(ledger, terms, trust, nodes=len(sites.n), unit=ONE_ROW, form=form, claim=Claim(claimed))
     return Fit(models, said, _unused(terms))
 
 
@@ -281,10 +325,10 @@ def feature(released: Fit, aggregator: Rows, terms: Terms, own: str = "private",
         v, ledger = _ask(query, rows, terms, noise, math.inf)
     if math.isinf(sites.epsilon):
         why = "the result lies in the span of the sites' exact models, which one row moves"
-        sites = sites.unprotected_since(why)
+        sites = restate(sites, Unproved(why))
     said = _promise(
         ledger, terms, Trust("nobody", sees="every model"), unit="one row of the aggregator",
-        form="printed" if own == "printed" else "corrected", printed_claim=claimed, assumes=assumes,
+        form="printed" if own == "printed" else "corrected", claim=Claim(claimed, assumes),
         unprotected=unprotected,
     )  # fmt: skip
     return Fit(np.einsum("rn,rnd->rd", v / norms, M), sites, said)
@@ -377,6 +421,6 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
         row = {"method": name, "test_error": float(errors.mean()), "replicates": errors.size}
         row["test_error_sd"] = float(errors.std(ddof=1)) if errors.size > 1 else 0.0
         for who, said in (("sites", fit.sites), ("aggregator", fit.aggregator)):
-            row[who] = said.with_caveat(dataset.caveat).promise()
+            row[who] = restate(said, Caveats(dataset.caveat)).promise()
         table.append(jsonable(row))
     return table

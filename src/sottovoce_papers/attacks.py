@@ -11,7 +11,8 @@ import numpy as np
 
 from sottovoce.audit import Adversary, Options, Scores, Verdict, choose_test
 from sottovoce.data.rows import Rows
-from sottovoce.privacy.statement import Statement
+from sottovoce.privacy.statement import Statement, restate
+from sottovoce.privacy.statement_facts import Claim
 from sottovoce.util.typing import Array
 
 from .aggregation import Terms, average_trusted, feature, local
@@ -63,7 +64,7 @@ def feature_sites(form: str, terms: Terms) -> Played:
         scores.append(np.mod(np.arctan2(fit.models[:, 1], fit.models[:, 0]), math.pi))
         said.append(fit.sites)
     why = "one site, two features: the result is along the site's exact model, which a row turns"
-    return (scores[0], scores[1]), said[0].beside(terms.epsilon), why
+    return (scores[0], scores[1]), restate(said[0], Claim(terms.epsilon)), why
 
 
 def feature_aggregator(form: str, terms: Terms) -> Played:

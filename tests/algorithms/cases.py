@@ -17,21 +17,26 @@ from sottovoce.network import graphs
 from sottovoce.network.net import DenseNet, Net
 from sottovoce.privacy.noise import KeyedNoise, Noise
 from sottovoce.queries import Query, Sum
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place, run
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import RunConfig, prepare
 from sottovoce.util.typing import Array, IntArray
 
 
 class Recorder:
-    """A curator that keeps every query and answer."""
+    """A row guard that keeps every query and answer."""
 
-    def __init__(self, curator: Curator) -> None:
-        self.facts, self._curator = curator.facts, curator
+    def __init__(self, guard: RowGuard) -> None:
+        self.facts, self._guard = guard.facts, guard
         self.asked: list[tuple[Query | Sum, Array]] = []
 
-    def ask(self, query: Query | Sum, net: Net) -> Array:
-        answer = self._curator.ask(query, net)
+    def ask(self, query: Query) -> Array:
+        answer = self._guard.ask(query)
+        self.asked.append((query, answer))
+        return answer
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        answer = self._guard.ask_sum(query, net)
         self.asked.append((query, answer))
         return answer
 
@@ -115,7 +120,7 @@ class Case:
         return RunConfig.from_dict(plain | ({"epsilon": 3.0, "delta": self.delta} if self.private else {}) | changes)
 
     def seen(self, rows: Rows) -> Rows:
-        """Rows as the method's curators hold them."""
+        """Rows as the method's row guards hold them."""
         return rows.pooled() if self.nodes == 1 else rows
 
     def watched(
@@ -124,7 +129,7 @@ class Case:
         """A run whose queries, answers and messages are kept."""
         rows = self.seen(rows)
         prepared, shape = prepare(config, rows.n, rows.d), (replicates, self.nodes)
-        recorder, net = Recorder(Curator(rows, prepared.facts, noise, prepared.ledger)), SpyNet(prepared.graph)
+        recorder, net = Recorder(RowGuard(rows, prepared.facts, noise, prepared.ledger)), SpyNet(prepared.graph)
         run(prepared.algorithm, Place(prepared.facts, net, recorder, shape, rows.d), config.rounds)
         return recorder, net, prepared.algorithm, prepared.ledger
 

@@ -33,10 +33,10 @@ from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.facts import Among, Facts
 from sottovoce.problem.losses import make_loss
 from sottovoce.queries import Query, Sum
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.prepare import build
 from sottovoce.runs.pricing import RunSetting, plan
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
 from sottovoce.solvers.local import Solver
 from sottovoce.util.typing import Array
@@ -83,7 +83,11 @@ def test_every_message_is_a_function_of_released_answers(case: Case, rows: Rows)
         def __init__(self) -> None:
             self._answers, self.asked = iter(answer for _, answer in recorder.asked), list[Query | Sum]()
 
-        def ask(self, query: Query | Sum, net: Net) -> Array:
+        def ask(self, query: Query) -> Array:
+            self.asked.append(query)
+            return next(self._answers)
+
+        def ask_sum(self, query: Sum, net: Net) -> Array:
             self.asked.append(query)
             return next(self._answers)
 
@@ -274,7 +278,7 @@ def test_noise_on_a_statistic_has_the_scale_of_the_event(case: Case, rows: Rows)
         recorders = []
         for prepared in (prepare(config, rows.n, d), prepare(case.make(epsilon=math.inf, rounds=1), rows.n, d)):
             noise, held = KeyedNoise(11, range(R), range(case.nodes)), case.seen(rows)
-            recorders.append(Recorder(Curator(held, prepared.facts, noise, prepared.ledger)))
+            recorders.append(Recorder(RowGuard(held, prepared.facts, noise, prepared.ledger)))
             place = Place(prepared.facts, DenseNet(prepared.graph), recorders[-1], (R, case.nodes), d)
             run(prepare(config, rows.n, d).algorithm.with_noise(prepared.algorithm.noise), place, 1)
             if len(recorders) == 1:

@@ -33,9 +33,9 @@ from sottovoce.queries import Gradient, SecondMoments
 from sottovoce.runs import calibration, engine
 from sottovoce.runs import simulate as simulated
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place
 from sottovoce.runs.prepare import prepare
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import Result, simulate
 
 N, D = 4, 3
@@ -214,8 +214,8 @@ class Loses(DenseNet):
 
 def test_a_lost_attempt_ends_a_run_that_needs_all_rounds() -> None:
     prepared, held = prepare(config(), rows().n, D, method=METHOD), rows()
-    curator = Curator(held, prepared.facts, KeyedNoise(1, range(1), range(N)), prepared.ledger)
-    place = Place(prepared.facts, Loses(make_graph("complete", N)), curator, (1, N), D)
+    guard = RowGuard(held, prepared.facts, KeyedNoise(1, range(1), range(N)), prepared.ledger)
+    place = Place(prepared.facts, Loses(make_graph("complete", N)), guard, (1, N), D)
     ended = engine.run(prepared.algorithm, place, 4)
     assert (ended.stopped, ended.rounds) == ("too few sites are left", 2) and len(prepared.ledger.rows) == 3
 

@@ -20,7 +20,7 @@ from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy import accountants
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.solvers.local import Solver
 from sottovoce_papers import aggregation
 from sottovoce_papers.aggregation import CompareConfig, Terms, compare
@@ -51,16 +51,16 @@ def sklearn_model(signed: Any, Lambda: float) -> Any:
     return model.fit(signed * y[:, None], y).coef_[0]
 
 
-def watch(monkeypatch: pytest.MonkeyPatch) -> list[Curator]:
-    """All curators that a method makes."""
-    seen: list[Curator] = []
+def watch(monkeypatch: pytest.MonkeyPatch) -> list[RowGuard]:
+    """All row guards that a method makes."""
+    seen: list[RowGuard] = []
 
-    class Watched(Curator):
+    class Watched(RowGuard):
         def __post_init__(self) -> None:
             super().__post_init__()
             seen.append(self)
 
-    monkeypatch.setattr(aggregation, "Curator", Watched)
+    monkeypatch.setattr(aggregation, "RowGuard", Watched)
     return seen
 
 
@@ -118,10 +118,10 @@ def test_the_ledger_holds_what_u1_and_u4_say(sites: Rows, boss: Rows, monkeypatc
     seen = watch(monkeypatch)
     aggregation.feature(aggregation.local(sites, PURE), boss, PURE)
     assert len(seen) == 2
-    for curator in seen:
-        (event,) = curator.ledger.rows  # one release a party
+    for guard in seen:
+        (event,) = guard.ledger.rows  # one release a party
         a = np.linspace(0.0, 1.0, 200_001)[:, None]
-        K = curator.facts.n.ravel() * (0.05 + aggregation.curvature_for(1.0, curator.facts).ravel())
+        K = guard.facts.n.ravel() * (0.05 + aggregation.curvature_for(1.0, guard.facts).ravel())
         u1 = event.beta + np.max(event.beta * a + np.log1p(a * (1 - a) / K), axis=0)
         u4 = 2.0 * event.beta_release * event.error
         assert accountants.make_accountant("pure").price(event) == pytest.approx(u1 + u4, rel=1e-8)
@@ -136,9 +136,9 @@ def test_a_party_without_budget_left_draws_nothing(sites: Rows) -> None:
 
     facts, start = PURE.facts(sites.n, sites.d), np.zeros((1, 4, 4))
     query = PerturbedObjective(start, np.zeros((4, 1)), start, SphericalLaw(np.full((4, 1), 9.0)), "x")
-    curator = Curator(sites, facts, NoNoise(), Ledger(epsilon=1.0))  # type: ignore[arg-type]
+    guard = RowGuard(sites, facts, NoNoise(), Ledger(epsilon=1.0))  # type: ignore[arg-type]
     with pytest.raises(Exception, match="nothing was drawn"):
-        curator.ask(query)
+        guard.ask(query)
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
@@ -244,7 +244,7 @@ def test_one_level_is_the_fully_private_method(sites: Rows, boss: Rows) -> None:
 def test_every_party_of_a_tree_spends_once(sites: Rows, boss: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     seen, site = watch(monkeypatch), [sites.node(i) for i in range(4)]
     fit = aggregation.multilevel([boss, [make_rows([70], 4, seed=2), *site[:3]], site[3]], PURE)
-    assert [len(curator.ledger.rows) for curator in seen] == [1, 1, 1]  # all sites together, two aggregators
+    assert [len(guard.ledger.rows) for guard in seen] == [1, 1, 1]  # all sites together, two aggregators
     assert fit.models.shape == (3, 4) and max(fit.sites.epsilon, fit.aggregator.epsilon) <= 1.0
     with pytest.raises(InvalidInput, match="children"):
         aggregation.multilevel([boss], PURE)

@@ -18,8 +18,6 @@ from sottovoce.answers.separate_sites import Columns, SiteStep, by_noise, combin
 from sottovoce.answers.terms import Naming, of_columns
 from sottovoce.data.rows import Rows
 from sottovoce.ledger.memory import Ledger
-from sottovoce.network.graphs import make_graph
-from sottovoce.network.net import DenseNet
 from sottovoce.privacy.accountants import make_accountant
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.facts import Facts
@@ -28,7 +26,7 @@ from sottovoce.problem.task import BoundedNumber
 from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import Bounded, FramedCurvature, Gradient, Lengths, NoisyBounded, SecondMoments
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
 
 BETA, OWN = np.array([0.6, -0.4, 0.3]), np.array([-1.0, 0.2, 0.4])
@@ -177,9 +175,9 @@ def value_of(what: Bounded, rows: Rows) -> np.ndarray:
     facts = Facts(Weighted(Logistic()), rows.n, rows.d, 1.0, 1.0, len(rows.n))
     at = np.broadcast_to(what.at[:, None, :], (len(what.at), len(rows.n), rows.d))
     book = Ledger(make_accountant("rdp"), math.inf, 1e-5)
-    curator = Curator(rows, facts, KeyedNoise(0, [0], range(len(rows.n))), book)
+    guard = RowGuard(rows, facts, KeyedNoise(0, [0], range(len(rows.n))), book)
     query = NoisyBounded.of(replace(what, at=np.array(at)), None, "exact")
-    return np.asarray(curator.ask(query, DenseNet(make_graph("complete", len(rows.n)))))
+    return np.asarray(guard.ask(query))
 
 
 def test_weights_are_those_of_the_least_noise_and_of_rows_without_any() -> None:

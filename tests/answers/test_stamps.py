@@ -17,10 +17,11 @@ from sottovoce.network.graphs import make_graph
 from sottovoce.network.net import DenseNet
 from sottovoce.privacy.noise import SystemNoise
 from sottovoce.problem.facts import Facts
-from sottovoce.queries import Bounded, NoisyBounded, Positives, Scores, Sum
+from sottovoce.queries import Bounded, NoisyBounded, Positives, Scores, as_released
 from sottovoce.queries.bounded import SecondMoments, SlopeMoments
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.oracles import oracle_of
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
 from sottovoce.util.plain import digest_of
 from sottovoce.util.typing import Array
@@ -47,11 +48,11 @@ class Site:
         facts = Facts(LOSS, np.full((N, 1), 50.0), D, 1.0, 1.0, N, "replace-one", pure=False, **more)
         alpha, net = np.full((N, 1), 0.1), DenseNet(make_graph("complete", N))
         own = NoisyBounded.of(what, alpha, "x")
-        query = Sum.of(own) if summed else own
+        query = as_released(own, facts)
         runs = self.ledger.runs
         run = self.ledger.resume("a", "p") if runs else self.ledger.reserve("a", "p", [query.event(facts)])
-        curator = Curator(rows_of(parts), facts, SystemNoise((1, N)), run)
-        return curator.ask(query, net)
+        guard = RowGuard(rows_of(parts), facts, SystemNoise((1, N)), run)
+        return oracle_of(facts, net, guard).ask(own)
 
 
 @pytest.fixture(params=["nobody", "sum"])

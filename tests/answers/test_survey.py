@@ -30,7 +30,7 @@ from sottovoce.problem.facts import Among, Facts
 from sottovoce.problem.losses import Logistic
 from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import Cells, NoisyBounded
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
 
 WIDE: dict[str, Any] = {
@@ -83,8 +83,8 @@ class TestCells:
 
     def exact(self, what: Cells, rows: Rows, relation: str = "replace-one") -> np.ndarray:
         of = self.facts(int(rows.n[0, 0]), relation, rows.d)
-        curator = Curator(rows, of, KeyedNoise(0, range(1), range(1)), Ledger("zcdp", delta=1e-5))
-        return curator.ask(NoisyBounded.of(what, None, "test"))[0, 0]
+        guard = RowGuard(rows, of, KeyedNoise(0, range(1), range(1)), Ledger("zcdp", delta=1e-5))
+        return guard.ask(NoisyBounded.of(what, None, "test"))[0, 0]
 
     def test_rows_are_counted_in_every_column_by_weight(self) -> None:
         X = np.array([[1, 3], [1, 0], [2, 1], [9, -4], [2, 1.2]], dtype=float)

@@ -12,14 +12,13 @@ from sottovoce.audit.game import Options
 from sottovoce.audit.likelihood import Silence
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SolverError
-from sottovoce.network.net import Net
 from sottovoce.privacy.noise import Noise, SystemNoise
 from sottovoce.problem.facts import Facts
 from sottovoce.queries import Query, Sum
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.curator import Book, Curator
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.pricing import Pricer, RunSetting, plan
+from sottovoce.runs.row_guard import Book, RowGuard
 from sottovoce.solvers.local import Solution, Solver
 from sottovoce.util.typing import Any, Array
 
@@ -50,27 +49,27 @@ class Overflowing(Solver):
 
 
 def with_solver(cls: type[Solver]) -> Any:
-    def curator(rows: Rows, facts: Facts, noise: Noise, book: Book) -> Curator:
-        return Curator(rows, facts, noise, book, lambda own, seen: cls(own, seen.loss, seen.C))
+    def guard(rows: Rows, facts: Facts, noise: Noise, book: Book) -> RowGuard:
+        return RowGuard(rows, facts, noise, book, lambda own, seen: cls(own, seen.loss, seen.C))
 
-    return curator
+    return guard
 
 
-class Careful(Curator):
+class Careful(RowGuard):
     """Refuses long public vectors before it charges."""
 
-    def ask(self, query: Query | Sum, net: Net | None = None) -> Array:
+    def ask(self, query: Query) -> Array:
         for name in ("start", "linear"):
             if np.linalg.norm(np.asarray(getattr(query, name, 0.0)) / 1e3) > 1.0:
                 raise InvalidInput(name, None, "is longer than 1000", "send shorter vectors")
-        return super().ask(query, net)
+        return super().ask(query)
 
 
-def stand(method: str, features: int = 1, curator: Any = Curator, **knobs: Any) -> dict[str, Victim]:
+def stand(method: str, features: int = 1, guard: Any = RowGuard, **knobs: Any) -> dict[str, Victim]:
     rounds = 3 if method in ("dgd", "mr_admm") else 2
     return {
         "planted": Victim(
-            RunConfig.from_dict({"method": method, "rounds": rounds, "graph": "complete", **knobs}), features, curator
+            RunConfig.from_dict({"method": method, "rounds": rounds, "graph": "complete", **knobs}), features, guard
         )
     }
 
@@ -84,7 +83,7 @@ def stand(method: str, features: int = 1, curator: Any = Curator, **knobs: Any) 
     ],
 )
 def test_a_site_that_refuses_by_its_minimiser_gives_a_row_away(method: str, knobs: dict[str, Any]) -> None:
-    verdict = play(stand(method, curator=with_solver(Touchy), **knobs), replicates=FAST)
+    verdict = play(stand(method, guard=with_solver(Touchy), **knobs), replicates=FAST)
     assert verdict.refuted and 10.0 < verdict.length < 1e4
     assert verdict.told[0].keys().isdisjoint(verdict.told[1])
     assert f"planted at {verdict.length:.6g}" in verdict.channels
@@ -112,7 +111,7 @@ class Telling(Solver):
 def test_a_site_of_a_sum_that_refuses_by_its_rows_gives_one_away(method: str) -> None:
     """Whoever is missing from a sum is seen.  A sum that is too large is refused by what it is, and tells nothing."""
     knobs = {"delta": 1e-5, "loss": "huber:0.5", "eta": 1e4}
-    verdict = play(stand(method, curator=with_solver(Telling), **knobs), replicates=FAST)
+    verdict = play(stand(method, guard=with_solver(Telling), **knobs), replicates=FAST)
     assert verdict.refuted and any("pull too much" in told for told in {**verdict.told[0], **verdict.told[1]})
     assert not play(stand(method, **knobs), replicates=FAST).refuted
     site = stand(method, **knobs)["planted"]
@@ -123,13 +122,13 @@ def test_a_site_of_a_sum_that_refuses_by_its_rows_gives_one_away(method: str) ->
 def test_a_refusal_that_noise_decides_gives_a_row_away_together_with_the_answer() -> None:
     """How often it refuses says little; an answer that only one of the tables would have given says all."""
     knobs = {"relation": "zero-out", "noise_growth": 20.0}
-    verdict = play(stand("m_admm", curator=with_solver(Touchy), **knobs))
+    verdict = play(stand("m_admm", guard=with_solver(Touchy), **knobs))
     assert verdict.refuted and verdict.attack.endswith("its last message")
     assert all(len(side) > 1 for side in verdict.told)
 
 
 def test_an_answer_that_is_no_number_gives_a_row_away() -> None:
-    verdict = play(stand("dgd", curator=with_solver(Overflowing)), replicates=FAST)
+    verdict = play(stand("dgd", guard=with_solver(Overflowing)), replicates=FAST)
     assert verdict.refuted and any("no numbers" in told for told in {**verdict.told[0], **verdict.told[1]})
 
 
@@ -143,7 +142,7 @@ def test_an_answer_that_is_no_number_gives_a_row_away() -> None:
     ],
 )
 def test_a_public_rule_tells_nothing(method: str, features: int, knobs: dict[str, Any]) -> None:
-    stands = stand(method, features, curator=Careful, **knobs)
+    stands = stand(method, features, guard=Careful, **knobs)
     verdict = play(stands, replicates=FAST)
     assert not verdict.refuted and not verdict.channels
     site, silent = stands["planted"], Silence(())
@@ -163,13 +162,13 @@ def kinds(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> set[type[Query]
     """The kinds of release that a run asks for, found on its plan."""
     found: set[type[Query]] = set()
 
-    def ask(pricer: Pricer, query: Query | Sum, net: object) -> Array:
-        found.add(type(query.what) if isinstance(query, Sum) else type(query))
+    def noted(pricer: Pricer, query: Query | Sum) -> Array:
+        found.add(type(query.statistic))
         return query.blank(pricer.facts)
 
     ready = prepare(config, np.full((3, 1), 4.0), 1)
     with monkeypatch.context() as patched:
-        patched.setattr(Pricer, "ask", ask)
+        patched.setattr(Pricer, "_noted", noted)
         plan(ready.algorithm, RunSetting(ready.facts, ready.graph, config.rounds, ready.ledger.accountant))
     return found
 
@@ -192,7 +191,7 @@ def test_no_site_of_the_library_refuses_by_its_rows() -> None:
 
 
 def test_noise_of_the_operating_system_is_played_too() -> None:
-    one = stand("prox_admm", curator=with_solver(Touchy))["planted"]
+    one = stand("prox_admm", guard=with_solver(Touchy))["planted"]
     length = aborts.lengths(one)[0]
     seen = [[one.watch(table, length, SystemNoise()).told for _ in range(3)] for table in (0, 1)]
     assert set(seen[0]).isdisjoint(seen[1])
@@ -204,22 +203,22 @@ def test_no_method_of_the_library_refuses_by_its_rows(name: str) -> None:
     assert not verdict.refuted and verdict.channels == {}
 
 
-class Mistaken(Curator):
+class Mistaken(RowGuard):
     """What a change of the interface would leave behind."""
 
-    def ask(self, query: Query) -> Array:  # type: ignore[override]
-        return super().ask(query)
+    def ask(self) -> Array:  # type: ignore[override]
+        raise AssertionError("nobody calls it so")
 
 
-class Broken(Curator):
-    def ask(self, query: Query | Sum, net: Net | None = None) -> Array:
+class Broken(RowGuard):
+    def ask(self, query: Query) -> Array:
         raise ValueError("the site is gone")
 
 
 def test_a_mistake_in_the_code_is_no_site_that_left() -> None:
     """It was: both tables then looked alike, and an audit of nothing passed."""
-    (one,) = stand("prox_admm", curator=Mistaken).values()
+    (one,) = stand("prox_admm", guard=Mistaken).values()
     with pytest.raises(TypeError, match="positional argument"):
         one.watch(0, 1.0, Silence(()))
-    (one,) = stand("prox_admm", curator=Broken).values()
+    (one,) = stand("prox_admm", guard=Broken).values()
     assert one.watch(0, 1.0, Silence(())).told == "ValueError: the site is gone (0 charged, 0 sent)"

@@ -42,7 +42,7 @@ from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.facts import Facts
 from sottovoce.queries import Gradient, NoisyBounded, Positives, Products
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.curator import make_solver
+from sottovoce.runs.row_guard import make_solver
 from sottovoce.solvers.local import Solver
 from sottovoce.util.typing import Array, IntArray
 

@@ -16,7 +16,7 @@ from command_line import Call
 from sottovoce import ConsensusRegressor
 from sottovoce.answers.saved import record_of
 from sottovoce.reports import page
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import Result
 
 COLUMNS = """
@@ -215,18 +215,18 @@ class TestNumbers:
         data = ("train", "--data", "synthetic:n=2000,d=3,seed=1", "--epsilon", 1)
         plain = (*data, *more, "--json") if classes else (*train(folder, "days.toml", *more), "--json")
         ok("ledger", "init", tmp_path / "five.ledger", "--epsilon", 4, "--delta", 1e-4, "--nodes", 5)
-        whole, asks, real = ok(*plain).json, [0], Curator.ask
+        whole, asks, real = ok(*plain).json, [0], RowGuard._charged
 
-        def dies(curator: Curator, *asked: Any) -> Any:
+        def dies(guard: RowGuard, *asked: Any) -> Any:
             asks[0] += 1
             if asks[0] == 2:
                 raise KeyboardInterrupt
-            return real(curator, *asked)
+            return real(guard, *asked)
 
         for book in ((), ("--ledger", tmp_path / "five.ledger", "--system-noise")):
             path = tmp_path / f"half{len(book)}.npz"
             with monkeypatch.context() as patched:
-                patched.setattr(Curator, "ask", dies)
+                patched.setattr(RowGuard, "_charged", dies)
                 asks[0] = 0
                 assert run(*plain, *book, "--checkpoint", path).code == 130 and path.exists()
                 resumed = ok(*plain, *book, "--checkpoint", path).json
@@ -399,7 +399,7 @@ class TestAnEvaluationThatCannotBeAsked:
         label = 'label = { column = "kind", positive = "died" }'
         (folder / "sick.toml").write_text(f'intercept = true\nignore = ["days"]\n{label}{COLUMNS}')
         asked = []
-        monkeypatch.setattr(Curator, "ask", lambda *_: asked.append(1))
+        monkeypatch.setattr(RowGuard, "_charged", lambda *_: asked.append(1))
         refused = run(*train(folder, schema, "--evaluation", 1, *more))
         assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1 and asked == []
 
@@ -408,7 +408,7 @@ class TestAnEvaluationThatCannotBeAsked:
 def test_an_evaluation_of_fewer_rows_than_sites_is_refused_before_anything_is_released(
     run: Call, folder: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[Any, ...]
 ) -> None:
-    monkeypatch.setattr(Curator, "ask", lambda *_: pytest.fail("a release"))
+    monkeypatch.setattr(RowGuard, "_charged", lambda *_: pytest.fail("a release"))
     few = ("--set", "test_share=0.0005", "--nodes", 5, "--evaluation", 1)
     ran = run(*train(folder, *more), *few)
     assert ran.code == 2 and "evaluation=1.0: there are 2 test rows for 5 sites" in ran.err

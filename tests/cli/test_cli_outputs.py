@@ -185,12 +185,12 @@ def test_a_signal_after_the_result_was_stored_leaves_it(paid: Path, run: Call) -
 
 def test_a_run_that_is_killed_between_rounds_goes_on_from_its_ledger(paid: Path, run: Call) -> None:
     stop = (
-        "import os; from sottovoce.runs.curator import Curator; ask, n = Curator.ask, []\n"
+        "import os; from sottovoce.runs.row_guard import RowGuard; ask, n = RowGuard._charged, []\n"
         "def killed(self, *query):\n"
         "    n.append(1)\n"
         "    if len(n) == 3: os.kill(os.getpid(), 9)\n"
         "    return ask(self, *query)\n"
-        "Curator.ask = killed"
+        "RowGuard._charged = killed"
     )
     assert shell(ROUNDS, code=stop).returncode != 0
     assert spent(run, ROUNDS)[0] > 0.0

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sottovoce import RunConfig, TrainConfig, train
 from sottovoce.answers.evaluation import Held
 from sottovoce.answers.training import infer
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import Result
 from sottovoce.util import files
 from sottovoce.util.plain import HOLDER_ONLY, shown_of, with_held_back
@@ -112,17 +112,21 @@ def saved(path: Path) -> dict[str, Any]:
 def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Every run gives the first run's answers, in order; the returned function begins another run."""
     known: list[NDArray[np.float64]] = []
-    ask, at = Curator.ask, [0]
+    at = [0]
 
-    def again(self: Curator, *query: Any) -> Any:
-        found = ask(self, *query)
-        if at[0] == len(known):
-            known.append(np.array(found))
-        assert known[at[0]].shape == np.shape(found)
-        at[0] += 1
-        return known[at[0] - 1].copy()
+    def remembering(ask: Callable[..., Any]) -> Callable[..., Any]:
+        def again(self: RowGuard, *query: Any) -> Any:
+            found = ask(self, *query)
+            if at[0] == len(known):
+                known.append(np.array(found))
+            assert known[at[0]].shape == np.shape(found)
+            at[0] += 1
+            return known[at[0] - 1].copy()
 
-    monkeypatch.setattr(Curator, "ask", again)
+        return again
+
+    for name in ("ask", "ask_sum"):
+        monkeypatch.setattr(RowGuard, name, remembering(getattr(RowGuard, name)))
 
     def anew(forget: bool = False) -> None:
         at[0] = 0

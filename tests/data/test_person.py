@@ -30,8 +30,8 @@ from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import Logistic, Loss, make_loss
 from sottovoce.queries import Gradient as Slopes
 from sottovoce.queries import NoisyBounded, NoisyGradient, NoisyMinimiser, RowMean
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.prepare import prepare
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
 from sottovoce.runs.training import deal, placed
 from sottovoce.solvers.local import Solver, elsewhere_bound
@@ -130,8 +130,8 @@ class TestWhoTheyAre:
             Schema.from_dict(plain | {"label": {"column": "id", "positive": "x"}})
 
 
-def curator(rows: Rows, of: Facts) -> Curator:
-    return Curator(rows, of, KeyedNoise(0, range(1), range(len(rows.n))), Ledger("zcdp", delta=1e-5))
+def guard(rows: Rows, of: Facts) -> RowGuard:
+    return RowGuard(rows, of, KeyedNoise(0, range(1), range(len(rows.n))), Ledger("zcdp", delta=1e-5))
 
 
 class TestHowFarTheyMoveThings:
@@ -173,8 +173,8 @@ class TestHowFarTheyMoveThings:
                 own /= np.linalg.norm(own, axis=1, keepdims=True) * (1.0 + 1e-12)
                 if relation == "zero-out" and sign < 0:
                     own[:] = 0.0
-                ends.append(curator(self.rows(own, moved=moved), of).ask(query)[0, 0])
-                plain.append(curator(self.rows(own, weigh=False, moved=moved), of).ask(query)[0, 0])
+                ends.append(guard(self.rows(own, moved=moved), of).ask(query)[0, 0])
+                plain.append(guard(self.rows(own, weigh=False, moved=moved), of).ask(query)[0, 0])
             far = float(np.linalg.norm(ends[0] - ends[1]))
             assert far <= stated
             best, planted = max(best, far / stated), max(planted, float(np.linalg.norm(plain[0] - plain[1])) / stated)
@@ -189,11 +189,11 @@ class TestHowFarTheyMoveThings:
         end = np.array([[0.999, 0.0, 0.01]])
         other = -end * [1, 1, -1] if relation == "replace-one" else 0.0 * end
         for weigh in (True, False):
-            found = [curator(self.rows(own, weigh), of).ask(query)[0, 0] for own in (np.tile(end, (4, 1)), other)]
+            found = [guard(self.rows(own, weigh), of).ask(query)[0, 0] for own in (np.tile(end, (4, 1)), other)]
             far = float(np.linalg.norm(found[0] - found[1]))
             assert 0.99 * stated < far <= stated if weigh else far > 2.0 * stated
         with pytest.raises(InvalidInput, match="one row a person"):
-            curator(self.rows(end), of).ask(NoisyBounded.of(Slopes(np.zeros((1, 1, 3))), None, "test"))
+            guard(self.rows(end), of).ask(NoisyBounded.of(Slopes(np.zeros((1, 1, 3))), None, "test"))
 
     @pytest.mark.parametrize("most", [math.inf, 0.2])
     def test_rows_at_other_places_are_shortened_alike_but_for_rounding(self, most: float) -> None:

@@ -98,7 +98,7 @@ def test_pages_begin_with_the_answer(tmp_path: Path, what: str) -> None:
 
 @pytest.mark.parametrize("trust", ["sum", "nobody"])
 def test_it_is_what_a_simulation_computes(tmp_path: Path, trust: str) -> None:
-    """The curator of a simulation holds all nodes at once; the same noise gives the same numbers."""
+    """The row guard of a simulation holds all nodes at once; the same noise gives the same numbers."""
     sites = answering(tmp_path, BOTH, trust=trust)
     plan, lists = sites.plan, sites.plan.lists
     assert lists is not None and lists.naming is not None and plan.asks is not None

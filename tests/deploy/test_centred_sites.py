@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -32,8 +33,8 @@ from sottovoce.ledger.durable import Run
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.events import GaussianMechanism
 from sottovoce.runs.centre import DISCLOSED
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import FEW, FINISHED
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import Result, simulate
 
 pytest.importorskip("cryptography")
@@ -222,12 +223,12 @@ class TestResuming:
             assert all(not isinstance(end, BaseException) for end in others.join().values())
 
 
-def curators(monkeypatch: pytest.MonkeyPatch, rows: int, made: type[Curator]) -> None:
-    """The site with that many rows has another kind of curator."""
+def guards(monkeypatch: pytest.MonkeyPatch, rows: int, made: type[RowGuard]) -> None:
+    """The site with that many rows has another kind of row guard."""
     monkeypatch.setattr(
         session_module,
-        "Curator",
-        lambda own, *rest, **more: (made if own.n[0, 0] == rows else Curator)(own, *rest, **more),
+        "RowGuard",
+        lambda own, *rest, **more: (made if own.n[0, 0] == rows else RowGuard)(own, *rest, **more),
     )
 
 
@@ -238,11 +239,11 @@ class TestPlanted:
     ) -> None:
         """No round of training follows at a site that knows of it; in sums the others go on without that site."""
 
-        class Own(Curator):
+        class Own(RowGuard):
             def centre(self, mean: np.ndarray) -> Move:
                 return super().centre(mean * (1.0 - 1e-15))
 
-        curators(monkeypatch, SIZES[2], Own)
+        guards(monkeypatch, SIZES[2], Own)
         sites = centred(tmp_path / "sites", **knobs)
         with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
             ends = run(sites, hub)
@@ -288,15 +289,19 @@ class TestPlanted:
     def test_a_mean_that_is_not_charged_is_found(
         self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Planted: a curator with a book of its own for the mean.  The next release is not the reserved one."""
+        """Planted: a row guard with a book of its own for the mean.  The next release is not the reserved one."""
 
-        class Free(Curator):
-            def ask(self, query: Any, net: Any = None) -> Any:
+        class Free(RowGuard):
+            def _charged(self, query: Any, draw: Callable[[], bytes]) -> bytes:
+                book = self.ledger
                 if self.move is None:
-                    return Curator(self.rows, self.facts, self.noise, Ledger("rdp", delta=1e-5)).ask(query, net)
-                return super().ask(query, net)
+                    self.ledger = Ledger("rdp", delta=1e-5)
+                try:
+                    return super()._charged(query, draw)
+                finally:
+                    self.ledger = book
 
-        curators(monkeypatch, SIZES[0], Free)
+        guards(monkeypatch, SIZES[0], Free)
         sites = centred(tmp_path / "sites", **knobs)
         with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
             ends = run(sites, hub, lambda name: LocalTransport(hub, name, 3.0))
@@ -327,7 +332,7 @@ class TestPlanted:
         """Planted: at one site moved rows stay as long as they come out, and derivatives pass the bound of proofs."""
         longest: list[float] = []
 
-        class Measured(Curator):
+        class Measured(RowGuard):
             def centre(self, mean: np.ndarray) -> Move:
                 moved = super().centre(mean)
                 block, d = replace(self.rows, move=moved).design(np.array([0])), self.rows.d
@@ -343,7 +348,7 @@ class TestPlanted:
                     return super().centre(mean)
 
         for made in (Measured, Long):
-            curators(monkeypatch, SIZES[0], made)
+            guards(monkeypatch, SIZES[0], made)
             sites = centred(tmp_path / made.__name__, **knobs)
             with hub_of(sites, tmp_path / f"{made.__name__}.log") as hub:
                 run(sites, hub)

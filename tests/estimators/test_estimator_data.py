@@ -14,7 +14,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from sottovoce import ConsensusClassifier
 from sottovoce.errors import InvalidInput
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 
 SECRET, NUMBER = "Alice Smith", 31337.25
 rng = np.random.default_rng(0)
@@ -88,7 +88,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: object) -> None:
         raise AssertionError("a query was answered")
 
-    monkeypatch.setattr(Curator, "ask", asked)
+    monkeypatch.setattr(RowGuard, "_charged", asked)
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ from sottovoce.privacy.accountants import for_life, make_accountant
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import make_loss
 from sottovoce.runs.auto_search import Choice
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import RunConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* rows are longer than data_norm")  # rows of any norm
@@ -236,7 +236,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: object) -> None:
         raise AssertionError("a query was answered")
 
-    monkeypatch.setattr(Curator, "ask", asked)
+    monkeypatch.setattr(RowGuard, "_charged", asked)
 
 
 @pytest.mark.parametrize(

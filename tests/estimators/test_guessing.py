@@ -12,8 +12,8 @@ import pytest
 from sottovoce import ConsensusClassifier, ConsensusPCA, ConsensusRegressor, PrivateClassifier
 from sottovoce.errors import HolderNote, PublicNote
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.forecast import LEAST, Forecast, forecast
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
 
 DELTA = {"delta": 1e-5}
@@ -30,7 +30,7 @@ def test_a_hopeless_run_says_so_and_what_would_help_before_it_asks(monkeypatch: 
     def asked(*_: object) -> None:
         raise AssertionError("a query was answered")
 
-    monkeypatch.setattr(Curator, "ask", asked)
+    monkeypatch.setattr(RowGuard, "_charged", asked)
     X, y = table(60)
     model = ConsensusClassifier("momentum", rounds=50, epsilon=0.05, data_norm=1.0, classes=[0, 1])
     told = pytest.warns(PublicNote, match=r"^expected to be near guessing: .* with epsilon=5, .*100 times the rows")

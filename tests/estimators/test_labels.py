@@ -20,7 +20,7 @@ from sottovoce.deploy.settings import load_rows
 from sottovoce.errors import HolderNote, InvalidInput
 from sottovoce.estimators import classifiers as estimators
 from sottovoce.problem.losses import Softmax, make_loss
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.solvers.local import Solver
 
 SMALL: dict[str, Any] = {"method": "mr_admm", "delta": None, "n_sites": 2, "rounds": 3, "data_norm": 3.0}
@@ -39,7 +39,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: object) -> None:
         raise AssertionError("a query was answered")
 
-    monkeypatch.setattr(Curator, "ask", asked)
+    monkeypatch.setattr(RowGuard, "_charged", asked)
 
 
 @pytest.mark.parametrize("estimator", [ConsensusClassifier(), PrivateClassifier()], ids=["consensus", "private"])

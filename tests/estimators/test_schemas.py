@@ -25,7 +25,7 @@ from sottovoce import (
 )
 from sottovoce.data import Schema
 from sottovoce.errors import CheckpointError, HolderNote, InvalidInput, SchemaError
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 
 COLUMNS: dict[str, Any] = {
     "age": {"kind": "number", "lo": 0, "hi": 120, "missing": 60, "indicator": True},
@@ -159,7 +159,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: object) -> None:
         raise AssertionError("a query was answered")
 
-    monkeypatch.setattr(Curator, "ask", asked)
+    monkeypatch.setattr(RowGuard, "_charged", asked)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ SOUND = {
         "from ..queries import Output\nfrom .base import Algorithm\n"
     ),
     "runs/__init__.py": "",
-    "runs/curator.py": "from sottovoce.problem import facts\n",
+    "runs/row_guard.py": "from sottovoce.problem import facts\n",
     "estimators/__init__.py": "from .._version import __version__\nfrom ..algorithms.average import Average\n",
     "cli/__init__.py": "from .run import main\n",
     "cli/run.py": "from ..estimators import Classifier\n",
@@ -86,12 +86,12 @@ def test_a_sound_tree_passes(tree: Tree) -> None:
     [
         (
             "problem/facts.py",
-            "\nfrom ..runs.curator import Curator\n",
+            "\nfrom ..runs.row_guard import RowGuard\n",
             2,
-            "layer 2 imports runs.curator, which is in layer 7",
+            "layer 2 imports runs.row_guard, which is in layer 7",
         ),
-        ("problem/facts.py", "from sottovoce.runs.curator import Curator\n", 1, "layer 2 imports runs.curator"),
-        ("problem/facts.py", "def f():\n    import sottovoce.runs.curator\n", 2, "layer 2 imports runs.curator"),
+        ("problem/facts.py", "from sottovoce.runs.row_guard import RowGuard\n", 1, "layer 2 imports runs.row_guard"),
+        ("problem/facts.py", "def f():\n    import sottovoce.runs.row_guard\n", 2, "layer 2 imports runs.row_guard"),
         (
             "problem/losses.py",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..network.net import Net\n",
@@ -113,8 +113,8 @@ def test_a_sound_tree_passes(tree: Tree) -> None:
         ("algorithms/base.py", "import random\n", 1, "may not import random"),
         ("algorithms/base.py", "import importlib\n", 1, "may not import importlib"),
         ("algorithms/base.py", "__import__('os')\n", 1, "may not call __import__"),
-        ("algorithms/base.py", "from ..runs.curator import Curator\n", 1, "may not import sottovoce.runs.curator"),
-        ("algorithms/base.py", "from ..runs import curator\n", 1, "may not import sottovoce.runs.curator"),
+        ("algorithms/base.py", "from ..runs.row_guard import RowGuard\n", 1, "may not import sottovoce.runs.row_guard"),
+        ("algorithms/base.py", "from ..runs import row_guard\n", 1, "may not import sottovoce.runs.row_guard"),
         ("algorithms/base.py", "from ..privacy.noise import Noise\n", 1, "may not import sottovoce.privacy"),
         ("algorithms/base.py", "from ..privacy import noise\n", 1, "may not import sottovoce.privacy"),
         ("errors.py", "from .absent import name\n", 1, "no such module"),

@@ -22,9 +22,9 @@ from sottovoce.network.net import DenseNet
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import Event, Unprotected
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.pricing import RunSetting, plan
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
 
 
@@ -335,21 +335,21 @@ def test_what_was_not_kept_cannot_be_drawn_again(ledger: DurableLedger) -> None:
 
 
 def test_a_run_of_the_engine_spends_its_plan(rows: Any, path: Path) -> None:
-    """Both ways to use it: the curator of today, and one that keeps what it hands out."""
+    """Both ways to use it: the row guard of today, and one that keeps what it hands out."""
     config = RunConfig(rounds=4, epsilon=2.0, seed=3)
     prepared = prepare(config, rows.n, rows.d)
     facts, nodes = prepared.facts, prepared.facts.n_nodes
     events = plan(prepared.algorithm, RunSetting(facts, prepared.graph, 4, prepared.ledger.accountant)).rows
 
-    class Keeping(Curator):
-        def ask(self, query: Any, net: Any = None) -> np.ndarray:
+    class Keeping(RowGuard):
+        def ask(self, query: Any) -> np.ndarray:
             def draw() -> bytes:
                 return np.asarray(query.answer(self._vault, self.facts, kept.release), "<f8").tobytes()
 
             return np.frombuffer(kept.once(query.event(self.facts), draw), "<f8").reshape(1, nodes, rows.d)
 
-    def models(curator: Curator) -> np.ndarray:
-        place = Place(facts, DenseNet(prepared.graph), curator, (1, nodes), rows.d)
+    def models(guard: RowGuard) -> np.ndarray:
+        place = Place(facts, DenseNet(prepared.graph), guard, (1, nodes), rows.d)
         outcome = run(prepared.algorithm, place, config.rounds)
         assert outcome.rounds == 4
         return prepared.algorithm.model(outcome.state)
@@ -357,7 +357,7 @@ def test_a_run_of_the_engine_spends_its_plan(rows: Any, path: Path) -> None:
     expected = simulate(config, rows)
     with DurableLedger.create(path, epsilon=4.0, n_nodes=nodes) as ledger:
         with ledger.reserve("plain", "digest", events) as plain:
-            got = models(Curator(rows, facts, KeyedNoise(3, range(1), range(nodes)), plain))
+            got = models(RowGuard(rows, facts, KeyedNoise(3, range(1), range(nodes)), plain))
         np.testing.assert_array_equal(got, expected.models)
         assert plain.to_list() == expected.ledger and plain.total() == expected.privacy["epsilon"]
         kept = ledger.reserve("kept", "digest", events)

@@ -20,8 +20,8 @@ from sottovoce.privacy.accountants import BestAccountant
 from sottovoce.privacy.events import GaussianObjectivePerturbation, MinimiserGateRelease
 from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.curator import make_solver
 from sottovoce.runs.prepare import prepare
+from sottovoce.runs.row_guard import make_solver
 from sottovoce.util.typing import Any, Array
 from sottovoce_papers import claims, plausible
 

@@ -18,8 +18,8 @@ from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import make_loss
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.curator import make_solver
 from sottovoce.runs.prepare import prepare
+from sottovoce.runs.row_guard import make_solver
 from sottovoce.runs.simulate import simulate
 from sottovoce.util.typing import Any, Array
 from sottovoce_papers import claims

@@ -16,7 +16,28 @@ from sottovoce.data.rows import Rows
 from sottovoce.errors import CheckpointError, InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.events import GaussianMechanism, Unprotected
-from sottovoce.privacy.statement import DEMONSTRATION, EXACT, PUBLIC, Shared, Statement, unit_of
+from sottovoce.privacy.statement import DEMONSTRATION, Statement, build_statement, restate
+from sottovoce.privacy.statement_facts import (
+    EXACT,
+    PUBLIC,
+    UNUSED,
+    Against,
+    AtSite,
+    Caveats,
+    Claim,
+    Fact,
+    Form,
+    InLedger,
+    Proved,
+    Relation,
+    RestsOn,
+    Shared,
+    Simulated,
+    TakenAsPublic,
+    UnderOtherRelation,
+    Unit,
+    Unproved,
+)
 from sottovoce.problem.trust import CURATOR, NOBODY, Trust
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import outline
@@ -80,17 +101,28 @@ def book() -> Ledger:
     return ledger
 
 
-def one(**more: Any) -> Statement:
-    given: dict[str, Any] = {"relation": "replace-one", "nodes": 3, "simulated": True} | more
-    trust = given.pop("trust", NOBODY)
-    return Statement.prove(book(), trust, **given)
+def one(*more: Fact, nodes: int = 3) -> Statement:
+    """The statement of :func:`book`, with further facts."""
+    return build_statement([*usual(Proved.by(book(), nodes)), *more])
+
+
+def usual(proved: Proved) -> list[Fact]:
+    return [
+        proved,
+        Against(NOBODY),
+        Relation("replace-one"),
+        Unit(),
+        TakenAsPublic(),
+        Form("corrected"),
+        Simulated(True),
+    ]
 
 
 # Made once
 
 
 def test_it_is_frozen_to_the_bottom() -> None:
-    said = one().in_ledger("run", 1.0, [2.0], 1e-5)
+    said = one(InLedger(Shared("run", 1.0, (2.0,), 1e-5)))
     for field in dataclasses.fields(said):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(said, field.name, None)
@@ -118,49 +150,63 @@ def test_the_ledger_is_what_it_says() -> None:
 def test_nothing_is_proved_of_a_release_without_noise() -> None:
     ledger = Ledger("rdp", math.inf, 1e-5)
     ledger.charge(Unprotected("a test", np.full(2, 10.0)))
-    said = Statement.prove(ledger, NOBODY, relation="replace-one", nodes=2, simulated=True, unprotected="no noise")
+    said = build_statement([*usual(Proved.by(ledger, 2)), Unproved("no noise")])
     assert math.isinf(said.epsilon) and said.delta == 0.0 and said.per_node == (math.inf, math.inf)
     assert said.words == [("No privacy guarantee", ": no noise (epsilon = inf).")]
     assert (said.protects, said.not_protected) == ("nothing", "NO protection: no noise")
-    assert "the span" in said.unprotected_since("the span").text
-    with pytest.raises(InvalidInput, match="is proved"):
-        one().unprotected_since("none")
+    assert "the span" in restate(said, Unproved("the span")).text
 
 
 def test_reasons_and_assumptions_need_something_to_speak_of() -> None:
-    assert one(unprotected="no noise").unprotected is None
-    assert one(assumes=EXACT).assumes is None
-    assert one(assumes=EXACT, printed_claim=0.5).assumes == EXACT
+    assert one(Unproved("no noise")).unprotected is None and restate(one(), Unproved("no noise")) == one()
+    assert one(Claim(None, EXACT)).assumes is None
+    assert one(Claim(0.5, EXACT)).assumes == EXACT
 
 
 def test_rows_that_are_not_used() -> None:
-    said = Statement.unused(NOBODY, relation="zero-out", accountant="pure")
+    said = unused()
     assert (said.epsilon, said.protects, said.not_protected) == (0.0, "all rows: none is used", "")
     assert said.words[0] == ("epsilon = 0.000", ": none of these rows is used.")
 
 
-# Others that follow from it
+def unused() -> Statement:
+    nothing = Proved.nothing_released("pure")
+    return build_statement([*usual(nothing), Relation("zero-out"), Unit(UNUSED), TakenAsPublic("")])
+
+
+# What follows from further facts
+
+
+def test_every_fact_is_of_a_field_and_a_statement_of_all_facts() -> None:
+    """Facts by themselves settle what they name, later ones win, and none that is needed may be missing."""
+    known = usual(Proved.by(book(), 3))
+    for fact in known:
+        with pytest.raises((TypeError, KeyError)):
+            build_statement([other for other in known if other is not fact])
+    found = build_statement([*known, RestsOn(("this",)), UnderOtherRelation(0.25), RestsOn(("that",))])
+    assert (found.rests, found.other_epsilon) == (("that",), 0.25)
+    assert restate(build_statement(known), RestsOn(("that",)), UnderOtherRelation(0.25)) == found
 
 
 def test_derived_statements_leave_the_first_as_it_is() -> None:
     said = one()
     before, plain = dataclasses.asdict(said), said.to_dict()
-    site = said.of_site("north", 2)
+    site = restate(said, AtSite("north", 2))
     assert site.per_node == (said.epsilon,) and site.early is None and site.demonstration
     assert list(site.to_dict())[-3:] == ["site", "made", "demonstration"]
     assert site.to_dict()["demonstration"] == DEMONSTRATION
-    early = said.of_site("north", 1)
+    early = restate(said, AtSite("north", 1))
     assert early.epsilon == said.epsilon and "after 1 of 2 releases" in str(early.early)
     assert f"Ended early: {early.early}." in early.text and early.to_dict()["early"] == early.early
-    real = one(simulated=False).of_site("north", 2)
+    real = one(Simulated(False), AtSite("north", 2))
     assert not real.demonstration and "demonstration" not in real.to_dict() and "Simulation" not in real.text
-    shared = said.in_ledger("trial", 1.5, [2.0, 3.0], 1e-5)
+    shared = restate(said, InLedger(Shared("trial", 1.5, (2.0, 3.0), 1e-5)))
     assert shared.ledger == Shared("trial", 1.5, (2.0, 3.0), 1e-5)
     assert shared.to_dict()["ledger"] == {"run": "trial", "spent": 1.5, "budget": [2.0, 3.0], "delta": 1e-5}
-    both = said.with_caveat("first").with_caveat(("second", None, "first"))
+    both = restate(said, Caveats("first"), Caveats(("second", None, "first")))
     assert both.caveat == "first; second" and "Not covered: first; second." in both.text
-    assert said.with_caveat(None) == said
-    claimed = said.beside(0.001)
+    assert restate(said, Caveats(None)) == said == restate(said)
+    claimed = restate(said, Claim(0.001))
     assert "As printed: the paper claims 0.001, which is not proved." in claimed.text and "Assumes" not in claimed.text
     assert dataclasses.asdict(said) == before and said.to_dict() == plain
 
@@ -176,24 +222,26 @@ def test_a_curators_statement_does_not_speak_of_every_message() -> None:
         "against whoever sees all that the curator releases and all of this configuration, but not against the "
         "curator, who holds all rows: whatever set of outcomes" in words["says"]
     )
-    assert one(trust=CURATOR, public="sizes").not_protected == "against the curator, who holds all rows; sizes"
+    assert (
+        one(Against(CURATOR), TakenAsPublic("sizes")).not_protected == "against the curator, who holds all rows; sizes"
+    )
 
 
 def test_a_sums_statement_names_who_may_collude() -> None:
     trust = Trust.in_sum(3, 1)
-    assert f"against whoever {trust.adversary}: whatever set" in one(trust=trust).text
+    assert f"against whoever {trust.adversary}: whatever set" in one(Against(trust)).text
 
 
 def test_a_plan_says_all_but_whether_it_will_be_a_simulation() -> None:
-    assert one().words[:-1] == one().guarantee == one(simulated=False).words
+    assert one().words[:-1] == one().guarantee == one(Simulated(False)).words
     assert one().words[-1][0] == "Simulation, not a release"
     assert one().text == "\n".join(head + rest for head, rest in one().words) == one().to_dict()["says"]
 
 
 def test_units() -> None:
-    assert unit_of(1) == "one row of one site" and unit_of(3) == "one row at each of 3 sites"
-    assert "with the row is at most" in one(unit="one row of the aggregator").text
-    assert "with these rows is at most" in one(unit=unit_of(3)).text
+    assert Unit.of_rows(1) == Unit("one row of one site") and Unit.of_rows(3) == Unit("one row at each of 3 sites")
+    assert "with the row is at most" in one(Unit("one row of the aggregator")).text
+    assert "with these rows is at most" in one(Unit.of_rows(3)).text
 
 
 # Plain data and back
@@ -202,12 +250,18 @@ def test_units() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        one(), one(simulated=False), one(caveat=("a", None, "b")), one(trust=CURATOR), one(trust=Trust.in_sum(4, 2)),
-        one(trust=Trust("aggregator", sees="the average")), one(form="printed", printed_claim=0.5, assumes=EXACT),
-        one().of_site("north", 1), one().in_ledger("r", 1.0, [2.0], 1e-5),
-        Statement.unused(NOBODY, relation="zero-out", accountant="best"),
+        one(),
+        one(Simulated(False)),
+        one(Caveats(("a", None, "b"))),
+        one(Against(CURATOR)),
+        one(Against(Trust.in_sum(4, 2))),
+        one(Against(Trust("aggregator", sees="the average"))),
+        one(Form("printed"), Claim(0.5, EXACT)),
+        one(AtSite("north", 1)),
+        one(InLedger(Shared("r", 1.0, (2.0,), 1e-5))),
+        unused(),
     ],
-)  # fmt: skip
+)
 def test_a_round_trip_keeps_all_of_it(said: Statement) -> None:
     plain = said.to_dict()
     assert plain.keys() >= MINIMAL and list(plain)[:12] == [

@@ -28,8 +28,8 @@ from sottovoce.problem.losses import REGISTRY as LOSSES
 from sottovoce.problem.losses import Loss, Softmax, make_loss
 from sottovoce.queries import GaussianLaw, NoisyGradient, NoisyMinimiser, PerturbedObjective
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.prepare import prepare
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.solvers import local as solvers
 from sottovoce.solvers.local import Solver
 from sottovoce.util.typing import Array
@@ -445,7 +445,7 @@ def test_noise_inside_an_objective_refuses_a_capped_loss_before_the_charge(spec:
     query = PerturbedObjective(np.zeros(D), np.array([0.1]), np.zeros(D), GaussianLaw(np.array([9.0])), "test")
     book = Ledger("zcdp", delta=1e-5)
     with pytest.raises(InvalidInput, match="proved for gradients without a cap"):
-        Curator(rows, facts, KeyedNoise(0, [0], [0], lead=()), book).ask(query)
+        RowGuard(rows, facts, KeyedNoise(0, [0], [0], lead=()), book).ask(query)
     assert not book.rows
 
 

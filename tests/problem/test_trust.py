@@ -24,9 +24,9 @@ from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.trust import CURATOR, NOBODY, Trust
 from sottovoce.runs.auto_search import choose
 from sottovoce.runs.config import TRUSTED, RunConfig
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.prepare import prepare
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
 
 EVERY = [
@@ -212,8 +212,8 @@ def test_a_method_of_sums_does_not_run_where_nothing_is_sealed() -> None:
     for name, other in (("sum_momentum", "momentum"), ("momentum", "sum_momentum")):
         mine, foreign = (prepare(config_of(m), ROWS.n, ROWS.d) for m in (name, other))
         book = Ledger("zcdp", 9.0, 1e-5)
-        curator = Curator(ROWS, foreign.facts, KeyedNoise(0, [0], range(5)), book)
-        place = Place(foreign.facts, DenseNet(foreign.graph), curator, (1, 5), ROWS.d)
+        guard = RowGuard(ROWS, foreign.facts, KeyedNoise(0, [0], range(5)), book)
+        place = Place(foreign.facts, DenseNet(foreign.graph), guard, (1, 5), ROWS.d)
         with pytest.raises(InvalidInput, match=r"^participants="):
             run(mine.algorithm, place, 4)
         assert book.rows == ()

@@ -46,7 +46,7 @@ from sottovoce.queries import (
 )
 from sottovoce.queries.corrections import STATISTICS, Curves
 from sottovoce.queries.moments import square
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 
 D = 4
 LAST = np.eye(D)[-1]
@@ -68,13 +68,13 @@ def table(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, np.where(rng.random(n) < 0.3, 1.0, -1.0)
 
 
-def curator(rows: Rows, of: Facts, noise: Any = None) -> Curator:
+def guard(rows: Rows, of: Facts, noise: Any = None) -> RowGuard:
     source = noise or KeyedNoise(0, range(1), range(len(of.n)))
-    return Curator(rows, of, source, Ledger("zcdp", delta=1e-5))
+    return RowGuard(rows, of, source, Ledger("zcdp", delta=1e-5))
 
 
 def exact(what: Bounded, rows: Rows, of: Facts) -> np.ndarray:
-    return curator(rows, of).ask(NoisyBounded.of(what, None, "test"))
+    return guard(rows, of).ask(NoisyBounded.of(what, None, "test"))
 
 
 def at(point: Any, nodes: int) -> np.ndarray:
@@ -415,7 +415,7 @@ def test_noise_has_the_stated_scale(way: str, k: int) -> None:
     rows, of = Rows.build([table(n, n) for n in sizes]), facts(sizes)
     what, _ = statistics(np.broadcast_to(at(W, 3), (RUNS, 3, D)))[k]
     alpha = np.full((3, 1), 0.5)
-    asked = curator(rows, of, KeyedNoise(1, range(RUNS), range(3)))
+    asked = guard(rows, of, KeyedNoise(1, range(RUNS), range(3)))
     clean = exact(replace(what, at=at(W, 3)), rows, of)
     if way == "nobody":
         query = NoisyBounded.of(what, alpha, "test")
@@ -425,7 +425,7 @@ def test_noise_has_the_stated_scale(way: str, k: int) -> None:
     else:
         summed = Sum.of(NoisyBounded.of(what, alpha, "test"))
         mean = np.sum(clean * of.n / of.rows, axis=1, keepdims=True)
-        noise, shown = (asked.ask(summed, DenseNet(make_graph("complete", 3))) - mean)[:, :1], summed.event(of)
+        noise, shown = (asked.ask_sum(summed, DenseNet(make_graph("complete", 3))) - mean)[:, :1], summed.event(of)
         assert isinstance(shown, SummedGaussianMechanism) and shown.dimension == what.width(of)
         assert shown.spread()[0] == pytest.approx(shown.sensitivity[0] / 0.5 * np.sqrt(1.5))
         sigma = shown.spread()[:1, None]
@@ -438,4 +438,4 @@ def test_a_pure_price_is_refused() -> None:
     of = replace(facts([30]), pure=True)
     query = NoisyBounded.of(Gradient(at(W, 1)), np.ones((1, 1)), "test")
     with pytest.raises(InvalidInput, match="has no pure price"):
-        curator(Rows.build([table(30)]), of).ask(query)
+        guard(Rows.build([table(30)]), of).ask(query)

@@ -30,8 +30,8 @@ from sottovoce.problem.schedules import Schedule
 from sottovoce.queries import CarriedGradient, NoisyGradient, carries, correlated, within_reach
 from sottovoce.queries.correlated import Pulls, computed_twice
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.prepare import prepare
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
 from sottovoce.solvers.local import Solver
 from sottovoce.util.typing import Array
@@ -108,11 +108,11 @@ def test_knobs_and_losses_decide_which_gradients_a_run_releases(rows: Rows) -> N
         RunConfig.from_dict(RUN | {"correlation": "all"})
 
 
-def vaulted(rows: Rows, rounds: int = T, **changes: Any) -> tuple[Curator, Array]:
+def vaulted(rows: Rows, rounds: int = T, **changes: Any) -> tuple[RowGuard, Array]:
     prepared = prepare(RunConfig.from_dict(RUN | {"rounds": rounds} | changes), rows.n, rows.d)
     assert prepared.algorithm.noise is not None
-    curator = Curator(rows, prepared.facts, KeyedNoise(5, [0], range(len(rows.n))), prepared.ledger)
-    return curator, prepared.algorithm.noise(1)
+    guard = RowGuard(rows, prepared.facts, KeyedNoise(5, [0], range(len(rows.n))), prepared.ledger)
+    return guard, prepared.algorithm.noise(1)
 
 
 def points(rows: Rows) -> Array:
@@ -120,31 +120,31 @@ def points(rows: Rows) -> Array:
 
 
 def test_a_release_is_a_gradient_less_a_share_of_those_before(rows: Rows) -> None:
-    curator, alpha = vaulted(rows)
-    facts, sums = curator.facts, 0.0
+    guard, alpha = vaulted(rows)
+    facts, sums = guard.facts, 0.0
     for t, w in enumerate(points(rows), 1):
         query = CarriedGradient(w, alpha, "test", index=t, rounds=T)
         stated = query.event(facts)
         assert isinstance(stated, CarriedGaussianMechanism)
-        exact = curator._vault.solver.gradient(w)
+        exact = guard._vault.solver.gradient(w)
         noise = KeyedNoise(5, [0], range(len(rows.n))).gaussian(rows.d, t, 1)
         np.testing.assert_allclose(
-            curator.ask(query), exact - sums / (T + t - 1) + stated.sigma[:, None] * noise, rtol=0, atol=1e-12
+            guard.ask(query), exact - sums / (T + t - 1) + stated.sigma[:, None] * noise, rtol=0, atol=1e-12
         )
         sums = sums + exact
 
 
 def test_a_gradient_that_was_not_computed_again_is_missed_and_not_made_up(rows: Rows) -> None:
-    curator, alpha = vaulted(rows)
+    guard, alpha = vaulted(rows)
     first, second = (CarriedGradient(points(rows)[k], alpha, "test", index=k + 1, rounds=T) for k in (0, 1))
     with pytest.raises(LedgerError, match="start the run from round 1"):
-        curator.ask(second)
-    assert not curator.ledger.rows
-    curator.ask(first)
-    curator.ask(second)
+        guard.ask(second)
+    assert not guard.ledger.rows
+    guard.ask(first)
+    guard.ask(second)
     with pytest.raises(LedgerError, match="start the run from round 1"):  # a round is answered once
-        curator.ask(second)
-    assert len(curator.ledger.rows) == 2
+        guard.ask(second)
+    assert len(guard.ledger.rows) == 2
 
 
 def test_a_resumed_release_computes_gradients_again_at_the_same_points_and_at_no_others(
@@ -157,12 +157,12 @@ def test_a_resumed_release_computes_gradients_again_at_the_same_points_and_at_no
     assert prepared.algorithm.noise is not None
     alpha, at = prepared.algorithm.noise(1), np.random.default_rng(8).normal(size=(T, 1, 1, mine.d))
 
-    def site() -> Curator:
+    def site() -> RowGuard:
         run = book.resume("a", "plan") if "a" in book.runs else book.reserve("a", "plan", prepared.plan().rows)
-        return Curator(mine, prepared.facts, SystemNoise((1, 1)), run)
+        return RowGuard(mine, prepared.facts, SystemNoise((1, 1)), run)
 
-    def asked(curator: Curator, k: int, w: Array) -> Array:
-        return curator.ask(CarriedGradient(w, alpha, "noisy gradient, carried", index=k + 1, rounds=T))
+    def asked(guard: RowGuard, k: int, w: Array) -> Array:
+        return guard.ask(CarriedGradient(w, alpha, "noisy gradient, carried", index=k + 1, rounds=T))
 
     book = DurableLedger.create(tmp_path / "book.ledger", epsilon=2.0, delta=1e-5, accountant="rdp")
     first = site()
@@ -180,14 +180,14 @@ def test_a_resumed_release_computes_gradients_again_at_the_same_points_and_at_no
 
 
 def test_a_round_that_was_not_planned_and_a_point_too_far_out_are_refused_before_a_charge(rows: Rows) -> None:
-    curator, alpha = vaulted(rows)
+    guard, alpha = vaulted(rows)
     for query, said in (
         (CarriedGradient(points(rows)[0], alpha, "test", index=T + 1, rounds=T), "planned for 6"),
         (CarriedGradient(points(rows)[0] + 1e12, alpha, "test", index=1, rounds=T), "too long"),
     ):
         with pytest.raises(InvalidInput, match=said):
-            curator.ask(query)
-    assert not curator.ledger.rows
+            guard.ask(query)
+    assert not guard.ledger.rows
 
 
 @pytest.mark.parametrize(("stretch", "people"), [(1.0, None), (6.8, None), (1.0, 3), (6.8, 3)])
@@ -259,9 +259,9 @@ def test_gradients_of_moved_rows_that_are_computed_twice_differ_by_no_more_than_
 
 
 def test_sensitivity_is_a_gradients_and_a_little_more(rows: Rows) -> None:
-    curator, alpha = vaulted(rows)
-    plain = NoisyGradient(np.zeros(rows.d), alpha, "test").sensitivity(curator.facts)
-    carried = CarriedGradient(np.zeros(rows.d), alpha, "test", index=1, rounds=T).sensitivity(curator.facts)
+    guard, alpha = vaulted(rows)
+    plain = NoisyGradient(np.zeros(rows.d), alpha, "test").sensitivity(guard.facts)
+    carried = CarriedGradient(np.zeros(rows.d), alpha, "test", index=1, rounds=T).sensitivity(guard.facts)
     assert np.all(carried > plain) and np.all(carried < plain * (1.0 + 3e-6))
 
 
@@ -274,13 +274,13 @@ def test_the_noise_of_what_rounds_say_together_is_as_stated(rows: Rows) -> None:
     prepared = prepare(RunConfig.from_dict(RUN | {"replicates": R, "eta": 1e6}), rows.n, rows.d)
     assert prepared.algorithm.noise is not None
     alpha, facts = prepared.algorithm.noise(1), prepared.facts
-    curator = Curator(rows, facts, KeyedNoise(3, range(R), range(len(rows.n))), prepared.ledger)
+    guard = RowGuard(rows, facts, KeyedNoise(3, range(R), range(len(rows.n))), prepared.ledger)
     w, heard, gradients = np.zeros((R, len(rows.n), rows.d)), np.zeros((R, len(rows.n), rows.d)), []
     for t in range(1, T + 1):
         query = CarriedGradient(w, alpha, "test", index=t, rounds=T)
-        gradients.append(curator.ask(query) + query.share * heard)
+        gradients.append(guard.ask(query) + query.share * heard)
         heard = heard + gradients[-1]
-    noise = np.array(gradients) - curator._vault.solver.gradient(w)
+    noise = np.array(gradients) - guard._vault.solver.gradient(w)
     noise /= (query.sensitivity(facts) / alpha)[None, None]
     flat = noise.reshape(T, -1)
     covariance = flat @ flat.T / flat.shape[1]

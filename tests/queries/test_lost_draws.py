@@ -17,9 +17,9 @@ from sottovoce.network.net import DenseNet
 from sottovoce.privacy.accountants import make_accountant
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.losses import Logistic
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place
 from sottovoce.runs.prepare import prepare
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.solvers.local import Solver
 
@@ -55,16 +55,19 @@ def gate(rows: Rows, form: str, ledger: Ledger, rounds: int) -> np.ndarray:
     )
     ready = prepare(config, rows.n, rows.d)
     nodes = range(len(rows.n))
-    curator = Curator(rows, ready.facts, KeyedNoise(1, [0], nodes, lead=(len(nodes),)), ledger)
+    guard = RowGuard(rows, ready.facts, KeyedNoise(1, [0], nodes, lead=(len(nodes),)), ledger)
     flags = []
 
     class Watch:
         facts = ready.facts
 
-        def ask(self, query: Any, net: Any) -> np.ndarray:
-            answer = curator.ask(query)
+        def ask(self, query: Any) -> np.ndarray:
+            answer = guard.ask(query)
             flags.append(answer[..., -1])
             return answer
+
+        def ask_sum(self, query: Any, net: Any) -> np.ndarray:
+            raise AssertionError("a gate opens no sums")
 
     place = Place(ready.facts, DenseNet(ready.graph), Watch(), (len(nodes),), rows.d)
     state = ready.algorithm.init(place)

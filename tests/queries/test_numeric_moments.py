@@ -20,7 +20,7 @@ from sottovoce.problem.task import BoundedNumber
 from sottovoce.queries import Misses, NoisyBounded
 from sottovoce.queries.numeric_moments import SCALES
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
 
 TASK = BoundedNumber(0, 60, "days")
@@ -38,8 +38,8 @@ def facts(n: int, relation: str = "replace-one") -> Facts:
 
 def asked(rows: Rows, relation: str = "replace-one") -> np.ndarray:
     of = facts(int(rows.n[0, 0]), relation)
-    curator = Curator(rows, of, KeyedNoise(0, range(1), range(1)), Ledger("zcdp", delta=1e-5))
-    return curator.ask(NoisyBounded.of(Misses(MODEL, CONSTANT), None, "test"))[0, 0]
+    guard = RowGuard(rows, of, KeyedNoise(0, range(1), range(1)), Ledger("zcdp", delta=1e-5))
+    return guard.ask(NoisyBounded.of(Misses(MODEL, CONSTANT), None, "test"))[0, 0]
 
 
 def made_up(n: int, seed: int, centre: float = -0.4) -> tuple[np.ndarray, np.ndarray]:

@@ -28,7 +28,7 @@ from sottovoce.queries import (
 from sottovoce.queries.objective import law_of
 from sottovoce.queries.reach import check_solve, inside, radius
 from sottovoce.queries.statistic import gradient_sensitivity
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.solvers import local as solvers
 from sottovoce.solvers.local import Solver, certified_error
 
@@ -82,9 +82,9 @@ def test_refusals_are_the_same_for_neighbours_and_come_before_the_charge(kind: s
             outcomes = []
             for rows in neighbours():
                 ledger = Ledger(PureAccountant() if pure else BestAccountant(), math.inf, 0.0 if pure else 1e-5)
-                curator = Curator(rows, facts(pure=pure), SystemNoise(), ledger)
+                guard = RowGuard(rows, facts(pure=pure), SystemNoise(), ledger)
                 try:
-                    answer = curator.ask(queries(linear, start, pure)[kind])
+                    answer = guard.ask(queries(linear, start, pure)[kind])
                     assert np.all(np.isfinite(answer))
                     outcomes.append("answered")
                 except InvalidInput as error:
@@ -147,7 +147,7 @@ def test_far_answers_are_as_noisy_as_near_ones() -> None:
     exact = Solver(rows, f.loss, f.C).minimise(linear, np.array([f.mu + Q]), np.zeros(D), f.tol).w
     for noise in (SystemNoise(), KeyedNoise(1, [0], [0], lead=())):
         ledger = Ledger(BestAccountant(), math.inf, 1e-5)
-        errors = [(Curator(rows, f, noise, ledger).ask(query) - exact) / sigma for _ in range(3)]
+        errors = [(RowGuard(rows, f, noise, ledger).ask(query) - exact) / sigma for _ in range(3)]
         assert np.all(np.abs(errors) < 8.0)
         assert np.all(np.abs(errors) > 1e-6)
 
@@ -235,18 +235,18 @@ def test_floating_point_traps_do_not_tell_neighbours_apart() -> None:
     steep[0, 0] = 0.99
     for X in (flat, steep):
         some, book = facts(), Ledger("zcdp", delta=1e-5)
-        curator = Curator(Rows.build([(X, np.ones(N))]), some, KeyedNoise(0, [0], [0], lead=()), book)
+        guard = RowGuard(Rows.build([(X, np.ones(N))]), some, KeyedNoise(0, [0], [0], lead=()), book)
         with np.errstate(all="raise"):
-            assert np.all(np.isfinite(curator.ask(NoisyGradient(start, np.array([0.5]), "test"))))
+            assert np.all(np.isfinite(guard.ask(NoisyGradient(start, np.array([0.5]), "test"))))
 
 
 @pytest.mark.parametrize(("pure", "strange"), [(False, 1e200), (False, 1e305), (False, 1e-160), (True, 1e200)])
 def test_noise_of_a_size_that_doubles_lose_is_refused_before_the_charge(pure: bool, strange: float) -> None:
     """An answer over the grid's step passed 1e308, and the draw of a release that was charged failed."""
     book = Ledger(PureAccountant() if pure else BestAccountant(), math.inf, 0.0 if pure else 1e-5)
-    curator = Curator(neighbours()[0], facts(pure=pure), SystemNoise(), book)
+    guard = RowGuard(neighbours()[0], facts(pure=pure), SystemNoise(), book)
     with pytest.raises(InvalidInput, match=r"^(sigma|beta)=.*of a size from 1e-150 to 1e\+150; change the noise"):
-        curator.ask(NoisyGradient(np.zeros(D), np.array([strange]), "test"))
+        guard.ask(NoisyGradient(np.zeros(D), np.array([strange]), "test"))
     assert not book.rows
     for least in (1e100, 1e-100):
-        assert np.all(np.isfinite(curator.ask(NoisyGradient(np.zeros(D), np.array([least]), "test"))))
+        assert np.all(np.isfinite(guard.ask(NoisyGradient(np.zeros(D), np.array([least]), "test"))))

@@ -19,7 +19,7 @@ from sottovoce.problem.losses import make_loss
 from sottovoce.queries import NoisyMinimiser, Secret, Vault
 from sottovoce.queries.sparse_vector import Allowance, Gate
 from sottovoce.queries.statistic import LastMinimiser
-from sottovoce.runs.curator import Curator, make_solver
+from sottovoce.runs.row_guard import RowGuard, make_solver
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.solvers.local import Solution, Solver
 from sottovoce.util import files
@@ -154,13 +154,13 @@ def test_a_checkpoint_with_a_secret_of_no_query_is_refused(rows: Rows, tmp_path:
 def test_only_a_simulation_writes_secrets_down(rows: Rows) -> None:
     facts = facts_of(rows)
     for noise, written in ((KeyedNoise(0, [0], range(5)), True), (SystemNoise((5,)), False)):
-        curator = Curator(rows, facts, noise, Ledger())
+        guard = RowGuard(rows, facts, noise, Ledger())
         solved = {"answer": np.ones((5, 1, 4)), "gradient": np.ones((5, 1, 4))}
-        curator.restore(curator.state() | {"memory.LastMinimiser.f": np.ones((5, 4))} | solved)
-        assert all((name in curator.state()) == written for name in ("memory.LastMinimiser.f", *solved))
+        guard.restore(guard.state() | {"memory.LastMinimiser.f": np.ones((5, 4))} | solved)
+        assert all((name in guard.state()) == written for name in ("memory.LastMinimiser.f", *solved))
 
 
-def test_a_curator_answers_with_the_solver_that_it_is_given(rows: Rows) -> None:
+def test_a_row_guard_answers_with_the_solver_that_it_is_given(rows: Rows) -> None:
     asked: list[tuple[Rows, Facts]] = []
 
     class Nought(Solver):
@@ -175,7 +175,7 @@ def test_a_curator_answers_with_the_solver_that_it_is_given(rows: Rows) -> None:
         return Nought(own, seen.loss, seen.C)
 
     facts, query = facts_of(rows), NoisyMinimiser(np.zeros((5, 4)), None, "test", curvature=np.full((5, 1), 0.1))
-    given = Curator(rows, facts, KeyedNoise(0, [0], range(5)), Ledger(), nought)
-    usual = Curator(rows, facts, KeyedNoise(0, [0], range(5)), Ledger())
+    given = RowGuard(rows, facts, KeyedNoise(0, [0], range(5)), Ledger(), nought)
+    usual = RowGuard(rows, facts, KeyedNoise(0, [0], range(5)), Ledger())
     assert len(asked) == 1 and asked[0][0] is rows and asked[0][1] is facts
     assert not given.ask(query).any() and usual.ask(query).any()

@@ -30,9 +30,9 @@ from sottovoce.problem.losses import make_loss
 from sottovoce.problem.schedules import Schedule
 from sottovoce.queries import NoisyGradient, NoisyMinimiser, Sum, Vault
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.curator import Curator, make_solver
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.prepare import prepare
+from sottovoce.runs.row_guard import RowGuard, make_solver
 from sottovoce.runs.simulate import simulate
 from sottovoce.util.typing import Array, IntArray
 
@@ -241,8 +241,8 @@ def accepts(noise: KeyedNoise, query: Sum, members: list[int]) -> bool:
     rows, whole = make_rows(SIZES, 4), facts()
     query = replace(query, what=replace(query.what, start=np.zeros((2000, 5, 4))))
     net, book = Part(whole, members), Ledger("zcdp", math.inf, 1e-5)
-    curator = Curator(rows, whole, noise, book)
-    curator.ask(query, net)
+    guard = RowGuard(rows, whole, noise, book)
+    guard.ask_sum(query, net)
     vault = Vault(make_solver(rows, whole), noise)
     honest = net.shares[0][:, :-1] - query.addend(vault, whole, among(whole, members))[:, members[:-1]]
     sigma = float(query._moved(whole, among(whole, members))[0, 0]) / float(ALPHA)
@@ -278,9 +278,9 @@ def test_noise_follows_the_attempt_and_not_the_sums_that_were_opened() -> None:
     config = RunConfig(method="sum_momentum", delta=1e-5, rounds=6, epsilon=3.0, noise_growth=1.5, seed=0)
     ready = prepare(config, rows.n, rows.d)
     planned = ready.plan().rows
-    curator = Curator(rows, ready.facts, KeyedNoise(0, [0], range(5), lead=(5,)), ready.ledger)
+    guard = RowGuard(rows, ready.facts, KeyedNoise(0, [0], range(5), lead=(5,)), ready.ledger)
     seen: list[Any] = []
-    place = Place(ready.facts, Losing(ready.graph), curator, (5,), rows.d)
+    place = Place(ready.facts, Losing(ready.graph), guard, (5,), rows.d)
     outcome = run(ready.algorithm, place, 6, observers=[lambda _, state: seen.append(state)])
     assert outcome.rounds == 6 and float(outcome.state.opened[0, 0]) == 4
     assert [row.to_dict() for row in ready.ledger.rows] == [row.to_dict() for row in planned]
@@ -311,7 +311,7 @@ def test_numbers_that_do_not_fit_the_ring_are_refused_before_the_charge(which: i
     query = queries(4, np.array(alpha), np.zeros((5, 4)))[which]
     book = Ledger("zcdp", math.inf, 1e-5)
     with pytest.raises(InvalidInput, match=says):
-        Curator(rows, whole, KeyedNoise(1, [0], range(5), lead=(5,)), book).ask(
+        RowGuard(rows, whole, KeyedNoise(1, [0], range(5), lead=(5,)), book).ask_sum(
             query, DenseNet(make_graph("complete", 5))
         )
     assert book.rows == ()
@@ -331,7 +331,7 @@ def test_sites_that_the_run_does_not_allow_are_refused_before_the_charge(which: 
     rows, whole = make_rows(SIZES, 4), facts()
     query = queries(start=np.zeros((5, 4)))[which]
     book = Ledger("zcdp", math.inf, 1e-5)
-    curator = Curator(rows, whole, KeyedNoise(1, [0], range(5), lead=(5,)), book)
+    guard = RowGuard(rows, whole, KeyedNoise(1, [0], range(5), lead=(5,)), book)
 
     class Lying(DenseNet):
         those = Among(0.0, 0)
@@ -352,10 +352,10 @@ def test_sites_that_the_run_does_not_allow_are_refused_before_the_charge(which: 
     ):
         net.those = Among(rows_of_them, sites)
         with pytest.raises(Refused, match="nothing was charged"):
-            curator.ask(query, net)
+            guard.ask_sum(query, net)
     assert book.rows == ()
     net.those = Among(236.0, 4)
-    curator.ask(query, net)
+    guard.ask_sum(query, net)
     assert len(book.rows) == 1
 
 
@@ -378,9 +378,9 @@ def test_a_sum_that_honest_sites_cannot_have_made_is_refused_alike_on_both_table
         for more in (0, int(0.5 * most), int(3 * most), 2**62):
             net, book = Huge(make_graph("complete", 5)), Ledger("zcdp", math.inf, 1e-5)
             net.more = more
-            curator = Curator(rows, whole, KeyedNoise(1, [0], range(5), lead=(5,)), book)
+            guard = RowGuard(rows, whole, KeyedNoise(1, [0], range(5), lead=(5,)), book)
             try:
-                curator.ask(query, net)
+                guard.ask_sum(query, net)
                 told.append("")
             except Refused as error:
                 told.append(str(error))
@@ -411,8 +411,6 @@ def test_one_price_for_all_sites_and_no_pure_one() -> None:
     for query in queries(start=np.zeros((5, 4))):
         with pytest.raises(InvalidInput, match=r"^delta"):
             query.check(facts(pure=True))
-        with pytest.raises(TypeError, match="through a net only"):
-            Curator(make_rows(SIZES, 4), facts(), KeyedNoise(0, [0], range(5)), Ledger()).ask(query)
 
 
 def test_without_noise_a_sum_is_its_mean_and_no_epsilon_is_printed() -> None:
@@ -420,8 +418,8 @@ def test_without_noise_a_sum_is_its_mean_and_no_epsilon_is_printed() -> None:
     start = np.tile(np.array([0.3, -0.2, 0.1, 0.5]), (5, 1))
     for query in queries(alpha=None, start=start):
         book = Ledger("zcdp", math.inf, 1e-5)
-        curator = Curator(rows, whole, KeyedNoise(1, [0], range(5), lead=(5,)), book)
-        answer = curator.ask(query, DenseNet(make_graph("complete", 5)))
+        guard = RowGuard(rows, whole, KeyedNoise(1, [0], range(5), lead=(5,)), book)
+        answer = guard.ask_sum(query, DenseNet(make_graph("complete", 5)))
         assert isinstance(book.rows[0], Unprotected) and math.isinf(book.total())
         vault = Vault(make_solver(rows, whole), KeyedNoise(0, [0], [0]))
         mean = np.sum(whole.n / whole.rows * query.what.centred(query.what.addend(vault, whole), whole), axis=0)
@@ -467,14 +465,14 @@ def test_a_start_is_a_shift_of_variables(method: str) -> None:
     noisy = []
     for start in (s, None):
         noise, book = KeyedNoise(0, [0], range(5), lead=(5,)), Ledger("zcdp", math.inf, 1e-5)
-        place = Place(ready.facts, DenseNet(ready.graph), Curator(rows, ready.facts, noise, book), (5,), 4, start)
+        place = Place(ready.facts, DenseNet(ready.graph), RowGuard(rows, ready.facts, noise, book), (5,), 4, start)
         outcome = run(ready.algorithm, place, 3)
         noisy.append((place.classifier(ready.algorithm.model(outcome.state)), [row.to_dict() for row in book.rows]))
     assert noisy[0][1] == noisy[1][1] and not np.allclose(noisy[0][0], noisy[1][0], atol=1e-3)
     w, path, velocity = s.copy(), list[Array](), np.zeros(4)
     # Written out, without noise: the regulariser pulls to s
-    place = Place(ready.facts, DenseNet(ready.graph), Curator(rows, ready.facts, noise, Ledger("zcdp", math.inf, 1e-5)),
-                  (5,), 4, s)  # fmt: skip
+    guard = RowGuard(rows, ready.facts, noise, Ledger("zcdp", math.inf, 1e-5))
+    place = Place(ready.facts, DenseNet(ready.graph), guard, (5,), 4, s)
     plain = ready.algorithm.with_noise(None)
     found = place.classifier(plain.model(run(plain, place, 3).state))[0]
     vault, eta, mu = Vault(make_solver(rows, ready.facts), noise), plain.penalty(1), ready.facts.mu
@@ -509,8 +507,8 @@ def test_a_run_repeats_from_the_ledger_without_a_second_draw(method: str, tmp_pa
     with DurableLedger.create(tmp_path / "a", epsilon=2.0, delta=1e-5, accountant="zcdp", n_nodes=5) as ledger:
         for kind in (KeyedNoise, Silenced):
             book = ledger.reserve("one", "plan", ready.plan().rows)
-            curator = Curator(rows, ready.facts, kind(0, [0], range(5), lead=(5,)), book)
-            place = Place(ready.facts, DenseNet(ready.graph), curator, (5,), 4)
+            guard = RowGuard(rows, ready.facts, kind(0, [0], range(5), lead=(5,)), book)
+            place = Place(ready.facts, DenseNet(ready.graph), guard, (5,), 4)
             found.append(run(ready.algorithm, place, 4).state)
         assert ledger.total() == pytest.approx(ready.plan().total(), abs=0.5) and ledger.total() <= 2.0
         assert "sums over sites are priced against" in ledger.show()["cautions"][0]
@@ -573,16 +571,19 @@ def test_a_site_hands_its_share_to_the_net_and_to_nobody_else(kind: Any) -> None
     class Watch:
         facts = whole
 
-        def __init__(self, curator: Curator) -> None:
-            self._curator = curator
+        def __init__(self, guard: RowGuard) -> None:
+            self._guard = guard
 
-        def ask(self, query: Sum, net: Any) -> Array:
-            seen.append(self._curator.ask(query, net))
+        def ask(self, query: Any) -> Array:
+            raise AssertionError("a site's own answer would not be sealed")
+
+        def ask_sum(self, query: Sum, net: Any) -> Array:
+            seen.append(self._guard.ask_sum(query, net))
             return seen[-1]
 
-    curator = Curator(rows, whole, KeyedNoise(0, [0], range(5), lead=(5,)), Ledger("zcdp", math.inf, 1e-5))
+    guard = RowGuard(rows, whole, KeyedNoise(0, [0], range(5), lead=(5,)), Ledger("zcdp", math.inf, 1e-5))
     algorithm = kind(penalty=Schedule(1.0), noise=Schedule(0.2))
-    run(algorithm, Place(whole, DenseNet(make_graph("complete", 5)), Watch(curator), (5,), 4), 3)
+    run(algorithm, Place(whole, DenseNet(make_graph("complete", 5)), Watch(guard), (5,), 4), 3)
     assert len(seen) == 3 and all(np.all(one == one[0]) for one in seen)
 
 

@@ -27,8 +27,8 @@ from sottovoce.queries import (
     SecretMinimiser,
     Sum,
 )
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place
+from sottovoce.runs.row_guard import RowGuard
 
 ROWS = make_rows([60, 45, 80, 60, 51], 4)
 FACTS = Facts(make_loss("logistic"), ROWS.n, 4, 1.0, 0.02, 5, pure=False, participants=4, colluders=1)
@@ -37,8 +37,8 @@ ZERO, ONE = np.zeros((5, 4)), np.ones((5, 1))
 
 def placed(facts: Facts) -> tuple[Place, Ledger]:
     book = Ledger("zcdp", math.inf, 1e-5)
-    curator = Curator(ROWS, facts, KeyedNoise(0, [0], range(5), lead=(5,)), book)
-    return Place(facts, DenseNet(make_graph("complete", 5)), curator, (5,), 4), book
+    guard = RowGuard(ROWS, facts, KeyedNoise(0, [0], range(5), lead=(5,)), book)
+    return Place(facts, DenseNet(make_graph("complete", 5)), guard, (5,), 4), book
 
 
 class Undeclared(NoisyGradient):

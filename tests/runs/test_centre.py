@@ -29,10 +29,10 @@ from sottovoce.privacy.noise import KeyedNoise, Noise
 from sottovoce.problem.facts import Among
 from sottovoce.runs import engine
 from sottovoce.runs.centre import LEAST, MOST, Centring, Decision, Frame, decide, frame_of
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.pricing import Prepared
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import Result, RunConfig, Start, pooled_minimiser, simulate
 from sottovoce.util import files
 
@@ -127,22 +127,25 @@ class TestPrices:
 
     @pytest.mark.parametrize("fault", ["not planned", "not charged"])
     def test_a_mean_that_is_not_paid_for_is_found(self, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Planted: a plan that leaves the mean out, and a curator that answers without a charge."""
+        """Planted: a plan that leaves the mean out, and a row guard that answers without a charge."""
         config = config_of(accountant="rdp")
         if fault == "not planned":
             monkeypatch.setattr(Prepared, "first", None)
             with pytest.raises(LedgerMismatch, match="not the next one planned"):
                 run(config, ledger=Ledger("rdp", 3.0, 1e-5))
         else:
-            free = Curator.ask
+            charged = RowGuard._charged
 
-            def ask(self: Curator, query: Any, net: Any = None) -> Any:
+            def free(self: RowGuard, *release: Any) -> bytes:
+                book = self.ledger
                 if self.move is None:
-                    twin = Curator(self.rows, self.facts, self.noise, Ledger("rdp", delta=1e-5))
-                    return free(twin, query, net)
-                return free(self, query, net)
+                    self.ledger = Ledger("rdp", delta=1e-5)
+                try:
+                    return charged(self, *release)
+                finally:
+                    self.ledger = book
 
-            monkeypatch.setattr(Curator, "ask", ask)
+            monkeypatch.setattr(RowGuard, "_charged", free)
             with pytest.raises(LedgerMismatch, match="not the next one planned"):
                 run(config, ledger=Ledger("rdp", 3.0, 1e-5))
             assert run(config).ledger != prepare(config, N, P, centre=centring(config)).plan().to_list()
@@ -204,7 +207,7 @@ def test_noise_of_replicates_is_their_own_and_more_of_them_change_no_bit() -> No
 
 @pytest.mark.parametrize("trust", ["nobody", "sum"])
 def test_sites_of_their_own_reach_the_same_mean_and_models(trust: str) -> None:
-    """Each site with one curator, one book and one queue to every other, as between separate machines."""
+    """Each site with one row guard, one book and one queue to every other, as between separate machines."""
     config = replace(config_of("momentum", trust, rounds=3), graph="complete")
     made = centring(config)
     whole = simulate(config, ROWS, centre=made)
@@ -214,8 +217,8 @@ def test_sites_of_their_own_reach_the_same_mean_and_models(trust: str) -> None:
     def site(i: int, net: QueueNet) -> None:
         book = Ledger(prepared.ledger.accountant, math.inf, 1e-5)
         own = prepared.facts.node(i)
-        curator = Curator(ROWS.node(i), own, KeyedNoise(4, [0], [i], ()), book, centring=made)
-        place, stopped = engine.centred(Place(own, net, curator, (), P), curator, prepared.facts)
+        guard = RowGuard(ROWS.node(i), own, KeyedNoise(4, [0], [i], ()), book, centring=made)
+        place, stopped = engine.centred(Place(own, net, guard, (), P), guard, prepared.facts)
         assert stopped == engine.FINISHED and place.move is not None
         algorithm = prepared.algorithm.at(i)
         state = engine.run(algorithm, place, config.rounds).state
@@ -280,16 +283,16 @@ class TestResuming:
             assert len(whole.ledger) == config.rounds + 1 == len(book.rows) + (0 if seed is None else config.rounds + 1)
 
     def test_a_run_that_would_ask_again_is_found(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Planted: a curator that forgets the mean it was told of."""
+        """Planted: a row guard that forgets the mean it was told of."""
         config, path = config_of("prox_admm"), tmp_path / "half.npz"
         with pytest.raises(KeyboardInterrupt):
             run(config, checkpoint=path, observers=[self.stopping(4)])
-        restore = Curator.restore
+        restore = RowGuard.restore
 
-        def forgets(self: Curator, state: dict[str, Any]) -> None:
+        def forgets(self: RowGuard, state: dict[str, Any]) -> None:
             restore(self, {name: value for name, value in state.items() if name != "mean"})
 
-        monkeypatch.setattr(Curator, "restore", forgets)
+        monkeypatch.setattr(RowGuard, "restore", forgets)
         with pytest.raises(CheckpointError):
             run(config, checkpoint=path)
 
@@ -302,9 +305,9 @@ class TestResuming:
         config = config_of("momentum", trust, seed=seed, accountant="rdp", rounds=3)
         fingerprint = rows_digest(*ROWS.arrays())
         means: list[np.ndarray] = []
-        centre = Curator.centre
+        centre = RowGuard.centre
 
-        def dies(self: Curator, mean: np.ndarray) -> Any:
+        def dies(self: RowGuard, mean: np.ndarray) -> Any:
             means.append(mean)
             if len(means) == 1:
                 raise KeyboardInterrupt
@@ -312,7 +315,7 @@ class TestResuming:
 
         options = {"fingerprint": fingerprint, "n_nodes": 3, "epsilon": 20.0, "accountant": "rdp", "delta": 1e-5}
         with pytest.MonkeyPatch.context() as patch, DurableLedger.create(tmp_path / "a.ledger", **options) as book:
-            patch.setattr(Curator, "centre", dies)
+            patch.setattr(RowGuard, "centre", dies)
             with pytest.raises(KeyboardInterrupt):
                 run(config, ledger=book)
             first = run(config, ledger=book)
@@ -527,8 +530,8 @@ def test_the_means_noise_has_the_stated_scale(trust: str) -> None:
     prepared = prepare(config, N, P, centre=made)
     held, nodes = ROWS.pooled() if trust == "curator" else ROWS, prepared.facts.n_nodes
     noise: Noise = KeyedNoise(9, range(400), range(nodes))
-    curator = Curator(held, prepared.facts, noise, prepared.ledger, centring=made)
-    place = Place(prepared.facts, DenseNet(prepared.graph), curator, (400, nodes), P)
+    guard = RowGuard(held, prepared.facts, noise, prepared.ledger, centring=made)
+    place = Place(prepared.facts, DenseNet(prepared.graph), guard, (400, nodes), P)
     state = engine.run(made.recipe, place, 1).state
     answer = made.recipe.outcome(state, prepared.facts)
     exact = np.mean(np.concatenate([X for X, _ in tables()])[:, :-1], axis=0)

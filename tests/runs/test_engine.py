@@ -1,4 +1,4 @@
-"""Engine, checkpoints, planner and curator: the order of things, and what a crash leaves behind."""
+"""Engine, checkpoints, planner and row guard: the order of things, and what a crash leaves behind."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import Logistic
 from sottovoce.queries import PerturbedObjective, Query, SphericalLaw
 from sottovoce.runs.calibration import calibrate_method
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.pricing import RunSetting
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
 from sottovoce.util.typing import Array
 
@@ -96,10 +96,10 @@ def test_the_row_is_written_before_noise_is_drawn(rows: Rows) -> None:
             raise Interrupted
 
     ledger = Watched()
-    curator = Curator(rows, facts, Failing(0, [0], range(5)), ledger)
+    guard = RowGuard(rows, facts, Failing(0, [0], range(5)), ledger)
     zero = np.zeros((1, 5, rows.d))
     with pytest.raises(Interrupted):
-        curator.ask(PerturbedObjective(zero, np.full((5, 1), 0.1), zero, SphericalLaw(np.full((5, 1), 0.2)), "test"))
+        guard.ask(PerturbedObjective(zero, np.full((5, 1), 0.1), zero, SphericalLaw(np.full((5, 1), 0.2)), "test"))
     assert order == ["charge", "draw"]
     assert len(ledger.rows) == 1
 

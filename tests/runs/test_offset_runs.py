@@ -35,7 +35,7 @@ from sottovoce.queries import (
 )
 from sottovoce.queries.statistic import NoisyValue
 from sottovoce.runs.auto_search import choose
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
 from sottovoce.runs.training import TrainConfig, train
 from sottovoce.solvers.local import Solver
@@ -236,7 +236,7 @@ def test_the_gates_question_moves_no_more_than_a_gradient() -> None:
         np.zeros(2), np.array([0.5]), "test", None, 0.0, np.array([Q]), 0.1, np.array([0.1]), np.array([0.1]), 2
     )
     book = Ledger("zcdp", delta=1e-5)
-    Curator(pair[0], facts, KeyedNoise(0, [0], [0], lead=()), book).ask(gate)
+    RowGuard(pair[0], facts, KeyedNoise(0, [0], [0], lead=()), book).ask(gate)
     assert len(book.rows) == 1
 
 
@@ -264,9 +264,9 @@ def inside() -> dict[str, Query]:
 def test_noise_inside_an_objective_is_refused_before_anything_is_charged(name: str, spec: str) -> None:
     rows, _ = neighbours(np.random.default_rng(0), "replace-one")
     book = Ledger("rdp", delta=1e-5)
-    curator = Curator(rows, facts_of(spec), KeyedNoise(0, [0], [0], lead=()), book)
+    guard = RowGuard(rows, facts_of(spec), KeyedNoise(0, [0], [0], lead=()), book)
     with pytest.raises(InvalidInput, match="proved for derivatives between -1 and 0"):
-        curator.ask(inside()[name])
+        guard.ask(inside()[name])
     assert not book.rows
 
 

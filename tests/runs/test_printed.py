@@ -17,12 +17,12 @@ from sottovoce.privacy.accountants import PureAccountant, RDPAccountant
 from sottovoce.privacy.events import MinimiserGateRelease
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.schedules import Schedule
-from sottovoce.queries import Query
+from sottovoce.queries import Query, Sum
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.prepare import outline, prepare
 from sottovoce.runs.pricing import RunSetting, plan
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
 
 PRINTED = [name for name, cls in REGISTRY.items() if "printed" in cls.forms]
@@ -129,15 +129,18 @@ def test_a_redrawn_gate_sends_at_most_as_often_as_it_says() -> None:
     rows = make_rows([60, 45, 80, 60, 51], 4)
     config = printed("ipp_admm", epsilon=30.0, rounds=9, rho=5.0, eta=1.0, positives=2, replicates=3)
     prepared = prepare(config, rows.n, rows.d)
-    curator = Curator(rows, prepared.facts, KeyedNoise(0, range(3), range(5)), prepared.ledger)
+    guard = RowGuard(rows, prepared.facts, KeyedNoise(0, range(3), range(5)), prepared.ledger)
     sent: list[np.ndarray] = []
 
     class Spy:
         facts = prepared.facts
 
-        def ask(self, query: Query, net: object) -> np.ndarray:
-            sent.append(curator.ask(query))
+        def ask(self, query: Query) -> np.ndarray:
+            sent.append(guard.ask(query))
             return sent[-1]
+
+        def ask_sum(self, query: Sum, net: object) -> np.ndarray:
+            raise AssertionError("printed forms open no sums")
 
     run(prepared.algorithm, Place(prepared.facts, DenseNet(prepared.graph), Spy(), (3, 5), rows.d), 9)
     counts = np.sum([answer[..., -1] for answer in sent], axis=0)

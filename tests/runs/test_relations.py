@@ -17,7 +17,7 @@ from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.privacy.statement import Statement
 from sottovoce.problem.facts import Among
 from sottovoce.problem.trust import RELATIONS
-from sottovoce.queries import Query, Sum
+from sottovoce.queries import Sum
 from sottovoce.runs.centre import Centring, Frame, decide
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
@@ -162,14 +162,13 @@ def test_the_other_price_of_a_sum_holds_for_any_sites_that_take_part(
     Of every attempt the shift over sigma is computed from its grid and noise (docs/privacy/sums.md, Claim 3).
     """
     asked: list[Sum] = []
-    priced = Pricer.ask
+    priced = Pricer.ask_sum
 
-    def ask(self: Pricer, query: Query | Sum, net: Net) -> Array:
-        assert isinstance(query, Sum)
+    def ask_sum(self: Pricer, query: Sum, net: Net) -> Array:
         asked.append(query)
         return priced(self, query, net)
 
-    monkeypatch.setattr(Pricer, "ask", ask)
+    monkeypatch.setattr(Pricer, "ask_sum", ask_sum)
     config = RunConfig(method, epsilon=1.0, delta=DELTA, rounds=3, seed=0, relation=relation)
     prepared = prepare(config, np.full((5, 1), float(n)), 9)
     there = replace(prepared.facts, relation=other_of(relation), solved_for=relation)

@@ -18,9 +18,9 @@ from sottovoce.ledger.durable import DurableLedger
 from sottovoce.network.net import DenseNet, Net
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import Query, Sum
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.prepare import held, prepare
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import Result, RunConfig, Start, pooled_minimiser, simulate, simulate_many
 from sottovoce.util.typing import Array
 
@@ -82,12 +82,16 @@ def test_a_query_around_the_start_is_one_of_the_same_class_with_other_public_vec
     """The first query minimises data + linear.w + q ||w||^2 / 2 as if it were written for v = w - start."""
     seen: list[tuple[Query | Sum, Array]] = []
 
-    class Spy(Curator):
-        def ask(self, query: Query | Sum, net: Net) -> Array:
-            seen.append((query, super().ask(query, net)))
+    class Spy(RowGuard):
+        def ask(self, query: Query) -> Array:
+            seen.append((query, super().ask(query)))
             return seen[-1][1]
 
-    monkeypatch.setattr("sottovoce.runs.simulate.Curator", Spy)
+        def ask_sum(self, query: Sum, net: Net) -> Array:
+            seen.append((query, super().ask_sum(query, net)))
+            return seen[-1][1]
+
+    monkeypatch.setattr("sottovoce.runs.simulate.RowGuard", Spy)
     config = config_of(method, rounds=1)
     result = simulate(config, ROWS, start=Start(POINT))
     ((query, answer),) = seen
@@ -211,8 +215,8 @@ def test_replicates_may_start_at_different_points(method: str) -> None:
     apart = [simulate(config, ROWS, start=Start(point)).models[r] for r, point in enumerate(points)]
     ready, rows = prepare(config, ROWS.n, 4), held(config, ROWS)
     nodes = len(rows.n)
-    curator = Curator(rows, ready.facts, KeyedNoise(0, range(2), range(nodes)), ready.ledger)
-    place = Place(ready.facts, DenseNet(ready.graph), curator, (2, nodes), 4, points[:, None, :])
+    guard = RowGuard(rows, ready.facts, KeyedNoise(0, range(2), range(nodes)), ready.ledger)
+    place = Place(ready.facts, DenseNet(ready.graph), guard, (2, nodes), 4, points[:, None, :])
     outcome = run(ready.algorithm, place, config.rounds)
     together = np.broadcast_to(place.classifier(ready.algorithm.model(outcome.state)), (2, nodes, 4))
     np.testing.assert_allclose(together, np.stack(apart), rtol=1e-6, atol=1e-6)

@@ -20,9 +20,9 @@ from sottovoce.problem.schedules import Schedule
 from sottovoce.queries import NoisyGradient, Sum, Vault
 from sottovoce.runs.auto_search import choose
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.curator import Curator, make_solver
 from sottovoce.runs.prepare import prepare, quorum
 from sottovoce.runs.pricing import trust_of
+from sottovoce.runs.row_guard import RowGuard, make_solver
 from sottovoce.runs.simulate import Result, simulate
 
 ROWS = make_rows((40, 55, 60, 45, 50), 4, seed=3)
@@ -143,8 +143,8 @@ def test_a_rehearsal_has_the_noise_of_the_run() -> None:
 
     ready = prepare(config(rounds=4, epsilon=5.0), ROWS.n, ROWS.d)
     point, alpha = np.zeros((400, 5, ROWS.d)), np.array([[0.3]])
-    curator = Curator(ROWS, ready.facts, KeyedNoise(1, range(400), range(5)), ready.ledger)
-    opened = curator.ask(Sum.of(NoisyGradient(point, alpha, "test")), DenseNet(ready.graph))[:, 0]
+    guard = RowGuard(ROWS, ready.facts, KeyedNoise(1, range(400), range(5)), ready.ledger)
+    opened = guard.ask_sum(Sum.of(NoisyGradient(point, alpha, "test")), DenseNet(ready.graph))[:, 0]
     pooled: Rows = ROWS.pooled()
     one = replace(ready.facts, n=pooled.n)
     vault = Vault(make_solver(pooled, one), KeyedNoise(2, range(400), range(1)))

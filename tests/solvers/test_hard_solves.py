@@ -16,7 +16,7 @@ from sottovoce.problem.clipped import cap
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import REGISTRY, HuberResidual, HuberSVM, LogCosh, Logistic, Loss, Softmax, make_loss
 from sottovoce.queries import NoisyMinimiser
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.solvers import local as solvers
 
 
@@ -52,7 +52,7 @@ def test_ill_conditioned_problems_that_are_charged_are_answered(
         linear = -q * rng.normal(size=d) * 10.0 ** rng.uniform(-2.0, 2.0)
         query = NoisyMinimiser(rng.normal(size=d), np.array([1.0]), "test", linear=linear)
         book = Ledger("zcdp", delta=1e-5)
-        answer = Curator(rows, facts, KeyedNoise(0, [0], [0], lead=()), book).ask(query)
+        answer = RowGuard(rows, facts, KeyedNoise(0, [0], [0], lead=()), book).ask(query)
         assert len(book.rows) == 1 and np.all(np.isfinite(answer))
 
 
@@ -72,12 +72,12 @@ def test_capped_problems_that_are_charged_are_answered(
         linear = -q * rng.normal(size=d) * 10.0 ** rng.uniform(-2.0, 2.0)
         query = NoisyMinimiser(rng.normal(size=d), np.array([1.0]), "test", linear=linear)
         book = Ledger("zcdp", delta=1e-5)
-        curator = Curator(rows, facts, KeyedNoise(0, [0], [0], lead=()), book)
+        guard = RowGuard(rows, facts, KeyedNoise(0, [0], [0], lead=()), book)
         try:
             query.check(facts)
         except InvalidInput:
             continue
-        assert np.all(np.isfinite(curator.ask(query))) and len(book.rows) == 1
+        assert np.all(np.isfinite(guard.ask(query))) and len(book.rows) == 1
         answered += 1
     assert answered >= 2
 
@@ -95,8 +95,8 @@ def test_neither_of_two_neighbours_aborts_after_the_charge(seed: int) -> None:
     query = NoisyMinimiser(rng.normal(size=3 * d), np.array([1.0]), "test", linear=linear)
     facts = Facts(loss, np.array([float(n)]), 3 * d, 1.0, q, 1, pure=False)
     for rows in (Rows.of_classes([(X, y)], 3), Rows.of_classes([(other, y)], 3)):
-        curator = Curator(rows, facts, KeyedNoise(0, [0], [0], lead=()), Ledger("zcdp", delta=1e-5))
-        assert np.all(np.isfinite(curator.ask(query)))
+        guard = RowGuard(rows, facts, KeyedNoise(0, [0], [0], lead=()), Ledger("zcdp", delta=1e-5))
+        assert np.all(np.isfinite(guard.ask(query)))
 
 
 @pytest.mark.parametrize("h", [2.0, 0.5, 1e-3, 1e-6])

@@ -18,7 +18,7 @@ from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.losses import make_loss
 from sottovoce.queries import Vault
 from sottovoce.queries.moments import flat, square
-from sottovoce.runs.curator import Curator, make_solver
+from sottovoce.runs.row_guard import RowGuard, make_solver
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser
 from sottovoce_papers import claims
 from sottovoce_papers.aggregation import Terms
@@ -178,9 +178,9 @@ def test_a_wrong_scale_of_the_moments_noise_is_noticed(factor: float, passes: bo
     rows = make_rows([40], 30)
     moments, facts = noisy_moments(rows.n, 30, 1.0, 1)
     ledger = Ledger(claims.BestAccountant(), math.inf, 1e-5)
-    curator = Curator(rows, facts, KeyedNoise(0, range(1), range(1), (1,)), ledger)
+    guard = RowGuard(rows, facts, KeyedNoise(0, range(1), range(1), (1,)), ledger)
     a = rows.signed[0]
-    noise = (curator.ask(moments) - flat(a.T @ a / 40)) * factor
+    noise = (guard.ask(moments) - flat(a.T @ a / 40)) * factor
     (event,) = ledger.rows
     assert ledger.total() == pytest.approx(1.0, rel=1e-3) and event.sensitivity[0] == pytest.approx(2**0.5 / 40)
     assert (kstest(noise.ravel() / event.sigma[0], "norm").pvalue > 1e-3) == passes

@@ -69,7 +69,7 @@ class ADMM(Algorithm[ADMMState]):
         f = self.sent(answer, f)
         S = node.net.neighbour_sum(f)
         eta = self.dual_penalty(k)
-        return ADMMState(f, S, dual(eta, V, f, S, lam) - node.net.lost_dual(eta / 2))  # 000, eq. (11)
+        return ADMMState(f, S, dual(eta, V, f, S, lam) - node.lost_dual(eta / 2))  # 000, eq. (11)
 
     def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
         """What round k asks; the solver starts at `f`."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from ..network.net import Net
-from ..problem.facts import Facts
+from ..problem.facts import Among, Facts
 from ..problem.schedules import Schedule
 from ..problem.trust import NOBODY, Trust
 from ..queries import Query
@@ -31,6 +31,23 @@ class Node(Protocol):
 
     def zeros(self) -> Array:
         """A vector of zeros of shape (..., d)."""
+
+    # How nodes come to agree.  Where answers are sums over all sites they agree already, and these change nothing.
+
+    def among(self) -> Among:
+        """The sites whose rows the next answer is of, once nodes agree; asked before the query."""
+
+    def mean(self, answer: Array, among: Among) -> Array:
+        """The mean over the rows of these sites, from this node's answer; an exchange that all nodes hear."""
+
+    def mix(self, x: Array, share: float = 1.0) -> Array:
+        """`x`, moved by `share` of the way to the neighbourhood's mean; an exchange."""
+
+    def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
+        """``(I + W) / 2`` of ``step + current - previous``: a step of exact diffusion; an exchange."""
+
+    def lost_dual(self, weight: Array | float) -> Array | float:
+        """See :meth:`sottovoce.network.net.Net.lost_dual`."""
 
 
 StateT = TypeVar("StateT", bound=NamedTuple)

@@ -71,7 +71,7 @@ class DPADMM(Algorithm[DualState]):
         linear, curvature = augment(eta, V, f, S, lam)
         f = (tau * f - slope - linear) / (curvature + tau)
         S = node.net.neighbour_sum(f)
-        lam = dual(eta, V, f, S, lam) - node.net.lost_dual(eta / 2)
+        lam = dual(eta, V, f, S, lam) - node.lost_dual(eta / 2)
         return DualState(f, S, lam, tail(mean, f, k))
 
     def model(self, state: DualState) -> Array:

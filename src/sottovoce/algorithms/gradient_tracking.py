@@ -9,7 +9,7 @@ from ..queries import NoisyGradient
 from ..util.typing import Array
 from .base import Algorithm, Node
 from .knobs import CappedOptions
-from .prox import MIXED, mixed, tail
+from .prox import MIXED, tail
 
 
 class TrackingState(NamedTuple):
@@ -56,14 +56,14 @@ class GradientTracking(Algorithm[TrackingState]):
     def round(self, k: int, state: TrackingState, node: Node) -> TrackingState:
         f, track, before, mean = state
         if k % 2 == 0:
-            track = mixed(node, track, 0.5) + node.net.lost_dual(0.5 * node.facts.mixing)
+            track = node.mix(track, 0.5) + node.lost_dual(0.5 * node.facts.mixing)
             return TrackingState(f, track, before, mean)
         step = _step(k)
         alpha = None if self.noise is None else self.noise(step)
         slope = node.ask(NoisyGradient(f, alpha, "noisy gradient")) + node.facts.mu * f
         track = track + slope - before
-        f = mixed(node, f - track / self.penalty(step), 0.5)
-        track = track + node.net.lost_dual(0.0)  # what a lost edge has moved of the gradients' sum is put back
+        f = node.mix(f - track / self.penalty(step), 0.5)
+        track = track + node.lost_dual(0.0)  # what a lost edge has moved of the gradients' sum is put back
         return TrackingState(f, track, slope, tail(mean, f, step))
 
     def model(self, state: TrackingState) -> Array:

@@ -47,7 +47,7 @@ class Method:
             return self.cls
         known = {"__module__": __package__, "__doc__": self.cls.__doc__}
         named = {"name": self.name, "trust": TRUSTS[self.kind], "equals": ""}
-        named |= {"needs_delta": True} if self.kind == "sum" else {}  # shares of noise are Gaussian
+        named |= {"needs_delta": True} if TRUSTS[self.kind].opens_sums else {}  # shares of noise are Gaussian
         class_name = "".join(word.capitalize() for word in self.name.split("_"))
         bound = type(class_name, (self.cls,), known | named | dict(self.own))
         return cast("type[Algorithm[Any]]", bound)

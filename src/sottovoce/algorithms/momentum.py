@@ -12,7 +12,7 @@ from ..util.constraints import Interval, OneOf
 from ..util.typing import Array
 from .base import Algorithm, Node
 from .knobs import CappedOptions, MethodOptions, knob
-from .prox import MIXED, mixed, noise_of_mean, tail
+from .prox import MIXED, noise_of_mean, tail
 
 DRIFT = 4.0
 """Largest standard deviation of a coordinate of the network's average model under the default penalty."""
@@ -124,9 +124,9 @@ class Momentum(Algorithm[MomentumState]):
             g = node.ask(NoisyGradient(f, alpha, "noisy gradient"))
         v = self.options.momentum * v + g + node.facts.mu * f
         step = f - v / self.penalty(k)
-        f = step if node.facts.summed else mixed(node, step + f - before, 0.5)
-        if not node.facts.summed:  # f - step adds up what every edge has moved: that of a lost edge is dropped
-            step = step - node.net.lost_dual(0.5 * node.facts.mixing)
+        f = node.diffuse(step, f, before)
+        # f - step adds up what every edge has moved: that of a lost edge is dropped
+        step = step - node.lost_dual(0.5 * node.facts.mixing)
         return MomentumState(f, v, step, tail(mean, f, opened + 1.0, LATE), heard + g, opened + 1.0)
 
     def model(self, state: MomentumState) -> Array:

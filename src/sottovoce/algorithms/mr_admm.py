@@ -97,10 +97,10 @@ class MRADMM(Algorithm[RecycledState]):
             new = node.ask(self._query(odd, f, linear, curvature, node))
             g = -linear - curvature * new  # KKT of (18): public quantities only
             S = node.net.neighbour_sum(new)
-            return RecycledState(new, S, dual(eta, V, new, S, lam) - node.net.lost_dual(eta / 2), g)  # (15)
+            return RecycledState(new, S, dual(eta, V, new, S, lam) - node.lost_dual(eta / 2), g)  # (15)
         f = f - (2 * lam + g + eta * (V * f - S)) / (2 * eta * V + self.options.gamma)  # (19)
         S = node.net.neighbour_sum(f)
-        return RecycledState(f, S, lam - node.net.lost_dual(0.0), g)  # (17)
+        return RecycledState(f, S, lam - node.lost_dual(0.0), g)  # (17)
 
     def _query(self, odd: int, f: Array, linear: Array, curvature: Array, node: Node) -> Query:
         if self.options.perturbation == "output" and self.noise is not None:

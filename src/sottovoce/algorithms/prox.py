@@ -27,11 +27,6 @@ def tail(average: Array, w: Array, k: int | Array, power: float = 3.0) -> Array:
     return average + ((power + 1.0) / (k + power)) * (w - average)
 
 
-def mixed(node: Node, x: Array, share: float = 1.0) -> Array:
-    """`x`, moved by `share` of the way to the neighbourhood's mean: an exchange."""
-    return x + share * node.facts.mixing * (node.net.neighbour_sum(x) - node.net.degree * x)
-
-
 class DualState(NamedTuple):
     """Public state of a node after round t."""
 
@@ -76,7 +71,7 @@ class ProxADMM(Algorithm[DualState]):
         alpha = None if self.noise is None else self.noise(k)
         f = node.ask(NoisyMinimiser(f, alpha, "U7", None, linear, curvature))
         S = node.net.neighbour_sum(f)
-        lam = dual(eta, V, f, S, lam) - node.net.lost_dual(eta / 2)  # 000, eq. (11)
+        lam = dual(eta, V, f, S, lam) - node.lost_dual(eta / 2)  # 000, eq. (11)
         return DualState(f, S, lam, tail(mean, f, k))
 
     def model(self, state: DualState) -> Array:
@@ -133,7 +128,7 @@ class ProxAverage(Algorithm[MeanState]):
         f, mean, opened = state
         gamma, alpha = self.penalty(k), None if self.noise is None else self.noise(k)
         v = node.ask(NoisyMinimiser(f, alpha, "U7", None, -gamma * f, gamma))
-        f = v if node.facts.summed else mixed(node, v)
+        f = node.mix(v)
         return MeanState(f, tail(mean, f, opened + 1.0), opened + 1.0)
 
     def model(self, state: MeanState) -> Array:

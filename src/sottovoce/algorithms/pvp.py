@@ -58,7 +58,7 @@ class PVP(ProxADMM):
         path = tuple(2 * self.penalty(s) * V for s in range(1, k + 1))
         f = node.ask(self._query(k, f, linear, curvature, path, node))
         S = node.net.neighbour_sum(f)
-        return DualState(f, S, dual(eta, V, f, S, lam) - node.net.lost_dual(eta / 2), mean)
+        return DualState(f, S, dual(eta, V, f, S, lam) - node.lost_dual(eta / 2), mean)
 
     def _query(self, k: int, f: Array, linear: Array, curvature: Array, path: tuple[Array, ...], node: Node) -> Query:
         assert self.noise is not None

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..problem.facts import Among, Facts
 from ..problem.schedules import Schedule
-from ..queries import Bounded, NoisyBounded, Sum
+from ..queries import Bounded, NoisyBounded, as_released
 from ..util.plain import digest_of
 from ..util.typing import Any, Array
 from .base import Algorithm, Node
@@ -108,16 +108,13 @@ class Recipe(Algorithm[Opened]):
 
     def _release(self, k: int, what: Bounded, node: Node) -> tuple[Array, Among]:
         """The mean over the rows of all sites that take part, or the answers of each, and these sites."""
-        facts, among = node.facts, Among.all(node.facts)
-        if facts.summed:
-            among = node.net.among(facts)  # agreed on now, and asked again by the curator
-            return shared(node.ask(self.query(k, what)), facts), among
+        facts, among = node.facts, node.among()
         answer = node.ask(self.query(k, what))
         if self.separate(facts):
             own = self.own_part(what, node.net.everyones(answer), facts)
             lead = shared(answer, facts).shape[:-1]
             return own.reshape(*lead, -1), among
-        return shared(node.net.whole_sum(answer * (facts.n / among.rows)), facts), among
+        return shared(node.mean(answer, among), facts), among
 
     def query(self, k: int, what: Bounded) -> NoisyBounded:
         """The query of item k."""
@@ -162,7 +159,7 @@ class Recipe(Algorithm[Opened]):
         """Standard deviation of the noise on each entry of item j's answer, for these sites."""
         whole = replace(facts, n=facts.every_n)
         query = self.query(j + 1, self.items[j].what(np.zeros(1)))
-        return (Sum.of(query) if facts.summed else query).mean_spread(whole, among)
+        return as_released(query, facts).mean_spread(whole, among)
 
     def identity(self) -> dict[str, Any]:
         public = [getattr(self, f.name) for f in fields(self)[2:]]  # behind penalty and noise

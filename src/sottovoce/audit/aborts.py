@@ -25,10 +25,10 @@ from ..problem.facts import Among, Facts
 from ..queries import Query, Sum
 from ..runs import engine
 from ..runs.config import RunConfig
-from ..runs.curator import Book, Curator
 from ..runs.engine import Place
 from ..runs.prepare import prepare
 from ..runs.pricing import Prepared
+from ..runs.row_guard import Book, RowGuard
 from ..runs.start import named
 from ..util.typing import Any, Array, IntArray
 from .confidence import Test, choose_test
@@ -58,17 +58,17 @@ class Victim:
 
     With one feature the tables differ in a row and its opposite, or in a row and zeros, by the relation.  With more
     they differ in a row of equal entries and one of alternating signs, whose products with a long vector overflow
-    apart.  `curator` makes the curator: tests plant faults there.
+    apart.  `guard` makes the row guard: tests plant faults there.
     """
 
     config: RunConfig
     features: int = 1
-    curator: Callable[[Rows, Any, Noise, Book], Curator] = Curator
+    guard: Callable[[Rows, Any, Noise, Book], RowGuard] = RowGuard
 
     @property
     def sums(self) -> bool:
         """Whether its method opens sums over sites."""
-        return REGISTRY[self.config.method].trust.kind == "sum"
+        return REGISTRY[self.config.method].trust.opens_sums
 
     @cached_property
     def tables(self) -> tuple[Rows, Rows]:
@@ -112,10 +112,8 @@ class Victim:
     def _run(self, table: int, length: float, noise: Noise) -> tuple[Seen, Notes]:
         ready, rows, book = self.ready, self.tables[table], Notes()
         facts, net = ready.facts.node(0), _Extreme(np.full(self.features, length))
-        curator = self.curator(rows.node(0), facts, noise, book)
-        place = Place(
-            facts, net, _WithHonestSite(curator, facts, net, noise) if self.sums else curator, (), self.features
-        )
+        guard = self.guard(rows.node(0), facts, noise, book)
+        place = Place(facts, net, _WithHonestSite(guard, facts, net, noise) if self.sums else guard, (), self.features)
         with np.errstate(all="ignore"):
             try:
                 ended = engine.run(ready.algorithm.at(0), place, self.config.rounds).stopped
@@ -161,20 +159,22 @@ class _Extreme(Net):
 
 @dataclass
 class _WithHonestSite:
-    """A site's curator, with an honest site that draws its share of every sum's noise."""
+    """A site's row guard, with an honest site that draws its share of every sum's noise."""
 
-    curator: Curator
+    guard: RowGuard
     facts: Facts
     net: _Extreme
     noise: Noise
     attempts: int = 0
 
-    def ask(self, query: Query | Sum, net: Net) -> Array:
-        if isinstance(query, Sum):
-            self.attempts += 1
-            tau = query.spread(self.facts, Among.all(self.facts))
-            self.net.honest = self.noise.steps(query.what.entries(self.facts), tau, self.attempts, use=2)
-        return self.curator.ask(query, net)
+    def ask(self, query: Query) -> Array:
+        return self.guard.ask(query)
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        self.attempts += 1
+        tau = query.spread(self.facts, Among.all(self.facts))
+        self.net.honest = self.noise.steps(query.what.entries(self.facts), tau, self.attempts, use=2)
+        return self.guard.ask_sum(query, net)
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
     gated = {"method": "ipp_admm", "positives": 2, "threshold": -1e6}
     known: dict[str, tuple[dict[str, Any], int]] = {"m_admm, zero-out": (inside, 1)}
     known |= {name: ({"method": name}, 1) for name in ("prox_admm", "prox_average", "pp_admm")}
-    known |= {name: ({"method": name}, 1) for name, cls in REGISTRY.items() if cls.trust.kind == "sum"}
+    known |= {name: ({"method": name}, 1) for name, cls in REGISTRY.items() if cls.trust.opens_sums}
     known |= {
         "ipp_admm": (gated, 1),
         "prox_admm, a coarse solver": ({"method": "prox_admm", "tol": 1e-2, "eta": 1e-3}, 1),

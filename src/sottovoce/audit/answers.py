@@ -255,12 +255,13 @@ def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str,
             method="auto", trust=trust, epsilon=1.0 if epsilon is None else epsilon,
             delta=DELTA if delta is None else delta,
         )  # fmt: skip
-        mark = ", summed" if trust == "sum" else ""
+        summed = config.trusted.opens_sums
+        mark = ", summed" if summed else ""
         found |= {name + mark: release(name, pair, config) for name, pair in PAIRS.items()}
         found |= {name + mark: case for name, case in recipes(config).items()}
         found["held-out rows" + mark] = held_out(config)
         found["centred training" + mark] = centred(config)
-        if trust == "sum":  # one of three sites colludes, so a person at two of them has all other rows
+        if summed:  # one of three sites colludes, so a person at two of them has all other rows
             found["cross moments, two sites"] = release("cross moments", PAIRS["cross moments"], config, victims=2)
     return found
 

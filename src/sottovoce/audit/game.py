@@ -1,8 +1,8 @@
 """The distinguishing game: which of two neighbouring tables did a site hold (docs/explanation/audit.md)?
 
-The real curator, queries, noise and engine run on both tables, thousands of replicates at once.  The adversary sees all
-messages and the configuration, and of sums the totals and all that the colluding sites, the last ones, know.  One half
-of the replicates chooses a score and a threshold, and the other half gives the bound.
+The real row guard, queries, noise and engine run on both tables, thousands of replicates at once.  The adversary sees
+all messages and the configuration, and of sums the totals and all that the colluding sites, the last ones, know.  One
+half of the replicates chooses a score and a threshold, and the other half gives the bound.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from ..queries import Query, Sum
 from ..runs import engine
 from ..runs.centre import Centring
 from ..runs.config import RunConfig
-from ..runs.curator import Book, Curator, make_solver
 from ..runs.engine import Place
 from ..runs.prepare import held, prepare
+from ..runs.row_guard import Book, RowGuard, make_solver
 from ..runs.start import named
 from ..solvers.apart import Apart
 from ..solvers.local import Solver
@@ -124,24 +124,26 @@ class Case:
 
 @dataclass
 class Recorder:
-    """A curator that keeps every query with its answer."""
+    """A row guard that keeps every query with its answer."""
 
-    curator: Curator
+    guard: RowGuard
     facts: Facts
     asked: list[tuple[Query, Array]] = field(default_factory=list)
     opened: list[tuple[Sum, Array]] = field(default_factory=list)
 
-    def ask(self, query: Query | Sum, net: Net) -> Array:
-        answer = self.curator.ask(query, net)
-        if isinstance(query, Sum):
-            self.opened.append((query, answer))
-        else:
-            self.asked.append((query, answer))
+    def ask(self, query: Query) -> Array:
+        answer = self.guard.ask(query)
+        self.asked.append((query, answer))
+        return answer
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        answer = self.guard.ask_sum(query, net)
+        self.opened.append((query, answer))
         return answer
 
 
 class Notes:
-    """A curator's book that records charges; it refuses and prices nothing."""
+    """A row guard's book that records charges; it refuses and prices nothing."""
 
     def __init__(self) -> None:
         self.rows: tuple[Event, ...] = ()
@@ -217,13 +219,13 @@ def watch(case: Case, table: int, replicates: int, seed: int) -> Transcripts:
     algorithm = ready.algorithm if case.algorithm is None else case.algorithm(ready.algorithm)
     noise = (case.noise or KeyedNoise)(seed, range(replicates), nodes)
     book: Book = ready.ledger if case.book is None else case.book(ready.ledger)
-    curator = Curator(rows, ready.facts, noise, book, partial(case.solve, table=table), case.centring)
-    recorder, net = Recorder(curator, ready.facts), OpenNet(ready.graph)
+    guard = RowGuard(rows, ready.facts, noise, book, partial(case.solve, table=table), case.centring)
+    recorder, net = Recorder(guard, ready.facts), OpenNet(ready.graph)
     place = Place(ready.facts, net, recorder, (replicates, len(rows.n)), rows.d)
     if case.centring is not None:
-        place, _ = engine.centred(place, curator, ready.facts)
+        place, _ = engine.centred(place, guard, ready.facts)
     engine.run(algorithm, place, ready.config.rounds)
-    return replace(transcripts(case, recorder, net, ready.ledger, book.rows), move=curator.move)
+    return replace(transcripts(case, recorder, net, ready.ledger, book.rows), move=guard.move)
 
 
 def transcripts(case: Case, seen: Recorder, net: OpenNet, own: Ledger, charged: Sequence[Event]) -> Transcripts:

@@ -19,7 +19,7 @@ from ..privacy.noise import KeyedNoise
 from ..problem.facts import Among, Facts
 from ..queries import Query, Sum, Vault
 from ..queries.audit_hooks import Supposed
-from ..runs.curator import make_solver
+from ..runs.row_guard import make_solver
 from ..solvers.local import Solver
 from ..util.typing import Array, IntArray
 

@@ -299,7 +299,7 @@ def play_once(
     cls = REGISTRY[config.method]
     if not (cls.private and config.budgeted):
         raise InvalidInput("epsilon", config.epsilon, "a run without noise makes no claim", "use a private method")
-    if cls.trust.kind == "sum":
+    if cls.trust.opens_sums:
         rule = "one run's canaries are looked for in what single sites send"
         raise InvalidInput("method", config.method, rule, "use `sottovoce audit sums`")
     if make_loss(config.loss).outputs > 1 or make_loss(config.loss).offset_bound:

@@ -31,7 +31,7 @@ from ..privacy.noise import KeyedNoise
 from ..problem.facts import Facts
 from ..problem.losses import make_loss
 from ..queries import NoisyGradient
-from ..runs.curator import Curator
+from ..runs.row_guard import RowGuard
 from ..util.later import Later
 from ..util.typing import Any, Array, ArrayLike
 from .confidence import least_probability
@@ -247,13 +247,13 @@ def prepare(opened: OpensLedger, epsilon: float, delta: float, releases: int) ->
 
 
 def losses(game: Game, opened: OpensLedger, epsilon: float, delta: float, runs: int, seed: int) -> tuple[Array, Array]:
-    """Losses after each release of a real curator, (T, runs), on the table that she favours, and the quotes, (T,)."""
+    """Losses after each release of a real row guard, (T, runs), on the table that she favours, and the quotes, (T,)."""
     candidates, total, found = _candidates(), np.zeros(runs), []
     with opened(epsilon, delta) as ledger:
         book = _Watched(ledger)
-        curator = Curator(_TABLES[1], _FACTS, KeyedNoise(seed, range(runs), [0]), book)
+        guard = RowGuard(_TABLES[1], _FACTS, KeyedNoise(seed, range(runs), [0]), book)
         for query in game.queries:
-            answer = curator.ask(replace(query, start=np.zeros((runs, 1, 1))))
+            answer = guard.ask(replace(query, start=np.zeros((runs, 1, 1))))
             first, second = (one.log_density(query, answer) for one in candidates)
             assert first is not None and second is not None
             total = total + second - first

@@ -39,7 +39,7 @@ def cases(epsilon: float | None = None, delta: float | None = None, rounds: int 
     """The worst pair of every method of sums, by its name, and that of a person with two rows."""
     found = {}
     for name, cls in REGISTRY.items():
-        if cls.trust.kind == "sum":
+        if cls.trust.opens_sums:
             for m, mark in ((1, ""), (2, TWICE)):
                 case = linear(
                     name, "corrected", 1.0 if epsilon is None else epsilon, DELTA if delta is None else delta,

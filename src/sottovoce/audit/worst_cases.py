@@ -67,7 +67,7 @@ def linear(method: str, form: str, epsilon: float, delta: float | None, rounds: 
             **(_stiff(method, 4) | regulariser_for(method, form) | knobs),
         }
     )
-    sites = 3 if REGISTRY[method].trust.kind == "sum" else 2
+    sites = 3 if REGISTRY[method].trust.opens_sums else 2
     return Case(config, tables(own, other, 1.0, sites), 0, LINEAR)
 
 
@@ -184,7 +184,7 @@ def make_case(
         rule = f"must be one of {[name for name, cls in REGISTRY.items() if cls.private]}"
         raise InvalidInput("method", method, rule, "see `sottovoce methods`")
     if delta is None and cls.needs_delta:
-        delta = OF_SUMS if cls.trust.kind == "sum" else DELTAS.get((method, form), 1e-5)
+        delta = OF_SUMS if cls.trust.opens_sums else DELTAS.get((method, form), 1e-5)
     epsilon = EPSILONS.get((method, form), 1.0) if epsilon is None else epsilon
     if rounds is None:
         rounds = 1 if cls.single or (method, form) in ONCE else 2

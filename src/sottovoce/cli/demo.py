@@ -11,6 +11,7 @@ import click
 from rich.live import Live
 from rich.table import Table
 
+from ..algorithms.method import TRUSTS
 from ..deploy import demonstration
 from ..deploy.demonstration import Demonstration
 from ..deploy.waits import Waits
@@ -70,7 +71,7 @@ def demo(
         rule = "is for a training over the relay"
         raise InvalidInput("lose_site", lose_site, rule, "leave transport, inference and evaluation out")
     asks = asked(inference, False, evaluation, holdout, 0.5, None)
-    named = method or ("auto" if inference else "momentum" if trust == "sum" else "prox_admm")
+    named = method or ("auto" if inference else "momentum" if TRUSTS[trust or "nobody"].opens_sums else "prox_admm")
     config = RunConfig(named, epsilon, delta, rounds, graph, trust=trust, colluders=colluders)
     console = Console()
     with tempfile.TemporaryDirectory(prefix="sottovoce-demo-") if keep is None else nullcontext(keep) as place:

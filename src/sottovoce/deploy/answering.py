@@ -1,7 +1,7 @@
 """Inference and evaluation between sites: the recipes of a plan, run at a site or replayed at the hub.
 
-A site asks its own curator; the hub reads what the sites sent.  Both run the engine and recipes of a simulation on the
-same numbers, so their results agree to the last bit.
+A site asks its own row guard; the hub reads what the sites sent.  Both run the engine and recipes of a simulation on
+the same numbers, so their results agree to the last bit.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ..problem.facts import Among, Facts
 from ..queries import Query, Sum
 from ..runs import engine
 from ..runs.centre import Centring
-from ..runs.curator import Asked, Book, Curator
 from ..runs.engine import FEW, FINISHED, NEIGHBOUR, Outcome, Place
 from ..runs.pricing import release_costs
+from ..runs.row_guard import Asked, Book, RowGuard
 from ..util.plain import digest_of
 from ..util.typing import Any, Array, IntArray
 from .asks import Lists, SiteTable
@@ -62,7 +62,7 @@ class Asker:
     Parameters
     ----------
     curate : callable ``(facts, stage)``
-        Makes the curator of a stage, or the hub's :class:`Reader`.
+        Makes the row guard of a stage, or the hub's :class:`Reader`.
     node : int
         The node whose view of the facts is taken; all views give the same results.
     observe : callable ``(k)``, optional
@@ -146,12 +146,12 @@ def at_site(
         if stage.recipe is not None:
             rows[stage.held].check(stage.facts.loss)
 
-    def curate(facts: Facts, stage: Stage) -> Curator:
+    def curate(facts: Facts, stage: Stage) -> RowGuard:
         seed, own = stage.prepared.config.seed, noise
-        if stage.before and noise.simulated and seed is not None:  # a curator numbers its releases: each has its key
+        if stage.before and noise.simulated and seed is not None:  # a row guard numbers its releases: each has its key
             own = KeyedNoise(seed, [0], [i], lead=())
         known = rows[stage.held] if asker.move is None else rows_at(stage.held, asker.move)
-        return Curator(known, facts, own, book)
+        return RowGuard(known, facts, own, book)
 
     asker = Asker(plan, net, curate, i, observe, rows[False])
     return asker
@@ -203,7 +203,7 @@ class ReadNet(Net):
 
 @dataclass
 class Reader:
-    """The hub's stand-in for a curator: it has no rows, and reads what was opened."""
+    """The hub's stand-in for a row guard: it has no rows, and reads what was opened."""
 
     facts: Facts
     centring: Centring | None = None
@@ -213,10 +213,12 @@ class Reader:
         assert self.centring is not None
         return self.centring.map(mean)
 
-    def ask(self, query: Query | Sum, net: Net) -> Array:
-        """The value of an opened sum; zeros for a site's own answer, which the net has."""
-        if not isinstance(query, Sum):
-            return query.blank(self.facts)
+    def ask(self, query: Query) -> Array:
+        """Zeros for a site's own answer, which the net has."""
+        return query.blank(self.facts)
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        """The value of an opened sum."""
         among = net.among(self.facts)
         return query.opened(net.total(np.zeros(1, dtype=np.int64)), self.facts, among)
 

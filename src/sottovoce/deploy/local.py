@@ -24,9 +24,9 @@ from ..problem.facts import Among, Facts
 from ..runs import engine
 from ..runs.centre import Centring, centred
 from ..runs.config import RunConfig
-from ..runs.curator import Curator
 from ..runs.engine import FINISHED, Outcome, Place
 from ..runs.prepare import held, prepare
+from ..runs.row_guard import RowGuard
 from ..runs.start import Start, named, place_of
 from ..util.typing import Array, IntArray
 from .answering import Found, at_site
@@ -123,13 +123,13 @@ def _run(
         noise: Noise = SystemNoise() if config.seed is None else KeyedNoise(config.seed, [replicate], [i], lead=())
         budget = np.broadcast_to(prepared.ledger.epsilon, (prepared.facts.n_nodes,))[i]
         ledger = Ledger(make_accountant(config.notion), budget, prepared.ledger.delta)
-        curator = Curator(rows.node(i), facts, noise, ledger, centring=centre)
-        place, stopped = Place(facts, nets[i], curator, (), rows.d, place_of(start)), FINISHED
+        guard = RowGuard(rows.node(i), facts, noise, ledger, centring=centre)
+        place, stopped = Place(facts, nets[i], guard, (), rows.d, place_of(start)), FINISHED
         algorithm = prepared.algorithm.at(i)
         try:
             if centre is not None:
                 whole = nets[i] if prepared.facts.summed else others[i]
-                place, stopped = engine.centred(replace(place, net=whole), curator, prepared.facts)
+                place, stopped = engine.centred(replace(place, net=whole), guard, prepared.facts)
                 place = replace(place, net=nets[i])
             if stopped != FINISHED:
                 return Outcome(algorithm.init(place), 0, stopped), ledger, place

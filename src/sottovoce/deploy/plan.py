@@ -22,7 +22,8 @@ from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError, UnknownEvent
 from ..network.graphs import Graph, make_graph
 from ..privacy.events import Event
-from ..privacy.statement import Statement, caveat_text
+from ..privacy.statement import Statement, either
+from ..privacy.statement_facts import caveat_text
 from ..problem.facts import Facts
 from ..runs.centre import Centring, centred
 from ..runs.config import RunConfig
@@ -227,7 +228,7 @@ class Plan:
     @property
     def _proofs(self) -> int:
         """Proofs of double messages that an inbox may hold."""
-        return limits.PROOFS if self.config.trusted.kind == "sum" else 0
+        return limits.PROOFS if self.config.trusted.opens_sums else 0
 
     @property
     def demonstration(self) -> bool:
@@ -380,7 +381,7 @@ class Plan:
     @cached_property
     def statement(self) -> Statement:
         """What is proved of the whole run, for every site: of a row, whichever releases read it."""
-        return reduce(Statement.either, self.statements)
+        return reduce(either, self.statements)
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
@@ -391,7 +392,7 @@ class Plan:
         """What is proved of all that is planned for one site, about its own rows."""
         i = self.index(name)
         each = [stage.statement_at(i, simulated, self.caveat) for stage in self.stages]
-        return reduce(Statement.either, each)
+        return reduce(either, each)
 
     @cached_property
     def digest(self) -> str:

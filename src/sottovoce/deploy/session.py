@@ -31,12 +31,13 @@ from ..errors import (
 from ..ledger.durable import DurableLedger, Run, rows_digest
 from ..ledger.journal import Journal
 from ..privacy.noise import Noise, SystemNoise
-from ..privacy.statement import Statement
+from ..privacy.statement import Statement, restate
+from ..privacy.statement_facts import AtSite
 from ..problem.losses import Logistic
 from ..runs import engine
-from ..runs.curator import Curator
 from ..runs.engine import BUDGET, FEW, FINISHED, NEIGHBOUR, Observer, Outcome, Place
 from ..runs.prepare import held
+from ..runs.row_guard import RowGuard
 from ..runs.simulate import check_notion
 from ..runs.start import place_of
 from ..util.typing import Any, Array
@@ -333,13 +334,13 @@ class SiteSession:
         """The model for rows as they are, the outcome, and the map by which rows were centred."""
         plan, i = self.plan, self.plan.index(self.name)
         facts, algorithm = plan.facts.node(i), plan.prepared.algorithm.at(i)
-        curator = Curator(rows, facts, noise, book, centring=plan.centre)
-        place, stopped = Place(facts, net, curator, (), plan.d, place_of(plan.start)), FINISHED
+        guard = RowGuard(rows, facts, noise, book, centring=plan.centre)
+        place, stopped = Place(facts, net, guard, (), plan.d, place_of(plan.start)), FINISHED
         if plan.centre is not None:
-            place, stopped = engine.centred(place, curator, plan.facts)
-        if curator.move is not None:
+            place, stopped = engine.centred(place, guard, plan.facts)
+        if guard.move is not None:
             try:
-                net.agree(curator.move)
+                net.agree(guard.move)
             except NetClosed:
                 stopped = NEIGHBOUR
         if stopped == FINISHED:
@@ -349,7 +350,7 @@ class SiteSession:
         else:
             outcome = Outcome(algorithm.init(place), 0, stopped)
         model = np.broadcast_to(place.classifier(algorithm.model(outcome.state)), (plan.d,))
-        return np.array(model), outcome, curator.move
+        return np.array(model), outcome, guard.move
 
     @staticmethod
     def _after(observe: Observer, before: int, k: int, state: Any) -> None:
@@ -369,4 +370,4 @@ class SiteSession:
 
         Others see releases before they end a run, and the tightest accountants price only what was fixed beforehand.
         """
-        return self.plan.statement_at(self.name, noise.simulated).of_site(self.name, made)
+        return restate(self.plan.statement_at(self.name, noise.simulated), AtSite(self.name, made))

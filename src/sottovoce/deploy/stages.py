@@ -8,7 +8,8 @@ from functools import cached_property
 from ..algorithms import Recipe
 from ..ledger.memory import Ledger
 from ..privacy.events import Event
-from ..privacy.statement import Caveat, Statement
+from ..privacy.statement import Statement
+from ..privacy.statement_facts import Caveat
 from ..problem.facts import Facts
 from ..runs.pricing import Prepared, privacy_statement
 

@@ -18,7 +18,8 @@ from sklearn.utils import get_tags
 
 from ..data.schema import Schema
 from ..errors import HolderNote, InvalidInput, PublicNote
-from ..privacy.statement import Statement
+from ..privacy.statement import Statement, restate
+from ..privacy.statement_facts import RestsOn
 from ..util.typing import Any
 
 ASSUMED = (
@@ -130,7 +131,7 @@ class Caveats:
 
     def on(self, statement: Statement) -> Statement:
         """The statement, with what it rests on."""
-        return statement.resting_on(self.rests)
+        return restate(statement, RestsOn(self.rests))
 
 
 def tell_values(estimator: Any, X: Any, stacklevel: int) -> None:

@@ -24,7 +24,7 @@ from ..data.validation import check_columns, checked, classes_in, declared, inde
 from ..errors import HolderNote, InvalidInput, LedgerMismatch, NotCalibrated
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
-from ..privacy.statement import Caveat
+from ..privacy.statement_facts import Caveat
 from ..problem.clipped import NOT_CALIBRATED
 from ..problem.task import TwoClasses, of_classes
 from ..runs import defaults

@@ -16,7 +16,7 @@ from ..answers.saved import SavedModel
 from ..answers.training import check
 from ..errors import InvalidInput, printable
 from ..ledger.durable import rows_digest
-from ..privacy.statement import Caveat
+from ..privacy.statement_facts import Caveat
 from ..problem.task import TwoClasses
 from ..reports.coefficients import page_table
 from ..reports.notebook import ColumnTable

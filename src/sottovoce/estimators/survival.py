@@ -26,6 +26,8 @@ from ..data.table import Table
 from ..data.validation import checked
 from ..data.values import MISSING_MARKS, identity, is_masked, marks_of, number_of, objects, text_of
 from ..errors import HolderNote, InvalidInput, PublicNote, SchemaError
+from ..privacy.statement import restate
+from ..privacy.statement_facts import Unit
 from ..problem.clipped import cap
 from ..problem.losses import Logistic
 from ..reports.plots import survival_plot
@@ -344,7 +346,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
             self.intercept_ = self.intercept_ + constant
         self.converged_ = found.converged
         self.edges_, self.sites_ = edges, sites
-        self._result = replace(result, statement=caveats.on(result.statement.of_people(m)))
+        self._result = replace(result, statement=caveats.on(restate(result.statement, Unit.of_people(m))))
         self.privacy_spent_ = self._result.privacy
         self._tell_norm(features)
         self._tell_unread(times, events, edges)

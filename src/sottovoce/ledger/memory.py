@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
 from ..privacy.accountants import Accountant, at_one_order, for_life
 from ..privacy.conditions import Conditions
-from ..privacy.events import Event, SummedGaussianMechanism, counted, from_dict, same_relation
+from ..privacy.events import Event, counted, from_dict, same_relation
 from ..util.typing import Any, Array, ArrayLike
 
 
@@ -299,11 +299,9 @@ class Ledger:
 
     def _seen_by(self, sites: int) -> _Spent:
         """What is spent, by deal, against that many sites together."""
-        sums = SummedGaussianMechanism
-        if not any(isinstance(row.event, sums) and row.event.colluders < sites for row in self._rows):
+        if all(row.event.against(sites) is row.event for row in self._rows):
             return self._spent
-        rows = ((row.deal, row.priced, row.times) for row in self._rows)
-        seen = ((deal, one.against(sites) if isinstance(one, sums) else one, count) for deal, one, count in rows)
+        seen = ((row.deal, row.priced.against(sites), row.times) for row in self._rows)
         return _added(self.accountant, {}, seen)
 
     def _conditions_of(self, deal: bytes | None) -> Conditions:

@@ -1,7 +1,7 @@
-"""The network: ``neighbour_sum`` for algorithms, and sums over all sites for their curators.
+"""The network: ``neighbour_sum`` for algorithms, and sums over all sites for their row guards.
 
-A vector that goes through ``neighbour_sum`` is public.  A share of a sum over all sites is not: only curators hand one
-over, sealed (:meth:`Net.seal`), so that others see the total alone.
+A vector that goes through ``neighbour_sum`` is public.  A share of a sum over all sites is not: only row guards hand
+one over, sealed (:meth:`Net.seal`), so that others see the total alone.
 
 :class:`DenseNet` multiplies by the adjacency matrix in a simulation.  :class:`QueueNet` sends messages between threads
 of one process: the in-process twin of a deployment, and the conformance test of every transport.
@@ -61,7 +61,7 @@ class Net(ABC):
 
     @abstractmethod
     def seal(self, share: IntArray) -> IntArray:
-        """A share of the attempt as it may leave the curator, of the same shape: masked, or summed already."""
+        """A share of the attempt as it may leave the row guard, of the same shape: masked, or summed already."""
 
     @abstractmethod
     def total(self, sealed: IntArray) -> IntArray:

@@ -98,6 +98,10 @@ class Event(ABC):
         """What prices it if a person may have rows at that many sites."""
         return self
 
+    def against(self, colluders: int) -> Event:
+        """What prices it against that many colluding sites: itself, where the noise is no other site's."""
+        return self
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, with the class name under ``event``."""
         plain: dict[str, Any] = {"event": type(self).__name__}

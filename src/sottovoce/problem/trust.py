@@ -60,7 +60,7 @@ class Trust:
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise InvalidInput("trust", self.kind, f"must be one of {', '.join(get_args(Kind))}", "use 'nobody'")
-        summed = self.kind == "sum"
+        summed = self.opens_sums
         for name, value, least in (("honest", self.honest, 2), ("colluding", self.colluding, 1)):
             whole = isinstance(value, int) and not isinstance(value, bool)
             if summed and not (whole and value >= least):
@@ -80,7 +80,7 @@ class Trust:
     @property
     def adversary(self) -> str:
         """Against whom a guarantee holds, after "against whoever ..."."""
-        if self.kind != "sum":
+        if not self.opens_sums:
             return f"sees {self.sees}"
         these = "one of the sites knows" if self.colluding == 1 else f"any {self.colluding} of the sites know"
         return (
@@ -92,6 +92,16 @@ class Trust:
     def excepted(self) -> str | None:
         """The trusted party, against whom a guarantee does not hold; None if there is none."""
         return _EXCEPT.get(self.kind)
+
+    @property
+    def opens_sums(self) -> bool:
+        """Whether an answer is a sum over sites, of which nobody sees an addend."""
+        return self.kind == "sum"
+
+    @property
+    def answers_of_all(self) -> bool:
+        """Whether one answer is of the rows of all sites together, with noise that is drawn for all of them."""
+        return self.opens_sums or self.pools_rows
 
     @property
     def pools_rows(self) -> bool:

@@ -1,4 +1,4 @@
-"""Kinds of release.  Algorithms build queries; only a curator answers them."""
+"""Kinds of release.  Algorithms build queries; only the row guard answers them."""
 
 from .base import Query, check_unit
 from .bounded import (
@@ -33,7 +33,7 @@ from .objective import (
 )
 from .sparse_vector import GatedMinimiser, RedrawnGate
 from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, SecretMinimiser
-from .sums import Sum
+from .sums import Sum, as_released
 from .vault import Secret, Vault
 
 __all__ = [
@@ -76,6 +76,7 @@ __all__ = [
     "SphericalLaw",
     "Sum",
     "Vault",
+    "as_released",
     "carries",
     "check_law",
     "check_unit",

@@ -1,13 +1,13 @@
 """Queries: a kind of release that sees rows, draws noise and states its event.
 
 A class that defines no event cannot be instantiated, so no release can go uncharged.  Queries are asked through a
-:class:`sottovoce.runs.curator.Curator` only, which charges the event before it calls :meth:`Query.answer`.
+:class:`sottovoce.runs.row_guard.RowGuard` only, which charges the event before it calls :meth:`Query.answer`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from ..errors import InvalidInput
 from ..privacy.events import Event
@@ -36,6 +36,15 @@ class Query(ABC):
     def proved_of_people(self) -> bool:
         """Whether a unit may have several rows."""
         return bool(vars(type(self)).get("of_people", False))
+
+    @property
+    def statistic(self) -> Query:
+        """The query whose answers are released: itself, but for a sum of other queries' answers."""
+        return self
+
+    def at_shift(self, alpha: Array) -> Self:
+        """The same query at another shift over sigma; of queries that have one, as their field `alpha`."""
+        return type(self)(**{**vars(self), "alpha": alpha})
 
     def check(self, facts: Facts) -> None:  # noqa: B027 - most statistics exist at every finite point
         """Refuse (InvalidInput) public vectors with which the answer might fail, before the charge.

@@ -25,6 +25,7 @@ from ..privacy.prices import COARSEST, FINEST
 from ..problem.facts import Among, Facts
 from ..util.typing import Array, IntArray
 from .base import Query
+from .bounded import NoisyBounded
 from .reach import length
 from .statistic import NoisyValue, refused
 from .vault import Vault
@@ -41,6 +42,11 @@ class Grid(NamedTuple):
 
     step: Array
     tau: Array
+
+
+def as_released(query: NoisyBounded, facts: Facts) -> NoisyBounded | Sum:
+    """A query as a run with these facts releases it: itself, or the sum of all sites' statistics.  It has the price."""
+    return Sum.of(query) if facts.summed else query
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,15 @@ class Sum:
     def alpha(self) -> Array | None:
         """Shift over sigma of one row, against as many colluders as planned; None for no noise."""
         return self.what.alpha
+
+    @property
+    def statistic(self) -> NoisyValue:
+        """The query whose answers are summed."""
+        return self.what
+
+    def at_shift(self, alpha: Array) -> Self:
+        """The same sum at another shift over sigma."""
+        return type(self)(self.what.at_shift(alpha))
 
     @property
     def source(self) -> str:

@@ -159,7 +159,7 @@ def _choose(
             config = of_numbers(config, free)
         return Choice(config, says=f"{_named(config)}: the first guess, since {why}.")
     outputs = make_loss(config.loss).outputs
-    pooled = config.trusts != "nobody"  # a sum over sites is one over all rows
+    pooled = config.trusted.answers_of_all  # a sum over sites is one over all rows
     tilt = 0.0 if heterogeneity == "iid" or pooled else 1.0
     ground = Ground(n, d // outputs, outputs, tilt, expected, pooled)
     search = _Search(config, ground, free, heterogeneity == "iid")
@@ -181,7 +181,7 @@ def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
     loss = make_loss(config.loss)
     if loss.offset_bound:
         return "made-up rows have classes, and this loss is for numbers"
-    held = len(n) if config.trusts == "nobody" else 1  # sums and curators are tried out as one site with all rows
+    held = 1 if config.trusted.answers_of_all else len(n)  # sums and curators are tried out as one site with all rows
     if Ground.too_large(held, d // loss.outputs, loss.outputs):
         return f"{len(n)} sites and {d} entries of a classifier are too many to try out in seconds"
     return ""
@@ -356,7 +356,7 @@ class _Search:
     def siblings(self) -> list[dict[str, Any]]:
         """The other proximal method, with the knobs and the curvature of the one that was looked into."""
         found: list[dict[str, Any]] = []
-        for method in PROXIMAL if self.config.trusts == "nobody" else ():
+        for method in () if self.config.trusted.answers_of_all else PROXIMAL:
             mine = [one for one in self.tried if one.config.method == method]
             other = next(name for name in PROXIMAL if name != method)
             if len(mine) < 2 or len(self.ground.n) == 1:

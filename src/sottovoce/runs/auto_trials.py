@@ -202,7 +202,7 @@ def _as_one(candidate: Prepared, alike: bool) -> Prepared:
     schedules = (candidate.algorithm.penalty, candidate.algorithm.noise)
     if len(n) == 1 or not averages or any(one is not None and not one.constant for one in schedules):
         return candidate
-    summed = cls.trust.kind == "sum"  # of all rows, with noise of its own
+    summed = cls.trust.opens_sums  # of all rows, with noise of its own
     alone = np.array([[candidate.facts.rows if summed else len(n) / math.sqrt(float((1.0 / n**2).sum()))]])
     # A schedule may list one value a site, all of them equal.
     own: dict[str, Any] = {
@@ -267,15 +267,18 @@ class _Several(Facts):
 
 
 class _Rehearsed:
-    """A curator of synthetic rows, without a ledger; a sum is that of one site with all rows."""
+    """A row guard of synthetic rows, without a ledger; a sum is that of one site with all rows."""
 
     def __init__(self, facts: Facts, vault: Vault) -> None:
         self.facts, self._vault, self._releases = facts, vault, 0
 
-    def ask(self, query: Query | Sum, net: Net) -> Array:
+    def ask(self, query: Query) -> Array:
         self._releases += 1
-        answer = query.at_once if isinstance(query, Sum) else query.answer
-        return answer(self._vault, self.facts, self._releases)
+        return query.answer(self._vault, self.facts, self._releases)
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        self._releases += 1
+        return query.at_once(self._vault, self.facts, self._releases)
 
 
 @dataclass(frozen=True)

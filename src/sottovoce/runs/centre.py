@@ -215,7 +215,7 @@ def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision
     assert frame is not None and config.delta is not None
     sizes, free = np.asarray(n, dtype=float).ravel(), d - len(frame.constants)
     rows, sites = float(sizes.sum()), len(sizes)
-    summed, pooled = config.trusts == "sum", config.trusted.pools_rows
+    summed, pooled = config.trusted.opens_sums, config.trusted.pools_rows
     more = 1.0 if pooled else math.sqrt(sites / max(1, sites - config.colluders) if summed else sites)
     people = config.copies * config.sites_per_row ** (2 if summed else 1)
     mu = nominal_mu(float(np.min(config.epsilon)), config.delta) / math.sqrt(people)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,6 @@ from ..errors import (
     AttemptLost,
     BudgetExceeded,
     CheckpointError,
-    InvalidInput,
     LedgerMismatch,
     NetClosed,
     NotWritten,
@@ -24,12 +24,13 @@ from ..errors import (
 )
 from ..ledger.durable import Run
 from ..network.net import Net
-from ..problem.facts import Facts
-from ..queries import Query, Sum
+from ..problem.facts import Among, Facts
+from ..queries import Query
 from ..util import files
 from ..util.compatibility import FORMAT, refusal_of_format
 from ..util.typing import Any, Array
-from .curator import Asked, Centred, Curator
+from .oracles import Oracle, check_trust, oracle_of
+from .row_guard import Asked, Centred, RowGuard
 
 Observer = Callable[[int, Any], None]
 """Called with the round and the state after it; in simulations only."""
@@ -37,6 +38,8 @@ Observer = Callable[[int, Any], None]
 FINISHED, BUDGET, NEIGHBOUR, FEW = "finished", "budget spent", "a neighbour left", "too few sites are left"
 BEGUN_BEFORE = "end the run with version 0.2, or remove the file and begin again: a ledger keeps what was spent"
 """What to do with a checkpoint of a version before 0.3."""
+OF_GUARD = "curator."
+"""What the names of a row guard's arrays begin with in checkpoints: its name when their format was fixed."""
 UNREADABLE = (SottovoceError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
 """Raised by damaged and foreign files."""
 
@@ -53,7 +56,7 @@ class Place:
 
     facts: Facts
     net: Net
-    curator: Asked
+    guard: Asked
     lead: tuple[int, ...]
     width: int
     start: Array | None = None
@@ -66,11 +69,31 @@ class Place:
             start = move.unfold(np.broadcast_to(start, (*self.lead, self.width)))
         return replace(self, start=start, move=move)
 
+    @cached_property
+    def oracle(self) -> Oracle:
+        """How questions are answered, and how nodes come to agree."""
+        return oracle_of(self.facts, self.net, self.guard)
+
     def ask(self, query: Query) -> Array:
-        """Ask the curator: each node for its own answer, or under trust in sums all sites for theirs together."""
-        asked = query if self.start is None else query.around(self.start, self.facts)
-        answer = self.curator.ask(Sum.of(asked) if self.facts.summed else asked, self.net)
-        return answer if self.start is None else query.beside(answer, self.start)
+        """The oracle's answer; from a start, to the query about the point that it stands for."""
+        if self.start is None:
+            return self.oracle.ask(query)
+        return query.beside(self.oracle.ask(query.around(self.start, self.facts)), self.start)
+
+    def among(self) -> Among:
+        return self.oracle.among()
+
+    def mean(self, answer: Array, among: Among) -> Array:
+        return self.oracle.mean(answer, among)
+
+    def mix(self, x: Array, share: float = 1.0) -> Array:
+        return self.oracle.mix(x, share)
+
+    def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
+        return self.oracle.diffuse(step, current, previous)
+
+    def lost_dual(self, weight: Array | float) -> Array | float:
+        return self.oracle.lost_dual(weight)
 
     def classifier(self, model: Array) -> Array:
         """The classifier of a model v, for rows as they were."""
@@ -103,11 +126,7 @@ def run(
     `step` makes a round, by default the algorithm's `round`.  The net stays open for runs that follow.
     """
     step = step or algorithm.round
-    if not algorithm.any_trust and (algorithm.trust.kind == "sum") != place.facts.summed:  # prices are others
-        opens = "sums alone" if place.facts.summed else "no sums"
-        rule = f"{algorithm.name} trusts {algorithm.trust.kind}, and these facts are of a run that opens {opens}"
-        remedy = "prepare the run with the method's own trust"
-        raise InvalidInput("participants", place.facts.participants, rule, remedy)
+    check_trust(algorithm, place.facts)
     algorithm.check(place)
     state = algorithm.init(place) if state is None else state
     stopped = FINISHED
@@ -130,34 +149,34 @@ def run(
     return Outcome(state, done, stopped)
 
 
-def centred(place: Place, curator: Centred, facts: Facts) -> tuple[Place, str]:
-    """Ask for the mean that the curator's centring needs, and move the rows: the place of the method, and why it ended.
+def centred(place: Place, guard: Centred, facts: Facts) -> tuple[Place, str]:
+    """Ask for the mean that centring needs, and move the row guard's rows: the method's place, and why it ended.
 
     `facts` are of all sites.  If the sum is lost, the attempt stays charged and the mean is zero: rows are lengthened
     and shortened alone.  If the run ends before, the place is what it was.
     """
-    assert curator.centring is not None
-    recipe = curator.centring.recipe
+    assert guard.centring is not None
+    recipe = guard.centring.recipe
     asked = run(recipe, replace(place, start=None), len(recipe.items))  # no mean is counted from a model
     if asked.stopped == FEW:
         mean = np.zeros((1, facts.d // facts.loss.outputs))
     elif asked.stopped == FINISHED:
-        mean = curator.centring.shrunk(recipe.outcome(asked.state, facts))
+        mean = guard.centring.shrunk(recipe.outcome(asked.state, facts))
     else:
         return place, asked.stopped
-    return place.moved(curator.centre(mean if place.lead else mean[0])), FINISHED
+    return place.moved(guard.centre(mean if place.lead else mean[0])), FINISHED
 
 
-def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) -> None:
+def save_checkpoint(path: Path, key: str, k: int, state: Any, guard: RowGuard) -> None:
     """Replace the checkpoint, in one step, by the run after round k; if that fails, the file is as it was.
 
     NotWritten then, which says that something was released.
     """
     arrays = {f"state.{name}": value for name, value in state._asdict().items()}
-    arrays |= {f"curator.{name}": value for name, value in curator.state().items()}
-    meta: dict[str, Any] = {"version": FORMAT, "key": key, "round": k, "ledger": curator.ledger.to_list()}
-    if isinstance(curator.ledger, Run):
-        meta["answers"] = curator.ledger.answers
+    arrays |= {f"{OF_GUARD}{name}": value for name, value in guard.state().items()}
+    meta: dict[str, Any] = {"version": FORMAT, "key": key, "round": k, "ledger": guard.ledger.to_list()}
+    if isinstance(guard.ledger, Run):
+        meta["answers"] = guard.ledger.answers
     packed = files.pack(meta=np.array(json.dumps(meta)), **arrays)
     try:
         files.write("checkpoint", path, packed, mode=0o600)
@@ -165,8 +184,8 @@ def save_checkpoint(path: Path, key: str, k: int, state: Any, curator: Curator) 
         raise error.after_release() from None
 
 
-def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple[int, Any]:
-    """Restore ledger and curator, and return (rounds done, state).
+def load_checkpoint(path: Path, key: str, blank: Any, guard: RowGuard) -> tuple[int, Any]:
+    """Restore ledger and row guard, and return (rounds done, state).
 
     `key` is the digest of the configuration; `blank` is a state of the right type.  An unreadable file, or one of
     another configuration or of a version before 0.3, is a CheckpointError; one of a run in another ledger, whose
@@ -187,11 +206,11 @@ def load_checkpoint(path: Path, key: str, blank: Any, curator: Curator) -> tuple
         done = meta["round"]
         if type(done) is not int or done < 0:
             raise ValueError("no round")
-        curator.ledger.restore(meta["ledger"])
-        if isinstance(curator.ledger, Run) and meta.get("answers", curator.ledger.answers) != curator.ledger.answers:
+        guard.ledger.restore(meta["ledger"])
+        if isinstance(guard.ledger, Run) and meta.get("answers", guard.ledger.answers) != guard.ledger.answers:
             rule = "holds other answers than the run in this ledger; remove it to go on with those of the ledger"
             raise LedgerMismatch(f"checkpoint={shown(path)}: {rule}")
-        curator.restore({n.removeprefix("curator."): v for n, v in arrays.items() if n.startswith("curator.")})
+        guard.restore({n.removeprefix(OF_GUARD): v for n, v in arrays.items() if n.startswith(OF_GUARD)})
         state = type(blank)(*(_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields))
     except LedgerMismatch:
         raise

@@ -92,10 +92,10 @@ def forecast(
         As for :func:`sottovoce.runs.auto_search.choose`.
     """
     sizes = tuple(int(rows) for rows in np.asarray(n, dtype=float).ravel())
-    if config.method in PROXIMAL and heterogeneity == "iid" and config.trusts == "nobody":
+    if config.method in PROXIMAL and heterogeneity == "iid" and not config.trusted.answers_of_all:
         config = config.but(method=PROXIMAL[-1])  # as good where sites are alike, and quicker to try
     method, loss = REGISTRY[config.method], make_loss(config.loss)
-    together = config.trusts != "nobody" or (heterogeneity == "iid" and averaging(method))
+    together = config.trusted.answers_of_all or (heterogeneity == "iid" and averaging(method))
     held = 1 if together else len(sizes)
     if config.noise is not None or not config.budgeted or config.form != "corrected" or loss.offset_bound:
         return None
@@ -129,7 +129,7 @@ def _forecast(
 def _rehearsed(
     config: RunConfig, n: tuple[int, ...], d: int, heterogeneity: str, expected: Expected | None
 ) -> Forecast | None:
-    outputs, pooled = make_loss(config.loss).outputs, config.trusts != "nobody"
+    outputs, pooled = make_loss(config.loss).outputs, config.trusted.answers_of_all
     tilt = 0.0 if heterogeneity == "iid" or pooled else 1.0
     ground = Ground(n, d // outputs, outputs, tilt, expected, pooled)
     many = int(np.clip(_ENTRIES // (outputs * min(d // outputs, WIDEST)), 2, len(ground.first.worlds)))
@@ -159,7 +159,7 @@ def _more_rows(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed
 
 
 def _summed(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
-    if config.trusts != "nobody" or len(n) < 3 or config.delta is None or factor > MORE[0]:
+    if config.trusted.answers_of_all or len(n) < 3 or config.delta is None or factor > MORE[0]:
         return None
     plain = REGISTRY[config.method].name
     name = plain if "sum" in trusts_of(plain) else "momentum"

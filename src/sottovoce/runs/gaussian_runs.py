@@ -8,7 +8,7 @@ which counts; rounds with correlated noise state all their shifts at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import NamedTuple
 
@@ -98,11 +98,10 @@ class Group:
 
     def releases(self, alpha: Array, facts: Facts, sites_per_row: int) -> list[Release]:
         """Its releases at another shift over sigma."""
-        rescaled = replace(_inner(self.query), alpha=alpha)
-        if isinstance(rescaled, CarriedGradient):
-            shifts = rescaled.shifts(facts)[: self.count].tolist()
+        query = self.query.at_shift(alpha)
+        if isinstance(query, CarriedGradient):
+            shifts = query.shifts(facts)[: self.count].tolist()
             return [Release(tuple(Bill(mu=mu, lattice=facts.d) for mu in nodes), 1) for nodes in shifts]
-        query = Sum.of(rescaled) if isinstance(self.query, Sum) else rescaled
         return [Release(gaussian_bills(query.event(facts), sites_per_row), self.count)]
 
 
@@ -139,11 +138,6 @@ def _released(groups: Sequence[Group], alpha: Array, facts: Facts, sites_per_row
     return [release for group in groups for release in group.releases(alpha, facts, sites_per_row)]
 
 
-def _inner(query: Query | Sum) -> Any:
-    """The query whose answers are summed, or the query itself."""
-    return query.what if isinstance(query, Sum) else query
-
-
 def _has_shift(query: Query | Sum, alpha: Array) -> bool:
     own = getattr(query, "alpha", None)
     return own is not None and np.asarray(own).shape == alpha.shape and bool(np.all(own == alpha))
@@ -151,7 +145,7 @@ def _has_shift(query: Query | Sum, alpha: Array) -> bool:
 
 def _terms(query: Query | Sum) -> Any:
     """Class and fields, the round aside; None where a field cannot be compared."""
-    inner = _inner(query)
+    inner: Any = query.statistic
     ignored = {"index"} if isinstance(inner, CarriedGradient) else set()
     found: list[Any] = [type(query), type(inner)]
     for field in fields(inner):

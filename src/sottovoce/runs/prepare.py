@@ -16,7 +16,7 @@ from ..ledger.memory import Ledger
 from ..network.graphs import MOST_NODES, Graph, make_graph
 from ..privacy import accountants
 from ..privacy.gaussian import nominal_mu
-from ..privacy.statement import Caveat
+from ..privacy.statement_facts import Caveat
 from ..problem.clipped import cap
 from ..problem.facts import Facts
 from ..problem.losses import Loss, make_loss
@@ -98,7 +98,7 @@ def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
     A sum needs two honest sites, and any two sets of its sites an honest one in common, so that there cannot be two
     histories (docs/privacy/sums.md).
     """
-    if config.trusted.kind != "sum":
+    if not config.trusted.opens_sums:
         return 0, 0
     t = config.colluders
     least = max(t + 2, (nodes + t) // 2 + 1)
@@ -165,7 +165,7 @@ def prepare(
     if config.trusted.pools_rows:  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
         n, rho = n.sum(axis=0, keepdims=True), rho / len(n)
     if graph is None:
-        graph = _graph(config, len(n), sums=config.trusts == "sum" or method is not None)
+        graph = _graph(config, len(n), sums=config.trusted.opens_sums or method is not None)
     loss = cap(make_loss(config.loss), config.gradient_cap) if loss is None else loss
     participants, colluders = quorum(config, len(n))
     facts = Facts(

@@ -2,7 +2,7 @@
 
 Every price of a run is made here, in four steps, and nothing here reads rows:
 
-1. :func:`queries_of` runs the method itself, against a curator without data, and returns what it asks.
+1. :func:`queries_of` runs the method itself, against a row guard without data, and returns what it asks.
 2. :func:`plan` charges the events of these queries to a ledger: the ledger that the run will leave behind.
 3. A ledger's totals by an accountant are the prices that :mod:`sottovoce.runs.calibration` brings to a target.
 4. :class:`Prepared` is the priced run.  :func:`privacy_statement` says what its ledger proves, and
@@ -26,8 +26,26 @@ from ..ledger.memory import Ledger
 from ..network.graphs import Graph
 from ..network.net import Net
 from ..privacy.accountants import Accountant
-from ..privacy.events import Event, SummedGaussianMechanism
-from ..privacy.statement import EXACT, PUBLIC, PUBLIC_OF_PEOPLE, Caveat, Statement, unit_of
+from ..privacy.events import Event
+from ..privacy.statement import Statement, build_statement
+from ..privacy.statement_facts import (
+    EXACT,
+    PUBLIC,
+    PUBLIC_OF_PEOPLE,
+    Against,
+    Caveat,
+    Caveats,
+    Claim,
+    Disclosed,
+    Fact,
+    Form,
+    IfOthersCollude,
+    Proved,
+    Relation,
+    Simulated,
+    TakenAsPublic,
+    Unit,
+)
 from ..problem.facts import Facts
 from ..problem.trust import Trust
 from ..queries import Query, Sum, check_unit
@@ -70,12 +88,18 @@ class RunSetting:
 
 @dataclass
 class Pricer:
-    """A curator without data: it notes what it is asked, and answers with blanks."""
+    """A row guard without data: it notes what it is asked, and answers with blanks."""
 
     facts: Facts
     note: Callable[[Query | Sum], None]
 
-    def ask(self, query: Query | Sum, net: Net) -> Array:
+    def ask(self, query: Query) -> Array:
+        return self._noted(query)
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        return self._noted(query)
+
+    def _noted(self, query: Query | Sum) -> Array:
         check_unit(query.proved_of_people(), self.facts)
         self.note(query)
         return query.blank(self.facts)
@@ -279,7 +303,12 @@ class Prepared:
 def privacy_statement(
     prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None
 ) -> Statement:
-    """The guarantee of a run, which its accountant derives from the ledger's `rows`.
+    """The guarantee of a run, which its accountant derives from the ledger's `rows`: of :func:`privacy_facts` alone."""
+    return build_statement(privacy_facts(prepared, rows, simulated=simulated, caveat=caveat))
+
+
+def privacy_facts(prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None) -> list[Fact]:
+    """What a prepared run knows of its guarantee.
 
     Parameters
     ----------
@@ -295,26 +324,26 @@ def privacy_statement(
     facts, config, book = prepared.facts, prepared.config, prepared.ledger
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
     ledger.charge_all(tuple(rows), config.copies)
-    said = Statement.prove(
-        ledger,
-        trust_of(config, facts),
-        relation=facts.relation,
-        nodes=facts.n_nodes,
-        simulated=simulated,
-        unit=unit_of(config.sites_per_row),
-        form=config.form,
-        assumes=EXACT,
-        caveat=caveat,
-        public=PUBLIC if config.rows_per_person is None else PUBLIC_OF_PEOPLE,
-        printed_claim=None if config.form == "corrected" else ledger.claimed(),
-    )
+    known: list[Fact] = [
+        Proved.by(ledger, facts.n_nodes),
+        Against(trust_of(config, facts)),
+        Relation(facts.relation),
+        Form(config.form),
+        Simulated(simulated),
+        Caveats(caveat),
+    ]
+    if config.rows_per_person is None:
+        known += [Unit.of_rows(config.sites_per_row), TakenAsPublic(PUBLIC)]
+    else:
+        known.append(Unit.of_whole_people(config.rows_per_person, config.sites_per_row))
+        known.append(TakenAsPublic(PUBLIC_OF_PEOPLE))
+    if config.form != "corrected":
+        known.append(Claim(ledger.claimed(), EXACT))
     if prepared.centring is not None:
-        said = said.disclosing(DISCLOSED)
-    if config.rows_per_person is not None:
-        said = said.of_whole_people(config.rows_per_person, config.sites_per_row)
+        known.append(Disclosed(DISCLOSED))
     if facts.participants:
-        said = said.if_others_collude(against_all(ledger, facts.n_nodes))
-    return said
+        known.append(IfOthersCollude(against_all(ledger, facts.n_nodes)))
+    return known
 
 
 def trust_of(config: RunConfig, facts: Facts) -> Trust:
@@ -327,8 +356,7 @@ def trust_of(config: RunConfig, facts: Facts) -> Trust:
 def against_all(ledger: Ledger, nodes: int) -> float:
     """What a ledger's releases cost a site's rows if all other sites collude."""
     alone = Ledger(ledger.accountant, math.inf, ledger.delta, ledger.sites_per_row)
-    seen = [row.against(nodes - 1) if isinstance(row, SummedGaussianMechanism) else row for row in ledger.rows]
-    alone.charge_all(seen)
+    alone.charge_all([row.against(nodes - 1) for row in ledger.rows])
     return alone.total()
 
 

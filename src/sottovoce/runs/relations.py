@@ -15,6 +15,8 @@ from ..errors import SottovoceError
 from ..ledger.memory import Ledger
 from ..privacy import events
 from ..privacy.events import Event
+from ..privacy.statement import restate
+from ..privacy.statement_facts import UnderOtherRelation
 from ..problem.trust import RELATIONS
 from ..util.plain import canonical
 from .pricing import Prepared
@@ -35,7 +37,7 @@ def with_other_relation(result: Result) -> Result:
         epsilon = epsilon_under_other(prepared, [canonical(event) for event in result.ledger])
     except SottovoceError:  # nothing is proved of these releases
         return result
-    return result if epsilon is None else replace(result, statement=said.under_other(epsilon))
+    return result if epsilon is None else replace(result, statement=restate(said, UnderOtherRelation(epsilon)))
 
 
 def epsilon_under_other(prepared: Prepared, released: list[str]) -> float | None:

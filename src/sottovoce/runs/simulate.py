@@ -25,7 +25,8 @@ from ..network.dropout import DropoutNet, drawn
 from ..network.net import DenseNet
 from ..privacy.events import Event
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
-from ..privacy.statement import Caveat, Statement, caveat_text
+from ..privacy.statement import Statement, build_statement
+from ..privacy.statement_facts import Caveat, Caveats, InLedger, Shared, caveat_text
 from ..problem.facts import Facts
 from ..problem.losses import Loss, make_loss
 from ..solvers.local import Solver
@@ -36,11 +37,11 @@ from ..util.typing import Any, Array
 from . import engine
 from .centre import Centring, centred
 from .config import RunConfig
-from .curator import Curator
 from .engine import Observer, Place
 from .prepare import asked_by, held, prepare
-from .pricing import Prepared, privacy_statement
+from .pricing import Prepared, privacy_facts, privacy_statement
 from .reserved import with_reserved_noise
+from .row_guard import RowGuard
 from .start import Start, named, place_of
 
 joblib = Later("joblib")
@@ -285,10 +286,10 @@ def simulate(
     if ledger is None and np.any(np.isfinite(prepared.ledger.epsilon)):
         prepared.ledger.expect(prepared.plan().rows)
     with holding:
-        curator = Curator(rows, facts, noise, book, centring=centre)
+        guard = RowGuard(rows, facts, noise, book, centring=centre)
         lossy = _lossy(dropout, prepared, rows, config.seed, ledger is None and checkpoint is None and method is None)
         net = DenseNet(prepared.graph) if lossy is None else lossy
-        place = Place(facts, net, curator, lead, rows.d, place_of(start))
+        place = Place(facts, net, guard, lead, rows.d, place_of(start))
         done, state, watchers, stopped = 0, None, list(observers), engine.FINISHED
         if checkpoint is not None:
             if not noise.simulated and ledger is None:
@@ -297,17 +298,17 @@ def simulate(
             path = Path(checkpoint)
             again = prepared.algorithm.recalls and not noise.simulated  # the ledger has what was said in all rounds
             if path.exists() and not again:
-                done, state = engine.load_checkpoint(path, key, prepared.algorithm.init(place), curator)
-            watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, curator))
-        if curator.move is not None:  # a checkpoint's
-            released = replace(curator, ledger=_again(book))
-            engine.centred(replace(place, curator=released), released, facts)
-            place = place.moved(curator.move)
-            if released.move != curator.move:
+                done, state = engine.load_checkpoint(path, key, prepared.algorithm.init(place), guard)
+            watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, guard))
+        if guard.move is not None:  # a checkpoint's
+            released = replace(guard, ledger=_again(book))
+            engine.centred(replace(place, guard=released), released, facts)
+            place = place.moved(guard.move)
+            if released.move != guard.move:
                 rule = "holds another mean than the one that was released first; remove it to go on with that one"
                 raise CheckpointError(f"checkpoint={shown(Path(checkpoint or ''))}: {rule}")
         elif centre is not None:
-            place, stopped = engine.centred(place, curator, facts)
+            place, stopped = engine.centred(place, guard, facts)
         if stopped == engine.FINISHED:
             step = None if lossy is None else partial(_lossy_round, prepared.algorithm, lossy)
             outcome = engine.run(
@@ -317,19 +318,21 @@ def simulate(
             outcome = engine.Outcome(prepared.algorithm.init(place), 0, stopped)
     if lossy is not None and outcome.stopped == engine.NEIGHBOUR:
         outcome = replace(outcome, stopped=engine.FEW)
-    statement = privacy_statement(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
-    statement = statement if start is None else statement.with_caveat(start.caveat)
+    known = privacy_facts(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
+    if start is not None:
+        known.append(Caveats(start.caveat))
     if isinstance(book, Run):
         book.close()
     if ledger is not None:
         name = book.name if isinstance(book, Run) else "in memory"
-        budget: list[float] = np.atleast_1d(ledger.epsilon).tolist()
-        statement = statement.in_ledger(name, ledger.total(), budget, ledger.delta)
+        budget = tuple(np.atleast_1d(ledger.epsilon).tolist())
+        known.append(InLedger(Shared(name, ledger.total(), budget, ledger.delta)))
+    statement = build_statement(known)
     models = place.classifier(prepared.algorithm.model(outcome.state))
     return Result(
         config, facts, prepared.algorithm.to_dict(), np.array(np.broadcast_to(models, (*lead, rows.d))), outcome.rounds,
         outcome.stopped, book.to_list(), statement, time.perf_counter() - started, start=start, centring=centre,
-        move=curator.move, extra={} if lossy is None else {"dropout": _lost(lossy, dropout, config.rounds)},
+        move=guard.move, extra={} if lossy is None else {"dropout": _lost(lossy, dropout, config.rounds)},
         outcome=prepared.algorithm.outcome(outcome.state, facts) if outcome.stopped == engine.FINISHED else None,
         prepared=prepared,
     )  # fmt: skip
@@ -462,7 +465,7 @@ def _check_no_former(ledger: DurableLedger) -> None:
 def _key(config: RunConfig, facts: Facts, label: str, identity: dict[str, Any]) -> str:
     """The run's key: a digest of all that it depends on but the rows."""
     plain = config.to_dict()
-    if config.method not in ANSWERS and config.trusts != "nobody":
+    if config.method not in ANSWERS:
         plain.pop("trust", None)  # "momentum" with trust="sum" is "sum_momentum"
     return _digest([plain, facts.to_dict(), label, *([identity] if identity else [])])
 

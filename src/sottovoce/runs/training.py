@@ -334,7 +334,7 @@ def train(
         rule = "deals rows by what they hold, so that one row can move others to another site: no release covers that"
         raise InvalidInput("partition", config.partition, rule, "use iid or site:NAME, or a seed for a simulation")
     if config.nodes is not None:  # a bad graph or budget should not have to wait for the data
-        make_graph(config.run.graph, config.nodes, config.run.seed or 0, listed=config.run.trusts != "sum")
+        make_graph(config.run.graph, config.nodes, config.run.seed or 0, listed=not config.run.trusted.opens_sums)
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
     config = for_dataset(config, dataset)
     how = config.partition or "iid"

@@ -8,16 +8,16 @@ from sottovoce import RunConfig
 from sottovoce.data.rows import Rows
 from sottovoce.network.net import DenseNet
 from sottovoce.privacy.noise import KeyedNoise
-from sottovoce.privacy.statement import Caveat
+from sottovoce.privacy.statement_facts import Caveat
 from sottovoce.queries.statistic import LastMinimiser
 from sottovoce.runs import engine
-from sottovoce.runs.curator import Curator
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.pricing import privacy_statement
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.util.typing import Any
 
 KEPT = f"memory.{LastMinimiser.names()['f']}"
-"""Where a curator's state holds the exact minimiser of 001's Algorithm 3."""
+"""Where a row guard's state holds the exact minimiser of 001's Algorithm 3."""
 
 
 def simulate_watched(config: RunConfig, rows: Rows, watch: Callable[..., None], caveat: Caveat) -> str:
@@ -29,12 +29,12 @@ def simulate_watched(config: RunConfig, rows: Rows, watch: Callable[..., None], 
     lead, nodes = (config.replicates, len(rows.n)), range(len(rows.n))
     assert config.seed is not None
     noise = KeyedNoise(config.seed, range(config.replicates), nodes)
-    curator = Curator(rows, prepared.facts, noise, prepared.ledger)
-    place = engine.Place(prepared.facts, DenseNet(prepared.graph), curator, lead, rows.d)
+    guard = RowGuard(rows, prepared.facts, noise, prepared.ledger)
+    place = engine.Place(prepared.facts, DenseNet(prepared.graph), guard, lead, rows.d)
 
     def observe(k: int, state: Any) -> None:
         all_sent = config.form == "listed" or k == config.rounds
-        watch(k, state, None if all_sent else curator.state()[KEPT])
+        watch(k, state, None if all_sent else guard.state()[KEPT])
 
     engine.run(prepared.algorithm, place, config.rounds, observers=[observe])
     statement = privacy_statement(prepared, prepared.ledger.rows, simulated=True, caveat=caveat)

@@ -22,7 +22,7 @@ from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.facts import Facts
 from sottovoce.queries.moments import NoisyMoments, SquaredMargin, square
 from sottovoce.queries.objective import GaussianLaw, PerturbedObjective
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.util.typing import Any, Array
 
 from ...aggregation import Terms
@@ -63,14 +63,14 @@ def components(p: Mapping[str, Any]) -> list[Row]:
             own = derived(seed, k)
             seen, ledger = held, Ledger(accountants.make_accountant(terms.accountant), math.inf, DELTA)
             if moments is not None:
-                curator = Curator(rows, about, KeyedNoise(own, range(1), range(N), (N,)), ledger)
-                basis = np.linalg.eigh(square(curator.ask(moments).mean(axis=0), width))[1][:, ::-1][:, :kept]
+                guard = RowGuard(rows, about, KeyedNoise(own, range(1), range(N), (N,)), ledger)
+                basis = np.linalg.eigh(square(guard.ask(moments).mean(axis=0), width))[1][:, ::-1][:, :kept]
                 seen = held.onto(np.ascontiguousarray(basis))
             elif before:
                 ledger.charge(before[0])
             projected = rows if moments is None else Rows.build(seen.deal([m] * N, seed))
             noise = KeyedNoise(derived(own, 1), range(R), range(N))
-            models = Curator(projected, facts, noise, ledger).ask(_model(sigma, facts, R)).mean(axis=1)
+            models = RowGuard(projected, facts, noise, ledger).ask(_model(sigma, facts, R)).mean(axis=1)
             row = _row(pca, ledger, terms, kept) | held.notes
             row["_privacy"] = held.told(row["_privacy"])
             errors = seen.errors(models)
@@ -79,7 +79,7 @@ def components(p: Mapping[str, Any]) -> list[Row]:
 
 
 def noisy_moments(n: Array, width: int, epsilon: float, nodes: int) -> tuple[NoisyMoments, Facts]:
-    """The release of moments that costs (`epsilon`, 1e-5) by itself, and the facts that its curator needs."""
+    """The release of moments that costs (`epsilon`, 1e-5) by itself, and the facts that its row guard needs."""
     entries = width * (width + 1) // 2
     alpha = np.full((nodes, 1), gaussian_mu(epsilon, DELTA))
     facts = Facts(SquaredMargin(), n, entries, 1.0, 1.0, nodes, pure=False)

@@ -13,10 +13,21 @@ from sottovoce import Ledger, RunConfig
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy import accountants
-from sottovoce.privacy.statement import EXACT, Statement
+from sottovoce.privacy.statement import Statement, build_statement
+from sottovoce.privacy.statement_facts import (
+    EXACT,
+    Against,
+    Claim,
+    Form,
+    Proved,
+    Relation,
+    Simulated,
+    TakenAsPublic,
+    Unit,
+)
 from sottovoce.problem.trust import Trust
 from sottovoce.queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
-from sottovoce.runs.curator import Curator
+from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import pooled_minimiser, simulate
 from sottovoce.util.typing import Any, Array
 
@@ -123,11 +134,17 @@ def kifer(rows: Rows, terms: Terms, name: str, reading: str = ADDED) -> tuple[Ar
     if reading == LARGER:
         ridge = np.maximum(0.0, ridge - facts.mu)
     models, ledger = algorithm_3(rows, terms, ridge, "Gaussian" in name)
-    said = Statement.prove(
-        ledger, Trust("nobody", sees="the model"), relation=facts.relation, nodes=len(rows.n), simulated=True,
-        form="printed", printed_claim=ledger.claimed(), assumes=EXACT,
-    )  # fmt: skip
-    return models, said
+    known = [
+        Proved.by(ledger, len(rows.n)),
+        Against(Trust("nobody", sees="the model")),
+        Relation(facts.relation),
+        Unit(),
+        TakenAsPublic(),
+        Simulated(True),
+        Form("printed"),
+        Claim(ledger.claimed(), EXACT),
+    ]
+    return models, build_statement(known)
 
 
 def algorithm_3(rows: Rows, terms: Terms, ridge: Array, gaussian: bool) -> tuple[Array, Ledger]:
@@ -139,8 +156,8 @@ def algorithm_3(rows: Rows, terms: Terms, ridge: Array, gaussian: bool) -> tuple
         sigma = np.full(rows.n.shape, math.sqrt(8.0 * math.log(2.0 / DELTA) + 4.0 * epsilon) / epsilon)
         law = GaussianLaw(sigma, polish=False, claimed=claimed)
     ledger = Ledger(accountants.make_accountant("best" if gaussian else "pure"), math.inf, delta)
-    curator = Curator(rows, terms.facts(rows.n, rows.d), terms.noise(range(len(rows.n))), ledger)
-    return curator.ask(PerturbedObjective(start, ridge, start, law, "003, Algorithm 3 (printed)")), ledger
+    guard = RowGuard(rows, terms.facts(rows.n, rows.d), terms.noise(range(len(rows.n))), ledger)
+    return guard.ask(PerturbedObjective(start, ridge, start, law, "003, Algorithm 3 (printed)")), ledger
 
 
 def _words(name: str, said: Statement) -> str:

@@ -1,4 +1,4 @@
-"""The curator, the only way to the rows for an algorithm: it charges the ledger, then answers."""
+"""The row guard, the only way to the rows for an algorithm: it charges the ledger, then answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .centre import Centring
 
 
 class Book(Protocol):
-    """The part of a ledger that a curator needs: one in memory, or one run of a durable one."""
+    """The part of a ledger that a row guard needs: one in memory, or one run of a durable one."""
 
     @property
     def rows(self) -> tuple[Event, ...]:
@@ -43,16 +43,19 @@ class Book(Protocol):
 
 
 class Asked(Protocol):
-    """The part of a curator that an algorithm sees."""
+    """The part of a row guard that an oracle needs."""
 
     facts: Facts
 
-    def ask(self, query: Query | Sum, net: Net) -> Array:
-        """Charge, then release; of a sum, what the net opens of all sites' sealed shares."""
+    def ask(self, query: Query) -> Array:
+        """Charge, then release each node's own answer."""
+
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        """Charge, then release what the net opens of all sites' sealed shares."""
 
 
 class Centred(Asked, Protocol):
-    """The part of a curator that centring needs."""
+    """The part of a row guard that centring needs."""
 
     centring: Centring | None
 
@@ -66,11 +69,11 @@ def make_solver(rows: Rows, facts: Facts) -> Solver:
 
 
 @dataclass
-class Curator:
+class RowGuard:
     """Guards the rows of one node, or of all nodes of a simulation.
 
     `solver` makes the solver of the local objectives, on whose certificate the guarantees rely.  With `centring` a
-    restored curator reads rows moved by the mean that its state holds.
+    restored row guard reads rows moved by the mean that its state holds.
     """
 
     rows: Rows
@@ -95,11 +98,8 @@ class Curator:
         self._vault = Vault(solvers[0] if len(solvers) == 1 else Apart(solvers), self.noise)
         return self.move
 
-    def ask(self, query: Query | Sum, net: Net | None = None) -> Array:
+    def ask(self, query: Query) -> Array:
         """Record the query's event in the ledger, then answer it.
-
-        Of a sum, the answer is over all sites, as the net opens it.  The ledger stores this site's sealed share: after
-        a crash the same bytes leave again, or none.
 
         Raises
         ------
@@ -110,69 +110,68 @@ class Curator:
             gone through; nothing has been charged.
         LedgerMismatch
             If the stored answer was made at another public point than that of a query that stamps it.
-        Refused
-            If the run does not allow the net's sites, nothing charged; or if no honest sites can have made the sum.
-        AttemptLost
-            If another site's share of a sum does not come.  The attempt stays charged.
         """
-        if isinstance(query, Sum):
-            if net is None:
-                raise TypeError("a share of a sum leaves through a net only, sealed")
-            return self._open(query, net)
-        own: bytes | None = None
 
         def draw() -> bytes:
-            nonlocal own
-            with np.errstate(all="ignore"):  # overflow depends on rows, so it must cause no error or warning
-                answer = query.answer(self._vault, self.facts, self._releases)
-            own = np.ascontiguousarray(answer, dtype="<f8").tobytes() + stamp
-            return own
+            answer = query.answer(self._vault, self.facts, self._releases)
+            return np.ascontiguousarray(answer, dtype="<f8").tobytes()
 
         check_unit(query.proved_of_people(), self.facts)
         query.check(self.facts)
         query.ready(self._vault)
-        event, stamp = query.event(self.facts), query.stamp()
-        check_size(event)
-        self._releases += 1
-        released = self.ledger.once(event, draw)
-        answer = np.frombuffer(self._words(query, released, stamp), dtype="<f8")
-        if released != own:  # stored before, or by another process that was first to answer this event
-            query.replay(self._vault, self.facts, self._releases)
+        answer = np.frombuffer(self._charged(query, draw), dtype="<f8")
         return answer.reshape(query.blank(self.facts).shape).astype(float)
 
-    def _open(self, query: Sum, net: Net) -> Array:
-        """Charge an attempt, draw this site's share, and return the sum over all sites."""
-        own: bytes | None = None
+    def ask_sum(self, query: Sum, net: Net) -> Array:
+        """Record an attempt in the ledger, then answer with the sum over all its sites, as the net opens it.
+
+        The ledger stores this site's sealed share: after a crash the same bytes leave again, or none.
+
+        Raises
+        ------
+        BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
+            As of :meth:`ask`.
+        Refused
+            If the run does not allow the net's sites, nothing charged; or if no honest sites can have made the sum.
+        AttemptLost
+            If another site's share does not come.  The attempt stays charged.
+        """
 
         def draw() -> bytes:
-            nonlocal own
-            with np.errstate(all="ignore"):  # as in `ask`
-                share = query.share(self._vault, self.facts, among, self._releases)
-            own = np.ascontiguousarray(net.seal(share), dtype="<i8").tobytes() + stamp
-            return own
+            share = query.share(self._vault, self.facts, among, self._releases)
+            return np.ascontiguousarray(net.seal(share), dtype="<i8").tobytes()
 
         check_unit(query.proved_of_people(), self.facts)
         query.check(self.facts)
-        event, stamp, among = query.event(self.facts), query.stamp(), net.among(self.facts)
+        among = net.among(self.facts)
         among.check(self.facts)
-        check_size(event)
-        self._releases += 1
-        stored = self.ledger.once(event, draw)
-        sealed = np.frombuffer(self._words(query, stored, stamp), dtype="<i8").reshape(query.blank(self.facts).shape)
-        if stored != own:
-            query.replay(self._vault, self.facts, self._releases)
+        sealed = np.frombuffer(self._charged(query, draw), dtype="<i8").reshape(query.blank(self.facts).shape)
         total = net.total(sealed.astype(np.int64))
         if not query.within(total, self.facts, among):
             raise Refused("sum: is larger than rows and noise can make it: a site sent something else; end the run")
         return query.opened(total, self.facts, among)
 
-    def _words(self, query: Query | Sum, stored: bytes, stamp: bytes) -> bytes:
-        """A stored answer without its stamp."""
+    def _charged(self, query: Query | Sum, draw: Callable[[], bytes]) -> bytes:
+        """Charge the query's event and draw its answer, or take the answer that the ledger holds of this release."""
+        event, stamp = query.event(self.facts), query.stamp()
+        own: bytes | None = None
+
+        def stamped() -> bytes:
+            nonlocal own
+            with np.errstate(all="ignore"):  # overflow depends on rows, so it must cause no error or warning
+                own = draw() + stamp
+            return own
+
+        check_size(event)
+        self._releases += 1
+        stored = self.ledger.once(event, stamped)
         size = 8 * query.blank(self.facts).size
         if stored[size:] != stamp:
             rule = "was made at another public point: a neighbour or the hub sent something else than before"
             remedy = "end the run, or run this under another name"
             raise LedgerMismatch(f"resume: release {self._releases} of this run {rule}; {remedy}")
+        if stored != own:  # stored before, or by another process that was first to answer this event
+            query.replay(self._vault, self.facts, self._releases)
         return stored[:size]
 
     def state(self) -> dict[str, Array]:

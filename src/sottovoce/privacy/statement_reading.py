@@ -1,0 +1,125 @@
+"""Reading a privacy statement from plain data, of anybody: every value is checked, and nothing is believed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+from ..errors import InvalidInput
+from ..problem.trust import CURATOR, NOBODY, Trust
+from ..util.typing import Any
+from .statement_facts import Shared
+
+TOLD_BY_ADVERSARY = (NOBODY, CURATOR)
+"""Trusts that the adversary's sentence tells apart."""
+
+_T = TypeVar("_T")
+
+
+def read_fields(plain: Any) -> dict[str, Any]:
+    """The fields of a statement, from its plain data; infinities may be text.  InvalidInput if it is none."""
+    if not isinstance(plain, dict):
+        raise _foreign("privacy")
+    found = {key: _taken(plain, key, read) for key, read in _REQUIRED.items()}
+    found |= {key: _taken(plain, key, read) for key, read in _OPTIONAL.items() if key in plain}
+    if "caveats" in plain:
+        said = _taken(plain, "caveats", _texts)
+        found["rests"] = said[1:] if said[:1] == (found.get("caveat"),) else said
+    return found | {"trust": _trust(plain), "simulated": not _taken(plain, "release", _truth)}
+
+
+def _trust(plain: dict[str, Any]) -> Trust:
+    if "trust" in plain:
+        return Trust.from_dict(plain["trust"])
+    for trust in TOLD_BY_ADVERSARY:
+        if trust.adversary == plain.get("adversary"):
+            return trust
+    raise _foreign("adversary")
+
+
+def _foreign(key: str) -> InvalidInput:
+    return InvalidInput(key, None, "is not what a statement holds", "use a file that this library wrote")
+
+
+def _taken(plain: dict[str, Any], key: str, read: Callable[[Any], _T]) -> _T:
+    try:
+        return read(plain[key])
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        raise _foreign(key) from None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError
+    return tuple(map(_text, value))
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise TypeError
+    return value
+
+
+def _number(value: Any) -> float:
+    """A price: at least 0, perhaps infinite."""
+    if value == "inf":
+        return math.inf
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise TypeError
+    return float(value)
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    if not isinstance(value, list):
+        raise TypeError
+    return tuple(map(_number, value))
+
+
+def _pairs(value: Any) -> tuple[tuple[str, float], ...]:
+    if not isinstance(value, dict):
+        raise TypeError
+    return tuple((_text(name), _number(epsilon)) for name, epsilon in value.items())
+
+
+def _shared(value: Any) -> Shared:
+    return Shared(_text(value["run"]), _number(value["spent"]), _numbers(value["budget"]), _number(value["delta"]))
+
+
+_REQUIRED: dict[str, Callable[[Any], Any]] = {
+    "epsilon": _number,
+    "delta": _number,
+    "relation": _text,
+    "unit": _text,
+    "accountant": _text,
+    "accountants": _pairs,
+    "per_node": _numbers,
+    "releases": _count,
+    "form": _text,
+    "public": _text,
+}
+_OPTIONAL: dict[str, Callable[[Any], Any]] = {
+    "printed_claim": _number,
+    "assumes": _text,
+    "caveat": _text,
+    "unprotected": _text,
+    "site": _text,
+    "made": _count,
+    "ledger": _shared,
+    "alone": _number,
+    "others": _count,
+    "discloses": _text,
+    "other_epsilon": _number,
+}
