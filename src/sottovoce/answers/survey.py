@@ -390,7 +390,7 @@ def proposed(schema: Schema, columns: Sequence[Column], survey: str) -> Schema:
     told = fill(changed)
     if told.intercept is not None:
         changed = replace(changed, intercept=told.intercept)
-    return changed if told.scale is None else changed.with_scale(told.scale)
+    return changed if told.scale is None else replace(changed, scale=told.scale)
 
 
 __all__ = ["ERROR", "RARE", "Column", "Noise", "Survey", "columns_of", "proposed", "spread_of", "survey_of"]

@@ -236,7 +236,7 @@ def _derived(graph: _Graph, block: Derived, known: dict[str, str]) -> str:
 
 
 def _in_ball(graph: _Graph, row: str, schema: Schema, whole: bool) -> str:
-    """As :meth:`sottovoce.data.Schema.into_ball`, or `whole`."""
+    """As :meth:`sottovoce.data.schema.into_ball`, or `whole`."""
     slack, divisor = schema.slack, float(schema.divisor)
     if schema.unit:
         norms = graph.add("Max", graph.norms(row), graph.put(_TINY))
