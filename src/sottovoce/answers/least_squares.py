@@ -530,16 +530,16 @@ def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float
     at_bounds = None
     if found.at_bounds is not None:
         at_bounds = targets_at_bounds(found.at_bounds[0], found.at_bounds_noise, found.rows)
-    undivided = encoded.undivided
     starts = np.array([task.low + half if line.term.name == CONSTANT else 0.0 for line in lines])
-    if undivided is not None:
-        undivided = undivided._replace(
-            estimate=starts + half * undivided.estimate, covariance=half**2 * undivided.covariance
-        )
-    determined = encoded.determined
-    if determined is not None:
-        determined = determined.scaled(half, starts)
+    undivided, determined = (
+        None if known is None else known.scaled(half, starts) for known in (encoded.undivided, encoded.determined)
+    )
     return replace(
-        encoded, lines=lines, odds=False, covariance=covariance, at_bounds=at_bounds, undivided=undivided,
+        encoded,
+        lines=lines,
+        odds=False,
+        covariance=covariance,
+        at_bounds=at_bounds,
+        undivided=undivided,
         determined=determined,
-    )  # fmt: skip
+    )

@@ -100,32 +100,49 @@ def attack(
     >>> verdict.refuted, round(verdict.exact_epsilon, 3)
     (True, 1.405)
     """
+    _check_claim(method, form, confidence, colluders)
+    if method in ADVERSARIES:
+        asked = Options(epsilon, delta, rounds, replicates, seed, confidence, colluders)
+        return _play_adversary(ADVERSARIES[method], asked, quick=quick)
+    if not replicates:
+        replicates = _QUICK if quick else _MORE.get((method, form), _REPLICATES)
+    if method in aggregators.GAMES:
+        claim = 1.0 if epsilon is None else epsilon
+        return aggregators.play(
+            method, form, epsilon=claim, delta=delta, replicates=replicates, seed=seed, confidence=confidence
+        )
+    case = worst_cases.make_case(method, form, epsilon, delta, rounds)
+    verdict = play(case, replicates, seed=seed, confidence=confidence)
+    return replace(verdict, exact_epsilon=_exact_epsilon(case, verdict))
+
+
+def _play_adversary(game: Adversary, asked: Options, *, quick: bool) -> Verdict:
+    """Play a game on what surrounds the methods, with as many runs as it has at most."""
+    most = game.quick if quick else game.runs
+    return game.play(replace(asked, replicates=min(asked.replicates or most, most)))
+
+
+def _check_claim(method: str, form: str, confidence: float, colluders: int | None) -> None:
+    """InvalidInput if there is no such claim, or a number breaks its rule."""
     if colluders is not None and method != "sums":
         raise InvalidInput("colluders", colluders, "is for the game of sums", "leave it out")
     if not 0.5 <= confidence < 1.0:
         raise InvalidInput("confidence", confidence, "must be at least 0.5 and below 1", "use 0.95")
-    if (method, form) not in targets():
-        methods = sorted({name for name, _ in targets()})
-        if method not in methods:
-            raise InvalidInput(
-                "method", method, f"must be all, or one of {', '.join(methods)}", "see docs/explanation/audit.md"
-            )
-        forms = [f for name, f in targets() if name == method]
-        raise InvalidInput("form", form, f"{method} has {', '.join(forms)}", f"use {forms[0]!r}")
-    if method in ADVERSARIES:
-        game = ADVERSARIES[method]
-        runs = min(replicates or game.runs, game.quick if quick else game.runs)
-        return game.play(Options(epsilon, delta, rounds, runs, seed, confidence, colluders))
-    replicates = replicates or (_QUICK if quick else _MORE.get((method, form), _REPLICATES))
-    if method in aggregators.GAMES:
-        return aggregators.play(
-            method, form, epsilon=1.0 if epsilon is None else epsilon, delta=delta, replicates=replicates, seed=seed,
-            confidence=confidence,
-        )  # fmt: skip
-    case = worst_cases.make_case(method, form, epsilon, delta, rounds)
-    verdict = play(case, replicates, seed=seed, confidence=confidence)
+    if (method, form) in targets():
+        return
+    methods = sorted({name for name, _ in targets()})
+    if method not in methods:
+        rule = f"must be all, or one of {', '.join(methods)}"
+        raise InvalidInput("method", method, rule, "see docs/explanation/audit.md")
+    forms = [f for name, f in targets() if name == method]
+    raise InvalidInput("form", form, f"{method} has {', '.join(forms)}", f"use {forms[0]!r}")
+
+
+def _exact_epsilon(case: Case, verdict: Verdict) -> float | None:
+    """The exact loss of a method that releases once; None for others, and where no density is known in closed form."""
+    if verdict.releases != 1:
+        return None
     try:
-        exact = densities(case).epsilon_at(verdict.delta) if verdict.releases == 1 else None
-    except InvalidInput:  # its density is not known in closed form
-        exact = None
-    return replace(verdict, exact_epsilon=exact)
+        return densities(case).epsilon_at(verdict.delta)
+    except InvalidInput:
+        return None
