@@ -35,7 +35,7 @@ from ..util.typing import Array, BoolArray
 from . import clipped_tails
 from .bounds_reached import targets_at_bounds
 from .coefficients import Coefficient, Coefficients, table
-from .directions import directions, variances_of
+from .directions import Directions, directions, variances_of
 from .frames import Frame, positive, sharper, whitening
 from .inference import (
     RAREST,
@@ -147,24 +147,20 @@ class Stepped(SeparateSites):
             products.add(point, found, h)
 
         s_M = np.full(replicates, moments.spread)
-        least = np.maximum(1e-12, _FLOOR * s_M * math.sqrt(2.0 * facts.d))
         size = np.einsum("rii->r", M) / max(1, int(kept.sum()))
         variances = variances_of(frame.back @ M @ frame.back, self.constant)
         lost = directions(frame, M, s_M, variances, size)
-        inverse, fine = inverse_of(lost.restricted(M), every, least)
-        inverse = lost.across @ inverse @ lost.across
+        inverse, fine = _inverse_across(lost, M, every, s_M)
         mean = products.together(point)
         best = np.einsum("rij,rj->ri", inverse, mean.c)
         of_c = mean.variance[:, None, None] * np.eye(facts.d)
         noise = inverse @ (of_c + noise_of(best - mean.center, s_M)) @ inverse
-        told = within(h**2 * square(squares.value, facts.d), every)
-        noise_of_squares = np.full(replicates, h**2 * squares.spread)
-        drawn, _ = drawn_to_multiple(told, noise_of_squares, M, OF_RESIDUALS)
-        J = positive(drawn)
-        sampling = inverse @ (J / found.rows) @ inverse
+        told = Pool(within(h**2 * square(squares.value, facts.d), every), np.full(replicates, h**2 * squares.spread))
+        drawn, _ = drawn_to_multiple(*told, M, OF_RESIDUALS)
+        sampling = inverse @ (positive(drawn) / found.rows) @ inverse
         A = frame.A
         every_row = np.einsum("rij,j->ri", frame.back, self.constant)
-        tail = clipped_tails.second_moments(M, told, noise_of_squares, every_row)
+        tail = clipped_tails.second_moments(M, *told, every_row)
         of_clipped = clipping.hidden**2 * (inverse @ tail @ inverse)
         noise_of_all = A @ noise @ A
         return Estimates(
@@ -499,6 +495,13 @@ class Mean(NamedTuple):
     c: Array  # (R, d)
     center: Array  # (R, d)
     variance: Array  # (R,)
+
+
+def _inverse_across(lost: Directions, M: Array, kept: BoolArray, noise: Array) -> tuple[Array, BoolArray]:
+    """The inverse of M in the space across lost directions, and of which replicates noise lets M have one."""
+    least = np.maximum(1e-12, _FLOOR * noise * math.sqrt(2.0 * M.shape[-1]))
+    inverse, fine = inverse_of(lost.restricted(M), kept, least)
+    return lost.across @ inverse @ lost.across, fine
 
 
 def slopes_of(naming: Naming) -> Stepped:
