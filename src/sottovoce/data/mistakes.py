@@ -139,10 +139,8 @@ def _of_block(
         return [wrong]
     known, needed = _entries_of_kind(kind)
     found, left = _check_entries(name, kind, given, known)
-    called = {_guessed(meant(key, known)) for key in given if key not in (*known, "kind")}
-    for key in needed:
-        if key not in given and key not in called:
-            found.append(SchemaError(f"{name}.{key}", None, f"is missing, and kind {kind!r} needs it", "declare it"))
+    for key in _missing(given, known, needed):
+        found.append(SchemaError(f"{name}.{key}", None, f"is missing, and kind {kind!r} needs it", "declare it"))
     if isinstance(left.get("weight"), int | float) and not 1e-6 <= left["weight"] <= 1e6:
         found.append(SchemaError(f"{name}.weight", left.pop("weight"), "must be from 1e-6 to 1e6", "correct it"))
     if any(key not in left for key in needed) or _waits(given, columns, plain):
@@ -163,6 +161,12 @@ def _wrong_kind(name: str, kind: object) -> tuple[SchemaError, str]:
     remedy = meant(kind, KINDS) if isinstance(kind, str) else ""
     rule = f"must be one of {', '.join(KINDS)}"
     return SchemaError(field, kind, rule, remedy or "declare the kind of the column"), _guessed(remedy)
+
+
+def _missing(given: Mapping[str, Any], known: Collection[str], needed: Collection[str]) -> list[str]:
+    """The needed entries that are not there, nor under a name that was misspelled."""
+    misspelled = {_guessed(meant(key, known)) for key in given if key not in (*known, "kind")}
+    return [key for key in needed if key not in given and key not in misspelled]
 
 
 def _entries_of_kind(kind: str) -> tuple[list[str], list[str]]:
