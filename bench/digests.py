@@ -49,7 +49,7 @@ def cases() -> list[Case]:
             ):
                 options = {"method": name, "form": form, "rounds": 4, "graph": "ring", "replicates": 2} | more
                 try:
-                    found.append(Case(f"{name} {form} {label}", RunConfig(**options), label == "softmax"))
+                    found.append(Case(f"{name} {form} {label}", RunConfig.from_dict(options), label == "softmax"))
                 except InvalidInput:  # this method has no such form
                     continue
     return found

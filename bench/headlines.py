@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).parent))  # also where this file is import
 import papers
 
 from sottovoce.network.graphs import make_graph
-from sottovoce.papers import plausible
-from sottovoce.papers.convergence import check_convergence
 from sottovoce.privacy.accountants import BestAccountant
-from sottovoce.studies import figures, spec, verdicts
+from sottovoce_papers import plausible
+from sottovoce_papers.convergence import check_convergence
+from sottovoce_papers.studies import figures, spec, verdicts
 
 HERE = Path(__file__).parent
 WORDS = HERE / "article"

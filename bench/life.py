@@ -265,7 +265,9 @@ def main() -> None:
             number = len(seconds)
             method = METHODS[number % len(METHODS)]
             graph = {} if method.startswith("sum") else {"graph": rng.choice(("complete", "ring"))}
-            config = RunConfig(method, 5.0, 1e-5, arguments.rounds, seed=number, **graph)
+            config = RunConfig.from_dict(
+                {"method": method, "epsilon": 5.0, "delta": 1e-5, "rounds": arguments.rounds, "seed": number, **graph}
+            )
             demo = demonstration.build(
                 Path(name) / "run", config, arguments.sites, str(rows), SCHEMA, centre=False, waits=WAITS
             )

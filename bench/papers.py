@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce.errors import InvalidInput
-from sottovoce.papers import claims, sample_size
-from sottovoce.papers.tradeoff import fit_accuracy
-from sottovoce.studies import legend, made, spec, tables, verdicts
-from sottovoce.studies.legend import AMBIGUOUS, OTHER_FORM, SAME_FORM
+from sottovoce_papers import claims, sample_size
+from sottovoce_papers.studies import legend, made, spec, tables, verdicts
+from sottovoce_papers.studies.legend import AMBIGUOUS, OTHER_FORM, SAME_FORM
+from sottovoce_papers.tradeoff import fit_accuracy
 
 PAPERS = ("000", "001", "002", "003", "004")
 ALIKE, SHOWN = 2, 4

@@ -36,10 +36,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import papers  # beside this file
 
-from sottovoce.studies import made, spec
-from sottovoce.studies.run import run
-from sottovoce.studies.verdicts import judged
 from sottovoce.util.plain import jsonable
+from sottovoce_papers.studies import made, spec
+from sottovoce_papers.studies.run import run
+from sottovoce_papers.studies.verdicts import judged
 
 KEPT = Path("docs/measured/papers/results")
 VERDICTS, TABLES, SUMS = "verdicts.json", "TABLES.sha256", "SHA256SUMS"

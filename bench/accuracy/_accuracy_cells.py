@@ -126,7 +126,15 @@ def score(job: Job) -> dict[str, Any]:
         chosen = choose(asked, dealt[0].n[:, 0], dealt[0].d, expected=expected(job))
         run = chosen.config
     elif job.method != "none":
-        run = RunConfig(job.method, job.epsilon, DELTA, job.rounds, max_grad_norm=job.cap)
+        run = RunConfig.from_dict(
+            {
+                "method": job.method,
+                "epsilon": job.epsilon,
+                "delta": DELTA,
+                "rounds": job.rounds,
+                "max_grad_norm": job.cap,
+            }
+        )
     errors: list[float] = []
     for seed, (rows, (X_train, y_train, X, y)) in enumerate(zip(dealt, splits, strict=True)):
         if job.method == "none":
@@ -140,7 +148,7 @@ def score(job: Job) -> dict[str, Any]:
             run = dataclasses.replace(run, noise=noise)
         errors += (100 * np.mean(y != np.sign(X @ models.T).T, axis=1)).tolist()
     told = {name: value for name, value in dataclasses.asdict(job).items() if name != "quick"}
-    ran = {} if job.method == "none" else {"ran": run.method, "ran_rounds": run.rounds, "ran_cap": run.max_grad_norm}
+    ran = {} if job.method == "none" else {"ran": run.method, "ran_rounds": run.rounds, "ran_cap": run.gradient_cap}
     found = {
         "error": float(np.mean(errors)), "sd": float(np.std(errors, ddof=1)) if len(errors) > 1 else 0.0,
         "errors": [round(error, 3) for error in errors],

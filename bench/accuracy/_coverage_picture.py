@@ -10,8 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.stats import beta
 
-from sottovoce.studies.figures import COLOURS, STYLE
 from sottovoce.util.typing import Any
+from sottovoce_papers.studies.figures import COLOURS, STYLE
 
 LEAST = 0.05
 """Share of a cell's coefficients that must be printed for it to be shown."""

@@ -7,7 +7,7 @@ that the version at hand lacks are left out.
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -48,12 +48,12 @@ LEFT_OUT = {  # equal to one above at their defaults, or older forms of one that
 
 def grids() -> list[Grid]:
     """A grid for each method that trusts nobody; a method of a newer version gets the common one."""
-    known = {f.name for f in fields(RunConfig)}
+    known = RunConfig.defaults()
     found = []
     for name, cls in REGISTRY.items():
         if cls.private and cls.trust == NOBODY and name not in LEFT_OUT:
             knobs, draws = GRIDS.get(name, (STEPS, 10))
-            idle = set(KNOBS) - set(knobs_of(cls))
+            idle = set(KNOBS) - set(knobs_of(cls.options))
             mine = {knob: values for knob, values in knobs.items() if knob in known and knob not in idle}
             found.append(Grid({"method": (name,)} | mine, draws, {} if cls.single else COSTLY))
     return found
@@ -72,9 +72,9 @@ def configured(setting: Setting, epsilon: float, n: np.ndarray, d: int) -> RunCo
     SottovoceError
         If it breaks a rule of its method.
     """
-    default = {f.name: f.default for f in fields(RunConfig)}
+    default = RunConfig.defaults()
     plain = {knob: value for knob, value in setting.items() if knob != "eta" and not _same(value, default[knob])}
-    config = RunConfig(epsilon=epsilon, delta=DELTA, **plain)
+    config = RunConfig.from_dict({"epsilon": epsilon, "delta": DELTA, **plain})
     if setting["eta"] == 1.0:
         return config
     return replace(config, eta=float(setting["eta"] * _default_penalty(config, tuple(n.ravel().tolist()), d)))
@@ -137,7 +137,7 @@ def auto(folder: Path, table: str, nodes: int, partition: str, epsilon: float) -
 def words(config: RunConfig) -> str:
     """What a run changes of the defaults."""
     quiet = {"epsilon", "delta", "seed", "replicates", "auto", "method"}
-    default = {f.name: f.default for f in fields(RunConfig)}
+    default = RunConfig.defaults()
     changed = {name: value for name, value in config.to_dict().items() if name not in quiet}
     said = [f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in changed.items() if v != default.get(k)]
     return ", ".join([config.method, *said])

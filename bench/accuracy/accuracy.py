@@ -27,8 +27,8 @@ from _accuracy_cells import CAP, DELTA, LEVERS, REPLICATES, SEEDS, SITES, Cells,
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from sottovoce.studies.figures import COLOURS, LINES, MARKERS, STYLE
 from sottovoce.util.typing import Any
+from sottovoce_papers.studies.figures import COLOURS, LINES, MARKERS, STYLE
 
 
 def draw(pictures: dict[str, Cells]) -> dict[str, bytes]:

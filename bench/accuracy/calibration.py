@@ -93,7 +93,7 @@ def trained(config: TrainConfig) -> tuple[list[dict[str, float]], str]:
         maps = maps if len(maps) > 1 else maps * len(result.consensus)
         margins = np.stack([one.shortened(X) @ w for one, w in zip(maps, result.consensus, strict=True)])
     run = report.config.run
-    cap = "" if not np.isfinite(run.max_grad_norm) else f", cap {run.max_grad_norm:g}"
+    cap = "" if not np.isfinite(run.gradient_cap) else f", cap {run.gradient_cap:g}"
     return [measured(z, y) for z in margins], f"{run.method}, {run.rounds} rounds{cap}"
 
 

@@ -1,6 +1,7 @@
 """Do 95% intervals of least squares cover?  Data sets of known coefficients, and what ``--inference`` asks of a number.
 
-``scripts/bench coverage_numbers [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes M]] [--json FILE]``
+``scripts/bench coverage_numbers [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes M]] [--json FILE]
+[--write FILE]``
 
 Targets are between 0 and 60, and declared so unless a design says that bounds are wider.  An interval counts only if
 the rule prints it.  *Width* is that of printed intervals over
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 import coverage
 import numpy as np
-from coverage import EFFECTS, SHARES, SITES, Setting, split
+from coverage import EFFECTS, SHARES, SITES, Cell, split
 
 from sottovoce.answers import least_squares
 from sottovoce.answers.inference import Estimates
@@ -36,7 +37,10 @@ FILES = (*(f"answers/{name}.py" for name in ("clipped_tails", "frames", "inferen
 
 
 class Drawn(NamedTuple):
-    """Raw columns, targets, true coefficients in the table's order, and the columns that these belong to."""
+    """Raw columns, targets, true coefficients in the table's order, and the columns that these belong to.
+
+    `parts` are the rows of every site where sites are not of one size.
+    """
 
     naming: Naming
     columns: Any
@@ -45,6 +49,11 @@ class Drawn(NamedTuple):
     X: np.ndarray
     task: BoundedNumber = TASK
     sites: int = SITES
+    parts: list[np.ndarray] | None = None
+
+    @property
+    def rows_of_sites(self) -> list[np.ndarray]:
+        return self.parts if self.parts is not None else split(len(self.y), self.sites)
 
 
 def numbers(
@@ -122,6 +131,38 @@ def unlike(n: int, rng: np.random.Generator, sites: int = 6) -> Drawn:
     return Drawn(naming, X, y, np.append(beta, own), np.hstack([X, where]), sites=sites)
 
 
+def rare_tails(n: int, rng: np.random.Generator) -> Drawn:
+    """A column of two values, one of them in 3% of the rows, whose residuals have five times the spread of others."""
+    rare = rng.random(n) < 0.03
+    X = np.column_stack([rare, rng.normal(size=(n, 4))])
+    beta, middle = np.array([3.0, -2.0, 0.0, 1.5, -1.0]), 25.0
+    residuals = 2.0 * np.where(rare, 5.0, 1.0) * rng.standard_t(3, size=n) / np.sqrt(3.0)
+    naming = of_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5))
+    return Drawn(naming, X, middle + X @ beta + residuals, np.append(beta, middle), X)
+
+
+def far_level(n: int, rng: np.random.Generator) -> Drawn:
+    """A column of two values, one of them in 2% of the rows, with an effect of nearly half of the bounds' width."""
+    X = np.column_stack([rng.random(n) < 0.02, rng.normal(size=(n, 4))])
+    beta, middle = np.array([28.0, -2.0, 0.0, 1.5, -1.0]), 15.0
+    naming = of_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5))
+    return Drawn(naming, X, middle + X @ beta + 3.0 * rng.normal(size=n), np.append(beta, middle), X)
+
+
+def small_site(n: int, rng: np.random.Generator) -> Drawn:
+    """Six sites, one of which has 2% of the rows and a constant that is half of the bounds' width from the others'."""
+    found, sites = numbers(n, rng), 6
+    few = n // 50
+    parts = [np.arange(few), *np.array_split(np.arange(few, n), sites - 1)]
+    where = np.zeros((n, sites))
+    for i, part in enumerate(parts):
+        where[part, i] = 1.0
+    beta, own = found.truth[:-1] / 2.0, np.array([45.0, *np.full(sites - 1, 15.0)])
+    y = found.X @ beta + where @ own + 3.0 * rng.normal(size=n)
+    naming = of_columns([f"x{j}" for j in range(5)], found.naming.data_norm, [f"site {i}" for i in range(sites)])
+    return Drawn(naming, found.X, y, np.append(beta, own), np.hstack([found.X, where]), sites=sites, parts=parts)
+
+
 def levels(n: int, rng: np.random.Generator, rarest: float = SHARES[-1]) -> Drawn:
     """Three columns of five levels, the rarest with 2% of rows unless said."""
     names = [chr(ord("a") + k) for k in range(5)]
@@ -151,11 +192,19 @@ DESIGNS: dict[str, Any] = {
     "bounds 40 times": partial(wide, times=40.0),
     "curved": curved,
     "unlike sites": unlike,
+    "rare tails": rare_tails,
+    "far level": far_level,
+    "site of 2%": small_site,
 }
 MORE = {"r = .99": ((20_000, 1.0), (20_000, 3.0)), "collinear": ((40_000, 1.0), (40_000, 3.0))}
 """Rows and epsilon of designs that have others."""
 USUAL = tuple((n, e) for n in (2_000, 8_000, 40_000) for e in (1.0, 3.0))
-CELLS = tuple(Setting(design, n, e) for design in DESIGNS for n, e in MORE.get(design, USUAL))
+LOCAL = ("normal", "rare tails", "far level", "site of 2%")
+"""Designs that run under local trust, too."""
+CELLS = (
+    *(Cell(design, n, e) for design in DESIGNS for n, e in MORE.get(design, USUAL)),
+    *(Cell(design, n, e, "nobody") for design in LOCAL for n, e in USUAL),
+)
 
 
 def robust_errors(found: Drawn, t: np.ndarray) -> np.ndarray:
@@ -171,6 +220,8 @@ def equal(found: Estimates) -> Estimates:
     if found.strain[0] > 0.0:  # no inverse
         return found
     own = np.ix_(found.kept[0], found.kept[0])
+    if np.linalg.matrix_rank(found.frame[0][own]) < np.count_nonzero(found.kept[0]):
+        return found  # a site that has no constant of its own
     back = np.linalg.inv(found.frame[0][own])
     S = back @ found.hessian[0][own] @ back
     J = S @ found.sampling[0][own] @ S
@@ -179,17 +230,17 @@ def equal(found: Estimates) -> Estimates:
     return replace(found, covariance=covariance)
 
 
-def one(cell: Setting, seed: int) -> dict[str, Any]:
+def one(cell: Cell, seed: int) -> dict[str, Any]:
     rng = np.random.default_rng([seed, cell.n, round(100 * cell.epsilon)])
     found = DESIGNS[cell.design](cell.n, rng)
     task = found.task
-    y, parts = np.clip(found.y, task.low, task.high), split(cell.n, found.sites)
+    y, parts = np.clip(found.y, task.low, task.high), found.rows_of_sites
     columns = found.columns
     tables = [({k: v[p] for k, v in columns.items()} if isinstance(columns, dict) else columns[p]) for p in parts]
     rows = found.naming.rows([(table, np.ones(len(p))) for table, p in zip(tables, parts, strict=True)])
     rows = rows.with_offset([task.encode(y[p]) for p in parts])
     loss = Weighted(HuberResidual(1.0)) if found.naming.long else HuberResidual(1.0)
-    config = RunConfig(method="auto", trust="sum", epsilon=cell.epsilon, delta=1e-5, seed=seed)
+    config = RunConfig(method="auto", trust=cell.trust, epsilon=cell.epsilon, delta=1e-5, seed=seed)
     estimates: Estimates = simulate(config, rows, method=least_squares.slopes_of(found.naming), loss=loss).outcome
 
     def inside(made: Estimates) -> list[bool | None]:
@@ -207,10 +258,36 @@ def one(cell: Setting, seed: int) -> dict[str, Any]:
     return {"inside": inside(estimates), "width": width, "equal": inside(equal(estimates))}
 
 
+def page(done: list[dict[str, Any]]) -> str:
+    """The table in Markdown: a line a design and trust, and a column for each number of rows and epsilon."""
+    found = {row["cell"]: row for row in done}
+    text = ["| residuals and columns |", "|---|"]
+    for n, epsilon in USUAL:
+        text[0] += f" {n:,} rows, epsilon {epsilon:g} |"
+        text[1] += "---|"
+    for design, trust in [*((d, "sum") for d in DESIGNS if d not in MORE), *((d, "nobody") for d in LOCAL)]:
+        line = f"| {design}{', local trust' if trust == 'nobody' else ''} |"
+        for n, epsilon in USUAL:
+            row = found.get(Cell(design, n, epsilon, trust).name)
+            line += f" {page_entry(row)} |"
+        text.append(line)
+    return "\n".join(text) + "\n"
+
+
+def page_entry(row: dict[str, Any] | None) -> str:
+    """Coverage, that of the worst coefficient, the width, and the share printed where that is not all."""
+    if row is None or row["worst"] is None:
+        return "–"
+    entry = f"{100 * row['coverage']:.1f} ({100 * row['worst']:.0f}), {row['width']:.1f}"
+    if row["printed"] < 0.995:
+        entry += f", {100 * row['printed']:.0f}% printed"
+    return entry
+
+
 def summary(cell: Any, sets: list[dict[str, Any]]) -> dict[str, Any]:
     alike = coverage.summary(cell, [one | {"inside": one["equal"]} for one in sets])
     return coverage.summary(cell, sets) | {"equal": alike["worst"]}
 
 
 if __name__ == "__main__":
-    coverage.main(sys.modules[__name__], partial(coverage.show, more=("equal",)))
+    coverage.main(sys.modules[__name__], partial(coverage.show, more=("equal",)), page=page)

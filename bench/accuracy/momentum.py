@@ -36,7 +36,7 @@ from sottovoce.runs.simulate import RunConfig, simulate
 
 EPSILONS, SITES, DELTA = (0.1, 0.5, 1.0), (1, 5), 1e-5
 SEED = 3000
-DEFAULT = RunConfig(method="momentum", delta=DELTA, rounds=100, rho=1e-5, max_grad_norm=0.06)
+DEFAULT = RunConfig.from_dict({"method": "momentum", "delta": DELTA, "rounds": 100, "rho": 1e-5, "max_grad_norm": 0.06})
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def error(folder: Path, name: str, sites: int, epsilon: float, variant: Variant,
     try:
         for k in range(tables.DEALS):
             rows, dataset = tables.held(folder, name, k, sites, "iid"), tables.load(folder, name, k)
-            budgeted = replace(DEFAULT, epsilon=epsilon, replicates=replicates, seed=SEED + k, **variant.knobs)
+            budgeted = DEFAULT.but(epsilon=epsilon, replicates=replicates, seed=SEED + k, **variant.knobs)
             shape = budgeted.noise_growth ** np.arange(budgeted.rounds)  # of shifts over sigma, whose squares add up
             alpha = gaussian_mu(epsilon, DELTA) / math.sqrt(float((shape**2).sum()))
             config = replace(budgeted, epsilon=math.inf, noise=alpha)

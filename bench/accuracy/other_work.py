@@ -63,7 +63,7 @@ class Cell:
 def cell(name: str, partition: str, epsilon: float, replicates: int, eta: float | None, limit: int | None) -> Cell:
     """One training, its test accuracies; the mean over sites where models differ."""
     knobs = {"rounds": ROUNDS} | METHODS[name] | ({} if eta is None else {"eta": eta})
-    run = RunConfig(epsilon=epsilon, delta=DELTA, replicates=replicates, seed=0, **knobs)
+    run = RunConfig.from_dict({"epsilon": epsilon, "delta": DELTA, "replicates": replicates, "seed": 0, **knobs})
     data = "adult" if limit is None else f"synthetic:n={limit},d=8"
     report = train(TrainConfig(run=run, data=data, nodes=5, partition=partition))
     used = float(report.result.algorithm["penalty"]["start"])

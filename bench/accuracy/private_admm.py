@@ -175,10 +175,20 @@ def momentum(problem: Problem, epsilon: float, seed: int, rounds: int, cap: floa
     """The last model of ours, in the units of the problem."""
     scale = np.maximum(LONGEST_ROW, np.linalg.norm(problem.X, axis=1, keepdims=True)) * (1.0 + 1e-9)
     outcomes = np.clip(problem.y / LONGEST_OUTCOME, -1.0, 1.0)
-    config = RunConfig(
-        method="momentum", trust="curator", epsilon=epsilon, delta=DELTA, relation="zero-out", seed=seed, rho=1e-4,
-        loss="huber-residual:0.1", rounds=rounds, max_grad_norm=cap,
-    )  # fmt: skip
+    config = RunConfig.from_dict(
+        {
+            "method": "momentum",
+            "trust": "curator",
+            "epsilon": epsilon,
+            "delta": DELTA,
+            "relation": "zero-out",
+            "seed": seed,
+            "rho": 1e-4,
+            "loss": "huber-residual:0.1",
+            "rounds": rounds,
+            "max_grad_norm": cap,
+        }
+    )
     rows = Rows.build([(problem.X / scale, np.ones(len(outcomes)))], [outcomes])
     return np.asarray(simulate(config, rows).models[0, 0] * LONGEST_OUTCOME / LONGEST_ROW)
 

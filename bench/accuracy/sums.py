@@ -30,8 +30,8 @@ from sottovoce.data.rows import Rows
 from sottovoce.runs.auto_search import choose
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
-from sottovoce.studies.figures import COLOURS, LINES, MARKERS, STYLE
 from sottovoce.util.typing import Any
+from sottovoce_papers.studies.figures import COLOURS, LINES, MARKERS, STYLE
 
 SITES = (2, 3, 5, 10, 20, 50, 100, 200)
 EPSILONS = (0.5, 1.0)
@@ -59,7 +59,7 @@ def cell(rows: int, sites: int, kind: str, trust: str, epsilon: float) -> dict[s
     errors = table.task.model_errors(table.X_test, table.y_test, result.consensus)
     return {
         "rows": rows, "sites": sites, "partition": kind, "trust": trust, "epsilon": epsilon,
-        "method": choice.config.method, "rounds": choice.config.rounds, "cap": choice.config.max_grad_norm,
+        "method": choice.config.method, "rounds": choice.config.rounds, "cap": choice.config.gradient_cap,
         "accuracy": 100 * (1 - float(errors.mean())), "sd": 100 * float(errors.std(ddof=1)),
         "alone": result.statement.alone,
     }  # fmt: skip

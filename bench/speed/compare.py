@@ -94,7 +94,7 @@ def processor() -> float:
 def config(**changes: Any) -> RunConfig:
     """002's R-ADMM; noise is given, so that nothing but `changes` differs between runs."""
     common: dict[str, Any] = {"C": C, "rho": RHO, "eta": ETA, "gamma": GAMMA, "tol": TOL, "epsilon": math.inf}
-    return RunConfig(**(common | {"method": "r_admm", "noise": ALPHA} | changes))
+    return RunConfig.from_dict(common | {"method": "r_admm", "noise": ALPHA} | changes)
 
 
 def adult(quick: bool) -> tuple[data.Dataset, Rows]:

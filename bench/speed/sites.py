@@ -60,7 +60,9 @@ def agreed(kind: str, many: int, rounds: int) -> tuple[Plan, list[SigningKey], R
     rows = Rows.build([(part, np.where(part[:, 0] > 0, 1.0, -1.0)) for part in X])
     keys = [SigningKey.make() for _ in range(many)]
     members = [Member(f"site-{i + 1}", ROWS, key.public) for i, key in enumerate(keys)]
-    config = RunConfig("momentum", rounds=rounds, epsilon=2.0, delta=1e-5, seed=None, **KINDS[kind])
+    config = RunConfig.from_dict(
+        {"method": "momentum", "rounds": rounds, "epsilon": 2.0, "delta": 1e-5, "seed": None, **KINDS[kind]}
+    )
     return Plan.make("bench", config, members, COLUMNS), keys, rows
 
 

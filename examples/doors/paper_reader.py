@@ -1,7 +1,7 @@
 """A printed claim, an attack on it, and the form that holds: dual variable perturbation (papers 000 and 001)."""
 
 from sottovoce.audit import attack
-from sottovoce.papers.claims import table
+from sottovoce_papers.claims import table
 
 # 1. What is printed of one release, and what a pair of tables attains: a claim below it is false.
 claim = next(claim for claim in table() if claim.method == "DVP")

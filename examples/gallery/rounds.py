@@ -15,7 +15,17 @@ for method, style in (("prox_admm", "-"), ("momentum", "--")):
     for colour, epsilon in (("C0", 0.3), ("C1", 2.0)):
         errors = []
         for count in rounds:
-            run = RunConfig(method, epsilon, 1e-5, rounds=count, max_grad_norm=0.3, replicates=5, seed=0)
+            run = RunConfig.from_dict(
+                {
+                    "method": method,
+                    "epsilon": epsilon,
+                    "delta": 1e-5,
+                    "rounds": count,
+                    "max_grad_norm": 0.3,
+                    "replicates": 5,
+                    "seed": 0,
+                }
+            )
             report = train(TrainConfig(run, data="synthetic:n=6000,d=10"))
             errors.append(100 * np.mean(report.test_errors))
         axes.plot(rounds, errors, "o", ls=style, color=colour, label=f"{method}, epsilon {epsilon:g}")

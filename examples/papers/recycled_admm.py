@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import matplotlib.pyplot as plt
 
-from sottovoce.papers import claims
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import simulate
-from sottovoce.studies import spec, verdicts
-from sottovoce.studies.run import run
-from sottovoce.studies.tables import deal
+from sottovoce_papers import claims
+from sottovoce_papers.studies import spec, verdicts
+from sottovoce_papers.studies.run import run
+from sottovoce_papers.studies.tables import deal
 
 # %% [markdown]
 # ## The claim
@@ -42,10 +42,20 @@ print(f"claimed {claim.claimed:.3f}, proved {claim.proved:.3f}: {claim.verdict} 
 dealt = deal({"data": "adult-002", "nodes": 5, "limit": 4000})
 print(f"always the commoner class errs on {dealt.commoner:.3f} of the test rows")
 for form in ("printed", "corrected"):
-    config = RunConfig(
-        method="r_admm", form=form, noise=1.0, epsilon=math.inf, C=1750.0, rho=0.22, eta=1.0, gamma=0.5, rounds=16,
-        replicates=5,
-    )  # fmt: skip
+    config = RunConfig.from_dict(
+        {
+            "method": "r_admm",
+            "form": form,
+            "noise": 1.0,
+            "epsilon": math.inf,
+            "C": 1750.0,
+            "rho": 0.22,
+            "eta": 1.0,
+            "gamma": 0.5,
+            "rounds": 16,
+            "replicates": 5,
+        }
+    )
     price = prepare(config, dealt.rows.n, dealt.rows.d).plan()
     error = dealt.errors(simulate(config, dealt.rows).consensus).mean()
     claimed = "claims nothing" if price.claimed() is None else f"claims {price.claimed():.2f}"

@@ -32,7 +32,7 @@ what follows from public facts alone is another, :class:`PublicNote`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Number
 from os import PathLike
 from typing import Self
@@ -127,6 +127,8 @@ class InvalidInput(SottovoceError, ValueError):
 
     nodes: object = None
     """Mask of the nodes concerned, if known and not all."""
+    others: tuple[InvalidInput, ...] = ()
+    """What else is wrong, where everything was checked at once (:func:`raise_all`); the message names it too."""
 
     def __init__(self, field: str, value: object, rule: str, remedy: str) -> None:
         self.field, self.rule = printable(str(field), LONGEST), printable(str(rule), _LONGEST_SENTENCE)
@@ -135,8 +137,23 @@ class InvalidInput(SottovoceError, ValueError):
         text = "" if value is None else f"={shown(value)}"
         super().__init__(f"{self.field}{text}: {self.rule}; {self.remedy}")
 
+    def __str__(self) -> str:
+        own = super().__str__()
+        if not self.others:
+            return own
+        return printable(". Also: ".join([own, *map(str, self.others)]), _LONGEST_MESSAGE)
+
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.field, self.value, self.rule, self.remedy)
+        return type(self), (self.field, self.value, self.rule, self.remedy), {"others": self.others}
+
+
+def raise_all(errors: Sequence[InvalidInput]) -> None:
+    """Raise the first of these errors, which holds the others; nothing if there are none."""
+    if not errors:
+        return
+    first, *others = errors
+    first.others = tuple(others)
+    raise first
 
 
 class InvalidKind(InvalidInput, TypeError):

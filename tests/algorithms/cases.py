@@ -112,7 +112,7 @@ class Case:
 
     def make(self, **changes: Any) -> RunConfig:
         plain = {"method": self.method, "rounds": 10, "rho": 0.02, "eta": 0.05, "gamma": 0.2, "epsilon": math.inf}
-        return RunConfig(**(plain | ({"epsilon": 3.0, "delta": self.delta} if self.private else {}) | changes))
+        return RunConfig.from_dict(plain | ({"epsilon": 3.0, "delta": self.delta} if self.private else {}) | changes)
 
     def seen(self, rows: Rows) -> Rows:
         """Rows as the method's curators hold them."""

@@ -7,11 +7,11 @@ Nothing here is part of the package.  In EXTRA a node keeps what it and its neig
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import sottovoce
 from sottovoce.algorithms.base import Algorithm, Node
-from sottovoce.algorithms.knobs import gradient_cap
+from sottovoce.algorithms.knobs import CappedOptions, MethodOptions
 from sottovoce.problem.facts import Facts
 from sottovoce.queries import NoisyGradient
 from sottovoce.util.typing import Array
@@ -29,7 +29,7 @@ class State(NamedTuple):
 class Extra(Algorithm[State]):
     """EXTRA: it corrects the bias of decentralised gradient descent by what it remembers of one round."""
 
-    max_grad_norm: float = gradient_cap()
+    options: CappedOptions = CappedOptions()
 
     name: ClassVar[str] = "extra"
     paper: ClassVar[str] = "Shi, Ling, Wu and Yin (SIAM J. Optim. 2015)"
@@ -41,7 +41,7 @@ class Extra(Algorithm[State]):
     gradient_steps: ClassVar[bool] = True
 
     @classmethod
-    def own_penalty(cls, facts: Facts, rounds: int, spread: float, **knobs: Any) -> float:
+    def own_penalty(cls, facts: Facts, rounds: int, spread: float, options: MethodOptions) -> float:
         return facts.C * facts.loss.hessian_bound + facts.mu
 
     def init(self, node: Node) -> State:

@@ -74,7 +74,7 @@ def recycled(p: Problem) -> Array:
             dual = dual + p.eta / 2 * (p.V * w - p.A @ w)
         else:
             slope = gradient(p.rows, p.C, w) + p.mu * w
-            w = w - (2 * dual + slope + p.eta * (p.V * w - p.A @ w)) / (2 * p.eta * p.V + p.config.gamma)
+            w = w - (2 * dual + slope + p.eta * (p.V * w - p.A @ w)) / (2 * p.eta * p.V + p.config.options.gamma)
     return w
 
 
@@ -135,7 +135,7 @@ def momentum(p: Problem) -> Array:
     velocity, old = p.zero, p.zero
     mixed = (np.eye(len(p.V)) * (1 - p.mixing * p.V) + p.mixing * p.A + np.eye(len(p.V))) / 2
     for _ in range(p.rounds):
-        velocity = p.config.momentum * velocity + gradient(p.rows, p.C, w) + p.mu * w
+        velocity = p.config.options.momentum * velocity + gradient(p.rows, p.C, w) + p.mu * w
         adapted = w - velocity / p.eta
         w, old = mixed @ (adapted + w - old), adapted
         path.append(w)
@@ -148,7 +148,9 @@ def pooled_descent(p: Problem) -> Array:
     w, velocity, path = p.zero[0], p.zero[0], []
     for _ in range(p.rounds):
         everywhere = np.tile(w, (len(p.V), 1))
-        velocity = p.config.momentum * velocity + (weight * gradient(p.rows, p.C, everywhere)).sum(axis=0) + p.mu * w
+        velocity = (
+            p.config.options.momentum * velocity + (weight * gradient(p.rows, p.C, everywhere)).sum(axis=0) + p.mu * w
+        )
         w = w - velocity / p.eta
         path.append(w)
     return np.tile(tail(path, 8), (len(p.V), 1))
@@ -172,8 +174,8 @@ def part(rows: Rows, b: int, batches: int) -> Rows:
 def passes(p: Problem) -> Array:
     w, path = p.zero, []
     for _ in range(p.rounds):
-        for b in range(p.config.batches):
-            w = w - (gradient(part(p.rows, b, p.config.batches), p.C, w) + p.mu * w) / p.eta
+        for b in range(p.config.options.batches):
+            w = w - (gradient(part(p.rows, b, p.config.options.batches), p.C, w) + p.mu * w) / p.eta
         path.append(w)
     return tail(path)
 

@@ -30,7 +30,7 @@ def runs(notion: str) -> dict[str, Result]:
         knobs = NOTIONS[notion] if cls.private else {"epsilon": math.inf}
         if "delta" in knobs or not cls.needs_delta:
             graph = "complete" if cls.trust.kind == "sum" else "path"
-            found[name] = simulate(RunConfig(method=name, graph=graph, **knobs), ROWS)
+            found[name] = simulate(RunConfig.from_dict({"method": name, "graph": graph, **knobs}), ROWS)
     return found
 
 
@@ -59,7 +59,7 @@ def test_the_declared_pairs_and_no_others_are_the_same(notion: str) -> None:
 @pytest.mark.parametrize(("one", "other"), [("r_admm", "mr_admm"), ("objective", "generalised")])
 def test_with_the_same_unit_of_noise_they_are_the_same_bits(one: str, other: str, notion: str) -> None:
     assert frozenset((one, other)) in DECLARED
-    a, b = (simulate(RunConfig(method=name, **NOTIONS[notion]), ROWS) for name in (one, other))
+    a, b = (simulate(RunConfig.from_dict({"method": name, **NOTIONS[notion]}), ROWS) for name in (one, other))
     assert a.algorithm["noise"] == b.algorithm["noise"]
     assert np.array_equal(a.models, b.models)
     assert without_source(a) == without_source(b)
@@ -80,5 +80,5 @@ def test_other_settings_tell_the_pairs_apart() -> None:
         ("dvp", "m_admm", {"eta_growth": 1.1}),
         ("objective", "generalised", {"form": "printed"}),
     ):
-        a, b = (simulate(RunConfig(method=name, epsilon=9.0, **knobs), ROWS) for name in (one, other))
+        a, b = (simulate(RunConfig.from_dict({"method": name, "epsilon": 9.0, **knobs}), ROWS) for name in (one, other))
         assert np.max(np.abs(a.models - b.models)) > 1e-3 * np.max(np.abs(a.models))

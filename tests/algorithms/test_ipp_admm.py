@@ -87,7 +87,7 @@ def test_the_gate_passes_as_often_as_its_noise_says(rows: Rows, place: str, fact
     D = facts.gradients_changed * facts.C / facts.n
     b_bar = D / event.epsilon_threshold[:, None]
     b_query = 2 * positives * D / event.epsilon_queries[:, None]
-    bar = config.threshold * facts.C
+    bar = config.options.threshold * facts.C
     total = variance = 0.0
     for k, (query, answer) in enumerate(recorder.asked, start=1):
         w, terms = query.start, query

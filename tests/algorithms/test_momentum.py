@@ -50,7 +50,7 @@ def test_a_run_costs_what_gaussian_releases_of_its_sensitivity_cost(rows: Rows) 
 def test_momentum_is_a_share() -> None:
     for wrong in (-0.1, 1.0):
         with pytest.raises(InvalidInput, match="at least 0 and below 1"):
-            RunConfig(method="momentum", momentum=wrong)
+            RunConfig.from_dict({"method": "momentum", "momentum": wrong})
 
 
 def _average(gradients: Array, momentum: float) -> Array:
@@ -82,7 +82,9 @@ def test_the_default_penalty_is_the_larger_of_its_two_bounds(C: float) -> None:
     n = np.array([[300.0], [200.0]])
 
     def penalty(epsilon: float, n: np.ndarray = n, **more: object) -> float:
-        config = RunConfig(method="momentum", epsilon=epsilon, delta=1e-5, rounds=20, C=C, **more)
+        config = RunConfig.from_dict(
+            {"method": "momentum", "epsilon": epsilon, "delta": 1e-5, "rounds": 20, "C": C, **more}
+        )
         facts = prepare(config, n, 6).facts
         return default_penalty(config, facts, make_graph("complete", len(n)))
 

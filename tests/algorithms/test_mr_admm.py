@@ -33,9 +33,11 @@ SITES: dict[str, Any] = {
 
 def test_output_perturbation_is_priced_by_odd_rounds_and_moves_nothing_without_noise() -> None:
     rows = make_rows([60, 45, 80], 4)
-    quiet = [simulate(RunConfig(**SITES | {"perturbation": where}), rows).models for where in ("output", "objective")]
+    quiet = [
+        simulate(RunConfig.from_dict(SITES | {"perturbation": where}), rows).models for where in ("output", "objective")
+    ]
     np.testing.assert_array_equal(*quiet)
-    noisy = simulate(RunConfig(**SITES | {"epsilon": 3.0, "noise": 1.0}), rows)
+    noisy = simulate(RunConfig.from_dict(SITES | {"epsilon": 3.0, "noise": 1.0}), rows)
     assert [event["event"] for event in noisy.ledger] == ["ExactSphericalMechanism"] * 3
     assert noisy.privacy["epsilon"] == pytest.approx(3.0, rel=1e-6)  # three odd rounds at epsilon 1 each
 
@@ -43,8 +45,8 @@ def test_output_perturbation_is_priced_by_odd_rounds_and_moves_nothing_without_n
 @pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (1.25, False), (0.8, False)])
 def test_the_noise_of_output_perturbation_has_the_scale_that_is_priced(factor: float, passes: bool) -> None:
     rows = make_rows([60, 45, 80], 4)
-    run = RunConfig(**SITES | {"rounds": 1, "noise": 2.0, "replicates": 300})
-    exact = simulate(RunConfig(**SITES | {"rounds": 1}), rows).models
+    run = RunConfig.from_dict(SITES | {"rounds": 1, "noise": 2.0, "replicates": 300})
+    exact = simulate(RunConfig.from_dict(SITES | {"rounds": 1}), rows).models
     length = np.linalg.norm(simulate(run, rows).models - exact, axis=-1)  # (R, N), a sum of d exponentials
     q = RunConfig().rho / 3 + 2 * 0.05 * 2  # a ring of three: two neighbours
     rate = 2.0 / (2.0 / (rows.n[:, 0] * q))
@@ -57,9 +59,9 @@ def test_several_classes_need_the_noise_on_the_answer() -> None:
     parts = [(X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)), y) for X, y in parts]
     rows = Rows.of_classes(parts, 3)
     config: dict[str, Any] = {**SITES, "loss": "softmax:3", "epsilon": 5.0}
-    assert simulate(RunConfig(**config), rows).privacy["epsilon"] <= 5.0
+    assert simulate(RunConfig.from_dict(config), rows).privacy["epsilon"] <= 5.0
     with pytest.raises(InvalidInput, match="loss"):
-        simulate(RunConfig(**config | {"perturbation": "objective"}), rows)
+        simulate(RunConfig.from_dict(config | {"perturbation": "objective"}), rows)
 
 
 @pytest.mark.parametrize("noise", [None, (300.0, 100.0, 200.0)])
@@ -71,10 +73,19 @@ def test_even_rounds_are_a_function_of_what_was_sent(noise: tuple[float, ...] | 
     rows, net = make_rows([60, 45, 80], 4), make_graph("ring", 3)
     eta, growth, gamma, rounds = (0.05, 0.08, 0.06), (1.1, 1.2, 1.0), 0.02, 6
     sent: list[Array] = []
-    config = RunConfig(
-        method="mr_admm", epsilon=math.inf, noise=noise, eta=eta, eta_growth=growth, gamma=gamma, rounds=rounds,
-        tol=1e-2, seed=0,
-    )  # fmt: skip
+    config = RunConfig.from_dict(
+        {
+            "method": "mr_admm",
+            "epsilon": math.inf,
+            "noise": noise,
+            "eta": eta,
+            "eta_growth": growth,
+            "gamma": gamma,
+            "rounds": rounds,
+            "tol": 1e-2,
+            "seed": 0,
+        }
+    )
     simulate(config, rows, observers=[lambda k, state: sent.append(np.array(state.f).reshape(3, 4))])
     V, A, facts = net.degree, net.adjacency, RunConfig()
     f, lam, residuals = np.zeros((3, 4)), np.zeros((3, 4)), []
@@ -100,8 +111,17 @@ def test_what_is_sent_shows_every_penalty_of_a_node() -> None:
     rows, net = make_rows([60, 45, 80], 4), make_graph("ring", 3)
     eta, growth, gamma, rounds = (0.05, 0.08, 0.06), (1.1, 1.2, 1.0), 0.02, 6
     sent: list[Array] = [np.zeros((3, 4))]
-    config = RunConfig(
-        method="mr_admm", epsilon=math.inf, noise=300.0, eta=eta, eta_growth=growth, gamma=gamma, rounds=rounds, seed=0
+    config = RunConfig.from_dict(
+        {
+            "method": "mr_admm",
+            "epsilon": math.inf,
+            "noise": 300.0,
+            "eta": eta,
+            "eta_growth": growth,
+            "gamma": gamma,
+            "rounds": rounds,
+            "seed": 0,
+        }
     )
     simulate(config, rows, observers=[lambda k, state: sent.append(np.array(state.f).reshape(3, 4))])
     for k in range(1, rounds, 2):

@@ -79,7 +79,7 @@ def rows(sizes: tuple[int, ...] = (60, 40, 50, 70)) -> Rows:
 
 
 def config(**more: Any) -> RunConfig:
-    return RunConfig(**({"method": "auto", "epsilon": 2.0, "delta": 1e-5, "trust": "sum", "seed": 1} | more))
+    return RunConfig.from_dict({"method": "auto", "epsilon": 2.0, "delta": 1e-5, "trust": "sum", "seed": 1} | more)
 
 
 def asked(of: RunConfig, method: Recipe = METHOD, **more: Any) -> Result:
@@ -264,10 +264,25 @@ def test_a_recipe_s_name_is_no_method_to_run() -> None:
 
 
 def test_only_what_answers_use_is_kept_of_a_configuration() -> None:
-    run = RunConfig(
-        method="sum_momentum", epsilon=1.0, delta=1e-5, rounds=77, rho=0.5, C=3.0, eta=0.1, max_grad_norm=0.2,
-        momentum=0.5, noise=Schedule(0.1), colluders=2, relation="zero-out", sites_per_row=2, accountant="zcdp", seed=8,
-    )  # fmt: skip
+    run = RunConfig.from_dict(
+        {
+            "method": "sum_momentum",
+            "epsilon": 1.0,
+            "delta": 1e-5,
+            "rounds": 77,
+            "rho": 0.5,
+            "C": 3.0,
+            "eta": 0.1,
+            "max_grad_norm": 0.2,
+            "momentum": 0.5,
+            "noise": Schedule(0.1),
+            "colluders": 2,
+            "relation": "zero-out",
+            "sites_per_row": 2,
+            "accountant": "zcdp",
+            "seed": 8,
+        }
+    )
     own = run.for_recipe(METHOD)
     kept = RunConfig(
         method="once", epsilon=1.0, delta=1e-5, rounds=4, graph="complete", trust="sum", colluders=2,

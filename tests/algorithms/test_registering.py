@@ -20,7 +20,7 @@ from problems import unlike_sites
 import sottovoce
 from sottovoce.algorithms import KNOWN, METHODS, NAMES, REGISTRY
 from sottovoce.algorithms.gradient import DGD
-from sottovoce.algorithms.knobs import knob
+from sottovoce.algorithms.knobs import MethodOptions, knob
 from sottovoce.audit import densities, make_case
 from sottovoce.audit.game import watch
 from sottovoce.cli import cli
@@ -31,6 +31,7 @@ from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.registering import unregister
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
+from sottovoce.util.constraints import Interval
 
 
 @pytest.fixture
@@ -111,8 +112,12 @@ def test_what_is_no_method_or_clashes_is_refused() -> None:
         name: ClassVar[str] = "momentum"
 
     @dataclass(frozen=True)
+    class OwnOptions(MethodOptions):
+        own: float = knob(0.5, "Something of its own.", Interval(low=0, closed="neither"))
+
+    @dataclass(frozen=True)
     class Knobbed(DGD):
-        own: float = knob(0.5, "Something of its own.", "must be above 0", _positive)
+        options: OwnOptions = OwnOptions()  # type: ignore[assignment]
         name: ClassVar[str] = "knobbed"
 
     @dataclass(frozen=True)
@@ -140,12 +145,17 @@ import sottovoce
 from dataclasses import dataclass
 from typing import ClassVar
 from sottovoce.algorithms.gradient import DGD
-from sottovoce.algorithms.knobs import knob
+from sottovoce.algorithms.knobs import MethodOptions, knob
+from sottovoce.util.constraints import Interval
+
+@dataclass(frozen=True)
+class OwnOptions(MethodOptions):
+    own: float = knob(0.5, "Something of its own.", Interval(low=0, closed="neither"))
 
 @sottovoce.register
 @dataclass(frozen=True)
 class Knobbed(DGD):
-    own: float = knob(0.5, "Something of its own.", "must be above 0", lambda v: v > 0)
+    options: OwnOptions = OwnOptions()
     name: ClassVar[str] = "knobbed"
 
 from sottovoce.cli import main
@@ -153,7 +163,3 @@ main(["plan", "--method", "knobbed", "--own", "0.75", "--json"])
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout)["algorithm"]["own"] == 0.75
-
-
-def _positive(value: float) -> bool:
-    return value > 0

@@ -67,7 +67,9 @@ def test_the_default_penalty_is_momentum_s_with_the_noise_of_a_sum() -> None:
     n = np.array([[300.0], [200.0], [100.0], [400.0]])
 
     def penalty(epsilon: float, n: np.ndarray = n, **more: Any) -> float:
-        config = RunConfig(method="sum_momentum", epsilon=epsilon, delta=1e-5, rounds=20, **more)
+        config = RunConfig.from_dict(
+            {"method": "sum_momentum", "epsilon": epsilon, "delta": 1e-5, "rounds": 20, **more}
+        )
         return default_penalty(config, prepare(config, n, 6).facts, make_graph("complete", len(n)))
 
     least = 0.25 + 0.001 / 4
@@ -92,7 +94,7 @@ def test_the_default_penalty_is_momentum_s_with_the_noise_of_a_sum() -> None:
 )
 def test_what_sums_cannot_do_is_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
-        RunConfig(**({"method": "sum_momentum", "delta": 1e-5} | changes))
+        RunConfig.from_dict({"method": "sum_momentum", "delta": 1e-5} | changes)
 
 
 @pytest.mark.parametrize("sites", [1, 2])

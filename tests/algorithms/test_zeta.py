@@ -26,7 +26,7 @@ BRANCH = 2.0 * math.log1p(0.25 * C / (N * (0.4 / 4 + 2.0 * 0.5)))
 
 
 def configured(alpha: float, zeta: str, **more: object) -> RunConfig:
-    return RunConfig(**{"method": "dvp", **SHARED, "noise": alpha, "zeta": zeta, **more})  # type: ignore[arg-type]
+    return RunConfig.from_dict({"method": "dvp", **SHARED, "noise": alpha, "zeta": zeta, **more})  # type: ignore[arg-type]
 
 
 def releases(alpha: float, zeta: str) -> tuple[np.ndarray, np.ndarray]:
@@ -101,4 +101,4 @@ def test_zeta_is_of_printed_forms_and_is_recorded_only_where_it_is_not_the_listi
     assert plain["zeta"] == "proof" and RunConfig.from_dict(plain) == configured(1.0, "proof")
     for wrong in ({"form": "corrected"}, {"method": "m_admm"}, {"zeta": "half"}):
         with pytest.raises(InvalidInput, match=r"^zeta="):
-            RunConfig(**{"method": "dvp", "form": "printed", "zeta": "proof", "noise": 1.0, **wrong})  # type: ignore[arg-type]
+            RunConfig.from_dict({"method": "dvp", "form": "printed", "zeta": "proof", "noise": 1.0, **wrong})  # type: ignore[arg-type]

@@ -14,9 +14,6 @@ from problems import make_rows
 from scipy.stats import kstest
 from sklearn.linear_model import LogisticRegression
 
-from sottovoce import aggregation
-from sottovoce.aggregation import CompareConfig, NoisyAverage, Terms, compare
-from sottovoce.cli.compare import compare as command
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
@@ -25,6 +22,10 @@ from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
 from sottovoce.runs.curator import Curator
 from sottovoce.solvers.local import Solver
+from sottovoce_papers import aggregation
+from sottovoce_papers.aggregation import CompareConfig, Terms, compare
+from sottovoce_papers.average import NoisyAverage
+from sottovoce_papers.commands.compare import compare as command
 
 SITES = [60, 45, 80, 60]
 EXACT = Terms(math.inf, Lambda=0.05, tol=1e-10)

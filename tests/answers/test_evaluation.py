@@ -24,7 +24,7 @@ from sottovoce.runs.training import TrainConfig, train
 
 
 def config(**more: Any) -> RunConfig:
-    return RunConfig(**({"method": "auto", "epsilon": 0.5, "delta": 1e-5, "trust": "sum", "seed": 0} | more))
+    return RunConfig.from_dict({"method": "auto", "epsilon": 0.5, "delta": 1e-5, "trust": "sum", "seed": 0} | more)
 
 
 def drawn(n: int, rng: np.random.Generator, slope: float = 1.0) -> tuple[np.ndarray, np.ndarray]:

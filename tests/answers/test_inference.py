@@ -57,7 +57,7 @@ SCHEMA = {
 
 
 def config(**more: Any) -> RunConfig:
-    return RunConfig(**({"method": "auto", "epsilon": 3.0, "delta": 1e-5, "trust": "sum", "seed": 0} | more))
+    return RunConfig.from_dict({"method": "auto", "epsilon": 3.0, "delta": 1e-5, "trust": "sum", "seed": 0} | more)
 
 
 def numbers(n: int, seed: int = 0, norm: float = 3.0) -> tuple[Naming, list[tuple[np.ndarray, np.ndarray]], np.ndarray]:

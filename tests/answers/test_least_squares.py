@@ -436,16 +436,6 @@ class TestRegressor:
             weighed.fit(X, y, sample_weight=np.ones(50))
 
 
-@pytest.mark.parametrize("x", [0.0, 0.5, 2.0, 4.0])
-def test_what_a_clipped_step_leaves_is_the_mean_square_of_errors_beyond_it(x: float) -> None:
-    """Of sites' own constants, whose last step is at most h; by numerical integration."""
-    e = np.linspace(x, 15.0, 400_001)
-    density = np.exp(-0.5 * e**2) / math.sqrt(2.0 * math.pi)
-    wanted = 2.0 * float(np.trapezoid((e - x) ** 2 * density, e))
-    assert least_squares._mean_square_beyond(x) == pytest.approx(wanted, rel=1e-6, abs=1e-9)
-    assert least_squares._mean_square_beyond(50.0) == 0.0
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("seed", [36, 160])
 def test_numbers_stay_numbers_where_noise_leaves_nothing_of_second_moments(seed: int) -> None:

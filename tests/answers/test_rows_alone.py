@@ -101,7 +101,16 @@ def made_table(
 
 
 def config(folder: Path, method: str = "dgd", **more: Any) -> TrainConfig:
-    run = RunConfig(method, 1.0, 1e-5, seed=3, trust="curator" if method == "auto" else None, **more)
+    run = RunConfig.from_dict(
+        {
+            "method": method,
+            "epsilon": 1.0,
+            "delta": 1e-5,
+            "seed": 3,
+            "trust": "curator" if method == "auto" else None,
+            **more,
+        }
+    )
     return TrainConfig(run, str(folder / "rows.csv"), str(folder / "s.toml"), nodes=2, test_share=0.5, centre=False)
 
 

@@ -49,7 +49,7 @@ N, BURNS = 4000, 8
 
 
 def config(**more: Any) -> RunConfig:
-    return RunConfig(**({"method": "auto", "epsilon": 1.0, "delta": 1e-5} | more))
+    return RunConfig.from_dict({"method": "auto", "epsilon": 1.0, "delta": 1e-5} | more)
 
 
 RUN = config()

@@ -68,7 +68,11 @@ class Careful(Curator):
 
 def stand(method: str, features: int = 1, curator: Any = Curator, **knobs: Any) -> dict[str, Victim]:
     rounds = 3 if method in ("dgd", "mr_admm") else 2
-    return {"planted": Victim(RunConfig(method=method, rounds=rounds, graph="complete", **knobs), features, curator)}
+    return {
+        "planted": Victim(
+            RunConfig.from_dict({"method": method, "rounds": rounds, "graph": "complete", **knobs}), features, curator
+        )
+    }
 
 
 @pytest.mark.parametrize(

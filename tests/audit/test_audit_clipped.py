@@ -21,10 +21,10 @@ EXACT = str(Path(__file__).parents[1] / "problem" / "test_clipped.py")
 
 def test_the_capped_claim_stands_for_every_method_that_has_the_cap_and_is_tight() -> None:
     stands = cases()
-    assert set(stands) == {name for name, cls in REGISTRY.items() if "max_grad_norm" in knobs_of(cls)}
+    assert set(stands) == {name for name, cls in REGISTRY.items() if "max_grad_norm" in knobs_of(cls.options)}
     assert isinstance(watch(stands["dgd"], 0, 2, 0).facts.loss, Capped)
     for case in stands.values():
-        assert case.config.max_grad_norm == CAP < SHORT < LONG and case.config.loss == "huber:0.5"
+        assert case.config.gradient_cap == CAP < SHORT < LONG and case.config.loss == "huber:0.5"
     verdict = attack("capped", replicates=2000)
     assert not verdict.refuted and not verdict.refuted_exactly and verdict.lower_bound > 0.6
     assert verdict.claimed_epsilon == verdict.proved_epsilon == pytest.approx(1.0, abs=1e-6)
@@ -36,7 +36,9 @@ def test_the_capped_claim_stands_for_every_method_that_has_the_cap_and_is_tight(
 
 @pytest.mark.parametrize("method", ["prox_admm", "dgd"])
 def test_canaries_do_not_refute_a_capped_run(method: str) -> None:
-    config = RunConfig(method=method, epsilon=1.0, delta=1e-5, rounds=2, loss="huber:0.5", max_grad_norm=CAP)
+    config = RunConfig.from_dict(
+        {"method": method, "epsilon": 1.0, "delta": 1e-5, "rounds": 2, "loss": "huber:0.5", "max_grad_norm": CAP}
+    )
     verdict = play_once(config, parts(40, 200))
     assert not verdict.refuted and verdict.claimed_epsilon <= 1.0
     assert play_once(config, parts(40, 200), noise=Faint).refuted

@@ -52,7 +52,7 @@ def pair(rng: np.random.Generator, d: int, relation: str, **knobs: Any) -> Case:
         twin[-1] = np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]) @ -own[-1]
     other = unit(2)
     tables = [Rows.build([(x, np.full(len(x), y)), (other, np.array([1.0, -1.0]))]) for x in (own, twin)]
-    config = RunConfig(rounds=1, graph="complete", relation=relation, **knobs)
+    config = RunConfig.from_dict({"rounds": 1, "graph": "complete", "relation": relation, **knobs})
     return Case(config, (tables[0], tables[1]), 0, "random")
 
 

@@ -183,7 +183,9 @@ def test_the_scores_are_the_log_odds_that_they_say(method: str, relation: str) -
 @pytest.mark.parametrize("method", PRIVATE)
 def test_no_corrected_form_is_refuted(method: str) -> None:
     delta = 1e-5 if REGISTRY[method].needs_delta else None
-    config = RunConfig(method=method, epsilon=2.0, delta=delta, rounds=2, loss="huber:0.5", positives=2)
+    config = RunConfig.from_dict(
+        {"method": method, "epsilon": 2.0, "delta": delta, "rounds": 2, "loss": "huber:0.5", "positives": 2}
+    )
     verdict = play_once(config, parts(5, 80, 10), 60)
     assert not verdict.refuted and verdict.claimed_epsilon == verdict.proved_epsilon <= 2.0
     assert 0 <= verdict.right <= verdict.guesses <= verdict.canaries == 60
@@ -212,7 +214,7 @@ def test_noise_at_a_tenth_of_its_scale_is_caught_in_one_run(method: str) -> None
 def test_printed_forms_without_secrets_are_read(method: str) -> None:
     delta = 1e-5 if REGISTRY[method].needs_delta else None
     knobs = {"epsilon": 1.0, "delta": delta, "rounds": 2, "loss": "huber:0.5", "eta": 0.5}
-    config = RunConfig(method=method, form="printed", **knobs, **regulariser_for(method, "printed"))
+    config = RunConfig.from_dict({"method": method, "form": "printed", **knobs, **regulariser_for(method, "printed")})
     assert play_once(config, parts(3, 60, 8), 24).claimed_epsilon > 0
 
 

@@ -143,12 +143,12 @@ def test_help_explains_every_option_and_says_its_default(ok: Call, name: str) ->
     asked = command(name)
     shown = " ".join(ok(name, "--help").out.split())
     assert asked.help is not None and " ".join(asked.help.split("\n")[0].split()) in shown
-    configs = (RunConfig(), TrainConfig()) if name == "train" else ()
+    configs = (RunConfig.defaults(), vars(TrainConfig())) if name == "train" else ()
     for option in (p for p in asked.params if isinstance(p, click.Option)):
         assert option.help, option.name
         last = [option.opts[0], *option.secondary_opts][-1]
         text = f"{shown} --".partition("Options:")[2].partition(f" {last} ")[2].partition(" --")[0]
-        for default in (getattr(config, str(option.name)) for config in configs if hasattr(config, str(option.name))):
+        for default in (config[str(option.name)] for config in configs if str(option.name) in config):
             # None is "not given" or is said in words, and so are epsilon's, which depends on the method, tol's, and the
             # test share's, which depends on what is asked.
             if default is not None and option.name not in ("epsilon", "method", "tol", "trust", "test_share"):

@@ -60,11 +60,11 @@ def test_runs_agree_with_numpy(name: str, loss: Loss, worth: float, monkeypatch:
         "method": "prox_admm", "loss": loss.spec, "epsilon": 3.0, "delta": 1e-5, "rounds": 4, "eta": 0.1,
         "replicates": 3,
     }  # fmt: skip
-    here, there = (simulate(RunConfig(backend=b, **knobs), rows) for b in ("numpy", name))
+    here, there = (simulate(RunConfig.from_dict({"backend": b, **knobs}), rows) for b in ("numpy", name))
     assert there.ledger == here.ledger
     np.testing.assert_allclose(there.models, here.models, atol=2e-6)
     assert there.config.backend == name
-    for i, (outcome, _) in enumerate(run_sites(RunConfig(backend=name, **knobs), rows, replicate=2)):
+    for i, (outcome, _) in enumerate(run_sites(RunConfig.from_dict({"backend": name, **knobs}), rows, replicate=2)):
         np.testing.assert_allclose(outcome.state.mean, here.models[2, i], atol=2e-6)
 
 

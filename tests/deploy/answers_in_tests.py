@@ -53,7 +53,7 @@ def answering(
     rows = Rows.build([(table.X, table.y) for table in made])
     keys = {name: SigningKey.make() for name in names}
     members = [Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)]
-    plan = Plan.make("trial", RunConfig(**settings), members, rows.d, asks=asks)
+    plan = Plan.make("trial", RunConfig.from_dict(settings), members, rows.d, asks=asks)
     return Answering(folder, plan, keys, rows, budget=1000.0, tables=made)
 
 

@@ -37,7 +37,7 @@ def centred(folder: Path, asks: Asks | None = None, **knobs: Any) -> Consortium:
     """Sites of a plan that centres."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = {"method": "prox_admm", "epsilon": 2.0, "delta": 1e-5, "rounds": 3, "seed": 3, "graph": "path"} | knobs
-    config, rows = RunConfig(**settings), Rows.build([(one.X, one.y) for one in tables_of()])
+    config, rows = RunConfig.from_dict(settings), Rows.build([(one.X, one.y) for one in tables_of()])
     keys = {name: SigningKey.make() for name in NAMES}
     members = [Member(name, size, keys[name].public) for name, size in zip(NAMES, SIZES, strict=True)]
     centre = decide(config, trained_rows(members, asks), P, FRAME).centring

@@ -94,7 +94,7 @@ def consortium(
     rows = make_rows(list(sizes), d)
     keys = {name: SigningKey.make() for name in names}
     members = [Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)]
-    plan = Plan.make("trial", RunConfig(**settings), members, rows.d)
+    plan = Plan.make("trial", RunConfig.from_dict(settings), members, rows.d)
     return Consortium(folder, plan, keys, rows)
 
 

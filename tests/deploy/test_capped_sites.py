@@ -25,7 +25,7 @@ def test_sites_of_a_capped_plan_repeat_the_simulation_and_resume(tmp_path: Path,
     bare = consortium(tmp_path / "b", method=method, delta=1e-5, eta=0.1, rounds=3)
     capped.plan.write(tmp_path / "plan.json")
     read = Plan.read(tmp_path / "plan.json")
-    assert read.config == capped.plan.config and read.config.max_grad_norm == 0.15 and read.digest == capped.plan.digest
+    assert read.config == capped.plan.config and read.config.gradient_cap == 0.15 and read.digest == capped.plan.digest
     with HubLog(tmp_path / "hub.log") as log:
         found = capped.run_locally(log)
         first = {name: site.model for name, site in found.items()}
@@ -48,7 +48,7 @@ def test_a_saved_run_keeps_its_cap(tmp_path: Path) -> None:
     sites = consortium(tmp_path, method="prox_admm", delta=1e-5, max_grad_norm=0.15, eta=0.1, rounds=2)
     simulate(sites.plan.config, sites.rows).save(tmp_path / "run.npz")
     config = Result.load(tmp_path / "run.npz").config
-    assert config == sites.plan.config and config.max_grad_norm == 0.15
+    assert config == sites.plan.config and config.gradient_cap == 0.15
     assert isinstance(prepare(config, sites.rows.n, sites.rows.d).facts.loss, Capped)
 
 

@@ -200,7 +200,7 @@ def test_a_site_checks_the_numbers_itself(sites: Consortium, monkeypatch: pytest
 @pytest.mark.parametrize("changes", [{"colluders": 0}, {"participants": 3}, {"colluders": 4}, {"participants": 6}])
 def test_no_plan_has_such_numbers(sites: Consortium, changes: dict[str, int]) -> None:
     def make() -> None:
-        config = RunConfig(method="sum_momentum", delta=1e-5, rounds=4, seed=3, **changes)
+        config = RunConfig.from_dict({"method": "sum_momentum", "delta": 1e-5, "rounds": 4, "seed": 3, **changes})
         Plan.make("trial", config, sites.plan.sites, 4)
 
     with pytest.raises(InvalidInput, match=r"colluders|participants"):

@@ -90,7 +90,7 @@ def test_defaults_are_those_of_a_run_but_for_method_budget_and_certificate() -> 
     assert shared == ours.keys() - own - {"accounting", "ledger", "knobs", "max_weight"}
     assert ours["centre"] is True  # where it pays; a run's is a digest
     for name in shared - {"method", "delta", "tol", "trust", "loss", "centre"}:  # no trust: nobody's, or the method's
-        assert ours[name] == getattr(run, name), name
+        assert ours[name] == run.flat()[name], name
     for estimator in (ConsensusClassifier(), PrivateClassifier()):
         assert (estimator.method, estimator.epsilon, estimator.delta) == ("auto", 1.0, 1e-5)
         assert estimator._knobs()["tol"] is None  # matched to the noise

@@ -22,7 +22,7 @@ from sottovoce.runs.simulate import simulate
 def test_numbers_of_numpy_are_numbers() -> None:
     """As a search over an array of values gives them: a run's key is JSON."""
     numbers = {"epsilon": np.float32(1.0), "sites_per_row": np.int64(2), "rounds": np.int32(3), "seed": np.uint8(1)}
-    config = RunConfig(**numbers, delta=1e-5)  # type: ignore[arg-type]
+    config = RunConfig.from_dict({**numbers, "delta": 1e-5})  # type: ignore[arg-type]
     assert config == RunConfig(epsilon=1.0, sites_per_row=2, rounds=3, seed=1, delta=1e-5)
     assert RunConfig(epsilon=(np.float32(1.0), np.float64(2.0))).to_dict()["epsilon"] == (1.0, 2.0)
     assert {type(value) for value in config.to_dict().values()} <= {float, int, str, bool, type(None)}

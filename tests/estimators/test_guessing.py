@@ -50,17 +50,17 @@ def test_a_good_run_says_nothing() -> None:
 
 def test_forecasts_know_the_errors_of_runs() -> None:
     """On rows as they are made up: within what 16 runs of noise leave open, 3 standard errors and a tenth."""
-    config = RunConfig("momentum", epsilon=1.0, rounds=50, **DELTA)
+    config = RunConfig.from_dict({"method": "momentum", "epsilon": 1.0, "rounds": 50, **DELTA})
     few, many = forecast(config, [40] * 5, 6), forecast(config, [4000] * 5, 6)
     assert few is not None and many is not None
     assert few.error > many.error and few.best == many.best < few.guess
     assert many.gained > 0.9 > few.gained and many.helps == ()
-    more = forecast(RunConfig("momentum", epsilon=1e-3, rounds=50, **DELTA), [40] * 5, 6)
+    more = forecast(RunConfig.from_dict({"method": "momentum", "epsilon": 1e-3, "rounds": 50, **DELTA}), [40] * 5, 6)
     assert more is not None and more.gained < LEAST and abs(more.error - 0.5) < 0.1
 
 
 def test_what_is_proposed_would_help() -> None:
-    config = RunConfig("momentum", epsilon=0.05, rounds=50, **DELTA)
+    config = RunConfig.from_dict({"method": "momentum", "epsilon": 0.05, "rounds": 50, **DELTA})
     found = forecast(config, [150] * 5, 6)
     assert found is not None and found.guessing and found.helps
     for what, error in found.helps:
@@ -71,7 +71,7 @@ def test_what_is_proposed_would_help() -> None:
     "config",
     [
         RunConfig("admm", epsilon=math.inf),
-        RunConfig("momentum", epsilon=1.0, loss="huber-residual:0.25", **DELTA),
+        RunConfig.from_dict({"method": "momentum", "epsilon": 1.0, "loss": "huber-residual:0.25", **DELTA}),
         RunConfig("r_admm", epsilon=1.0, noise=1.0),
     ],
 )
@@ -80,7 +80,7 @@ def test_what_cannot_be_rehearsed_has_no_forecast(config: RunConfig) -> None:
 
 
 def test_several_classes_have_a_forecast() -> None:
-    config = RunConfig("prox_admm", epsilon=0.1, rounds=5, loss="softmax:4", **DELTA)
+    config = RunConfig.from_dict({"method": "prox_admm", "epsilon": 0.1, "rounds": 5, "loss": "softmax:4", **DELTA})
     found = forecast(config, [30] * 5, 20)
     assert isinstance(found, Forecast) and found.guessing and found.guess > 0.5
 

@@ -112,7 +112,7 @@ def survived(trust: str) -> ConsensusSurvival:
 
 
 def trained(**more: Any) -> TrainConfig:
-    run = RunConfig(**{"method": "momentum", "seed": 0, "rounds": 2, "delta": 1e-5} | more)
+    run = RunConfig.from_dict({"method": "momentum", "seed": 0, "rounds": 2, "delta": 1e-5} | more)
     return TrainConfig(run, data="synthetic:n=300,d=3", nodes=3)
 
 

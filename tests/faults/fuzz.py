@@ -55,9 +55,9 @@ from sottovoce.errors import SottovoceError  # noqa: E402
 from sottovoce.ledger.durable import DurableLedger  # noqa: E402
 from sottovoce.ledger.journal import Journal  # noqa: E402
 from sottovoce.runs.config import RunConfig  # noqa: E402
-from sottovoce.studies.spec import parse  # noqa: E402
 from sottovoce.util.files import from_json, pack, read_arrays  # noqa: E402
 from sottovoce.util.plain import canonical, keyed_hash  # noqa: E402
+from sottovoce_papers.studies.spec import parse  # noqa: E402
 
 SECONDS, MEMORY = 60, 3 * 2**30
 """An input that takes longer has failed, and so has a run that takes more bytes."""

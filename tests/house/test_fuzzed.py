@@ -35,7 +35,7 @@ def test_schedules_for_another_number_of_nodes() -> None:
             Schedule(0.1, factor=(1.0, 2.0)),
         ):  # fmt: skip
             with pytest.raises(InvalidInput, match=rf"{name}=.*one for each of the 5 nodes"):
-                prepare(RunConfig(**{"epsilon": 50.0, "eta": 0.1} | {name: schedule}), n, 3)
+                prepare(RunConfig.from_dict({"epsilon": 50.0, "eta": 0.1} | {name: schedule}), n, 3)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_schedules_for_another_number_of_nodes() -> None:
 def test_values_of_other_types_in_a_configuration(name: str, value: Any) -> None:
     """Failed with TypeError, AttributeError, OverflowError, or a NaN in the JSON of the report."""
     with pytest.raises(InvalidInput, match=rf"^{name}=") as caught:
-        RunConfig(**{name: value})
+        RunConfig.from_dict({name: value})
     assert caught.value.field == name
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+from check_imports import BEYOND_REFERENCE, IN_REFERENCE  # noqa: E402
 
 SOUND = {
     "__init__.py": "from .estimators import Classifier\n",
@@ -76,7 +78,7 @@ def test_this_tree_keeps_its_layers() -> None:
 
 
 def test_a_sound_tree_passes(tree: Tree) -> None:
-    assert run(tree({})) == (0, ["10 rooms on 13 floors, 8 arrows between them, none upward, no circle"])
+    assert run(tree({})) == (0, ["10 rooms on 12 floors, 8 arrows between them, none upward, no circle"])
 
 
 @pytest.mark.parametrize(
@@ -122,6 +124,68 @@ def test_a_planted_violation_is_named(tree: Tree, file: str, text: str, line: in
     status, printed = run(tree({file: text}))
     assert status == 1
     assert any(at.startswith(f"src/sottovoce/{file}:{line}: ") and rule in at for at in printed), printed
+
+
+@pytest.fixture
+def papers(tree: Tree) -> Tree:
+    """Plants the sound tree and the given files of the papers' package beside it."""
+
+    def plant(files: dict[str, str]) -> Path:
+        root = tree({"algorithms/base.py": ""})
+        for name, text in ({"__init__.py": ""} | files).items():
+            path = root / "src" / "sottovoce_papers" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return root
+
+    return plant
+
+
+def test_the_papers_may_import_public_modules_and_names(papers: Tree) -> None:
+    sound = (
+        "import sottovoce\nfrom sottovoce import RunConfig, __version__\nfrom sottovoce.problem import facts\n"
+        "from sottovoce.queries import Output\nfrom . import other\nprint(facts.n, other._kept)\n"
+    )
+    assert run(papers({"claims.py": sound, "other.py": ""}))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "rule"),
+    [
+        ("from sottovoce.runs import curator\nfrom sottovoce.cli.run import main\n", 2, "cli.run is no public module"),
+        ("from sottovoce import estimators\n", 1, "estimators.__init__ is no public module"),
+        ("def f():\n    import sottovoce.privacy\n", 2, "privacy.__init__ is no public module"),
+        ("from sottovoce.queries import _share\n", 1, "is private to sottovoce"),
+        ("from sottovoce.problem import facts\nprint(facts._cache)\n", 2, "facts._cache, which is private"),
+        ("from sottovoce.queries import Output as Out\nprint(Out._of)\n", 2, "Out._of, which is private"),
+        ("from .other import name\n", 1, "circular import: claims -> other -> claims"),
+        ("def f(:\n", 1, "does not parse"),
+    ],
+)
+def test_what_the_papers_may_not_import_is_named(papers: Tree, text: str, line: int, rule: str) -> None:
+    status, printed = run(papers({"claims.py": text, "other.py": "from . import claims\n"}))
+    assert status == 1
+    assert any(at.startswith(f"src/sottovoce_papers/claims.py:{line}: ") and rule in at for at in printed), printed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from sottovoce_papers import claims\n",
+        "def f():\n    import sottovoce_papers.claims\n",
+        "from importlib import import_module\nimport_module('sottovoce_papers.claims')\n",
+    ],
+)
+def test_the_library_may_not_import_the_papers_nor_name_them(tree: Tree, text: str) -> None:
+    status, printed = run(tree({"cli/run.py": text}))
+    assert status == 1
+    assert any("src/sottovoce/cli/run.py:" in at and "comes in by entry points" in at for at in printed), printed
+
+
+def test_the_reference_shows_the_public_modules() -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
+    shown = set(re.findall(r"automodule:: sottovoce\.(\S+)", pages))
+    assert set(IN_REFERENCE) <= shown and not shown & set(BEYOND_REFERENCE)
 
 
 def test_a_circle_in_one_layer_is_named(tree: Tree) -> None:

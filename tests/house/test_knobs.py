@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,15 +13,12 @@ from planting import planted
 from sottovoce import ConsensusClassifier, PrivateClassifier, RunConfig
 from sottovoce.algorithms import KNOBS, REGISTRY, knobs_of
 from sottovoce.algorithms.gradient import DGD
-from sottovoce.algorithms.knobs import gather, knob, paragraphs
+from sottovoce.algorithms.knobs import MethodOptions, gather, knob, paragraphs
 from sottovoce.errors import InvalidInput
-from sottovoce.problem.schedules import Schedule
+from sottovoce.util.constraints import Interval
 
-PLANTED = """
-    decay_rate: float = knob(0.25, "How fast the step decays.", "must be at least 0", lambda v: v >= 0)
-
-    name: ClassVar[str] = "dgd"
-"""
+PLANTED = """    decay_rate: float = knob(0.25, "How fast the step decays.", Interval(low=0))
+    batches: int ="""
 USES = """
 import inspect, json
 from click.testing import CliRunner
@@ -29,22 +26,22 @@ from sottovoce import ConsensusClassifier, PrivateClassifier, RunConfig
 from sottovoce.cli import cli
 from sottovoce.data.rows import Rows
 from sottovoce.runs.simulate import simulate
-from sottovoce.studies.kinds import training
+from sottovoce_papers.studies.kinds import training
 import numpy as np
 
 X = np.eye(4)[np.arange(40) % 4] / 2
 rows = Rows.build([(X, np.where(np.arange(40) % 2, 1.0, -1.0))] * 3)
-config = RunConfig(method="dgd", rounds=2, decay_rate=0.5)
+config = RunConfig.from_dict({"method": "central_sgd", "rounds": 2, "delta": 1e-5, "decay_rate": 0.5})
 run = simulate(config, rows)
 try:
-    RunConfig(method="dgd", decay_rate=-1.0)
+    RunConfig.from_dict({"method": "central_sgd", "decay_rate": -1.0})
 except ValueError as error:
     refused = str(error)
 helps = {name: CliRunner().invoke(cli, [name, "--help"]).output for name in ("train", "plan")}
-said = CliRunner().invoke(cli, ["plan", "--method", "dgd", "--decay-rate", "0.75", "--json"]).output
+said = CliRunner().invoke(cli, ["plan", "--method", "central_sgd", "--decay-rate", "0.75", "--json"]).output
 print(json.dumps({
     "algorithm": run.algorithm["decay_rate"],
-    "kept": RunConfig.from_dict(config.to_dict()).decay_rate,
+    "kept": RunConfig.from_dict(config.to_dict()).options.decay_rate,
     "silent": "decay_rate" in RunConfig().to_dict(),
     "refused": refused,
     "helps": ["How fast the step decays" in " ".join(text.split()) for text in helps.values()],
@@ -53,25 +50,30 @@ print(json.dumps({
         each(knobs={"decay_rate": 0.125})._run_fields()["decay_rate"]
         for each in (ConsensusClassifier, PrivateClassifier)
     ],
-    "study": training._config({"method": "dgd", "rounds": 2, "decay_rate": 0.5}, rows).decay_rate,
-    "documented": all("decay_rate : float" in cls.__doc__ for cls in (RunConfig, ConsensusClassifier)),
+    "study": training._config({"method": "central_sgd", "delta": 1e-5, "decay_rate": 0.5}, rows).options.decay_rate,
+    "documented": "decay_rate : float" in ConsensusClassifier.__doc__,
 }))
 """
 
 
 def test_a_planted_knob_is_everywhere_and_one_file_was_touched(tmp_path: Path) -> None:
-    old = '\n    name: ClassVar[str] = "dgd"\n'
-    assert planted(tmp_path, "algorithms/gradient.py", {old: PLANTED}, USES) == {
+    old = "    batches: int ="
+    imported = "import Count\n"
+    assert planted(tmp_path, "algorithms/gradient.py", {old: PLANTED, imported: "import Count, Interval\n"}, USES) == {
         "algorithm": 0.5, "kept": 0.5, "silent": False, "helps": [True, True], "plan": 0.75, "study": 0.5,
-        "refused": "decay_rate=-1.0: must be at least 0; use decay_rate=0.25", "estimators": [0.125, 0.125],
+        "refused": "decay_rate=-1.0: must be >= 0; use decay_rate=0.25", "estimators": [0.125, 0.125],
         "documented": True,
     }  # fmt: skip
 
 
 def test_two_declarations_of_one_name_that_differ_are_refused() -> None:
     @dataclass(frozen=True)
+    class OtherOptions(MethodOptions):
+        gamma: float = knob(0.5, "Something else.", Interval(low=0, closed="neither"))
+
+    @dataclass(frozen=True)
     class Other(DGD):
-        gamma: float = knob(0.5, "Something else.", "must be above 0", lambda value: value > 0)
+        options: OtherOptions = OtherOptions()  # type: ignore[assignment]
 
         name: ClassVar[str] = "other"
 
@@ -82,10 +84,10 @@ def test_two_declarations_of_one_name_that_differ_are_refused() -> None:
 @pytest.mark.parametrize("name", sorted(KNOBS))
 def test_every_default_obeys_its_rule_and_is_the_one_that_methods_have(name: str) -> None:
     one = KNOBS[name]
-    one.check(one.default)
-    assert RunConfig.__dataclass_fields__[name].default == one.default
-    for method in (cls for cls in REGISTRY.values() if name in knobs_of(cls)):
-        assert method.__dataclass_fields__[name].default == one.default
+    assert one.constraint.holds(one.default)
+    assert RunConfig.defaults()[name] == one.default
+    for method in (cls for cls in REGISTRY.values() if name in knobs_of(cls.options)):
+        assert getattr(method.options, name) == one.default
     for estimator in (ConsensusClassifier, PrivateClassifier):
         assert (name in estimator.own_knobs) == one.offered
     assert (paragraphs([one]) in (ConsensusClassifier.__doc__ or "")) == one.offered
@@ -101,13 +103,13 @@ def test_every_default_obeys_its_rule_and_is_the_one_that_methods_have(name: str
     ],
 )  # fmt: skip
 def test_values_that_break_the_rule_are_refused_by_methods_and_configurations(name: str, wrong: tuple[object]) -> None:
-    method = next(m for m, cls in REGISTRY.items() if name in knobs_of(cls))
+    method = next(m for m, cls in REGISTRY.items() if name in knobs_of(cls.options))
     form = {"form": "printed"} if KNOBS[name].form == "printed" else {}
     for value in wrong:
         with pytest.raises(InvalidInput, match=f"^{name}="):
-            REGISTRY[method](penalty=Schedule(1.0), noise=None, **{name: value})
+            replace(REGISTRY[method].options, **{name: value})
         with pytest.raises(InvalidInput, match=f"^{name}="):
-            RunConfig(method=method, delta=1e-5, **form, **{name: value})
+            RunConfig.from_dict({"method": method, "delta": 1e-5, **form, **{name: value}})
 
 
 def test_an_unknown_knob_is_refused_as_python_does() -> None:

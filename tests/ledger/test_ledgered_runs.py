@@ -24,7 +24,7 @@ class Interrupted(Exception):
 
 def config(method: str = "dvp", **changes: Any) -> RunConfig:
     knobs: dict[str, Any] = {"rho": 0.02, "eta": 0.05, "rounds": 7, "epsilon": 3.0, "seed": 5}
-    return RunConfig(method=method, **(knobs | changes))
+    return RunConfig.from_dict({"method": method, **(knobs | changes)})
 
 
 @pytest.fixture
@@ -123,7 +123,9 @@ SPELLED = {"sum": ("sum_momentum", "momentum"), "curator": ("central_momentum", 
 def spelled(trust: str, way: int) -> RunConfig:
     """One run by the name of method and trust together, or by both."""
     by = {"trust": trust} if way else {}
-    return RunConfig(SPELLED[trust][way], epsilon=2.0, delta=1e-5, rounds=4, accountant="zcdp", **by)
+    return RunConfig.from_dict(
+        {"method": SPELLED[trust][way], "epsilon": 2.0, "delta": 1e-5, "rounds": 4, "accountant": "zcdp", **by}
+    )
 
 
 def stop(k: int, state: Any) -> None:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from sottovoce.papers import claims
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import outline
+from sottovoce_papers import claims
 
 ROOT = Path(__file__).parents[2]
 TABLE = claims.table()
@@ -233,16 +233,22 @@ def test_the_last_step_of_pvp_from_what_was_broadcast_is_dual_variable_perturbat
 def test_the_methods_own_code_prices_as_the_table_does() -> None:
     knobs = {"rounds": claims.ROUNDS, "rho": claims.RHO, "eta": claims.ETA, "form": "printed", "loss": "huber:0.5"}
     n = np.full((claims.SITES, 1), float(claims.N_ROWS))
-    dvp = outline(RunConfig(method="dvp", noise=0.1, epsilon=math.inf, **knobs), n, claims.FEATURES)  # type: ignore[arg-type]
+    dvp = outline(
+        RunConfig.from_dict({"method": "dvp", "noise": 0.1, "epsilon": math.inf, **knobs}), n, claims.FEATURES
+    )  # type: ignore[arg-type]
     claim = find("DVP", "Huber loss, as listed")
     assert dvp["privacy"]["epsilon"] == pytest.approx(claims.ROUNDS * claim.proved)
     assert dvp["privacy"]["printed_claim"] == pytest.approx(claim.claimed * claims.ROUNDS)
     smooth = knobs | {"loss": "logistic"}
-    dvp = outline(RunConfig(method="dvp", noise=0.1, epsilon=math.inf, **smooth), n, claims.FEATURES)  # type: ignore[arg-type]
+    dvp = outline(
+        RunConfig.from_dict({"method": "dvp", "noise": 0.1, "epsilon": math.inf, **smooth}), n, claims.FEATURES
+    )  # type: ignore[arg-type]
     assert dvp["privacy"]["epsilon"] == pytest.approx(claims.ROUNDS * find("DVP", "Algorithm 2 as listed").proved)
     knobs |= {"rounds": 100, "rho": 0.22, "eta": 1.0, "C": 1750.0, "loss": "logistic"}
     for alpha, claimed, proved in ((1.0, 23.768, 21.875), (2.0, 45.643, 43.75)):
         claim = find("R-ADMM, MR-ADMM", f"alpha {alpha:g}")
-        recycled = outline(RunConfig(method="r_admm", noise=alpha, epsilon=math.inf, **knobs), n, claims.FEATURES)  # type: ignore[arg-type]
+        recycled = outline(
+            RunConfig.from_dict({"method": "r_admm", "noise": alpha, "epsilon": math.inf, **knobs}), n, claims.FEATURES
+        )  # type: ignore[arg-type]
         assert recycled["privacy"]["epsilon"] == pytest.approx(claim.proved) == pytest.approx(proved, abs=1e-3)
         assert recycled["privacy"]["printed_claim"] == pytest.approx(claim.claimed) == pytest.approx(claimed, abs=1e-3)

@@ -9,8 +9,8 @@ import pytest
 
 from sottovoce.errors import InvalidInput
 from sottovoce.network.graphs import Graph, make_graph
-from sottovoce.papers.convergence import check_convergence, obstacle, smoothness, sufficient_gamma
 from sottovoce.util.typing import Array, ArrayLike
+from sottovoce_papers.convergence import check_convergence, obstacle, smoothness, sufficient_gamma
 
 BIPARTITE = [("ring", 6), ("path", 5), ("star", 5), ("grid", 9), ("ring", 2)]
 

@@ -15,7 +15,6 @@ from problems import make_rows
 from scipy import optimize, special
 
 from sottovoce.algorithms.admm import Augmented
-from sottovoce.papers import claims, plausible
 from sottovoce.privacy import prices
 from sottovoce.privacy.accountants import BestAccountant
 from sottovoce.privacy.events import GaussianObjectivePerturbation, MinimiserGateRelease
@@ -24,6 +23,7 @@ from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import make_solver
 from sottovoce.runs.prepare import prepare
 from sottovoce.util.typing import Any, Array
+from sottovoce_papers import claims, plausible
 
 DELTA = plausible.DELTA
 LISTED, DIVIDED = "tests' noise for 2 C_loss, as", "tests' noise for 2 C_loss / |D_i|"
@@ -62,10 +62,23 @@ def test_the_printed_method_costs_what_the_table_says() -> None:
     """At section 5's settings, the tests' fifth included; on the ring that the table has."""
     asked = plausible.claimed(1.0)
     for reading in ("listed", "divided"):
-        config = RunConfig(
-            method="ipp_admm", form="printed", epsilon=asked, rounds=30, eta=0.5, rho=0.2167, delta=DELTA, delta1=DELTA,
-            positives=15, clip=2.0, accountant="best", graph="ring", test_sensitivity=reading,
-        )  # fmt: skip
+        config = RunConfig.from_dict(
+            {
+                "method": "ipp_admm",
+                "form": "printed",
+                "epsilon": asked,
+                "rounds": 30,
+                "eta": 0.5,
+                "rho": 0.2167,
+                "delta": DELTA,
+                "delta1": DELTA,
+                "positives": 15,
+                "clip": 2.0,
+                "accountant": "best",
+                "graph": "ring",
+                "test_sensitivity": reading,
+            }
+        )
         book = prepare(config, np.full((5, 1), 7000.0), 41).plan()
         row = rows_of(LISTED if reading == "listed" else DIVIDED)
         wanted = next(one for one in row if "total 1, tests" in one.paper)
@@ -86,11 +99,24 @@ def test_a_heavier_loss_leaves_the_regulariser_alone_to_pay_for_the_determinant(
     test = plausible.tests(total)[2]
     found = float(BestAccountant().total(release.to_the_letter(test), DELTA)[0])
     assert found == pytest.approx(proved, rel=5e-4) and (found < plausible.claimed(total)) == holds
-    config = RunConfig(
-        method="ipp_admm", form="printed", epsilon=plausible.claimed(total), rounds=30, eta=0.5, C=1750.0,
-        rho=release.regulariser * 5 * 1750.0 * (1.0 + 1e-6), delta=DELTA, delta1=DELTA, positives=15, clip=2.0,
-        accountant="best", graph="ring", test_sensitivity="divided",
-    )  # fmt: skip
+    config = RunConfig.from_dict(
+        {
+            "method": "ipp_admm",
+            "form": "printed",
+            "epsilon": plausible.claimed(total),
+            "rounds": 30,
+            "eta": 0.5,
+            "C": 1750.0,
+            "rho": release.regulariser * 5 * 1750.0 * (1.0 + 1e-6),
+            "delta": DELTA,
+            "delta1": DELTA,
+            "positives": 15,
+            "clip": 2.0,
+            "accountant": "best",
+            "graph": "ring",
+            "test_sensitivity": "divided",
+        }
+    )
     book = prepare(config, np.full((5, 1), 7000.0), 41).plan()
     assert found * (1.0 - 1e-6) < book.total() < 1.005 * found  # a certificate counts beta twice, for rounding
 
@@ -455,10 +481,22 @@ def test_the_regulariser_is_not_clipped_and_units_of_the_loss_do_not_matter() ->
     rows = make_rows([40, 30], 3)
     n, start = rows.n, np.full((1, 2, 3), 9.0)
     for C in (1.0, 1750.0):
-        config = RunConfig(
-            method="ipp_admm", form="printed", epsilon=1.0, delta=1e-4, delta1=1e-4, rounds=4, positives=2, clip=2.0,
-            rho=100.0 * C, eta=0.5 * C, C=C, accountant="best",
-        )  # fmt: skip
+        config = RunConfig.from_dict(
+            {
+                "method": "ipp_admm",
+                "form": "printed",
+                "epsilon": 1.0,
+                "delta": 1e-4,
+                "delta1": 1e-4,
+                "rounds": 4,
+                "positives": 2,
+                "clip": 2.0,
+                "rho": 100.0 * C,
+                "eta": 0.5 * C,
+                "C": C,
+                "accountant": "best",
+            }
+        )
         ready = prepare(config, n, 3)
         place: Any = SimpleNamespace(facts=ready.facts)
         terms = Augmented(np.zeros((1, 2, 3)), np.full((2, 1), 2.0 * C))

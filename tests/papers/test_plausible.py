@@ -12,8 +12,6 @@ from scipy import optimize
 
 from sottovoce.algorithms.admm import augment
 from sottovoce.data.rows import Rows
-from sottovoce.papers import claims
-from sottovoce.papers.sample_size import pp_admm
 from sottovoce.privacy.accountants import ZCDPAccountant
 from sottovoce.privacy.events import MinimiserGateRelease
 from sottovoce.privacy.gaussian import gaussian_epsilon
@@ -23,8 +21,10 @@ from sottovoce.runs.config import RunConfig
 from sottovoce.runs.curator import make_solver
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import simulate
-from sottovoce.studies.tables import deal
 from sottovoce.util.typing import Any, Array
+from sottovoce_papers import claims
+from sottovoce_papers.sample_size import pp_admm
+from sottovoce_papers.studies.tables import deal
 
 CLIP = 2.0
 
@@ -58,7 +58,7 @@ def test_one_row_moves_the_quality_by_two_clips_over_the_rows_and_no_more() -> N
 def printed(**knobs: Any) -> RunConfig:
     given = {"eta": 0.5, "rounds": 30, "positives": 15, "epsilon": 1.0, "clip": CLIP, "accountant": "best"}
     given |= {"rho": 1.3} | knobs  # above line 3 for 500 rows and more
-    return RunConfig(method="ipp_admm", form="printed", delta=1e-4, delta1=1e-4, **given)
+    return RunConfig.from_dict({"method": "ipp_admm", "form": "printed", "delta": 1e-4, "delta1": 1e-4, **given})
 
 
 def test_the_divided_reading_has_less_noise_its_tests_cost_as_much_more_and_both_hold() -> None:
@@ -211,10 +211,22 @@ def test_lines_3_6_and_9_are_as_printed(method: str) -> None:
         rho_2, epsilon_1 = rho_2 * scale, epsilon_1 * math.sqrt(scale)
     l2 = needed(epsilon_1)
     knobs: dict[str, Any] = {"positives": 15} if method == "ipp_admm" else {}
-    config = RunConfig(
-        method=method, form="printed", epsilon=asked, rounds=ROUNDS, eta=ETA, rho=l2, delta=DELTA, delta1=DELTA,
-        tolerance=beta, accountant="best", graph="ring", **knobs,
-    )  # fmt: skip
+    config = RunConfig.from_dict(
+        {
+            "method": method,
+            "form": "printed",
+            "epsilon": asked,
+            "rounds": ROUNDS,
+            "eta": ETA,
+            "rho": l2,
+            "delta": DELTA,
+            "delta1": DELTA,
+            "tolerance": beta,
+            "accountant": "best",
+            "graph": "ring",
+            **knobs,
+        }
+    )
     event: Any = prepare(config, np.full((NODES, 1), float(ROWS)), 41).plan().rows[0]
     q = l2 / NODES + 2.0 * ETA * DEGREE
     line_6 = 2.0 * math.sqrt(2.0 * math.log(1.25 / DELTA)) / (ROWS * share * epsilon_1)
@@ -236,10 +248,21 @@ def test_line_3_asks_for_2_8_times_what_the_determinant_needs(epsilon: float) ->
 
 def test_zcdp_alone_proves_ten_times_the_claim_where_beta_is_small() -> None:
     """docs/privacy/verdicts.md: the objective's own price has a small delta, which zCDP cannot use."""
-    config = RunConfig(
-        method="pp_admm", form="printed", epsilon=1.0 + 1.0 / (4.0 * LOG), rounds=ROUNDS, eta=ETA, delta=DELTA,
-        rho=needed(budget(1.0)[2]), delta1=DELTA, tolerance=1e-6, accountant="best", graph="ring",
-    )  # fmt: skip
+    config = RunConfig.from_dict(
+        {
+            "method": "pp_admm",
+            "form": "printed",
+            "epsilon": 1.0 + 1.0 / (4.0 * LOG),
+            "rounds": ROUNDS,
+            "eta": ETA,
+            "delta": DELTA,
+            "rho": needed(budget(1.0)[2]),
+            "delta1": DELTA,
+            "tolerance": 1e-6,
+            "accountant": "best",
+            "graph": "ring",
+        }
+    )
     book = prepare(config, np.full((NODES, 1), float(ROWS)), 41).plan()
     assert book.total() == pytest.approx(0.703, rel=0.01)
     assert float(np.max(ZCDPAccountant().total(list(book.rows), DELTA))) == pytest.approx(10.4, abs=0.1)
@@ -383,7 +406,9 @@ def test_with_fresh_noise_the_iterates_do_not_converge() -> None:
         knobs: dict[str, Any] = {"method": "admm", "epsilon": math.inf, "accountant": "pure"}
         if noisy:
             knobs = {"method": "pp_admm", "form": "printed", "epsilon": 1.0, "delta": DELTA, "delta1": DELTA}
-        config = RunConfig(rounds=120, eta=ETA, rho=4.8, graph="ring", seed=0, replicates=4, **knobs)  # line 3
+        config = RunConfig.from_dict(
+            {"rounds": 120, "eta": ETA, "rho": 4.8, "graph": "ring", "seed": 0, "replicates": 4, **knobs}
+        )  # line 3
         simulate(config, make_rows([500, 500, 500], 4), observers=[watch])
         moved[noisy] = steps
     assert np.mean(moved[False][-20:]) < 0.01 * np.mean(moved[False][:20])

@@ -10,7 +10,8 @@ import pytest
 from scipy.stats import chi2
 
 from sottovoce.errors import InvalidInput
-from sottovoce.papers.sample_size import (
+from sottovoce.util.typing import Any
+from sottovoce_papers.sample_size import (
     DIFFERS,
     FREE,
     KNOWN,
@@ -27,7 +28,6 @@ from sottovoce.papers.sample_size import (
     self_consistent,
     table,
 )
-from sottovoce.util.typing import Any
 
 E = math.e
 BASE: dict[str, Any] = {"accuracy": 0.1, "confidence": 0.05, "reference_norm": 2.0}

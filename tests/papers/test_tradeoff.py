@@ -9,7 +9,7 @@ import pytest
 from scipy.special import lambertw
 
 from sottovoce.errors import InvalidInput
-from sottovoce.papers.tradeoff import PRINTED, AccuracyCurve, PrivacyUtility, fit_accuracy, optimal_alpha
+from sottovoce_papers.tradeoff import PRINTED, AccuracyCurve, PrivacyUtility, fit_accuracy, optimal_alpha
 
 BUDGETS = np.array([0.01, 0.02, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5, 0.8, 1.0])
 DVP = AccuracyCurve(0.2, 25.0, 0.4)  # c4 and c5 of 001, for DVP

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 from sottovoce.errors import InvalidInput
-from sottovoce.papers.utility import generalised_objective_perturbation
+from sottovoce_papers.utility import generalised_objective_perturbation
 
 
 @pytest.mark.parametrize("delta", [None, 1e-5])

@@ -7,15 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from sottovoce import aggregation
-from sottovoce.aggregation import Terms
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy import accountants
 from sottovoce.privacy.calibration import CLOSED_FORM_TOLERANCE, CONVOLUTION_TOLERANCE, calibrate, tolerance_for
 from sottovoce.privacy.events import ExactSphericalMechanism, GaussianMechanism
 from sottovoce.privacy.gaussian import gaussian_mu
-from sottovoce.studies.kinds.thesis_components import _least_noise
 from sottovoce.util.typing import Array
+from sottovoce_papers import aggregation
+from sottovoce_papers.aggregation import Terms
+from sottovoce_papers.studies.kinds.thesis_components import _least_noise
 
 SENSITIVITY = np.array([1e-6, 0.02, 3.0, 500.0])
 

@@ -184,7 +184,18 @@ def test_all_runs_of_all_methods_meet_the_conditions(form: str) -> None:
         for more in [{}, {"eta_growth": 1.3}] if form == "corrected" and name == "ipp_admm" else [{}]:
             delta = 1e-5 if cls.needs_delta or form == "corrected" else None
             rho = 1.0 if form == "printed" else 0.001  # line 3 of 004
-            config = RunConfig(method=name, form=form, epsilon=3.0, delta=delta, rounds=14, eta=0.5, rho=rho, **more)
+            config = RunConfig.from_dict(
+                {
+                    "method": name,
+                    "form": form,
+                    "epsilon": 3.0,
+                    "delta": delta,
+                    "rounds": 14,
+                    "eta": 0.5,
+                    "rho": rho,
+                    **more,
+                }
+            )
             rows = prepare(config, np.full((5, 1), 8000.0), 36).plan().rows
             assert all(own(list(rows)))
             checked += any(row.needs == "rounds" for row in rows)
@@ -194,10 +205,19 @@ def test_all_runs_of_all_methods_meet_the_conditions(form: str) -> None:
 @pytest.mark.parametrize("growth", [0.9, 1.1])
 def test_a_printed_gate_whose_penalty_changes_pays_for_a_release_in_every_round(growth: float) -> None:
     """Nothing says which of its releases are those that it may send, and they do not cost the same."""
-    config = RunConfig(
-        method="ipp_admm", form="printed", noise=0.5, epsilon=np.inf, delta=1e-5, rounds=6, eta_growth=growth,
-        positives=2, rho=1.0,
-    )  # fmt: skip
+    config = RunConfig.from_dict(
+        {
+            "method": "ipp_admm",
+            "form": "printed",
+            "noise": 0.5,
+            "epsilon": np.inf,
+            "delta": 1e-5,
+            "rounds": 6,
+            "eta_growth": growth,
+            "positives": 2,
+            "rho": 1.0,
+        }
+    )
     rows = prepare(config, np.full((5, 1), 8000.0), 36).plan().rows
     priced = [one for one in all_priced(rows) if isinstance(one, MinimiserGateRelease)]
     assert [bool(np.all(one.shift() > 0)) for one in priced] == [True] * 6

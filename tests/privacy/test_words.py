@@ -23,7 +23,7 @@ SENTENCE = re.compile(
 
 def said(**knobs: Any) -> tuple[float, float, str]:
     """The factor and the addend of a run's sentence, and all of its words."""
-    words = outline(RunConfig(**knobs), N, 36)["privacy"]["says"]
+    words = outline(RunConfig.from_dict(knobs), N, 36)["privacy"]["says"]
     found = SENTENCE.search(words)
     assert found is not None, words
     return float(found[2].replace("10^", "1e")), float(found[5] or 0.0), words

@@ -412,7 +412,9 @@ def test_the_sensitivity_is_the_cap_or_the_bound_of_the_loss() -> None:
 def test_the_noise_of_a_run_shrinks_with_the_cap(method: str) -> None:
     n, spreads = np.full((3, 1), 500.0), []
     for c in (math.inf, 0.25):
-        config = RunConfig(method=method, epsilon=1.0, delta=1e-5, rounds=2, eta=0.1, max_grad_norm=c)
+        config = RunConfig.from_dict(
+            {"method": method, "epsilon": 1.0, "delta": 1e-5, "rounds": 2, "eta": 0.1, "max_grad_norm": c}
+        )
         ready = prepare(config, n, 4)
         spreads.append(float(np.max(ready.plan().rows[0].spread())))
         assert ready.facts.loss.derivative_bound == min(c, 1.0)
@@ -423,15 +425,15 @@ def test_the_noise_of_a_run_shrinks_with_the_cap(method: str) -> None:
 
 
 def test_methods_take_a_cap_or_refuse_it_in_one_line_before_anything_is_spent() -> None:
-    assert {name for name, cls in REGISTRY.items() if "max_grad_norm" in knobs_of(cls)} == TAKING
+    assert {name for name, cls in REGISTRY.items() if "max_grad_norm" in knobs_of(cls.options)} == TAKING
     for name, cls in REGISTRY.items():
         for form in cls.forms:
             given = {"method": name, "form": form, "epsilon": 1.0 if cls.private else math.inf, "delta": 1e-5}
             if name in TAKING and form == "corrected":
-                assert RunConfig(**given, max_grad_norm=0.2).max_grad_norm == 0.2
+                assert RunConfig.from_dict({**given, "max_grad_norm": 0.2}).max_grad_norm == 0.2
                 continue
             with pytest.raises(InvalidInput, match=rf"^max_grad_norm=0.2: the {form} {name} has none") as error:
-                RunConfig(**given, max_grad_norm=0.2)
+                RunConfig.from_dict({**given, "max_grad_norm": 0.2})
             assert "\n" not in str(error.value)
 
 
@@ -450,7 +452,7 @@ def test_noise_inside_an_objective_refuses_a_capped_loss_before_the_charge(spec:
 @pytest.mark.parametrize("wrong", [0.0, LEAST / 2.0, -1.0, math.nan, "a", True])
 def test_caps_out_of_range_are_refused(wrong: object) -> None:
     with pytest.raises(InvalidInput, match=r"^max_grad_norm"):
-        RunConfig(method="dgd", max_grad_norm=wrong)
+        RunConfig.from_dict({"method": "dgd", "max_grad_norm": wrong})
     if not isinstance(wrong, str | bool):
         with pytest.raises(InvalidInput, match=r"^max_grad_norm"):
             cap(make_loss("logistic"), float(wrong))  # type: ignore[arg-type]
@@ -479,7 +481,7 @@ def test_a_capped_loss_is_written_and_read_with_every_digit(spec: str) -> None:
 
 
 def test_configurations_keep_the_cap_and_say_nothing_where_there_is_none() -> None:
-    config = RunConfig(method="prox_admm", delta=1e-5, max_grad_norm=0.1 + 0.2)
+    config = RunConfig.from_dict({"method": "prox_admm", "delta": 1e-5, "max_grad_norm": 0.1 + 0.2})
     assert RunConfig.from_dict(config.to_dict()) == config and config.to_dict()["max_grad_norm"] == 0.1 + 0.2
     assert "max_grad_norm" not in RunConfig(method="prox_admm").to_dict()
     ready = prepare(config, np.full((3, 1), 500.0), 4)

@@ -119,7 +119,16 @@ ROWS = make_rows([40, 55, 60, 45, 50], 4, seed=3)
 
 
 def config_of(method: str, trust: str | None = None, **more: Any) -> RunConfig:
-    return RunConfig(method, 2.0, 1e-5, rounds=4, accountant="zcdp", **({"trust": trust} | more))
+    return RunConfig.from_dict(
+        {
+            "method": method,
+            "epsilon": 2.0,
+            "delta": 1e-5,
+            "rounds": 4,
+            "accountant": "zcdp",
+            **({"trust": trust} | more),
+        }
+    )
 
 
 @pytest.mark.parametrize(("method", "trust", "name"), PAIRS)

@@ -96,7 +96,7 @@ def test_only_gradients_of_one_sign_with_even_gaussian_noise_are_carried(rows: R
 
 def test_knobs_and_losses_decide_which_gradients_a_run_releases(rows: Rows) -> None:
     def kinds(**changes: Any) -> set[str]:
-        prepared = prepare(RunConfig(**(RUN | changes)), rows.n, rows.d)
+        prepared = prepare(RunConfig.from_dict(RUN | changes), rows.n, rows.d)
         return {type(row).__name__ for row in prepared.plan().rows}
 
     carried, independent = {"CarriedGaussianMechanism"}, {"GaussianMechanism"}
@@ -105,11 +105,11 @@ def test_knobs_and_losses_decide_which_gradients_a_run_releases(rows: Rows) -> N
     assert kinds(loss="log-cosh") == independent
     assert kinds(delta=None) == {"ExactSphericalMechanism"}
     with pytest.raises(InvalidInput, match=r"^correlation='all': must be 'half' or 'none'"):
-        RunConfig(**(RUN | {"correlation": "all"}))
+        RunConfig.from_dict(RUN | {"correlation": "all"})
 
 
 def vaulted(rows: Rows, rounds: int = T, **changes: Any) -> tuple[Curator, Array]:
-    prepared = prepare(RunConfig(**(RUN | {"rounds": rounds} | changes)), rows.n, rows.d)
+    prepared = prepare(RunConfig.from_dict(RUN | {"rounds": rounds} | changes), rows.n, rows.d)
     assert prepared.algorithm.noise is not None
     curator = Curator(rows, prepared.facts, KeyedNoise(5, [0], range(len(rows.n))), prepared.ledger)
     return curator, prepared.algorithm.noise(1)
@@ -153,7 +153,7 @@ def test_a_resumed_release_computes_gradients_again_at_the_same_points_and_at_no
     """What an interrupted site said is read again; a neighbour who sends something else then is found out."""
     many = int(rows.n[0, 0])
     mine = Rows.build([(rows.signed[0][:many], np.ones(many))])
-    prepared = prepare(RunConfig(**(RUN | {"seed": None})), mine.n, mine.d)
+    prepared = prepare(RunConfig.from_dict(RUN | {"seed": None}), mine.n, mine.d)
     assert prepared.algorithm.noise is not None
     alpha, at = prepared.algorithm.noise(1), np.random.default_rng(8).normal(size=(T, 1, 1, mine.d))
 
@@ -210,7 +210,7 @@ def test_a_point_that_is_too_long_is_shortened_to_one_that_is_answered(stretch: 
 
 def test_a_run_whose_model_is_all_noise_ends(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     """Points are refused beyond a norm that this run would pass, were it not for shortened points."""
-    run = RunConfig(**RUN | {"epsilon": 0.05}, seed=0)
+    run = RunConfig.from_dict({**(RUN | {"epsilon": 0.05}), "seed": 0})
     free = np.max(np.linalg.norm(simulate(run, rows).models, axis=-1))
     asked: list[float] = []
     check = CarriedGradient.check
@@ -271,7 +271,7 @@ def test_the_noise_of_what_rounds_say_together_is_as_stated(rows: Rows) -> None:
     The mean over rounds has the variance of independent noise, differences between rounds half of it.
     """
     R = 4000
-    prepared = prepare(RunConfig(**(RUN | {"replicates": R, "eta": 1e6})), rows.n, rows.d)
+    prepared = prepare(RunConfig.from_dict(RUN | {"replicates": R, "eta": 1e6}), rows.n, rows.d)
     assert prepared.algorithm.noise is not None
     alpha, facts = prepared.algorithm.noise(1), prepared.facts
     curator = Curator(rows, facts, KeyedNoise(3, range(R), range(len(rows.n))), prepared.ledger)
@@ -295,7 +295,7 @@ class Crash(Exception):
 
 
 def test_a_resumed_simulation_repeats_every_bit(rows: Rows, tmp_path: Path) -> None:
-    config, path = RunConfig(**(RUN | {"replicates": 3})), tmp_path / "run.ckpt"
+    config, path = RunConfig.from_dict(RUN | {"replicates": 3}), tmp_path / "run.ckpt"
 
     def crash(k: int, _: Any) -> None:
         if k == 4:

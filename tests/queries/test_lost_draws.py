@@ -39,10 +39,20 @@ class Beaten(Ledger):
 
 def gate(rows: Rows, form: str, ledger: Ledger, rounds: int) -> np.ndarray:
     """Flags (rounds, N) of a gate that passes whenever it may."""
-    config = RunConfig(
-        method="ipp_admm", form=form, delta=1e-5, accountant="best", positives=2, rounds=rounds, epsilon=50.0,
-        threshold=0.0 if form == "corrected" else -0.9, rho=0.02 if form == "corrected" else 1.0, eta=0.05,
-    )  # fmt: skip
+    config = RunConfig.from_dict(
+        {
+            "method": "ipp_admm",
+            "form": form,
+            "delta": 1e-5,
+            "accountant": "best",
+            "positives": 2,
+            "rounds": rounds,
+            "epsilon": 50.0,
+            "threshold": 0.0 if form == "corrected" else -0.9,
+            "rho": 0.02 if form == "corrected" else 1.0,
+            "eta": 0.05,
+        }
+    )
     ready = prepare(config, rows.n, rows.d)
     nodes = range(len(rows.n))
     curator = Curator(rows, ready.facts, KeyedNoise(1, [0], nodes, lead=(len(nodes),)), ledger)
@@ -78,10 +88,20 @@ class Crash(Exception):
 
 
 def test_a_printed_gate_sends_no_more_after_a_crash_than_was_charged(rows: Rows, tmp_path: Path) -> None:
-    config = RunConfig(
-        method="ipp_admm", form="printed", delta=1e-5, accountant="rdp", positives=2, rounds=8, epsilon=200.0,
-        threshold=-0.9, rho=1.0, eta=0.05,
-    )  # fmt: skip
+    config = RunConfig.from_dict(
+        {
+            "method": "ipp_admm",
+            "form": "printed",
+            "delta": 1e-5,
+            "accountant": "rdp",
+            "positives": 2,
+            "rounds": 8,
+            "epsilon": 200.0,
+            "threshold": -0.9,
+            "rho": 1.0,
+            "eta": 0.05,
+        }
+    )
     n = len(rows.n)
     with DurableLedger.create(tmp_path / "a.ledger", epsilon=1e4, delta=1e-5, accountant="rdp", n_nodes=n) as ledger:
 
@@ -124,4 +144,4 @@ def test_a_failed_solve_does_not_say_how_far_it_came(rows: Rows, monkeypatch: py
 )
 def test_knobs_of_printed_forms_are_checked(knobs: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        RunConfig(method="pp_admm", epsilon=1.0, delta=1e-5, **knobs)
+        RunConfig.from_dict({"method": "pp_admm", "epsilon": 1.0, "delta": 1e-5, **knobs})

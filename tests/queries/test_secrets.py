@@ -61,7 +61,7 @@ def vault(rows: Rows) -> Vault:
 
 
 def config(name: str) -> RunConfig:
-    return RunConfig(**({"rounds": 6, "rho": 0.02, "eta": 0.05} | RUNS[name]))
+    return RunConfig.from_dict({"rounds": 6, "rho": 0.02, "eta": 0.05} | RUNS[name])
 
 
 def half(name: str, rows: Rows, path: Path) -> None:

@@ -438,7 +438,9 @@ def test_without_noise_a_sum_is_its_mean_and_no_epsilon_is_printed() -> None:
 def test_sites_in_threads_are_the_simulation(method: str, more: dict[str, Any]) -> None:
     """Bit by bit for gradients; minimisers stop at their tolerance, wherever they are solved."""
     rows = make_rows(SIZES, 4)
-    config = RunConfig(method=method, epsilon=3.0, delta=1e-5, rounds=5, seed=2, tol=1e-12, **more)
+    config = RunConfig.from_dict(
+        {"method": method, "epsilon": 3.0, "delta": 1e-5, "rounds": 5, "seed": 2, "tol": 1e-12, **more}
+    )
     together, planned = simulate(config, rows), prepare(config, rows.n, rows.d)
     for i, (outcome, ledger) in enumerate(run_sites(config, rows)):
         model = planned.algorithm.model(outcome.state)

@@ -157,7 +157,7 @@ def test_what_is_known_of_rows_matters_and_is_told_apart() -> None:
 
 
 def test_given_knobs_stay_as_given() -> None:
-    config = replace(AUTO, rounds=7, rho=0.02, eta=0.05, max_grad_norm=0.4, noise_growth=1.1)
+    config = AUTO.but(rounds=7, rho=0.02, eta=0.05, max_grad_norm=0.4, noise_growth=1.1)
     assert open_knobs(config) == () and open_knobs(AUTO) == KNOBS
     found = fresh(config)
     assert [getattr(found.config, knob) for knob in KNOBS] == [7, 0.05, 0.02, 0.4]
@@ -187,10 +187,10 @@ def test_the_rest_of_the_configuration_is_kept() -> None:
 
 def test_a_cap_that_is_given_makes_a_capped_method_the_first_guess() -> None:
     """Also without a delta, where the usual first guess has noise inside objectives, which has no capped form."""
-    config = replace(PURE, auto=False, method="auto", max_grad_norm=0.3)
+    config = PURE.but(auto=False, method="auto", max_grad_norm=0.3)
     assert (config.method, config.auto, PURE.method) == ("prox_admm", True, "mr_admm")
     found = fresh(config)
-    assert {row["max_grad_norm"] for row in found.table} == {0.3} == {found.config.max_grad_norm}
+    assert {row["max_grad_norm"] for row in found.table} == {0.3} == {found.config.gradient_cap}
     assert {"prox_average", "momentum", "output"} <= {row["method"] for row in found.table}
     assert not {"mr_admm", "objective"} & {row["method"] for row in found.table}
 
@@ -233,11 +233,11 @@ def test_of_equal_gradient_steps_the_usual_ones_are_taken_and_others_if_they_err
     for gain, wanted in ((0.0, 0.12), (0.02, 0.3)):
 
         def error(config: RunConfig, _: Rehearsal, gain: float = gain) -> float:
-            return 0.2 - gain * (config.max_grad_norm == 0.3) + 0.1 * (config.method != "momentum")
+            return 0.2 - gain * (config.gradient_cap == 0.3) + 0.1 * (config.method != "momentum")
 
         rehearse(monkeypatch, error)
         asked = replace(AUTO, loss="huber:0.5")
-        assert fresh(asked, free=("max_grad_norm",)).config.max_grad_norm == wanted
+        assert fresh(asked, free=("max_grad_norm",)).config.gradient_cap == wanted
 
 
 def test_of_equal_errors_the_least_log_loss_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,30 +246,30 @@ def test_of_equal_errors_the_least_log_loss_is_taken(monkeypatch: pytest.MonkeyP
 
         def error(config: RunConfig, _: Rehearsal, apart: float = apart) -> float:
             other = 0.1 * (config.method != "momentum")
-            return 0.2 + other - apart * auto_search.TIE * (config.max_grad_norm == 0.12)
+            return 0.2 + other - apart * auto_search.TIE * (config.gradient_cap == 0.12)
 
         def loss(config: RunConfig, _: Rehearsal) -> float:
-            return {math.inf: 0.4, 0.2: 0.5, 0.12: 0.6}.get(config.max_grad_norm, 0.45)
+            return {math.inf: 0.4, 0.2: 0.5, 0.12: 0.6}.get(config.gradient_cap, 0.45)
 
         rehearse(monkeypatch, error, loss)
         # What is never looked at around the best is found by the grid, which holds the cap of 0.12 here.
         monkeypatch.setattr(auto_search, "CAPS", (math.inf, 0.2, 0.12))
-        assert fresh(free=("max_grad_norm",)).config.max_grad_norm == wanted
+        assert fresh(free=("max_grad_norm",)).config.gradient_cap == wanted
 
 
 def test_what_errs_least_is_compared_again_whatever_its_log_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the search all errors tie; in other worlds only one candidate errs little, that of the largest log loss."""
 
     def error(config: RunConfig, where: Rehearsal) -> float:
-        safe = config.max_grad_norm == 0.12 and config.method == "momentum"
+        safe = config.gradient_cap == 0.12 and config.method == "momentum"
         return 0.2 - (0.001 if where.seed == auto_trials._SEED else 0.1) * safe
 
     def loss(config: RunConfig, _: Rehearsal) -> float:
-        return 0.9 if config.max_grad_norm == 0.12 else 0.4
+        return 0.9 if config.gradient_cap == 0.12 else 0.4
 
     rehearse(monkeypatch, error, loss)
     monkeypatch.setattr(auto_search, "CAPS", (math.inf, 0.2, 0.12))
-    assert fresh(free=("max_grad_norm",)).config.max_grad_norm == 0.12
+    assert fresh(free=("max_grad_norm",)).config.gradient_cap == 0.12
 
 
 def test_ranks_are_those_of_errors_where_no_probability_is_stated() -> None:
@@ -291,8 +291,8 @@ def test_the_pull_grows_with_the_square_of_the_doublings_and_spares_what_was_set
     for free in ((), ("eta",), ("max_grad_norm",), ("eta", "max_grad_norm")):
         search = auto_search._Search(config, ground, free)
         for doublings in (-2, 0, 1, 3):
-            usual = search._usual(replace(config, max_grad_norm=cap * 2.0))
-            one = replace(config, eta=at * usual * 2.0**doublings, max_grad_norm=cap * 2.0)
+            usual = search._usual(config.but(max_grad_norm=cap * 2.0))
+            one = config.but(eta=at * usual * 2.0**doublings, max_grad_norm=cap * 2.0)
             wanted = share * doublings**2 * ("eta" in free) + other * ("max_grad_norm" in free)
             assert search._pull(one) == pytest.approx(wanted)
             pulled = auto_search._Trial(one, errors, errors, search._pull(one))
@@ -308,7 +308,9 @@ def test_a_knob_that_helps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     for knob, wanted in (("rho", 0.0001), ("rounds", 4), ("max_grad_norm", 0.6)):
 
         def error(config: RunConfig, _: Rehearsal, knob: str = knob, wanted: float = wanted) -> float:
-            return 0.1 + 0.1 * (config.method != "prox_average") + 0.05 * (getattr(config, knob) != wanted)
+            return (
+                0.1 + 0.1 * (config.method != "prox_average") + 0.05 * (auto_search.open_value(config, knob) != wanted)
+            )
 
         rehearse(monkeypatch, error)
         found = fresh()

@@ -75,10 +75,10 @@ def ready(config: RunConfig, outputs: int = 1) -> Prepared:
 def candidates(method: str) -> list[RunConfig]:
     """As different as those of one batch may be."""
     config = replace(BASE, method=method)
-    other = replace(config, max_grad_norm=0.1, rho=0.03, eta=3.0 if method == "momentum" else 0.02)
+    other = config.but(max_grad_norm=0.1, rho=0.03, eta=3.0 if method == "momentum" else 0.02)
     if method != "momentum":  # whose noise is carried if it does not grow
         other = replace(other, noise_growth=1.2)
-    return [config, replace(config, max_grad_norm=0.3), other]
+    return [config, config.but(max_grad_norm=0.3), other]
 
 
 BATCHES = [candidates(method) for method in ("prox_admm", "prox_average", "momentum", "output")]
@@ -151,7 +151,17 @@ def test_a_candidate_does_as_well_alone(method: str, monkeypatch: pytest.MonkeyP
 def test_alike_sites_whose_noise_is_listed_for_each_rehearse_as_one(sizes: tuple[int, ...]) -> None:
     """Sites of nearly the same size may have noise of one value, written once for each of them."""
     ground = Ground(sizes, D, 1, 0.0)
-    config = RunConfig("momentum", 3.0, 1e-5, rounds=3, eta=0.5, max_grad_norm=0.2, accountant="zcdp")
+    config = RunConfig.from_dict(
+        {
+            "method": "momentum",
+            "epsilon": 3.0,
+            "delta": 1e-5,
+            "rounds": 3,
+            "eta": 0.5,
+            "max_grad_norm": 0.2,
+            "accountant": "zcdp",
+        }
+    )
     one = prepare(config, ground.sizes, D)
     assert one.algorithm.noise is not None
     listed = one.algorithm.noise.scaled(np.ones(len(sizes)))

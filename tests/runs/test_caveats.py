@@ -12,14 +12,14 @@ import pytest
 from problems import make_rows
 
 from sottovoce import data
-from sottovoce.aggregation import CompareConfig, compare
 from sottovoce.cli import main
 from sottovoce.data.schema import Schema
 from sottovoce.runs.prepare import outline
 from sottovoce.runs.simulate import Result, RunConfig, simulate, simulate_many
 from sottovoce.runs.training import TrainConfig, train
-from sottovoce.studies.kinds import thesis
-from sottovoce.studies.kinds.training import run as train_cell
+from sottovoce_papers.aggregation import CompareConfig, compare
+from sottovoce_papers.studies.kinds import thesis
+from sottovoce_papers.studies.kinds.training import run as train_cell
 
 SAID = "the encoding was computed from the rows, and epsilon does not cover that"
 SCHEMA = """data_dependent = true

@@ -60,7 +60,7 @@ N = ROWS.n
 def config_of(method: str = "momentum", trust: str = "nobody", **changes: Any) -> RunConfig:
     graph = {"nobody": "path"}.get(trust, "complete")
     known = {"epsilon": 1.0, "delta": 1e-5, "rounds": 6, "seed": 4, "graph": graph, "trust": trust}
-    return RunConfig(method, **(known | changes))
+    return RunConfig.from_dict({"method": method, **(known | changes)})
 
 
 def centring(config: RunConfig, n: Any = N) -> Centring:

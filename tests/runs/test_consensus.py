@@ -53,7 +53,7 @@ RUNS += [("mnist37", method, graph) for method, graph in zip(METHODS, GRAPHS, st
 def test_every_node_agrees_with_scikit_learn(name: str, method: str, graph: str) -> None:
     rows, centralised = problem(name)
     knobs: dict[str, Any] = {"rho": RHO, "eta": 0.025, "gamma": 0.1, "graph": graph, "tol": 1e-10} | METHODS[method]
-    result = simulate(RunConfig(method=method, epsilon=math.inf, rounds=140, **knobs), rows)
+    result = simulate(RunConfig.from_dict({"method": method, "epsilon": math.inf, "rounds": 140, **knobs}), rows)
     assert np.abs(result.models - centralised).max() < 1e-6
     assert np.abs(centralised).max() > 0.1
 

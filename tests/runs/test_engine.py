@@ -33,7 +33,7 @@ class Interrupted(Exception):
 def config(method: str, **changes: Any) -> RunConfig:
     knobs: dict[str, Any] = {"rho": 0.02, "eta": 0.05, "gamma": 0.2, "rounds": 9, "replicates": 2, "seed": 3}
     knobs["epsilon"] = math.inf if method == "admm" else 4.0
-    return RunConfig(method=method, **(knobs | changes))
+    return RunConfig.from_dict({"method": method, **(knobs | changes)})
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -68,7 +68,7 @@ def test_a_checkpoint_of_another_run_is_refused(rows: Rows, tmp_path: Path, chan
     simulate(config("dvp"), rows, checkpoint=path)
     before = path.read_bytes()
     with pytest.raises(CheckpointError, match="another configuration"):
-        simulate(RunConfig(**(config("dvp").__dict__ | change)), rows, checkpoint=path)
+        simulate(RunConfig.from_dict(config("dvp").__dict__ | change), rows, checkpoint=path)
     assert path.read_bytes() == before
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(CheckpointError, match="not a readable"):

@@ -34,11 +34,20 @@ def drawn(seed: int, accountant: str, relation: str, copies: int) -> tuple[RunCo
     more: dict[str, Any] = {"correlation": str(rng.choice(["half", "none"]))} if method == "momentum" else {}
     epsilon = 10.0 ** rng.uniform(-1.5, 1.0, 3)
     several = trust is None and rng.random() < 0.4
-    config = RunConfig(
-        method=method, trust=trust, rounds=int(rng.integers(1, 12)), delta=float(10.0 ** rng.uniform(-9, -4)),
-        epsilon=tuple(epsilon.tolist()) if several else float(epsilon[0]), accountant=accountant, relation=relation,
-        copies=copies, sites_per_row=1 if several or trust == "curator" else int(rng.integers(1, 3)), **more,
-    )  # fmt: skip
+    config = RunConfig.from_dict(
+        {
+            "method": method,
+            "trust": trust,
+            "rounds": int(rng.integers(1, 12)),
+            "delta": float(10.0 ** rng.uniform(-9, -4)),
+            "epsilon": tuple(epsilon.tolist()) if several else float(epsilon[0]),
+            "accountant": accountant,
+            "relation": relation,
+            "copies": copies,
+            "sites_per_row": 1 if several or trust == "curator" else int(rng.integers(1, 3)),
+            **more,
+        }
+    )
     return config, int(rng.integers(2, 30))
 
 

@@ -98,9 +98,17 @@ def test_methods_that_average_end_there_where_sites_are_alike(method: str, spec:
     """Passes of `central_sgd` end near it, as far as the parts of the rows differ; on equal parts they are steps."""
     parts = make_targets([120], D) * 3
     knobs: dict[str, Any] = {"output": {"eta": 1e-9}, "prox_average": {"eta": 1.0}, "central_sgd": {"batches": 1}}
-    run = RunConfig(
-        method=method, epsilon=math.inf, rounds=300, rho=RHO, loss=spec, tol=1e-10, **knobs.get(method, {})
-    )  # fmt: skip
+    run = RunConfig.from_dict(
+        {
+            "method": method,
+            "epsilon": math.inf,
+            "rounds": 300,
+            "rho": RHO,
+            "loss": spec,
+            "tol": 1e-10,
+            **knobs.get(method, {}),
+        }
+    )
     expected = minimiser(parts, make_loss(spec), [1 / 120] * 3)
     assert np.abs(simulate(run, build(parts)).models - expected).max() < 2e-5
 

@@ -96,7 +96,7 @@ def test_a_plan_in_both_directions_agrees() -> None:
 )  # fmt: skip
 def test_bad_targets(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        prepare(RunConfig(**changes), N, 36)
+        prepare(RunConfig.from_dict(changes), N, 36)
 
 
 def test_the_least_that_can_be_met_is_told_for_the_smallest_site() -> None:

@@ -36,7 +36,7 @@ LINE_3: dict[str, dict[str, object]] = {"pp_admm": {"rho": 5.0}, "ipp_admm": {"r
 def printed(method: str, epsilon: float = 3.0, **knobs: object) -> RunConfig:
     delta = 1e-5 if REGISTRY[method].needs_delta else None
     knobs = LINE_3.get(method, {}) | knobs
-    return RunConfig(method=method, form="printed", epsilon=epsilon, delta=delta, **knobs)  # type: ignore[arg-type]
+    return RunConfig.from_dict({"method": method, "form": "printed", "epsilon": epsilon, "delta": delta, **knobs})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", PRINTED)
@@ -157,17 +157,17 @@ def test_the_plausible_methods_need_the_regulariser_of_line_3() -> None:
         asked = section_5 | more | {"method": method, "form": "printed", "accountant": "best"}
         for rho in (0.001, 0.99 * needed):
             with pytest.raises(InvalidInput, match=r"^rho=.*line 3 of 004") as refused:
-                prepare(RunConfig(**asked, rho=rho), n, 41)  # type: ignore[arg-type]
+                prepare(RunConfig.from_dict({**asked, "rho": rho}), n, 41)  # type: ignore[arg-type]
         allowed = float(str(refused.value).split("use rho=")[1].split()[0])
         assert allowed == pytest.approx(needed, rel=5e-3)
-        prepare(RunConfig(**asked, rho=allowed), n, 41)  # type: ignore[arg-type]
-        prepare(RunConfig(**asked, rho=1750.0 * allowed, C=1750.0), n, 41)  # type: ignore[arg-type]
+        prepare(RunConfig.from_dict({**asked, "rho": allowed}), n, 41)  # type: ignore[arg-type]
+        prepare(RunConfig.from_dict({**asked, "rho": 1750.0 * allowed, "C": 1750.0}), n, 41)  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match=r"^rho"):  # c1 is that of the loss with its weight
-            prepare(RunConfig(**asked, rho=allowed, C=1750.0), n, 41)  # type: ignore[arg-type]
+            prepare(RunConfig.from_dict({**asked, "rho": allowed, "C": 1750.0}), n, 41)  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match=r"^rho"):  # a release with less noise leaves more for the curvature
-            prepare(RunConfig(**asked, rho=allowed, loss="huber:0.5"), n, 41)  # type: ignore[arg-type]
+            prepare(RunConfig.from_dict({**asked, "rho": allowed, "loss": "huber:0.5"}), n, 41)  # type: ignore[arg-type]
         knobs = {key: value for key, value in asked.items() if key != "delta1"} | {"form": "corrected", "rho": 0.001}
-        prepare(RunConfig(**knobs), n, 41)  # type: ignore[arg-type]
+        prepare(RunConfig.from_dict(knobs), n, 41)  # type: ignore[arg-type]
 
 
 def test_line_3_counts_the_release_with_the_most_noise() -> None:

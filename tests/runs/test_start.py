@@ -30,13 +30,11 @@ POINT = np.array([1.5, -0.75, 0.5, 2.0])
 
 def config_of(method: str, **changes: Any) -> RunConfig:
     private = REGISTRY[method].private
-    return RunConfig(
-        **(
-            {"method": method, "epsilon": 3.0 if private else math.inf, "delta": 1e-5 if private else None}
-            | {"rounds": 5, "replicates": 2}
-            | {"graph": "complete" if REGISTRY[method].trust.kind == "sum" else "path"}
-            | changes
-        )
+    return RunConfig.from_dict(
+        {"method": method, "epsilon": 3.0 if private else math.inf, "delta": 1e-5 if private else None}
+        | {"rounds": 5, "replicates": 2}
+        | {"graph": "complete" if REGISTRY[method].trust.kind == "sum" else "path"}
+        | changes
     )
 
 

@@ -29,7 +29,7 @@ ROWS = make_rows((40, 55, 60, 45, 50), 4, seed=3)
 
 
 def config(**changes: Any) -> RunConfig:
-    return RunConfig(**({"method": "sum_momentum", "epsilon": 1.0, "delta": 1e-5, "rounds": 8} | changes))
+    return RunConfig.from_dict({"method": "sum_momentum", "epsilon": 1.0, "delta": 1e-5, "rounds": 8} | changes)
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.studies import kinds
-from sottovoce.studies.kinds import graded, thesis_solvers, training
-from sottovoce.studies.kinds.thesis_data import HeldOut
-from sottovoce.studies.spec import Study
+from sottovoce_papers.studies import kinds
+from sottovoce_papers.studies.kinds import graded, thesis_solvers, training
+from sottovoce_papers.studies.kinds.thesis_data import HeldOut
+from sottovoce_papers.studies.spec import Study
 
 Row = dict[str, Any]
 REPLICATES = 3  # a spread between replicates needs as many
@@ -80,7 +80,7 @@ def play(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(graded, "run", played_graded)
     patch.setattr(thesis_solvers, "simplex", stopped_at_once)
     for name in ("thesis_models", "thesis_more", "thesis_solvers", "thesis_components"):
-        patch.setattr(f"sottovoce.studies.kinds.{name}.load", few_features)
+        patch.setattr(f"sottovoce_papers.studies.kinds.{name}.load", few_features)
 
 
 PLAYED: dict[str, Callable[[Mapping[str, Any]], list[Row]]] = {

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import InvalidInput
-from sottovoce.studies import figures, tables
-from sottovoce.studies.kinds import draws, graded, training
-from sottovoce.studies.spec import Figure, Sentence
-from sottovoce.studies.verdicts import NOISE, REPRODUCED, judge
 from sottovoce.util.typing import Any
+from sottovoce_papers.studies import figures, tables
+from sottovoce_papers.studies.kinds import draws, graded, training
+from sottovoce_papers.studies.spec import Figure, Sentence
+from sottovoce_papers.studies.verdicts import NOISE, REPRODUCED, judge
 
 CELL: dict[str, Any] = {
     "data": "synthetic:n=900,d=4", "limit": 600, "nodes": 4, "graph": "erdos-renyi:p=0.5", "method": "dvp", "rounds": 3,

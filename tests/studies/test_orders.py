@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import InvalidInput
-from sottovoce.papers import utility
-from sottovoce.studies import spec, verdicts
-from sottovoce.studies.kinds import thesis, thesis_more
+from sottovoce_papers import utility
+from sottovoce_papers.studies import spec, verdicts
+from sottovoce_papers.studies.kinds import thesis, thesis_more
 
 BASE: dict[str, Any] = {"law": "spherical", "rows": 4000, "epsilon": 3.0, "features": 10, "replicates": 200, "seed": 0}
 ALONG: dict[str, list[float]] = {"rows": [1000, 4000, 16000], "epsilon": [0.3, 1.0, 3.0], "features": [5, 10, 20, 40]}

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sottovoce.studies import figures, page
-from sottovoce.studies.drawn import panels
-from sottovoce.studies.run import StudyRun
-from sottovoce.studies.spec import Figure, PaperPoints, Reading, Sentence, Study
-from sottovoce.studies.verdicts import judged
+from sottovoce_papers.studies import figures, page
+from sottovoce_papers.studies.drawn import panels
+from sottovoce_papers.studies.run import StudyRun
+from sottovoce_papers.studies.spec import Figure, PaperPoints, Reading, Sentence, Study
+from sottovoce_papers.studies.verdicts import judged
 
 LINE = Figure("loss", "Loss", "line", "x", "v", series="method", names={"a": "The first"})
 ROWS = [

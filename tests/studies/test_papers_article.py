@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sottovoce.studies import spec
+from sottovoce_papers.studies import spec
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "measured" / "papers"

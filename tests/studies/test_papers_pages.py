@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sottovoce.papers import claims
-from sottovoce.studies import legend, made, spec, verdicts
+from sottovoce_papers import claims
+from sottovoce_papers.studies import legend, made, spec, verdicts
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "bench"

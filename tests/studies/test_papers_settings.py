@@ -11,9 +11,9 @@ import pytest
 
 from sottovoce.privacy.prices import zcdp
 from sottovoce.runs.prepare import prepare
-from sottovoce.studies import spec
-from sottovoce.studies.kinds import training
-from sottovoce.studies.tables import deal
+from sottovoce_papers.studies import spec
+from sottovoce_papers.studies.kinds import training
+from sottovoce_papers.studies.tables import deal
 
 
 class Printed(NamedTuple):
@@ -210,7 +210,7 @@ def test_line_3_of_004_is_that_of_each_split(split: float) -> None:
     for p in own:  # c_1 bounds the curvature of the loss that is trained, C times the logistic one
         config = training._config(p, rows)
         assert config.rho == pytest.approx(p["C"] * line_3, rel=1e-9)
-        assert config.tolerance * p["C"] == pytest.approx(1e-6, rel=1e-12)
+        assert config.options.tolerance * p["C"] == pytest.approx(1e-6, rel=1e-12)
 
 
 @pytest.mark.parametrize("method", ["pp_admm", "ipp_admm", "dvp", "m_admm", "r_admm"])

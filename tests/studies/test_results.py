@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from sottovoce.studies import made, page, spec, verdicts
-from sottovoce.studies.run import StudyRun, run
+from sottovoce_papers.studies import made, page, spec, verdicts
+from sottovoce_papers.studies.run import StudyRun, run
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "bench"))

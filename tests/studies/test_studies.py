@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from sottovoce.cli.study import study as command
 from sottovoce.errors import InvalidInput
-from sottovoce.studies import figures, kinds, page, spec
-from sottovoce.studies.run import changed, digest, run
-from sottovoce.studies.spec import Figure, PaperPoints, Reading, Sentence, Study, parse
-from sottovoce.studies.verdicts import UNSEEN, judged
+from sottovoce_papers.commands.study import study as command
+from sottovoce_papers.studies import figures, kinds, page, spec
+from sottovoce_papers.studies.run import changed, digest, run
+from sottovoce_papers.studies.spec import Figure, PaperPoints, Reading, Sentence, Study, parse
+from sottovoce_papers.studies.verdicts import UNSEEN, judged
 
 SMALL = """
 title = "Noise & loss"
@@ -233,7 +233,7 @@ def test_a_digest_knows_parameters_kind_and_code(monkeypatch):
     ids = {digest("training.run", p), digest("training.run", p | {"seed": 1}), digest("attacks.game", p)}
     assert len(ids) == 3
     assert digest("training.run", p | {"file": "a.csv"}) == digest("training.run", p | {"file": "b.csv"})
-    monkeypatch.setattr("sottovoce.studies.run.code", lambda kind: "another version")
+    monkeypatch.setattr("sottovoce_papers.studies.run.code", lambda kind: "another version")
     assert digest("training.run", p) not in ids
 
 
@@ -409,7 +409,7 @@ def test_list_names_every_study():
 
 
 def test_all_skips_what_needs_a_file_and_ends_in_an_index(tmp_path, monkeypatch):
-    from sottovoce.studies import spec as specs
+    from sottovoce_papers.studies import spec as specs
 
     census = SMALL + '\n[file]\nloader = "census-us"\nhow = "ask IPUMS"\n'
     texts = {"a": SMALL, "b": SMALL.replace("nodes = 3", "nodes = 3\ncolour = 1"), "c": census}

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import tabulated
 
-from sottovoce.studies import spec, verdicts
-from sottovoce.studies.kinds import graded, training
+from sottovoce_papers.studies import spec, verdicts
+from sottovoce_papers.studies.kinds import graded, training
 
 
 def unjudged(study: spec.Study, rows: list[dict[str, object]]) -> list[tuple[str, str]]:

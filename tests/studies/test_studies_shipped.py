@@ -12,12 +12,12 @@ import pytest
 
 from sottovoce import data
 from sottovoce.errors import InvalidInput
-from sottovoce.papers.tradeoff import PRINTED
 from sottovoce.runs.simulate import RunConfig, simulate
-from sottovoce.studies import kinds, spec, tables, verdicts
-from sottovoce.studies.figures import series_of
-from sottovoce.studies.kinds import classes, graded, theorems, tradeoff, training
-from sottovoce.studies.run import digest, run
+from sottovoce_papers.studies import kinds, spec, tables, verdicts
+from sottovoce_papers.studies.figures import series_of
+from sottovoce_papers.studies.kinds import classes, graded, theorems, tradeoff, training
+from sottovoce_papers.studies.run import digest, run
+from sottovoce_papers.tradeoff import PRINTED
 
 CODES = {
     "AGE": (0, 99), "SEX": (1, 2), "MARST": (1, 4), "EDATTAIN": (1, 4), "DISABLED": (1, 2), "NATIVITY": (1, 2),
@@ -272,12 +272,12 @@ def test_printed_knobs_reach_the_method_and_no_other():
     ]
     assert errors[0] != errors[1]
     with pytest.raises(InvalidInput, match="split"):
-        RunConfig(method="dvp", split=0.1)
+        RunConfig.from_dict({"method": "dvp", "split": 0.1})
     with pytest.raises(InvalidInput, match="tolerance"):
-        RunConfig(method="pp_admm", delta=1e-5, tolerance=0.0)
+        RunConfig.from_dict({"method": "pp_admm", "delta": 1e-5, "tolerance": 0.0})
     plain = RunConfig().to_dict()
     assert not {"split", "tolerance", "clip", "auto"} & set(plain)
-    kept = RunConfig(method="ipp_admm", form="printed", delta=1e-5, clip=2.0)
+    kept = RunConfig.from_dict({"method": "ipp_admm", "form": "printed", "delta": 1e-5, "clip": 2.0})
     assert kept.to_dict()["clip"] == 2.0 and RunConfig.from_dict(kept.to_dict()) == kept
 
 

@@ -11,22 +11,22 @@ from problems import make_rows
 from scipy.stats import kstest
 from sklearn.decomposition import PCA
 
-from sottovoce.aggregation import Terms
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
-from sottovoce.papers import claims
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.losses import make_loss
 from sottovoce.queries import Vault
 from sottovoce.queries.moments import flat, square
 from sottovoce.runs.curator import Curator, make_solver
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser
-from sottovoce.studies import kinds, spec
-from sottovoce.studies.kinds import thesis, thesis_models, thesis_solvers
-from sottovoce.studies.kinds.thesis_components import noisy_moments
-from sottovoce.studies.kinds.thesis_data import leading, load, splits
-from sottovoce.studies.tables import deal
+from sottovoce_papers import claims
+from sottovoce_papers.aggregation import Terms
+from sottovoce_papers.studies import kinds, spec
+from sottovoce_papers.studies.kinds import thesis, thesis_models, thesis_solvers
+from sottovoce_papers.studies.kinds.thesis_components import noisy_moments
+from sottovoce_papers.studies.kinds.thesis_data import leading, load, splits
+from sottovoce_papers.studies.tables import deal
 
 DATA = "synthetic:n=1200,d=6,seed=1"
 SMALL: dict[str, Any] = {

@@ -12,15 +12,24 @@ import sklearn.datasets
 from problems import make_rows
 from scipy.optimize import approx_fprime, minimize
 
-from sottovoce.aggregation import Terms, average, listed, local
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.papers import claims, sample_size
 from sottovoce.problem.losses import make_loss
-from sottovoce.studies import spec, tables
-from sottovoce.studies.kinds import thesis, thesis_data, thesis_solvers
-from sottovoce.studies.kinds.thesis_models import ADDED, LARGER, bend_of_3_8, case_of, kifer
-from sottovoce.studies.kinds.thesis_solvers import LETTER, SOURCE, flat, noise_of, objective, proved, ridge_of, simplex
+from sottovoce_papers import claims, sample_size
+from sottovoce_papers.aggregation import Terms, average, listed, local
+from sottovoce_papers.studies import spec, tables
+from sottovoce_papers.studies.kinds import thesis, thesis_data, thesis_solvers
+from sottovoce_papers.studies.kinds.thesis_models import ADDED, LARGER, bend_of_3_8, case_of, kifer
+from sottovoce_papers.studies.kinds.thesis_solvers import (
+    LETTER,
+    SOURCE,
+    flat,
+    noise_of,
+    objective,
+    proved,
+    ridge_of,
+    simplex,
+)
 
 SITE: dict[str, Any] = {
     "data": "synthetic:n=1200,d=6,seed=1", "pca": "none", "loss": "huber:0.5", "Lambda": 0.01, "replicates": 3,

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import InvalidInput
-from sottovoce.studies import spec
-from sottovoce.studies.spec import Reading, Sentence, Study, parse
-from sottovoce.studies.verdicts import (
+from sottovoce_papers.studies import spec
+from sottovoce_papers.studies.spec import Reading, Sentence, Study, parse
+from sottovoce_papers.studies.verdicts import (
     FAILS,
     HIDDEN,
     HOLDS,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import InvalidInput
-from sottovoce.studies import spec
-from sottovoce.studies.kinds import training
-from sottovoce.studies.tables import deal
+from sottovoce_papers.studies import spec
+from sottovoce_papers.studies.kinds import training
+from sottovoce_papers.studies.tables import deal
 
 SMALL: dict[str, Any] = {
     "data": "synthetic:n=600,d=5", "nodes": 3, "rounds": 6, "replicates": 2, "seed": 0, "delta": 1e-4, "delta1": 1e-4,

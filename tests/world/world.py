@@ -97,7 +97,9 @@ def agreed(work: Workload) -> tuple[Plan, dict[str, SigningKey], Any]:
     keys = {name: SigningKey.make() for name in names}
     members = [Member(name, size, keys[name].public) for name, size in zip(names, SIZES, strict=False)]
     graph = {} if work.method.startswith("sum") else {"graph": "complete" if work.sites < 3 else work.graph}
-    config = RunConfig(work.method, 2.0, 1e-5, work.rounds, seed=3, rho=0.02, **graph)
+    config = RunConfig.from_dict(
+        {"method": work.method, "epsilon": 2.0, "delta": 1e-5, "rounds": work.rounds, "seed": 3, "rho": 0.02, **graph}
+    )
     return Plan.make("trial", config, members, rows.d, waits=WAITS), keys, rows
 
 

@@ -12,10 +12,10 @@ from .dvp import DVP
 from .gradient import DGD, CentralSGD
 from .gradient_tracking import GradientTracking
 from .ipp_admm import IPPADMM
-from .knobs import Knob, gather, knobs_of
+from .knobs import Knob, MethodOptions, gather, knobs_of
 from .m_admm import MADMM
 from .method import Method
-from .momentum import Momentum
+from .momentum import Momentum, SummedMomentumOptions
 from .mr_admm import MRADMM
 from .one_shot import Generalised, Objective, Output
 from .pp_admm import PPADMM
@@ -30,7 +30,8 @@ METHODS = [
     Method(Momentum, "sum", "sum_momentum", {
         "paper": "ours", "releases": "every round, one sum over all sites",
         "summary": "gradient descent with momentum on sums that only the network sees, tail-averaged",
-        "noise_law": "Gaussian, in shares, on sums of gradients", "recalls": False, "idle": ("correlation", "rounds"),
+        "noise_law": "Gaussian, in shares, on sums of gradients", "recalls": False, "idle": ("rounds",),
+        "options": SummedMomentumOptions(),
         "good_for": "three sites or more that trust sums; sites that differ; many small sites",
     }),
     Method(ProxAverage, "sum", "sum_prox", {
@@ -128,6 +129,7 @@ __all__ = [
     "Algorithm",
     "Knob",
     "Method",
+    "MethodOptions",
     "Node",
     "Recipe",
     "knobs_of",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from ..network.net import Net
@@ -12,7 +12,7 @@ from ..problem.schedules import Schedule
 from ..problem.trust import NOBODY, Trust
 from ..queries import Query
 from ..util.typing import Any, Array
-from .knobs import WRITTEN, knobs_of
+from .knobs import WRITTEN, MethodOptions, knobs_of, values_of
 
 
 class Node(Protocol):
@@ -34,6 +34,7 @@ class Node(Protocol):
 
 
 StateT = TypeVar("StateT", bound=NamedTuple)
+_NO_OPTIONS = MethodOptions()
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Algorithm(ABC, Generic[StateT]):
 
     penalty: Schedule
     noise: Schedule | None
+    options: MethodOptions = _NO_OPTIONS
+    """What users may set on this method alone; on the class, at its defaults."""
 
     name: ClassVar[str]
     paper: ClassVar[str]
@@ -76,7 +79,7 @@ class Algorithm(ABC, Generic[StateT]):
     single: ClassVar[bool] = False  # only the first round releases
     needs_delta: ClassVar[bool] = False  # its noise has no price in pure epsilon
     idle: ClassVar[tuple[str, ...]] = ()
-    """Fields that do nothing under its trust: they are no knobs, and records leave them out."""
+    """Fields that do nothing under its trust: records leave them out."""
     recalls: ClassVar[bool] = False
     """Whether releases depend on statistics of earlier rounds, which a resumed run has to compute again."""
     objective_noise: ClassVar[bool] = False
@@ -85,12 +88,8 @@ class Algorithm(ABC, Generic[StateT]):
     """Why a run may go on with the graph that is left without a lost site; empty: its theorem does not allow it."""
     complete: ClassVar[bool] = False  # only all rounds together mean something: all are paid for, and none is lost
 
-    def __post_init__(self) -> None:
-        for name, one in knobs_of(type(self)).items():
-            one.check(getattr(self, name))
-
     @classmethod
-    def own_penalty(cls, facts: Facts, rounds: int, spread: float, **knobs: Any) -> float | None:
+    def own_penalty(cls, facts: Facts, rounds: int, spread: float, options: MethodOptions) -> float | None:
         """A default penalty of the method's own, from public facts; None for the common rule.
 
         `spread` is the standard deviation of a release's noise in each coordinate, in sum scale; 0 without a budget.
@@ -132,18 +131,19 @@ class Algorithm(ABC, Generic[StateT]):
 
     def with_noise(self, noise: Schedule | None) -> Self:
         """The same method with another noise schedule."""
-        return type(self)(**{**self.__dict__, "noise": noise})
+        return replace(self, noise=noise)
 
     def at(self, node: int) -> Self:
         """The method for node number `node` alone."""
-        parts = {k: v.node(node) if isinstance(v, Schedule) else v for k, v in self.__dict__.items()}
-        return type(self)(**parts)
+        of_node = {k: v.node(node) for k, v in self.__dict__.items() if isinstance(v, Schedule)}
+        return replace(self, **of_node)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
         """Name and hyperparameters as plain data; knobs at their defaults are left out, but for ``WRITTEN``."""
-        silent = {name: one.default for name, one in knobs_of(type(self)).items() if name not in WRITTEN}
-        said = {k: v for k, v in self.__dict__.items() if k not in self.idle and (k not in silent or v != silent[k])}
-        plain = {k: v.to_dict() if isinstance(v, Schedule) else v for k, v in said.items()}
+        hyperparameters = {k: v for k, v in self.__dict__.items() if k != "options" and k not in self.idle}
+        defaults = {name: one.default for name, one in knobs_of(self.options).items() if name not in WRITTEN}
+        chosen = {k: v for k, v in values_of(self.options).items() if k not in defaults or v != defaults[k]}
+        plain = {k: v.to_dict() if isinstance(v, Schedule) else v for k, v in (hyperparameters | chosen).items()}
         return {"name": self.name} | plain
 
 

@@ -14,7 +14,7 @@ from ..queries import NoisyGradient
 from ..util.typing import Array
 from .admm import INDUCED, augment, dual
 from .base import Algorithm, Node
-from .knobs import gradient_cap
+from .knobs import CappedOptions
 from .prox import DualState, tail
 
 RADIUS = 10.0
@@ -39,7 +39,7 @@ class DPADMM(Algorithm[DualState]):
     it and from what the neighbours sent.
     """
 
-    max_grad_norm: float = gradient_cap()
+    options: CappedOptions = CappedOptions()
 
     name: ClassVar[str] = "dp_admm"
     paper: ClassVar[str] = "Huang, Hu, Guo, Chan-Tin and Gong (IEEE TIFS 2020)"

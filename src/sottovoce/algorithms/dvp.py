@@ -8,10 +8,30 @@ from typing import ClassVar
 import numpy as np
 
 from ..queries import GaussianLaw, PerturbedObjective, Query, SphericalLaw, law_of
+from ..util.constraints import Interval
 from ..util.typing import Array
 from .admm import ADMM, Augmented
 from .base import Node
-from .knobs import knob, law, zeta
+from .knobs import MethodOptions, knob, law, zeta
+
+
+@dataclass(frozen=True)
+class DVPOptions(MethodOptions):
+    """Options of dual variable perturbation.
+
+    Parameters
+    ----------
+    phi : float
+        Extra curvature Phi of the corrected form: the log-determinant costs less, but the model has more bias.
+    """
+
+    phi: float = knob(
+        0.0,
+        "Extra curvature, DVP.",
+        Interval(low=0, closed="low", why="a curvature is added, never taken"),
+    )
+    law: str = law()
+    zeta: str = zeta()
 
 
 @dataclass(frozen=True)
@@ -25,22 +45,10 @@ class DVP(ADMM):
     ``alpha_hat``, but the proof needs ``alpha_hat / 2``; the claim of alpha_p(t) per release is false by up to a
     factor 2.  With `zeta` "proof" the noise is the proof's, and the claim holds, for the exact minimisers that a
     simulation computes.  That all rounds together cost no more (000, page 132, so read) is false of both.
-
-    Parameters
-    ----------
-    phi : float
-        Extra curvature Phi of the corrected form: the log-determinant costs less, but the model has more bias.
     """
 
-    phi: float = knob(
-        0.0,
-        "Extra curvature, DVP.",
-        "must be finite and >= 0: a curvature is added, never taken",
-        lambda v: 0 <= v < np.inf,
-    )
     form: str = "corrected"
-    law: str = law()
-    zeta: str = zeta()
+    options: DVPOptions = DVPOptions()
 
     name: ClassVar[str] = "dvp"
     paper: ClassVar[str] = "000 and 001, Algorithm 2"
@@ -59,13 +67,13 @@ class DVP(ADMM):
         return PerturbedObjective(terms.linear, terms.curvature + phi, f, law, f"000, Algorithm 2 ({self.form})")
 
     def _law(self, k: int, curvature: Array, node: Node) -> tuple[Array, SphericalLaw | GaussianLaw | None]:
-        phi = np.asarray(self.phi)
+        phi = np.asarray(self.options.phi)
         if self.noise is None:
             return phi, None
         alpha, facts = self.noise(k), node.facts
         if self.form == "corrected":
-            return phi, law_of(self.law, alpha, curvature + phi, facts)
-        return self.printed(alpha, curvature, node, self.zeta)
+            return phi, law_of(self.options.law, alpha, curvature + phi, facts)
+        return self.printed(alpha, curvature, node, self.options.zeta)
 
     @staticmethod
     def printed(alpha: Array, curvature: Array, node: Node, constants: str) -> tuple[Array, SphericalLaw]:

@@ -7,9 +7,10 @@ from typing import ClassVar, NamedTuple
 
 from ..problem.trust import CURATOR, Trust
 from ..queries import NoisyEpoch, NoisyGradient
+from ..util.constraints import Count
 from ..util.typing import Array
 from .base import Algorithm, Node
-from .knobs import gradient_cap, knob
+from .knobs import CappedOptions, knob
 from .prox import MIXED, tail
 
 
@@ -30,7 +31,7 @@ class DGD(Algorithm[DescentState]):
     Each round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``.
     """
 
-    max_grad_norm: float = gradient_cap()
+    options: CappedOptions = CappedOptions()
 
     name: ClassVar[str] = "dgd"
     paper: ClassVar[str] = "baseline"
@@ -59,6 +60,13 @@ class DGD(Algorithm[DescentState]):
 
 
 @dataclass(frozen=True)
+class SGDOptions(CappedOptions):
+    """Options of stochastic gradient descent."""
+
+    batches: int = knob(10, "Parts of the rows in a pass, central_sgd.", Count(most=250))
+
+
+@dataclass(frozen=True)
 class CentralSGD(DGD):
     """Private stochastic gradient descent of a trusted curator: a round is one pass over fixed parts of the rows.
 
@@ -68,9 +76,7 @@ class CentralSGD(DGD):
     sampling is claimed, because rows are not sampled.
     """
 
-    batches: int = knob(
-        10, "Parts of the rows in a pass, central_sgd.", "must be a whole number from 1 to 250", lambda v: 1 <= v <= 250
-    )
+    options: SGDOptions = SGDOptions()
 
     name: ClassVar[str] = "central_sgd"
     summary: ClassVar[str] = "stochastic gradient descent at a trusted curator, a pass a round"
@@ -82,5 +88,5 @@ class CentralSGD(DGD):
     def round(self, k: int, state: DescentState, node: Node) -> DescentState:
         f, _, mean = state
         alpha = None if self.noise is None else self.noise(k)
-        f = node.ask(NoisyEpoch(f, alpha, "noisy pass", None, self.batches, 1.0 / self.penalty(k)))
+        f = node.ask(NoisyEpoch(f, alpha, "noisy pass", None, self.options.batches, 1.0 / self.penalty(k)))
         return DescentState(f, node.net.neighbour_sum(f), tail(mean, f, k))

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 from ..queries import NoisyGradient
 from ..util.typing import Array
 from .base import Algorithm, Node
-from .knobs import gradient_cap
+from .knobs import CappedOptions
 from .prox import MIXED, mixed, tail
 
 
@@ -36,7 +36,7 @@ class GradientTracking(Algorithm[TrackingState]):
     what follows from earlier messages.
     """
 
-    max_grad_norm: float = gradient_cap()
+    options: CappedOptions = CappedOptions()
 
     name: ClassVar[str] = "gradient_tracking"
     paper: ClassVar[str] = "Nedic, Olshevsky and Shi (SIAM J. Optim. 2017)"

@@ -10,11 +10,34 @@ import numpy as np
 from ..errors import InvalidInput
 from ..problem.facts import Facts
 from ..queries import GatedMinimiser, Query, RedrawnGate
+from ..util.constraints import Count, Interval, OneOf
 from ..util.typing import Array
 from .admm import Augmented
 from .base import Node
 from .knobs import knob
-from .pp_admm import PPADMM
+from .pp_admm import PPADMM, PPADMMOptions
+
+
+@dataclass(frozen=True)
+class IPPADMMOptions(PPADMMOptions):
+    """Options of the sparse-vector form; `positives` is c, the largest number of releases of a node."""
+
+    positives: int = knob(10, "Releases of a node at most, ipp_admm.", Count())
+    threshold: float = knob(
+        0.002, "Gradient norm above which ipp_admm sends, in units of C.", Interval(closed="neither")
+    )
+    clip: float = knob(
+        1.0,
+        "C_loss of the listing, in units of C.",
+        Interval(0, 1e9, closed="neither"),
+        form="printed",
+    )
+    test_sensitivity: str = knob(
+        "listed",
+        "Sensitivity of the listing's tests: listed, 2 C_loss (Lemma 4.2), or divided, 2 C_loss / n_i.",
+        OneOf("listed", "divided"),
+        form="printed",
+    )
 
 
 @dataclass(frozen=True)
@@ -32,33 +55,12 @@ class IPPADMM(PPADMM):
 
     Parameters
     ----------
-    positives : int
-        c, the largest number of releases of a node.
     test_share : float
         Epsilon of the tests, in units of ``alpha sqrt(c)``.
     """
 
-    positives: int = knob(
-        10, "Releases of a node at most, ipp_admm.", "must be a whole number, at least 1", lambda v: v >= 1
-    )
-    threshold: float = knob(
-        0.002, "Gradient norm above which ipp_admm sends, in units of C.", "must be finite", lambda v: abs(v) < np.inf
-    )
+    options: IPPADMMOptions = IPPADMMOptions()
     test_share: float = 0.5
-    clip: float = knob(
-        1.0,
-        "C_loss of the listing, in units of C.",
-        "must be a number above 0 and below 1e+09",
-        lambda v: 0 < v < 1e9,
-        "printed",
-    )
-    test_sensitivity: str = knob(
-        "listed",
-        "Sensitivity of the listing's tests: listed, 2 C_loss (Lemma 4.2), or divided, 2 C_loss / n_i.",
-        "must be 'listed' or 'divided'",
-        lambda v: v in ("listed", "divided"),
-        "printed",
-    )
 
     name: ClassVar[str] = "ipp_admm"
     paper: ClassVar[str] = "004, Algorithm 2"
@@ -73,9 +75,9 @@ class IPPADMM(PPADMM):
 
     def check_claim(self, facts: Facts, rounds: int) -> None:
         super().check_claim(facts, rounds)
-        if self.form == "printed" and self.noise is not None and self.positives >= rounds:
+        if self.form == "printed" and self.noise is not None and self.options.positives >= rounds:
             rule = f"Theorem 4.1 of 004 has c < T releases, and T = {rounds} rounds"
-            raise InvalidInput("positives", self.positives, rule, "use fewer, or more rounds")
+            raise InvalidInput("positives", self.options.positives, rule, "use fewer, or more rounds")
 
     def _releases(self, rounds: int) -> list[int]:
         return [1]  # all have the noise of round 1
@@ -85,14 +87,24 @@ class IPPADMM(PPADMM):
 
     def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
         alpha = None if self.noise is None else self.noise(1)
-        whole = self.test_share * (0.0 if alpha is None else alpha) * np.sqrt(self.positives)
-        ratio = (2.0 * self.positives) ** (2.0 / 3.0)  # Lyu, Su and Li 2017
+        whole = self.test_share * (0.0 if alpha is None else alpha) * np.sqrt(self.options.positives)
+        ratio = (2.0 * self.options.positives) ** (2.0 / 3.0)  # Lyu, Su and Li 2017
         e1, e2 = whole / (1 + ratio), whole * ratio / (1 + ratio)
         if self.form == "printed" and alpha is not None:
             law = self.printed(alpha, terms.curvature, node)
             return RedrawnGate(
-                *terms, f, law, "004, Algorithm 2 (printed)", self.tolerance, self.clip, self.threshold, e1, e2,
-                self.positives, k, node.facts.n if self.test_sensitivity == "divided" else 1.0,
-            )  # fmt: skip
+                *terms,
+                f,
+                law,
+                "004, Algorithm 2 (printed)",
+                self.options.tolerance,
+                self.options.clip,
+                self.options.threshold,
+                e1,
+                e2,
+                self.options.positives,
+                k,
+                node.facts.n if self.options.test_sensitivity == "divided" else 1.0,
+            )
         source = "004, Algorithm 2 (corrected)"
-        return GatedMinimiser(f, alpha, source, None, *terms, self.threshold, e1, e2, self.positives, k)
+        return GatedMinimiser(f, alpha, source, None, *terms, self.options.threshold, e1, e2, self.options.positives, k)

@@ -1,29 +1,40 @@
-"""Knobs: what users may set on one method, declared once, on the method's own field.
+"""Knobs: what users may set on one method, declared once, on a field of the method's options.
 
 ::
 
-    gamma: float = knob(0.1, "Proximal weight of even rounds, (M)R-ADMM.", "must be finite and >= 0", lambda v: ...)
+    @dataclass(frozen=True)
+    class MRADMMOptions(MethodOptions):
+        gamma: float = knob(0.1, "Proximal weight of even rounds, (M)R-ADMM.", Interval(low=0, closed="low"))
 
-:class:`sottovoce.RunConfig`, the command line, the estimators, studies and the docs read knobs from these fields.
+A method has its options in the field `options`.  The command line, the estimators, studies and the docs read knobs
+from there; :meth:`sottovoce.RunConfig.from_dict` takes them by name.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from types import MappingProxyType
 
-import numpy as np
-
-from ..errors import InvalidInput
+from ..util.constraints import Constraint, Interval, OneOf, constraint_metadata, validate
+from ..util.plain import as_python_numbers
 from ..util.typing import Any
 
 _KEY = "knob"
 WRITTEN = ("gamma", "phi", "law", "batches", "positives", "threshold")
 """Knobs that records name even at their defaults, as in version 0.1: digests depend on the records' text."""
-_KINDS: dict[str, Any] = {"float": (int, float, np.number), "int": (int, np.integer), "str": str}
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """What users may set on one method: a frozen dataclass of knobs in the method's file; this one has none."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            object.__setattr__(self, one.name, as_python_numbers(getattr(self, one.name)))
+        validate(self)
 
 
 @dataclass(frozen=True)
@@ -34,8 +45,7 @@ class Knob:
     kind: str  # type of the field as text: "float", "int" or "str"
     default: Any
     about: str  # help of its option, one line
-    rule: str  # for its values, in words
-    fits: Callable[[Any], bool]
+    constraint: Constraint
     form: str
     """The only form of the method that reads the knob; empty for all.  Knobs of printed forms are for studies."""
     strict: str = ""
@@ -46,23 +56,24 @@ class Knob:
         """Whether the command line and the estimators have it."""
         return self.form != "printed"
 
-    def check(self, value: object) -> None:
-        """Refuse a value that breaks the rule, by InvalidInput."""
-        if isinstance(value, bool) or not (isinstance(value, _KINDS[self.kind]) and self.fits(value)):
-            raise InvalidInput(self.name, value, self.rule, f"use {self.name}={self.default!r}")
 
-
-def knob(default: Any, about: str, rule: str, fits: Callable[[Any], bool], form: str = "", strict: str = "") -> Any:
-    """A field of an algorithm that users may set: see :class:`Knob`."""
-    return field(default=default, metadata={_KEY: (about, rule, fits, form, strict)})
+def knob(default: Any, about: str, constraint: Constraint, form: str = "", strict: str = "") -> Any:
+    """A field of a method's options: see :class:`Knob`."""
+    own = {_KEY: (about, constraint, form, strict)}
+    return field(default=default, metadata=own | constraint_metadata(constraint))
 
 
 @lru_cache(maxsize=256)
-def knobs_of(method: type) -> MappingProxyType[str, Knob]:
-    """The knobs of one method, by name."""
-    declared = [f for f in fields(method) if _KEY in f.metadata and f.name not in getattr(method, "idle", ())]
+def knobs_of(options: MethodOptions) -> MappingProxyType[str, Knob]:
+    """The knobs of options, by name."""
+    declared = fields(options)
     kinds = {f.name: f.type if isinstance(f.type, str) else f.type.__name__ for f in declared}
     return MappingProxyType({f.name: Knob(f.name, kinds[f.name], f.default, *f.metadata[_KEY]) for f in declared})
+
+
+def values_of(options: MethodOptions) -> dict[str, Any]:
+    """The values of options, by name."""
+    return dict(vars(options))
 
 
 def paragraphs(knobs: Iterable[Knob]) -> str:
@@ -70,12 +81,12 @@ def paragraphs(knobs: Iterable[Knob]) -> str:
     return "".join(f"    {one.name} : {one.kind}, default={one.default!r}\n        {one.about}\n" for one in knobs)
 
 
-def gather(methods: Iterable[type]) -> dict[str, Knob]:
+def gather(methods: Iterable[Any]) -> dict[str, Knob]:
     """The knobs of all methods; TypeError if two methods declare one name in different ways."""
     found: dict[str, Knob] = {}
     for method in methods:
-        for name, one in knobs_of(method).items():
-            if one != replace(found.setdefault(name, one), fits=one.fits):
+        for name, one in knobs_of(method.options).items():
+            if one != found.setdefault(name, one):
                 raise TypeError(f"{method.__name__} declares the knob {name!r} as no other method: one name, one thing")
     return found
 
@@ -83,9 +94,11 @@ def gather(methods: Iterable[type]) -> dict[str, Knob]:
 def law() -> Any:
     """The knob of methods whose corrected form offers both laws of noise inside the objective."""
     return knob(
-        "spherical", "Noise inside objectives: spherical or gaussian.", "must be 'spherical' or 'gaussian'",
-        lambda value: value in ("spherical", "gaussian"), "corrected",
-    )  # fmt: skip
+        "spherical",
+        "Noise inside objectives: spherical or gaussian.",
+        OneOf("spherical", "gaussian"),
+        form="corrected",
+    )
 
 
 def zeta() -> Any:
@@ -93,16 +106,24 @@ def zeta() -> Any:
     return knob(
         "listing",
         "Rate of 000's and 001's printed noise: listing, alpha-hat, or proof, half of it, as their proofs need.",
-        "must be 'listing' or 'proof'",
-        lambda value: value in ("listing", "proof"),
-        "printed",
+        OneOf("listing", "proof"),
+        form="printed",
     )
 
 
 def gradient_cap() -> Any:
     """The knob of methods whose sensitivity is the norm of a row's gradient (:mod:`sottovoce.problem.clipped`)."""
     return knob(
-        math.inf, "Cap on the norm of a row's gradient: less noise, linear tails of the loss; inf for none.",
-        "must be at least 1e-6, or inf for no cap", lambda value: value >= 1e-6, "corrected",
-        "capped gradients are for methods that put noise on answers or gradients alone, such as prox_admm",
-    )  # fmt: skip
+        math.inf,
+        "Cap on the norm of a row's gradient: less noise, linear tails of the loss; inf for none.",
+        Interval(low=1e-6),
+        form="corrected",
+        strict="capped gradients are for methods that put noise on answers or gradients alone, such as prox_admm",
+    )
+
+
+@dataclass(frozen=True)
+class CappedOptions(MethodOptions):
+    """Options of methods whose sensitivity is the norm of a row's gradient."""
+
+    max_grad_norm: float = gradient_cap()

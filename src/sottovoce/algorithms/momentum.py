@@ -8,9 +8,10 @@ from typing import ClassVar, NamedTuple
 
 from ..problem.facts import Facts
 from ..queries import CarriedGradient, NoisyGradient, carries, within_reach
-from ..util.typing import Any, Array
+from ..util.constraints import Interval, OneOf
+from ..util.typing import Array
 from .base import Algorithm, Node
-from .knobs import gradient_cap, knob
+from .knobs import CappedOptions, MethodOptions, knob
 from .prox import MIXED, mixed, noise_of_mean, tail
 
 DRIFT = 4.0
@@ -28,6 +29,37 @@ class MomentumState(NamedTuple):
     mean: Array  # tail average of f                (..., d)
     heard: Array  # sum of the noisy gradients so far   (..., d)
     opened: Array  # rounds that were answered so far   (..., 1)
+
+
+@dataclass(frozen=True)
+class SummedMomentumOptions(CappedOptions):
+    """Options of momentum in sums, whose noise comes in shares: rounds have none of it in common."""
+
+    momentum: float = knob(
+        0.8,
+        "Share of a step that the next one keeps, momentum.",
+        Interval(0, 1, closed="low"),
+    )
+
+    @property
+    def correlates(self) -> bool:
+        """Whether half of the noise is that of all rounds together."""
+        return False
+
+
+@dataclass(frozen=True)
+class MomentumOptions(SummedMomentumOptions):
+    """Options of momentum."""
+
+    correlation: str = knob(
+        "half",
+        "Share of the noise on gradients that all rounds have in common: half or none, momentum.",
+        OneOf("half", "none"),
+    )
+
+    @property
+    def correlates(self) -> bool:
+        return self.correlation == "half"
 
 
 @dataclass(frozen=True)
@@ -51,17 +83,7 @@ class Momentum(Algorithm[MomentumState]):
         Planned rounds, on which carried noise depends; 0 for independent noise.
     """
 
-    momentum: float = knob(
-        0.8,
-        "Share of a step that the next one keeps, momentum.",
-        "must be at least 0 and below 1",
-        lambda v: 0 <= v < 1,
-    )
-    max_grad_norm: float = gradient_cap()
-    correlation: str = knob(
-        "half", "Share of the noise on gradients that all rounds have in common: half or none, momentum.",
-        "must be 'half' or 'none'", lambda v: v in ("half", "none"),
-    )  # fmt: skip
+    options: MomentumOptions = MomentumOptions()
     rounds: int = 0
 
     name: ClassVar[str] = "momentum"
@@ -76,13 +98,14 @@ class Momentum(Algorithm[MomentumState]):
     induced: ClassVar[str] = MIXED
 
     @classmethod
-    def own_penalty(cls, facts: Facts, rounds: int, spread: float, **knobs: Any) -> float:
+    def own_penalty(cls, facts: Facts, rounds: int, spread: float, options: MethodOptions) -> float:
         """Two lower bounds from public facts; the larger one.
 
         A step is at most half as long as the one at which the steepest objective that the bounds allow would diverge.
         The noise of all rounds moves a coordinate of the network's average model by at most :data:`DRIFT`.
         """
-        momentum, noise = knobs["momentum"], noise_of_mean(facts, spread)
+        assert isinstance(options, SummedMomentumOptions)
+        momentum, noise = options.momentum, noise_of_mean(facts, spread)
         steepest = facts.C * facts.loss.hessian_bound + facts.mu
         return max(steepest / (1.0 + momentum), noise * carried(rounds, momentum) / DRIFT)
 
@@ -93,13 +116,13 @@ class Momentum(Algorithm[MomentumState]):
     def round(self, k: int, state: MomentumState, node: Node) -> MomentumState:
         f, v, before, mean, heard, opened = state
         alpha = None if self.noise is None else self.noise(k)
-        if self.correlation == "half" and carries(node.facts, self.noise, self.rounds):
+        if self.options.correlates and carries(node.facts, self.noise, self.rounds):
             near = within_reach(node.facts, f)  # f itself, but for models that are all noise
             query = CarriedGradient(near, alpha, "noisy gradient, carried", index=k, rounds=self.rounds)
             g = node.ask(query) + query.share * heard
         else:
             g = node.ask(NoisyGradient(f, alpha, "noisy gradient"))
-        v = self.momentum * v + g + node.facts.mu * f
+        v = self.options.momentum * v + g + node.facts.mu * f
         step = f - v / self.penalty(k)
         f = step if node.facts.summed else mixed(node, step + f - before, 0.5)
         if not node.facts.summed:  # f - step adds up what every edge has moved: that of a lost edge is dropped

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-
 from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, check_law
+from ..util.constraints import Interval, OneOf
 from ..util.typing import Array
 from .admm import INDUCED, augment, dual
 from .base import Algorithm, Node
-from .knobs import knob, law
+from .knobs import MethodOptions, knob, law
 from .printed_conditions import check_curvature, check_growing
 
 
@@ -22,6 +21,33 @@ class RecycledState(NamedTuple):
     S: Array  # sum_j f_j(t) over the neighbours j                         (..., d)
     lam: Array  # lambda_i(t)                                              (..., d)
     g: Array  # grad O(f_i(2k-1)) + noise, by the KKT condition of (18)    (..., d)
+
+
+@dataclass(frozen=True)
+class MRADMMOptions(MethodOptions):
+    """Options of R-ADMM and MR-ADMM.
+
+    Parameters
+    ----------
+    law : {"spherical", "gaussian"}
+        Law of the corrected form's noise e: density ``exp(-alpha ||e||)`` or ``N(0, I / alpha^2)``.
+    perturbation : {"objective", "output"}
+        Where the noise of odd rounds is: in the objective, (18), or on its minimiser (002, section VII-B), which U7
+        prices, also for losses of several classes.  ``noise`` is then as in :class:`sottovoce.queries.NoisyMinimiser`.
+    """
+
+    gamma: float = knob(
+        0.1,
+        "Proximal weight of even rounds, (M)R-ADMM.",
+        Interval(low=0, closed="low", why="it adds to a curvature (002, section III)"),
+    )
+    law: str = law()
+    perturbation: str = knob(
+        "objective",
+        "Noise of (M)R-ADMM inside the objective, or on its answer: objective or output.",
+        OneOf("objective", "output"),
+        form="corrected",
+    )
 
 
 @dataclass(frozen=True)
@@ -37,31 +63,10 @@ class MRADMM(Algorithm[RecycledState]):
     post-processing, because their gradient is the right-hand side of the KKT condition at *released* values (Lemma 2
     fails for a gradient stored at an inexact minimiser).  Printed: Theorem 2 holds for exact minimisers, but is
     loose; the ledger records the provable price with the claim (32).
-
-    Parameters
-    ----------
-    law : {"spherical", "gaussian"}
-        Law of the corrected form's noise e: density ``exp(-alpha ||e||)`` or ``N(0, I / alpha^2)``.
-    perturbation : {"objective", "output"}
-        Where the noise of odd rounds is: in the objective, (18), or on its minimiser (002, section VII-B), which U7
-        prices, also for losses of several classes.  ``noise`` is then as in :class:`sottovoce.queries.NoisyMinimiser`.
     """
 
-    gamma: float = knob(
-        0.1,
-        "Proximal weight of even rounds, (M)R-ADMM.",
-        "must be finite and >= 0 (002, section III)",
-        lambda v: 0 <= v < np.inf,
-    )
     form: str = "corrected"
-    law: str = law()
-    perturbation: str = knob(
-        "objective",
-        "Noise of (M)R-ADMM inside the objective, or on its answer: objective or output.",
-        "must be 'objective' or 'output'",
-        lambda v: v in ("objective", "output"),
-        "corrected",
-    )
+    options: MRADMMOptions = MRADMMOptions()
 
     name: ClassVar[str] = "mr_admm"
     paper: ClassVar[str] = "002, Algorithms 2 and 3"
@@ -93,12 +98,12 @@ class MRADMM(Algorithm[RecycledState]):
             g = -linear - curvature * new  # KKT of (18): public quantities only
             S = node.net.neighbour_sum(new)
             return RecycledState(new, S, dual(eta, V, new, S, lam) - node.net.lost_dual(eta / 2), g)  # (15)
-        f = f - (2 * lam + g + eta * (V * f - S)) / (2 * eta * V + self.gamma)  # (19)
+        f = f - (2 * lam + g + eta * (V * f - S)) / (2 * eta * V + self.options.gamma)  # (19)
         S = node.net.neighbour_sum(f)
         return RecycledState(f, S, lam - node.net.lost_dual(0.0), g)  # (17)
 
     def _query(self, odd: int, f: Array, linear: Array, curvature: Array, node: Node) -> Query:
-        if self.perturbation == "output" and self.noise is not None:
+        if self.options.perturbation == "output" and self.noise is not None:
             return NoisyMinimiser(f, self.noise(odd), "002, section VII-B (corrected)", None, linear, curvature)
         law = self._law(odd, curvature, node)
         return PerturbedObjective(linear, curvature, f, law, f"002, eq. (18) ({self.form})")
@@ -109,7 +114,7 @@ class MRADMM(Algorithm[RecycledState]):
         facts, alpha = node.facts, self.noise(odd)
         beta = alpha * facts.C / facts.n  # exp(-alpha |e|) with e = (C/n) b
         if self.form == "corrected":
-            check_law(self.law, facts)
-            return SphericalLaw(beta) if self.law == "spherical" else GaussianLaw(1 / beta)
+            check_law(self.options.law, facts)
+            return SphericalLaw(beta) if self.options.law == "spherical" else GaussianLaw(1 / beta)
         claimed = 2 * facts.C / facts.n * (1.4 * facts.loss.curvature_bound / (facts.mu + curvature) + alpha)  # (32)
         return SphericalLaw(beta, polish=False, claimed=claimed)

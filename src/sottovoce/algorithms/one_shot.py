@@ -12,7 +12,7 @@ from ..errors import InvalidInput
 from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, law_of
 from ..util.typing import Array
 from .base import Algorithm, Node
-from .knobs import gradient_cap, law
+from .knobs import CappedOptions, MethodOptions, law
 from .prox import MIXED
 
 
@@ -59,7 +59,7 @@ class Output(OneShot):
     is about losses whose gradients have norm at most 1: others are refused in the printed form.
     """
 
-    max_grad_norm: float = gradient_cap()
+    options: CappedOptions = CappedOptions()
 
     name: ClassVar[str] = "output"
     paper: ClassVar[str] = "003, Algorithm 1"
@@ -83,6 +83,13 @@ class Output(OneShot):
 
 
 @dataclass(frozen=True)
+class ObjectiveOptions(MethodOptions):
+    """Options of objective perturbation."""
+
+    law: str = law()
+
+
+@dataclass(frozen=True)
 class Objective(OneShot):
     """Objective perturbation (003, Algorithm 2): noise in the objective.  ``penalty`` is the ridge Lambda.
 
@@ -92,7 +99,7 @@ class Objective(OneShot):
     loose.
     """
 
-    law: str = law()
+    options: ObjectiveOptions = ObjectiveOptions()
 
     name: ClassVar[str] = "objective"
     paper: ClassVar[str] = "003, Algorithm 2"
@@ -108,7 +115,7 @@ class Objective(OneShot):
             return PerturbedObjective(zero, q, zero, None, self.paper)
         alpha = self.noise(1)
         if self.form == "corrected":
-            law = law_of(self.law, alpha, q, node.facts)
+            law = law_of(self.options.law, alpha, q, node.facts)
             return PerturbedObjective(zero, q, zero, law, f"{self.paper} (corrected)")
         q, printed = self._printed(alpha, q, node)
         return PerturbedObjective(zero, q, zero, printed, f"{self.paper} (printed)")

@@ -9,11 +9,31 @@ import numpy as np
 
 from ..problem.facts import Facts
 from ..queries import GaussianLaw, PerturbedObjective, Query, check_law, law_of
+from ..util.constraints import Interval
 from ..util.typing import Array
 from .admm import ADMM, Augmented
 from .base import Node
-from .knobs import knob
+from .knobs import MethodOptions, knob
 from .printed_conditions import LEFT_FOR_CURVATURE, check_line_3
+
+
+@dataclass(frozen=True)
+class PPADMMOptions(MethodOptions):
+    """Options of Plausible ADMM: those of the listing."""
+
+    split: float = knob(
+        0.001,
+        "Share of a release's rho for noise on the answer, rho_2.",
+        Interval(0, 1, closed="neither"),
+        form="printed",
+    )
+    tolerance: float = knob(
+        10.0**-3.5,
+        "Gradient norm at which the listing's solver stops, in units of C.",
+        Interval(0, 1e9, closed="neither"),
+        form="printed",
+    )
+    delta1: float = knob(1e-5, "delta_i1 of the listing.", Interval(0, 1, closed="neither"), form="printed")
 
 
 @dataclass(frozen=True)
@@ -28,23 +48,7 @@ class PPADMM(ADMM):
     """
 
     form: str = "corrected"
-    split: float = knob(
-        0.001,
-        "Share of a release's rho for noise on the answer, rho_2.",
-        "must be a number above 0 and below 1",
-        lambda v: 0 < v < 1,
-        "printed",
-    )
-    tolerance: float = knob(
-        10.0**-3.5,
-        "Gradient norm at which the listing's solver stops, in units of C.",
-        "must be a number above 0 and below 1e+09",
-        lambda v: 0 < v < 1e9,
-        "printed",
-    )
-    delta1: float = knob(
-        1e-5, "delta_i1 of the listing.", "must be above 0 and below 1", lambda v: 0 < v < 1, "printed"
-    )
+    options: PPADMMOptions = PPADMMOptions()
 
     name: ClassVar[str] = "pp_admm"
     paper: ClassVar[str] = "004, Algorithm 1"
@@ -66,7 +70,8 @@ class PPADMM(ADMM):
 
     def check_claim(self, facts: Facts, rounds: int) -> None:
         if self.form == "printed" and self.noise is not None:
-            check_line_3([self.noise(k) for k in self._releases(rounds)], self.split, self.delta1, facts)
+            noises = [self.noise(k) for k in self._releases(rounds)]
+            check_line_3(noises, self.options.split, self.options.delta1, facts)
 
     def _releases(self, rounds: int) -> list[int]:
         """Rounds among which a release claims least: of a table all, else one at an end."""
@@ -75,7 +80,7 @@ class PPADMM(ADMM):
 
     def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
         law = self._law(k, terms.curvature, node)
-        tol = self.tolerance if self.form == "printed" and law is not None else None
+        tol = self.options.tolerance if self.form == "printed" and law is not None else None
         return PerturbedObjective(*terms, f, law, f"004, Algorithm 1 ({self.form})", tol)
 
     def _law(self, k: int, curvature: Array, node: Node) -> GaussianLaw | None:
@@ -92,8 +97,8 @@ class PPADMM(ADMM):
         """The listing's noise for a release that claims ``alpha^2 / 2`` in zCDP."""
         facts = node.facts
         rho = 0.5 * alpha**2  # rho_1 + rho_2
-        e1 = np.sqrt(4 * rho * (1 - self.split) * np.log(1 / self.delta1))
-        sigma = 2 * np.sqrt(2 * np.log(1.25 / self.delta1)) / (self.listed_share * e1)  # sum scale
+        e1 = np.sqrt(4 * rho * (1 - self.options.split) * np.log(1 / self.options.delta1))
+        sigma = 2 * np.sqrt(2 * np.log(1.25 / self.options.delta1)) / (self.listed_share * e1)  # sum scale
         q = facts.mu + curvature
-        sigma2 = self.tolerance * facts.C / (np.sqrt(2 * rho * self.split) * q)
+        sigma2 = self.options.tolerance * facts.C / (np.sqrt(2 * rho * self.options.split) * q)
         return GaussianLaw(sigma, release=sigma2, claimed_rho=rho)

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..problem.facts import Facts
 from ..queries import NoisyMinimiser
-from ..util.typing import Any, Array
+from ..util.typing import Array
 from .admm import INDUCED, augment, dual
 from .base import Algorithm, Node
-from .knobs import gradient_cap
+from .knobs import CappedOptions, MethodOptions
 
 MIXED = (
     "a lost neighbour counts as oneself, so that the matrix of weights stays symmetric with rows that add up to 1, and "
@@ -53,7 +53,7 @@ class ProxADMM(Algorithm[DualState]):
     U7 in every round: Gaussian (or, pure, spherical) noise on a statistic of that sensitivity.
     """
 
-    max_grad_norm: float = gradient_cap()
+    options: CappedOptions = CappedOptions()
 
     name: ClassVar[str] = "prox_admm"
     paper: ClassVar[str] = "ours, after 001, Algorithm 3"
@@ -105,7 +105,7 @@ class ProxAverage(Algorithm[MeanState]):
     against the hub and `colluders` of the sites (docs/privacy/sums.md).
     """
 
-    max_grad_norm: float = gradient_cap()
+    options: CappedOptions = CappedOptions()
 
     name: ClassVar[str] = "prox_average"
     paper: ClassVar[str] = "ours"
@@ -119,7 +119,7 @@ class ProxAverage(Algorithm[MeanState]):
     noise_weight: ClassVar[float] = 1.2
 
     @classmethod
-    def own_penalty(cls, facts: Facts, rounds: int, spread: float, **knobs: Any) -> float | None:
+    def own_penalty(cls, facts: Facts, rounds: int, spread: float, options: MethodOptions) -> float | None:
         """In a sum, in proportion to its noise; else by the common rule."""
         if not facts.summed:
             return None

@@ -10,8 +10,15 @@ from ..util.typing import Array
 from .admm import augment, dual
 from .base import Node
 from .dvp import DVP
-from .knobs import zeta
+from .knobs import CappedOptions, zeta
 from .prox import DualState, ProxADMM
+
+
+@dataclass(frozen=True)
+class PVPOptions(CappedOptions):
+    """Options of primal variable perturbation."""
+
+    zeta: str = zeta()
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class PVP(ProxADMM):
 
     form: str = "corrected"
     rounds: int = 0
-    zeta: str = zeta()
+    options: PVPOptions = PVPOptions()
 
     name: ClassVar[str] = "pvp"
     paper: ClassVar[str] = "001, Algorithm 3"
@@ -64,7 +71,7 @@ class PVP(ProxADMM):
         if k != self.rounds:
             return minimiser
         # (21), (22): as DVP, whose own part is the exact f, once
-        phi, law = DVP.printed(alpha, curvature, node, self.zeta)
+        phi, law = DVP.printed(alpha, curvature, node, self.options.zeta)
         before = replace(minimiser, path=path[:-1])
         source = f"{source}, last step"
         return SecretStartObjective(linear + pull * f, curvature + phi, f, law, source, None, -pull, before)

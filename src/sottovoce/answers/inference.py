@@ -156,7 +156,7 @@ def check_run(run: RunConfig) -> None:
     if not run.auto:
         rule = "inference takes Newton steps of its own"
         raise InvalidInput("method", run.method, rule, "leave method out; trust='sum' asks for sums over sites")
-    if run.loss != "logistic" or run.max_grad_norm != math.inf:
+    if run.loss != "logistic" or run.gradient_cap != math.inf:
         rule = "coefficients are log-odds of the logistic loss without a cap"
         raise InvalidInput("loss", run.loss, rule, "leave loss and max_grad_norm out")
 

@@ -34,6 +34,7 @@ from ..util import normal
 from ..util.typing import Array, BoolArray
 from . import clipped_tails
 from .bounds_reached import targets_at_bounds
+from .clipped_sites import ClippedStep, Shortfall, shortfall
 from .coefficients import Coefficient, Coefficients, table
 from .directions import Directions, directions, variances_of
 from .frames import Frame, positive, sharper, whitening
@@ -69,6 +70,7 @@ _OF_CONSTANT = 2.0  # weight of the constant, which all predictions share, where
 _KEPT = 4.0  # residuals are kept to that many times their spread, about
 _NO_BEND = 1e-12  # curvature along a site's constant, in a frame: noise leaves nothing of it
 _NO_ROWS = 1e-9  # so small a share of the rows, without noise, is that of none
+_FARTHEST = 2.0  # how far a site's constant may be from a point, in scores: targets are within 1
 _MERGED = 3.0  # noise deviations of a second moment, below which a rare level is merged with its reference
 
 
@@ -320,7 +322,6 @@ def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], fac
     spread = np.maximum(overlap, 0.0) / size
     points = [np.einsum("rij,rnj->rni", back, columns.points(gradient.what.at, gradient.own)) for gradient in gradients]
     n, steps = facts.every_n[:, 0], list[SiteStep]()
-    beyond = _variance_beyond(gradients[-2], found.hessian, back, h / value)
     for i in range(columns.sites):
         told, noise = moments.of(i)
         own = invertible(pooled(of_all, within(square(told, d), found.kept), noise), of_all, found.kept)
@@ -328,41 +329,68 @@ def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], fac
         J = h**2 * pooled(common, within(square(told, d), found.kept), noise).H
         inverse, _ = inverse_of(lost.restricted(own.H), found.kept, np.zeros(len(own.H)))
         inverse = across @ inverse @ across
-        mean = _site_products(own, gradients, points, i)
+        mean, shares = _site_products(own, gradients, points, i)
         best = np.einsum("rij,rj->ri", inverse, mean.c)
         of_c = mean.variance[:, None, None] * np.eye(d)
         of_noise = inverse @ (of_c + noise_of(best - mean.center, own.noise)) @ inverse
         sampling = inverse @ (positive(J) / n[i]) @ inverse
         expected = A @ (spread[:, None, None] * inverse / n[i] + of_noise) @ A
         of_noise = A @ of_noise @ A
+        estimate = np.einsum("rij,rj->ri", A, best)
         if columns.apart:
-            of_noise[:, -1, -1] += beyond[:, i]
-            expected[:, -1, -1] += beyond[:, i]
-        steps.append(SiteStep(np.einsum("rij,rj->ri", A, best), expected, of_noise, A @ sampling @ A))
+            short = _shortfall_of_constant(own, back, gradients, points, shares, i, spread / n[i], value)
+            estimate[:, -1] += short.mean
+            of_noise[:, -1, -1] += short.variance
+            expected[:, -1, -1] += short.variance
+        steps.append(SiteStep(estimate, expected, of_noise, A @ sampling @ A))
     return joint(found, columns, steps, columns.point(gradients[-1].what.at, gradients[-1].own), facts)
 
 
-def _variance_beyond(gradient: Heard, H: Array, back: Array, h: float) -> Array:
-    """What the last step leaves of the error in sites' own constants, in mean square, (R, sites).
-
-    Where that error is larger than h all residuals of a site are clipped to the same side, and its last gradient says
-    no more than that: the step leads h further.  The error has the noise of the gradient before the last one.
+def _shortfall_of_constant(
+    own: Pool,
+    back: Array,
+    gradients: Sequence[Heard],
+    points: Sequence[Array],
+    shares: Array,
+    i: int,
+    residuals: Array,
+    value: float,
+) -> Shortfall:
+    """By how much the estimate of a site's own constant ends too early, as its residuals are clipped.
 
     Parameters
     ----------
-    gradient : Heard
-        Of the steps, from which own constants were taken last.
-    H, back : array (R, d, d)
-        Second moments in the frame, and the frame's inverse.
-    h : float
-        Where residuals are clipped last, in units of the constants.
+    own : Pool
+        Second moments of the site's rows in the frame.
+    back : array (R, d, d)
+        The frame's inverse.
+    points : sequence of array (R, N, d)
+        Of the gradients, in the frame; the last entry of a point's columns is the site's constant.
+    shares : array (gradients, R)
+        Weights of the gradients in the site's estimate.
+    residuals : array (R,)
+        Variance of the mean residual of the site, in units of scores.
+    value : float
+        Entry of a row in its constant column.
     """
     along = back[:, :, -1]
-    assert isinstance(gradient.what, FramedSteps)
-    moved = gradient.what.h * np.sqrt(np.sum(along**2, axis=1)) * _per_bend(along, H)
-    spread = moved[:, None] * gradient.spreads
-    beyond = [_mean_square_beyond(h / error) if error > 0.0 else 0.0 for error in spread.ravel().tolist()]
-    return np.asarray(spread**2 * np.reshape(beyond, spread.shape))
+    per_bend = _per_bend(along, own.H)
+    steps = list[ClippedStep]()
+    for gradient, every, share in zip(gradients, points, shares, strict=True):
+        assert isinstance(gradient.what, FramedSteps)
+        answer, noise = gradient.of(i)
+        h = gradient.what.h
+        of_noise = h * noise * np.sqrt(np.sum(along**2, axis=1)) * per_bend
+        steps.append(
+            ClippedStep(
+                seen=-h * np.einsum("ri,ri->r", along, answer) * per_bend,
+                error=np.sqrt(of_noise**2 + residuals / value**2),
+                start=np.einsum("ri,rij,rj->r", along, own.H, points[-1][:, i] - every[:, i]) * per_bend,
+                h=h / value,
+                share=share,
+            )
+        )
+    return shortfall(steps, _FARTHEST / value)
 
 
 def _per_bend(along: Array, H: Array) -> Array:
@@ -374,15 +402,12 @@ def _per_bend(along: Array, H: Array) -> Array:
     return np.asarray(np.divide(1.0, bend, out=np.zeros_like(bend), where=bend > _NO_BEND))
 
 
-def _mean_square_beyond(x: float) -> float:
-    """``E max(|e| - x, 0)^2`` of a standard normal e."""
-    density = math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
-    return max(0.0, (1.0 + x * x) * normal.two_sided(x) - 2.0 * x * density)
+def _site_products(own: Pool, gradients: Sequence[Heard], points: Sequence[Array], i: int) -> tuple[Mean, Array]:
+    """A site's products of rows and targets as one, by their precisions about its last point.
 
-
-def _site_products(own: Pool, gradients: Sequence[Heard], points: Sequence[Array], i: int) -> Mean:
-    """A site's products of rows and targets as one, by their precisions about its last point."""
-    total, c, center, variance = np.zeros(len(own.H)), 0.0, 0.0, 0.0
+    Returns them and the weight of every gradient, (gradients, R).
+    """
+    total, c, center, variance, precisions = np.zeros(len(own.H)), 0.0, 0.0, 0.0, list[Array]()
     target = points[-1][:, i]
     for gradient, every in zip(gradients, points, strict=True):
         assert isinstance(gradient.what, FramedSteps)
@@ -391,11 +416,13 @@ def _site_products(own: Pool, gradients: Sequence[Heard], points: Sequence[Array
         far = np.sum((target - point) ** 2, axis=1)
         sure = 1.0 / ((h * noise) ** 2 + own.noise**2 / 2.0 * far + _EXACT)
         total = total + sure
+        precisions.append(sure)
         c = c + sure[:, None] * (np.einsum("rij,rj->ri", own.H, point) - h * value)
         center = center + sure[:, None] * point
         variance = variance + sure**2 * (h * noise) ** 2
     whole = total[:, None]
-    return Mean(np.asarray(c / whole), np.asarray(center / whole), np.asarray(variance / total**2))
+    mean = Mean(np.asarray(c / whole), np.asarray(center / whole), np.asarray(variance / total**2))
+    return mean, np.stack(precisions) / total
 
 
 class _Products:

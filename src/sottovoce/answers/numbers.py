@@ -87,7 +87,7 @@ def check(run: RunConfig, config: TrainConfig | None = None) -> None:
     if not run.auto:
         rule = "least squares takes steps of its own"
         raise InvalidInput("method", run.method, rule, "leave method out, or give a loss such as huber-residual:0.25")
-    if run.loss != "logistic" or run.max_grad_norm != math.inf:
+    if run.loss != "logistic" or run.gradient_cap != math.inf:
         raise InvalidInput("loss", run.loss, "least squares has a loss of its own", "leave loss and caps out")
     if run.replicates != 1:
         rule = "least squares is repeated by other seeds"

@@ -268,7 +268,7 @@ class SavedModel:
         mean = result.consensus[replicate]  # refuses a run of answers, which has no site's model either
         model = mean if site is None else result.models[replicate, site]
         config, move = result.config, None if result.move is None else result.move.at(replicate)
-        capped = config.max_grad_norm < math.inf
+        capped = config.gradient_cap < math.inf
         return cls(None, model, np.ones(1), record_of(result), schema, config.loss, capped, move)
 
     @classmethod

@@ -8,24 +8,56 @@ from typing import NamedTuple
 
 from ..algorithms import REGISTRY
 from ..errors import InvalidInput
-from . import aborts, aggregators, answers, clipped, labels, people, rare, stopping, sums, worst_cases
-from .confidence import epsilon_bound
+from ..runs.registering import find_method
+from ..util import plugins
+from . import aborts, answers, clipped, labels, people, rare, stopping, sums, worst_cases
+from .confidence import choose_test, epsilon_bound
 from .exact import densities
-from .game import Case, Options, Verdict, play
+from .game import Case, Options, Scores, Verdict, play
 from .worst_cases import make_case
 
-__all__ = ["ADVERSARIES", "Case", "Verdict", "attack", "densities", "epsilon_bound", "make_case", "play", "targets"]
+__all__ = [
+    "ADVERSARIES",
+    "FORMS",
+    "Adversary",
+    "Case",
+    "Options",
+    "Scores",
+    "Verdict",
+    "attack",
+    "choose_test",
+    "densities",
+    "epsilon_bound",
+    "forms_of",
+    "make_case",
+    "play",
+    "targets",
+]
+
+FORMS = ("corrected", "printed", "listed")
+"""Forms of claims, though few methods have all."""
 
 
 class Adversary(NamedTuple):
     """A game, and its number of runs by default and with ``quick``.
 
-    It takes :class:`sottovoce.audit.game.Options`, and as ``stands`` what is attacked, by name.
+    Attributes
+    ----------
+    play : callable
+        Takes :class:`sottovoce.audit.game.Options`; those of :data:`ADVERSARIES` also, as ``stands``, what is attacked.
+    runs, quick : int
+        Runs of each table, by default and with ``quick``.
+    forms : tuple of str
+        Forms of the claim that can be attacked.
+    more : bool
+        Whether more runs than `runs` may be asked for: not where one run is a whole release.
     """
 
     play: Callable[..., Verdict]
     runs: int
     quick: int
+    forms: tuple[str, ...] = ("corrected",)
+    more: bool = False
 
 
 ADVERSARIES: dict[str, Adversary] = {
@@ -48,11 +80,27 @@ _MORE = {("pp_admm", "printed"): 100_000, ("pp_admm", "corrected"): 60_000, ("ip
 
 
 def targets(form: str | None = None) -> list[tuple[str, str]]:
-    """Every (method, form) that can be attacked; `form` narrows it."""
-    known = [(name, f) for name, cls in REGISTRY.items() if cls.private for f in cls.forms]
-    known += [(name, f) for name in aggregators.GAMES for f in ("corrected", "printed")]
-    known += [(name, "corrected") for name in ADVERSARIES]
-    return [(name, f) for name, f in known if form in (None, f)]
+    """Every (method, form) of the package and of installed audits that can be attacked; `form` narrows it."""
+    names = [*REGISTRY, *plugins.installed(plugins.AUDITS), *ADVERSARIES]
+    known = [(name, one) for name in dict.fromkeys(names) for one in forms_of(name)]
+    return [(name, one) for name, one in known if form in (None, one)]
+
+
+def forms_of(name: str) -> tuple[str, ...]:
+    """The forms of a method, or of a game, that can be attacked; none if there is no such method or no noise in it."""
+    game = _game(name)
+    if game is not None:
+        return game.forms
+    method = find_method(name)
+    return tuple(method.forms) if method is not None and method.private else ()
+
+
+def _game(name: str) -> Adversary | None:
+    """A game of this package, or one that another package brings; None for a method of this package."""
+    if name in ADVERSARIES or name in REGISTRY:
+        return ADVERSARIES.get(name)
+    brought: Adversary | None = plugins.load(plugins.AUDITS, name)
+    return brought
 
 
 def attack(
@@ -101,25 +149,23 @@ def attack(
     (True, 1.405)
     """
     _check_claim(method, form, confidence, colluders)
-    if method in ADVERSARIES:
-        asked = Options(epsilon, delta, rounds, replicates, seed, confidence, colluders)
-        return _play_adversary(ADVERSARIES[method], asked, quick=quick)
+    game = _game(method)
+    if game is not None:
+        asked = Options(epsilon, delta, rounds, replicates, seed, confidence, colluders, form)
+        return _play_game(game, asked, quick=quick)
     if not replicates:
         replicates = _QUICK if quick else _MORE.get((method, form), _REPLICATES)
-    if method in aggregators.GAMES:
-        claim = 1.0 if epsilon is None else epsilon
-        return aggregators.play(
-            method, form, epsilon=claim, delta=delta, replicates=replicates, seed=seed, confidence=confidence
-        )
     case = worst_cases.make_case(method, form, epsilon, delta, rounds)
     verdict = play(case, replicates, seed=seed, confidence=confidence)
     return replace(verdict, exact_epsilon=_exact_epsilon(case, verdict))
 
 
-def _play_adversary(game: Adversary, asked: Options, *, quick: bool) -> Verdict:
-    """Play a game on what surrounds the methods, with as many runs as it has at most."""
-    most = game.quick if quick else game.runs
-    return game.play(replace(asked, replicates=min(asked.replicates or most, most)))
+def _play_game(game: Adversary, asked: Options, *, quick: bool) -> Verdict:
+    """Play a game on what surrounds the methods, or that a package brings; most take no more runs than they have."""
+    runs, most = asked.replicates or game.runs, game.quick if quick else game.runs
+    if asked.replicates is None or not game.more:
+        runs = min(runs, most)
+    return game.play(replace(asked, replicates=runs))
 
 
 def _check_claim(method: str, form: str, confidence: float, colluders: int | None) -> None:
@@ -128,14 +174,12 @@ def _check_claim(method: str, form: str, confidence: float, colluders: int | Non
         raise InvalidInput("colluders", colluders, "is for the game of sums", "leave it out")
     if not 0.5 <= confidence < 1.0:
         raise InvalidInput("confidence", confidence, "must be at least 0.5 and below 1", "use 0.95")
-    if (method, form) in targets():
-        return
-    methods = sorted({name for name, _ in targets()})
-    if method not in methods:
-        rule = f"must be all, or one of {', '.join(methods)}"
-        raise InvalidInput("method", method, rule, "see docs/explanation/audit.md")
-    forms = [f for name, f in targets() if name == method]
-    raise InvalidInput("form", form, f"{method} has {', '.join(forms)}", f"use {forms[0]!r}")
+    forms = forms_of(method)
+    if not forms:
+        methods = ", ".join(sorted({name for name, _ in targets()}))
+        raise InvalidInput("method", method, f"must be all, or one of {methods}", "see docs/explanation/audit.md")
+    if form not in forms:
+        raise InvalidInput("form", form, f"{method} has {', '.join(forms)}", f"use {forms[0]!r}")
 
 
 def _exact_epsilon(case: Case, verdict: Verdict) -> float | None:

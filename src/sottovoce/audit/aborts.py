@@ -208,7 +208,7 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
         least = DELTA if delta is None and REGISTRY[knobs["method"]].needs_delta else delta
         several = 3 if knobs["method"] in _LATE else 2
         common = {"epsilon": epsilon, "delta": least, "rounds": max(several, rounds or 0), "graph": "complete"}
-        found[name] = Victim(RunConfig(**(common | knobs)), features)
+        found[name] = Victim(RunConfig.from_dict(common | knobs), features)
     return found
 
 

@@ -30,9 +30,9 @@ def cases(epsilon: float | None = None, delta: float | None = None, rounds: int 
     other = [1.0, -1.0] * 2
     found, knob = {}, dict[str, Any](max_grad_norm=CAP)
     for name, cls in REGISTRY.items():
-        if "max_grad_norm" in knobs_of(cls):
+        if "max_grad_norm" in knobs_of(cls.options):
             case = make_case(name, "corrected", epsilon, delta, rounds)
-            config = replace(case.config, **knob)
+            config = case.config.but(**knob)
             sites = len(case.tables[0].n)
             pair = (tables(own, other, LONG, sites)[0], tables(own, other, SHORT, sites)[1])
             found[name] = replace(case, config=config, tables=pair, why=WHY)

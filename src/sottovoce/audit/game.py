@@ -58,6 +58,7 @@ class Options:
     seed: int = 0
     confidence: float = 0.95
     colluders: int | None = None
+    form: str = "corrected"
 
 
 DEFAULT = Options()

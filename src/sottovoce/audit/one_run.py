@@ -33,6 +33,7 @@ from ..problem.facts import Facts
 from ..problem.losses import Loss, make_loss
 from ..queries import Query
 from ..runs.config import RunConfig
+from ..runs.registering import find_method
 from ..util.later import Later
 from ..util.typing import Array, BoolArray, IntArray
 from .game import BookOf, Case, NoiseOf, Transcripts, Verdict, watch
@@ -375,18 +376,26 @@ def attack_once(
     InvalidInput
         As :func:`play_once`.
     """
-    private = [name for name, cls in REGISTRY.items() if cls.private]
-    if method not in private:
+    cls = find_method(method)
+    if cls is None or not cls.private:
+        private = [name for name, other in REGISTRY.items() if other.private]
         raise InvalidInput("method", method, f"must be one of {', '.join(private)}", "see `sottovoce methods`")
-    cls = REGISTRY[method]
     if delta is None and cls.needs_delta:
         delta = 1e-5
     if rounds is None:
         rounds = 1 if cls.single else 2
-    config = RunConfig(
-        method=method, form=form, epsilon=1.0 if epsilon is None else epsilon, delta=delta, rounds=rounds, loss=loss,
-        relation=relation, **regulariser_for(method, form),
-    )  # fmt: skip
+    config = RunConfig.from_dict(
+        {
+            "method": method,
+            "form": form,
+            "epsilon": 1.0 if epsilon is None else epsilon,
+            "delta": delta,
+            "rounds": rounds,
+            "loss": loss,
+            "relation": relation,
+            **regulariser_for(method, form),
+        }
+    )
     table = datasets.load(data)
     if nodes is None:
         nodes = max(5, -(-canaries // table.X_train.shape[1]))

@@ -17,6 +17,7 @@ from ..data.rows import Rows
 from ..errors import InvalidInput
 from ..problem.facts import Facts
 from ..runs.config import RunConfig
+from ..runs.registering import find_method
 from ..solvers.local import Solution, Solver
 from ..util.typing import Any, Array, ArrayLike
 from .game import Case
@@ -56,13 +57,15 @@ def regulariser_for(method: str, form: str) -> dict[str, Any]:
 def linear(method: str, form: str, epsilon: float, delta: float | None, rounds: int, **knobs: Any) -> Case:
     """The common pair; of a sum at three sites, one of which colludes: two could not hide."""
     own, other = [1.0, -1.0, 1.0], [1.0, -1.0, 1.0, -1.0]
-    config = RunConfig(
-        method=method,
-        form=form,
-        epsilon=epsilon,
-        delta=delta,
-        rounds=rounds,
-        **(_stiff(method, 4) | regulariser_for(method, form) | knobs),
+    config = RunConfig.from_dict(
+        {
+            "method": method,
+            "form": form,
+            "epsilon": epsilon,
+            "delta": delta,
+            "rounds": rounds,
+            **(_stiff(method, 4) | regulariser_for(method, form) | knobs),
+        }
     )
     sites = 3 if REGISTRY[method].trust.kind == "sum" else 2
     return Case(config, tables(own, other, 1.0, sites), 0, LINEAR)
@@ -125,7 +128,7 @@ def plausible(method: str, form: str, epsilon: float, delta: float | None, round
 
     def uneven(algorithm: Algorithm[Any]) -> Algorithm[Any]:
         assert isinstance(algorithm, PPADMM)
-        return replace(algorithm, split=0.8, tolerance=16.0 / n)
+        return replace(algorithm, options=replace(algorithm.options, split=0.8, tolerance=16.0 / n))
 
     why = f"{LINEAR}; rho_2 is 4/5 of rho, and a solver errs by its tolerance of 16 C / n"
     return replace(case, algorithm=uneven, solver=contrary, why=why)
@@ -176,10 +179,10 @@ def make_case(
     InvalidInput
         For a method without noise, or an unknown one.
     """
-    if method not in REGISTRY or not REGISTRY[method].private:
+    cls = find_method(method)
+    if cls is None or not cls.private:
         rule = f"must be one of {[name for name, cls in REGISTRY.items() if cls.private]}"
         raise InvalidInput("method", method, rule, "see `sottovoce methods`")
-    cls = REGISTRY[method]
     if delta is None and cls.needs_delta:
         delta = OF_SUMS if cls.trust.kind == "sum" else DELTAS.get((method, form), 1e-5)
     epsilon = EPSILONS.get((method, form), 1.0) if epsilon is None else epsilon

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from ..errors import EXIT_CODES, SchemaError, SottovoceError, exit_code, printable
+from ..util import plugins
 
 _EXAMPLES = """
 Train linear models across sites that may not share their rows, with a proved privacy guarantee.
@@ -42,8 +43,6 @@ Train linear models across sites that may not share their rows, with a proved pr
 
 COMMANDS = {
     "audit": "Attack METHOD (or `all`): play the worst distinguishing game known against the real code.",
-    "claims": "Compare every printed privacy claim of the papers with what can be proved, at one setting.",
-    "compare": "Compare ways to aggregate the models of sites: accuracy, and what each promises to whom.",
     "data": "List the data sets that come with the package, or check a schema of yours (--schema).",
     "demo": "Start a hub and sites as real processes with generated certificates, train on Adult, and compare.",
     "evaluate": "Tell how good the model in RUN is on ROWS (CSV or Parquet) with labels, with noise.",
@@ -57,10 +56,12 @@ COMMANDS = {
     "report": "Write the answers in RUN as one page to read, print or pass on.",
     "schema": "Write, check and survey a schema: the public facts by which rows are encoded.",
     "site": "Take part in a run across organisations: rows, ledger and keys stay here.",
-    "study": "Run the study NAME, `all`, or one of your own from a TOML file.",
     "train": "Train across sites, print the privacy statement and the accuracy.",
 }
-"""The line of every command in ``sottovoce --help``, which is the first line of its own help."""
+"""The line of every command of this package in ``sottovoce --help``, which is the first line of its own help.
+
+Others come from installed packages (:mod:`sottovoce.util.plugins`).
+"""
 MODULES = {"data": "lists", "graphs": "lists", "methods": "lists"}
 """Modules of commands that have none of their own name."""
 
@@ -78,16 +79,21 @@ _LOOKS = {
 
 
 class Commands(click.Group):
-    """Knows the names and lines of :data:`COMMANDS`; imports a command's module when it is called."""
+    """Knows the names and lines of :data:`COMMANDS` and of other packages' commands; imports one when it is called."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, commands={name: click.Command(name, help=line) for name, line in COMMANDS.items()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(import_module(f".{MODULES.get(cmd_name, cmd_name)}", __package__), cmd_name)
+        command: click.Command | None
+        if cmd_name in COMMANDS:
+            command = getattr(import_module(f".{MODULES.get(cmd_name, cmd_name)}", __package__), cmd_name)
+        else:
+            command = plugins.load(plugins.COMMANDS, cmd_name)
         return command
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*COMMANDS, *plugins.installed(plugins.COMMANDS)})
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, to the last line on the screen; where that fails, say where the result is."""
@@ -115,7 +121,11 @@ class Commands(click.Group):
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        click.Group(commands=self.commands).format_commands(ctx, formatter)  # the lines alone
+        """Write the list of commands from their lines alone: no command is imported for it."""
+        brought = plugins.installed(plugins.COMMANDS)
+        lines = {name: plugins.first_line(entries[0]) for name, entries in brought.items()}
+        known = {name: click.Command(name, help=line) for name, line in (lines | COMMANDS).items()}
+        click.Group(commands=known).format_commands(ctx, formatter)
 
 
 @click.group(cls=Commands, help=_EXAMPLES, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})

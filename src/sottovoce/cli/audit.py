@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from ..audit import ADVERSARIES, Verdict, attack, targets
+from ..audit import ADVERSARIES, FORMS, Verdict, attack, targets
 from ..audit.inference_attacks import measure
 from ..audit.one_run import OneRunVerdict, attack_once
 from ..audit.rare import RareVerdict
@@ -85,7 +85,7 @@ def audit(
         raise click.BadParameter(few, param_hint="--replicates")
     if report is not None:
         files.check("report", report)
-    if form is not None and form not in {known for _, known in targets()}:
+    if form not in (None, *FORMS):
         raise InvalidInput("form", form, "must be corrected, printed or listed", "leave it out for `all`")
     if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
         raise InvalidInput("epsilon", epsilon, "must be finite and > 0: a claim to attack", "use --epsilon 1")

@@ -13,6 +13,7 @@ from .. import data as datasets
 from ..algorithms import NAMES, REGISTRY, same_as, trusts_of
 from ..errors import InvalidInput
 from ..network.graphs import names
+from ..util import plugins
 from .schema import show_fill, show_review
 from .screen import Console, escape, listing, print_json
 from .tables import read_rows
@@ -56,6 +57,15 @@ def methods(everything: bool, as_json: bool) -> None:
         f"Every private method: {relations} (--relation).  `--method auto` picks one from public facts.  --trust sum "
         "or curator: a method that lists it releases sums over all sites, or answers of all rows."
     )
+    for entry in _of_other_packages():
+        line = plugins.first_line(entry)
+        Console().print(f"Of the package {escape(entry.package)}: --method {escape(entry.name)}.  {escape(line)}")
+
+
+def _of_other_packages() -> list[plugins.EntryPoint]:
+    """Methods of other installed packages that have not been loaded; listing them loads none."""
+    brought = plugins.installed(plugins.METHODS)
+    return [entries[0] for name, entries in brought.items() if name not in REGISTRY]
 
 
 def _trusts(name: str) -> dict[str, dict[str, str]]:

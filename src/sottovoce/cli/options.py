@@ -141,7 +141,7 @@ def run_config(
     if options["epsilon"] is None:
         told = priced and options["noise"] is not None
         options["epsilon"] = math.inf if told else defaults.default_epsilon(method)
-    return RunConfig(seed=seed, **options)
+    return RunConfig.from_dict({"seed": seed, **options})
 
 
 def left_open() -> tuple[str, ...]:

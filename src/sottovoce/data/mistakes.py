@@ -259,17 +259,18 @@ def _one_by_one(
     for _ in range(_ROUNDS):
         try:
             read(left)
-        except SchemaError as error:
-            found.append(error)
         except InvalidInput as error:
-            found.append(SchemaError(error.field, error.value, error.rule, error.remedy))
+            wrong = [SchemaError(one.field, one.value, one.rule, one.remedy) for one in (error, *error.others)]
         else:
             break
-        field = found[-1].field
-        key = field.removeprefix(prefix).partition(".")[0] if field.startswith(prefix) else ""
-        if not isinstance(left, dict) or key not in left or key in needed:
+        found += wrong
+        own = [one.field.removeprefix(prefix) for one in wrong if one.field.startswith(prefix)]
+        refused = {field.partition(".")[0] for field in own}
+        removable = [key for key in refused if isinstance(left, dict) and key in left and key not in needed]
+        if not removable:
             break
-        del left[key]
+        for key in removable:
+            del left[key]
     return found
 
 

@@ -10,8 +10,8 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,19 @@ import numpy as np
 
 from ..errors import InvalidInput, SchemaError, shown
 from ..problem.task import Classification, Task, TwoClasses
+from ..util.constraints import (
+    Each,
+    Flag,
+    Instance,
+    Interval,
+    Rule,
+    Text,
+    as_number,
+    constrained,
+    constraint_metadata,
+    optional,
+    validate,
+)
 from ..util.files import from_toml, read_text
 from ..util.typing import Array, BoolArray
 from . import dates  # noqa: F401  # adds a kind of column
@@ -41,6 +54,8 @@ EXAMPLE = (
 )
 FROM_ROWS = "the encoding was computed from the rows, and epsilon does not cover that"
 SURVEYED = "the schema was proposed by a survey, whose price is its own; what the same rows have spent is the sum"
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
+"""Of a block and of the intercept: beyond them squares of features vanish beside the others."""
 _NAMED = 6  # columns that a note names
 # Keys of `Encoded.clipped`: rows longer than the divisor, undeclared labels, clipped numbers, capped weights; and what
 # stands before a category's name: values that are not declared and count as other, missing ones without a level.
@@ -158,28 +173,38 @@ class Schema:
            [ 1. ]])
     """
 
-    name: str
+    name: str = field(metadata=constraint_metadata(Text(), remedy="give it a name"))
     blocks: tuple[Block, ...]
     label: AnyLabel | None = None
-    intercept: float = 0.0
-    ignore: tuple[str, ...] = ()
-    site: str | None = None
-    na: tuple[str, ...] = ()
-    scale: float | None = None
-    data_dependent: bool = False
-    note: str = ""
-    unit: bool = False
+    intercept: float = constrained(0.0, Interval(0, MOST_WEIGHT), remedy="use true or false")
+    ignore: tuple[str, ...] = constrained((), Each(Text()), remedy="list names of columns")
+    site: str | None = constrained(None, optional(Text()), remedy="give the name of a column")
+    na: tuple[str, ...] = constrained((), Each(Text()), remedy="list texts")
+    scale: float | None = constrained(None, optional(Interval()), remedy="leave it out")
+    data_dependent: bool = constrained(False, Flag())
+    note: str = constrained("", Text())
+    unit: bool = constrained(False, Flag())
     weight: CaseWeight | None = None
-    class_weight: tuple[tuple[str, float], ...] = ()
+    class_weight: tuple[tuple[str, float], ...] = constrained(
+        (),
+        Instance(tuple, "a table of classes and numbers: 'balanced' would read counts off private rows"),
+        remedy="give public numbers, such as {died = 5}",
+    )
     person: Person | None = None
-    survey: str = ""
+    survey: str = constrained("", Text())
 
     def __post_init__(self) -> None:
-        _check_blocks(self)
-        _check_divisors(self)
-        if self.class_weight:
-            class_shares("class_weight", dict(self.class_weight), self.task.names)
-        _check_roles(self)
+        validate(self, error=SchemaError)
+        if not self.blocks:
+            raise SchemaError("columns", None, "must declare at least one column", f"for example: {EXAMPLE}")
+        check_features("columns", self.n_features)
+        validate(self, RULES, error=SchemaError)
+
+    def reserved_columns(self) -> dict[str, str]:
+        """Columns that are read, but are no feature, with what they are."""
+        declared = {"label": self.label, "weight": self.weight, "person": self.person}
+        reserved = {one.column: use for use, one in declared.items() if one is not None}
+        return reserved if self.site is None else {self.site: "site"} | reserved
 
     @property
     def task(self) -> Task:
@@ -306,14 +331,10 @@ class Schema:
         entries = _read_tables(entries)
         _check_entries(entries, columns)
         for key in ("ignore", "na"):
-            try:
-                entries[key] = tuple(map(plain_text, entries.get(key, ())))
-            except TypeError:
-                raise SchemaError(key, None, "must be a list of texts", "correct the declaration") from None
-        try:
-            entries["intercept"] = float(entries.get("intercept", 0.0))
-        except OverflowError:
-            raise SchemaError("intercept", None, "must be 0 or from 1e-6 to 1e6", "use true or false") from None
+            if isinstance(entries.get(key), list | tuple):
+                entries[key] = texts_of(key, entries[key])
+        if as_number(entries.get("intercept")) is not None or isinstance(entries.get("intercept"), bool):
+            entries["intercept"] = float(entries["intercept"])
         return cls(**({"name": "schema"} | entries), blocks=blocks_of(columns), label=label_from(label))
 
     def to_dict(self) -> dict[str, Any]:
@@ -336,61 +357,6 @@ class Schema:
         return entries | {"columns": {block.name: block_to_dict(block) for block in self.blocks}}
 
 
-def _check_blocks(schema: Schema) -> None:
-    """Refuse blocks that are none, too many, of one name, of a weight out of range, or made from others' blocks."""
-    if not schema.blocks:
-        raise SchemaError("columns", None, "must declare at least one column", f"for example: {EXAMPLE}")
-    if len({block.name for block in schema.blocks}) != len(schema.blocks):
-        raise SchemaError("columns", None, "every block must have its own name", "rename one")
-    check_features("columns", schema.n_features)
-    for block in schema.blocks:
-        if not 1e-6 <= block.weight <= 1e6:
-            raise SchemaError(f"{block.name}.weight", block.weight, "must be from 1e-6 to 1e6", "correct it")
-        for one in block.of if isinstance(block, Derived) else ():
-            if one not in schema.blocks:
-                raise SchemaError(f"{block.name}.of", one.name, "must be a block of this schema", "add it")
-
-
-def _check_divisors(schema: Schema) -> None:
-    """Refuse a constant or a scale out of range."""
-    if schema.intercept != 0 and not 1e-6 <= schema.intercept <= 1e6:
-        raise SchemaError("intercept", schema.intercept, "must be 0 or from 1e-6 to 1e6", "use true or false")
-    if schema.scale is not None and not 1e-6 <= schema.scale <= schema.bound:
-        rule = f"must be positive and at most {schema.bound:.6g}, the bound by construction"
-        raise SchemaError("scale", schema.scale, rule, "lower it or leave it out")
-    if schema.unit and schema.scale is not None:
-        raise SchemaError("scale", schema.scale, "has no meaning with unit rows", "leave out scale or unit")
-
-
-def _check_roles(schema: Schema) -> None:
-    """Refuse a column of persons that is another thing too, and a feature that is read from a column of a role."""
-    if schema.person is not None:
-        others = [one.column for one in (schema.label, schema.weight) if one is not None]
-        if schema.person.column in others:
-            rule = "says whose a row is, and cannot be its label or weight too"
-            raise SchemaError(schema.person.column, None, rule, "name a column of identifiers")
-    roles = {column: role for role, column in role_columns(schema).items()}
-    for block in schema.blocks:
-        for source in block.sources({}):
-            if source in roles:
-                rule = f"is the {roles[source]} column and cannot be a feature"
-                raise SchemaError(source, None, rule, "remove it from one of the two")
-
-
-def role_columns(schema: Schema) -> dict[str, str]:
-    """The columns that are no features: by what they say of a row, each one's name."""
-    found = dict[str, str]()
-    if schema.label is not None:
-        found["label"] = schema.label.column
-    if schema.site is not None:
-        found["site"] = schema.site
-    if schema.weight is not None:
-        found["weight"] = schema.weight.column
-    if schema.person is not None:
-        found["person"] = schema.person.column
-    return found
-
-
 def column_errors(schema: Schema, columns: Mapping[str, Column], labels: bool = True) -> list[SchemaError]:
     """Declared columns that a table lacks; if there are none, columns that nothing declares.
 
@@ -403,7 +369,7 @@ def column_errors(schema: Schema, columns: Mapping[str, Column], labels: bool = 
         With False, columns that are no features may be absent.
     """
     sources = {source for block in schema.blocks for source in block.sources(columns)}
-    roles = list(role_columns(schema).values())
+    roles = list(schema.reserved_columns())
     # Declared columns first: when all of them are there, the names in the table are names and not the
     # first row of a file without a header, so only then may an unknown one be shown.
     wanted = sorted(sources) + (roles if labels else [])
@@ -501,18 +467,102 @@ def _read_tables(entries: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_entries(entries: Mapping[str, Any], columns: object) -> None:
-    """Refuse entries that no schema has, or of another type."""
+    """Refuse entries that no schema has, and columns that are no tables."""
     for key in entries:
         if key not in KEYS:
             rule = f"is unknown; a schema knows {', '.join(KEYS)}"
             raise SchemaError(key, None, rule, meant(key, KEYS) or "remove it")
-    for key, kinds, what in _TYPES:
-        wrong = key in entries and not isinstance(entries[key], kinds)
-        if wrong or (key == "scale" and isinstance(entries.get(key), bool)):
-            raise SchemaError(key, None, f"must be {what}", "correct the declaration")
     if not isinstance(columns, Mapping) or not all(isinstance(block, Mapping) for block in columns.values()):
         raise SchemaError("columns", None, "must be tables [columns.NAME]", f"for example: {EXAMPLE}")
 
+
+def texts_of(key: str, values: Iterable[object]) -> tuple[str, ...]:
+    """Declared texts, numbers and truth values as texts; a SchemaError for a table or list among them."""
+    try:
+        return tuple(map(plain_text, values))
+    except TypeError:
+        raise SchemaError(key, None, "must be a list of texts", "correct the declaration") from None
+
+
+def names_of_blocks(schema: Schema) -> Iterator[InvalidInput]:
+    """Every block has a name of its own."""
+    if len({block.name for block in schema.blocks}) != len(schema.blocks):
+        yield SchemaError("columns", None, "every block must have its own name", "rename one")
+
+
+def weights_of_blocks(schema: Schema) -> Iterator[InvalidInput]:
+    """The features of a block are multiplied by its weight."""
+    for block in schema.blocks:
+        if not LEAST_WEIGHT <= block.weight <= MOST_WEIGHT:
+            yield SchemaError(f"{block.name}.weight", block.weight, "must be from 1e-6 to 1e6", "correct it")
+
+
+def sources_of_derived_blocks(schema: Schema) -> Iterator[InvalidInput]:
+    """What is made from other blocks finds them in the schema."""
+    for block in schema.blocks:
+        for source in block.of if isinstance(block, Derived) else ():
+            if source not in schema.blocks:
+                yield SchemaError(f"{block.name}.of", source.name, "must be a block of this schema", "add it")
+
+
+def size_of_the_intercept(schema: Schema) -> Iterator[InvalidInput]:
+    """A constant feature has a weight, as blocks have."""
+    if 0 < schema.intercept < LEAST_WEIGHT:
+        yield SchemaError("intercept", schema.intercept, "must be 0 or from 1e-6 to 1e6", "use true or false")
+
+
+def divisor_of_rows(schema: Schema) -> Iterator[InvalidInput]:
+    """A declared divisor shortens rows; one above the bound by construction would only add noise."""
+    if schema.scale is None:
+        return
+    if not LEAST_WEIGHT <= schema.scale <= schema.bound:
+        rule = f"must be positive and at most {schema.bound:.6g}, the bound by construction"
+        yield SchemaError("scale", schema.scale, rule, "lower it or leave it out")
+    if schema.unit:
+        yield SchemaError("scale", schema.scale, "has no meaning with unit rows", "leave out scale or unit")
+
+
+def weights_of_classes(schema: Schema) -> Iterator[InvalidInput]:
+    """Weights are of declared classes."""
+    if not schema.class_weight:
+        return
+    try:
+        class_shares("class_weight", dict(schema.class_weight), schema.task.names)
+    except InvalidInput as wrong:
+        yield wrong
+
+
+def column_of_people(schema: Schema) -> Iterator[InvalidInput]:
+    """The column that says whose a row is says nothing else."""
+    if schema.person is None:
+        return
+    others = [one.column for one in (schema.label, schema.weight) if one is not None]
+    if schema.person.column in others:
+        rule = "says whose a row is, and cannot be its label or weight too"
+        yield SchemaError(schema.person.column, None, rule, "name a column of identifiers")
+
+
+def columns_of_features(schema: Schema) -> Iterator[InvalidInput]:
+    """No feature is read from a column that says something else."""
+    reserved = schema.reserved_columns()
+    for block in schema.blocks:
+        for source in block.sources({}):
+            if source in reserved:
+                rule = f"is the {reserved[source]} column and cannot be a feature"
+                yield SchemaError(source, None, rule, "remove it from one of the two")
+
+
+RULES: tuple[Rule, ...] = (
+    names_of_blocks,
+    weights_of_blocks,
+    sources_of_derived_blocks,
+    size_of_the_intercept,
+    divisor_of_rows,
+    weights_of_classes,
+    column_of_people,
+    columns_of_features,
+)
+"""What the entries of a schema must be together."""
 
 KEYS = (
     "columns",
@@ -531,18 +581,3 @@ def count_unfit(block: Block, outside: BoolArray, columns: Mapping[str, Column],
     strange, gone = block.unlisted(columns, na)
     counts = {(OTHER if block.other else "") + block.name: strange, ABSENT + block.name: gone & outside}
     return {name: int(mask.sum()) for name, mask in counts.items() if mask.any()}
-
-
-_TYPES: tuple[tuple[str, Any, str], ...] = (
-    ("name", str, "text"),
-    ("note", str, "text"),
-    ("survey", str, "text"),
-    ("site", str | None, "the name of a column"),
-    ("intercept", bool | int | float, "true, false or a number"),
-    ("scale", int | float | None, "a number"),
-    ("unit", bool, "true or false"),
-    ("data_dependent", bool, "true or false"),
-    ("class_weight", tuple, "a table of classes and numbers: 'balanced' would read counts off private rows"),
-    ("ignore", list | tuple, "a list of column names"),
-    ("na", list | tuple, "a list of texts"),
-)

@@ -9,15 +9,14 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 
-from ..algorithms import KNOWN
 from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError, UnknownEvent
 from ..network.graphs import Graph, make_graph
@@ -31,6 +30,7 @@ from ..runs.pricing import Prepared
 from ..runs.start import Start, named
 from ..util import files
 from ..util.compatibility import FORMAT, refusal_of_format
+from ..util.constraints import Interval, Rule, constraint_metadata, validate
 from ..util.plain import canonical, keyed_hash
 from ..util.typing import Any, Array
 from . import limits
@@ -108,11 +108,11 @@ class Member:
 def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -> None:
     """Raise :class:`InvalidInput` for what no plan can have: a curator, names that clash, sizes beyond a limit."""
     check_run("run", run)
-    for field, value, most in (
+    for name, value, most in (
         ("sites", len(sites), limits.SITES), ("rounds", config.rounds, limits.ROUNDS),
         ("copies", config.copies, limits.COPIES),
     ):  # fmt: skip
-        limits.check_number(field, value, most)
+        limits.check_number(name, value, most)
     limits.check_size(d, 1)
     if not config.trusted.between_sites:
         rule = "its curator would hold the rows of all sites"
@@ -155,7 +155,7 @@ class Plan:
     d: int
     sites: tuple[Member, ...]
     edges: tuple[tuple[int, int], ...]
-    norm_cap: float
+    norm_cap: float = field(metadata=constraint_metadata(Interval(low=0, closed="neither"), remedy="leave it out"))
     schema: dict[str, Any] | None = None
     start: Start | None = None
     asks: Asks | None = None
@@ -214,48 +214,17 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_public(self.run, self.config, self.sites, self.d)
-        proofs = limits.PROOFS if self.config.trusted.kind == "sum" else 0
-        limits.check_size(self.d, int(np.max(self.graph.degree)), proofs)
-        if self.infers and self.centre is not None:
-            raise InvalidInput("centre", None, "inference reads rows as they are", "write the plan again, without")
-        if self.all_hear:
-            limits.check_size(self.widest, len(self.sites) - 1, proofs)
-        if self.start is not None and self.d > _LONGEST:
-            raise InvalidInput("start", None, f"a plan holds at most {_LONGEST:,} entries of one", "leave it out")
-        if centred(self.config, self.centre) != self.config:
-            raise InvalidInput("centre", None, "must stand in the plan's configuration too", "write the plan again")
-        if named(self.config, self.start, self.d) != self.config:
-            raise InvalidInput("start", None, "must stand in the plan's configuration too", "write the plan again")
-        if isinstance(self.norm_cap, bool) or not (np.isfinite(self.norm_cap) and self.norm_cap > 0):
-            raise InvalidInput("norm_cap", self.norm_cap, "must be finite and > 0", "leave it out")
-        if self.schema is not None and _wider(self.schema, self.d):
-            raise InvalidInput("d", self.d, "the schema has more features", "use its number")
-        if self.schema is not None and len(self.features) != self.d:
-            raise InvalidInput("d", self.d, f"the schema has {len(self.features)} features", "use its number")
-        person = None if self.encoding is None else self.encoding.person
-        if self.config.rows_per_person != (None if person is None else person.rows):
-            rule = "is not what the schema says of people's rows"
-            raise InvalidInput("rows_per_person", self.config.rows_per_person, rule, "write the plan again")
-        if self.config.replicates != 1:
-            raise InvalidInput("replicates", self.config.replicates, "sites run once", "use replicates=1")
-        if self.graph.edges != self.edges:
-            raise InvalidInput("edges", None, "must be sorted, and each be there once", "write the plan again")
-        described = self.config.graph if len(self.sites) > 1 else "complete"
-        if not self._drawn and make_graph(described, len(self.sites)).edges != self.edges:
-            rule = "is not the graph of the plan's edges"
-            raise InvalidInput("graph", self.config.graph, rule, "use the version that wrote the plan")
-        training = not self.infers and KNOWN[self.config.method].private
-        scales = [] if self.asks is None else _scales(self.asks)
-        if self.config.budgeted and (None in scales or (training and self.config.noise is None)):
-            raise InvalidInput("noise", None, "must stand in a plan, calibrated", "write it with `sottovoce plan`")
-        if self.infers and (self.start is not None or self.edges != make_graph("complete", len(self.sites)).edges):
-            rule = "inference starts from a count of its own, and all sites hear each other"
-            raise InvalidInput("start", None, rule, "write the plan again, without a start")
+        limits.check_size(self.d, int(np.max(self.graph.degree)), self._proofs)
+        validate(self, DECLARED)
         _ = self.facts  # refuses what cannot run
-        first = self.stages[0]
-        if self.lists is not None and not self.infers and len(first.allowed(0)) < len(first.planned(0)):
-            rule = "the training would end before all of its rounds, and the evaluation comes after them"
-            raise InvalidInput("epsilon", None, rule, "raise it, or leave noise out")
+        validate(self, PRICED)
+        if self.all_hear:
+            limits.check_size(self.widest, len(self.sites) - 1, self._proofs)
+
+    @property
+    def _proofs(self) -> int:
+        """Proofs of double messages that an inbox may hold."""
+        return limits.PROOFS if self.config.trusted.kind == "sum" else 0
 
     @property
     def demonstration(self) -> bool:
@@ -427,7 +396,8 @@ class Plan:
         return _digest(self.to_dict())
 
     @property
-    def _drawn(self) -> bool:
+    def is_graph_drawn(self) -> bool:
+        """Whether the graph is random or comes from a file, so that only the plan says its edges."""
         return str(self.config.graph).strip().partition(":")[0].strip().lower().replace("_", "-") in _DRAWN
 
     @property
@@ -509,6 +479,7 @@ class Plan:
                 raise InvalidInput("plan", str(path), refused.rule, refused.remedy)
             if _digest(plain) != stated:
                 raise InvalidInput("plan", str(path), changed, "get the agreed file again")
+            _check_method(path, plain["config"]["method"])
             begin, start = plain.get("start"), None
             if begin is not None:
                 vector = _listed(begin.pop("vector"), _LONGEST, "start")
@@ -535,6 +506,92 @@ class Plan:
         return plan
 
 
+def centring_and_start_of_the_configuration(plan: Plan) -> Iterator[InvalidInput]:
+    """The digests of centring and start stand in the configuration, which the ledgers' keys are made of."""
+    remedy = "write the plan again"
+    if plan.infers and plan.centre is not None:
+        yield InvalidInput("centre", None, "inference reads rows as they are", f"{remedy}, without")
+    if plan.start is not None and plan.d > _LONGEST:
+        yield InvalidInput("start", None, f"a plan holds at most {_LONGEST:,} entries of one", "leave it out")
+    if centred(plan.config, plan.centre) != plan.config:
+        yield InvalidInput("centre", None, "must stand in the plan's configuration too", remedy)
+    if named(plan.config, plan.start, plan.d) != plan.config:
+        yield InvalidInput("start", None, "must stand in the plan's configuration too", remedy)
+
+
+def facts_of_the_schema(plan: Plan) -> Iterator[InvalidInput]:
+    """Number of features and unit of the guarantee are those of the schema."""
+    if plan.schema is not None and _wider(plan.schema, plan.d):  # such a schema is not even built
+        yield InvalidInput("d", plan.d, "the schema yields more features", "use its number")
+        return
+    if plan.schema is not None and len(plan.features) != plan.d:
+        yield InvalidInput("d", plan.d, f"the schema yields {len(plan.features)} features", "use its number")
+    person = None if plan.encoding is None else plan.encoding.person
+    declared = None if person is None else person.rows
+    if plan.config.rows_per_person != declared:
+        rule = "is not what the schema says of people's rows"
+        yield InvalidInput("rows_per_person", plan.config.rows_per_person, rule, "write the plan again")
+
+
+def one_replicate(plan: Plan) -> Iterator[InvalidInput]:
+    """Separate sites run once."""
+    if plan.config.replicates != 1:
+        yield InvalidInput("replicates", plan.config.replicates, "sites run once", "use replicates=1")
+
+
+def edges_of_the_graph(plan: Plan) -> Iterator[InvalidInput]:
+    """The listed edges are those of the named graph, in their one order."""
+    if plan.graph.edges != plan.edges:
+        rule = "must be sorted, and each be there once"
+        yield InvalidInput("edges", None, rule, "write the plan again")
+    described = plan.config.graph if len(plan.sites) > 1 else "complete"
+    if not plan.is_graph_drawn and make_graph(described, len(plan.sites)).edges != plan.edges:
+        rule = "is not the graph of the plan's edges"
+        yield InvalidInput("graph", plan.config.graph, rule, "use the version that wrote the plan")
+
+
+def calibrated_noise(plan: Plan) -> Iterator[InvalidInput]:
+    """Noise is calibrated once, where the plan is written, and not by every site."""
+    if not plan.config.budgeted:
+        return
+    trains_with_noise = not plan.infers and plan.config.algorithm.private
+    scales = [] if plan.asks is None else _scales(plan.asks)
+    if None in scales or (trains_with_noise and plan.config.noise is None):
+        yield InvalidInput("noise", None, "must stand in a plan, calibrated", "write it with `sottovoce plan`")
+
+
+def start_and_graph_of_inference(plan: Plan) -> Iterator[InvalidInput]:
+    """Inference begins with a count of its own, over all sites."""
+    if not plan.infers:
+        return
+    if plan.start is not None or plan.edges != make_graph("complete", len(plan.sites)).edges:
+        rule = "inference starts from a count of its own, and all sites hear each other"
+        yield InvalidInput("start", None, rule, "write the plan again, without a start")
+
+
+def whole_training_before_an_evaluation(plan: Plan) -> Iterator[InvalidInput]:
+    """An evaluation comes after all rounds of the training, so the budget must pay for all of them."""
+    if plan.lists is None or plan.infers:
+        return
+    training = plan.stages[0]
+    if len(training.allowed(0)) < len(training.planned(0)):
+        rule = "the training would end before all of its rounds, and the evaluation comes after them"
+        yield InvalidInput("epsilon", None, rule, "raise it, or leave noise out")
+
+
+DECLARED: tuple[Rule, ...] = (
+    centring_and_start_of_the_configuration,
+    facts_of_the_schema,
+    one_replicate,
+    edges_of_the_graph,
+    calibrated_noise,
+    start_and_graph_of_inference,
+)
+"""What the entries of a plan must be together, before the run is priced."""
+PRICED: tuple[Rule, ...] = (whole_training_before_an_evaluation,)
+"""What the priced run must be."""
+
+
 def trained_rows(sites: Sequence[Member], asks: Asks | None) -> Array:
     """Training rows of every site, (N, 1)."""
     return np.array([[float(site.rows - (0 if asks is None else asks.held(site.rows)))] for site in sites])
@@ -550,6 +607,14 @@ def _scales(asks: Asks) -> list[float | None]:
     """Scales of the recipes with noise."""
     own = [asks.scale] if asks.inference else []
     return own if asks.evaluation in (None, np.inf) else [*own, asks.evaluation_scale]
+
+
+def _check_method(path: str | Path, method: object) -> None:
+    """Refuse a method of another package: a plan comes from others, and makes nobody load code by its name."""
+    if method not in KNOWN:
+        rule = f"runs the method {method!r}, which this version does not have"
+        remedy = "let all take the same version, or register the method in the program that reads the plan"
+        raise InvalidInput("plan", str(path), rule, remedy)
 
 
 def _digest(plain: dict[str, Any]) -> str:

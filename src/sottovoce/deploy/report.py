@@ -226,7 +226,7 @@ def _privacy(statement: Statement) -> str:
 def _agreed(plan: Plan) -> Iterable[str]:
     config, start = plan.config, plan.start
     begin = [] if start is None else [("Starting point", f"public ({start.kind}), digest {start.digest}")]
-    capped = "" if np.isinf(config.max_grad_norm) else f", gradients of rows up to {config.max_grad_norm:g}"
+    capped = "" if np.isinf(config.gradient_cap) else f", gradients of rows up to {config.gradient_cap:g}"
     sums = [("Sums", sums_text(plan))] if plan.summed else []
     sums += [] if plan.centre is None else [("Rows", plan.centre.says)]
     yield "<h2>What was agreed on</h2>"

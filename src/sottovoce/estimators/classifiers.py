@@ -15,7 +15,6 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..algorithms import REGISTRY
 from ..answers.saved import SavedModel
 from ..answers.training import WEIGHED
 from ..data.expected import expected_rows
@@ -30,6 +29,7 @@ from ..problem.clipped import NOT_CALIBRATED
 from ..problem.task import TwoClasses, of_classes
 from ..runs import defaults
 from ..runs.auto_search import KNOBS, Choice, choose
+from ..runs.registering import find_method
 from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, RunConfig, Start, simulate
 from ..util.progress import Teller, told
@@ -402,7 +402,7 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
         choose_of = partial(self._chosen, differ=dealt.apart, teller=how.teller)
         run = partial(self._run, how)
         last = with_other_relation(fit(labelled, tables, bounded, dealt.seed, knobs, choose_of, run))
-        self.n_iter_, self.stopped_, self.max_grad_norm_ = last.rounds, last.stopped, last.config.max_grad_norm
+        self.n_iter_, self.stopped_, self.max_grad_norm_ = last.rounds, last.stopped, last.config.gradient_cap
         return last
 
     def _tell_undeclared_labels(self, label: IntArray) -> None:
@@ -430,7 +430,7 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
         """The loss's name, for so many classes."""
         if self.loss != AUTO:
             return self.loss
-        known = REGISTRY.get(self.method)
+        known = find_method(self.method)
         several = K > 2 and not (known is not None and known.objective_noise)
         return "softmax" if several and not self.inference else _DEFAULT.loss
 
@@ -466,7 +466,7 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
         results = []
         for model, c in enumerate(contrasts):
             rows = bounded(Rows.build([(X, TwoClasses().encode(label, c)) for X, label in parts]))
-            run = RunConfig(seed=self._of_class(seed, c), copies=len(contrasts), **knobs)
+            run = RunConfig.from_dict({"seed": self._of_class(seed, c), "copies": len(contrasts), **knobs})
             results.append(simulated(chosen(run, rows), rows, f"class {c} of {K}", model))
         vectors = np.concatenate([result.consensus for result in results])
         self._keep(labelled, vectors, np.stack([result.models[0] for result in results], axis=1), results)
@@ -478,7 +478,7 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
     ) -> Result:  # fmt: skip
         K = len(labelled.names)
         rows = bounded(Rows.of_classes(parts, K))
-        run = chosen(RunConfig(seed=seed, **(knobs | {"loss": f"softmax:{K}"})), rows)
+        run = chosen(RunConfig.from_dict({"seed": seed, **(knobs | {"loss": f"softmax:{K}"})}), rows)
         result = simulated(run, rows, f"{K} classes", 0)
         blocks = np.concatenate([result.consensus, result.models[0]]).reshape(-1, K, rows.d // K)
         blocks = of_classes(K).from_softmax(blocks)
@@ -494,7 +494,7 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
         self.site_coef_, self.site_intercept_ = (x[1:, 0] if len(vectors) == 1 else x[1:] for x in (coef, intercept))
         self._result = results[0] if len(results) == 1 else None
         if self.schema_ is not None:
-            capped = results[0].config.max_grad_norm < math.inf
+            capped = results[0].config.gradient_cap < math.inf
             ours = self.schema_.label is not None and self.classes is None
             schema = self.schema_ if ours else with_classes(self.schema_, labelled.names)
             move = results[0].move if len(results) == 1 else None  # several have one each: linear for all rows

@@ -152,7 +152,7 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         dealt = self._deal(X, groups, len(features))
         naming = of_columns([f"x{j}" for j in range(d)], self._norm)
         rows = dealt.bounded(naming.rows([(features[part], np.ones(len(part))) for part in dealt.parts]))
-        run = RunConfig("auto", seed=dealt.seed, **self._run_fields(), **dealt.unit)
+        run = RunConfig.from_dict({"method": "auto", "seed": dealt.seed, **self._run_fields(), **dealt.unit})
         said = None if self.schema_ is None else self.schema_.caveat
         with told(self.verbose) as teller:
             teller.phase("second moments")

@@ -144,7 +144,7 @@ class Inferring(Shown):
         me: Any = self
         schema, label, parts = me.schema_, labelled.number, dealt.parts
         _check_fits_inference(me, labelled, X)
-        run = RunConfig(seed=dealt.seed, **knobs)
+        run = RunConfig.from_dict({"seed": dealt.seed, **knobs})
         check(run)
         names = [] if schema is not None else list(getattr(self, "feature_names_in_", columns_of_array(X.shape[1])))
         layout = dealt.layout(schema, names, float(me._norm), me._site_constants(True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from textwrap import fill, indent
 from typing import ClassVar, Self, TypeVar
 
@@ -53,7 +52,7 @@ class Knobbed:
         except (AttributeError, InvalidInput) as error:
             said = getattr(error, "rule", "must be the name of a rule, or None")
             raise InvalidInput("accounting", rule, said, "use accounting='best', or ledger= for a ledger") from None
-        known = [f.name for f in fields(RunConfig) if f.name != "centre"]  # a run's is a digest
+        known = RunConfig.defaults().keys() - {"centre"}  # a run's is a digest
         found = {name: given[name] for name in known if name in given} | {"accountant": rule}
         return found | ({"delta": None} if defaults.pure_total(rule if ledger is None else ledger) else {})
 
@@ -81,7 +80,8 @@ def with_knobs(*names: str, **own: Any) -> Callable[[type[E]], type[E]]:
     """Declare an estimator's knobs: fields of :class:`RunConfig` by name, others with their defaults."""
 
     def over(kind: Any) -> Any:
-        kind.own_knobs = {name: getattr(RunConfig, name) for name in names} | own
+        defaults_of_runs = RunConfig.defaults()
+        kind.own_knobs = {name: defaults_of_runs[name] for name in names} | own
         losses = ", ".join(f'``"{text}"`` ({about})' for text, about in loss_texts().items())
         written = (kind.__doc__ or "").replace("    <knobs>\n", paragraphs(OFFERED.values()))
         kind.__doc__ = written.replace("        <losses>\n", indent(fill(losses, 110), 8 * " ") + "\n")

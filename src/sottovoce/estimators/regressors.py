@@ -292,7 +292,7 @@ class ConsensusRegressor(OwnSite, SitedTable, Shown, RegressorMixin, BaseEstimat
         layout = dealt.layout(schema, [str(name) for name in names], self._norm, self._site_constants(True))
         fit = Numbers(layout, task=task, intervals=self.inference, intercept=self.fit_intercept)
         tables = [features[part] if schema is None else X.take(part) for part in dealt.parts]
-        run = RunConfig("auto", **knobs)
+        run = RunConfig.from_dict({"method": "auto", **knobs})
 
         def rows(targets: list[Array], weights: list[Array] | None) -> Rows:
             return dealt.bounded(fit.rows(tables, targets, weights))
@@ -317,7 +317,9 @@ class ConsensusRegressor(OwnSite, SitedTable, Shown, RegressorMixin, BaseEstimat
         encoded, method = self._encode(features), self.method
         if method == defaults.METHOD:
             method = defaults.method_of_numbers(self.trust or "nobody", knobs["delta"])
-        run = RunConfig(method, loss=self.loss, rounds=self.rounds, rho=self._knobs()["rho"], **knobs)
+        run = RunConfig.from_dict(
+            {"method": method, "loss": self.loss, "rounds": self.rounds, "rho": self._knobs()["rho"], **knobs}
+        )
 
         def rows(targets: list[Array], weights: list[Array] | None) -> Rows:
             known = [task.known(y).astype(float) for y in targets]

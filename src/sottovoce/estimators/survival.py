@@ -322,14 +322,14 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         if self.schema_ is None:
             tell_values(self, features, stacklevel=2)
         seed, sites, parts, *_ = self._deal(X, groups, n)
-        run = RunConfig("auto", seed=seed, **self._run_fields())
+        run = RunConfig.from_dict({"method": "auto", "seed": seed, **self._run_fields()})
         recipe = self._recipe(m, run)
         leaves = leaving(times, events == 1.0, ~np.isnan(events), edges, recipe.cells)
         encoded = self._encode(features)
         tables = [expand(encoded[part], _those(leaves, part), m, recipe.cells) for part in parts]
         rows = Rows.build([(one.rows, one.label) for one in tables]).with_weight([one.weight for one in tables])
         said = None if self.schema_ is None else self.schema_.caveat
-        loss = cap(Logistic(), run.max_grad_norm)
+        loss = cap(Logistic(), run.gradient_cap)
         with told(self.verbose) as teller:
             teller.phase("hazards", len(recipe.items))
             result = with_other_relation(simulate(run, rows, method=recipe, loss=loss, caveat=said, observers=[teller]))

@@ -98,7 +98,7 @@ class Choice:
 
 def open_knobs(config: RunConfig) -> tuple[str, ...]:
     """Those of `KNOBS` that have their default values."""
-    return tuple(knob for knob in KNOBS if getattr(config, knob) == getattr(RunConfig, knob))
+    return tuple(knob for knob in KNOBS if open_value(config, knob) == RunConfig.defaults()[knob])
 
 
 def declared(partition: str, strength: float = 1.0) -> str:
@@ -316,7 +316,7 @@ class _Search:
             self._once[key] = prepare(once, self.ground.sizes, self.ground.weights)
         one = self._once[key]
         rho = one.facts.rho * (config.rho / one.config.rho)
-        loss = cap(make_loss(config.loss), config.max_grad_norm)
+        loss = cap(make_loss(config.loss), config.gradient_cap)
         facts = replace(one.facts, loss=loss, rho=rho, tol=certified(config, loss))
         growth = config.noise_growth ** np.arange(1 if cls.single else config.rounds)
         shape = float(growth.sum()) if facts.pure else math.sqrt(float((growth**2).sum()))
@@ -368,7 +368,7 @@ class _Search:
             if len(mine) < 2 or len(self.ground.n) == 1:
                 continue
             at = self.best(method).config
-            change = {knob: getattr(at, knob) for knob in KNOBS} | {"method": other}
+            change = {knob: open_value(at, knob) for knob in KNOBS} | {"method": other}
             del change["eta"]
             found.append(change | self._kept(at, change))
         return found
@@ -379,7 +379,7 @@ class _Search:
             self.walk(method, [{"rounds": T} for T in self._rounds(method)], "rounds")
         for factors in finer:
             at = self.best(method).config
-            caps = self._caps(method, [min(1.0, at.max_grad_norm) * f for f in factors])
+            caps = self._caps(method, [min(1.0, at.gradient_cap) * f for f in factors])
             changes: list[dict[str, Any]] = [{"max_grad_norm": float(f"{c:.3g}")} for c in caps]
             if "eta" in self.free:
                 changes += self.penalties(at, factors)
@@ -391,7 +391,7 @@ class _Search:
     def _caps(self, method: str, caps: Sequence[float]) -> Sequence[float]:
         """The caps that the method may be given; one that no gradient reaches is none."""
         if "max_grad_norm" not in self.free:
-            return (self.config.max_grad_norm,)
+            return (self.config.gradient_cap,)
         steepest = make_loss(self.config.loss).derivative_bound
         return [c if c < steepest else math.inf for c in caps] if _capped(method) else (math.inf,)
 
@@ -444,7 +444,7 @@ class _Search:
             own = config.eta if isinstance(config.eta, float) else None
             far["penalty"] = 1.0 if own is None else own / self._usual(replace(config, eta=None))
         if "max_grad_norm" in self.free:
-            far["cap"] = min(1.0, config.max_grad_norm)
+            far["cap"] = min(1.0, config.gradient_cap)
         return sum(USUAL[name][1] * math.log2(value / USUAL[name][0]) ** 2 for name, value in far.items())
 
     def _usual(self, config: RunConfig) -> float:
@@ -508,21 +508,26 @@ class _Search:
         return says
 
 
+def open_value(config: RunConfig, name: str) -> Any:
+    """The value of one of :data:`KNOBS`, an option or not."""
+    return config.gradient_cap if name == "max_grad_norm" else getattr(config, name)
+
+
 def _capped(method: str) -> bool:
-    return "max_grad_norm" in knobs_of(REGISTRY[method]) and not REGISTRY[method].objective_noise
+    return "max_grad_norm" in knobs_of(REGISTRY[method].options) and not REGISTRY[method].objective_noise
 
 
 def _plain(config: RunConfig) -> dict[str, Any]:
     """Method and knobs as plain data; no cap is None."""
     eta = config.eta.to_dict() if isinstance(config.eta, Schedule) else config.eta
-    cap = None if config.max_grad_norm == math.inf else config.max_grad_norm
-    return {"method": config.method} | {k: getattr(config, k) for k in KNOBS} | {"eta": eta, "max_grad_norm": cap}
+    cap = None if config.gradient_cap == math.inf else config.gradient_cap
+    return {"method": config.method} | {k: open_value(config, k) for k in KNOBS} | {"eta": eta, "max_grad_norm": cap}
 
 
 def _named(config: RunConfig) -> str:
     words = f"{config.method}, {config.rounds} round{'' if config.rounds == 1 else 's'}, rho {config.rho:g}"
     words += "" if config.eta is None or not isinstance(config.eta, float) else f", eta {config.eta:g}"
-    return words + ("" if config.max_grad_norm == math.inf else f", max_grad_norm {config.max_grad_norm:g}")
+    return words + ("" if config.gradient_cap == math.inf else f", max_grad_norm {config.gradient_cap:g}")
 
 
 def _points(difference: float) -> str:
@@ -541,6 +546,6 @@ def _valid(config: RunConfig, changes: Sequence[dict[str, Any]]) -> Iterator[Run
     """Those of the changed configurations that break no rule."""
     for change in changes:
         try:
-            yield replace(config, **change)
+            yield config.but(**change)
         except InvalidInput:
             continue

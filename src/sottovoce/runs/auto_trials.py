@@ -224,7 +224,7 @@ def _as_one(candidate: Prepared, alike: bool) -> Prepared:
     summed = cls.trust.kind == "sum"  # of all rows, with noise of its own
     alone = np.array([[candidate.facts.rows if summed else len(n) / math.sqrt(float((1.0 / n**2).sum()))]])
     # A schedule may list one value a site, all of them equal.
-    own = {
+    own: dict[str, Any] = {
         name: schedule.node(0)
         for name, schedule in zip(("penalty", "noise"), schedules, strict=True)
         if schedule is not None

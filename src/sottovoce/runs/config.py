@@ -3,84 +3,64 @@
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import asdict, dataclass, fields
-from numbers import Integral, Real
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 
 import numpy as np
 
-from ..algorithms import ANSWERS, KNOBS, KNOWN, REGISTRY, Recipe, knobs_of, under
-from ..algorithms.knobs import WRITTEN, paragraphs
+from ..algorithms import ANSWERS, KNOBS, KNOWN, REGISTRY, Algorithm, MethodOptions, Recipe, knobs_of, under
+from ..algorithms.knobs import WRITTEN, values_of
 from ..algorithms.method import TRUSTS
-from ..errors import InvalidInput
-from ..ledger.memory import validate_target
+from ..errors import InvalidInput, raise_all
 from ..privacy import accountants
 from ..problem.losses import make_loss
 from ..problem.schedules import Schedule
-from ..problem.trust import Trust
+from ..problem.trust import RELATIONS, Trust
+from ..util.constraints import (
+    AnyOf,
+    Both,
+    Constraint,
+    Count,
+    Flag,
+    Instance,
+    Interval,
+    Nothing,
+    OneOf,
+    Pattern,
+    PerNode,
+    Rule,
+    Text,
+    UsableSize,
+    broken_constraints,
+    broken_rules,
+    constrained,
+    optional,
+)
+from ..util.plain import as_python_numbers
 from ..util.typing import Any
+from .registering import find_method, offered
 
-C = TypeVar("C")
 TRUSTED = tuple(TRUSTS)
 MOST_ROUNDS, MOST_REPLICATES = 50_000, 1_000_000
-_SIZE = (1e-100, 1e100)
-_KINDS: dict[str, tuple[str, Any]] = {  # of a field's type, as it is written: in words, and whether a value is of it
-    "str": ("a text", lambda v: isinstance(v, str)),
-    "bool": ("True or False", lambda v: isinstance(v, bool)),
-    "int": (
-        "a whole number of less than 150 digits",
-        lambda v: isinstance(v, Integral) and not isinstance(v, bool) and int(v).bit_length() < 512,
-    ),
-    "float": ("a number", lambda v: _real(v)),
-    "tuple[float, ...]": ("a tuple of numbers, one a node", lambda v: isinstance(v, tuple) and all(map(_real, v))),
-    "Schedule": ("a Schedule", lambda v: isinstance(v, Schedule)),
-    "None": ("None", lambda v: v is None),
-}  # fmt: skip
+NO_OPTIONS = MethodOptions()
+_NESTED = ("options", "other_options")
+_DIGEST = "[0-9a-f]{32}"
 
 
-def _real(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return False
-    try:
-        float(value)
-    except OverflowError:
-        return False
-    return True
+def positive_weight(why: str) -> Constraint:
+    """A finite weight above 0, and the reason why it must be."""
+    return Both(Interval(low=0, closed="neither", why=why), UsableSize())
 
 
-def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's: records and run keys are JSON."""
-    if isinstance(value, tuple):
-        return tuple(map(_plain, value))
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def check_types(config: Any) -> None:
-    """Refuse a dataclass's fields that are not of their type, and numbers so large that arithmetic overflows."""
-    for f in fields(config):
-        kinds, value = str(f.type).split(" | "), getattr(config, f.name)
-        if set(kinds) <= set(_KINDS) and not any(_KINDS[kind][1](value) for kind in kinds):
-            rule = f"must be {' or '.join(_KINDS[kind][0] for kind in kinds)}"
-            raise InvalidInput(f.name, type(value) if value is None else value, rule, f"the default is {f.default!r}")
-        if "float" in kinds and f.name != "delta" and isinstance(value, Real | tuple):
-            size, least = np.abs(np.asarray(value, dtype=float)), 0.0 if f.name == "tol" else _SIZE[0]
-            if np.any(np.isfinite(size) & (size > 0) & ((size < least) | (size > _SIZE[1]))):
-                rule = f"must be 0, or of a size from {_SIZE[0]:g} to {_SIZE[1]:g}"
-                raise InvalidInput(f.name, value, rule, f"the default is {f.default!r}")
-
-
-def _with_knobs(cls: type[C]) -> type[C]:
-    """Make every knob of every method a field, and a paragraph of the docstring."""
-    for one in KNOBS.values():
-        cls.__annotations__[one.name] = one.kind
-        setattr(cls, one.name, one.default)
-    cls.__doc__ = (cls.__doc__ or "").replace("    <knobs>\n", paragraphs(KNOBS.values()))
-    return cls
+_FINITE = Both(PerNode(Interval(closed="neither")), UsableSize())
+_FINITE_OR_SCHEDULE = Both(
+    AnyOf(PerNode(Interval(closed="neither")), Instance(Schedule), Nothing()),
+    UsableSize(),
+)
 
 
 @dataclass(frozen=True)
-@_with_knobs
 class RunConfig:
     """Configuration of a run: all that it depends on except the rows, and public.
 
@@ -159,7 +139,13 @@ class RunConfig:
     centre : str, optional
         Digest of how rows are centred (:class:`sottovoce.runs.centre.Centring`), filled in by
         :func:`sottovoce.runs.simulate.simulate`; None for rows as they are.
-    <knobs>
+    options : MethodOptions
+        What the method alone has: an object of the class in its file, such as ``MomentumOptions(momentum=0.9)``.  Left
+        out, it is the method's own at its defaults.
+    other_options : tuple of pairs
+        Options by name, as :meth:`from_dict` was given them: those that the method has are moved into `options`.  The
+        others are of other methods and do nothing here, so that methods can be compared by name; "auto" may come to
+        use them.
 
     Examples
     --------
@@ -167,145 +153,106 @@ class RunConfig:
     >>> run = RunConfig("momentum", epsilon=1.0, delta=1e-5, rounds=100, trust="sum")
     >>> run.method, run.trusts
     ('sum_momentum', 'sum')
+    >>> RunConfig.from_dict({"method": "momentum", "delta": 1e-5, "momentum": 0.9}).options.momentum
+    0.9
     """
 
-    method: str = "mr_admm"
-    epsilon: float | tuple[float, ...] = 1.0
-    delta: float | None = None
-    rounds: int = 10
-    graph: str = "ring"
-    form: str = "corrected"
-    loss: str = "logistic"
-    C: float = 1.0
-    rho: float = 0.001
-    eta: float | tuple[float, ...] | Schedule | None = None
-    eta_growth: float | tuple[float, ...] = 1.0
-    noise: float | tuple[float, ...] | Schedule | None = None
-    noise_growth: float = 1.0
-    relation: str = "replace-one"
-    accountant: str | None = None
-    sites_per_row: int = 1
-    copies: int = 1
-    tol: float | None = 1e-8
-    backend: str = "numpy"
-    seed: int | None = 0
-    replicates: int = 1
-    auto: bool = False
-    start: str | None = None
-    trust: str | None = None
-    colluders: int = 1
-    participants: int | None = None
-    centre: str | None = None
-    rows_per_person: int | None = None
-
-    if TYPE_CHECKING:  # which cannot see the knobs
-
-        def __init__(
-            self, method: str = ..., epsilon: float | tuple[float, ...] = ..., delta: float | None = ...,
-            rounds: int = ..., graph: str = ..., form: str = ..., loss: str = ..., **fields: Any,
-        ) -> None: ...  # fmt: skip
-
-        def __getattr__(self, knob: str) -> Any: ...
+    method: str = constrained("mr_admm", Text(), remedy="see `sottovoce methods`")
+    epsilon: float | tuple[float, ...] = constrained(
+        1.0,
+        Both(PerNode(Interval(low=0, closed="high")), UsableSize()),
+        remedy="use e.g. epsilon=1, or epsilon=inf for a run without noise",
+    )
+    delta: float | None = constrained(
+        None,
+        optional(Interval(0, 1, closed="neither")),
+        remedy="use e.g. delta=1e-5, or none for pure epsilon",
+    )
+    rounds: int = constrained(10, Count(most=MOST_ROUNDS))
+    graph: str = constrained("ring", Text())
+    form: str = constrained("corrected", Text())
+    loss: str = constrained("logistic", Text())
+    C: float = constrained(1.0, positive_weight("it weighs the data"))
+    rho: float = constrained(0.001, positive_weight("it makes every solve unique"))
+    eta: float | tuple[float, ...] | Schedule | None = constrained(None, _FINITE_OR_SCHEDULE)
+    eta_growth: float | tuple[float, ...] = constrained(1.0, _FINITE)
+    noise: float | tuple[float, ...] | Schedule | None = constrained(None, _FINITE_OR_SCHEDULE)
+    noise_growth: float = constrained(1.0, Both(Interval(closed="neither"), UsableSize()))
+    relation: str = constrained("replace-one", OneOf(*RELATIONS))
+    accountant: str | None = constrained(None, optional(Text()))
+    sites_per_row: int = constrained(1, Count(most=MOST_REPLICATES))
+    copies: int = constrained(1, Count(most=MOST_REPLICATES))
+    tol: float | None = constrained(
+        1e-8, Both(optional(Interval(low=0, closed="neither", why="it ends every solve")), UsableSize(smallest=0.0))
+    )
+    backend: str = constrained("numpy", Text())
+    seed: int | None = constrained(0, optional(Count(least=0)))
+    replicates: int = constrained(1, Count(most=MOST_REPLICATES))
+    auto: bool = constrained(False, Flag())
+    start: str | None = constrained(
+        None, optional(Pattern(_DIGEST, "the digest of a starting point")), remedy="leave it out"
+    )
+    trust: str | None = constrained(None, optional(OneOf(*TRUSTED)), remedy="use 'nobody'")
+    colluders: int = constrained(
+        1, Count(), remedy="use colluders=1: every site knows its own share of the noise, so one may always collude"
+    )
+    participants: int | None = constrained(None, optional(Count()), remedy="leave it out")
+    centre: str | None = constrained(
+        None, optional(Pattern(_DIGEST, "the digest of a centring")), remedy="leave it out"
+    )
+    rows_per_person: int | None = constrained(None, optional(Count(most=MOST_REPLICATES)))
+    options: MethodOptions = constrained(NO_OPTIONS, Instance(MethodOptions), remedy="leave it out")
+    other_options: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        for f in fields(self):
-            object.__setattr__(self, f.name, _plain(getattr(self, f.name)))
-        check_types(self)
-        validate_target(self.epsilon, self.delta)
-        if self.trust not in (*TRUSTED, None):
-            raise InvalidInput("trust", self.trust, f"must be one of {', '.join(map(repr, TRUSTED))}", "use 'nobody'")
-        if self.method == "auto":  # measured: docs/measured/results.md
-            object.__setattr__(self, "method", _first_guess(self.delta, self.loss, self.trust, self.max_grad_norm))
+        for one in fields(self):
+            object.__setattr__(self, one.name, as_python_numbers(getattr(self, one.name)))
+        raise_all([*broken_constraints(self), *broken_options(self.other_options)])
+        self._resolve_method()
+        self._resolve_options()
+        raise_all(broken_rules(self, RULES))
+
+    def _resolve_method(self) -> None:
+        """Store method and trust under the names that records know, and the one graph that sums have."""
+        if self.method == "auto":
+            guess = _first_guess(self.delta, self.loss, self.trust, self._given_gradient_cap)
+            object.__setattr__(self, "method", guess)
             object.__setattr__(self, "auto", True)
-        if self.method not in KNOWN:
-            raise InvalidInput("method", self.method, f"must be one of {sorted(REGISTRY)}", "see `sottovoce methods`")
+        if self.method not in KNOWN and find_method(self.method) is None:
+            raise InvalidInput("method", self.method, f"must be one of {offered()}", "see `sottovoce methods`")
         if self.method in ANSWERS:  # which go by one name under every trust
             object.__setattr__(self, "trust", self.trust or "nobody")
         elif self.trust is not None:
             object.__setattr__(self, "method", under(self.method, self.trust))
         elif self.trusts == "nobody":
             object.__setattr__(self, "trust", "nobody")
-        cls = KNOWN[self.method]
-        if self.trusts == "sum":
-            if self.graph not in ("ring", "complete"):  # a ring is what is meant if nothing is said
-                # Sums over the neighbours of a ring of five can be solved for every single vector.
-                rule = f"{self.method} opens one sum over all sites; sums over neighbours hide nothing"
-                raise InvalidInput("graph", self.graph, rule, "leave it out")
+        if self.trusts == "sum" and self.graph == "ring":  # the default: what is meant if nothing is said
             object.__setattr__(self, "graph", "complete")
-            one_price = {"epsilon": self.epsilon, "eta": self.eta, "noise": self.noise}
-            for name, value in one_price.items():
-                if isinstance(value, tuple) or (isinstance(value, Schedule) and value.nodes):
-                    rule = f"{self.method} opens sums over all sites, which have one price"
-                    raise InvalidInput(name, value, rule, "give one number")
-            if self.colluders < 1:
-                rule = "every site knows its own share of the noise, so one may always collude"
-                raise InvalidInput("colluders", self.colluders, f"must be at least 1: {rule}", "use colluders=1")
-        elif (self.colluders, self.participants) != (1, None):
-            name = "colluders" if self.colluders != 1 else "participants"
-            rule = f"{self.method} opens no sums"
-            raise InvalidInput(name, getattr(self, name), rule, "leave it out, or use trust='sum'")
-        if self.form not in cls.forms:
-            raise InvalidInput("form", self.form, f"{self.method} has {', '.join(cls.forms)}", f"use {cls.forms[0]!r}")
-        for name in ("eta", "eta_growth", "noise", "noise_growth"):  # Facts checks the others
-            value = getattr(self, name)
-            if not isinstance(value, Schedule | None) and not np.all(np.isfinite(np.asarray(value, dtype=float))):
-                raise InvalidInput(name, value, "must be finite", f"use the default, {getattr(type(self), name)}")
-        own = knobs_of(cls)
-        for name, knob in KNOBS.items():
-            value = getattr(self, name)
-            knob.check(value)
-            if value == knob.default:
-                continue
-            idle = name not in own or knob.form not in ("", self.form)
-            if idle and knob.strict:
-                rule = f"the {self.form} {self.method} has none; {knob.strict}"
-                raise InvalidInput(name, value, rule, f"use {name}={knob.default!r}")
-            if idle and (name in own or knob.form == "printed"):  # of another method, so that methods can be compared
-                takes = [m for m, c in REGISTRY.items() if name in knobs_of(c) and knob.form in c.forms]
-                has = "none" if knob.form == "printed" else f"its own, {knob.default}"
-                rule = f"the {self.form} {self.method} has {has}"
-                raise InvalidInput(name, value, rule, f"leave it out: it is of the {knob.form} {' or '.join(takes)}")
-        if self.start is not None and not re.fullmatch("[0-9a-f]{32}", self.start):
-            raise InvalidInput("start", None, "must be the digest of a starting point", "leave it out")
-        if self.start is not None and self.form != "corrected":
-            rule = "a printed form starts at zero, as its paper says"
-            raise InvalidInput("start", self.start, rule, "leave it out, or use form='corrected'")
-        if self.centre is not None and not re.fullmatch("[0-9a-f]{32}", self.centre):
-            raise InvalidInput("centre", None, "must be the digest of a centring", "leave it out")
-        if self.centre is not None and self.form != "corrected":
-            rule = "a printed form runs on rows as they are"
-            raise InvalidInput("centre", self.centre, rule, "leave it out, or use form='corrected'")
-        if self.seed is not None and self.seed < 0:
-            raise InvalidInput("seed", self.seed, "must be >= 0", "use seed=0")
-        if self.noise is not None and not cls.private:
-            raise InvalidInput("noise", self.noise, f"{self.method} draws no noise", "leave it out, or use 'dvp'")
-        counts = ("rounds", "replicates", "sites_per_row", "copies")
-        for name in counts if self.rows_per_person is None else (*counts, "rows_per_person"):
-            most = MOST_ROUNDS if name == "rounds" else MOST_REPLICATES
-            if not 1 <= getattr(self, name) <= most:
-                rule = f"must be a whole number, at least 1 and at most {most:,}"
-                raise InvalidInput(name, getattr(self, name), rule, f"use {name}=1 or more")
-        if self.seed is None and self.replicates > 1:
-            rule = "with noise of the operating system every replicate is a release of its own, and they add up"
-            raise InvalidInput("replicates", self.replicates, rule, "use one, or a seed for a simulation")
-        if self.seed is None and self.form != "corrected":
-            rule = "is for simulation only: it adds no noise to the solver's answer, so real releases have no proof"
-            raise InvalidInput("form", self.form, rule, "use 'corrected', or give a seed")
-        if isinstance(self.epsilon, tuple) and not np.all(np.isfinite(self.epsilon)):
-            rule = "every node needs a finite budget, or none has one"
-            raise InvalidInput("epsilon", self.epsilon, rule, "give finite numbers, or epsilon=inf")
-        if accountants.make_accountant(self.notion).name != "pure" and self.delta is None:
-            rule = f"the {self.notion} accountant needs one inside (0, 1)"
-            raise InvalidInput("delta", None, rule, "use delta=1e-5, or 'pure' in its place")
-        if self.budgeted and cls.needs_delta and self.delta is None:
-            rule = f"{self.method} draws Gaussian noise, which has no pure price"
-            other = "" if self.method in ANSWERS else ", or a method with spherical noise"
-            raise InvalidInput("delta", None, rule, f"use delta=1e-5{other}")
-        if self.budgeted and not cls.private:
-            raise InvalidInput(
-                "epsilon", self.epsilon, f"{self.method} releases exact minimisers, so no finite epsilon can be proved",
-                "use epsilon=inf, or a private method such as 'mr_admm'",
-            )  # fmt: skip
+
+    @property
+    def _given_gradient_cap(self) -> float:
+        """The cap on gradients before it is known which method has one."""
+        given = dict(self.other_options)
+        return float(given.get("max_grad_norm", getattr(self.options, "max_grad_norm", math.inf)))
+
+    def _resolve_options(self) -> None:
+        """Store the options of the method, and apart from them those of other methods."""
+        defaults = self.algorithm.options
+        options = defaults if self.options == NO_OPTIONS else self.options
+        if type(options) is not type(defaults):
+            rule = f"must be {type(defaults).__name__}, the options of {self.method}"
+            raise InvalidInput("options", type(options), rule, "give options by name, to RunConfig.from_dict")
+        names = knobs_of(defaults)
+        own = {name: value for name, value in self.other_options if name in names}
+        others = {name: value for name, value in self.other_options if name not in names}
+        strange = {name: value for name, value in others.items() if value != KNOBS[name].default}
+        object.__setattr__(self, "options", replace(options, **own))
+        object.__setattr__(self, "other_options", tuple(sorted(strange.items())))
+
+    @property
+    def gradient_cap(self) -> float:
+        """The cap on the norm of a row's gradient; infinity for methods that have none."""
+        return getattr(self.options, "max_grad_norm", math.inf)
 
     @property
     def trusted(self) -> Trust:
@@ -321,12 +268,28 @@ class RunConfig:
         return self.accountant or ("pure" if self.delta is None else "best")
 
     @property
+    def algorithm(self) -> type[Algorithm[Any]]:
+        """The class of the method, or of all recipes."""
+        return KNOWN[self.method]
+
+    @property
     def budgeted(self) -> bool:
         return bool(np.all(np.isfinite(self.epsilon)))
 
+    def flat(self) -> dict[str, Any]:
+        """Fields and options by name, as :meth:`from_dict` reads them."""
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _NESTED}
+        return own | dict(self.other_options) | values_of(self.options)
+
+    def but(self, **changes: Any) -> RunConfig:
+        """The configuration with other fields or options, by name; also with another method."""
+        return self.from_dict(self.flat() | changes)
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; infinity is the text ``inf``.  Knobs at their defaults are left out, but for ``WRITTEN``."""
-        plain = asdict(self) | {"epsilon": self.epsilon if self.budgeted else "inf"}
+        """Plain data; infinity is the text ``inf``.  Options at their defaults are left out, but for ``WRITTEN``."""
+        written = {name: KNOBS[name].default for name in WRITTEN}
+        plain = written | {k: v.to_dict() if isinstance(v, Schedule) else v for k, v in self.flat().items()}
+        plain |= {"epsilon": self.epsilon if self.budgeted else "inf"}
         silent = dict.fromkeys(("start", "centre", "participants", "rows_per_person"))
         silent |= {"auto": False, "colluders": 1} | {
             name: knob.default for name, knob in KNOBS.items() if name not in WRITTEN
@@ -335,12 +298,34 @@ class RunConfig:
         return {name: value for name, value in plain.items() if name not in silent or value != silent[name]}
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> RunConfig:
-        known = {f.name for f in fields(cls)}
-        read: dict[type, Any] = {list: tuple, dict: Schedule.from_dict}
-        values = {k: read[type(v)](v) if type(v) in read else v for k, v in plain.items() if k in known}
-        epsilon = values["epsilon"]
-        return cls(**(values | {"epsilon": epsilon if isinstance(epsilon, tuple) else float(epsilon)}))
+    def defaults(cls) -> dict[str, Any]:
+        """What :meth:`from_dict` reads, by name with its default: the fields, and the options of all methods."""
+        own = {one.name: one.default for one in fields(cls) if one.name not in _NESTED}
+        return own | {name: knob.default for name, knob in KNOBS.items()}
+
+    @classmethod
+    def from_dict(cls, flat: Mapping[str, Any]) -> RunConfig:
+        """The configuration that a flat dictionary describes: parameters of an estimator, a command's options, a file.
+
+        Parameters
+        ----------
+        flat : mapping
+            Fields, and options of whichever method, by name.  What is left out has its default.  Lists are read as
+            tuples, dicts as :class:`sottovoce.problem.schedules.Schedule`, and the text "inf" as no budget.
+
+        Raises
+        ------
+        InvalidInput
+            For what is wrong, and for names that are neither a field nor an option of a method.
+        """
+        known = cls.defaults()
+        raise_all([_unknown_name(name, known) for name in flat if name not in known])
+        readers: dict[type, Any] = {list: tuple, dict: Schedule.from_dict}
+        values = {name: readers[type(v)](v) if type(v) in readers else v for name, v in flat.items()}
+        if values.get("epsilon") == "inf":
+            values["epsilon"] = math.inf
+        options = tuple((name, values.pop(name)) for name in flat if name in KNOBS)
+        return cls(**values, other_options=options)
 
     def for_recipe(self, method: Recipe, **changes: Any) -> RunConfig:
         """The configuration of a recipe under this one's budget, trust, relation and seed.
@@ -361,6 +346,24 @@ _KEPT = ("epsilon", "delta", "relation", "accountant", "sites_per_row", "copies"
     "participants", "rows_per_person")  # fmt: skip
 
 
+def _unknown_name(name: str, known: Iterable[str]) -> InvalidInput:
+    near = get_close_matches(name, known, n=1)
+    remedy = f"did you mean {near[0]!r}?" if near else "see the parameters of RunConfig and of its methods"
+    return InvalidInput(name, None, "is neither a field of a run nor an option of a method", remedy)
+
+
+def broken_options(given: Iterable[tuple[str, Any]]) -> list[InvalidInput]:
+    """What is wrong with single options, of whichever method, by name."""
+    wrong = []
+    for name, value in given:
+        knob = KNOBS[name]
+        if not knob.constraint.holds(value):
+            rule = knob.constraint.rule_for(value)
+            told = type(value) if value is None else value
+            wrong.append(InvalidInput(name, told, rule, f"use {name}={knob.default!r}"))
+    return wrong
+
+
 def _first_guess(delta: float | None, loss: str, trust: str | None, cap: float) -> str:
     """The method that "auto" starts from (measured: docs/measured/results.md)."""
     inside = make_loss(loss).unproved_inside is None and cap == math.inf
@@ -369,3 +372,136 @@ def _first_guess(delta: float | None, loss: str, trust: str | None, cap: float) 
     if trust == "curator":
         return "objective" if inside else "prox_average"
     return "mr_admm" if delta is None and inside else "prox_admm"
+
+
+def one_graph_of_sums(config: RunConfig) -> Iterator[InvalidInput]:
+    """Sums go over all sites: sums over the neighbours of a ring of five can be solved for every single vector."""
+    if config.trusts == "sum" and config.graph != "complete":
+        rule = f"{config.method} opens one sum over all sites; sums over neighbours hide nothing"
+        yield InvalidInput("graph", config.graph, rule, "leave it out")
+
+
+def one_price_of_sums(config: RunConfig) -> Iterator[InvalidInput]:
+    """Where sums over all sites are opened, no site has a budget or a parameter of its own."""
+    if config.trusts != "sum":
+        return
+    for name in ("epsilon", "eta", "noise"):
+        value = getattr(config, name)
+        if isinstance(value, tuple) or (isinstance(value, Schedule) and value.nodes):
+            rule = f"{config.method} opens sums over all sites, which have one price"
+            yield InvalidInput(name, value, rule, "give one number")
+
+
+def colluders_and_participants_of_sums(config: RunConfig) -> Iterator[InvalidInput]:
+    """Only sums know who may collude and how many must take part."""
+    if config.trusts == "sum":
+        return
+    for name, left_out in (("colluders", 1), ("participants", None)):
+        value = getattr(config, name)
+        if value != left_out:
+            rule = f"{config.method} opens no sums"
+            yield InvalidInput(name, value, rule, "leave it out, or use trust='sum'")
+
+
+def form_of_the_method(config: RunConfig) -> Iterator[InvalidInput]:
+    """The method has the form."""
+    forms = config.algorithm.forms
+    if config.form not in forms:
+        rule = f"{config.method} has {', '.join(forms)}"
+        yield InvalidInput("form", config.form, rule, f"use {forms[0]!r}")
+
+
+def options_of_the_method(config: RunConfig) -> Iterator[InvalidInput]:
+    """Options of another method are ignored, so that methods can be compared; others that do nothing are refused."""
+    own = values_of(config.options)
+    for name, value in (own | dict(config.other_options)).items():
+        one = KNOBS[name]
+        is_read = name in own and one.form in ("", config.form)
+        if value == one.default or is_read:
+            continue
+        if one.strict:
+            rule = f"the {config.form} {config.method} has none; {one.strict}"
+            yield InvalidInput(name, value, rule, f"use {name}={one.default!r}")
+        elif name in own or one.form == "printed":
+            readers = [m for m, cls in REGISTRY.items() if name in knobs_of(cls.options) and one.form in cls.forms]
+            has = "none" if one.form == "printed" else f"its own, {one.default}"
+            rule = f"the {config.form} {config.method} has {has}"
+            yield InvalidInput(name, value, rule, f"leave it out: it is of the {one.form} {' or '.join(readers)}")
+
+
+def corrected_form_of_moved_runs(config: RunConfig) -> Iterator[InvalidInput]:
+    """A paper's algorithm to the letter starts at zero and runs on rows as they are."""
+    if config.form == "corrected":
+        return
+    remedy = "leave it out, or use form='corrected'"
+    if config.start is not None:
+        yield InvalidInput("start", config.start, "a printed form starts at zero, as its paper says", remedy)
+    if config.centre is not None:
+        yield InvalidInput("centre", config.centre, "a printed form runs on rows as they are", remedy)
+
+
+def noise_of_private_methods(config: RunConfig) -> Iterator[InvalidInput]:
+    """A method that draws no noise has no parameter of it, and no finite epsilon."""
+    if config.algorithm.private:
+        return
+    if config.noise is not None:
+        rule = f"{config.method} draws no noise"
+        yield InvalidInput("noise", config.noise, rule, "leave it out, or use 'dvp'")
+    if config.budgeted:
+        rule = f"{config.method} releases exact minimisers, so no finite epsilon can be proved"
+        yield InvalidInput("epsilon", config.epsilon, rule, "use epsilon=inf, or a private method such as 'mr_admm'")
+
+
+def seed_of_simulations(config: RunConfig) -> Iterator[InvalidInput]:
+    """What only a simulation may do needs noise that can be repeated."""
+    if config.seed is not None:
+        return
+    if config.replicates > 1:
+        rule = "with noise of the operating system every replicate is a release of its own, and they add up"
+        yield InvalidInput("replicates", config.replicates, rule, "use one, or a seed for a simulation")
+    if config.form != "corrected":
+        rule = "is for simulation only: it adds no noise to the solver's answer, so real releases have no proof"
+        yield InvalidInput("form", config.form, rule, "use 'corrected', or give a seed")
+
+
+def budgets_of_all_nodes(config: RunConfig) -> Iterator[InvalidInput]:
+    """Either every node has a finite budget, or none has one."""
+    if isinstance(config.epsilon, tuple) and not np.all(np.isfinite(config.epsilon)):
+        rule = "every node needs a finite budget, or none has one"
+        yield InvalidInput("epsilon", config.epsilon, rule, "give finite numbers, or epsilon=inf")
+
+
+def delta_of_the_accountant(config: RunConfig) -> Iterator[InvalidInput]:
+    """The accountant is known, and has the delta that it needs."""
+    try:
+        accountant = accountants.make_accountant(config.notion)
+    except InvalidInput as unknown:
+        yield unknown
+        return
+    if accountant.name != "pure" and config.delta is None:
+        rule = f"the {config.notion} accountant needs one inside (0, 1)"
+        yield InvalidInput("delta", None, rule, "use delta=1e-5, or 'pure' in its place")
+
+
+def delta_of_gaussian_noise(config: RunConfig) -> Iterator[InvalidInput]:
+    """Gaussian noise has no price without a delta."""
+    if config.budgeted and config.algorithm.needs_delta and config.delta is None:
+        other = "" if config.method in ANSWERS else ", or a method with spherical noise"
+        rule = f"{config.method} draws Gaussian noise, which has no pure price"
+        yield InvalidInput("delta", None, rule, f"use delta=1e-5{other}")
+
+
+RULES: tuple[Rule, ...] = (
+    one_graph_of_sums,
+    one_price_of_sums,
+    colluders_and_participants_of_sums,
+    form_of_the_method,
+    options_of_the_method,
+    corrected_form_of_moved_runs,
+    noise_of_private_methods,
+    seed_of_simulations,
+    budgets_of_all_nodes,
+    delta_of_the_accountant,
+    delta_of_gaussian_noise,
+)
+"""What the fields of a configuration must be together, once the method is known."""

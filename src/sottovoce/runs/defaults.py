@@ -7,29 +7,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import replace
 
-from ..algorithms import REGISTRY, under
+from ..algorithms import under
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
 from ..problem.losses import HuberResidual
 from ..problem.task import ManyClasses, Task, TwoClasses
 from .config import RunConfig
+from .registering import AUTO, find_method
 
-METHOD = "auto"
+METHOD = AUTO
 EPSILON = 1.0
 DELTA = 1e-5
 
 
 def default_epsilon(method: str) -> float:
     """`EPSILON`, or infinity for methods without noise."""
-    known = REGISTRY.get(method)
+    known = find_method(method)
     return EPSILON if known is None or known.private else math.inf
 
 
 def default_delta(method: str, form: str, accountant: str | Ledger | DurableLedger | None) -> float | None:
     """`DELTA`, or None without noise, for totals of pure epsilon, and for printed forms that claim one."""
-    known = REGISTRY.get(method)
+    known = find_method(method)
     if known is not None and known.needs_delta:
         return DELTA
     idle = form != "corrected" or pure_total(accountant) or (known is not None and not known.private)
@@ -41,7 +41,7 @@ def for_task(config: RunConfig, task: Task) -> RunConfig:
     if isinstance(task, TwoClasses) or config.loss != "logistic":
         return config
     loss = f"softmax:{task.outputs}" if isinstance(task, ManyClasses) else HuberResidual().spec
-    return replace(config, method=METHOD if config.auto else config.method, auto=False, loss=loss)
+    return config.but(method=METHOD if config.auto else config.method, auto=False, loss=loss)
 
 
 ROUNDS_OF_NUMBERS = 100  # of momentum, for losses of residuals
@@ -60,7 +60,7 @@ def of_numbers(config: RunConfig, free: Collection[str]) -> RunConfig:
     if config.delta is None or config.noise is not None:
         return config
     rounds = ROUNDS_OF_NUMBERS if "rounds" in free else config.rounds
-    return replace(config, method=method_of_numbers(config.trusts, config.delta), rounds=rounds)
+    return config.but(method=method_of_numbers(config.trusts, config.delta), rounds=rounds)
 
 
 def pure_total(accountant: str | Ledger | DurableLedger | None) -> bool:

@@ -93,7 +93,7 @@ def forecast(
     """
     sizes = tuple(int(rows) for rows in np.asarray(n, dtype=float).ravel())
     if config.method in PROXIMAL and heterogeneity == "iid" and config.trusts == "nobody":
-        config = replace(config, method=PROXIMAL[-1])  # as good where sites are alike, and quicker to try
+        config = config.but(method=PROXIMAL[-1])  # as good where sites are alike, and quicker to try
     method, loss = REGISTRY[config.method], make_loss(config.loss)
     together = config.trusts != "nobody" or (heterogeneity == "iid" and averaging(method))
     held = 1 if together else len(sizes)
@@ -165,7 +165,7 @@ def _summed(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
     name = plain if "sum" in trusts_of(plain) else "momentum"
     rounds = config.rounds if name == plain else max(config.rounds, 100)
     try:
-        return 'trust="sum"', replace(config, method=name, trust="sum", rounds=rounds, eta=None), n
+        return 'trust="sum"', config.but(method=name, trust="sum", rounds=rounds, eta=None), n
     except InvalidInput:
         return None
 

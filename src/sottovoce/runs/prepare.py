@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from ..algorithms import ANSWERS, REGISTRY, Algorithm, Recipe, knobs_of
+from ..algorithms import ANSWERS, REGISTRY, Algorithm, Recipe
 from ..data.rows import Rows
 from ..data.table import fits
 from ..errors import InvalidInput
@@ -41,8 +41,8 @@ def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
     alpha = 1.0 if config.noise is None else config.noise
     schedule = alpha if isinstance(alpha, Schedule) else Schedule(alpha, config.noise_growth)
     noise = schedule if noisy else None
-    own = {f.name for f in fields(cls)} & {"form", "rounds"} | set(knobs_of(cls))
-    return cls(penalty=penalty, noise=noise, **{name: getattr(config, name) for name in own})
+    own = {f.name for f in fields(cls)} & {"form", "rounds"}
+    return cls(penalty=penalty, noise=noise, options=config.options, **{name: getattr(config, name) for name in own})
 
 
 def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
@@ -64,7 +64,7 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
     cls = REGISTRY[config.method]
     releases = 1 if cls.single else config.rounds
     spread = _spread(config, facts, releases) if config.budgeted else 0.0
-    own = cls.own_penalty(facts, config.rounds, spread, **{name: getattr(config, name) for name in knobs_of(cls)})
+    own = cls.own_penalty(facts, config.rounds, spread, config.options)
     if own is not None:
         return own
     least = cls.least_penalty * config.C
@@ -161,7 +161,7 @@ def prepare(
     if centre is not None:
         centre.check(d // make_loss(config.loss).outputs)
     if loss is None:
-        loss = cap(make_loss(config.loss), config.max_grad_norm)
+        loss = cap(make_loss(config.loss), config.gradient_cap)
     rho = config.rho
     if config.trusted.pools_rows:  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
         n, rho = n.sum(axis=0, keepdims=True), rho / len(n)

@@ -1,4 +1,8 @@
-"""Methods from outside the package: registered, they are planned, priced, audited and offered as those in it."""
+"""Methods from outside the package: registered, they are planned, priced, audited and offered as those in it.
+
+An installed package names its methods as entry points (:mod:`sottovoce.util.plugins`); such a method is registered when
+somebody asks for it by its name.  A hub or a site asks for none: a plan comes from others.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,15 @@ from typing import TypeVar
 from ..algorithms import KNOBS, KNOWN, METHODS, NAMES, REGISTRY, Algorithm, Method
 from ..algorithms.knobs import gather
 from ..errors import InvalidInput
+from ..util import plugins
 from ..util.typing import Any
 
 TOLD = ("name", "paper", "summary", "releases", "noise_law", "good_for")
 """What a method says of itself, as class variables: lists and records show it."""
-_FIELDS_ARE_MADE = ("sottovoce.runs.config", "sottovoce.cli.options")  # of the knobs that are known by then
+_FIELDS_ARE_MADE = ("sottovoce.estimators.parameters", "sottovoce.cli.options")  # of the knobs that are known by then
+
+AUTO = "auto"
+"""The name that leaves the choice of a method to the package, so no method can have it."""
 
 _REGISTERED: set[str] = set()
 """Names of methods from outside."""
@@ -73,6 +81,41 @@ def register(method: MethodT) -> MethodT:
     return method
 
 
+def find_method(name: str) -> type[Algorithm[Any]] | None:
+    """The method of this name; one of another installed package is loaded and registered first.
+
+    Parameters
+    ----------
+    name : str
+        Of a method of the package, of a registered one, or of an entry point of the group ``sottovoce.methods``.
+
+    Returns
+    -------
+    type or None
+        None if there is no such method, and for "auto" and the names of recipes, which users do not choose.
+
+    Raises
+    ------
+    InvalidInput
+        If several packages bring the method, its package cannot be loaded, or what is loaded is no method of this name.
+    """
+    if name == AUTO or name in REGISTRY:
+        return REGISTRY.get(name)
+    brought = None if name in KNOWN else plugins.load(plugins.METHODS, name)
+    if brought is None:
+        return None
+    own = getattr(brought, "name", None)
+    if own != name:
+        rule = f"is the entry point of what calls itself {own!r}"
+        raise InvalidInput("method", name, rule, "let its package give both the same name")
+    return register(brought)
+
+
+def offered() -> list[str]:
+    """Names of all methods that can be asked for, those of other installed packages included; nothing is loaded."""
+    return sorted({*REGISTRY, *plugins.installed(plugins.METHODS)})
+
+
 def unregister(name: str) -> None:
     """Take a registered method away again; InvalidInput if it belongs to the package or there is none."""
     if name not in _REGISTERED:
@@ -91,6 +134,8 @@ def _check(method: Any) -> None:
     if untold:
         rule = f"must tell, as class variables: {', '.join(untold)}"
         raise InvalidInput("method", method.__name__, rule, "write them, a line each")
+    if method.name == AUTO:
+        raise InvalidInput("method", AUTO, "stands for a choice among methods", "give the class another `name`")
     known = KNOWN.get(method.name)
     again = method.name in _REGISTERED and known is not None and _place(known) == _place(method)
     if known is not None and known is not method and not again:

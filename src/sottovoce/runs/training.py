@@ -6,7 +6,7 @@ a holder of all data, as in a simulation; separate sites cannot ask for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -25,11 +25,11 @@ from ..ledger.durable import DurableLedger
 from ..network.graphs import make_graph
 from ..problem.losses import make_loss
 from ..problem.task import Detail, Task
+from ..util.constraints import Count, Each, Flag, Interval, Text, constrained, optional, validate
 from ..util.plain import jsonable, with_held_back
 from ..util.typing import Any, Array, IntArray
 from .auto_search import Choice, choose, declared
 from .centre import Centring, Decision, decide, frame_of
-from .config import check_types
 from .defaults import for_task
 from .engine import Observer
 from .public import Public, set_aside, start_of
@@ -39,6 +39,7 @@ from .yardstick import least_error
 
 ONE_SITE = "one site"
 """The deal of a table whose rows are all at one site, for :func:`sottovoce.data.table_digest`."""
+POSITIVE = Interval(low=0, closed="neither")
 _NAMED = 10  # sites of one class in a note
 
 
@@ -83,28 +84,38 @@ class TrainConfig:
     """
 
     run: RunConfig = field(default_factory=RunConfig)
-    data: str = "adult"
-    schema: str | None = None
-    nodes: int | None = None
-    partition: str | None = None
-    strength: float = 1.0
-    sizes: tuple[float, ...] | None = None
-    test_share: float | None = 0.2
-    start: str | None = None
-    public: str | None = None
-    public_share: float | None = None
-    centre: bool = True
-    dropout: float = 0.0
+    data: str = constrained("adult", Text())
+    schema: str | None = constrained(None, optional(Text()))
+    nodes: int | None = constrained(None, optional(Count()))
+    partition: str | None = constrained(None, optional(Text()))
+    strength: float = constrained(1.0, Interval(0, 10, closed="low"))
+    sizes: tuple[float, ...] | None = constrained(None, optional(Each(POSITIVE)))
+    test_share: float | None = constrained(
+        0.2, optional(Interval(0, 1, closed="neither")), remedy="use None for no test rows"
+    )
+    start: str | None = constrained(None, optional(Text()))
+    public: str | None = constrained(None, optional(Text()))
+    public_share: float | None = constrained(None, optional(Interval(0, 1, closed="neither")))
+    centre: bool = constrained(True, Flag())
+    dropout: float = constrained(0.0, Interval(0, 1, closed="low"), remedy="use e.g. 0.01")
 
     def __post_init__(self) -> None:
-        check_types(self)
-        given = [name for name in ("start", "public", "public_share") if getattr(self, name) is not None]
-        if len(given) > 1:
-            rule = f"a run has one starting point, and {' and '.join(given)} each give one"
-            raise InvalidInput(given[1], None, rule, "give one of them")
-        if self.public_share is not None and self.run.seed is None:
-            rule = "would make rows of the data public, which only a simulation may do"
-            raise InvalidInput("public_share", self.public_share, rule, "give a table of public rows, or a seed")
+        validate(self, (one_starting_point, public_rows_of_a_simulation))
+
+
+def one_starting_point(config: TrainConfig) -> Iterator[InvalidInput]:
+    """A run starts from one point."""
+    given = [name for name in ("start", "public", "public_share") if getattr(config, name) is not None]
+    if len(given) > 1:
+        rule = f"a run has one starting point, and {' and '.join(given)} each give one"
+        yield InvalidInput(given[1], None, rule, "give one of them")
+
+
+def public_rows_of_a_simulation(config: TrainConfig) -> Iterator[InvalidInput]:
+    """Only a simulation may declare rows of the data public."""
+    if config.public_share is not None and config.run.seed is None:
+        rule = "would make rows of the data public, which only a simulation may do"
+        yield InvalidInput("public_share", config.public_share, rule, "give a table of public rows, or a seed")
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,13 @@ def _plain(value: object) -> object:
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
 
 
+def as_python_numbers(value: Any) -> Any:
+    """NumPy's numbers, also those of a tuple, as Python's: records and keys of runs are JSON."""
+    if isinstance(value, tuple):
+        return tuple(map(as_python_numbers, value))
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def canonical(value: Any) -> str:
     """The canonical JSON text of `value`: sorted keys, no spaces, shortest floats that read back exactly."""
     try:

@@ -1,0 +1,1 @@
+"""What a package of somebody else brings to sottovoce: a method, a command and an audit."""

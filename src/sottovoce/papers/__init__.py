@@ -1,1 +1,0 @@
-"""What the papers' theorems say, computed: convergence, sample sizes, trade-offs, and the register of claims."""

@@ -1,0 +1,442 @@
+"""Constraints, declared beside the fields that they bind, and the one function that checks them.
+
+A frozen dataclass states what its fields may hold, as scikit-learn's estimators do, and asks for the check when it is
+made::
+
+    @dataclass(frozen=True)
+    class Run:
+        rounds: int = constrained(10, Count(most=50_000))
+        seed: int | None = constrained(0, optional(Count(least=0)))
+        replicates: int = constrained(1, Count())
+
+        def __post_init__(self) -> None:
+            validate(self, rules=(one_run_without_a_seed,))
+
+A rule over several fields is a named function of the object, which yields an :class:`InvalidInput` for what is wrong.
+:func:`validate` collects everything that is wrong and raises one error.
+
+There are about ten kinds of constraint.  A library for them (pydantic, cattrs) would convert values, report in its own
+words and load before the first command's help is printed; here a value is never converted, and every message says
+field, value, rule and what to do.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from numbers import Integral, Real
+
+from ..errors import InvalidInput, raise_all
+from .typing import Any
+
+LONGEST_NUMBER = 512
+"""Bits of the largest whole number: longer ones overflow when they become a float."""
+_KEY = "constraint"
+
+
+class Constraint(ABC):
+    """What a value must be."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """What it must be, in words that follow "must be"."""
+
+    @abstractmethod
+    def holds(self, value: object) -> bool:
+        """Whether a value keeps to it."""
+
+    def concerns(self, value: object) -> bool:
+        """Whether a value is of the kind that it bounds, as a number is for an interval, wherever it lies."""
+        return self.holds(value)
+
+    def rule_for(self, value: object) -> str:
+        """What to say of a value that does not keep to it."""
+        return f"must be {self.words}"
+
+
+@dataclass(frozen=True)
+class Text(Constraint):
+    """A text."""
+
+    @property
+    def words(self) -> str:
+        return "a text"
+
+    def holds(self, value: object) -> bool:
+        return isinstance(value, str)
+
+
+@dataclass(frozen=True)
+class Pattern(Constraint):
+    """A text that matches a regular expression as a whole.
+
+    Parameters
+    ----------
+    expression : str
+    meaning : str
+        What such a text is, in words that follow "must be".
+    """
+
+    expression: str
+    meaning: str
+
+    @property
+    def words(self) -> str:
+        return self.meaning
+
+    def holds(self, value: object) -> bool:
+        return isinstance(value, str) and re.fullmatch(self.expression, value) is not None
+
+    def concerns(self, value: object) -> bool:
+        return isinstance(value, str)
+
+
+@dataclass(frozen=True)
+class Flag(Constraint):
+    """True or False."""
+
+    @property
+    def words(self) -> str:
+        return "True or False"
+
+    def holds(self, value: object) -> bool:
+        return isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class Nothing(Constraint):
+    """None, where a field may be left out."""
+
+    @property
+    def words(self) -> str:
+        return "None"
+
+    def holds(self, value: object) -> bool:
+        return value is None
+
+
+@dataclass(frozen=True)
+class Instance(Constraint):
+    """An object of a class; `meaning` says what it is, if that is not the name of the class."""
+
+    kind: type
+    meaning: str = ""
+
+    @property
+    def words(self) -> str:
+        return self.meaning or f"a {self.kind.__name__}"
+
+    def holds(self, value: object) -> bool:
+        return isinstance(value, self.kind)
+
+
+@dataclass(frozen=True, init=False)
+class OneOf(Constraint):
+    """One of a few texts."""
+
+    options: tuple[str, ...]
+
+    def __init__(self, *options: str) -> None:
+        object.__setattr__(self, "options", options)
+
+    @property
+    def words(self) -> str:
+        named = ", ".join(map(repr, self.options))
+        return f"one of {named}" if len(self.options) > 2 else " or ".join(map(repr, self.options))
+
+    def holds(self, value: object) -> bool:
+        return isinstance(value, str) and value in self.options
+
+    def concerns(self, value: object) -> bool:
+        return isinstance(value, str)
+
+
+@dataclass(frozen=True)
+class Count(Constraint):
+    """A whole number from `least` to `most`; True and False are none."""
+
+    least: int = 1
+    most: int | None = None
+
+    @property
+    def words(self) -> str:
+        text = f"a whole number, at least {self.least:,}"
+        return text if self.most is None else f"{text} and at most {self.most:,}"
+
+    def holds(self, value: object) -> bool:
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            return False
+        number = int(value)
+        if number.bit_length() >= LONGEST_NUMBER or number < self.least:
+            return False
+        return self.most is None or number <= self.most
+
+    def concerns(self, value: object) -> bool:
+        return isinstance(value, Integral) and not isinstance(value, bool)
+
+    def rule_for(self, value: object) -> str:
+        if self.most is None and self.concerns(value) and value >= self.least:  # type: ignore[operator]
+            return "must be a whole number of less than 150 digits"
+        return f"must be {self.words}"
+
+
+@dataclass(frozen=True)
+class Interval(Constraint):
+    """A number from `low` to `high`; NaN is none.
+
+    Parameters
+    ----------
+    low, high : float
+        Infinite ends leave that side open; infinity itself is a number of the interval if its end is closed.
+    closed : {"both", "low", "high", "neither"}
+        Which ends belong to it.
+    why : str
+        The reason of its ends, in words that follow "because".
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    closed: str = "both"
+    why: str = ""
+
+    @property
+    def words(self) -> str:
+        kind = "a finite number" if self._must_be_finite else "a number"
+        text = " and ".join(self._ends())
+        return self._with_reason(f"{kind} {text}" if text else kind)
+
+    @property
+    def _must_be_finite(self) -> bool:
+        return self.high == math.inf and not self._has_high
+
+    def _ends(self) -> list[str]:
+        """What the finite ends say, in words."""
+        said = []
+        if self.low > -math.inf:
+            said.append(f"{'>=' if self._has_low else '>'} {self.low:g}")
+        if self.high < math.inf:
+            said.append(f"{'<=' if self._has_high else '<'} {self.high:g}")
+        return said
+
+    def _with_reason(self, text: str) -> str:
+        return f"{text}, because {self.why}" if self.why else text
+
+    @property
+    def _has_low(self) -> bool:
+        return self.closed in ("both", "low")
+
+    @property
+    def _has_high(self) -> bool:
+        return self.closed in ("both", "high")
+
+    def holds(self, value: object) -> bool:
+        number = as_number(value)
+        if number is None or math.isnan(number):
+            return False
+        above = number >= self.low if self._has_low else number > self.low
+        below = number <= self.high if self._has_high else number < self.high
+        return above and below
+
+    def concerns(self, value: object) -> bool:
+        return as_number(value) is not None
+
+    def rule_for(self, value: object) -> str:
+        if not self.concerns(value):
+            return f"must be {self.words}"
+        bounds = ["finite"] if self._must_be_finite else []
+        bounds += self._ends()
+        return self._with_reason(f"must be {' and '.join(bounds)}" if bounds else "must not be NaN")
+
+
+@dataclass(frozen=True, init=False)
+class Both(Constraint):
+    """What keeps to each of several constraints; a message says the first that is broken."""
+
+    parts: tuple[Constraint, ...]
+
+    def __init__(self, *parts: Constraint) -> None:
+        object.__setattr__(self, "parts", parts)
+
+    @property
+    def words(self) -> str:
+        return ", and ".join(one.words for one in self.parts)
+
+    def holds(self, value: object) -> bool:
+        return all(one.holds(value) for one in self.parts)
+
+    def concerns(self, value: object) -> bool:
+        return any(one.concerns(value) for one in self.parts)
+
+    def rule_for(self, value: object) -> str:
+        return next(one.rule_for(value) for one in self.parts if not one.holds(value))
+
+
+@dataclass(frozen=True, init=False)
+class AnyOf(Constraint):
+    """What keeps to at least one of several constraints; a message says the one that concerns the value, if any."""
+
+    options: tuple[Constraint, ...]
+
+    def __init__(self, *options: Constraint) -> None:
+        object.__setattr__(self, "options", options)
+
+    @property
+    def words(self) -> str:
+        return ", or ".join(one.words for one in self.options)
+
+    def holds(self, value: object) -> bool:
+        return any(one.holds(value) for one in self.options)
+
+    def concerns(self, value: object) -> bool:
+        return any(one.concerns(value) for one in self.options)
+
+    def rule_for(self, value: object) -> str:
+        concerned = [one for one in self.options if one.concerns(value)]
+        return concerned[0].rule_for(value) if concerned else f"must be {self.words}"
+
+
+@dataclass(frozen=True)
+class PerNode(Constraint):
+    """One value, or a tuple of them, one for each node."""
+
+    each: Constraint
+
+    @property
+    def words(self) -> str:
+        return f"{self.each.words}, or a tuple of them, one a node"
+
+    def holds(self, value: object) -> bool:
+        return all(map(self.each.holds, _entries(value)))
+
+    def concerns(self, value: object) -> bool:
+        return all(map(self.each.concerns, _entries(value)))
+
+    def rule_for(self, value: object) -> str:
+        if not self.concerns(value):
+            return f"must be {self.words}"
+        return next(self.each.rule_for(one) for one in _entries(value) if not self.each.holds(one))
+
+
+@dataclass(frozen=True)
+class Each(Constraint):
+    """A tuple of values that each keep to one constraint."""
+
+    constraint: Constraint
+
+    @property
+    def words(self) -> str:
+        return f"a tuple, each {self.constraint.words}"
+
+    def holds(self, value: object) -> bool:
+        return isinstance(value, tuple) and all(map(self.constraint.holds, value))
+
+
+@dataclass(frozen=True)
+class UsableSize(Constraint):
+    """No number, nor a number of a tuple, with which arithmetic overflows or vanishes.
+
+    Zero, the infinities and what is no number keep to it.
+    """
+
+    smallest: float = 1e-100
+    largest: float = 1e100
+
+    @property
+    def words(self) -> str:
+        return f"0, or of a size from {self.smallest:g} to {self.largest:g}"
+
+    def holds(self, value: object) -> bool:
+        numbers = map(as_number, _entries(value))
+        return all(number is None or self._is_usable(number) for number in numbers)
+
+    def _is_usable(self, number: float) -> bool:
+        return number == 0 or not math.isfinite(number) or self.smallest <= abs(number) <= self.largest
+
+
+def _entries(value: object) -> tuple[object, ...]:
+    """The values of a tuple; a value that is none alone."""
+    return value if isinstance(value, tuple) else (value,)
+
+
+def optional(constraint: Constraint) -> Constraint:
+    """The constraint of a field that may be left out."""
+    return AnyOf(constraint, Nothing())
+
+
+def as_number(value: object) -> float | None:
+    """A real number as a float; None of True, False, other kinds, and of whole numbers that are too long."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def constrained(default: Any, constraint: Constraint, remedy: str = "") -> Any:
+    """A field of a dataclass with its constraint.
+
+    Parameters
+    ----------
+    default : Any
+    constraint : Constraint
+    remedy : str
+        What to do about a wrong value; without one, the default is named.
+    """
+    return field(default=default, metadata=constraint_metadata(constraint, remedy))
+
+
+def constraint_metadata(constraint: Constraint, remedy: str = "") -> dict[str, Any]:
+    """The metadata of a field by which :func:`validate` finds its constraint."""
+    return {_KEY: (constraint, remedy)}
+
+
+Rule = Callable[[Any], Iterable[InvalidInput]]
+"""A rule over several fields: it yields what is wrong, and nothing if it holds."""
+
+
+def broken_constraints(target: Any, error: type[InvalidInput] = InvalidInput) -> list[InvalidInput]:
+    """What is wrong with single fields of a dataclass, in the order of the fields."""
+    found = []
+    for one in fields(target):
+        if _KEY not in one.metadata:
+            continue
+        constraint, remedy = one.metadata[_KEY]
+        value = getattr(target, one.name)
+        if constraint.holds(value):
+            continue
+        told = type(value) if value is None else value  # a message shows no value where it is None
+        found.append(error(one.name, told, constraint.rule_for(value), remedy or _default_of(one)))
+    return found
+
+
+def _default_of(one: Field[Any]) -> str:
+    """The remedy of a field that declares none."""
+    if one.default is MISSING:
+        return "correct it"
+    if one.default is None:
+        return "leave it out"
+    return f"the default is {one.default!r}"
+
+
+def broken_rules(target: Any, rules: Iterable[Rule]) -> list[InvalidInput]:
+    """What is wrong with several fields together, in the order of the rules."""
+    return [wrong for rule in rules for wrong in rule(target)]
+
+
+def validate(target: Any, rules: Sequence[Rule] = (), error: type[InvalidInput] = InvalidInput) -> None:
+    """Check the constraints of a dataclass's fields, then the rules over several of them.
+
+    Rules may trust that every field by itself keeps to its constraint, so they are asked only if all do.
+
+    Raises
+    ------
+    InvalidInput
+        Of the class `error`.  It is about the first thing that is wrong, and its ``others`` are about all else.
+    """
+    raise_all(broken_constraints(target, error))
+    raise_all(broken_rules(target, rules))

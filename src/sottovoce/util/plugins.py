@@ -1,0 +1,179 @@
+"""What other installed packages bring: methods, commands and audits, which they name as entry points.
+
+A package declares them in its ``pyproject.toml``::
+
+    [project.entry-points."sottovoce.methods"]
+    my_method = "my_package.methods:MyMethod"     # a class that sottovoce.register takes, of the same name
+    [project.entry-points."sottovoce.commands"]
+    my_command = "my_package.commands:my_command" # a click command
+    [project.entry-points."sottovoce.audits"]
+    my_claim = "my_package.audits:MY_CLAIM"       # a sottovoce.audit.Adversary
+
+Nothing of a package is imported before an object of it is asked for by its name.  What is installed is read from the
+``entry_points.txt`` that an installer writes beside every package.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from importlib import import_module
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import InvalidInput
+
+METHODS = "sottovoce.methods"
+COMMANDS = "sottovoce.commands"
+AUDITS = "sottovoce.audits"
+
+_INSTALLED = re.compile(r"(?P<package>[^-]+)(-.*)?\.(dist|egg)-info")
+_ENTRY = re.compile(r"(?P<name>[^=]+?)\s*=\s*(?P<module>[\w.]+)\s*:\s*(?P<attribute>\w+)")
+
+
+class EntryPoint(NamedTuple):
+    """An object that a package brings.
+
+    Attributes
+    ----------
+    name : str
+        By which it is asked for.
+    module, attribute : str
+        Where it is.
+    package : str
+        The distribution that brings it, as its files write it.
+    """
+
+    name: str
+    module: str
+    attribute: str
+    package: str
+
+
+def installed(group: str) -> dict[str, list[EntryPoint]]:
+    """All entry points of a group, by name; several under one name if several packages bring it.
+
+    :func:`importlib.metadata.entry_points` finds the same.  To import that module takes longer than all else that
+    ``sottovoce --help`` does, so the files are read here: INI, by the specification of entry points.
+    """
+    found: dict[str, list[EntryPoint]] = {}
+    for package, text in _declarations():
+        for entry in _entries(text, group, package):
+            found.setdefault(entry.name, []).append(entry)
+    return dict(sorted(found.items()))
+
+
+def find(group: str, name: str) -> EntryPoint | None:
+    """The entry point of this name; None if no package brings one.
+
+    Raises
+    ------
+    InvalidInput
+        If several packages bring it.
+    """
+    entries = installed(group).get(name, [])
+    if len(entries) > 1:
+        packages = " and ".join(entry.package for entry in entries)
+        rule = f"is brought by several packages: {packages}"
+        raise InvalidInput(_field(group), name, rule, "uninstall all of them but one")
+    return entries[0] if entries else None
+
+
+def load(group: str, name: str) -> Any:
+    """The object of this name, imported now; None if no package brings one.
+
+    Raises
+    ------
+    InvalidInput
+        If several packages bring it, or its package cannot be imported.
+    """
+    entry = find(group, name)
+    if entry is None:
+        return None
+    try:
+        return getattr(import_module(entry.module), entry.attribute)
+    except (ImportError, AttributeError) as error:
+        rule = f"is brought by the package {entry.package}, which cannot be loaded ({error})"
+        raise InvalidInput(_field(group), name, rule, f"repair or uninstall {entry.package}") from error
+
+
+def first_line(entry: EntryPoint) -> str:
+    """The first line of an object's docstring, read from its file without running anything of it.
+
+    Where there is no such file or docstring, the line names the package.
+    """
+    import ast  # only lists of commands need it
+
+    unknown = f"Of the package {entry.package}."
+    path = _source(entry.module)
+    if path is None:
+        return unknown
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return unknown
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == entry.attribute:
+            paragraph = (ast.get_docstring(node) or unknown).split("\n\n")[0]
+            return " ".join(paragraph.split())
+    return unknown
+
+
+def _declarations() -> list[tuple[str, str]]:
+    """Every installed package that has entry points, and the text that lists them.
+
+    Where a package is installed twice, the first on the path counts, as it does for imports.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for folder in dict.fromkeys(sys.path):
+        try:
+            names = sorted(os.listdir(folder or os.curdir))
+        except OSError:  # a zip file, or a folder that is not there
+            continue
+        for name in names:
+            match = _INSTALLED.fullmatch(name)
+            if match is None:
+                continue
+            key = re.sub(r"[-_.]+", "-", match["package"]).lower()
+            if key not in found:
+                found[key] = (match["package"], _text(Path(folder, name, "entry_points.txt")))
+    return list(found.values())
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):  # most packages have none
+        return ""
+
+
+def _entries(text: str, group: str, package: str) -> list[EntryPoint]:
+    found, section = [], ""
+    for raw in text.splitlines():
+        line = raw.strip()
+        if line.startswith("[") and line.endswith("]"):
+            section = line[1:-1].strip()
+            continue
+        match = _ENTRY.match(line)
+        if section == group and match is not None and not line.startswith("#"):
+            found.append(EntryPoint(match["name"], match["module"], match["attribute"], package))
+    return found
+
+
+def _source(module: str) -> Path | None:
+    """The file of a module; nothing is imported, so its folders' ``__init__`` do not run either."""
+    places, name = None, ""
+    origin = None
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        spec = PathFinder.find_spec(name, places)
+        if spec is None:
+            return None
+        places, origin = spec.submodule_search_locations, spec.origin
+    return None if origin is None else Path(origin)
+
+
+def _field(group: str) -> str:
+    return group.rpartition(".")[2].removesuffix("s")

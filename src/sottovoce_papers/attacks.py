@@ -1,0 +1,116 @@
+"""Games of 003's aggregators: the trusted average and the feature method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from sottovoce.audit import Adversary, Options, Scores, Verdict, choose_test
+from sottovoce.data.rows import Rows
+from sottovoce.privacy.statement import Statement
+from sottovoce.util.typing import Array
+
+from .aggregation import Terms, average_trusted, feature, local
+
+_STIFF = 1e5  # Lambda: minimisers stay on the loss's linear piece
+RUNS, QUICK_RUNS = 20_000, 4_000
+Played = tuple[Scores, Statement, str]
+Game = Callable[[str, Terms], Played]
+
+
+def signed_site(*signed: float) -> tuple[Array, Array]:
+    """Features and labels of a site of one feature, from the products of both."""
+    products = np.array(signed)
+    return np.abs(products)[:, None], np.where(products >= 0, 1.0, -1.0)
+
+
+def average(form: str, terms: Terms) -> Played:
+    """Scenario 2, with one site a tenth as large as the others: a row of the smallest moves the average most."""
+    others = [signed_site(*[1.0, -1.0] * 10)] * 2
+    tables = [Rows.build([signed_site(1.0, row), *others]) for row in (1.0, -1.0)]
+    fits = [
+        average_trusted(rows, replace(terms, Lambda=_STIFF, seed=2 * terms.seed + w), form)
+        for w, rows in enumerate(tables)
+    ]
+    why = "the smallest site's row, on Huber's linear piece, moves the average more than a row of the mean site"
+    return (-fits[0].models[:, 0], -fits[1].models[:, 0]), fits[0].sites, why
+
+
+def feature_sites(form: str, terms: Terms) -> Played:
+    """Scenario 2: the printed claim is that noise at the aggregator alone protects the sites' rows."""
+    said, scores = [], []
+    if form == "corrected":  # every site's own release is seen: its worst pair is that of objective perturbation
+        for table, row in enumerate((1.0, -1.0)):
+            own = replace(terms, seed=2 * terms.seed + table, Lambda=_STIFF)
+            fit = local(Rows.build([signed_site(1.0, -1.0, 1.0, row)]), own)
+            scores.append(-fit.models[:, 0, 0])
+            said.append(fit.sites)
+        return (
+            (scores[0], scores[1]),
+            said[0],
+            "Huber's linear piece: a row and its opposite, seen through the site's release",
+        )
+    X = np.array([[0.8, 0.0], [0.0, 0.8], [0.5, 0.5]])
+    boss = Rows.build([(X, np.array([1.0, -1.0, 1.0]))])
+    for table, turned in enumerate(([0.6, 0.6], [0.6, -0.6])):
+        sites = Rows.build([(np.array([[0.9, 0.1], turned]), np.ones(2))])
+        own = replace(terms, seed=2 * terms.seed + table, Lambda=0.05)
+        fit = feature(local(sites, replace(own, epsilon=math.inf)), boss, own, "printed")
+        scores.append(np.mod(np.arctan2(fit.models[:, 1], fit.models[:, 0]), math.pi))
+        said.append(fit.sites)
+    why = "one site, two features: the result is along the site's exact model, which a row turns"
+    return (scores[0], scores[1]), said[0].beside(terms.epsilon), why
+
+
+def feature_aggregator(form: str, terms: Terms) -> Played:
+    """Private rows at the aggregator: the printed noise is for features of norm 1, and ``M x`` is larger."""
+    small = Rows.build([(np.full((4, 1), 0.1), np.ones(4))])  # short rows make a long model
+    scores, said = [], []
+    for table, row in enumerate((1.0, -1.0)):
+        boss = Rows.build([signed_site(1.0, -1.0, 1.0, row)])
+        own = replace(terms, seed=2 * terms.seed + table, Lambda=1e-3)
+        exact = local(small, replace(own, epsilon=math.inf))
+        fit = feature(exact, boss, replace(own, Lambda=_STIFF), "printed" if form == "printed" else "private")
+        scores.append(fit.models[:, 0] * np.sign(exact.models[:, 0, 0]))
+        said.append(fit.aggregator)
+    return (-scores[0], -scores[1]), said[0], "one site whose model is ten times longer than its rows"
+
+
+def play(game: Game, name: str, asked: Options) -> Verdict:
+    """Play the game of an aggregation claim.
+
+    Parameters
+    ----------
+    game : callable
+        Makes the scores of both tables, what the run states, and why these tables are a worst case.
+    name : str
+        Of the claim.
+    asked : Options
+        What is claimed, and how many replicates are to be drawn.
+    """
+    epsilon = 1.0 if asked.epsilon is None else asked.epsilon
+    delta, replicates = asked.delta, asked.replicates or RUNS
+    terms = Terms(epsilon, delta, loss="huber:0.5", seed=asked.seed, replicates=replicates)
+    scores, said, why = game(asked.form, terms)
+    half = replicates // 2
+    first, second = (np.round(x / max(1e-300, float(np.std(np.concatenate(scores)))), 9) for x in scores)
+    test = choose_test((first[:half], second[:half]), delta or 0.0, asked.confidence)
+    bound = test.verdict((first[half:], second[half:]), delta or 0.0, asked.confidence)
+    claimed = said.epsilon if said.printed_claim is None else said.printed_claim
+    return Verdict(
+        name, asked.form, claimed, said.epsilon, bound, delta or 0.0, asked.confidence, replicates, 1,
+        "threshold on the model", why,
+    )  # fmt: skip
+
+
+def _adversary(game: Game, name: str) -> Adversary:
+    return Adversary(partial(play, game, name), RUNS, QUICK_RUNS, forms=("corrected", "printed"), more=True)
+
+
+AVERAGE = _adversary(average, "average")
+FEATURE_SITES = _adversary(feature_sites, "feature_sites")
+FEATURE_AGGREGATOR = _adversary(feature_aggregator, "feature_aggregator")

@@ -1,0 +1,1 @@
+"""The commands ``sottovoce study``, ``claims`` and ``compare``, one file each."""

@@ -1,0 +1,84 @@
+"""``sottovoce claims``: what the papers claim, what holds, and what ships instead."""
+
+from __future__ import annotations
+
+import math
+
+import click
+
+from sottovoce.cli.options import as_json
+from sottovoce.cli.screen import Console, Listing, escape, print_json
+from sottovoce.privacy.statement import ceil_text
+from sottovoce.util.typing import Any
+
+from .. import claims as known
+from .. import plausible, sample_size
+
+_COLOURS = {"false": "bold red", "unproved": "yellow"}
+
+
+@click.command(name="claims")
+@click.option("--rows", is_flag=True, help="The theorems on accuracy instead: how many rows each asks of a node.")
+@as_json()
+def claims(rows: bool, as_json: bool) -> None:
+    """Compare every printed privacy claim of the papers with what can be proved, at one setting.
+
+    Computed afresh on every call; nothing is looked up.
+
+    \b
+      sottovoce claims                  what is printed, attained and proved
+      sottovoce claims --json           all fields
+    """
+    found = sample_size.table() if rows else [row.to_dict() for row in known.table()]
+    if as_json:
+        print_json(found, indent=2)
+    elif rows:
+        _print_rows(found)
+    else:
+        _print_claims()
+
+
+def _print_rows(found: list[dict[str, Any]]) -> None:
+    setting = ", ".join(f"{name}={value:g}" for name, value in sample_size.SETTING.items())
+    caption = (
+        f"{setting}. Free constants are taken to be 1: compare two bounds of one theorem, and read no number as rows "
+        "needed. inf: promised for no number of rows. Formulas: docs/explanation/design_tools.md"
+    )
+    table = Listing(title="Rows for an accuracy", caption=caption, caption_justify="left")
+    for header in ("theorem", "printed", "corrected", "constants"):
+        table.add_column(header, justify="right" if header in ("printed", "corrected") else "left")
+    for row in found:
+        constants = row["constants"].replace(sample_size.FREE, "free")
+        table.add_row(row["theorem"], f"{row['printed']:.3g}", f"{row['corrected']:.3g}", escape(constants))
+    Console().print(table)
+
+
+def _print_claims() -> None:
+    console = Console()
+    setting = (
+        f"{known.SITES} sites on a ring, {known.N_ROWS:,} rows a site, {known.FEATURES} features, "
+        f"{known.ROUNDS} rounds, C={known.C:g}, rho={known.RHO:g}, eta={known.ETA:g}, Huber loss of half-width 1/2, "
+        "replace-one, printed forms with exact minimisation; "
+        f"004 at its own: {plausible.ROWS:,} rows, {plausible.FEATURES} features, eta={plausible.ETA:g}, "
+        f"c1={plausible.BEND:g}, its line 3"
+    )
+    table = Listing(title="Claims and proofs", caption=setting, caption_justify="left")
+    table.add_column("printed claim, and [dim]what ships instead[/]", overflow="fold")
+    for header in ("claimed", "attained", "proved", "at delta"):
+        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for row in known.table():
+        style = "yellow" if row.reading else _COLOURS.get(row.verdict, "green")
+        says = f"{row.says}; read as: {row.reading}" if row.reading else row.says
+        attained = "" if row.attained is None else f"{row.attained:.3f}" if math.isfinite(row.attained) else "inf"
+        instead = f"{row.corrected}: {ceil_text(row.corrected_epsilon)} at delta {row.delta:g}"
+        table.add_row(
+            f"[bold]{escape(row.method)}[/], {escape(row.paper)}: {escape(says)}\n[dim]{escape(instead)}[/]",
+            ceil_text(row.claimed), attained, ceil_text(row.proved), ceil_text(row.proved_at_delta),
+            f"[{style}]{row.verdict}[/]",
+        )  # fmt: skip
+    console.print(table)
+    console.print(
+        "[dim]attained: the loss of a concrete pair of data sets; proofs: docs/privacy/verdicts.md; papers by number: "
+        "docs/explanation/papers.md[/]"
+    )

@@ -1,0 +1,166 @@
+"""``sottovoce study``: run an experiment that a TOML file describes, and write its table, figures and page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from sottovoce.cli.options import as_json, say, takes, typed
+from sottovoce.cli.screen import Console, escape, listing, print_json, progress
+from sottovoce.errors import SottovoceError
+
+from ..studies import figures, page, spec
+from ..studies.drawn import panels
+from ..studies.run import StudyRun, changed, run, write
+from ..studies.verdicts import BASES, UNSEEN, Judged, judged
+
+_OPTIONS = [
+    say("--quick", "Smaller grids, fewer rounds and replicates: seconds instead of minutes.", is_flag=True),
+    say("--out", "Folder that gets a folder a study.", default="studies", type=click.Path(file_okay=False)),
+    say("--jobs", "Cells at a time, as joblib's n_jobs; -1 is every processor.", type=int, default=-1),
+    say("--replicates", "Instead of the study's own.", type=click.IntRange(min=1)),
+    say("--seed", "Instead of the study's own.", type=click.IntRange(min=0)),
+    say("--data", "Your own table, for a study that takes one.", type=click.Path()),
+    say("--list", "Name every study.", name="listed", is_flag=True),
+    as_json(),
+]
+
+
+class FinishedStudy(NamedTuple):
+    """A study that was run, its first panel and its claims."""
+
+    done: StudyRun
+    first: figures.Panel | None
+    claims: list[Judged]
+
+
+@click.command(name="study")
+@click.argument("name", required=False)
+@takes(_OPTIONS)
+def study(
+    name: str | None, quick: bool, out: str, jobs: int, replicates: int | None, seed: int | None, data: str | None,
+    listed: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Run the study NAME, `all`, or one of your own from a TOML file.
+
+    Writes OUT/NAME: every replicate (table.csv, and table.parquet with pyarrow), figures (PNG and SVG), a page,
+    index.html, and its verdicts as data (verdicts.json).  Finished cells are kept, so a killed study goes on where it
+    stood.
+
+    \b
+      sottovoce study --list              what there is
+      sottovoce study 002-fig5 --quick    a first look
+      sottovoce study all --quick         every study, and an index page
+      sottovoce study my.toml --jobs 4    your own, four cells at a time
+    """
+    if listed:
+        _list(as_json)
+        return
+    if name is None:
+        raise click.UsageError("name a study, `all`, or a TOML file; `sottovoce study --list` names them")
+    figures.require()
+    chosen = [spec.load(each) for each in spec.names()] if name == "all" else [spec.load(name)]
+    console = Console(stderr=True)
+    finished, skipped, failed = [], [], []
+    for one in chosen:
+        if name == "all" and one.file is not None and not one.file.optional:
+            skipped.append(f"{one.name}: needs a table of yours; {one.file.how}")
+            continue
+        try:
+            finished.append(_one(changed(one, replicates, seed), out, quick, jobs, data, console))
+        except SottovoceError as error:
+            if name != "all":
+                raise
+            failed.append(f"{one.name}: {error}")
+    index = None
+    if name == "all":
+        index = Path(out) / "index.html"
+        write(index, page.index(finished, skipped + failed, typed()))
+    if as_json:
+        print_json(_plain(finished, skipped, failed, index), indent=2)
+    else:
+        _render(finished, skipped, failed, index)
+    if failed:
+        sys.exit(1)
+
+
+def _one(one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, console: Console) -> FinishedStudy:
+    with progress(console, one.name, left=True) as bar:
+        tell = bar and (lambda done, of: bar(completed=done, total=of))
+        done = run(one, out, quick=quick, jobs=jobs, file=data, progress=tell)
+    drawn = panels(done, page.MARK if quick else "")
+    claims = judged(done.study, done.rows)
+    for line in [*done.study.strangers(done.columns), *_unjudged(done, claims)]:
+        console.print(f"[yellow]note[/] {escape(line)}", highlight=False, soft_wrap=True)
+    write(done.folder / "verdicts.json", page.verdicts_json(done, claims))
+    write(done.folder / "privacy.txt", "\n\n".join(done.privacy) + "\n")
+    write(done.folder / "index.html", page.page(done, drawn, claims, typed()))
+    return FinishedStudy(done, next((panel for _, those in drawn for panel in those), None), claims)
+
+
+def _unjudged(done: StudyRun, claims: list[Judged]) -> list[str]:
+    """What leaves claims without a verdict: values that no row has, and claims that found no rows."""
+    unseen = [one for one in claims if any(verdict.word == UNSEEN for verdict in one.verdicts.values())]
+    if done.quick:  # which leaves settings out
+        return []
+    lines = [f"claim {page.said_of(one)!r}: {UNSEEN}" for one in unseen]
+    return [*done.study.unmatched(done.rows), *lines]
+
+
+def _list(as_json: bool) -> None:
+    studies = [spec.load(name) for name in spec.names()]
+    if as_json:
+        plain = [
+            {"name": one.name, "title": one.title, "paper": one.paper, "cells": len(one.points()),
+             "quick_cells": len(one.quickly().points()), "needs": one.file.how if one.file else None}
+            for one in studies
+        ]  # fmt: skip
+        print_json(plain, indent=2)
+        return
+    table = listing("<name", "<what", "<after", ">cells")
+    table.title, table.columns[0].no_wrap = "Studies", True
+    for one in studies:
+        own = " [dim](your own table)[/]" if one.file else ""
+        table.add_row(escape(one.name), escape(one.title) + own, escape(one.paper) or "ours", str(len(one.points())))
+    Console().print(table)
+
+
+def _plain(finished: list[FinishedStudy], skipped: list[str], failed: list[str], index: Path | None) -> dict[str, Any]:
+    def words(one: Judged) -> dict[str, Any]:
+        found = {basis: verdict.word for basis, verdict in one.verdicts.items()}
+        return {"says": one.claim.says, "reading": one.reading} | dict.fromkeys(BASES, None) | found
+
+    return {
+        "studies": [
+            {
+                "name": done.study.name, "page": str(done.folder / "index.html"),
+                "table": str(done.folder / "table.csv"), "rows": len(done.rows), "cells": done.cells,
+                "reused": done.reused, "seconds": done.seconds, "claims": [words(one) for one in claims],
+            }
+            for done, _, claims in finished
+        ],
+        "skipped": skipped, "failed": failed, "index": None if index is None else str(index),
+    }  # fmt: skip
+
+
+def _render(finished: list[FinishedStudy], skipped: list[str], failed: list[str], index: Path | None) -> None:
+    console = Console()
+    for done, _, claims in finished:
+        kept = f", {done.reused} of them kept from before" if done.reused else ""
+        told = f"{done.cells} cells{kept}, {done.seconds:.0f} s"
+        console.print(f"[bold]{escape(done.study.name)}[/]: {told}", highlight=False)
+        for one in claims:
+            console.print(f"  {escape(page.said_of(one))}", highlight=False)
+            for basis, verdict in one.verdicts.items():
+                told = f"    {BASES[basis]}: {escape(verdict.reason)}: [bold]{verdict.word}[/]"
+                console.print(told, highlight=False)
+        console.print(f"  {escape(str(done.folder / 'index.html'))}", highlight=False, soft_wrap=True)
+    for line in skipped:
+        console.print(f"[yellow]left out[/] {escape(line)}", highlight=False)
+    for line in failed:
+        console.print(f"[red]failed[/] {escape(line)}", highlight=False)
+    if index is not None:
+        console.print(escape(str(index)), highlight=False, soft_wrap=True)

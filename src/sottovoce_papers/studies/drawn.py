@@ -1,0 +1,63 @@
+"""Panels of a study, drawn anew only if its table, its file or the code that draws changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib import resources
+from importlib.metadata import version
+from pathlib import Path
+
+from sottovoce.util import files
+
+from . import figures
+from .figures import Panel
+from .run import StudyRun, write
+from .spec import Figure
+
+Drawn = list[tuple[Figure, list[Panel]]]
+
+
+def panels(done: StudyRun, mark: str = "") -> Drawn:
+    """Every figure with its panels, which also lie in ``FOLDER/figures`` as SVG and PNG."""
+    folder, stamp = done.folder / "figures", _stamp(done, mark)
+    kept = _kept(folder, stamp, done)
+    if kept is not None:
+        return kept
+    study = done.study
+    drawn = [(figure, figures.draw(figure, done.rows, study.paper_points, mark)) for figure in study.figures]
+    for _, those in drawn:
+        for panel in those:
+            write(folder / f"{panel.name}.svg", panel.svg)
+            write(folder / f"{panel.name}.png", panel.png)
+    listed = {figure.name: [[panel.name, panel.title] for panel in those] for figure, those in drawn}
+    write(folder / _INDEX, json.dumps({"stamp": stamp, "panels": listed}, indent=1) + "\n")
+    return drawn
+
+
+_INDEX = "panels.json"
+
+
+def _kept(folder: Path, stamp: str, done: StudyRun) -> Drawn | None:
+    try:
+        index = json.loads(files.read_text("out", folder / _INDEX)) if (folder / _INDEX).is_file() else {}
+        if index.get("stamp") != stamp:
+            return None
+
+        def panel(name: str, title: str) -> Panel:
+            return Panel(name, title, *((folder / f"{name}.{kind}").read_bytes() for kind in ("svg", "png")))
+
+        return [(figure, [panel(*each) for each in index["panels"][figure.name]]) for figure in done.study.figures]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # damaged: drawn anew
+
+
+def _stamp(done: StudyRun, mark: str) -> str:
+    """Digest of everything that a panel shows, and of what draws it."""
+    study, here = done.study, resources.files(__package__)
+    said = [version("sottovoce"), version("matplotlib"), mark, repr(study.figures), repr(study.paper_points)]
+    hashed = hashlib.blake2b(json.dumps(said).encode(), digest_size=16)
+    for name in ("figures.py", "spec.py"):
+        hashed.update((here / name).read_bytes())
+    hashed.update((done.folder / "table.csv").read_bytes())
+    return hashed.hexdigest()

@@ -1,0 +1,382 @@
+"""Figures of a study: one image for each panel, as PNG and SVG, readable with colour blindness and on any screen.
+
+Colours are Okabe and Ito's, and every series has a marker and a line of its own too.  The same table gives the same
+bytes of SVG.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from scipy import stats
+
+from sottovoce.errors import InvalidInput
+from sottovoce.util.typing import Any, Array
+
+from .kinds import LETTER, Row
+from .spec import Figure, PaperPoints, select
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F", "#8C510A")
+BLACK, EXACT = "#000000", ("admm", "without noise")
+"""The colour of what runs without noise, and the methods that do."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)), (0, (8, 2)))
+STYLE: Any = {  # of matplotlib
+    "font.size": 11, "axes.titlesize": 11, "legend.fontsize": 10, "svg.hashsalt": "sottovoce",
+    "svg.fonttype": "path", "font.family": "DejaVu Sans", "axes.spines.top": False, "axes.spines.right": False,
+    "axes.grid": True, "grid.color": "#d9dde2", "grid.linewidth": 0.7, "axes.axisbelow": True,
+    "legend.frameon": False,
+}  # fmt: skip
+WIDTH, HEIGHT = 5.2, 3.3
+Look = dict[str, Any]  # colour, marker and line of a series
+_LETTER = 0.022  # width of a letter of a tick's label, in widths of the axes
+_FLAT = 0.02  # share of the axis below which a whole curve cannot be told from zero
+_DENSE = 12  # points of a curve above which its spread is a band and only some points are marked
+SPREADS = {
+    "ci": "mean and 95% interval of the mean over replicates, or over draws of graph and rows if there are several",
+    "sd": "mean and standard deviation over replicates",
+    "range": "mean and range over replicates",
+    "none": "mean over replicates",
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """An image of a figure."""
+
+    name: str
+    title: str
+    svg: bytes
+    png: bytes
+
+
+def require() -> None:
+    """Refuse with :class:`~sottovoce.errors.InvalidInput` a study whose figures cannot be drawn, without matplotlib."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise InvalidInput("figures", None, "need matplotlib", "pip install 'sottovoce[studies]'") from None
+
+
+def draw(figure: Figure, rows: list[Row], points: Sequence[PaperPoints] = (), mark: str = "") -> list[Panel]:
+    """The panels of a figure; none if no row passes its filter.
+
+    `rows` is the whole table of the study: a method has one colour in all figures of it.  `points` of the paper are
+    drawn hollow; `mark` stands behind the title of every panel.
+    """
+    kept = [row for row in select(rows, figure.filter) if not figure.y or _number(row.get(figure.y))]
+    if not kept:
+        return []
+    facets = [value for value in _values(kept, figure.facet) if value is not None] if figure.facet else []
+    facets = facets or [None]
+    figure = _scaled(figure, kept)
+    order = _looks(figure, {series_of(row, figure): row for row in kept}, rows)
+    limits = _limits(figure, kept) if figure.share_y and len(facets) > 1 else None
+    panels = []
+    for k, facet in enumerate(facets, 1):
+        those = [row for row in kept if facet is None or row.get(figure.facet) in (facet, None)]
+        name = figure.name if len(facets) == 1 else f"{figure.name}-{k}"
+        about = f"{figure.names.get(figure.facet, figure.facet)} {_said(figure, facet)}".strip()
+        own = [one for one in points if one.figure == figure.name and one.facet in (None, facet)]
+        panels.append(_panel(figure, those, order, name, "" if facet is None else about, limits, own, mark))
+    return panels
+
+
+def _panel(
+    figure: Figure, rows: list[Row], order: dict[str, Look], name: str, title: str, limits: tuple[float, float] | None,
+    points: Sequence[PaperPoints], mark: str,
+) -> Panel:  # fmt: skip
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    with matplotlib.rc_context(STYLE):
+        canvas = Canvas(figsize=(WIDTH, HEIGHT))
+        FigureCanvasAgg(canvas)
+        axes = canvas.add_subplot()
+        for axis in figure.log:
+            least = _least(figure, rows, axis)
+            how: dict[str, Any] = {"value": "log"} if least is None else {"value": "symlog", "linthresh": least}
+            getattr(axes, f"set_{axis}scale")(**how)
+        _DRAW[figure.kind](axes, figure, rows, order)
+        for one in points:
+            _paper(axes, figure, rows, order, one)
+        for line in figure.references:
+            look: dict[str, Any] = {"color": "#444", "lw": 1.2, "ls": (0, (2, 2)), "label": line.get("label")}
+            if "diagonal" in line:  # y = x over the width of the axes
+                low, high = axes.get_xlim()
+                xs = np.geomspace(low, high, 100) if axes.get_xscale() == "log" else np.array([low, high])
+                axes.plot(xs, xs, **look)
+                axes.set_xlim(low, high)
+            else:
+                (axes.axhline if "y" in line else axes.axvline)(line.get("y", line.get("x")), **look)
+        axes.set_xlabel(figure.xlabel or figure.x)
+        axes.set_ylabel(figure.ylabel or figure.y or "share of values")
+        if limits is not None:
+            axes.set_ylim(*limits)
+        plain = FuncFormatter(_tick)
+        for axis, which in (("x", axes.xaxis), ("y", axes.yaxis)):
+            if axis in figure.log:
+                which.set_major_formatter(plain)
+                low, high = (axes.get_xlim if axis == "x" else axes.get_ylim)()
+                which.set_minor_formatter(plain if low > 0 and high / low < 12 else NullFormatter())
+        _few_ticks(axes, figure, rows)
+        if title or mark:
+            axes.set_title(" – ".join(filter(None, [title, mark])), loc="left")
+        handles, labels = axes.get_legend_handles_labels()
+        found = dict(zip(labels, handles, strict=True))
+        if found and (len(found) > 1 or figure.references):
+            wide = max(len(label) for label in found)
+            columns = max(1, min(len(found), 3 if wide < 14 else 2 if wide < 26 else 1))
+            axes.legend(
+                list(found.values()), list(found), loc="upper left", bbox_to_anchor=(-0.12, -0.2), ncols=columns,
+                borderaxespad=0.0, handlelength=2.6, columnspacing=1.2,
+            )  # fmt: skip
+        images = []
+        for kind, more in (("svg", {"metadata": {"Date": None, "Creator": "sottovoce"}}), ("png", {"dpi": 160})):
+            sink = io.BytesIO()
+            canvas.savefig(sink, format=kind, bbox_inches="tight", pad_inches=0.08, **more)
+            images.append(sink.getvalue())
+    return Panel(name, title, *images)
+
+
+def _paper(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look], one: PaperPoints) -> None:
+    """Hollow markers at the paper's points, in the colour of their series, with the error of their reading."""
+    if figure.kind == "hist":
+        return
+    places = _values(rows, figure.x)
+    xs = [places.index(x) for x in one.x if x in places] if figure.kind == "bar" else list(one.x)
+    ys = [y for x, y in zip(one.x, one.y, strict=True) if figure.kind != "bar" or x in places]
+    look = order.get(one.series, {"color": BLACK, "marker": "o"})
+    error = one.error or None
+    axes.errorbar(
+        xs, ys, error, fmt=look["marker"], color=look["color"], mfc="none", mew=1.6, ms=9.0, capsize=3, label="paper",
+        zorder=5,
+    )  # fmt: skip
+
+
+def _scaled(figure: Figure, rows: list[Row]) -> Figure:
+    """With a logarithmic y axis where a series of positive values would lie on zero on a linear one."""
+    if figure.kind != "line" or "y" in figure.log:
+        return figure
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        found.setdefault(series_of(row, figure), []).append(abs(float(row[figure.y])))
+    tops = [max(values) for values in found.values()]
+    flat = len(tops) > 1 and 0.0 < min(tops) < _FLAT * max(tops)
+    return replace(figure, log=(*figure.log, "y")) if flat else figure
+
+
+def _least(figure: Figure, rows: list[Row], axis: str) -> float | None:
+    """The least positive value of a logarithmic axis on which some values are not positive; None if all are."""
+    values = _column(rows, figure.x if axis == "x" else figure.y)
+    levels = [float(line[axis]) for line in figure.references if axis in line]
+    every = np.concatenate([values, levels])
+    positive = np.abs(every[every != 0.0])
+    return float(positive.min()) if every.size and every.min() <= 0.0 and positive.size else None
+
+
+def _tick(value: float, place: int | None = None) -> str:
+    """A number at a logarithmic axis; very small and very large powers of ten as powers."""
+    power = round(math.log10(value)) if value > 0 else 0
+    far = abs(power) > 3 and math.isclose(value, 10.0**power, rel_tol=1e-9)
+    return f"$10^{{{power}}}$" if far else f"{value:g}"
+
+
+def _few_ticks(axes: Any, figure: Figure, rows: list[Row]) -> None:
+    """Put the ticks of a logarithmic axis with few values at those values, and labels where there is room for them."""
+    xs = np.unique(_column(rows, figure.x)).tolist()
+    if "x" in figure.log and 2 <= len(xs) <= 8 and min(b / a for a, b in pairwise(xs)) > 1.25:
+        labels, last = [_tick(xs[0])], 0
+        for k, x in enumerate(xs[1:], 1):
+            room = math.log(x / xs[last]) / math.log(xs[-1] / xs[0])
+            fits = room > _LETTER * (len(f"{x:g}") + len(f"{xs[last]:g}")) / 2 + _LETTER
+            labels.append(_tick(x) if fits else "")
+            last = k if fits else last
+        axes.set_xticks(xs, labels)
+        axes.set_xticks([], minor=True)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _column(rows: list[Row], column: str) -> Array:
+    return np.array([float(row[column]) for row in rows if _number(row.get(column))])
+
+
+def _values(rows: list[Row], column: str) -> list[Any]:
+    """Distinct values, numbers in their order."""
+    found = list(dict.fromkeys(row.get(column) for row in rows))
+    orderly = all(value is None or _number(value) for value in found)
+    return sorted(found, key=lambda x: -math.inf if x is None else x) if orderly else found
+
+
+def _said(figure: Figure, value: Any) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return figure.names.get(text, text)
+
+
+def series_of(row: Row, figure: Figure) -> str:
+    """The name of a row's series: its values, numbers behind the name of their column."""
+    columns = (figure.series,) if isinstance(figure.series, str) else figure.series
+    parts = []
+    for column in columns:
+        value = row.get(column) if column else None
+        if value is not None and _said(figure, value).strip():
+            said = _said(figure, value)
+            bare = not _number(value) or said != f"{value:g}"
+            parts.append(said if bare else f"{figure.names.get(column, column)} {said}".strip())
+    return ", ".join(parts)
+
+
+def _looks(figure: Figure, series: dict[str, Row], rows: list[Row]) -> dict[str, Look]:
+    """Of every series, in order: by its method where it has one, by its place elsewhere; no two are the same."""
+    first = figure.series if isinstance(figure.series, str) else next(iter(figure.series), "")
+    known = [plain(row["method"]) for row in rows if isinstance(row.get("method"), str)] if first == "method" else []
+    methods = [name for name in dict.fromkeys(known) if name not in EXACT]
+    exact = [plain(str(row.get("method"))) in EXACT for row in series.values()]
+    found: dict[str, Look] = {}
+    used: dict[str, int] = {}
+    for k, (name, row) in enumerate(series.items()):
+        black = exact[k] and not all(exact)
+        method = plain(row["method"]) if (known or black) and isinstance(row.get("method"), str) else ""
+        place = methods.index(method) if method in methods else k
+        variant = used.get(method, 0) if method else 0
+        used[method] = variant + 1
+        colour = BLACK if black else COLOURS[place % len(COLOURS)]
+        line = LINES[(2 * (place // len(COLOURS)) + (variant if method else place)) % len(LINES)]
+        found[name] = {"color": colour, "marker": MARKERS[(place + 3 * variant) % len(MARKERS)], "ls": line}
+    return found
+
+
+def plain(method: str) -> str:
+    """A method's name without what tells its printed form apart."""
+    return method.removesuffix(LETTER)
+
+
+def summary(values: Array, spread: str) -> tuple[float, float, float]:
+    """The mean, and how far the spread reaches below and above it."""
+    mean, n = float(values.mean()), values.size
+    if n < 2 or spread == "none":
+        return mean, 0.0, 0.0
+    if spread == "range":
+        return mean, mean - float(values.min()), float(values.max()) - mean
+    sd = float(values.std(ddof=1))
+    reach = sd if spread == "sd" else sd / math.sqrt(n) * float(stats.t.ppf(0.975, n - 1))
+    return mean, reach, reach
+
+
+def _summed(figure: Figure, rows: list[Row]) -> tuple[float, float, float]:
+    """:func:`summary` of these rows; the interval of a mean is over draws of graph and rows if there are several."""
+    values = _column(rows, figure.y)
+    if figure.spread == "ci":
+        draws = np.array([-1 if row.get("draw") is None else row["draw"] for row in rows])
+        if np.all(draws >= 0):
+            values = np.array([values[draws == draw].mean() for draw in np.unique(draws)])
+    return summary(values, figure.spread)
+
+
+def _groups(figure: Figure, rows: list[Row], order: dict[str, Look]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {name: [] for name in order}
+    for row in rows:
+        found[series_of(row, figure)].append(row)
+    return {name: those for name, those in found.items() if those}
+
+
+def _points(figure: Figure, rows: list[Row]) -> tuple[list[Any], Array]:
+    """x values, and (mean, below, above) at each."""
+    at: dict[Any, list[Row]] = {}
+    for row in rows:
+        at.setdefault(row.get(figure.x), []).append(row)
+    xs = sorted(at) if all(_number(x) for x in at) else list(at)
+    return xs, np.array([_summed(figure, at[x]) for x in xs])
+
+
+def _line(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
+    for name, those in _groups(figure, rows, order).items():
+        look = order[name]
+        moving = [row for row in those if _number(row.get(figure.x))]
+        label = name or None
+        if not moving:  # no place on the axis: a level
+            level = float(np.mean([row[figure.y] for row in those]))
+            axes.axhline(level, color=look["color"], ls=look["ls"], lw=1.6, label=label)
+            continue
+        xs, found = _points(figure, moving)
+        mean, low, high = found[:, 0], found[:, 0] - found[:, 1], found[:, 0] + found[:, 2]
+        if "y" in figure.log:
+            low = np.maximum(low, 0.05 * mean)
+        dense, every = len(xs) > _DENSE, max(1, len(xs) // 8)
+        shift = list(order).index(name) % every
+        axes.plot(xs, mean, **look, lw=1.7, ms=5.0, markevery=(shift, every) if dense else None, label=label)
+        if np.any(found[:, 1:] > 0):
+            if dense:
+                axes.fill_between(xs, low, high, color=look["color"], alpha=0.16, lw=0)
+            else:
+                reach = np.maximum([mean - low, high - mean], 0.0)  # rounding
+                axes.errorbar(xs, mean, reach, fmt="none", ecolor=look["color"], capsize=3, lw=1.1)
+
+
+def _bar(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
+    groups, places = _groups(figure, rows, order), _values(rows, figure.x)
+    width = 0.8 / len(groups)
+    hatches = ("", "//", "..", "\\\\", "xx", "--", "oo", "++")
+    for k, (name, those) in enumerate(groups.items()):
+        xs, found = _points(figure, those)
+        at = np.array([places.index(x) for x in xs]) + (k - (len(groups) - 1) / 2) * width
+        colour = order[name]["color"]
+        reach = found[:, 1:].T if np.any(found[:, 1:] > 0) else None
+        axes.bar(
+            at, found[:, 0], width * 0.92, yerr=reach, color=colour, alpha=0.75, ecolor="#222", capsize=2,
+            hatch=hatches[k % len(hatches)], edgecolor="white", lw=0, label=name or None, error_kw={"lw": 1.0},
+        )  # fmt: skip
+    texts = [_said(figure, place) for place in places]
+    crowded = sum(map(len, texts)) > 34
+    axes.set_xticks(range(len(places)), texts, rotation=40 if crowded else 0, ha="right" if crowded else "center")
+    axes.grid(visible=False, axis="x")
+
+
+def _hist(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
+    edges = np.histogram_bin_edges(_column(rows, figure.x), bins=figure.bins)
+    for name, those in _groups(figure, rows, order).items():
+        own = _column(those, figure.x)
+        heights = np.histogram(own, edges)[0] / max(own.size, 1)
+        look = order[name]
+        axes.stairs(heights, edges, color=look["color"], ls=look["ls"], lw=1.8, label=name or None)
+        axes.stairs(heights, edges, fill=True, color=look["color"], alpha=0.12)
+
+
+def _scatter(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
+    for name, those in _groups(figure, rows, order).items():
+        points = [(row[figure.x], row[figure.y]) for row in those if _number(row.get(figure.x))]
+        if points:
+            look = {key: order[name][key] for key in ("color", "marker")}
+            axes.scatter(*zip(*points, strict=True), **look, s=26, alpha=0.75, lw=0, label=name or None)
+
+
+def _limits(figure: Figure, rows: list[Row]) -> tuple[float, float] | None:
+    """One y axis for all panels."""
+    if figure.kind not in ("line", "bar"):
+        return None
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        key = row.get(figure.facet), series_of(row, figure), row.get(figure.x)
+        groups.setdefault(key, []).append(row)
+    found = np.array([_summed(figure, those) for those in groups.values()])
+    low, high = float((found[:, 0] - found[:, 1]).min()), float((found[:, 0] + found[:, 2]).max())
+    levels = [float(line["y"]) for line in figure.references if "y" in line]
+    low, high = min([low, *levels]), max([high, *levels])
+    if "y" in figure.log:
+        low = max(low, 0.5 * float(found[:, 0].min()))
+        return (low / 1.1, high * 1.1) if low > 0 else None
+    room = 0.05 * (high - low) or 0.05
+    return (0.0 if figure.kind == "bar" and low >= 0 else low - room), high + room
+
+
+_DRAW = {"line": _line, "bar": _bar, "hist": _hist, "scatter": _scatter}

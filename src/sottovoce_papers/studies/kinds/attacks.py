@@ -1,0 +1,39 @@
+"""Cells that attack: claimed against audited epsilon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sottovoce.audit import attack
+from sottovoce.errors import SolverError
+from sottovoce.util.typing import Any
+
+from . import Row, check
+
+_KNOWN = {"method", "form", "epsilon", "delta", "rounds", "games", "confidence", "seed", "replicates"}
+
+
+def game(p: Mapping[str, Any]) -> list[Row]:
+    """One claim under attack, `replicates` times with different seeds: see :func:`sottovoce.audit.attack`.
+
+    Parameters: `method`, `form`, `epsilon` (claimed in total), `delta`, `rounds`, `games` (runs of each world).
+    Columns: `claimed`, `proved`, `audited` (the lower bound), `refuted` (0 or 1), `exact` where quadrature gives it.
+    """
+    check(p, _KNOWN)
+    rows = []
+    for k in range(p["replicates"]):
+        try:
+            found = attack(
+                p["method"], p["form"], epsilon=p["epsilon"], delta=p.get("delta"), rounds=p.get("rounds"),
+                replicates=p["games"], seed=p["seed"] + k, confidence=p.get("confidence", 0.95),
+            )  # fmt: skip
+        except SolverError as error:
+            return [{"_note": f"{p['method']} ({p['form']}) at epsilon {p['epsilon']:g} cannot be played: {error}."}]
+        row = {
+            "replicate": k, "claimed": found.claimed_epsilon, "proved": found.proved_epsilon,
+            "audited": found.lower_bound, "refuted": int(found.refuted or found.refuted_exactly),
+        }  # fmt: skip
+        if found.exact_epsilon is not None:
+            row["exact"] = found.exact_epsilon
+        rows.append(row)
+    return rows

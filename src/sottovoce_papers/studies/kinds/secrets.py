@@ -1,0 +1,41 @@
+"""Simulations of printed forms in which a study may look at what nodes keep to themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sottovoce import RunConfig
+from sottovoce.data.rows import Rows
+from sottovoce.network.net import DenseNet
+from sottovoce.privacy.noise import KeyedNoise
+from sottovoce.privacy.statement import Caveat
+from sottovoce.queries.statistic import LastMinimiser
+from sottovoce.runs import engine
+from sottovoce.runs.curator import Curator
+from sottovoce.runs.prepare import prepare
+from sottovoce.runs.pricing import privacy_statement
+from sottovoce.util.typing import Any
+
+KEPT = f"memory.{LastMinimiser.names()['f']}"
+"""Where a curator's state holds the exact minimiser of 001's Algorithm 3."""
+
+
+def simulate_watched(config: RunConfig, rows: Rows, watch: Callable[..., None], caveat: Caveat) -> str:
+    """Run as :func:`sottovoce.runs.simulate.simulate` does, with the same noise, and return the guarantee in words.
+
+    ``watch(k, state, kept)`` is called after every round; `kept` is the minimiser that every node keeps, None if sent.
+    """
+    prepared = prepare(config, rows.n, rows.d)
+    lead, nodes = (config.replicates, len(rows.n)), range(len(rows.n))
+    assert config.seed is not None
+    noise = KeyedNoise(config.seed, range(config.replicates), nodes)
+    curator = Curator(rows, prepared.facts, noise, prepared.ledger)
+    place = engine.Place(prepared.facts, DenseNet(prepared.graph), curator, lead, rows.d)
+
+    def observe(k: int, state: Any) -> None:
+        all_sent = config.form == "listed" or k == config.rounds
+        watch(k, state, None if all_sent else curator.state()[KEPT])
+
+    engine.run(prepared.algorithm, place, config.rounds, observers=[observe])
+    statement = privacy_statement(prepared, prepared.ledger.rows, simulated=True, caveat=caveat)
+    return str(statement.to_dict()["says"])

@@ -1,0 +1,234 @@
+"""Cells that train: curves over rounds and final scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sottovoce import Ledger, RunConfig
+from sottovoce.data.rows import Rows
+from sottovoce.errors import InvalidInput
+from sottovoce.problem.losses import make_loss
+from sottovoce.runs.engine import Observer
+from sottovoce.runs.prepare import prepare
+from sottovoce.runs.pricing import Prepared
+from sottovoce.runs.simulate import simulate
+from sottovoce.util.typing import Any, Array
+
+from ..tables import Dealt, deal
+from . import Row, check, theorems
+from .draws import over_draws
+from .secrets import simulate_watched
+
+_KNOBS = set(RunConfig.defaults())
+_DATA = {"data", "file", "digest", "limit", "partition", "strength", "nodes", "row_draw"}
+_CELL = {"every", "alpha", "match", "match_by", "price", "also", "beta", "draws"}
+LABELS = {"basis", "label", "panel"}  # free texts that tell cells apart
+
+
+def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
+    """The run that a cell's parameters describe: those of RunConfig and of :func:`..tables.deal`, and two more.
+
+    `alpha` is the papers' noise.  `match` is another run (with noise `alpha`) whose total this run spends, as its paper
+    claims, or as proved with `match_by` = "proved"; with "claimed, each node" every node spends its own claim.  With
+    `price` = "002" the noise is that of 002's (32) over all rounds, with "004" the total stands for 004's zCDP.
+    `beta` is 004's norm of a gradient of C times the mean loss; the knob `tolerance` is in units of C.
+    """
+    check(p, _KNOBS | _DATA | _CELL | LABELS)
+    knobs = _knobs(p)
+    if "beta" in p:
+        if "tolerance" in p:
+            raise InvalidInput("beta", p["beta"], "is C times the tolerance, which is given too", "give one of them")
+        knobs["tolerance"] = p["beta"] / p.get("C", 1.0)
+    if p.get("phi") == "000":
+        knobs["phi"] = _curvature_000(p, rows)
+    if p.get("rho") in ("004", "004, Algorithm 1"):
+        knobs["rho"] = theorems.regulariser_004(p, rows)
+    knobs.setdefault("epsilon", math.inf)
+    if p.get("price") == "002":
+        knobs["noise"] = tuple(theorems.noise_002(RunConfig.from_dict(knobs), rows, _matched(p, rows)).tolist())
+    elif p.get("price") == "004":
+        knobs["epsilon"] = theorems.total_004(p)
+    elif p.get("price") is not None:
+        raise InvalidInput("price", p["price"], "must be '002' or '004'", "leave it out")
+    elif p.get("match"):
+        knobs["epsilon"] = _matched(p, rows)
+    elif "alpha" in p:
+        knobs |= _knobs({"noise": p["alpha"]})
+    return RunConfig.from_dict(knobs)
+
+
+def _knobs(p: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in p.items() if key in _KNOBS}
+
+
+def _matched(p: Mapping[str, Any], rows: Rows) -> float | tuple[float, ...]:
+    """What the run `match` costs: by its paper's claim, in all or at each node, or as proved."""
+    other = _knobs({"noise": p["alpha"]} | dict(p["match"]))
+    shared = {key: p[key] for key in ("rounds", "C", "rho", "graph", "seed", "delta") if key in p}
+    ready = prepare(RunConfig.from_dict({"epsilon": math.inf} | shared | other), rows.n, rows.d)
+    book = ready.plan()
+    each = book.claims() if p.get("match_by") == "claimed, each node" else None
+    if each is not None:
+        return tuple(np.broadcast_to(np.ravel(each), len(rows.n)).tolist())
+    claim = book.claimed() if p.get("match_by", "claimed") == "claimed" else None
+    return book.total() if claim is None else claim
+
+
+def _curvature_000(p: Mapping[str, Any], rows: Rows) -> float:
+    """000, Algorithm 2: the Phi of its listing, ``C c1 / (n (e^(alpha/4) - 1))`` less the curvature that is there."""
+    alpha = p["noise"] if "noise" in p else p["alpha"]
+    return max(0.0, p["C"] * 0.25 / (float(rows.n.min()) * math.expm1(alpha / 4)) - 2 * p["eta"])
+
+
+@dataclass
+class _Scores:
+    """An observer that computes what papers plot, for every round asked for.  It reads rows without noise."""
+
+    ready: Prepared
+    dealt: Dealt
+    optimum: Array
+    wanted: frozenset[int]
+
+    def __post_init__(self) -> None:
+        self.loss = make_loss(self.ready.config.loss)
+        self.rows: dict[int, list[Row]] = {}
+        curator = len(self.ready.facts.n) == 1  # a trusted one's
+        rows = self.dealt.rows.pooled() if curator else self.dealt.rows
+        self.signed = [rows.signed[i, : int(n)] for i, n in enumerate(rows.n[:, 0])]
+
+    def __call__(self, k: int, state: Any, kept: Array | None = None) -> None:
+        if k in self.wanted:
+            models = self.ready.algorithm.model(state)
+            self.rows[k] = self.score(self._full(models))
+            own = self.rows[k] if kept is None else self.score(self._full(kept))
+            for row, other in zip(self.rows[k], own, strict=True):
+                row |= {"kept_loss": other["loss"], "kept_risk": other["risk"]}
+
+    def _full(self, models: Array) -> Array:
+        return np.broadcast_to(models, (self.ready.config.replicates, len(self.signed), models.shape[-1]))
+
+    def score(self, models: Array) -> list[Row]:
+        """A row a replicate."""
+        own = np.stack([self.loss.value(a @ models[:, i].T).mean(axis=0) for i, a in enumerate(self.signed)])
+        centre = models.mean(axis=1)
+        apart = np.sqrt(((models - centre[:, None]) ** 2).sum(axis=-1).mean(axis=-1))
+        far = np.linalg.norm(centre - self.optimum, axis=-1) / np.linalg.norm(self.optimum)
+        wrong, task = self.dealt.errors(centre), self.dealt.task
+        alone = self.dealt.errors(models).mean(axis=-1)
+        columns = {
+            "loss": own.mean(axis=0), "risk": self.ready.config.C * own.mean(axis=0),
+            "test_error": wrong, task.wording.quality: task.quality(wrong),
+            "site_test_error": alone, "residual": apart, "distance": far,
+        }  # fmt: skip
+        return [
+            {"replicate": r} | {name: float(values[r]) for name, values in columns.items()} for r in range(len(centre))
+        ]
+
+
+def _prices(ready: Prepared, wanted: frozenset[int]) -> dict[int, tuple[float, float]]:
+    """(claimed, proved) total after each wanted round, from a plan of the run."""
+    found: dict[int, tuple[float, float]] = {}
+
+    def note(k: int, book: Ledger) -> None:
+        if k in wanted:
+            proved = book.total()
+            claim = book.claimed() if ready.config.form != "corrected" else None
+            found[k] = (proved if claim is None else claim, proved)
+
+    ready.plan(after=note)
+    return found
+
+
+def run(p: Mapping[str, Any]) -> list[Row]:
+    """One configuration, on each of `draws` draws of its random graph and rows: see :func:`on_one_draw`.
+
+    With `draws` there is a column of that name, `draw`: replicates of one draw differ in noise only.
+    """
+    return over_draws(on_one_draw, p)
+
+
+def on_one_draw(p: Mapping[str, Any], *observers: Observer) -> list[Row]:
+    """One configuration: scores per replicate after the last round, or after the first and every `every` rounds.
+
+    Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `risk` (C times that),
+    `test_error` and the task's quality of the average model, `site_test_error` (mean over sites' models), `residual`
+    (root mean square distance of sites' models from their average), `distance` (of the average model to the
+    pooled minimiser of the same objective, over its norm), `epsilon_claimed` and `epsilon_proved`, in total up to that
+    round. `kept_loss` and `kept_risk` are of the model that a node holds: with PVP as printed its exact minimiser,
+    which it does not send.  With `also` = "noiseless_error" the columns of :func:`_learns` too.
+    """
+    if p["method"] == "local":
+        return _local(p)
+    dealt = deal(p)
+    try:
+        config = _config(p, dealt.rows)
+        ready = prepare(config, dealt.rows.n, dealt.rows.d)
+    except InvalidInput as error:
+        if error.field not in ("epsilon", "alpha"):
+            raise
+        return [{"_note": f"{p['method']} ({p.get('form', 'corrected')}) is left out: {error}."}]
+    every = int(p.get("every", config.rounds))
+    wanted = frozenset([1, *range(every, config.rounds, every), config.rounds] if "every" in p else [config.rounds])
+    l2 = config.rho / (len(dealt.rows.n) * config.C)
+    scores = _Scores(ready, dealt, dealt.optimum(config.loss, l2), wanted)
+    if config.method == "pvp" and config.form != "corrected":
+        privacy = simulate_watched(config, dealt.rows, scores, dealt.caveat)
+    else:
+        privacy = simulate(config, dealt.rows, observers=[scores, *observers], caveat=dealt.caveat).privacy["says"]
+    noisy = ready.algorithm.noise is not None
+    prices = _prices(ready, wanted) if noisy else dict.fromkeys(wanted, (math.inf, math.inf))
+    if p.get("price") == "002":
+        total = theorems.claim_002(config, dealt.rows, ready)
+        prices = {k: (total * k / config.rounds, proved) for k, (_, proved) in prices.items()}
+    notes = {"_privacy": f"{config.method} ({config.form}): {privacy}"}
+    notes["_note"] = " ".join(filter(None, [dealt.note, theorems.broken(ready)]))
+    rows = []
+    for k in sorted(scores.rows):
+        claimed, proved = prices[k]
+        price = {"round": k, "epsilon_claimed": claimed, "epsilon_proved": proved}
+        rows += [price | row | notes for row in scores.rows[k]]
+    return [row | _learns(dealt, config) for row in rows] if p.get("also") else rows
+
+
+def _learns(dealt: Dealt, config: RunConfig) -> Row:
+    """Whether these settings say anything about errors.
+
+    Columns: `majority_error`, of always the commoner class of the test rows; `noiseless_error`, of the same run without
+    noise; `untestable_error`, the reason, where the second is not less than the first by two standard errors.
+    """
+    common = dealt.commoner
+    if common is None:
+        return {}
+    free = dealt.without_noise(config)
+    row: Row = {"majority_error": common, "noiseless_error": free}
+    if free + 2.0 * math.sqrt(free * (1.0 - free) / len(dealt.y_test)) >= common:
+        row["untestable_error"] = (
+            f"without noise the test error is {free:.4f}, and {common:.4f} of always the commoner class"
+        )
+    return row
+
+
+def _local(p: Mapping[str, Any]) -> list[Row]:
+    """Every site alone: one objective-perturbed minimiser of its own rows, and the mean test error over sites."""
+    dealt = deal(p)
+    wrong, said, spent = [], "", 0.0
+    for X, y in dealt.parts:
+        rows = Rows.build([(X, y)])
+        config = _config({**p, "method": "central", "rounds": 1}, rows)
+        result = simulate(config, rows, caveat=dealt.caveat)
+        wrong.append(dealt.errors(result.consensus))
+        spent = max(spent, result.privacy["epsilon"])
+        said = f"local, every site alone: {result.privacy['says']}"
+    errors, task = np.mean(wrong, axis=0), dealt.task
+    return [
+        {
+            "replicate": r, "round": 1, "epsilon_claimed": spent, "epsilon_proved": spent, "test_error": float(e),
+            task.wording.quality: task.quality(float(e)), "site_test_error": float(e), "_privacy": said,
+            "_note": dealt.note,
+        }
+        for r, e in enumerate(errors)
+    ]  # fmt: skip

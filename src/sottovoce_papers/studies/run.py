@@ -1,0 +1,274 @@
+"""Run a study: cells through joblib, each stored when it is done, then the tidy table.
+
+A cell's file is named by a digest of its parameters and of the code that it runs, and is written in one step: a study
+that was killed continues where it stopped, and no finished cell runs twice.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import sys
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib import resources
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from joblib import Parallel, delayed
+
+from sottovoce.data.sweep import one_thread_a_product
+from sottovoce.errors import InvalidInput
+from sottovoce.runs.registering import find_method
+from sottovoce.util import files
+from sottovoce.util.typing import Any
+
+from . import kinds, tables
+from .kinds import Row
+from .spec import Study
+from .verdicts import ERRORS
+
+_OWN = "sottovoce_papers"
+Progress = Callable[[int, int], None]  # called with the number of finished cells and of all
+
+_APART = {"sottovoce": ("cli/", "util/pages.py"), "sottovoce_papers": ("commands/", "studies/")}
+"""Files of each package that no cell runs; those of a kind and ``studies/tables.py`` are added to the digest."""
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """A study that has run: its tidy table, and what its cells reported."""
+
+    study: Study
+    folder: Path
+    rows: list[Row]
+    columns: list[str]
+    privacy: list[str] = field(default_factory=list)  # what cells reported on their guarantees, each once
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0  # of processors, cells that ran earlier included
+    cells: int = 0
+    reused: int = 0  # cells that were there already
+    quick: bool = False
+
+
+def run(
+    study: Study, out: str | Path, *, quick: bool = False, jobs: int | None = None, file: str | Path | None = None,
+    progress: Progress | None = None,
+) -> StudyRun:  # fmt: skip
+    """Run the cells that are missing, and write ``OUT/NAME/table.csv`` (and ``table.parquet``, with pyarrow).
+
+    `quick` takes the study's overrides, `jobs` is joblib's ``n_jobs``, and `file` the user's table of a study that
+    needs one.
+    """
+    study = study.quickly() if quick else study
+    cell = kinds.find(study.kind)
+    given, asked = _user_file(study, file), also(study)
+    folder, points = Path(out) / study.name, study.points()
+    files.check("out", folder / "cells" / "file", make=True)
+    shared = {"seed": study.seed, "replicates": study.replicates}
+    cells = [tables.sourced({**study.fixed, **point, **given, **asked, **shared}, file) for point in points]
+    todo = [(p, folder / "cells" / f"{digest(study.kind, p)}.json.gz") for p in cells]
+    missing = list({path: (p, path) for p, path in todo if not path.exists()}.values())  # each once
+    tell = progress or (lambda done, of: None)
+    tell(len(todo) - len(missing), len(todo))
+    pool = _Pool(n_jobs=jobs if len(missing) > 1 else 1)  # one cell needs no processes beside this one
+    pool.tell = lambda done: tell(len(todo) - len(missing) + done, len(todo))
+    with warnings.catch_warnings():
+        # joblib's workers make room for a fresh one when they have grown, and nothing is lost
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given to the executor")
+        found = pool(delayed(_work)(cell, p, path) for p, path in missing)
+    for (_, path), content in zip(missing, found, strict=True):
+        if not path.exists():  # it ran on a machine that writes elsewhere
+            write(path, content)
+    rows, said, seconds = [], [], 0.0
+    for labels, (_, path) in zip(study.labels(), todo, strict=True):
+        kept = _kept(path)
+        seconds += kept["seconds"]
+        for row in kept["rows"]:
+            said.append((row.pop("_privacy", ""), row.pop("_note", "")))
+            if row:
+                rows.append(labels | row)
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    write(folder / "table.csv", _csv(rows, columns))
+    if find_spec("pyarrow") is not None:
+        write(folder / "table.parquet", _parquet(rows, columns))
+    privacy, notes = (list(dict.fromkeys(pair[k] for pair in said if pair[k])) for k in (0, 1))
+    notes += study.strangers(columns)
+    if not quick:  # a quick run leaves settings out, and says so
+        notes += study.unmatched(rows)
+    return StudyRun(study, folder, rows, columns, privacy, notes, seconds, len(todo), len(todo) - len(missing), quick)
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    """A finished cell."""
+    try:
+        kept = dict(json.loads(gzip.decompress(path.read_bytes())))
+        if not isinstance(kept["seconds"], int | float) or not all(isinstance(row, dict) for row in kept["rows"]):
+            raise ValueError("another record")
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, RecursionError):
+        raise InvalidInput("out", path, "is no finished cell", "remove it, and it runs again") from None
+    return kept
+
+
+class _Pool(Parallel):
+    """joblib's, telling how many calls are finished; every backend of it calls this."""
+
+    tell: Callable[[int], None]
+
+    def print_progress(self) -> None:
+        self.tell(self.n_completed_tasks)
+
+
+class _Parameters(dict[str, Any]):
+    """Those of a cell; a missing one is refused by its name."""
+
+    def __missing__(self, key: str) -> Any:
+        rule, remedy = "is needed by this kind of cell", "give it under [fixed], [grid] or [[cells]]"
+        raise InvalidInput(f"cells.{key}", None, rule, remedy)
+
+
+def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
+    started = time.process_time()  # of processors: a machine may do other work at the same time
+    try:
+        with one_thread_a_product():  # whose last digits would else follow from how many cores are free
+            rows = cell(_Parameters(p))
+        if why := tables.stands_in(p):
+            rows = [row | {"stands_in": why} for row in rows]
+    except InvalidInput:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        rule = f"a cell of this kind cannot run with these parameters ({type(error).__name__})"
+        raise InvalidInput("cells", None, rule, "compare them with a study of the package") from error
+    kept = {"parameters": p, "rows": rows, "seconds": time.process_time() - started}
+    content = gzip.compress(json.dumps(kept).encode(), mtime=0)
+    if path.parent.is_dir():
+        write(path, content)
+    return content
+
+
+def _user_file(study: Study, file: str | Path | None) -> dict[str, Any]:
+    if study.file is not None and study.file.optional:
+        if file is not None:
+            tables.digest(file)  # it can be read
+        return {}
+    if study.file is None and file is None:
+        return {}
+    if study.file is None:
+        raise InvalidInput("data", str(file), f"{study.name} brings its own data", "leave --data out")
+    if file is None:
+        raise InvalidInput("data", None, f"{study.name} needs a table of yours, --data FILE", study.file.how)
+    return {"data": study.file.loader, "file": str(file), "digest": tables.digest(file)}
+
+
+def also(study: Study) -> dict[str, Any]:
+    """``also``, for a kind that can tell where errors say nothing, in a study with a claim on them; else nothing."""
+    wanted = any(claim.value in ERRORS for claim in study.claims)
+    return {"also": "noiseless_error"} if wanted and study.kind in kinds.NOISELESS else {}
+
+
+def plain(p: Mapping[str, Any]) -> dict[str, Any]:
+    """A cell's parameters with the content of a user's file in the place of its path."""
+    kind, _, source = str(p.get("data", "")).partition(":")
+    known = {key: value for key, value in p.items() if key != "file"}
+    if kind in tables.SOURCED and source not in ("", tables.CACHED):
+        known["data"] = f"{kind}:{tables.digest(source)}"
+    return known
+
+
+def digest(kind: str, p: Mapping[str, Any]) -> str:
+    """Digest of a cell: its parameters (of a user's file the content, not the path), its kind and the code.
+
+    The code is that of both packages, and of a package that brings a method that the cell names.
+    """
+    brought = {name: _code_of(name) for name in _methods(p)}
+    parts = [kind, plain(p), code(kind), {name: found for name, found in brought.items() if found}]
+    text = json.dumps(parts, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _methods(p: Mapping[str, Any]) -> set[str]:
+    """Names of methods in a cell's parameters, and in those of the run that it is matched with."""
+    own = {p["method"]} if isinstance(p.get("method"), str) else set()
+    nested = [value for value in p.values() if isinstance(value, Mapping)]
+    return own.union(*map(_methods, nested))
+
+
+def _code_of(name: str) -> str:
+    """Digest of the package that brings a method; empty for a method of ours, or for none."""
+    method = find_method(name)
+    if method is None or method.__module__.partition(".")[0] in _APART:
+        return ""
+    top, module = sys.modules[method.__module__.partition(".")[0]], sys.modules[method.__module__]
+    folders = [Path(folder) for folder in getattr(top, "__path__", [])]
+    paths = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+    if not folders and getattr(module, "__file__", None):
+        paths = [Path(str(module.__file__))]
+    if not paths:
+        rule = "is defined in no file, so a finished cell cannot be told from one of another version"
+        raise InvalidInput("method", name, rule, "put it into a module")
+    hashed = hashlib.blake2b(digest_size=16)
+    for path in paths:
+        hashed.update(path.name.encode() + b"\0" + path.read_bytes())
+    return hashed.hexdigest()
+
+
+@lru_cache
+def code(kind: str) -> str:
+    """Version of the package and a digest of the files that a cell of this kind can run."""
+    own = {"studies/tables.py"} | {f"studies/kinds/{name}" for name in kinds.files(kind)}
+    hashed = hashlib.blake2b(digest_size=16)
+    for package, apart in _APART.items():
+        top = resources.files(package)
+        assert isinstance(top, Path)
+        for path in sorted(top.rglob("*.py")):
+            name = path.relative_to(top).as_posix()
+            run = not name.startswith(apart) or (package == _OWN and name in own)
+            if run:
+                hashed.update(f"{package}/{name}".encode() + b"\0" + path.read_bytes())
+    return f"{version('sottovoce')} {hashed.hexdigest()}"
+
+
+def write(path: Path, content: bytes | str) -> None:
+    """Write a file in one step, its folder too: see :func:`sottovoce.util.files.write`."""
+    files.write("out", path, content, make=True)
+
+
+def _csv(rows: list[Row], columns: list[str]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([row.get(name, "") for name in columns] for row in rows)
+    return text.getvalue()
+
+
+def _parquet(rows: list[Row], columns: list[str]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    arrays = {}
+    for name in columns:
+        values = [row.get(name) for row in rows]
+        types = {type(value) for value in values} - {type(None)}
+        if types == {int, float}:
+            values = [None if value is None else float(value) for value in values]
+        elif len(types) > 1:
+            values = [None if value is None else str(value) for value in values]
+        arrays[name] = pa.array(values)
+    sink = io.BytesIO()
+    pq.write_table(pa.table(arrays), sink)
+    return sink.getvalue()
+
+
+def changed(study: Study, replicates: int | None, seed: int | None) -> Study:
+    """The study with replicates and seed of the command line, quick runs included."""
+    if replicates is not None:
+        study = replace(study, replicates=replicates, quick={**study.quick, "replicates": replicates})
+    return study if seed is None else replace(study, seed=seed)

@@ -1,0 +1,539 @@
+"""A study's TOML file: cells, figures and claims.  An unknown key or value is refused in one line.
+
+::
+
+    title = "R-ADMM beside others"
+    paper = "002, Figure 5"            # "" or left out for a study of our own
+    about = "One paragraph for the page."
+    kind = "training.run"              # FILE.FUNCTION under studies/kinds
+    replicates = 10
+    seed = 0
+    differs = ["What differs from the paper, a sentence each."]
+    table = ["method"]                 # columns that label the rows of the page's table; else what cells differ in
+    table_filter = { basis = "proved" }  # rows that the page's table is made of
+    columns = { loss = "mean loss (nats)" }  # what columns mean, in words and with units
+    file = { loader = "census-us", how = "where from" }  # only if each user brings rows: --data FILE; of
+                                                         # Covertype optional = true, since others stand in
+
+    [fixed]                            # the same in every cell
+    rounds = 100
+    [grid]                             # one cell a point of the product
+    method = ["admm", "r_admm"]
+    [[cells]]                          # optional: the grid is repeated for each of these tables,
+    alpha = 1.0                        # without the axes that the table names in `without`
+    reading = "per row"                # which of the readings below, if there are any
+    C = 1750.0
+    [quick]                            # overrides under --quick: replicates, fixed, grid, cells
+    replicates = 3
+    fixed = { rounds = 20 }
+
+    [[figures]]
+    name = "loss"
+    title = "Average loss"
+    kind = "line"                      # line, bar, hist or scatter
+    x = "round"
+    y = "loss"
+    series = "method"                  # one colour each; a list joins columns
+    facet = "alpha"                    # one panel each; rows without a value are in all of them
+    filter = { basis = "printed" }     # a value or a list a column; "last": its largest; "": none
+    xlabel = "round"
+    ylabel = "mean loss (nats)"
+    log = ["x"]
+    spread = "ci"                      # 95% interval of the mean; sd; range (least to greatest); none
+    references = [{ y = 0.5, label = "chance" }]  # or x = ..., or diagonal = true
+    names = { r_admm = "R-ADMM" }      # values as they are written
+    caption = "More below the figure."
+    share_y = false                    # panels with scales of their own
+    bins = 30                          # of a histogram
+
+    [[claims]]
+    says = "The paper's claim, in a sentence."  # "Ours, ..." if the paper does not make it: it "holds" or "fails"
+    test = "least"                     # least, greatest, falls, rises, less, steadier, tighter, narrows, near,
+                                       # no_less, above, below, never
+    value = "loss"
+    of = { method = "r_admm" }         # least, greatest: these rows against the others; else against `than`;
+    than = { method = "admm" }         # steadier: a replicate's rows spread less; tighter: replicates spread less;
+                                       # narrows: their gap shrinks along x
+    among = "method"                   # least, greatest: the column that tells them apart
+    x = "alpha"                        # falls, rises, narrows: along this column
+    by = ["alpha"]                     # the test must hold at every value of these
+    most = false                       # or in more than half of them, where the paper says "most" or "a large range"
+    filter = { round = "last" }        # as of figures, in each group
+    printed = { basis = "printed" }    # filters of the claim as printed ...
+    proof = { basis = "proof" }        # ... with the constants of the paper's own proof, where its listing has others
+    proved = { basis = "proved" }      # ... and at the proved epsilon; one of the three is needed
+    within = 0.01                      # near: the largest difference that counts as near; no_less: the largest by
+                                       # which `of` may be less and does not count as less
+    level = 0.0                        # above, below: the mean is (never: the value is 0 in every row)
+    noise = 0.0                        # standard error of a value that replicates do not show; one is then enough
+    paper = "0.23 at beta 10^-3.5 (section 5)"  # the paper's own numbers, as printed, with their place
+    refuted = "Theorem 1 of docs/proofs.md; tests/papers/test_x.py::test_y"  # false by a proof of ours: where, and
+                                       # the test of it; the verdict is then "refuted (by proof)"
+    misprint = ""                      # in its place, where what is printed cannot be meant: what shows it, and the
+                                       # test; the verdict is then "misprint, corrected"
+    untestable = ""                    # in their place, where a setting that the paper does not print decides it:
+                                       # which, and what shows it; the verdict on every basis is "untestable here"
+
+    [[readings]]                       # of a line of the paper that can be read in several ways: each is run, in cells
+    name = "per row"                   # with `reading` = this name, and every claim is judged once a reading; cells
+    line = "Lemma 4.2, proof"          # without `reading` take part in all
+    says = "C_loss is divided by the number of rows."
+
+    [[readings]]                       # of another line, in a column of its own: claims are judged once each way to
+    name = "C = 1750"                  # combine the readings of all columns of which they do not speak
+    line = "002, section VIII"
+    says = "The loss weighs 1750."
+    column = "C"                       # "reading" if left out
+    value = 1750.0                     # what cells of this reading have there; the name if left out
+
+    [[paper_points]]                   # points that the paper prints, drawn hollow, and listed in the table
+    figure = "loss"                    # which of our figures; `facet` = the panel's value, if it has several
+    series = "R-ADMM"                  # as our legend writes it; "" where the figure has one series
+    x = [0.1, 1.0]
+    y = [0.52, 0.48]
+    source = "Table II"                # where they stand
+    error = 0.0                        # of reading a plot; 0 if from text
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from importlib import resources
+from pathlib import Path
+
+from sottovoce.errors import InvalidInput
+from sottovoce.util.files import from_toml, read_text
+from sottovoce.util.typing import Any
+
+FIGURES = ("line", "bar", "hist", "scatter")
+SPREADS = ("ci", "sd", "range", "none")
+MOST_CELLS, _MOST_BINS = 100_000, 1000
+_KINDS: dict[str, tuple[str, Any]] = {  # of a field's type, as it is written: in words, and whether a value is of it
+    "str": ("text", lambda v: isinstance(v, str)),
+    "bool": ("true or false", lambda v: isinstance(v, bool)),
+    "int": ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
+    "float": ("a number", lambda v: isinstance(v, int | float) and not isinstance(v, bool)),
+    "tuple[str, ...]": ("a list of texts", lambda v: _all(v, str)),
+    "tuple[Mapping[str, Any], ...]": ("a list of tables", lambda v: _all(v, Mapping)),
+    "tuple[float, ...]": (
+        "a list of numbers",
+        lambda v: isinstance(v, list | tuple) and all(_KINDS["float"][1](one) for one in v),
+    ),
+    "tuple[Any, ...]": ("a list", lambda v: isinstance(v, list | tuple)),
+    "Mapping[str, Any]": ("a table", lambda v: isinstance(v, Mapping)),
+    "Mapping[str, str]": ("a table of texts", lambda v: isinstance(v, Mapping) and _all(tuple(v.values()), str)),
+    "Mapping[str, tuple[Any, ...]]": ("a table of lists", lambda v: isinstance(v, Mapping)),
+    "None": ("left out", lambda v: v is None),
+}
+_NEEDS = {
+    "least": ("of", "among"), "greatest": ("of", "among"), "falls": ("x",), "rises": ("x",),
+    "less": ("of", "than"), "steadier": ("of", "than"), "tighter": ("of", "than"),
+    "narrows": ("of", "than", "x"), "near": ("of", "than"),
+    "no_less": ("of", "than"), "above": (), "below": (), "never": (),
+}  # fmt: skip
+TESTS = tuple(_NEEDS)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a study; see the module.  A histogram has no `y`."""
+
+    name: str
+    title: str
+    kind: str
+    x: str
+    y: str = ""
+    series: str | tuple[str, ...] = ""
+    facet: str = ""
+    filter: Mapping[str, Any] = field(default_factory=dict)
+    xlabel: str = ""
+    ylabel: str = ""
+    log: tuple[str, ...] = ()
+    spread: str = "ci"
+    references: tuple[Mapping[str, Any], ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    caption: str = ""
+    share_y: bool = True
+    bins: int = 30
+
+    def __post_init__(self) -> None:
+        where = f"figures.{self.name}"
+        if not self.name.replace("-", "").replace("_", "").isalnum():
+            raise InvalidInput("figures.name", self.name, "must be letters, digits, - and _", "rename it")
+        _one_of(f"{where}.kind", self.kind, FIGURES)
+        _one_of(f"{where}.spread", self.spread, SPREADS)
+        for axis in self.log:
+            _one_of(f"{where}.log", axis, ("x", "y"))
+        if not 1 <= self.bins <= _MOST_BINS:
+            raise InvalidInput(f"{where}.bins", self.bins, f"must be from 1 to {_MOST_BINS}", "correct it")
+        if (self.kind == "hist") != (not self.y):
+            raise InvalidInput(f"{where}.y", self.y, "is needed, except by a histogram", "name a column")
+        for line in self.references:
+            if not set(line) <= {"x", "y", "diagonal", "label"} or len(set(line) - {"label"}) != 1:
+                rule = "takes one of x, y and diagonal, and a label"
+                raise InvalidInput(f"{where}.references", dict(line), rule, "correct it")
+
+    def columns(self) -> set[str]:
+        """Those of the table that it speaks of."""
+        series = (self.series,) if isinstance(self.series, str) else self.series
+        return {self.x, self.y, self.facet, *series, *self.filter} - {""}
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of a paper and the test of it over the table; see the module."""
+
+    says: str
+    test: str
+    value: str
+    of: Mapping[str, Any] = field(default_factory=dict)
+    than: Mapping[str, Any] = field(default_factory=dict)
+    among: str = ""
+    x: str = ""
+    by: tuple[str, ...] = ()
+    most: bool = False
+    filter: Mapping[str, Any] = field(default_factory=dict)
+    printed: Mapping[str, Any] | None = None
+    proof: Mapping[str, Any] | None = None
+    proved: Mapping[str, Any] | None = None
+    within: float = 0.01
+    level: float = 0.0
+    noise: float | None = None
+    paper: str = ""
+    refuted: str = ""
+    misprint: str = ""
+    untestable: str = ""
+
+    def __post_init__(self) -> None:
+        _one_of("claims.test", self.test, TESTS)
+        for name in _NEEDS[self.test]:
+            if not getattr(self, name):
+                raise InvalidInput(f"claims.{name}", None, f"is needed by the test {self.test!r}", "give it")
+        if self.printed is None and self.proof is None and self.proved is None:
+            rule = "needs one of the filters `printed`, `proof` and `proved`"
+            raise InvalidInput("claims", self.says, rule, "give one, if only {}")
+        if self.refuted and self.misprint:
+            raise InvalidInput("claims.misprint", self.misprint, "stands beside `refuted`", "keep one of them")
+        if self.untestable and (self.refuted or self.misprint):
+            rule = "stands beside `refuted` or `misprint`"
+            raise InvalidInput("claims.untestable", self.untestable, rule, "keep one of them")
+
+    @property
+    def ours(self) -> bool:
+        """Whether the paper does not make this claim."""
+        return self.says.startswith("Ours")
+
+    def columns(self) -> set[str]:
+        """Those of the table that it speaks of."""
+        return {self.value, self.x, self.among, *self.by}.union(*self.selectors) - {""}
+
+    @property
+    def selectors(self) -> tuple[Mapping[str, Any], ...]:
+        """Everything that selects rows for this claim."""
+        return (self.of, self.than, self.filter, self.printed or {}, self.proof or {}, self.proved or {})
+
+
+@dataclass(frozen=True)
+class UserFile:
+    """A table that the user provides: the loader that reads it, how to get it, and whether other rows can stand in."""
+
+    loader: str
+    how: str
+    optional: bool = False
+
+    def __post_init__(self) -> None:
+        if self.optional and self.loader != "covertype":
+            raise InvalidInput("file.optional", True, "only Covertype has rows that stand in", "leave it out")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to read an ambiguous line of a paper; see the module."""
+
+    name: str
+    line: str
+    says: str
+    column: str = "reading"
+    value: Any = None  # of the column; the name if left out
+
+    @property
+    def marks(self) -> Any:
+        """What cells of this reading have in its column."""
+        return self.name if self.value is None else self.value
+
+    def covers(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row is of this reading, or takes part in all readings of its line."""
+        return matches(row, {self.column: [self.marks, ""]})
+
+
+@dataclass(frozen=True)
+class PaperPoints:
+    """Points that a paper prints; see the module."""
+
+    figure: str
+    x: tuple[Any, ...]
+    y: tuple[float, ...]
+    source: str
+    series: str = ""
+    facet: Any = None
+    error: float = 0.0
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.y) or not self.x:
+            raise InvalidInput("paper_points.y", list(self.y), "must be as many as x, and at least one", "correct it")
+        if not all(math.isfinite(value) for value in (*self.y, self.error)) or self.error < 0:
+            raise InvalidInput("paper_points.error", self.error, "and y must be finite, error at least 0", "correct it")
+        if not self.source.strip():
+            raise InvalidInput("paper_points.source", self.source, "must name the place in the paper", "give it")
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study as its file describes it; see the module."""
+
+    name: str
+    title: str
+    kind: str
+    paper: str = ""
+    about: str = ""
+    replicates: int = 1
+    seed: int = 0
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    cells: tuple[Mapping[str, Any], ...] = ({},)
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    figures: tuple[Figure, ...] = ()
+    claims: tuple[Sentence, ...] = ()
+    differs: tuple[str, ...] = ()
+    file: UserFile | None = None
+    readings: tuple[Reading, ...] = ()
+    paper_points: tuple[PaperPoints, ...] = ()
+    table: tuple[str, ...] = ()
+    table_filter: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key, least in (("replicates", 1), ("seed", 0)):
+            value = getattr(self, key)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InvalidInput(key, value, f"must be a whole number, at least {least}", f"use {key}={least}")
+        for key, values in self.grid.items():
+            if not isinstance(values, list | tuple) or not values:
+                raise InvalidInput(f"grid.{key}", values, "must be a list with a value", "put it under [fixed]")
+        if not self.cells:
+            raise InvalidInput("cells", [], "must hold a table", "leave it out")
+        if len({figure.name for figure in self.figures}) != len(self.figures):
+            raise InvalidInput("figures", None, "every figure must have its own name", "rename one")
+        known = {figure.name for figure in self.figures}
+        for points in self.paper_points:
+            if points.figure not in known:
+                raise InvalidInput("paper_points.figure", points.figure, "is no figure of the study", "name one")
+        for key in sorted(set(self.quick) - {"replicates", "fixed", "grid", "cells"}):
+            _unknown("quick", key, ("replicates", "fixed", "grid", "cells"))
+        for key in ("fixed", "grid"):
+            if not isinstance(self.quick.get(key, {}), Mapping):
+                raise InvalidInput(f"quick.{key}", None, "must be a table", f"write [quick.{key}]")
+        for cells in (self.cells, self.quick.get("cells", ())):
+            if not _all(cells, Mapping):
+                raise InvalidInput("cells", None, "must be a list of tables", "write [[cells]]")
+        if not all(_all(cell.get("without", ()), str) for cell in self.cells):
+            raise InvalidInput("cells.without", None, "must be a list of texts", "name axes of the grid")
+        if (many := sum(math.prod(map(len, self._axes(cell))) for cell in self.cells)) > MOST_CELLS:
+            rule = f"makes {many:,} cells, and at most {MOST_CELLS:,} are allowed"
+            raise InvalidInput("grid", None, rule, "vary less at a time")
+        self._check_readings()
+        if self.quick:
+            self.quickly()
+
+    def _check_readings(self) -> None:
+        names = [one.name for one in self.readings]
+        if len(set(names)) != len(names):
+            raise InvalidInput("readings.name", None, "every reading must have its own name", "rename one")
+        for column in {"reading", *(one.column for one in self.readings)}:
+            found = {p[column] for p in self.points() if column in p}
+            known = [one.marks for one in self.readings if one.column == column]
+            if found != set(known):
+                cells = ", ".join(sorted(map(str, found))) or "and there are none"
+                rule = f"must be those of cells, {cells}"
+                listed = ", ".join(map(str, known))
+                raise InvalidInput("readings.name", listed, rule, f"give each a cell with its {column}")
+
+    def _axes(self, cell: Mapping[str, Any]) -> list[list[tuple[str, Any]]]:
+        free = [key for key in self.grid if key not in cell.get("without", ())]
+        return [[(key, value) for value in self.grid[key]] for key in free]
+
+    def quickly(self) -> Study:
+        """The same study with its overrides for a quick run."""
+        over = dict(self.quick)
+        for key in ("fixed", "grid"):
+            over[key] = {**getattr(self, key), **over.get(key, {})}
+        if "cells" in over:
+            over["cells"] = tuple(over["cells"])
+        return replace(self, **over, quick={})
+
+    def points(self) -> list[dict[str, Any]]:
+        """The parameters of every cell, in order, without `fixed`, `seed` and `replicates`."""
+        found = []
+        for cell in self.cells:
+            own = {key: value for key, value in cell.items() if key != "without"}
+            found += [{**own, **dict(point)} for point in itertools.product(*self._axes(cell))]
+        return found
+
+    def labels(self) -> list[dict[str, Any]]:
+        """What the rows of every cell have in the columns of parameters: those that tell cells apart, in plain values.
+
+        In the order of :meth:`points`.  A cell that leaves out what others vary has the value under `fixed`.
+        """
+        varied = set(self.varied())
+        shared = {key: value for key, value in self.fixed.items() if key in varied}
+        return [
+            {
+                key: " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+                for key, value in {**shared, **point}.items()
+                if not isinstance(value, Mapping)
+            }
+            for point in self.points()
+        ]
+
+    def strangers(self, columns: Iterable[str]) -> list[str]:
+        """A line for every figure and claim that names a column that the table does not have."""
+        known = set(columns)
+        spoken = [(f"figure {figure.name!r}", figure.columns()) for figure in self.figures]
+        spoken += [(f"claim {claim.says!r}", claim.columns()) for claim in self.claims]
+        return [
+            f"{which}: the table has no column {', '.join(sorted(used - known))}; it has {', '.join(sorted(known))}"
+            for which, used in spoken
+            if used - known
+        ]
+
+    def unmatched(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        """A line for every figure and claim that selects by a value that no row of the table has.
+
+        Columns that the table lacks altogether are :meth:`strangers`.
+        """
+        spoken = [(f"figure {figure.name!r}", figure.filter) for figure in self.figures]
+        spoken += [(f"claim {claim.says!r}", selector) for claim in self.claims for selector in claim.selectors]
+        asked = [(which, column, value) for which, selector in spoken for column, value in selector.items()]
+        there = {column: {row.get(column) for row in rows} for column in {column for _, column, _ in asked}}
+        lines = []
+        for which, column, value in asked:
+            known = there[column]
+            written = sorted(str(one) for one in known - {None, ""})
+            if value == "last" or not written:
+                continue
+            if not any(matches({column: one}, {column: value}) for one in known):
+                lines.append(f"{which}: no row has {column} = {value}; there are {', '.join(written)}")
+        return list(dict.fromkeys(lines))
+
+    def varied(self) -> list[str]:
+        """The parameters that tell cells apart, in order."""
+        return list(dict.fromkeys(key for point in self.points() for key in point))
+
+
+def names() -> list[str]:
+    """The studies that come with the package."""
+    folder = resources.files(__package__) / "specs"
+    return sorted(each.name.removesuffix(".toml") for each in folder.iterdir() if each.name.endswith(".toml"))
+
+
+def load(name_or_path: str) -> Study:
+    """A study of the package by its name, or one of the user's by the path of its file.
+
+    :class:`~sottovoce.errors.InvalidInput` if there is none, or its file breaks a rule.
+    """
+    if name_or_path in names():
+        file = resources.files(__package__) / "specs" / f"{name_or_path}.toml"
+        return parse(file.read_text(encoding="utf-8"), name_or_path)
+    path = Path(name_or_path)
+    if path.suffix != ".toml" or not path.is_file():
+        remedy = "see `sottovoce study --list`"
+        raise InvalidInput("study", name_or_path, "is no study of the package and no TOML file", remedy)
+    return parse(read_text("study", path), path.stem)
+
+
+def parse(text: str, name: str) -> Study:
+    """A study from the text of its file."""
+    try:
+        given = from_toml(text)
+    except ValueError as error:
+        raise InvalidInput("study", name, f"is not TOML: {error}", "correct it") from None
+    if "name" in given:
+        raise InvalidInput("name", given["name"], "is the file's", "leave it out")
+    parts: dict[str, Any] = {
+        "figures": Figure, "claims": Sentence, "readings": Reading, "paper_points": PaperPoints,
+    }  # fmt: skip
+    for key, cls in parts.items():
+        given[key] = [_build(cls, each, key) for each in _tables(given, key)]
+    _tables(given, "cells")
+    for key in ("fixed", "grid", "quick", "file"):
+        if not isinstance(given.get(key, {}), dict):
+            raise InvalidInput(key, None if key == "file" else given[key], "must be a table", f"write [{key}]")
+    if "file" in given:
+        given["file"] = _build(UserFile, given["file"], "file")
+    return _build(Study, given | {"name": name}, "study")
+
+
+def _tables(given: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    found = given.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise InvalidInput(key, None, "must be a list of tables", f"write [[{key}]]")
+    return found
+
+
+def _build(cls: Any, given: Mapping[str, Any], where: str) -> Any:
+    known = {f.name: f for f in fields(cls)}
+    for key in given:
+        if key not in known:
+            _unknown(where, key, tuple(known))
+    for key, f in known.items():
+        if f.default is MISSING and f.default_factory is MISSING and key not in given:
+            raise InvalidInput(f"{where}.{key}", None, "is needed", "give it")
+        parts = str(f.type).split(" | ")
+        kinds = [_KINDS[part] for part in parts] if set(parts) <= set(_KINDS) else []
+        if key in given and kinds and not any(fits(given[key]) for _, fits in kinds):
+            rule = f"must be {' or '.join(words for words, _ in kinds)}"
+            raise InvalidInput(f"{where}.{key}", given[key], rule, "correct it")
+    return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
+
+
+def _all(values: object, kind: type) -> bool:
+    """Whether this is a list with values of that kind only."""
+    return isinstance(values, list | tuple) and all(isinstance(value, kind) for value in values)
+
+
+def _one_of(where: str, value: Any, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InvalidInput(where, value, f"must be one of {', '.join(known)}", "correct it")
+
+
+def _unknown(where: str, key: str, known: tuple[str, ...]) -> None:
+    raise InvalidInput(f"{where}.{key}", None, f"is not known; there are {', '.join(known)}", "remove or correct it")
+
+
+def select(rows: list[dict[str, Any]], wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows with the wanted values; "last" stands for the largest value of a column among the rows that are left."""
+    last = [key for key, value in wanted.items() if value == "last"]
+    kept = [row for row in rows if matches(row, {key: v for key, v in wanted.items() if key not in last})]
+    for key in last:
+        numbers = [row[key] for row in kept if isinstance(row.get(key), int | float)]
+        kept = [row for row in kept if numbers and row.get(key) == max(numbers)]
+    return kept
+
+
+def matches(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a row has the wanted values; any value of a wanted list will do, and "" means that there is none."""
+    return all(
+        any(_same(row.get(key), one) for one in (value if isinstance(value, list | tuple) else [value]))
+        for key, value in wanted.items()
+    )
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return math.isclose(a, b, rel_tol=1e-12)
+    return bool(a == b) or (a is None and b == "")

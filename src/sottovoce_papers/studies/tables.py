@@ -1,0 +1,247 @@
+"""Rows for studies, dealt to sites once in each process: the package's data sets, Covertype, and a census extract."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from sottovoce import RunConfig, data
+from sottovoce.data.rows import Rows
+from sottovoce.data.table import as_numbers
+from sottovoce.errors import InvalidInput
+from sottovoce.problem.task import Task, TwoClasses
+from sottovoce.runs.simulate import pooled_minimiser, simulate
+from sottovoce.util.typing import Any, Array
+
+COVERTYPE, COVERTYPE_12 = "covertype", "covertype-12"
+"""All types, and types 1 and 2 (003, Figure 5.29), with a twentieth held out: its Figure 5.17 trains on 470,382."""
+COLUMNS = (
+    "Elevation", "Aspect", "Slope", "Horizontal_Distance_To_Hydrology", "Vertical_Distance_To_Hydrology",
+    "Horizontal_Distance_To_Roadways", "Hillshade_9am", "Hillshade_Noon", "Hillshade_3pm",
+    "Horizontal_Distance_To_Fire_Points", *(f"Wilderness_Area_{k}" for k in range(4)),
+    *(f"Soil_Type_{k}" for k in range(40)),
+)  # fmt: skip
+CACHED = "scikit-learn"
+ABSENT = (
+    "Covertype is not on this machine: synthetic rows of a logistic model stand in, with as many rows and columns. "
+    "Give UCI's file with --data FILE, or fetch it once with scikit-learn's fetch_covtype()."
+)
+SOURCED = (COVERTYPE, COVERTYPE_12)
+STAND_IN, STAND_IN_ROWS, STAND_IN_12 = "synthetic:n={n},d=54,seed=7", 464_809, 470_384
+"""As many columns as Covertype has, and training rows as it and its types 1 and 2 have."""
+
+INCOME = {"census-us": 25_000.0, "census-brazil": 300.0}  # 004, section 5
+NO_INCOME = 9_999_998.0  # INCTOT: 9999998 unknown, 9999999 not in universe
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """Rows at their sites, and test rows."""
+
+    rows: Rows
+    parts: tuple[tuple[Array, Array], ...]  # (X, y) of every site
+    X_test: Array
+    y_test: Array
+    note: str = ""  # what the page must say about the data
+    caveat: str | None = None  # what privacy statements must say about it
+    task: Task = field(default_factory=TwoClasses)
+    optima: dict[tuple[str, float], Array] = field(default_factory=dict)
+    free: dict[RunConfig, float] = field(default_factory=dict)  # test errors of runs without noise
+
+    def errors(self, models: Array) -> Array:
+        """Of models, shape (..., d), on the test rows."""
+        return self.task.model_errors(self.X_test, self.y_test, models)
+
+    def optimum(self, loss: str, l2: float) -> Array:
+        """The minimiser over all rows without noise, cached: see :func:`sottovoce.runs.simulate.pooled_minimiser`."""
+        if (loss, l2) not in self.optima:
+            self.optima[loss, l2] = pooled_minimiser(self.rows, RunConfig(loss=loss), l2)
+        return self.optima[loss, l2]
+
+    def without_noise(self, config: RunConfig) -> float:
+        """The test error of a run's average model with all noise left out, after its last round, cached."""
+        plain = {name: getattr(RunConfig(), name) for name in _OF_PRIVACY}
+        free = replace(config, **plain | {"epsilon": math.inf, "replicates": 1})  # the seed draws the graph
+        if free not in self.free:
+            self.free[free] = float(self.errors(simulate(free, self.rows).consensus)[0])
+        return self.free[free]
+
+    @property
+    def commoner(self) -> float | None:
+        """The test error of always the commoner class of the test rows; None if the label is a number."""
+        margins = self.task.baselines(self.y_test).get("majority")
+        if margins is None or margins.shape != (1,):
+            return None
+        return float(self.task.error(np.broadcast_to(margins, self.y_test.shape), self.y_test))
+
+
+_OF_PRIVACY = (
+    "delta", "noise", "noise_growth", "form", "relation", "accountant", "sites_per_row", "copies", "phi", "law",
+    "max_grad_norm", "split", "tolerance", "delta1", "positives", "threshold", "clip", "test_sensitivity",
+    "zeta",
+)  # fmt: skip
+"""Fields of a run that say nothing about one without noise."""
+
+
+def sourced(p: Mapping[str, Any], file: str | Path | None = None) -> dict[str, Any]:
+    """A cell's parameters, with the source of Covertype in `data`: the user's file, else scikit-learn's cache.
+
+    ``covertype:PATH`` or ``covertype:scikit-learn``; unchanged where synthetic rows stand in, and of other data.
+    """
+    if p.get("data") not in SOURCED:
+        return dict(p)
+    source = str(file) if file is not None else CACHED if cached() else ""
+    return {**p, "data": f"{p['data']}:{source}" if source else p["data"]}
+
+
+def stands_in(p: Mapping[str, Any]) -> str:
+    """Why rows of a cell are not those of its paper; empty if they are."""
+    return ABSENT if p.get("data") in SOURCED else ""
+
+
+def deal(p: Mapping[str, Any]) -> Dealt:
+    """The rows of a cell: its `data` (and `file`), `limit`, `partition`, `strength` and `nodes`.
+
+    `row_draw` is the number of the draw, from 0, of the rows that `limit` leaves and of which node has which.
+
+    :class:`~sottovoce.errors.InvalidInput` if `nodes` or `limit` is no whole number of at least 1.
+    """
+    for name in ("nodes", "limit"):
+        value = p.get(name)
+        if value is not None and (type(value) is not int or value < 1):
+            raise InvalidInput(name, value, "must be a whole number, at least 1", "correct it, or leave it out")
+    draw = int(p.get("row_draw", 0))
+    of_draw = _deal_first if draw == 0 else _deal_again
+    return of_draw(
+        p.get("data", "adult"), p.get("file"), p.get("digest"), p.get("limit"), p.get("partition", "iid"),
+        float(p.get("strength", 1.0)), int(p.get("nodes", 5)), draw,
+    )  # fmt: skip
+
+
+def _deal(
+    name: str, file: str | None, digest: str | None, limit: int | None, how: str, strength: float, nodes: int, draw: int
+) -> Dealt:
+    X, y, X_test, y_test, columns, note, caveat, task = _load(name, file, limit if name.startswith(COVERTYPE) else None)
+    if limit is not None and limit < len(y):
+        some = np.sort(np.random.default_rng(draw).permutation(len(y))[:limit])
+        X, y, columns = X[some], y[some], {key: values[some] for key, values in columns.items()}
+    parts = data.partition(how, y, nodes, draw, columns, strength=strength, task=task)
+    held = tuple((X[part], y[part]) for part in parts)
+    return Dealt(Rows.build(held), held, X_test, y_test, note, caveat, task)
+
+
+_deal_first = lru_cache(maxsize=2)(_deal)
+_deal_again = lru_cache(maxsize=9)(_deal)
+"""Further draws, which every cell of a study takes in turn: as many as are kept can be drawn without dealing anew."""
+
+
+_Loaded = tuple[Array, Array, Array, Array, Mapping[str, Any], str, str | None, Task]
+
+
+@lru_cache(maxsize=2)
+def _load(name: str, file: str | None, limit: int | None) -> _Loaded:
+    note = ""
+    kind, _, source = name.partition(":")
+    if kind in SOURCED:
+        few = kind == COVERTYPE_12
+        if source:
+            schema, which = data.builtin_schema(COVERTYPE), "Types 1 and 2 of Covertype" if few else "Covertype"
+            note = f"{which} from {Path(source).name}; the label is lodgepole pine."
+            return *_split(covertype(source, few), schema, 20 if few else 5), {}, note, None, schema.task
+        most, note = STAND_IN_12 if few else STAND_IN_ROWS, ABSENT
+        found = data.load(STAND_IN.format(n=most if limit is None else min(limit, most)))
+    elif name in INCOME:
+        if file is None:
+            raise InvalidInput("data", name, "is your own IPUMS extract", "give its CSV file with --data FILE")
+        schema = data.builtin_schema(name)
+        return *_split(census(file, name), schema), {}, f"Rows of {Path(file).name}.", None, schema.task
+    else:
+        found = data.load(name)
+        note = " ".join(found.notes)
+    rows = found.X_train, found.y_train, found.X_test, found.y_test
+    return *rows, found.train_columns, note, found.caveat, found.task
+
+
+def _split(table: data.Table, schema: data.Schema, held: int = 5) -> tuple[Array, Array, Array, Array]:
+    """Encoded training rows, and one in `held` as test rows, by a fixed permutation."""
+    rows = schema.encode(table)
+    assert rows.y is not None
+    order = np.random.default_rng(0).permutation(table.n_rows)
+    test, train = np.sort(order[: table.n_rows // held]), np.sort(order[table.n_rows // held :])
+    return rows.X[train], rows.y[train], rows.X[test], rows.y[test]
+
+
+def census(path: str | Path, name: str) -> data.Table:
+    """A user's IPUMS International extract (CSV), with the column `income` that the schema predicts.
+
+    Rows whose income is unknown or not in universe are left out. :class:`~sottovoce.errors.InvalidInput` if the file
+    cannot be read, or has no numeric column INCTOT.
+    """
+    table = data.read_csv(path)
+    if "INCTOT" not in table.columns:
+        raise InvalidInput("INCTOT", None, "the extract must hold total income", "add it at IPUMS, and export CSV")
+    try:
+        income, missing = as_numbers(table.columns["INCTOT"])
+    except ValueError:
+        raise InvalidInput("INCTOT", None, "must hold IPUMS's numeric codes", "export codes, not labels") from None
+    known = ~missing & (np.nan_to_num(income) < NO_INCOME)
+    if not known.any():
+        raise InvalidInput("INCTOT", None, "holds no known income", "choose a sample in which income was asked")
+    word = np.where(income[known] > INCOME[name], "above", "below").astype(object)
+    kept = table.take(known)
+    return data.Table(kept.name, {**kept.columns, "income": word})
+
+
+@lru_cache
+def cached() -> bool:
+    """Whether scikit-learn's cache holds Covertype; nothing is fetched."""
+    try:
+        _cached()
+    except OSError:
+        return False
+    return True
+
+
+def _cached() -> tuple[Array, Array]:
+    from sklearn.datasets import fetch_covtype
+
+    found = fetch_covtype(download_if_missing=False)
+    return found.data, found.target
+
+
+def covertype(source: str, few: bool = False) -> data.Table:
+    """Covertype (with `few` its types 1 and 2) from ``"scikit-learn"``, its cache, or from a path of UCI's file.
+
+    The label is lodgepole pine.  :class:`~sottovoce.errors.InvalidInput` if the file has not its 55 columns of numbers.
+    """
+    if source == CACHED:
+        values, kinds = _cached()
+    else:
+        try:
+            whole = np.loadtxt(source, delimiter=",", dtype=np.float64, ndmin=2)
+        except (OSError, ValueError) as error:
+            raise InvalidInput("data", source, f"cannot be read: {error}", "give UCI's covtype.data") from None
+        if whole.shape[1] != 55 or not set(np.unique(whole[:, 54])) <= set(range(1, 8)):
+            rule = "must have 55 columns, the last of them the type from 1 to 7"
+            raise InvalidInput("data", source, rule, "give UCI's covtype.data or covtype.data.gz")
+        values, kinds = whole[:, :54], whole[:, 54]
+    kept = kinds <= 2 if few else np.ones(len(kinds), dtype=bool)
+    columns: dict[str, Any] = {column: values[kept, k] for k, column in enumerate(COLUMNS)}
+    columns["cover"] = np.where(kinds[kept] == 2, "pine", "other").astype(object)  # 2: lodgepole pine
+    return data.Table(COVERTYPE, columns)
+
+
+@lru_cache
+def digest(path: str | Path) -> str:
+    """Digest of a file's bytes: cells of another file are not reused."""
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+    except OSError as error:
+        raise InvalidInput("data", str(path), f"cannot be read: {error.strerror}", "check the path") from None

@@ -1,0 +1,550 @@
+"""Test a claim over the table: does it hold, as printed and at the proved epsilon, beyond the noise of replicates?"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+from scipy import stats
+
+from sottovoce.util.typing import Any
+
+from .kinds import Row
+from .spec import Reading, Sentence, Study, matches, select
+
+REPRODUCED, PART, NOT, NOISE = "reproduced", "reproduced in part", "not reproduced", "within the noise"
+MOSTLY_NOT = "mostly not reproduced"
+SAME, UNSEEN = "no difference", "no rows to test it on"  # what is compared is the same in every replicate
+REFUTED, MISPRINT = "refuted (by proof)", "misprint, corrected"
+UNTESTABLE, NOT_RUN = "untestable here", "not run"
+BARRED = (UNTESTABLE, NOT_RUN)
+"""Words of settings that do not count: nothing can be told there, or the paper's rows are not on this machine."""
+ERRORS = ("test_error", "accuracy", "site_test_error", "train_error", "error")
+"""Columns that say nothing where even the run without noise is no better than always the commoner class."""
+HOLDS, SOME, FAILS, HIDDEN = "holds", "holds in part", "fails", "within the noise"
+"""Of one setting.  A trend holds in part if its ends show it and a step on the way goes against it."""
+MOSTLY_FAILS = "mostly fails"
+OURS = {REPRODUCED: HOLDS, PART: SOME, MOSTLY_NOT: MOSTLY_FAILS, NOT: FAILS}
+"""Verdicts on a claim that the paper does not make: nothing is there to reproduce."""
+BASES = {
+    "printed": "as printed",
+    "proof": "with the constants of the paper's proof",
+    "proved": "at the proved epsilon",
+}
+"""What a claim may be judged on: the keys of a claim that select the rows, and their names."""
+SURE = 2.0  # standard errors of a difference that are beyond the noise, with many replicates
+CHANCE = float(stats.norm.sf(SURE))  # of a difference of nothing that large, in one direction
+RULE = (
+    "A claim is tested in every setting (a value of alpha, a round, a data set) on its own. It holds there if the "
+    f"difference is more than {SURE:g} standard errors (more with few replicates), fails if it is as much the other "
+    "way round (more in many settings, since of many differences some are large by chance), and is within the noise "
+    "otherwise. Where a study draws graph and rows several times, standard errors are over these draws, each of which "
+    "has the mean over its noises. It holds clearly if chance alone gives the largest difference of all the settings "
+    f"as much in {CHANCE:.1%} of cases. A trend whose ends show it holds in part if a step on the way goes against it. "
+    "Settings that cannot be tested do not count. "
+    'A threshold, in words such as "near is 0.01", is ours and no paper\'s.'
+)
+"""How a claim is judged in a setting."""
+ORDERED = (
+    '"Reproduced" says that curves lie, rise or fall in the order that the paper says, by more than the noise. It says '
+    "nothing of their heights: the texts that these pages were made from have no figures. Where the paper prints a "
+    "number, it stands beside ours."
+)
+"""The first line of each page."""
+_MOST = "in more than half of the settings, or clearly in one (if only in part), and not in all"
+_FEW = "in half of the settings at most, clearly in none (or is about most)"
+_AGAINST = "and it fails in more settings than it holds in (one that holds in part counts for neither)"
+_ABSENT = "the rows that the paper's claim is about are not on this machine"
+MEANINGS = {
+    REPRODUCED: "the paper's claim holds in every setting, or in more than half where it is about most of them",
+    PART: f"the paper's claim holds {_MOST}; it fails in no more settings than it holds in",
+    MOSTLY_NOT: f"the paper's claim holds clearly in a setting (if only in part), {_AGAINST}",
+    NOT: f"the paper's claim holds {_FEW}, and it fails in one or more",
+    NOISE: f"a claim holds {_FEW}, and it fails in none",
+    SAME: "what is compared is the same in every replicate of every setting",
+    REFUTED: "a proof of ours, with the test that is named, shows that it is false; what was measured stands beside it",
+    MISPRINT: "what is printed cannot be meant: its source, or the lines around it, need something else, which runs "
+    "here; the test that is named shows it, and what was measured to the letter stands beside it",
+    UNTESTABLE: "no setting can be tested, as even the run without noise errs no less than always the commoner class; "
+    "or a setting that the paper does not print decides, and the line says which",
+    NOT_RUN: f"{_ABSENT}: nothing was run, or others stood in for them",
+    UNSEEN: "no finished cell speaks of the claim",
+    HOLDS: 'a claim that the paper does not make, marked "Ours", holds in every setting',
+    SOME: f"a claim of ours holds {_MOST}; it fails in no more settings than it holds in",
+    MOSTLY_FAILS: f"a claim of ours holds clearly in a setting (if only in part), {_AGAINST}",
+    FAILS: f"a claim of ours holds {_FEW}, and it fails in one or more",
+}
+"""How one verdict is made of all settings: the pages print these sentences."""
+NAMES = {
+    "admm": "ADMM", "dvp": "DVP", "ADMM (DVP)": "DVP", "pvp": "PVP", "m_admm": "M-ADMM", "r_admm": "R-ADMM",
+    "mr_admm": "MR-ADMM", "pp_admm": "PP-ADMM", "ipp_admm": "IPP-ADMM",
+    "eta_growth": "q", "tolerance": "beta", "clip": "C_loss", "positives": "c", "threshold": "alpha",
+    "split": "splits", "target_error": "test error",
+}  # fmt: skip
+"""Methods and columns as the papers name them."""
+_TEXTS = ("label", "panel", "method", "reading", "basis")  # columns whose values say what they are
+
+
+@lru_cache
+def sure(free: float, many: int = 1) -> float:
+    """Standard errors, with `free` degrees of freedom, that one of `many` differences exceeds with chance ``CHANCE``.
+
+    Student's law, and Bonferroni's bound for the many.
+    """
+    return float(stats.t.isf(CHANCE / many, free)) if math.isfinite(free) else float(stats.norm.isf(CHANCE / many))
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict in a word and its reason; of each setting a text, and its values of `by`, word and numbers as data."""
+
+    word: str
+    details: tuple[str, ...]
+    settings: tuple[dict[str, Any], ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class _Mean:
+    """A mean over replicates, and its standard error: 0 for one alone."""
+
+    mean: float
+    error: float = 0.0
+    values: Mapping[Any, float] = field(default_factory=dict)  # by replicate
+    noise: float = 0.0  # the part of `error` that replicates do not show
+
+    def __str__(self) -> str:
+        rounding = self.error <= 1e-12 * abs(self.mean)
+        return _digits(self.mean, 4) + ("" if rounding else f" ± {_digits(SURE * self.error, 2)}")
+
+    def __sub__(self, other: _Mean) -> tuple[_Mean, float]:
+        """The difference, and its degrees of freedom: replicate by replicate where both have the same ones."""
+        noise = math.hypot(self.noise, other.noise)
+        if set(self.values) == set(other.values) and len(self.values) > 1:
+            each = {key: value - other.values[key] for key, value in self.values.items()}
+            return _over(each, noise), len(each) - 1
+        free = max(len(self.values) - 1, 0) + max(len(other.values) - 1, 0)
+        return _Mean(self.mean - other.mean, math.hypot(self.error, other.error)), free or math.inf
+
+
+def _digits(value: float, many: int) -> str:
+    """A number with so many digits, and without a power of ten below a million."""
+    return f"{float(f'{value:.{many}g}'):g}"
+
+
+def _over(values: Mapping[Any, float], noise: float) -> _Mean:
+    own = np.array(list(values.values()))
+    error = float(own.std(ddof=1)) / math.sqrt(own.size) if own.size > 1 else 0.0
+    if error <= 1e-12 * float(np.abs(own).max()):  # rounding
+        error = 0.0
+    return _Mean(float(own.mean()), math.hypot(error, noise), values, noise)
+
+
+@dataclass(frozen=True)
+class Barred:
+    """Why a setting says nothing of a claim, and the word for it."""
+
+    word: str
+    why: str
+
+
+def barred(rows: list[Row], value: str) -> Barred | None:
+    """Why a claim on `value` cannot be tested on these rows; None if it can.
+
+    A row of the column `stands_in` or `untestable` is reason enough for every claim; `untestable_error` only for claims
+    on errors, and if all rows have it: where one of the methods compared can learn, a difference says something.
+    """
+    for column, word in (("stands_in", NOT_RUN), ("untestable", UNTESTABLE)):
+        for row in rows:
+            if row.get(column):
+                return Barred(word, str(row[column]))
+    reasons = [str(row["untestable_error"]) for row in rows if row.get("untestable_error")]
+    if reasons and value in ERRORS and len(reasons) == len(rows):
+        return Barred(UNTESTABLE, reasons[0])
+    return None
+
+
+def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgement:
+    """The verdict over the rows that `basis` selects.
+
+    A test holds in a setting by two standard errors of each difference, replicate by replicate, and by more with few
+    replicates; it fails by as much the other way round, and by more where it is tested in many settings: see
+    :func:`sure`.  :data:`MEANINGS` says what the words mean.  Settings that cannot be tested (:func:`barred`) are
+    left out; what was measured of errors there stands in the reason.  "refuted (by proof)" or "misprint, corrected" if
+    the claim says so, whatever was measured, and "untestable here" where it names what decides it and is not printed;
+    of a claim that the paper does not make :data:`OURS`.
+    """
+    found = _measured(claim, rows, basis)
+    if claim.refuted:
+        return replace(found, word=REFUTED, reason=claim.refuted)
+    if claim.misprint:
+        return replace(found, word=MISPRINT, reason=claim.misprint)
+    if claim.untestable and found.word not in (UNSEEN, *BARRED):
+        return replace(found, word=UNTESTABLE, reason=claim.untestable)
+    return replace(found, word=OURS.get(found.word, found.word)) if claim.ours else found
+
+
+def _measured(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgement:
+    kept = [row for row in rows if matches(row, basis) and _number(row.get(claim.value))]
+    settings: dict[tuple[Any, ...], list[Row]] = {}
+    for row in kept:
+        settings.setdefault(tuple(row.get(key) for key in claim.by), []).append(row)
+    chosen = {setting: those for setting, all_ in settings.items() if (those := select(all_, claim.filter))}
+    shut = {setting: why for setting, those in chosen.items() if (why := barred(those, claim.value))}
+    noisy = claim.test != "never" and claim.noise is None
+    if kept and noisy and len(shut) < len(chosen) and all(row.get("replicate") == 0 for row in kept):
+        told = "one replicate says nothing of the noise"
+        return Judgement(NOISE, (told,), reason=told)
+    many = max(1, len(chosen) - len(shut))
+    details, each, seen = [], [], []
+    for setting, those in chosen.items():
+        at = {key: value for key, value in zip(claim.by, setting, strict=True) if value is not None}
+        name = placed(at)
+        found = _TESTS[claim.test](claim, those, many)
+        if setting in shut:
+            own_rows = not any(row.get("stands_in") or row.get("untestable") for row in those)
+            if found is not None and own_rows:
+                seen.append(f"{name}: {found[1]}" if name else found[1])
+            found = shut[setting].word, shut[setting].why, False
+        if found is not None:
+            word, numbers, beyond = found
+            details.append((f"{name}: " if name else "") + f"{numbers}: {word}")
+            each.append({"at": at, "word": word, "numbers": numbers} | ({"clear": True} if beyond else {}))
+    if not each:
+        return Judgement(UNSEEN, (), reason="the table has no such rows")
+    word = overall(each, most=claim.most)
+    reason = counted(each) if len(each) > 1 else str(each[0]["numbers"])
+    if word in BARRED:
+        reasons = dict.fromkeys(one.why for one in shut.values())
+        reason = "; ".join([*reasons, *([f"measured: {'; '.join(seen)}"] if seen else [])])
+    return Judgement(word, tuple(details), tuple(each), reason)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with its verdicts, under one reading of the paper if the study has several; `place` counts claims."""
+
+    claim: Sentence
+    printed: Judgement | None
+    proved: Judgement | None
+    reading: str = ""
+    place: int = 0
+    proof: Judgement | None = None
+
+    @property
+    def verdicts(self) -> dict[str, Judgement]:
+        """The verdicts that there are, by the keys of :data:`BASES`, in their order."""
+        found = {basis: getattr(self, basis) for basis in BASES}
+        return {basis: verdict for basis, verdict in found.items() if verdict is not None}
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data: what ``verdicts.json`` holds."""
+
+        def one(basis: str) -> dict[str, Any] | None:
+            found: Judgement | None = getattr(self, basis)
+            if found is None:
+                return None
+            told = {"verdict": found.word, "reason": found.reason, "of": dict(getattr(self.claim, basis) or {})}
+            return told | {"settings": list(found.settings)}
+
+        claim = self.claim
+        tested = {"test": claim.test, "value": claim.value, "by": list(claim.by), "filter": dict(claim.filter)}
+        told = {"place": self.place, "paper": claim.paper, "reading": self.reading, "settings": tested}
+        return {"claim": claim.says} | told | {basis: one(basis) for basis in BASES}
+
+
+def judged(study: Study, rows: list[Row]) -> list[Judged]:
+    """The verdicts on every claim of a study, once a reading where its claim speaks of none.
+
+    Where readings are of several lines of the paper, and so in several columns of the table, once each way to combine
+    them.  `refuted` and `misprint` are about what is printed: other forms are judged by their numbers.
+    """
+    found = []
+    for place, claim in enumerate(study.claims):
+        plain = replace(claim, refuted="", misprint="") if claim.printed is not None else claim
+        for readings in _ways(study, claim):
+            those = [row for row in rows if all(one.covers(row) for one in readings)]
+            own = {
+                basis: judge(claim if basis == "printed" else plain, those, filters)
+                for basis in BASES
+                if (filters := getattr(claim, basis)) is not None
+            }
+            name = ", ".join(one.name for one in readings)
+            found.append(Judged(claim, own.get("printed"), own.get("proved"), name, place, own.get("proof")))
+    return found
+
+
+def _ways(study: Study, claim: Sentence) -> list[tuple[Reading, ...]]:
+    """The readings under which a claim is judged: one for each column of them that the claim does not speak of."""
+    free: dict[str, list[Reading]] = {}
+    for one in study.readings:
+        if one.column not in claim.columns():
+            free.setdefault(one.column, []).append(one)
+    return list(itertools.product(*free.values()))
+
+
+def overall(settings: Sequence[Mapping[str, Any]], *, most: bool = False) -> str:
+    """The verdict over all settings, of what :func:`counted` tells: equal counts have equal verdicts.
+
+    `most`: the claim is about more than half of them.
+    """
+    words = [setting["word"] for setting in settings if setting["word"] not in BARRED]
+    if not words:
+        return UNTESTABLE if any(setting["word"] == UNTESTABLE for setting in settings) else NOT_RUN
+    holds, fails = words.count(HOLDS), words.count(FAILS)
+    if holds == len(words) or (most and 2 * holds > len(words)):
+        return REPRODUCED
+    clearly = not most and any(setting.get("clear") for setting in settings)
+    if clearly or 2 * holds > len(words):
+        return MOSTLY_NOT if fails > holds else PART
+    if set(words) == {SAME}:
+        return SAME
+    return NOT if fails else NOISE
+
+
+def counted(settings: Sequence[Mapping[str, Any]]) -> str:
+    """In how many settings a claim holds, in how many it fails, and so on; in how many clearly, if that decides."""
+    words = [setting["word"] for setting in settings]
+    most = 2 * words.count(HOLDS) > sum(word not in BARRED for word in words)
+    told = []
+    for word in (HOLDS, SOME, FAILS, HIDDEN, SAME, *BARRED):
+        if word in words:
+            clear = sum(setting["word"] == word and bool(setting.get("clear")) for setting in settings)
+            some = f" (clearly in {clear})" if clear and not most else ""
+            told.append(f"{word.removesuffix(' here')} in {words.count(word)}{some}")
+    return f"{', '.join(told)} of {len(words)}"
+
+
+DIVIDED = (PART, MOSTLY_NOT, SOME, MOSTLY_FAILS)
+"""Verdicts over settings that disagree: a summary says in how many a claim holds and fails."""
+
+
+def summed(found: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[str]:
+    """Verdicts counted by word, the settings of divided ones beside it: "2 holds in part (3 hold, 1 fails of 6)".
+
+    Parameters
+    ----------
+    found : sequence of (word, settings)
+        The verdicts, and the settings of each.
+    """
+    told = []
+    for word in dict.fromkeys(word for word, _ in found):
+        those = [settings for one, settings in found if one == word]
+        beside = ""
+        if word in DIVIDED:
+            beside = f" ({'; '.join(_scored(settings) for settings in those if settings)})"
+        told.append(f"{len(those)} {word}{beside if beside != ' ()' else ''}")
+    return told
+
+
+def _scored(settings: Sequence[Mapping[str, Any]]) -> str:
+    words = [setting["word"] for setting in settings]
+    return f"{words.count(HOLDS)} hold, {words.count(FAILS)} fail of {len(words)}"
+
+
+def said(value: Any) -> str:
+    """A value of the table as it is written."""
+    return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def placed(at: Mapping[str, Any]) -> str:
+    """A setting in words: columns and values, by the names of :data:`NAMES`."""
+    named = {key: NAMES.get(value, said(value)) if isinstance(value, str) else said(value) for key, value in at.items()}
+    return ", ".join(told if key in _TEXTS else f"{NAMES.get(key, key)} {told}" for key, told in named.items() if told)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def unit_of(row: Mapping[str, Any]) -> Any:
+    """What varies by chance from row to row: the draw of graph and rows if a study has several, else the replicate.
+
+    Replicates of one draw differ in noise only, so their spread says nothing of other graphs and rows.
+    """
+    draw = row.get("draw")
+    return row.get("replicate", object()) if draw is None else ("draw", draw)
+
+
+def _mean(rows: list[Row], claim: Sentence) -> _Mean:
+    """Over units (:func:`unit_of`), of the mean of each one's rows; rows without any stand for themselves."""
+    own: dict[Any, list[float]] = {}
+    for row in rows:
+        own.setdefault(unit_of(row), []).append(float(row[claim.value]))
+    return _over({key: math.fsum(values) / len(values) for key, values in own.items()}, claim.noise or 0.0)
+
+
+def _sign(low: _Mean, high: _Mean, many: int, against: int = 1) -> int:
+    """1: surely low < high, 2: even as one of many; -1: surely not, of so many `against` it; 0: noise hides it."""
+    gap, free = high - low
+    if -gap.mean > sure(free, many * against) * gap.error:
+        return -1
+    return (gap.mean > sure(free) * gap.error) + (gap.mean > sure(free, many) * gap.error)
+
+
+_Found = tuple[str, str, bool] | None
+"""What came out of a setting, its numbers, and whether it holds beyond what chance gives one of many settings."""
+
+
+def _marked(sign: int, told: str, *compared: _Mean) -> tuple[str, str, bool]:
+    gaps = [one - compared[0] for one in compared[1:]]
+    if sign == 0 and gaps and all(gap.mean == gap.error == 0.0 for gap, _ in gaps):
+        return SAME, told, False
+    return {1: HOLDS, 2: HOLDS, 0: HIDDEN, -1: FAILS}[sign], told, sign == 2
+
+
+def _extreme(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    own, others = [row for row in rows if matches(row, claim.of)], dict[Any, list[Row]]()
+    for row in rows:
+        if not matches(row, claim.of):
+            others.setdefault(row.get(claim.among), []).append(row)
+    if not own or not others:
+        return None
+    mine, theirs = _mean(own, claim), {name: _mean(those, claim) for name, those in others.items()}
+    turned, n = claim.test == "greatest", len(theirs)
+    signs = [_sign(other, mine, many, n) if turned else _sign(mine, other, many, n) for other in theirs.values()]
+    best = (max if turned else min)(theirs, key=lambda name: theirs[name].mean)
+    name = placed({claim.among: best})
+    told = f"{mine} against {theirs[best]}{_apart(mine, theirs[best])} ({name}, the best of the others)"
+    return _marked(min(signs), told, mine, theirs[best])
+
+
+def _along(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    groups: dict[float, list[Row]] = {}
+    for row in rows:
+        if _number(row.get(claim.x)):
+            groups.setdefault(float(row[claim.x]), []).append(row)
+    if len(groups) < 2:
+        return None
+    at = sorted(groups)
+    means = [_mean(groups[x], claim) for x in at]
+    turned, steps_of_all = claim.test == "rises", many * (len(at) - 1)
+    pairs = [pair if turned else pair[::-1] for pair in itertools.pairwise(means)]
+    steps = [_sign(*pair, steps_of_all) for pair in pairs]
+    whole = _sign(means[0], means[-1], many) if turned else _sign(means[-1], means[0], many)
+    told = f"{means[0]} at {placed({claim.x: at[0]})}, {means[-1]} at {at[-1]:g}"
+    if min(steps) >= 0:
+        return _marked(whole, told, *means)
+    k = steps.index(-1)  # a step the wrong way
+    told += f"; but {means[k]} at {at[k]:g} and {means[k + 1]} at {at[k + 1]:g}"
+    return (SOME if whole > 0 else FAILS), told, whole == 2
+
+
+def _pair(claim: Sentence, rows: list[Row]) -> tuple[_Mean, _Mean] | None:
+    own, other = ([row for row in rows if matches(row, side)] for side in (claim.of, claim.than))
+    return (_mean(own, claim), _mean(other, claim)) if own and other else None
+
+
+def _less(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    pair = _pair(claim, rows)
+    return None if pair is None else _marked(_sign(*pair, many), f"{pair[0]} against {pair[1]}{_apart(*pair)}", *pair)
+
+
+def _apart(low: _Mean, high: _Mean) -> str:
+    """The difference, where its error is less than the errors of both suggest."""
+    gap, _ = high - low
+    alone = math.hypot(low.error, high.error)
+    return f", {replace(gap, mean=abs(gap.mean))} apart" if SURE * gap.error < abs(gap.mean) <= SURE * alone else ""
+
+
+def _steadier(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    """`less`, of every replicate's standard deviation over its rows."""
+
+    def spread(side: Mapping[str, Any]) -> list[Row]:
+        own: dict[Any, list[float]] = {}
+        draws = {}
+        for row in rows:
+            if matches(row, side):
+                own.setdefault(row.get("replicate"), []).append(float(row[claim.value]))
+                draws[row.get("replicate")] = row.get("draw")
+        wide = {key: float(np.std(values, ddof=1)) for key, values in own.items() if len(values) > 1}
+        return [{claim.value: value, "replicate": key, "draw": draws[key]} for key, value in wide.items()]
+
+    own, other = spread(claim.of), spread(claim.than)
+    if not own or not other:
+        return None
+    pair = _mean(own, claim), _mean(other, claim)
+    return _marked(_sign(*pair, many), f"standard deviation {pair[0]} against {pair[1]}")
+
+
+def _tighter(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    """`of` varies less from replicate to replicate: Pitman and Morgan's test, or Fisher's if these differ."""
+    pair = _pair(claim, rows)
+    if pair is None or min(len(side.values) for side in pair) < 3:
+        return None
+    own, other = (np.array([side.values[key] for key in sorted(side.values, key=str)]) for side in pair)
+    wide = float(own.std(ddof=1)), float(other.std(ddof=1))
+    if max(wide) == 0.0:
+        return HIDDEN, "no spread", False
+    if set(pair[0].values) == set(pair[1].values) and np.ptp(own - other) * np.ptp(own + other) != 0.0:
+        r, free = float(np.corrcoef(own + other, own - other)[0, 1]), own.size - 2
+        t = r * math.sqrt(free / max(1.0 - r * r, 1e-300))
+        low, high = float(stats.t.cdf(t, free)), float(stats.t.sf(t, free))
+    else:
+        ratio = math.inf if wide[1] == 0.0 else (wide[0] / wide[1]) ** 2
+        low, high = (float(f(ratio, own.size - 1, other.size - 1)) for f in (stats.f.cdf, stats.f.sf))
+    word = HOLDS if low < CHANCE else FAILS if high < CHANCE / many else HIDDEN
+    return word, f"standard deviation {wide[0]:.3g} against {wide[1]:.3g}", low < CHANCE / many
+
+
+def _narrows(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    """The gap from `of` up to `than` is smaller at the largest `x` than at the smallest."""
+    xs = sorted({float(row[claim.x]) for row in rows if _number(row.get(claim.x))})
+    gaps = []
+    for x in (xs[0], xs[-1]) if len(xs) > 1 else ():
+        pair = _pair(claim, [row for row in rows if row.get(claim.x) == x])
+        if pair is not None:
+            gaps.append((pair[1] - pair[0])[0])
+    if len(gaps) < 2:
+        return None
+    first, last = gaps
+    return _marked(_sign(last, first, many), f"a gap of {first} at {placed({claim.x: xs[0]})}, of {last} at {xs[-1]:g}")
+
+
+def _above(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    if not rows:
+        return None
+    level, mean = _Mean(claim.level), _mean(rows, claim)
+    pair = (level, mean) if claim.test == "above" else (mean, level)
+    told = f"{mean} (ours: {claim.test} {claim.level:g})" if claim.level else str(mean)
+    return _marked(_sign(*pair, many), told)
+
+
+def _near(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    pair = _pair(claim, rows)
+    if pair is None:
+        return None
+    apart, free = pair[0] - pair[1]
+    gap, error = abs(apart.mean), apart.error
+    gap = gap if gap > 1e-12 * abs(pair[0].mean) else 0.0  # rounding
+    near = [gap + sure(free, among) * error <= claim.within for among in (1, many)]
+    near_is = f" (ours: near is {claim.within:g})" if claim.within else ""
+    mark = -1 if gap - sure(free, many) * error > claim.within else sum(near)
+    return _marked(mark, f"{pair[0]} and {pair[1]}, {gap:.2g} apart{near_is}")
+
+
+def _no_less(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    """`of` is not below `than`, but for `within`: as where a paper says that something "may not help"."""
+    pair = _pair(claim, rows)
+    if pair is None:
+        return None
+    gap, free = pair[1] - pair[0]
+    held = [gap.mean + sure(free, among) * gap.error <= claim.within for among in (1, many)]
+    mark = -1 if gap.mean - sure(free, many) * gap.error > claim.within else sum(held)
+    return _marked(mark, f"{pair[0]} against {pair[1]} (ours: lower is by more than {claim.within:g})")
+
+
+def _never(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    hits = sum(row[claim.value] != 0 for row in rows)
+    return _marked(-1 if hits else 2, f"{hits} of {len(rows)}") if rows else None
+
+
+_TESTS = {
+    "least": _extreme, "greatest": _extreme, "falls": _along, "rises": _along, "less": _less, "steadier": _steadier,
+    "tighter": _tighter, "narrows": _narrows, "above": _above, "below": _above, "near": _near, "never": _never,
+    "no_less": _no_less,
+}  # fmt: skip
