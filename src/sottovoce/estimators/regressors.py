@@ -55,6 +55,14 @@ ALIKE = 1e-3
 _READ = "the target's bounds were read off the rows, and epsilon does not cover that"
 
 
+def _tell_clipped(estimator: Any, target: Array, task: BoundedNumber) -> None:
+    """Tell the holder how many numbers lie beyond the bounds."""
+    if beyond := int(np.sum((target < task.low) | (target > task.high))):
+        what = f"{beyond} of {len(target)} numbers lie beyond y_bounds, {task.low:g} to {task.high:g}"
+        text = f"{what}, and were clipped to them (for the data's holder only)"
+        estimator._notify("y_bounds", text, HolderNote, stacklevel=3)
+
+
 @with_knobs("relation", "sites_per_row", "colluders", "rho", max_weight=None, site_constants=None)
 class ConsensusRegressor(OwnSite, SitedTable, Shown, RegressorMixin, BaseEstimator):
     """A linear regression of a bounded number, trained across sites that exchange noisy vectors instead of rows.
@@ -208,7 +216,7 @@ class ConsensusRegressor(OwnSite, SitedTable, Shown, RegressorMixin, BaseEstimat
         if not self.inference:
             self.coefficients_ = as_columns(self)
         self._tell_norm(features)
-        self._tell_clipped(target, task)
+        _tell_clipped(self, target, task)
         with np.errstate(all="ignore"):  # rows that are too long must not tell by a warning
             own = X if self.schema_ is not None else features
             self._tell_one_number(self._numbers(own, self._own_places(own, groups)))
@@ -222,13 +230,6 @@ class ConsensusRegressor(OwnSite, SitedTable, Shown, RegressorMixin, BaseEstimat
         every = task.low + half + half * constants * has
         self.site_intercept_ = every if len(every) > 1 else np.repeat(every, sites)
         self.intercept_ = float(every[0]) if self._named is None else float(every @ self._named.shares)
-
-    def _tell_clipped(self, target: Array, task: BoundedNumber) -> None:
-        """Tell the holder how many numbers lie beyond the bounds."""
-        if beyond := int(np.sum((target < task.low) | (target > task.high))):
-            what = f"{beyond} of {len(target)} numbers lie beyond y_bounds, {task.low:g} to {task.high:g}"
-            text = f"{what}, and were clipped to them (for the data's holder only)"
-            self._notify("y_bounds", text, HolderNote, stacklevel=3)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
