@@ -213,7 +213,7 @@ def judged(life: Life) -> list[str]:
     with HubLog(demo.hub / "hub.log") as log:
         hub = Hub(plan, log)
         roster, since = hub.status()["roster"], hub.status()["roster"]["since"]
-        attempts = None if hub.sums is None else hub.sums.attempts
+        attempts = hub.rounds.attempts if plan.summed else None
     harmed = life.harmed | {name for name, code in codes.items() if code in (-9, 1, 2)}
     ends = {}
     for name in plan.names:

@@ -149,7 +149,7 @@ class Methods(SphinxDirective):
             same = [f"at the defaults the same as `{other}`" for other in same_as(name)]
             rows.append(
                 (f"[`{name}`]({page})", cls.paper, f"{cls.releases}; {cls.noise_law}", ", ".join(trusts),
-                 ", ".join(cls.forms), ", ".join(f"`{knob}`" for knob in knobs_of(cls)),
+                 ", ".join(cls.forms), ", ".join(f"`{knob}`" for knob in knobs_of(cls.options)),
                  "; ".join([cls.good_for, *same]))
             )  # fmt: skip
         found = self.parse_text_to_nodes(table(*rows))
@@ -164,10 +164,10 @@ class Knobs(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         rows = [("knob", "what it is", "default", "must", "methods")]
         for name, knob in KNOBS.items():
-            own = [f"`{method}`" for method in NAMES if name in knobs_of(REGISTRY[method])]
+            own = [f"`{method}`" for method in NAMES if name in knobs_of(REGISTRY[method].options)]
             where = ", ".join(own) + (f" ({knob.form})" if knob.form else "")
             default = f"{knob.default:.4g}" if isinstance(knob.default, float) else repr(knob.default)
-            rows.append((f"`{name}`", knob.about, f"`{default}`", knob.rule.removeprefix("must "), where))
+            rows.append((f"`{name}`", knob.about, f"`{default}`", f"be {knob.constraint.words}", where))
         return self.parse_text_to_nodes(table(*rows))
 
 

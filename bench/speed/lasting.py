@@ -92,7 +92,7 @@ def replay(folder: Path) -> dict[str, Any]:
                 size += len(message)
                 hub.exchange(name, round, message, 0.0)
             for name in messages:
-                if hub.inbox(name, round) is None:
+                if hub.rounds.inbox(name, round) is None:
                     raise SystemExit(f"round {round} is incomplete")
             if round in (last // 10, last):
                 told[round] = memory()

@@ -209,14 +209,11 @@ class AttemptLost(SottovoceError):
 
 
 class TransportClosed(NetClosed):
-    """A run across sites has ended: `site` left, or the hub ended it (None).
+    """A run across sites has ended for a site: the others go on without `site`, or the hub ended it (None)."""
 
-    `farewell` is the statement that this site signed, not verified yet.
-    """
-
-    def __init__(self, why: str, site: str | None = None, farewell: bytes = b"") -> None:
+    def __init__(self, why: str, site: str | None = None) -> None:
         super().__init__(why)
-        self.site, self.farewell = site, farewell
+        self.site = site
 
 
 class EndedEarly(SottovoceError):

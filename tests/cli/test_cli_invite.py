@@ -222,7 +222,7 @@ def test_an_invitation_opens_what_is_public_and_nothing_else(
 ) -> None:
     import grpc
 
-    from sottovoce.cli.hub import _welcome
+    from sottovoce.cli.serving import welcome
     from sottovoce.deploy.hub import Hub
     from sottovoce.deploy.hublog import HubLog
     from sottovoce.deploy.relay import Credentials, serve
@@ -238,7 +238,7 @@ def test_an_invitation_opens_what_is_public_and_nothing_else(
         refusals: list[tuple[str, str]] = []
         server, port = serve(
             Hub(plan, log), Credentials(hub / "ca.crt", hub / "hub.crt", hub / "hub.key"), "localhost:0",
-            lambda *told: refusals.append(told), welcome=lambda name: _welcome(hub, name),
+            lambda *told: refusals.append(told), welcome=lambda name: welcome(hub, name),
         )  # fmt: skip
         own = (one.authority.encode(), one.certificate.encode(), one.key.encode())
         options = [("grpc.ssl_target_name_override", "hub.example.org")]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sottovoce.cli import hub as command
+from sottovoce.cli import serving as command
 
 
 class Slow:
@@ -31,7 +31,7 @@ class Slow:
 def test_a_hub_says_again_and_again_who_waits_for_whom(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, slow, said = SimpleNamespace(now=0.0), Slow(), list[str]()
     monkeypatch.setattr(command.time, "monotonic", lambda: clock.now)
-    news = command._News(slow, lambda text, **more: said.append(text))  # type: ignore[arg-type]
+    news = command.News(slow, lambda text, **more: said.append(text))  # type: ignore[arg-type]
     times = []
     while clock.now < 200.0:
         clock.now += 1.0
@@ -52,7 +52,7 @@ def test_a_short_wait_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, slow, said = SimpleNamespace(now=0.0), Slow(), list[str]()
     slow.waits = False
     monkeypatch.setattr(command.time, "monotonic", lambda: clock.now)
-    news = command._News(slow, lambda text, **more: said.append(text))  # type: ignore[arg-type]
+    news = command.News(slow, lambda text, **more: said.append(text))  # type: ignore[arg-type]
     for _ in range(100):
         clock.now += 1.0
         news.look()

@@ -326,7 +326,7 @@ def test_a_site_says_what_it_waits_for(run: Call, agreed: int, tmp_path: Path, m
             while log.last("trial-1", "north") < 0:
                 time.sleep(0.05)
             time.sleep(1.0)  # some questions
-            log.end("trial-1")
+            log.decisions.end("trial-1")
 
         tired = threading.Thread(target=tire)
         tired.start()

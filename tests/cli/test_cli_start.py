@@ -57,8 +57,8 @@ def test_a_checkpoint_of_another_start(run: Call) -> None:
     [
         (("--start", "absent.npz"), ("absent.npz", "not a saved run")),
         (("--start", "a.npz", "--public-share", 0.1), ("one starting point", "give one of them")),
-        (("--public-share", 0), ("public_share=0.0", "above 0 and below 1")),
-        (("--public-share", "nan"), ("public_share=nan", "above 0 and below 1")),
+        (("--public-share", 0), ("public_share=0.0", "> 0 and < 1")),
+        (("--public-share", "nan"), ("public_share=nan", "> 0 and < 1")),
         (("--public-share", 0.1, "--system-noise"), ("only a simulation may do",)),
         (("--public", "rows.csv"), ("synthetic rows have no schema",)),
         (("--public-share", 0.1, "--form", "printed", "--method", "dvp"), ("a printed form starts at zero",)),

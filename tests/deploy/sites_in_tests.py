@@ -22,6 +22,7 @@ from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.session import Finished, SiteSession
 from sottovoce.deploy.settings import write_settings
 from sottovoce.deploy.transport import Transport
+from sottovoce.deploy.waits import ENDLESS, Waits
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.runs.config import RunConfig
@@ -80,7 +81,7 @@ class Consortium:
         kind = kind or ("hello" if round == 0 else "release")
         return Message(self.plan.run, self.plan.digest, round, name, kind, values).seal(self.keys[name])
 
-    def farewell(self, name: str, round: int, reason: Reason = "a neighbour left", **changes: Any) -> bytes:
+    def farewell(self, name: str, round: int, reason: Reason = "too few sites are left", **changes: Any) -> bytes:
         """A well-signed last word of a site, before `round`."""
         said = {"run": self.plan.run, "plan": self.plan.digest, "round": round, "sender": name, "reason": reason}
         return Farewell(**(said | changes)).seal(self.keys[name])
@@ -94,7 +95,8 @@ def consortium(
     rows = make_rows(list(sizes), d)
     keys = {name: SigningKey.make() for name in names}
     members = [Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)]
-    plan = Plan.make("trial", RunConfig.from_dict(settings), members, rows.d)
+    waits = settings.pop("waits", Waits() if str(settings["method"]).startswith("sum") else ENDLESS)
+    plan = Plan.make("trial", RunConfig.from_dict(settings), members, rows.d, waits=waits)
     return Consortium(folder, plan, keys, rows)
 
 

@@ -18,6 +18,7 @@ from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.sums.roster import Attempt
 from sottovoce.deploy.transport import Transport
+from sottovoce.deploy.waits import Waits
 from sottovoce.errors import SottovoceError
 
 NAMES = ("north", "east", "south", "west", "centre")
@@ -32,7 +33,7 @@ def summed(folder: Path, **knobs: Any) -> Consortium:
 @contextmanager
 def hub_of(sites: Consortium, path: Path, patience: float = 20.0, **more: Any) -> Iterator[Hub]:
     with HubLog(path) as log:
-        yield Hub(sites.plan, log, patience, **more)
+        yield Hub(sites.plan, log, Waits(patience, patience), **more)
 
 
 class Lost(LocalTransport):

@@ -64,7 +64,7 @@ def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, t
     sites = answering(tmp_path / "sites", EVERY[what], trust=trust)
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
-        at_hub = hub.found()
+        at_hub = hub.results.found()
         assert write_hub(tmp_path, hub)
     twins = answer_sites(sites.plan, sites.tables)
     known = record(sites.plan, twins[0][1])
@@ -120,7 +120,7 @@ def test_operating_system_noise_works_too(tmp_path: Path, trust: str) -> None:
     sites = answering(tmp_path / "sites", BOTH, trust=trust, seed=None)
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
-        at_hub = hub.found()
+        at_hub = hub.results.found()
     assert at_hub is not None and at_hub.estimates is not None
     assert float(np.max(np.abs(at_hub.model[:3] - np.array([4.0, -2.0, 1.0]) * math.sqrt(2.0)))) < 2.0
     for end in ends.values():
@@ -201,7 +201,7 @@ def test_an_evaluation_goes_on_without_a_site_that_was_lost_in_training(tmp_path
     sites.budget = math.inf
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, 3) if name == "south" else None)
-        at_hub = hub.found()
+        at_hub = hub.results.found()
     left = [i for i, name in enumerate(NAMES) if name != "south"]
     parts = [sites.tables[i].at(asks.split(SIZES[i])[1]) for i in left]
     end = ends["north"]
@@ -231,7 +231,7 @@ def test_a_share_that_is_missing_ends_an_evaluation_and_not_the_run(tmp_path: Pa
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, 6) if name == "south" else None)  # the count of positives
         assert write_hub(tmp_path, hub)
-        at_hub = hub.found()
+        at_hub = hub.results.found()
     for end in (ends[name] for name in NAMES if name != "south"):
         assert isinstance(end, Finished) and end.outcome.stopped == "finished" and end.found is not None
         assert end.found.quality is None and end.found.notes == (LOST,)
@@ -242,7 +242,7 @@ def test_a_share_that_is_missing_ends_an_inference(tmp_path: Path) -> None:
     sites = answering(tmp_path / "sites", INFERRED)
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, 4) if name == "south" else None)
-        assert hub.models() is None and hub.found() is None
+        assert hub.results.models() is None and hub.results.found() is None
     for end in (ends[name] for name in NAMES if name != "south"):
         assert isinstance(end, Finished) and end.outcome.stopped == "too few sites are left"
         assert end.found is not None and end.found.estimates is None and document(sites.plan, end.found)

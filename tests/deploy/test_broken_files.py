@@ -470,7 +470,7 @@ def test_a_log_with_foreign_words_in_it_is_refused(tmp_path: Path, table: str) -
 def test_a_log_that_is_damaged_while_it_is_used_is_one_line(tmp_path: Path) -> None:
     sites = consortium(tmp_path / "sites")
     with HubLog(tmp_path / "hub.log") as log:
-        log._db.execute("DROP TABLE message")
+        log.file.db.execute("DROP TABLE message")
         with pytest.raises(InvalidInput, match=r"hub\.log.*is damaged"):
             log.last("trial", "east")
     with pytest.raises(SottovoceError, match="is closed"):

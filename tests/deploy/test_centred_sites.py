@@ -62,7 +62,7 @@ class TestOneMean:
         assert plan.centre is not None
         with hub_of(sites, tmp_path / "hub.log") as hub:
             ends = run(sites, hub)
-            models, move = hub.models(), hub.move()
+            models, move = hub.results.models(), hub.results.move()
         config = replace(plan.config, centre=None, epsilon=plan.config.epsilon)
         whole = simulate(config, sites.rows, centre=plan.centre)
         assert whole.move is not None and isinstance(move, Move) and move == whole.move.at(0)
@@ -116,8 +116,8 @@ class TestOneMean:
         sites = centred(tmp_path / "sites", **SUMS)
         with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
             ends = run(sites, hub, lambda name: Lost(hub, name, 2, after) if name == "south" else None)
-            attempts, move = hub.sums.attempts, hub.move()
-            models = hub.models()
+            attempts, move = hub.rounds.attempts, hub.results.move()
+            models = hub.results.models()
         assert [one.opened for one in attempts] == ([True, False] if after else [False]) + [True] * (2 if after else 3)
         told = [([NAMES.index(name) for name in one.members], one.opened) for one in attempts]
         alone = train_sites(sites.plan, sites.rows, told)
@@ -136,7 +136,7 @@ class TestOneMean:
 def test_every_transport_carries_it(tmp_path: Path, way: str, knobs: dict[str, Any]) -> None:
     sites = centred(tmp_path / "sites", **knobs)
     with hub_of(sites, tmp_path / "hub.log") as hub, DOORS[way](sites, hub, tmp_path / "way") as door:
-        ends, move = sites.run(door), hub.move()
+        ends, move = sites.run(door), hub.results.move()
     for name, (model, own) in zip(NAMES, train_sites(sites.plan, sites.rows), strict=True):
         np.testing.assert_array_equal(ends[name].model, model)
         assert ends[name].move == own == move is not None
@@ -152,7 +152,7 @@ def test_held_out_rows_are_as_short_as_those_of_the_training(tmp_path: Path) -> 
                     lambda i: sites.run_site(NAMES[i], LocalTransport(hub, NAMES[i], 30.0), table=tables[i]), range(4)
                 )
             )
-        found = hub.found()
+        found = hub.results.found()
     alone = answer_sites(sites.plan, tables)
     said = [record(sites.plan, one) for one in (*(end.found for end in ends), found, *(one for _, one in alone))]
     assert all(one == said[0] for one in said) and all(
@@ -167,7 +167,7 @@ def test_over_a_graph_no_mean_is_made_without_a_site(tmp_path: Path, last: int) 
     sites.plan = replace(sites.plan, waits=Waits(deadline=1.0, patience=2.0))
     with hub_of(sites, tmp_path / "hub.log", patience=1.0) as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, last) if name == "south" else None)
-        move = hub.move()
+        move = hub.results.move()
     for name in ("north", "east", "west"):
         assert ends[name].outcome.stopped == (FEW if last == 1 else FINISHED)
         assert ends[name].outcome.rounds == (0 if last == 1 else 3) and set(ends[name].lost) == {"south"}
@@ -188,7 +188,7 @@ class TestResuming:
             with pytest.raises(Stop):
                 sites.run_site("east", Lost(hub, "east", last, after))
             east = sites.run_site("east", LocalTransport(hub, "east", 30.0))
-            ends, move = others.join() | {"east": east}, hub.move()
+            ends, move = others.join() | {"east": east}, hub.results.move()
         with sites.ledger("east") as ledger:
             ledger.verify()
             assert ["mean of rows" in str(row) for row in ledger.to_list()] == [True, False, False, False]
@@ -309,7 +309,7 @@ class TestPlanted:
         sites = centred(tmp_path / "sites", **knobs)
         with hub_of(sites, tmp_path / "hub.log") as hub:
             end = run(sites, hub)["north"]
-            status, models = hub.status(), hub.models()
+            status, models = hub.status(), hub.results.models()
         plan, how, path = sites.plan, end.outcome, tmp_path / "north.npz"
         result(plan, end.model[None], end.statement, how.stopped, how.rounds, end.move).save(path)
         kept = Result.load(path)

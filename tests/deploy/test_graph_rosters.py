@@ -75,7 +75,7 @@ def test_a_run_goes_on_without_a_lost_site(tmp_path: Path, method: str, last: in
         late = sites.run_site("south", LocalTransport(hub, "south", 5.0))
         whole = (last, after) == (6, True)  # only its last model came too late
         assert late.outcome.stopped == ("finished" if whole else "the other sites go on without this one")
-        assert hub.models().shape == (4, sites.plan.d)
+        assert hub.results.models().shape == (4, sites.plan.d)
     models = twin(sites, roster)
     for name, model in models.items():
         end = ends[name]
@@ -134,7 +134,7 @@ def test_half_of_the_sites_are_too_few(tmp_path: Path) -> None:
     lost = {"south": 3, "west": 3, "centre": 4}
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, lost[name]) if name in lost else None)
-        assert hub.models() is None
+        assert hub.results.models() is None
     assert {ends[name].outcome.stopped for name in ("north", "east")} == {"too few sites are left"}
     check_spending(sites)
 

@@ -35,7 +35,7 @@ def test_a_hub_holds_no_more_after_a_thousand_rounds_than_after_a_hundred(tmp_pa
         for name in plan.names:
             message = Message(plan.run, plan.digest, round, name, kind, payload).seal(sites.keys[name])
             hub.exchange(name, round, message, 0.0)
-        assert all(hub.inbox(name, round) is not None for name in plan.names)
+        assert all(hub.rounds.inbox(name, round) is not None for name in plan.names)
 
     with HubLog(tmp_path / "hub.log") as log:
         hub = Hub(plan, log)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from relay_in_tests import certify, relay, transport
-from sites_in_tests import NAMES, Consortium, consortium
+from sites_in_tests import NAMES, Consortium, Stop, consortium
 
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
@@ -20,7 +20,7 @@ from sottovoce.deploy.messages import COMPLETE, Farewell, read_farewell
 from sottovoce.deploy.report import site_page
 from sottovoce.deploy.session import HUB, Finished, check_end
 from sottovoce.errors import EndedEarly, Refused, TransportClosed, exit_code
-from sottovoce.runs.engine import NEIGHBOUR
+from sottovoce.runs.engine import FEW
 from sottovoce.runs.pricing import privacy_statement
 from sottovoce.util.plain import canonical
 
@@ -64,7 +64,7 @@ def test_a_leave_that_a_site_did_not_sign_is_refused(sites: Consortium, hub: Hub
     assert hub.gone() == {}
     hub.leave("east", sites.farewell("east", 1))
     hub.leave("east", sites.farewell("east", 1, "done"))  # the first stands
-    assert hub.gone() == {"east": "a neighbour left"}
+    assert hub.gone() == {"east": "too few sites are left"}
 
 
 def test_a_tls_key_alone_does_not_end_a_run(sites: Consortium, tmp_path: Path) -> None:
@@ -80,38 +80,39 @@ def test_a_tls_key_alone_does_not_end_a_run(sites: Consortium, tmp_path: Path) -
 
 
 class Lying(LocalTransport):
-    """A hub that says, in one round, that a neighbour has left."""
+    """A hub that says, in one round, that a site has left."""
 
-    def __init__(self, hub: Hub, name: str, round: int, site: str | None, farewell: bytes) -> None:
+    def __init__(self, hub: Hub, name: str, round: int, site: str, words: bytes) -> None:
         super().__init__(hub, name)
-        self._at, self._who, self._farewell = round, site, farewell
+        self._at, self._who, self._words = round, site, words
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         found = super().exchange(round, message)
-        if round == self._at:
-            raise TransportClosed("so they say", self._who, self._farewell)
-        return found
+        return found | {self._who: self._words} if round == self._at else found
 
 
-@pytest.mark.parametrize("name", FALSE)
+@pytest.mark.parametrize("name", [*(FALSE.keys() - {"a message"}), "a bare word"])
 def test_a_site_does_not_believe_a_hub_that_a_neighbour_left(sites: Consortium, hub: Hub, name: str) -> None:
+    words = b"left" if name == "a bare word" else FALSE[name](sites, 2)
     with ThreadPoolExecutor(2) as pool:
         others = [pool.submit(sites.run_site, name, LocalTransport(hub, name)) for name in NAMES[1:]]
-        with pytest.raises(Refused, match="farewell of 'east' before round 2"):
-            sites.run_site("north", Lying(hub, "north", 2, "east", FALSE[name](sites, 2)))
+        with pytest.raises(Refused, match="'east'"):
+            sites.run_site("north", Lying(hub, "north", 2, "east", words))
         with sites.ledger("north") as ledger:
             assert len(ledger.rows) == 2 and ledger.show()["runs"][0]["state"] == "open"
         assert sites.run_site("north", LocalTransport(hub, "north")).outcome.rounds == 4  # the run goes on
         assert [other.result().outcome.rounds for other in others] == [4, 4]
 
 
-def test_only_neighbours_can_leave_a_site_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [b"", b"expelled"])
+def test_no_word_of_the_hub_takes_a_site_out_of_a_plan_that_waits_for_ever(tmp_path: Path, words: bytes) -> None:
+    """No hub may say that a site came too late, or was taken out, also of one that is no neighbour."""
     sites = consortium(tmp_path / "sites", graph="path")  # north - east - south
     with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(2) as pool:
         hub = Hub(sites.plan, log)
         others = [pool.submit(sites.run_site, name, LocalTransport(hub, name)) for name in NAMES[1:]]
-        with pytest.raises(Refused, match="is no neighbour"):
-            sites.run_site("north", Lying(hub, "north", 2, "south", sites.farewell("south", 2)))
+        with pytest.raises(Refused, match="this plan waits for all its sites"):
+            sites.run_site("north", Lying(hub, "north", 2, "south", words))
         sites.run_site("north", LocalTransport(hub, "north"))
         assert [other.result().outcome.rounds for other in others] == [4, 4]
 
@@ -124,11 +125,13 @@ def test_a_farewell_is_no_message_and_a_message_no_farewell(sites: Consortium, h
 
 
 def test_who_left_sends_no_more(sites: Consortium, hub: Hub) -> None:
-    hub.log.post("trial", 0, "east", sites.sealed("east", 0))
+    for name in NAMES:
+        hub.exchange(name, 0, sites.sealed(name, 0), 0.0)
     hub.leave("east", sites.farewell("east", 1))
     with pytest.raises(Refused, match="has left this run"):
         hub.exchange("east", 1, sites.sealed("east", 1), 0.0)
-    assert hub.exchange("east", 0, sites.sealed("east", 0), 0.0) is None  # as it stands
+    heard = hub.exchange("east", 0, sites.sealed("east", 0), 0.0)  # as it stands
+    assert heard is not None and heard.keys() == {"north", "south"}
 
 
 def test_who_leaves_and_speaks_at_once_does_not_spoil_the_log(sites: Consortium, hub: Hub) -> None:
@@ -158,7 +161,8 @@ class Quitting(LocalTransport):
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         found = super().exchange(round, message)
         if round == self._at:
-            self.leave(self._sites.farewell(self._site, round + 1, "a neighbour left"))
+            self.leave(self._sites.farewell(self._site, round + 1))
+            raise Stop
         return found
 
 
@@ -174,7 +178,7 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
 
     def watch(k: int, state: object) -> None:
         if k == 2:
-            hub.log.end("trial")
+            hub.log.decisions.end("trial")
 
     with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(3) as pool:
         hub = Hub(sites.plan, log)
@@ -190,14 +194,14 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
         if by == "the hub":
             ends["east"] = jobs["east"].result()
         else:
-            with pytest.raises(Refused, match="has left this run"):  # what it says after its farewell
+            with pytest.raises(Stop):
                 jobs["east"].result()
         gone = hub.gone()
         with pytest.raises(EndedEarly, match="the hub ended it" if by == "the hub" else "its sites left"):
             hub.check_end()
     for name, end in ends.items():
         planned = sites.plan.events(name)
-        assert end.outcome.stopped == (HUB if by == "the hub" else NEIGHBOUR) and end.outcome.rounds == 2
+        assert end.outcome.stopped == (HUB if by == "the hub" else FEW) and end.outcome.rounds == 2
         assert end.by == (None if by == "the hub" else "east")
         made = end.privacy["made"]
         assert made < end.privacy["releases"] == len(planned)
@@ -213,17 +217,20 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
             run = ledger.show()["runs"][0]
             assert (run["state"], run["held"], len(ledger.rows)) == ("closed", 0, made)
         with pytest.raises(EndedEarly) as caught:
-            check_end(name, "trial", end.outcome.stopped, end.by)
+            check_end(name, "trial", end.outcome.stopped, end.lost)
         assert exit_code(caught.value) == 4
         assert gone[name] not in COMPLETE
 
 
 def test_a_run_that_nobody_began_ends_early_too(sites: Consortium, hub: Hub) -> None:
     hub.leave("east", sites.farewell("east", 0))
-    end = sites.run_site("north", LocalTransport(hub, "north"))
-    assert (end.outcome.stopped, end.outcome.rounds, end.spent, end.by) == (NEIGHBOUR, 0, 0.0, "east")
-    assert end.privacy["made"] == 0 and end.privacy["epsilon"] > 0.0
-    assert hub.gone() == {"east": "a neighbour left", "north": "a neighbour left"}
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [pool.submit(sites.run_site, name, LocalTransport(hub, name)) for name in ("north", "south")]
+        ends = [job.result() for job in jobs]
+    for end in ends:
+        assert (end.outcome.stopped, end.outcome.rounds, end.spent, end.by) == (FEW, 0, 0.0, "east")
+        assert end.privacy["made"] == 0 and end.privacy["epsilon"] > 0.0
+    assert hub.gone() == dict.fromkeys(sorted(NAMES), "too few sites are left")
 
 
 def test_a_run_that_is_complete_has_not_ended_early(tmp_path: Path) -> None:
@@ -235,15 +242,15 @@ def test_a_run_that_is_complete_has_not_ended_early(tmp_path: Path) -> None:
         for name, end in ends.items():
             assert end.outcome.stopped == stopped and "early" not in end.privacy
             assert end.privacy["made"] == end.privacy["releases"]
-            check_end(name, "trial", stopped, end.by)
+            check_end(name, "trial", stopped, end.lost)
 
 
 def test_a_hub_ends_a_run_once_it_has_begun_and_for_good(sites: Consortium, hub: Hub) -> None:
     for name in NAMES:
         hub.log.post("trial", 0, name, sites.sealed(name, 0))
-    hub.log.end("trial")
-    hub.log.end("trial")
-    assert hub.log.ended("trial") and not hub.log.ended("another") and hub.status()["ended"]
+    hub.log.decisions.end("trial")
+    hub.log.decisions.end("trial")
+    assert hub.log.decisions.ended("trial") and not hub.log.decisions.ended("another") and hub.status()["ended"]
     with pytest.raises(TransportClosed, match="the hub ended the run 'trial'") as caught:
         hub.exchange("north", 0, sites.sealed("north", 0), 0.0)
     assert caught.value.site is None

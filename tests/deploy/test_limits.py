@@ -23,6 +23,7 @@ from sottovoce.deploy.nvflare import __main__ as nvflare
 from sottovoce.deploy.plan import Member, Plan
 from sottovoce.deploy.requests import sizes
 from sottovoce.deploy.settings import write_settings
+from sottovoce.deploy.waits import ENDLESS
 from sottovoce.errors import EXITS, InvalidInput
 from sottovoce.runs.config import RunConfig
 from sottovoce.util.plain import canonical
@@ -41,9 +42,8 @@ def wide(folder: Path, sites: int, d: int) -> Consortium:
     keys = {name: SigningKey.make() for name in names}
     config = RunConfig(method="prox_admm", epsilon=5.0, delta=1e-5, rounds=2, seed=3, graph="star", rho=0.02)
     folder.mkdir()
-    return Consortium(
-        folder, Plan.make("trial", config, [Member(n, 4, keys[n].public) for n in names], d), keys, rows
-    )  # fmt: skip
+    members = [Member(n, 4, keys[n].public) for n in names]
+    return Consortium(folder, Plan.make("trial", config, members, d, waits=ENDLESS), keys, rows)
 
 
 def test_an_inbox_beyond_the_default_limit_crosses_the_relay(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_an_inbox_beyond_the_default_limit_crosses_the_relay(tmp_path: Path) -> 
         largest = sum(len(messages[1, name]) for name in sites.plan.neighbours("site-0"))
         assert largest > DEFAULT
         assert largest < sizes(sites.plan)[1]
-        assert Hub(sites.plan, log).models() is not None
+        assert Hub(sites.plan, log).results.models() is not None
     for i, (outcome, _) in enumerate(run_sites(sites.plan.config, sites.rows)):
         np.testing.assert_array_equal(ends[f"site-{i}"].model, sites.plan.prepared.algorithm.at(i).model(outcome.state))
 

@@ -248,7 +248,7 @@ def test_a_run_of_real_processes(world: World, tmp_path: Path) -> None:
     with HubLog(tmp_path / "twin.log") as log:
         finished = twin.run_locally(log)
     with HubLog(world.hub / layout.HUB_LOG) as log:
-        models = Hub(plan, log).models()
+        models = Hub(plan, log).results.models()
     assert models is not None
     np.testing.assert_array_equal(models, [finished[name].model for name in plan.names])
     created = re.findall(r"Connection \[CN\d+ (.*?)\] is created", logs(world))
@@ -270,7 +270,7 @@ def test_a_run_that_the_hub_ended_has_an_exit_code_of_its_own(world: World, tmp_
     hub.mkdir()
     sites.plan.write(hub / layout.PLAN_FILE)
     with HubLog(hub / layout.HUB_LOG) as log:
-        log.end(sites.plan.run)
+        log.decisions.end(sites.plan.run)
     links = {world.kits / SERVER / "local" / layout.HUB_FOLDER: hub} | {
         world.kits / name / "local" / layout.SITE_FILE: path
         for name, path in settle(sites, tmp_path / "homes").items()

@@ -134,7 +134,7 @@ def test_what_a_site_says_of_its_end_is_no_text_for_a_terminal(sites: Consortium
 def test_the_hub_ends_a_run_whose_sites_wait(sites: Consortium, hub: Hub, tmp_path: Path) -> None:
     def end(name: str, result: dict[str, Any]) -> dict[str, Any]:
         if b'"round":2' in result.get(tasks.REQUEST, b""):
-            hub.log.end(sites.plan.run)
+            hub.log.decisions.end(sites.plan.run)
         return result
 
     assert Job(sites, hub, end).run() is None

@@ -219,11 +219,18 @@ def test_a_site_believes_no_hub(sites: Consortium, tmp_path: Path, lie: str) -> 
 def test_a_site_that_leaves_ends_the_run_of_its_neighbours(
     sites: Consortium, folder: Path, hub: tuple[str, HubLog]
 ) -> None:
-    with transport(sites, folder, hub[0], "east") as east:
-        east.leave(sites.farewell("east", 0))
-        with transport(sites, folder, hub[0], "north") as north, pytest.raises(TransportClosed, match="'east' left"):
-            north.exchange(0, sites.sealed("north", 0))
-        with pytest.raises(Refused, match="has left this run"):
+    farewell = sites.farewell("east", 0)
+
+    def greet(name: str) -> dict[str, bytes]:
+        with transport(sites, folder, hub[0], name) as way:
+            return way.exchange(0, sites.sealed(name, 0))
+
+    with transport(sites, folder, hub[0], "east") as east, ThreadPoolExecutor(2) as pool:
+        east.leave(farewell)
+        assert {name: heard["east"] for name, heard in zip(NAMES[::2], pool.map(greet, NAMES[::2]), strict=True)} == {
+            "north": farewell, "south": farewell,
+        }  # fmt: skip
+        with pytest.raises(TransportClosed, match="go on without 'east'"):
             east.exchange(0, sites.sealed("east", 0))
 
 
@@ -260,15 +267,15 @@ def test_sites_wait_for_a_hub_whose_disk_is_full(sites: Consortium, folder: Path
         full.set()
 
     with HubLog(folder / "hub.log") as log, ThreadPoolExecutor(3) as pool:
-        pages = log._db.execute("PRAGMA page_count").fetchone()[0]
-        log._db.execute(f"PRAGMA max_page_count = {pages}")
+        pages = log.file.db.execute("PRAGMA page_count").fetchone()[0]
+        log.file.db.execute(f"PRAGMA max_page_count = {pages}")
         server, port = serve(
             Hub(sites.plan, log), credentials(folder, "hub"), "127.0.0.1:0", lambda *said: refused.append(said), failed
         )
         doors = {name: transport(sites, folder, f"127.0.0.1:{port}", name) for name in NAMES}
         jobs = [pool.submit(sites.run_site, name, doors[name]) for name in NAMES]
         assert full.wait(30.0)
-        log._db.execute("PRAGMA max_page_count = 100000")
+        log.file.db.execute("PRAGMA max_page_count = 100000")
         assert [job.result().outcome.rounds for job in jobs] == [4, 4, 4]
         server.stop(0.2).wait()
     (said,) = {why for _, why in told}

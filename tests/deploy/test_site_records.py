@@ -133,7 +133,7 @@ def test_a_run_that_had_begun_with_new_keys_goes_on_without_being_asked_again(si
 
 def test_keys_of_a_run_that_ended_early_are_not_taken_for_known(sites: Consortium) -> None:
     with HubLog(sites.folder.parent / "hub.log") as log:
-        log.end(sites.plan.run)
+        log.decisions.end(sites.plan.run)
         found = SiteSettings.read(sites.folder / "site.toml")
         found.take_part(LocalTransport(Hub(sites.plan, log), "north"))
     known = json.loads((sites.folder / "north.known").read_text())

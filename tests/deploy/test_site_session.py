@@ -46,7 +46,7 @@ def test_separate_sites_arrive_where_one_process_does(tmp_path: Path, log: HubLo
     sites = consortium(tmp_path / "sites", **knobs)
     finished = sites.run_locally(log)
     twin = run_sites(sites.plan.config, sites.rows)
-    models = Hub(sites.plan, log).models()
+    models = Hub(sites.plan, log).results.models()
     for i, name in enumerate(sites.plan.names):
         algorithm = sites.plan.prepared.algorithm.at(i)
         np.testing.assert_array_equal(finished[name].model, algorithm.model(twin[i][0].state))
@@ -105,7 +105,7 @@ def test_operating_system_noise_survives_a_crash_too(tmp_path: Path, log: HubLog
         ends = list(pool.map(take_part, NAMES))
     assert all(end.privacy["release"] for end in ends)
     assert [end.outcome.rounds for end in ends] == [4, 4, 4]
-    np.testing.assert_array_equal(ends[1].model, hub.models()[1])
+    np.testing.assert_array_equal(ends[1].model, hub.results.models()[1])
 
 
 def test_a_restored_journal_is_halted(sites: Consortium, log: HubLog) -> None:
@@ -245,7 +245,7 @@ def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(sites: Consorti
     with pytest.raises(InvalidInput, match="no plan file"):
         Plan.read(path)
     with pytest.raises(InvalidInput, match="curator"):
-        Plan.make("trial", replace(sites.plan.config, method="central", eta=0.1), sites.plan.sites, 4)
+        Plan.make("trial", sites.plan.config.but(method="central", eta=0.1), sites.plan.sites, 4)
     with pytest.raises(InvalidInput, match="a name of its own"):
         replace(sites.plan, sites=(sites.plan.sites[0],) * 3)
 

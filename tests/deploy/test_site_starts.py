@@ -57,7 +57,7 @@ def test_sites_arrive_where_the_simulation_does_also_after_a_crash(
     algorithm = sites.plan.prepared.algorithm
     for i, model in enumerate(models):
         np.testing.assert_array_equal(model, algorithm.at(i).model(twin[i][0].state) + START.vector)
-    np.testing.assert_array_equal(models, hub.models())
+    np.testing.assert_array_equal(models, hub.results.models())
     np.testing.assert_allclose(models, simulate(config, sites.rows, start=START).models[0], rtol=1e-9, atol=1e-9)
     saved = result(sites.plan, models, sites.plan.statement, FINISHED, config.rounds)
     saved.save(tmp_path / "hub.npz")

@@ -24,8 +24,8 @@ from sottovoce.deploy.demonstration import free_port
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.settings import SiteSettings
+from sottovoce.deploy.site_net import SiteNet
 from sottovoce.deploy.sums.masks import RunKey, erase_old, give_up, keys_beside, secret_of
-from sottovoce.deploy.sums.net import SumNet
 from sottovoce.errors import LedgerCorrupt, LedgerError, Refused, SottovoceError, Unreachable, exit_code
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.privacy.events import GaussianMechanism
@@ -119,10 +119,10 @@ def test_a_lost_site_that_comes_back_is_told_and_leaves_no_key(
     with hub_of(sites, tmp_path / "hub.log", 0.3, greeting=0.3) as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, round) if name == "north" else None)
         assert isinstance(ends["north"], Stop) and disk.left() == ["north.trial.masks"]  # it may go on
-        assert hub.untold == ["north"]
+        assert hub.rounds.untold == ["north"]
         late = sites.run_site("north", LocalTransport(hub, "north", 5.0))
         assert late.outcome.stopped == ("finished" if round == 6 else "the other sites go on without this one")
-        assert hub.untold == []
+        assert hub.rounds.untold == []
     assert disk.left() == []
 
 
@@ -159,8 +159,8 @@ def test_a_site_that_is_ended_never_shares_again(
             assert hub.log.last("trial", "north") == before and ledger.head() == head
         ran = Ran("site", "run", settings)
         assert ran.code == 2 and "erased the key of run trial, which is given up in the ledger" in ran.err
-        hub.log.end("trial")
-        hub.sums.tell()
+        hub.log.decisions.end("trial")
+        hub.rounds.tell()
         others.join()
     assert disk.left() == []
 
@@ -202,8 +202,8 @@ def test_a_hub_that_ends_the_run_leaves_no_key(sites: Consortium, disk: Disk, tm
         others = Background(sites, hub, OTHERS)
         with pytest.raises(Stop):
             sites.run_site("north", Lost(hub, "north", 3))
-        hub.log.end("trial")
-        hub.sums.tell()
+        hub.log.decisions.end("trial")
+        hub.rounds.tell()
         assert {end.outcome.stopped for end in others.join().values()} == {"the hub ended the run"}
         assert disk.left() == ["north.trial.masks"]
         assert sites.run_site("north", LocalTransport(hub, "north", 5.0)).outcome.stopped == "the hub ended the run"
@@ -254,8 +254,8 @@ def test_a_sum_that_is_refused_leaves_no_key(
     sites: Consortium, disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit 3, for everybody and for good."""
-    honest = SumNet.seal
-    monkeypatch.setattr(SumNet, "seal", lambda net, x: honest(net, x) + (2**62 if net._name == "west" else 0))
+    honest = SiteNet.seal
+    monkeypatch.setattr(SiteNet, "seal", lambda net, x: honest(net, x) + (2**62 if net._name == "west" else 0))
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
     assert {exit_code(end) for end in ends.values()} == {3} and disk.left() == []
@@ -483,4 +483,4 @@ def test_hubs_of_other_runs_have_nobody_to_tell(tmp_path: Path) -> None:
 
     other = consortium(tmp_path / "other")
     with hub_of(other, tmp_path / "other.log") as hub:
-        assert isinstance(hub, Hub) and hub.untold == []
+        assert isinstance(hub, Hub) and hub.rounds.untold == []

@@ -23,10 +23,10 @@ import pytest
 from sites_in_tests import Consortium, Stop
 from sums_in_tests import NAMES, summed
 
-from sottovoce.deploy.sums import masks, net, roster
+from sottovoce.deploy.site_net import SiteNet
+from sottovoce.deploy.sums import masks, own_key, roster
 from sottovoce.deploy.sums.masks import Bound, RunKey
 from sottovoce.deploy.sums.messages import Attestation, Hello, Share, read_question, sign
-from sottovoce.deploy.sums.net import SumNet
 from sottovoce.deploy.sums.roster import ProtocolState
 from sottovoce.errors import AttemptLost, LedgerCorrupt, NetClosed, Refused
 
@@ -117,7 +117,7 @@ class Wild:
         self.journals = {name: MemoryJournal() for name in HONEST}
         self.sealed: dict[tuple[str, int], np.ndarray] = {}
         self.posts: dict[tuple[str, int], bytes] = {}
-        self.nets: dict[str, SumNet] = {}
+        self.nets: dict[str, SiteNet] = {}
         self.seen, self.pending = Seen(), dict[bytes, tuple[str, int, bytes, dict[bytes, int]]]()
         self.news, self.waiting, self.let = threading.Condition(), dict[str, int](), dict[str, Any]()
         self.live = set(HONEST)
@@ -151,7 +151,7 @@ class Wild:
         self.news.notify_all()
 
     def _others(self, name: str) -> list[str]:
-        return [other for other in self.nets[name].state.members if other != name]
+        return [other for other in self.nets[name].exchanges.state.members if other != name]
 
     def _whole(self, name: str) -> bool:
         """Whether all honest sites of its group that it waits for have sent."""
@@ -172,7 +172,7 @@ class Wild:
 
     def _lie(self, name: str, round: int) -> bytes:
         """What fits this site's history, signed by the colluding one."""
-        state = self.nets[name].state
+        state = self.nets[name].exchanges.state
         key = self.own[self.group[name] % 2 if self.two_keys else 0].public
         if state.phase == "key":
             what: Any = Hello(key)
@@ -219,7 +219,7 @@ class Wild:
             self.news.notify_all()
 
     def _live(self, name: str) -> None:
-        own = SumNet(self.plan, name, self.journals[name], Door(self, name), self.sites.keys[name], self.secrets[name])
+        own = SiteNet(self.plan, name, self.journals[name], Door(self, name), self.sites.keys[name], self.secrets[name])
         self.nets[name] = own
         own.greet()
         facts = self.plan.prepared.facts.node(self.plan.index(name))
@@ -229,9 +229,9 @@ class Wild:
                 KEYS.found = {}
                 share = np.random.default_rng([attempt, self.plan.index(name)]).integers(-(2**50), 2**50, self.plan.d)
                 self.sealed[name, attempt] = own.seal(share)
-                c = own.state
+                c = own.exchanges.state
                 what = Share(c.roster, c.attempt, c.parent, self.sealed[name, attempt].view(np.uint64))
-                message = sign(self.plan, own.round + 1, name, what, self.sites.keys[name])
+                message = sign(self.plan, own.exchanges.round + 1, name, what, self.sites.keys[name])
                 self.pending[message] = name, attempt, c.roster, dict(KEYS.found)
             try:
                 own.total(self.sealed[name, attempt])
@@ -274,7 +274,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> None:
         return seal(share, own, name, *rest)
 
     monkeypatch.setattr(masks, "mask_key", note)
-    monkeypatch.setattr(net, "seal", named)
+    monkeypatch.setattr(own_key, "seal", named)
 
 
 def judge(seen: Seen, least: int) -> str | None:

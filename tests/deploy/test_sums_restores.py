@@ -60,7 +60,7 @@ def test_a_site_killed_before_any_write_goes_on(
             sites.run_site("north", LocalTransport(hub, "north", 30.0))
         end = sites.run_site("north", LocalTransport(hub, "north", 30.0))
         ends = others.join() | {"north": end}
-        models = twin(sites, hub.sums.attempts)
+        models = twin(sites, hub.rounds.attempts)
         with sites.ledger("north") as ledger:
             ledger.verify()
             assert ledger.to_list() == [event.to_dict() for event in sites.plan.events("north")]
@@ -111,7 +111,7 @@ def test_all_sites_killed_at_once_go_on(sites: Consortium, tmp_path: Path) -> No
         assert all(isinstance(end, Stop) for end in run(sites, hub, lambda name: Lost(hub, name, 2, True)).values())
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
         ends = run(sites, hub)
-        models = twin(sites, hub.sums.attempts)
+        models = twin(sites, hub.rounds.attempts)
     for name in NAMES:
         np.testing.assert_array_equal(ends[name].model, models[name])
 
@@ -128,7 +128,7 @@ class Lying(LocalTransport):
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         self.seen.setdefault(round, set()).add(message)
-        inbox = self._hub.inbox(self._site, round)
+        inbox = self._hub.rounds.inbox(self._site, round)
         if inbox is None:
             raise Stop
         return inbox
@@ -164,7 +164,7 @@ def test_a_ledger_restored_from_any_write_opens_nothing_twice(tmp_path: Path, mo
         shutil.copy(newest, ledger)
         end = sites.run_site("north", LocalTransport(hub, "north", 30.0))
         others.join()
-        models = twin(sites, hub.sums.attempts)
+        models = twin(sites, hub.rounds.attempts)
     np.testing.assert_array_equal(end.model, models["north"])
 
 

@@ -33,6 +33,7 @@ from sottovoce.deploy.sums.messages import (
     sign,
 )  # fmt: skip
 from sottovoce.deploy.sums.roster import LATE, LEFT, ProtocolState, check_quorum
+from sottovoce.deploy.waits import Waits
 from sottovoce.errors import InvalidInput, Refused, TransportClosed
 from sottovoce.runs.config import RunConfig
 from sottovoce.util.plain import canonical
@@ -365,52 +366,52 @@ def test_the_hub_gives_nothing_before_all_is_there(table: Table, tmp_path: Path)
     with hub_of(table.sites, tmp_path / "hub.log", 600.0) as hub:
         for name in SORTED[:-1]:
             assert hub.exchange(name, 0, table.said(name).data, 0.0) is None
-            assert hub.inbox(name, 0) is None
+            assert hub.rounds.inbox(name, 0) is None
         whole = hub.exchange(SORTED[-1], 0, table.said(SORTED[-1]).data, 0.0)
         assert whole == {name: table.said(name).data for name in SORTED[:-1]}
-        assert hub.inbox("centre", 1) is None
+        assert hub.rounds.inbox("centre", 1) is None
 
 
 def test_the_hub_waits_from_the_first_message_and_then_no_longer(table: Table, tmp_path: Path) -> None:
+    from sottovoce.deploy.hub import Hub
     from sottovoce.deploy.hublog import HubLog
-    from sottovoce.deploy.sums.hub import RoundHub
 
     now = [0.0]
     with HubLog(tmp_path / "hub.log") as log:
-        sums = RoundHub(table.sites.plan, log, 60.0, clock=lambda: now[0])
+        hub = Hub(table.sites.plan, log, Waits(60.0, 60.0), clock=lambda: now[0])
         for name in SORTED:
-            sums.exchange(name, 0, table.said(name).data, 0.0)
+            hub.exchange(name, 0, table.said(name).data, 0.0)
         table.go()
         now[0] = 1000.0  # nobody has signed yet, so nobody is late
         for name in SORTED[:4]:
-            assert sums.exchange(name, 1, table.said(name).data, 0.0) is None
+            assert hub.exchange(name, 1, table.said(name).data, 0.0) is None
             now[0] += 10.0
         now[0] = 1059.0
-        assert sums.inbox("east", 1) is None and sums.missing() == ["west"]
+        assert hub.rounds.inbox("east", 1) is None and hub.rounds.missing == ["west"]
         now[0] = 1060.0
-        assert set(sums.inbox("east", 1)) == {"centre", "north", "south"} and sums.gone == {"west": LATE}
+        assert set(hub.rounds.inbox("east", 1)) == {"centre", "north", "south"} and hub.rounds.gone == {"west": LATE}
         with pytest.raises(TransportClosed) as late:
-            sums.exchange("west", 1, table.said("west").data, 0.0)
+            hub.exchange("west", 1, table.said("west").data, 0.0)
         assert late.value.site == "west" and log.last("trial", "west") == 0
 
 
 def test_a_clock_that_is_set_back_makes_nobody_wait_longer(table: Table, tmp_path: Path) -> None:
+    from sottovoce.deploy.hub import Hub
     from sottovoce.deploy.hublog import HubLog
-    from sottovoce.deploy.sums.hub import RoundHub
 
     now = [1000.0]
     with HubLog(tmp_path / "hub.log") as log:
-        sums = RoundHub(table.sites.plan, log, 60.0, clock=lambda: now[0])
+        hub = Hub(table.sites.plan, log, Waits(60.0, 60.0), clock=lambda: now[0])
         for name in SORTED:
-            sums.exchange(name, 0, table.said(name).data, 0.0)
+            hub.exchange(name, 0, table.said(name).data, 0.0)
         table.go()
         for name in SORTED[:4]:
-            sums.exchange(name, 1, table.said(name).data, 0.0)
+            hub.exchange(name, 1, table.said(name).data, 0.0)
         now[0] = 1050.0
-        assert sums.inbox("east", 1) is None
+        assert hub.rounds.inbox("east", 1) is None
         now[0] -= 10_000.0
-        assert sums.inbox("east", 1) is None
+        assert hub.rounds.inbox("east", 1) is None
         now[0] += 9.0
-        assert sums.inbox("east", 1) is None and not sums.gone
+        assert hub.rounds.inbox("east", 1) is None and not hub.rounds.gone
         now[0] += 1.0
-        assert set(sums.inbox("east", 1)) == {"centre", "north", "south"} and sums.gone == {"west": LATE}
+        assert set(hub.rounds.inbox("east", 1)) == {"centre", "north", "south"} and hub.rounds.gone == {"west": LATE}

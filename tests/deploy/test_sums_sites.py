@@ -18,10 +18,11 @@ from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.report import site_page, write_hub
 from sottovoce.deploy.session import Finished
+from sottovoce.deploy.site_net import SiteNet
 from sottovoce.deploy.sums.masks import RunKey, secret_of
 from sottovoce.deploy.sums.messages import Share, read, sign
-from sottovoce.deploy.sums.net import SumNet
 from sottovoce.deploy.sums.roster import LATE, LEFT, TWICE
+from sottovoce.deploy.waits import Waits
 from sottovoce.errors import EndedEarly, FinishedWithout, LedgerCorrupt, LedgerError, Refused, TransportClosed
 from sottovoce.ledger.journal import Journal
 from sottovoce.queries.sums import Sum
@@ -57,7 +58,7 @@ def test_separate_sites_arrive_where_one_process_does(tmp_path: Path, knobs: dic
     sites.budget = float("inf") if "epsilon" in knobs else sites.budget
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
-        common = hub.models()
+        common = hub.results.models()
     made = run_sites(sites.plan.config, sites.rows)
     for i, name in enumerate(NAMES):
         model = sites.plan.prepared.algorithm.at(i).model(made[i][0].state)
@@ -83,7 +84,7 @@ def test_a_run_ends_with_those_that_remain(sites: Consortium, tmp_path: Path, la
     """One site is lost for good while the roster is signed (1), in attempts 1 and 3, or with the last model."""
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, last, after) if name == "south" else None)
-        attempts = hub.sums.attempts
+        attempts = hub.rounds.attempts
         assert hub.gone() == ({"south": LATE} if (last, after) != (6, True) else {}) | dict.fromkeys(
             set(NAMES) - {"south"}, "done"
         )
@@ -91,7 +92,7 @@ def test_a_run_ends_with_those_that_remain(sites: Consortium, tmp_path: Path, la
         without = pytest.raises(FinishedWithout, match=r"'south' \(it sent nothing in time")
         with nullcontext() if (last, after) == (6, True) else without:
             hub.check_end()
-        assert hub.models().shape == (1, sites.plan.d)
+        assert hub.results.models().shape == (1, sites.plan.d)
     models = twin(sites, attempts)
     assert isinstance(ends["south"], Stop) and len(attempts) == sites.plan.config.rounds
     first = {(1, True): 1, (2, False): 1, (2, True): 2, (4, False): 3, (4, True): 4}  # attempt that lacks its share
@@ -109,8 +110,8 @@ def test_too_few_sites_end_the_run_with_what_was_opened(sites: Consortium, tmp_p
     """K = 4 of 5: after the second loss no roster is signed, and nothing more is drawn."""
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, {"south": 3, "west": 5}[name]) if name[0] in "sw" else None)
-        attempts = hub.sums.attempts
-        assert hub.over and hub.models() is None
+        attempts = hub.rounds.attempts
+        assert hub.over and hub.results.models() is None
         with pytest.raises(EndedEarly, match="its sites left"):
             hub.check_end()
     assert [one.opened for one in attempts] == [True, False, False]
@@ -163,7 +164,7 @@ def test_two_shares_of_one_site_are_proof_against_it(sites: Consortium, tmp_path
     """It is out without a wait, named with the proof in every journal, and its first share stands."""
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
         ends = run(sites, hub, lambda name: Doubled(hub, sites, name, 3, early) if name == "west" else None)
-        attempts = hub.sums.attempts
+        attempts = hub.rounds.attempts
     assert isinstance(ends["west"], Refused) and "another message of this round" in str(ends["west"])
     assert [one.opened for one in attempts] == [True, True, False, True]
     models = twin(sites, attempts)
@@ -177,8 +178,8 @@ def test_two_shares_of_one_site_are_proof_against_it(sites: Consortium, tmp_path
 
 def other_words(monkeypatch: pytest.MonkeyPatch, twist: Callable[[np.ndarray], np.ndarray]) -> None:
     """The site west sends other words than it should."""
-    honest = SumNet.seal
-    monkeypatch.setattr(SumNet, "seal", lambda net, x: (twist if net._name == "west" else np.copy)(honest(net, x)))
+    honest = SiteNet.seal
+    monkeypatch.setattr(SiteNet, "seal", lambda net, x: (twist if net._name == "west" else np.copy)(honest(net, x)))
 
 
 @pytest.mark.parametrize("word", [0, 2**62, -(2**63)])
@@ -213,7 +214,7 @@ def test_an_addend_of_an_honest_size_spoils_the_sum_and_no_more(
     other_words(monkeypatch, lambda words: words + 10**9)
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
-        honest = twin(sites, hub.sums.attempts)
+        honest = twin(sites, hub.rounds.attempts)
     for name in NAMES:
         assert ends[name].outcome.stopped == "finished" and not np.array_equal(ends[name].model, honest[name])
     check_spending(sites, ends)
@@ -242,7 +243,7 @@ def test_a_draw_that_fails_is_silence_and_never_drawn_again(
         late = sites.run_site("south", LocalTransport(hub, "south", 5.0))
         with sites.ledger("south") as ledger, pytest.raises(LedgerError, match="the draw of release 2 failed"):
             ledger.payload("trial", 2)
-        attempts = hub.sums.attempts
+        attempts = hub.rounds.attempts
     assert isinstance(ends["south"], ValueError) and late.outcome.rounds == 1
     assert [one.opened for one in attempts] == [True, False, True, True]
     models = twin(sites, attempts)
@@ -291,7 +292,7 @@ def test_a_site_that_says_it_leaves_is_not_waited_for(sites: Consortium, tmp_pat
                     raise
 
         ends = run(sites, hub, lambda name: Leaving(hub, name, 4) if name == "north" else None)
-        assert hub.gone()["north"] == "a neighbour left"
+        assert hub.gone()["north"] == "too few sites are left"
     assert ends["centre"].lost == {"north": LEFT} and ends["centre"].outcome.stopped == "finished"
 
 
@@ -299,10 +300,10 @@ def test_a_hub_that_starts_again_goes_on_with_the_same_rounds(sites: Consortium,
     """What was closed stays closed: a new process of the hub tells the same."""
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         run(sites, hub, lambda name: Lost(hub, name, 3) if name == "south" else None)
-        attempts, gone, inbox = hub.sums.attempts, hub.gone(), hub.inbox("north", 3)
+        attempts, gone, inbox = hub.rounds.attempts, hub.gone(), hub.rounds.inbox("north", 3)
     with HubLog(tmp_path / "hub.log") as log:
-        again = Hub(sites.plan, log, 1.0)
-        assert (again.sums.attempts, again.gone(), again.inbox("north", 3)) == (attempts, gone, inbox)
+        again = Hub(sites.plan, log, Waits(1.0, 1.0))
+        assert (again.rounds.attempts, again.gone(), again.rounds.inbox("north", 3)) == (attempts, gone, inbox)
         assert again.over and write_hub(tmp_path, again)
         again.check()
         assert [one["round"] for one in again.sites()] == [5, 5, 1, 5, 5]
@@ -315,7 +316,7 @@ def test_the_hub_ends_a_run_of_sums(sites: Consortium, tmp_path: Path) -> None:
         others = Background(sites, hub, tuple(set(NAMES) - {"east"}))
         with pytest.raises(Stop):
             sites.run_site("east", Lost(hub, "east", 3))
-        hub.log.end("trial")
+        hub.log.decisions.end("trial")
         ends = others.join()
         assert set(hub.gone().values()) == {"the hub ended the run"}
     assert all(end.outcome.stopped == "the hub ended the run" and end.outcome.rounds == 1 for end in ends.values())
@@ -326,7 +327,7 @@ def test_a_greeting_waits_for_all_unless_told_otherwise(sites: Consortium, tmp_p
     present = tuple(set(NAMES) - {"south"})
     with hub_of(sites, tmp_path / "hub.log", 600.0, greeting=1.0) as hub:
         ends = Background(sites, hub, present).join()
-        attempts = hub.sums.attempts
+        attempts = hub.rounds.attempts
         with pytest.raises(TransportClosed, match="go on without 'south'"):
             LocalTransport(hub, "south").exchange(0, hello(sites, "south", tmp_path))
     models = twin(sites, attempts)
@@ -349,4 +350,4 @@ def test_the_hub_refuses_the_key_of_another_site(sites: Consortium, tmp_path: Pa
         assert hub.exchange("north", 0, sign(sites.plan, 0, "north", Hello(key), sites.keys["north"]), 0.0) is None
         with pytest.raises(Refused, match="has the key of 'north'"):
             hub.exchange("east", 0, sign(sites.plan, 0, "east", Hello(key), sites.keys["east"]), 0.0)
-        assert hub.missing("north", 0) == ["centre", "east", "south", "west"]
+        assert hub.rounds.missing == ["centre", "east", "south", "west"]

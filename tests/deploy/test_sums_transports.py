@@ -26,6 +26,7 @@ from sottovoce.deploy.sums.masks import keys_beside
 from sottovoce.deploy.sums.messages import Attestation, Question, prove
 from sottovoce.deploy.sums.roster import LATE
 from sottovoce.deploy.transport import Transport
+from sottovoce.deploy.waits import Waits
 from sottovoce.errors import Refused
 
 pytest.importorskip("cryptography")
@@ -41,15 +42,15 @@ def sites(tmp_path: Path) -> Consortium:
 @pytest.fixture
 def hub(sites: Consortium, tmp_path: Path) -> Iterator[Hub]:
     with HubLog(tmp_path / "hub.log") as log:
-        yield Hub(sites.plan, log, 3.0)
+        yield Hub(sites.plan, log, Waits(3.0, 3.0))
 
 
 def test_a_run_has_the_models_of_one_process(sites: Consortium, hub: Hub, door: Door) -> None:
     ends = run(sites, hub, door)
-    models = twin(sites, hub.sums.attempts)
+    models = twin(sites, hub.rounds.attempts)
     for name in NAMES:
         np.testing.assert_array_equal(ends[name].model, models[name])
-    assert hub.gone() == dict.fromkeys(sorted(NAMES), "done") and all(one.opened for one in hub.sums.attempts)
+    assert hub.gone() == dict.fromkeys(sorted(NAMES), "done") and all(one.opened for one in hub.rounds.attempts)
 
 
 @pytest.mark.parametrize("crash", [(1, False), (3, True)])
@@ -71,13 +72,13 @@ def test_a_site_that_crashes_asks_the_others_and_goes_on(
     with ThreadPoolExecutor(5) as pool:
         models = list(pool.map(twice, NAMES))
     assert len(asked) == 1 and len(asked[0]) >= 3 and "north" not in asked[0]
-    assert all(np.array_equal(model, models[0]) for model in models) and len(hub.sums.attempts) == 4
+    assert all(np.array_equal(model, models[0]) for model in models) and len(hub.rounds.attempts) == 4
 
 
 def test_a_lost_site_costs_an_attempt(sites: Consortium, hub: Hub, door: Door) -> None:
     ends = run(sites, hub, lambda name: Fragile(door(name), 3, False) if name == "west" else door(name))
-    models = twin(sites, hub.sums.attempts)
-    assert [one.opened for one in hub.sums.attempts] == [True, False, True, True]
+    models = twin(sites, hub.rounds.attempts)
+    assert [one.opened for one in hub.rounds.attempts] == [True, False, True, True]
     for name in set(NAMES) - {"west"}:
         np.testing.assert_array_equal(ends[name].model, models[name])
         assert ends[name].lost == {"west": LATE}
@@ -110,7 +111,7 @@ def test_a_job_goes_on_without_a_site_that_does_not_answer(sites: Consortium, tm
         job = pool.submit(tasks.serve, hub, carry, over)
         with pytest.raises(TimeoutError):
             job.result(1.5)
-        hub.sums._state.gone["west"] = LATE
+        hub.rounds._sequence.state.gone["west"] = LATE
         computed.set()
         assert job.result(30.0) is None and over.is_set() and asked.count("west") == 1
 
@@ -118,9 +119,9 @@ def test_a_job_goes_on_without_a_site_that_does_not_answer(sites: Consortium, tm
 def test_a_later_job_tells_a_site_without_which_the_run_went_on(sites: Consortium, tmp_path: Path) -> None:
     """It erases its key; the others, whose part is over, are not waited for."""
     with HubLog(tmp_path / "hub.log") as log:
-        hub = Hub(sites.plan, log, 3.0)
+        hub = Hub(sites.plan, log, Waits(3.0, 3.0))
         run(sites, hub, lambda name: Fragile(LocalTransport(hub, name, 30.0), 3, False) if name == "west" else None)
-        assert hub.over and hub.untold == ["west"]
+        assert hub.over and hub.rounds.untold == ["west"]
         assert keys_beside(sites.folder / "west.ledger")
         post, over = tasks.Post(), threading.Event()
 
@@ -135,7 +136,7 @@ def test_a_later_job_tells_a_site_without_which_the_run_went_on(sites: Consortiu
             assert tasks.serve(hub, carry, over) is None
             post.close("the job is over")
             assert session.result(30.0).outcome.stopped == "the other sites go on without this one"
-        assert hub.untold == [] and not keys_beside(sites.folder / "west.ledger")
+        assert hub.rounds.untold == [] and not keys_beside(sites.folder / "west.ledger")
 
 
 def test_a_job_ends_when_nobody_is_left_to_answer(sites: Consortium, tmp_path: Path) -> None:

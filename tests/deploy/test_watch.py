@@ -150,7 +150,7 @@ def test_looking_needs_no_right_to_write(sites: Consortium, tmp_path: Path) -> N
     with HubLog(path, read_only=True) as looked:
         assert Hub(sites.plan, looked).status()["finished"] and files() == before
         with pytest.raises(SottovoceError):
-            looked.end("trial")
+            looked.decisions.end("trial")
     assert files() == before
     with pytest.raises(InvalidInput, match="no hub's log"):
         HubLog(tmp_path / "absent.log", read_only=True)
@@ -164,7 +164,7 @@ def test_a_reader_beside_a_writer_sees_what_was_committed(sites: Consortium, hub
         greet(sites, hub, "north")
         assert looked.last("trial", "north") == 0
         with pytest.raises(sqlite3.OperationalError):
-            looked._db.execute("DELETE FROM message")
+            looked.file.db.execute("DELETE FROM message")
 
 
 @contextmanager

@@ -123,7 +123,7 @@ def check(consortium: Consortium, sites: dict[str, Path], hub: Path, calm: dict[
     """Compare everything with everything; the number of messages compared."""
     plan = consortium.plan
     with HubLog(hub / "hub.log") as log:
-        messages, models = log.messages(plan.run), Hub(plan, log).models()
+        messages, models = log.messages(plan.run), Hub(plan, log).results.models()
     assert models is not None, "a site has not sent its model"
     last = plan.attempts + 1
     assert sorted(messages) == sorted((k, name) for k in range(last + 1) for name in NAMES)

@@ -132,7 +132,7 @@ def play(demo: Demonstration, restarts: int, rng: random.Random) -> dict[str, in
     hub_files = Credentials(*(demo.hub / file for file in ("ca.crt", "hub.crt", "hub.key")))
     refused: list[tuple[str, str]] = []
     with HubLog(demo.hub / "hub.log") as log, ThreadPoolExecutor(SITES) as pool:
-        hub = Hub(plan, log, 600.0)
+        hub = Hub(plan, log)
         server, port = serve(
             hub, hub_files, "127.0.0.1:0", lambda *said: refused.append(said), lambda *said: refused.append(said)
         )
@@ -156,7 +156,7 @@ def play(demo: Demonstration, restarts: int, rng: random.Random) -> dict[str, in
             raise last_words(name, cut + 1, error) from None
         finally:
             if sys.exc_info()[0] is not None:
-                log.end(plan.run)  # the others wait
+                log.decisions.end(plan.run)  # the others wait
             server.stop(0.0).wait()
     if refused:
         raise SystemExit(f"refused: {refused[0]}")

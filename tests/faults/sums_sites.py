@@ -81,7 +81,7 @@ def check(demo: Demonstration, lost: set[str]) -> dict[str, int]:
     with HubLog(demo.hub / "hub.log") as log:
         held = log.messages(plan.run)
         hub = Hub(plan, log)
-        attempts, gone, models = hub.sums.attempts, hub.sums.gone, hub.models()
+        attempts, gone, models = hub.rounds.attempts, hub.rounds.gone, hub.results.models()
     if not lost <= gone.keys():
         raise SystemExit(f"lost {lost}, and the hub went on without {gone}")
     if models is None or len(attempts) != plan.attempts:

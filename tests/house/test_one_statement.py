@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "sottovoce"
-HOME = SOURCE / "privacy" / "statement.py"
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+HOME = SOURCE / "sottovoce" / "privacy" / "statement.py"
 TOLD = {"adversary", "accountants", "per_node", "printed_claim", "assumes", "early", "unprotected", "not_protected"}
 """Keys and fields that only statements have."""
 NAMES = {"privacy", "statement"}

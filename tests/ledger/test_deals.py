@@ -124,7 +124,7 @@ def test_runs_on_the_same_rows_add_node_by_node_and_runs_that_deal_them_anew_do_
     for changes, spent in (({}, 1.2), ({"deal": b"dealt anew"}, 2.0)):
         ledger = Ledger()
         simulate(config, rows, ledger=ledger)
-        turned = RunConfig.from_dict({**vars(config), "epsilon": (0.2, 1.0), "seed": 1})
+        turned = config.but(epsilon=(0.2, 1.0), seed=1)
         result = simulate(turned, rows, ledger=ledger, **changes)  # type: ignore[arg-type]
         assert ledger.total() == pytest.approx(spent, rel=1e-5) == result.privacy["ledger"]["spent"]
     simulate(config, other, ledger=ledger)
@@ -295,7 +295,7 @@ def test_a_run_that_fails_keeps_what_it_drew_and_gives_back_the_rest() -> None:
     with pytest.raises(KeyboardInterrupt):
         simulate(config, rows, observers=[stop], ledger=ledger)
     assert len(ledger.rows) == 2 and ledger.total() == pytest.approx(0.5, rel=1e-5)
-    simulate(RunConfig.from_dict({**vars(config), "epsilon": 0.49}), rows, ledger=ledger)
+    simulate(config.but(epsilon=0.49), rows, ledger=ledger)
 
 
 def test_no_release_is_drawn_on_a_trial() -> None:

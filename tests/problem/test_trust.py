@@ -6,7 +6,6 @@ import base64
 import dataclasses
 import itertools
 import json
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -164,8 +163,8 @@ def test_a_trust_is_never_changed_on_the_quiet() -> None:
         (config_of("auto", "sum"), {"method": "mr_admm"}),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=r"^trust="):
-            replace(config, **change)
-    assert replace(config_of("momentum", "sum"), method="prox_average").method == "sum_prox"
+            config.but(**change)
+    assert config_of("momentum", "sum").but(method="prox_average").method == "sum_prox"
     assert choose(config_of("sum_momentum"), (300,) * 5, 6, free=()).config.trusts == "sum"
 
 

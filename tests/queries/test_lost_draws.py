@@ -135,7 +135,7 @@ def test_a_failed_solve_does_not_say_how_far_it_came(rows: Rows, monkeypatch: py
     ("knobs", "words"),
     [
         ({"form": "corrected", "split": 0.1}, "the corrected pp_admm has none"),
-        ({"form": "printed", "split": 1.0}, "above 0 and below 1"),
+        ({"form": "printed", "split": 1.0}, "> 0 and < 1"),
         ({"form": "printed", "split": True}, "split=True: must be a number"),
         ({"form": "printed", "split": "a"}, "split='a': must be a number"),
         ({"form": "printed", "tolerance": 1e300}, "tolerance=1e\\+300: must be"),

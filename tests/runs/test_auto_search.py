@@ -160,7 +160,7 @@ def test_given_knobs_stay_as_given() -> None:
     config = AUTO.but(rounds=7, rho=0.02, eta=0.05, max_grad_norm=0.4, noise_growth=1.1)
     assert open_knobs(config) == () and open_knobs(AUTO) == KNOBS
     found = fresh(config)
-    assert [getattr(found.config, knob) for knob in KNOBS] == [7, 0.05, 0.02, 0.4]
+    assert [auto_search.open_value(found.config, knob) for knob in KNOBS] == [7, 0.05, 0.02, 0.4]
     assert found.config.noise_growth == 1.1
     assert {tuple(row[knob] for knob in KNOBS) for row in found.table} == {(7, 0.05, 0.02, 0.4)}
 
@@ -299,7 +299,7 @@ def test_the_pull_grows_with_the_square_of_the_doublings_and_spares_what_was_set
             assert pulled.score == pytest.approx(0.2 * (1.0 + wanted))
             stating = auto_search._Search(replace(config, loss="logistic"), ground, free)
             assert stating._pull(replace(one, loss="logistic")) == 0.0  # there the log loss decides
-    solve = replace(config, method="prox_average")
+    solve = config.but(method="prox_average")
     assert search._pull(solve) == 0.0
     assert auto_search._Trial(solve, errors, errors).score == pytest.approx(0.2 * auto_search.AHEAD)
 
@@ -314,7 +314,7 @@ def test_a_knob_that_helps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
         rehearse(monkeypatch, error)
         found = fresh()
-        assert (found.config.method, getattr(found.config, knob)) == ("prox_average", wanted)
+        assert (found.config.method, auto_search.open_value(found.config, knob)) == ("prox_average", wanted)
 
 
 def test_gradient_steps_have_a_light_regulariser_unless_it_is_set() -> None:
@@ -387,7 +387,7 @@ def test_where_nothing_can_be_tried_the_first_guess_is_taken(config: RunConfig, 
 def test_for_numbers_it_is_momentum_and_rounds_that_are_given_are_kept() -> None:
     config = replace(AUTO, loss="huber-residual:0.25")
     found = fresh(config, n=SMALL, d=4)
-    assert found.config == replace(config, auto=False, method="momentum", rounds=100)
+    assert found.config == config.but(auto=False, method="momentum", rounds=100)
     assert "for numbers" in found.says and found.table == ()
     assert fresh(config, n=SMALL, d=4, free=()).config.rounds == config.rounds
 

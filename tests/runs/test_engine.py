@@ -68,7 +68,7 @@ def test_a_checkpoint_of_another_run_is_refused(rows: Rows, tmp_path: Path, chan
     simulate(config("dvp"), rows, checkpoint=path)
     before = path.read_bytes()
     with pytest.raises(CheckpointError, match="another configuration"):
-        simulate(RunConfig.from_dict(config("dvp").__dict__ | change), rows, checkpoint=path)
+        simulate(config("dvp").but(**change), rows, checkpoint=path)
     assert path.read_bytes() == before
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(CheckpointError, match="not a readable"):

@@ -125,7 +125,7 @@ def test_auto_picks_a_method_of_sums() -> None:
         assert (choice.config.trust, choice.config.graph, choice.config.auto) == ("sum", "complete", False)
         tried[heterogeneity] = {row["method"] for row in choice.table}
     assert tried == {"iid": {"sum_momentum", "sum_prox"}, "label": {"sum_momentum"}}
-    local = choose(replace(asked, trust="nobody", method="auto"), sizes, 6)
+    local = choose(asked.but(trust="nobody", method="auto"), sizes, 6)
     least = min(row["error"] for row in choice.table if row["stage"] == "check")
     assert least < min(row["error"] for row in local.table if row["stage"] == "check")
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from sottovoce import RunConfig, TrainConfig
+from sottovoce.algorithms.momentum import MomentumOptions
+from sottovoce.algorithms.mr_admm import MRADMMOptions
 from sottovoce.errors import InvalidInput, SchemaError
 from sottovoce.util.constraints import (
     AnyOf,
@@ -139,3 +141,33 @@ def test_the_configuration_of_a_training_names_all_that_is_wrong() -> None:
     with pytest.raises(InvalidInput) as caught:
         TrainConfig(strength=-1.0, dropout=1.0, nodes=0)
     assert {caught.value.field, *(other.field for other in caught.value.others)} == {"strength", "dropout", "nodes"}
+
+
+def test_options_of_the_method_are_taken_by_name_and_others_are_kept_for_another_method() -> None:
+    config = RunConfig.from_dict({"method": "momentum", "delta": 1e-5, "momentum": 0.9, "gamma": 0.3})
+    assert config.options == MomentumOptions(momentum=0.9) and config.other_options == (("gamma", 0.3),)
+    other = config.but(method="mr_admm", delta=None, gamma=0.4)
+    assert other.options == MRADMMOptions(gamma=0.4) and other.other_options == (("momentum", 0.9),)
+    assert RunConfig.from_dict(other.to_dict()) == other
+    assert RunConfig("momentum", delta=1e-5, options=MomentumOptions(momentum=0.9)) == config.but(gamma=0.1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"momentum": 1.0, "gamma": -1.0, "rounds": 0}, {"momentum", "gamma", "rounds"}),
+        ({"gama": 0.1, "rond": 3}, {"gama", "rond"}),
+        ({"method": "mr_admm", "max_grad_norm": 0.5}, {"max_grad_norm"}),
+        ({"method": "dvp", "clip": 2.0}, {"clip"}),
+    ],
+)
+def test_what_is_wrong_by_name_is_told_at_once(wrong: dict[str, object], named: set[str]) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        RunConfig.from_dict(wrong)
+    assert {caught.value.field, *(other.field for other in caught.value.others)} == named
+
+
+def test_options_of_another_method_are_refused() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        RunConfig("momentum", delta=1e-5, options=MRADMMOptions())
+    assert caught.value.field == "options"

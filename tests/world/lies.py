@@ -31,7 +31,7 @@ class Lies:
         for _ in range(rng.choice((0, 1, 3, 8))):
             world.sleep(POLL)
         if rng.random() < 0.03:
-            raise TransportClosed("so they say", rng.choice((None, self.name, *plan.names)), b"")
+            raise TransportClosed("so they say", rng.choice((None, self.name, *plan.names)))
         mine = read(plan, message, self.name, round).content
         inbox = {name: held[round, name] for name in plan.names if (round, name) in held and name != self.name}
         if world.liar != self.name:

@@ -47,9 +47,9 @@ def _plant_double() -> None:
 
 def _plant_deadline() -> None:
     """A hub that waits for ever."""
-    from sottovoce.deploy.sums.hub import RoundHub
+    from sottovoce.deploy.rounds import RoundSequence
 
-    RoundHub._closes = property(lambda self: float("inf"))  # type: ignore[method-assign,assignment]
+    RoundSequence.closes = property(lambda self: float("inf"))  # type: ignore[method-assign,assignment]
 
 
 def _plant_older() -> None:

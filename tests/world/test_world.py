@@ -29,13 +29,13 @@ def test_a_seed_repeats_a_run() -> None:
 @pytest.mark.parametrize("plant", plants.PLANTS)
 def test_planted_bugs_are_found(monkeypatch: pytest.MonkeyPatch, plant: str) -> None:
     from sottovoce.deploy.hub import Hub
+    from sottovoce.deploy.rounds import RoundSequence
     from sottovoce.deploy.sums import masks
-    from sottovoce.deploy.sums.hub import RoundHub
     from sottovoce.ledger.durable import Run
 
     monkeypatch.setattr(masks, "mask_key", masks.mask_key)  # what the plants change comes back
     monkeypatch.setattr(Run, "once", Run.once)
-    monkeypatch.setattr(RoundHub, "_closes", RoundHub._closes)
+    monkeypatch.setattr(RoundSequence, "closes", RoundSequence.closes)
     monkeypatch.setattr(Hub, "highest", Hub.highest)
     monkeypatch.setattr(Hub, "earlier", Hub.earlier)
     plants.PLANTS[plant]()

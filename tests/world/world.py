@@ -280,7 +280,7 @@ class World:
         while True:
             with suppress(SottovoceError):  # a full disk: the operator tries again
                 if self.hub is not None and name not in self.hub.gone():
-                    self.hub.log.expel("trial", name)
+                    self.hub.log.decisions.expel("trial", name)
                     self.say(f"expels {name}")
                 if self.hub is not None:
                     return
@@ -329,7 +329,7 @@ class World:
                 noise.world, noise.name = self, name
                 session = SiteSession(self.plan, name, self.rows.node(i), ledger, self.keys[name], noise)
                 ended = self.ends[name] = session.run(Door(self, name))
-            check_end(name, "trial", ended.outcome.stopped, ended.by, ended.lost)
+            check_end(name, "trial", ended.outcome.stopped, ended.lost)
         except Crash:
             if self.over:
                 raise
@@ -383,8 +383,8 @@ class World:
         plan, hub = self.plan, self.hub
         assert hub is not None
         index = plan.names.index
-        if hub.sums is not None:
-            told = [([index(name) for name in one.members], one.opened) for one in hub.sums.attempts]
+        if plan.summed:
+            told = [([index(name) for name in one.members], one.opened) for one in hub.rounds.attempts]
             made = run_sites(plan.config, self.rows, attempts=told)
         else:
             made = run_sites(plan.config, self.rows, lost={index(name): k for name, k in roster["since"].items()})
@@ -480,7 +480,7 @@ class Door:
 
 def _room(hub: Hub, there: bool) -> None:
     """Whether the hub's disk has room; its log meets the real error of a full disk."""
-    hub.log._db.execute(f"PRAGMA max_page_count = {1_000_000 if there else 1}")
+    hub.log.file.db.execute(f"PRAGMA max_page_count = {1_000_000 if there else 1}")
 
 
 @contextmanager

@@ -5,15 +5,9 @@ from __future__ import annotations
 import math
 import signal
 import threading
-import time
-from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import click
-from rich.live import Live
-from rich.table import Table
 
 from ..deploy import certificates
 from ..deploy.certificates import Authority, check_host, fingerprint, hosts_of
@@ -23,26 +17,23 @@ from ..deploy.hub import Hub
 from ..deploy.hublog import HubLog
 from ..deploy.invitation import Answer
 from ..deploy.lock import only_one
-from ..deploy.monitor import PAGE, serve_page
+from ..deploy.monitor import PAGE
 from ..deploy.names import check_name
 from ..deploy.plan import ANSWER, Plan
-from ..deploy.relay import Credentials, serve
-from ..deploy.report import finished, last_words, other_run, run_of, write_hub
-from ..deploy.sums.hub import PATIENCE
+from ..deploy.relay import Credentials
+from ..deploy.report import other_run, run_of
+from ..deploy.waits import DEFAULT
 from ..deploy.watch import Watch, waiting_lines
 from ..errors import EXIT_CODES, InvalidInput
 from ..util.files import read
 from .join import check_answer, codes_of, invite
 from .options import FILE, FOLDER, as_json, check_folder, say, takes
-from .screen import Console, escape, listing, print_json
+from .screen import Console, escape, print_json
+from .serving import LINGER, Serving, Teller, sites_table
 
-_EVERY = 0.2
 _STATES = {True: "the hub runs", False: "the hub does not run", None: "no times are kept by this carrier"}
-_LOOK, _PATIENT, _REPEAT = 0.5, 15.0, 60.0  # seconds: between looks, before a line about waiting, between such lines
 _CODE = say("--code", "NAME=CODE, what a site read out, so that nobody is asked; once a site.", name="codes",
             multiple=True, metavar="NAME=CODE")  # fmt: skip
-LINGER = 300.0
-"""Seconds that `hub run --once` waits for sites without which the run went on."""
 
 
 @click.group(epilog=EXIT_CODES)
@@ -222,88 +213,43 @@ def run(
     without which a run of sums went on erases its key of the run when it is told so; --once gives it some time to ask.
     """
     plan = Plan.read(folder / "plan.json")
-    for field, seconds in (("patience", patience), ("greeting", greeting)):
-        if seconds is not None and not 0.0 < seconds < math.inf:
-            raise InvalidInput(field, seconds, "must be above 0, in seconds", f"use --{field} {PATIENCE:g}")
-    if not 0.0 <= linger < math.inf:
-        raise InvalidInput("linger", linger, "must be 0 or above, in seconds", f"use --linger {LINGER:g}")
+    _check_seconds(patience, greeting, linger)
+    waits = None if patience is None else plan.waits.with_deadline(patience)
     credentials = Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key")))
     certificates.check("hub", *credentials.read())
     other_run(folder / "hub", plan)
+    _admit_new(folder, answers, codes)
+    stop = _stop_on_signals()
+    with only_one(folder / "hub.lock"), HubLog(folder / "hub.log") as log:
+        carried = Hub(plan, log, waits, math.inf if greeting is None else greeting)
+        carried.check()
+        serving = Serving(folder, carried, Teller(as_json), once=once, linger=linger)
+        with serving.open(credentials, listen, page):
+            serving.follow(stop)
+
+
+def _check_seconds(patience: float | None, greeting: float | None, linger: float) -> None:
+    """Raise :class:`InvalidInput` for times that no clock can reach."""
+    for field, seconds in (("patience", patience), ("greeting", greeting)):
+        if seconds is not None and not 0.0 < seconds < math.inf:
+            raise InvalidInput(field, seconds, "must be above 0, in seconds", f"use --{field} {DEFAULT.deadline:g}")
+    if not 0.0 <= linger < math.inf:
+        raise InvalidInput("linger", linger, "must be 0 or above, in seconds", f"use --linger {LINGER:g}")
+
+
+def _admit_new(folder: Path, answers: tuple[Path, ...], codes: tuple[str, ...]) -> None:
+    """Admit the sites of these answers that have no certificate yet; after a restart none is left."""
     waiting = tuple(path for path in answers if not (folder / f"{Answer.read(path).member.name}.crt").exists())
-    if waiting:  # none after a restart
+    if waiting:
         _admit(folder, waiting, False, codes_of(codes))
-    stop, console = threading.Event(), Console()
+
+
+def _stop_on_signals() -> threading.Event:
+    """An event that Ctrl-C and SIGTERM set."""
+    stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-
-    def tell(text: str, **more: Any) -> None:
-        if as_json:
-            print_json(more)
-        else:
-            console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    def refused(site: str, why: str) -> None:
-        tell(f"{site}: refused: {why}", site=site, refused=why)
-
-    def failed(site: str, why: str) -> None:
-        tell(f"{site}: not answered, by no fault of its own: {why}", site=site, failed=why)
-
-    with only_one(folder / "hub.lock"), HubLog(folder / "hub.log") as log:
-        carried, written = Hub(plan, log, patience, math.inf if greeting is None else greeting), False
-        carried.check()
-        watch = Watch(carried, folder)
-        server, port = serve(
-            carried, credentials, listen, refused, failed, lambda name: _welcome(folder, name), watch.hear,
-            lambda pem: certificates.is_revoked(folder, pem),
-        )  # fmt: skip
-        shown = serve_page(watch.status, page or PAGE, free=page is None) if page != "none" else None
-        where = "" if shown is None else f"; its page: {shown[1]}"
-        tell(f"run {plan.run}: listening on port {port}{where}; Ctrl-C ends it\nplan {plan.digest}",
-             run=plan.run, plan=plan.digest, port=port, page=shown and shown[1])  # fmt: skip
-        news = _News(watch, tell)
-        live: Any = nullcontext()
-        if console.is_terminal and not as_json:
-            live = Live(
-                get_renderable=lambda: _table(carried.sites(), plan.attempts), console=console,
-                refresh_per_second=2,
-            )  # fmt: skip
-        until: float | None = None
-        with live:
-            while not stop.wait(_EVERY):
-                news.look()
-                if not written and carried.over:
-                    written, there = True, write_hub(folder, carried)
-                    tell("every site has left" + (f": {_kept(plan)} are in {folder}" if there else ""),
-                         left=carried.gone(), finished=there)  # fmt: skip
-                    if there and plan.asks is not None and not as_json:
-                        from .answers import render_record  # loads SciPy's statistics
-
-                        render_record((finished(folder / "hub", plan) or {})["record"], console)
-                if once and written:
-                    waits = ", ".join(carried.untold)
-                    if not waits:
-                        break
-                    if until is None:
-                        until = time.monotonic() + linger
-                        tell(f"waits {linger:g} s for {waits}, to be told that the run went on without; Ctrl-C ends it",
-                             untold=carried.untold, seconds=linger)  # fmt: skip
-                    if time.monotonic() >= until:
-                        tell(f"never told: {waits}; the key of this run stays there until `site end`, or until the "
-                             "site asks this hub again", untold=carried.untold, seconds=0.0)  # fmt: skip
-                        break
-        if stop.is_set() and not written and not as_json:
-            tell("stopped; the same command goes on")
-        try:
-            if written:
-                carried.check_end()
-        finally:
-            news.look(last=True)
-            if shown is not None:
-                shown[0].shutdown()
-                shown[0].server_close()
-            log.close()
-            server.stop(1.0).wait()
+    return stop
 
 
 @hub.command()
@@ -330,7 +276,7 @@ def status(folder: Path, as_json: bool) -> None:
         + ("" if pace is None else f", {pace:.3g} s a round") + f"; {state}\nplan {shown['plan']}",
         soft_wrap=True, highlight=False,
     )  # fmt: skip
-    console.print(_table(shown["sites"], shown["rounds"]))
+    console.print(sites_table(shown["sites"], shown["rounds"]))
     for line in waiting_lines(shown, 0.0):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     for one in shown["alarms"]:
@@ -354,7 +300,7 @@ def end(folder: Path, run_name: str) -> None:
         carried.check()
         if carried.over:
             raise InvalidInput("run", run_name, "is over: every site has left it", "there is nothing to end")
-        log.end(plan.run)
+        log.decisions.end(plan.run)
     click.echo(f"run {plan.run} is ended; every site is told when it asks, while `sottovoce hub run {folder}` runs")
 
 
@@ -369,7 +315,7 @@ def expel(folder: Path, name: str) -> None:
     """
     plan = Plan.read(folder / "plan.json")
     plan.index(name)
-    if not (plan.summed or plan.waits is not None):
+    if plan.waits.endless:
         rule = "this plan needs all its sites to its end: it was written without a deadline"
         raise InvalidInput("name", name, rule, f"end the run, for every site: `sottovoce hub end {folder} {plan.run}`")
     with _log(folder) as log:
@@ -377,19 +323,8 @@ def expel(folder: Path, name: str) -> None:
         carried.check()
         if name in carried.gone():
             raise InvalidInput("name", name, f"is out already: {carried.gone()[name]}", "there is nothing to do")
-        log.expel(plan.run, name)
+        log.decisions.expel(plan.run, name)
     click.echo(f"{name} is taken out of run {plan.run}; the others go on while `sottovoce hub run {folder}` runs")
-
-
-def _kept(plan: Plan) -> str:
-    return "hub.html and hub.json" if plan.infers else "hub.html, hub.npz and hub.json"
-
-
-def _welcome(folder: Path, name: str) -> dict[str, Any]:
-    """What an invited site may ask for: its certificate, if it was admitted, and the plan."""
-    check_name("name", name)
-    files = {"certificate": folder / f"{name}.crt", "plan": folder / "plan.json"}
-    return {what: path.read_text("utf-8") for what, path in files.items() if path.is_file()}
 
 
 @hub.command()
@@ -404,39 +339,11 @@ def prune(folder: Path) -> None:
     plan = Plan.read(folder / "plan.json")
     with only_one(folder / "hub.lock"), _log(folder) as log:
         there = {run_of(path) for path in folder.glob("hub*.json")}
-        over = [run for run in log.runs() if run != plan.run and (run in there or log.ended(run))]
+        over = [run for run in log.runs() if run != plan.run and (run in there or log.decisions.ended(run))]
         before = (folder / "hub.log").stat().st_size
         removed = log.prune(over)
     saved = before - (folder / "hub.log").stat().st_size
     click.echo(f"removed {removed:,} messages of {', '.join(over) or 'no run'}: {saved:,} bytes")
-
-
-class _News:
-    """Lines on the console: who waits for whom, again and again while it lasts, and each alarm when it comes up."""
-
-    def __init__(self, watch: Watch, tell: Callable[..., None]) -> None:
-        self._watch, self._tell = watch, tell
-        self._looked = self._said = time.monotonic()
-        self._alarms: set[str] = set()
-
-    def look(self, *, last: bool = False) -> None:
-        now = time.monotonic()
-        if not last and now - self._looked < _LOOK:
-            return
-        self._looked = now
-        self._watch.look(now=last)
-        if last or now - self._said < _PATIENT:
-            return
-        status, self._said = self._watch.status(), now + _REPEAT - _PATIENT
-        lines = waiting_lines(status, _PATIENT)
-        if lines:
-            self._tell("\n".join(lines), waits=lines)
-        else:
-            self._said = now
-        for one in status["alarms"]:
-            if one["alarm"] != "stalled" and one["alarm"] + one["do"] not in self._alarms:
-                self._alarms.add(one["alarm"] + one["do"])
-                self._tell(f"{one['what']}: {one['do']}", alarm=one)
 
 
 def _log(folder: Path, *, read_only: bool = False) -> HubLog:
@@ -444,13 +351,6 @@ def _log(folder: Path, *, read_only: bool = False) -> HubLog:
     if not path.exists():
         raise InvalidInput("folder", str(folder), "has no log yet", "start the hub")
     return HubLog(path, read_only=read_only)
-
-
-def _table(sites: list[dict[str, Any]], rounds: int) -> Table:
-    table = listing("<site", ">rows", ">last message", "<left")
-    for one in sites:
-        table.add_row(escape(one["site"]), f"{one['rows']:,}", last_words(one, rounds), escape(one["left"] or "no"))
-    return table
 
 
 hub.add_command(invite)

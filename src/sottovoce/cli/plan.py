@@ -161,9 +161,16 @@ def plan(
         likely: Expected | None = expected_rows(encoding) if encoding is not None and same else None
         if public is not None:
             likely = Public.of(load(public, schema=encoding, test_share=None), config, len(n)).expected() or likely
-        asked_of = config if centring is None else centring.rest(config)
-        choice = choose(asked_of, n, features, heterogeneity=declared(partition), free=left_open(), expected=likely)
-        config = replace(choice.config, epsilon=config.epsilon)
+        choice = choose(
+            config,
+            n,
+            features,
+            heterogeneity=declared(partition),
+            free=left_open(),
+            expected=likely,
+            centre=centring,
+        )
+        config = choice.config
     caveats, begin = [None if encoding is None else encoding.caveat], None
     if write is not None:
         assert encoding is not None

@@ -24,6 +24,7 @@ from ..deploy.requests import sizes
 from ..deploy.session import Finished, check_end
 from ..deploy.settings import SiteSettings
 from ..deploy.sums.masks import give_up, keys_beside
+from ..deploy.waits import Waits
 from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError, printable
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement, ceil_text
@@ -217,7 +218,7 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
         "colluders": plan.facts.colluders, "sent": 0,
         "message_bytes": sizes(plan)[0], "inbox_bytes": sizes(plan)[1], "agreed": found.digest == plan.digest,
         "new_sites": remembered.new(plan, found.name), "erased": sorted(erased),
-        "waits": None if plan.waits is None else vars(plan.waits),
+        "waits": vars(plan.waits),
     }  # fmt: skip
     if as_json:
         print_json(report)
@@ -245,11 +246,7 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
         f"messages of up to {sizes(plan)[0]:,} bytes, inboxes of up to {sizes(plan)[1]:,} a round: every carrier and "
         "store takes them", highlight=False,
     )  # fmt: skip
-    if plan.waits is not None:
-        console.print(
-            f"a round waits {plan.waits.deadline:g} s for its last site, and {plan.waits.patience:g} s where it cannot "
-            "go on without it", highlight=False,
-        )  # fmt: skip
+    console.print(_waiting(plan.waits), highlight=False)
     said = f"compare with the other sites and the hub:\nplan {plan.digest}\nauthority {authority}"
     if not asks:
         said = f"plan {plan.digest}"
@@ -309,7 +306,17 @@ def run_site(settings: Path, new_keys: bool = False, times: bool = False, as_jso
         print_json(done)
     else:
         _show(done)
-    check_end(found.name, str(done["run"]), str(done["stopped"]), done.get("by"), done.get("lost", {}))
+    check_end(found.name, str(done["run"]), str(done["stopped"]), done.get("lost", {}))
+
+
+def _waiting(waits: Waits) -> str:
+    """How long the rounds of a plan wait, for people."""
+    if waits.endless:
+        return "a round waits for all sites, however long it takes"
+    return (
+        f"a round waits {waits.deadline:g} s for its last site, and {waits.patience:g} s where it cannot go on without "
+        "it"
+    )
 
 
 def _erase_old_keys(found: SiteSettings) -> dict[str, str]:

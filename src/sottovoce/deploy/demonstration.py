@@ -47,7 +47,7 @@ from .local import answer_sites, train_sites
 from .plan import Member, Plan, trained_rows
 from .settings import write_settings
 from .sums.roster import Attempt
-from .waits import Waits
+from .waits import DEFAULT, Waits
 
 LIFE = 3.0
 """Lifetime budget of a throw-away ledger, in multiples of the run's."""
@@ -108,7 +108,7 @@ def free_port() -> int:
 
 def build(
     folder: Path, config: RunConfig, sites: int, data: str = "adult", schema: dict[str, Any] | None = None,
-    asks: Asks | None = None, *, centre: bool = True, waits: Waits | None = None,
+    asks: Asks | None = None, *, centre: bool = True, waits: Waits = DEFAULT,
 ) -> Demonstration:  # fmt: skip
     """Deal the rows to sites, and write what ``sottovoce site init`` and ``hub admit`` would.
 
@@ -257,9 +257,9 @@ def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
     plan = demo.plan
     with HubLog(demo.hub / "hub.log") as log:
         carried = Hub(plan, log)
-        roster = None if carried.rounds is None else carried.rounds.roster
-        names = [name for name in plan.names if carried.rounds is None or name not in carried.rounds.gone]
-        attempts = None if carried.sums is None else carried.sums.attempts
+        roster = carried.rounds.roster
+        names = [name for name in plan.names if name not in roster["gone"]]
+        attempts = carried.rounds.attempts if plan.summed else None
     ends = [json.loads((demo.folder / n / f"{n}.json").read_text()) for n in names]
     if plan.asks is None:
         twin = _twin(demo, names, roster, attempts, whole=all(end["stopped"] in (FINISHED, BUDGET) for end in ends))
@@ -290,11 +290,11 @@ def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
 
 
 def _twin(
-    demo: Demonstration, names: Sequence[str], roster: dict[str, Any] | None, attempts: list[Attempt] | None, *,
+    demo: Demonstration, names: Sequence[str], roster: dict[str, Any], attempts: list[Attempt] | None, *,
     whole: bool,
 ) -> list[Array]:  # fmt: skip
     """The models of these sites in the same run in one process; unless it is `whole`, all stop where one was lost."""
-    plan, since = demo.plan, {} if roster is None else roster["since"]
+    plan, since = demo.plan, roster["since"]
     if attempts is not None:
         told = [([plan.index(name) for name in one.members], one.opened) for one in attempts]
         made = train_sites(plan, demo.rows, attempts=told)

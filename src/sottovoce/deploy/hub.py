@@ -1,28 +1,24 @@
 """The hub, with any transport: it checks a message, stores it once, and passes it on.
 
-What a hub sees and cannot do is in ``docs/deploy/threats.md``.
+A hub has a log, the rounds of its run, the questions of sites that were started again, and the results that follow from
+the log.  What it sees and cannot do is in ``docs/deploy/threats.md``.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 
-import numpy as np
-
-from ..data.move import Move
 from ..errors import EndedEarly, InvalidInput, Refused, Unreachable, check_whole
-from ..problem.facts import Among
-from ..util.typing import Any, Array
-from .answering import LOST, Found, ReadNet, at_hub, moved
+from ..util.typing import Any
 from .hublog import HubLog
-from .messages import COMPLETE, Farewell, Message, agree, longest_inbox, read_farewell
+from .messages import COMPLETE, Farewell, agree, longest_inbox, read_farewell
 from .plan import Plan
-from .sums.hub import RoundHub
-from .sums.messages import read
+from .questions import Questions
+from .results import Results
+from .rounds import Rounds
+from .waits import Waits
 
 _QUOTED = 64  # bytes that quotes and escapes may add to a text in a reply
 
@@ -34,98 +30,88 @@ class Hub:
     ----------
     plan : Plan
     log : HubLog
-    patience, greeting : float
-        Of a run whose rounds end: see :class:`sottovoce.deploy.sums.hub.RoundHub`.
+    waits, greeting, clock
+        See :class:`sottovoce.deploy.rounds.Rounds`.
+
+    Attributes
+    ----------
+    rounds : Rounds
+        Who is in the roster, and which messages are passed on when.
+    results : Results
+        What follows from the messages of the sites.
     """
 
     def __init__(
-        self, plan: Plan, log: HubLog, patience: float | None = None, greeting: float = math.inf,
+        self, plan: Plan, log: HubLog, waits: Waits | None = None, greeting: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self.plan, self.log = plan, log
-        ends = plan.summed or plan.waits is not None
-        self.rounds = RoundHub(plan, log, patience, greeting, clock) if ends else None
-        self.sums = self.rounds if plan.summed else None
+        self.rounds = Rounds(plan, log, waits, greeting, clock)
+        self.results = Results(plan, log, self.rounds)
+        self._questions = Questions(plan, log, self.rounds)
         self._left: dict[str, Farewell] = {}
 
-    def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
-        """Store the message of `site`, and wait for its neighbours' messages.
-
-        None if some are missing after `seconds`, or there are questions to answer (:meth:`asked`): ask again.  Raises
-        :class:`Refused` or :class:`TransportClosed`.
-        """
-        if self.rounds is not None:
-            return self.rounds.exchange(self._known(site), round, message, seconds)
-        read(self.plan, message, self._known(site), round)
-        self.log.post(self.plan.run, round, site, message)
-        return self.log.wait(self.plan.run, round, self.plan.neighbours(site, round), seconds)
-
-    def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
-        """The inbox of `site` in a round, None while it is incomplete; raises :class:`TransportClosed`."""
-        if self.rounds is not None:
-            return self.rounds.inbox(self._known(site), round)
-        return self.log.inbox(self.plan.run, round, self.plan.neighbours(site, round))
-
-    def asked(self, site: str) -> dict[str, bytes]:
-        """Questions that `site` has to answer, by the asking site; only in a run of sums."""
-        return {} if self.sums is None else self.sums.asked(self._known(site))
-
-    def answer(self, site: str, asker: str, answer: bytes) -> None:
-        """Take the answer of `site` to the question of `asker`."""
-        if self.sums is not None:
-            self.sums.answer(self._known(site), asker, answer)
-
-    def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
-        """Answers of `enough` other sites to a question of `site`; None if some are missing after `seconds`: ask again.
-
-        Raises :class:`Refused` or :class:`TransportClosed`.
-        """
-        if self.sums is None:
-            raise Refused("question: there are none in this run")
-        return self.sums.inquire(self._known(site), question, enough, seconds)
+    # Requests of sites
 
     def highest(self, site: str) -> int:
         """The highest round with a message of `site`; 0 for none."""
-        return max(0, self.log.last(self.plan.run, self._known(site)))
+        return max(0, self.log.last(self.plan.run, _known(self.plan, site)))
 
     def earlier(self, site: str) -> list[bytes]:
         """What `site` signed in runs of this log, this one first, as far as a reply holds it: farewells, greetings."""
         found, room = list[bytes](), longest_inbox(self.plan) // 2
-        for words in self.log.earlier(self.plan.run, self._known(site)):
+        for words in self.log.earlier(self.plan.run, _known(self.plan, site)):
             room -= len(words) + _QUOTED
             if room < 0:
                 break
             found.append(words)
         return found
 
-    def missing(self, site: str, round: int) -> list[str]:
-        """Neighbours of `site` whose message of `round` is missing."""
-        run = self.plan.run
-        if self.rounds is not None:
-            return self.rounds.missing()
-        return [name for name in self.plan.neighbours(site, round) if self.log.last(run, name) < round]
+    def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
+        """Store the message of `site`, and wait for the messages of all that are in the roster.
+
+        None if some are missing after `seconds`, or there are questions to answer (:meth:`asked`): ask again.  Raises
+        :class:`Refused` or :class:`TransportClosed`, which names the site itself if the others go on without it.
+        """
+        self.rounds.post(_known(self.plan, site), round, message)
+        return self.rounds.wait_for(
+            lambda: self.rounds.inbox(site, round), seconds, lambda: bool(self._questions.asked(site))
+        )
+
+    def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
+        """Answers of `enough` other sites to a question of `site`; None if some are missing after `seconds`: ask again.
+
+        Raises :class:`Refused` or :class:`TransportClosed`.
+        """
+        if not self.plan.summed:
+            raise Refused("question: there are none in this run")
+        return self._questions.inquire(_known(self.plan, site), question, enough, seconds)
+
+    def asked(self, site: str) -> dict[str, bytes]:
+        """Questions that `site` has to answer, by the asking site; only in a run of sums."""
+        return self._questions.asked(_known(self.plan, site))
+
+    def answer(self, site: str, asker: str, answer: bytes) -> None:
+        """Take the answer of `site` to the question of `asker`."""
+        self._questions.answer(_known(self.plan, site), asker, answer)
 
     def leave(self, site: str, farewell: bytes) -> None:
         """Record the farewell of `site`; raises :class:`Refused` unless it is signed, for this point of this run."""
-        due = self.log.last(self.plan.run, self._known(site)) + 1
+        due = self.log.last(self.plan.run, _known(self.plan, site)) + 1
         read_farewell(self.plan, farewell, site, due)
         self.log.leave(self.plan.run, site, due, farewell)
-        if self.rounds is not None:
-            self.rounds.tell()
+        self.rounds.tell()
+
+    # How the run goes
 
     def gone(self) -> dict[str, str]:
         """Sites that left or were left out, and why; raises :class:`Refused` for a false farewell."""
         for site, data in self.log.gone(self.plan.run).items():
             if site not in self._left:
-                due = self.log.last(self.plan.run, self._known(site)) + 1
+                due = self.log.last(self.plan.run, _known(self.plan, site)) + 1
                 self._left[site] = read_farewell(self.plan, data, site, due)
-        without = {} if self.rounds is None else self.rounds.gone
-        return dict(sorted((without | {site: farewell.reason for site, farewell in self._left.items()}).items()))
-
-    @property
-    def untold(self) -> list[str]:
-        """Sites that were left out and have not asked since; in a run of sums they still hold the run's key."""
-        return [] if self.rounds is None else self.rounds.untold
+        reasons = {site: farewell.reason for site, farewell in self._left.items()}
+        return dict(sorted((self.rounds.gone | reasons).items()))
 
     @property
     def over(self) -> bool:
@@ -135,7 +121,7 @@ class Hub:
     def check(self) -> None:
         """Raise :class:`InvalidInput` for a log that cannot belong to this run."""
         try:
-            self.models()
+            self.results.models()
             self.gone()
         except Refused as error:
             rule = f"does not hold what the plan allows: {error}"
@@ -143,117 +129,42 @@ class Hub:
 
     def check_end(self) -> None:
         """Raise :class:`EndedEarly` if the run has ended early, :class:`FinishedWithout` if it went on without some."""
-        if self.rounds is not None and self.rounds.over:
+        if self.rounds.over:
             check_whole(f"run={self.plan.run!r}", self.rounds.gone)
             return  # the others have done all that the plan asks for, at its price
         left = [f"site {site!r} ({reason})" for site, reason in self.gone().items() if reason not in COMPLETE]
         if left:
-            who = "the hub ended it" if self.log.ended(self.plan.run) else f"its sites left: {', '.join(left)}"
+            ended = self.log.decisions.ended(self.plan.run)
+            who = "the hub ended it" if ended else f"its sites left: {', '.join(left)}"
             raise EndedEarly(f"run={self.plan.run!r}: ended early: {who}")
 
     def sites(self) -> list[dict[str, Any]]:
-        """Progress of every site, as plain data."""
+        """Progress of every site, as plain data.
+
+        Its round is the algorithm's, of its last message: 0 for its greeting, -1 for none, T + 1 for its last model.
+        """
         gone = self.gone()
+        last = {name: self.log.last(self.plan.run, name) for name in self.plan.names}
+        with self.rounds.current() as rounds:
+            reached = {name: rounds.attempt_in(round) for name, round in last.items()}
         return [
-            {"site": one.name, "round": self._round(one.name), "left": gone.get(one.name), "rows": one.rows}
+            {"site": one.name, "round": reached[one.name], "left": gone.get(one.name), "rows": one.rows}
             for one in self.plan.sites
         ]  # fmt: skip
-
-    def _round(self, site: str) -> int:
-        """The algorithm's round of a site's last message; 0 for its greeting, -1 for none, T + 1 for its last model."""
-        last = self.log.last(self.plan.run, site)
-        return last if self.rounds is None else self.rounds.attempt_in(last)
 
     def status(self) -> dict[str, Any]:
         """The run and its sites, as plain data."""
         return {
             "run": self.plan.run, "plan": self.plan.digest, "rounds": self.plan.attempts, "sites": self.sites(),
-            "demonstration": self.plan.demonstration, "finished": self.models() is not None,
-            "ended": self.log.ended(self.plan.run),
-        } | ({} if self.rounds is None else {"roster": self.rounds.roster})  # fmt: skip
+            "demonstration": self.plan.demonstration, "finished": self.results.models() is not None,
+            "ended": self.log.decisions.ended(self.plan.run), "roster": self.rounds.roster,
+        }  # fmt: skip
 
-    def models(self) -> Array | None:
-        """Last models of the sites that came to the end, (N, d); of a run of sums the common one, (1, d).
 
-        None while one is missing.
-        """
-        if self.sums is not None:
-            return self._common()
-        found = self._last()
-        if self.rounds is not None and self.rounds.over:
-            return np.array([*found.values()])
-        return np.array([*found.values()]) if len(found) == len(self.plan.names) else None
-
-    @property
-    def finishers(self) -> list[str]:
-        """The sites whose last models :meth:`models` has, over a graph."""
-        return [*self._last()]
-
-    def _last(self) -> dict[str, Array]:
-        found = {}
-        for name in self.plan.names:
-            round = self.log.last(self.plan.run, name)
-            data = self.log.message(self.plan.run, round, name)
-            message = None if data is None else read(self.plan, data, name, round).content
-            if isinstance(message, Message) and message.kind in ("stop", "refuse"):
-                found[name] = message.payload
-        return found
-
-    def _common(self) -> Array | None:
-        """The model with which most sites of a run of sums ended: all of them, if they are honest."""
-        assert self.sums is not None
-        models = Counter(model.tobytes() for model in self.sums.last().values())
-        return None if not models else np.frombuffer(models.most_common(1)[0][0], dtype=float)[None]
-
-    def move(self) -> Move | None:
-        """The map by which the sites moved their rows; None if they did not, or not yet."""
-        if self.plan.centre is None or self.sums is not None:
-            return None if self.sums is None else self.sums.move
-        try:
-            return moved(self.plan, self._read(1, 1))
-        except LookupError:
-            return None
-
-    def found(self) -> Found | None:
-        """The results of the plan's recipes; None if it has none, or last models are missing."""
-        plan, models = self.plan, self.models()
-        if plan.asks is None or models is None:
-            return None
-        first = 1 if plan.infers else plan.stages[-1].before + 1
-        asker, found = at_hub(plan, self._read(first)), Found()
-        if plan.infers:
-            found = asker.infer()[1]
-        if plan.asks.evaluation is None:
-            return found
-        try:
-            return asker.judge(found.model if plan.infers else models[0], found, self.move())[1]
-        except LookupError:
-            return replace(found, notes=(LOST,))
-
-    def _read(self, first: int, last: int | None = None) -> ReadNet:
-        """What was sent or opened in exchanges `first` to `last`; the first attempt without a sum ends it."""
-        plan, run = self.plan, self.plan.run
-        end = 1 + (plan.attempts if last is None else last)
-        if self.sums is None:
-            sent = []
-            for round in range(first, end):
-                stored = self.log.round(run, round)
-                messages = [read(plan, stored[name], name, round).content for name in plan.names]
-                sent.append([one.payload for one in messages if isinstance(one, Message)])
-            return ReadNet(sent=sent)
-        totals = []
-        for attempt in range(first, end):
-            opened = self.sums.opened(attempt)
-            if opened is None:
-                break
-            counts = plan.counts(attempt)
-            totals.append((Among(float(sum(counts[name] for name in opened[0])), len(opened[0])), opened[1]))
-        return ReadNet(totals)
-
-    def _known(self, site: str) -> str:
-        if site not in self.plan.names:
-            raise Refused(f"site={site!r}: is no site of this plan")
-        return site
+def _known(plan: Plan, site: str) -> str:
+    if site not in plan.names:
+        raise Refused(f"site={site!r}: is no site of this plan")
+    return site
 
 
 class LocalTransport:

@@ -32,8 +32,7 @@ HUB = "the hub ended the run"
 OUT = "the other sites go on without this one"
 """Why a run across sites stopped, in addition to the reasons of :mod:`sottovoce.runs.engine`."""
 Reason = Literal[
-    "done", "its budget is spent", "a neighbour left", "the hub ended the run", "too few sites are left",
-    "it cannot go on",
+    "done", "its budget is spent", "the hub ended the run", "too few sites are left", "it cannot go on",
 ]  # fmt: skip
 """Why a site sends no more: a closed list, because a free text could reveal something about its rows."""
 COMPLETE: tuple[Reason, ...] = ("done", "its budget is spent")
@@ -100,8 +99,8 @@ def longest(plan: Plan) -> int:
 def longest_inbox(plan: Plan) -> int:
     """The most bytes of a site's inbox of one round."""
     degree = len(plan.sites) - 1 if plan.all_hear else int(plan.graph.degree.max())
-    ends = 0 if plan.waits is None else inbox_bytes(0, len(plan.sites))  # signed rosters, and who is missing and why
-    return inbox_bytes(plan.widest, degree + (PROOFS if plan.summed or plan.waits is not None else 0)) + ends
+    rosters = inbox_bytes(0, len(plan.sites))  # signed rosters, and who is missing and why
+    return inbox_bytes(plan.widest, degree + PROOFS) + rosters
 
 
 def check_payload(plan: Plan, kind: str, payload: Array, round: int) -> None:

@@ -17,6 +17,7 @@ from typing import Self
 
 import numpy as np
 
+from ..algorithms import KNOWN
 from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError, UnknownEvent
 from ..network.graphs import Graph, make_graph
@@ -38,7 +39,7 @@ from .asks import Asks, Lists, lists_of
 from .names import check_different, check_name, check_run
 from .stages import Stage
 from .strict import NotStrict, parse
-from .waits import Waits
+from .waits import DEFAULT, Waits
 
 PLANNED_BEFORE = "end its run with version 0.2 at all sites, or write another plan: ledgers keep what was spent"
 """What to do with a plan of a version before 0.3."""
@@ -146,8 +147,9 @@ class Plan:
         What is asked in addition to the training, or instead of it.
     centre : Centring or None
         How rows are centred: their mean is asked before the method, within epsilon, and taken away from all of them.
-    waits : Waits or None
-        How long a round waits for its last site; None for a run over a graph that needs all its sites to its end.
+    waits : Waits
+        How long a round waits for its last site; with infinite patience a run over a graph needs all its sites to its
+        end, and a run of sums is refused.
     """
 
     run: str
@@ -160,13 +162,13 @@ class Plan:
     start: Start | None = None
     asks: Asks | None = None
     centre: Centring | None = None
-    waits: Waits | None = None
+    waits: Waits = DEFAULT
 
     @classmethod
     def make(
         cls, run: str, config: RunConfig, sites: Sequence[Member], d: int, *, schema: dict[str, Any] | None = None,
         norm_cap: float | None = None, start: Start | None = None, asks: Asks | None = None,
-        centre: Centring | None = None, waits: Waits | None = None,
+        centre: Centring | None = None, waits: Waits = DEFAULT,
     ) -> Self:  # fmt: skip
         """Check and calibrate a run, and return its plan.
 
@@ -360,7 +362,7 @@ class Plan:
     @property
     def goes_on(self) -> bool:
         """Whether a run over a graph may go on without a site."""
-        return bool(self.waits is not None and self.asks is None and self.prepared.algorithm.induced)
+        return bool(not self.waits.endless and self.asks is None and self.prepared.algorithm.induced)
 
     @property
     def _n(self) -> Array:
@@ -448,10 +450,10 @@ class Plan:
             "d": self.d,
             "sites": [{"name": s.name, "rows": s.rows, "key": s.key} for s in self.sites],
             "edges": [list(edge) for edge in self.edges], "norm_cap": self.norm_cap, "schema": self.schema,
-            "features": self.features,
+            "features": self.features, "waits": vars(self.waits),
         } | {
             name: one.to_dict() for name, one in (("asks", self.asks), ("centre", self.centre)) if one is not None
-        } | ({} if self.waits is None else {"waits": vars(self.waits)})  # fmt: skip
+        }  # fmt: skip
 
     def write(self, path: str | Path) -> None:
         """Write the file that every site gets."""
@@ -491,7 +493,7 @@ class Plan:
                     edges=tuple((i, j) for i, j in plain["edges"]), norm_cap=plain["norm_cap"],
                     schema=plain["schema"], start=start,
                     asks=None if "asks" not in plain else Asks.from_dict(plain["asks"]),
-                    waits=None if "waits" not in plain else Waits(**plain["waits"]),
+                    waits=Waits(**plain["waits"]),
                     centre=None if "centre" not in plain else Centring.of(plain["centre"]),
                 )  # fmt: skip
         except InvalidInput:
@@ -579,6 +581,13 @@ def whole_training_before_an_evaluation(plan: Plan) -> Iterator[InvalidInput]:
         yield InvalidInput("epsilon", None, rule, "raise it, or leave noise out")
 
 
+def an_end_of_rounds_of_sums(plan: Plan) -> Iterator[InvalidInput]:
+    """A run of sums ends a round for which a site is missing: its sites would wait with their keys for ever."""
+    if plan.summed and plan.waits.endless:
+        rule = "a run of sums ends a round for which a site is missing, or its sites would wait with their keys"
+        yield InvalidInput("patience", None, rule, "give a number of seconds")
+
+
 DECLARED: tuple[Rule, ...] = (
     centring_and_start_of_the_configuration,
     facts_of_the_schema,
@@ -588,7 +597,7 @@ DECLARED: tuple[Rule, ...] = (
     start_and_graph_of_inference,
 )
 """What the entries of a plan must be together, before the run is priced."""
-PRICED: tuple[Rule, ...] = (whole_training_before_an_evaluation,)
+PRICED: tuple[Rule, ...] = (an_end_of_rounds_of_sums, whole_training_before_an_evaluation)
 """What the priced run must be."""
 
 

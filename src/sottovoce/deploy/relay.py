@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -180,47 +181,73 @@ def serve(
     asked_most, answered_most = sizes(hub.plan)
     options = [*_OPTIONS, *_carries(max(answered_most, _WELCOME), asked_most)]
     server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=options)
-    secure = grpc.dynamic_ssl_server_credentials(_configured(credentials.read()), _renewed(credentials), True)
-
-    news, polls = _News(), _Polls()
-
-    def handler(method: str) -> Callable[[bytes, Any], bytes]:
-        def handle(request: bytes, context: Any) -> bytes:
-            names: list[bytes] = []
-            try:
-                names = context.auth_context().get("x509_common_name", [])
-                if len(names) != 1:
-                    raise Refused("certificate: has no common name")
-                asked = requests.read(request, asked_most, OTHER_REQUEST)
-                if any(map(revoked, context.auth_context().get("x509_pem_cert", []))):
-                    raise Refused("certificate: was revoked; ask the hub's operator")
-                heard(_name(names[0]))
-                if method == WELCOME and welcome is not None:
-                    return canonical(welcome(_name(names[0]).removeprefix(INVITED))).encode()
-                with polls.of(_name(names[0])) as seconds:
-                    return canonical(answer(hub, _name(names[0]), method, asked, seconds)).encode()
-            except Exception as error:
-                site = printable(b", ".join(names).decode("utf-8", "replace"))
-                wrong, foreseen = isinstance(error, Refused), isinstance(error, SottovoceError)
-                why = printable(str(error)) if foreseen else printable(f"{type(error).__name__}: {error}")
-                if (told := news.line(site, why)) is not None:
-                    (refused if wrong else failed)(site, told)
-                    if not foreseen:
-                        _log.error("an error of the hub's own, on a request of %s", site, exc_info=error)
-                if wrong:
-                    return context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-                return context.abort(grpc.StatusCode.INTERNAL, OWN_TROUBLE)
-
-        return handle
-
-    methods = {name: grpc.unary_unary_rpc_method_handler(handler(name)) for name in (*METHODS, WELCOME)}
+    requests_of_sites = _Requests(hub, asked_most, refused, failed, welcome, heard, revoked)
+    methods = {
+        name: grpc.unary_unary_rpc_method_handler(partial(requests_of_sites.handle, name))
+        for name in (*METHODS, WELCOME)
+    }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
+    secure = grpc.dynamic_ssl_server_credentials(_configured(credentials.read()), _renewed(credentials), True)
     try:
         port = server.add_secure_port(address, secure)
     except RuntimeError:
         raise InvalidInput("listen", address, "cannot be listened on", "use a free port of this machine") from None
     server.start()
     return server, port
+
+
+class _Requests:
+    """Requests of sites, answered by the hub; see :func:`serve` for what it is given."""
+
+    def __init__(
+        self, hub: Hub, longest: int, refused: Callable[[str, str], None], failed: Callable[[str, str], None],
+        welcome: Callable[[str], dict[str, Any]] | None, heard: Callable[[str], None], revoked: Callable[[bytes], bool],
+    ) -> None:  # fmt: skip
+        self._hub, self._longest, self._welcome = hub, longest, welcome
+        self._refused, self._failed, self._heard, self._revoked = refused, failed, heard, revoked
+        self._news, self._polls = _News(), _Polls()
+
+    def handle(self, method: str, request: bytes, context: Any) -> bytes:
+        """The reply, or an end of the call that says whether the request was wrong or the hub is in trouble."""
+        import grpc
+
+        names: list[bytes] = []
+        try:
+            names = context.auth_context().get("x509_common_name", [])
+            certificates = context.auth_context().get("x509_pem_cert", [])
+            return canonical(self._reply(method, request, names, certificates)).encode()
+        except Exception as error:
+            self._tell(printable(b", ".join(names).decode("utf-8", "replace")), error)
+            if isinstance(error, Refused):
+                return context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            return context.abort(grpc.StatusCode.INTERNAL, OWN_TROUBLE)
+
+    def _reply(
+        self, method: str, request: bytes, names: list[bytes], certificates: list[bytes]
+    ) -> dict[str, Any]:  # fmt: skip
+        """The sender is the one name of its certificate, and no field of its request."""
+        if len(names) != 1:
+            raise Refused("certificate: has no common name")
+        asked = requests.read(request, self._longest, OTHER_REQUEST)
+        if any(map(self._revoked, certificates)):
+            raise Refused("certificate: was revoked; ask the hub's operator")
+        name = _name(names[0])
+        self._heard(name)
+        if method == WELCOME and self._welcome is not None:
+            return self._welcome(name.removeprefix(INVITED))
+        with self._polls.of(name) as seconds:
+            return answer(self._hub, name, method, asked, seconds)
+
+    def _tell(self, site: str, error: Exception) -> None:
+        """Tell the operator what is new of a request that was not answered."""
+        wrong, foreseen = isinstance(error, Refused), isinstance(error, SottovoceError)
+        why = printable(str(error)) if foreseen else printable(f"{type(error).__name__}: {error}")
+        told = self._news.line(site, why)
+        if told is None:
+            return
+        (self._refused if wrong else self._failed)(site, told)
+        if not foreseen:
+            _log.error("an error of the hub's own, on a request of %s", site, exc_info=error)
 
 
 def _configured(files: tuple[bytes, bytes, bytes]) -> grpc.ServerCertificateConfiguration:

@@ -167,15 +167,15 @@ def _summary(stem: Path) -> dict[str, Any] | None:
 
 def write_hub(folder: Path, hub: Hub) -> bool:
     """Write ``hub.html`` and the hub's other results; False, and nothing written, while a last model is missing."""
-    plan, models = hub.plan, hub.models()
+    plan, models = hub.plan, hub.results.models()
     if models is None:
         return False
     statement, stem, status = plan.statement, folder / "hub", hub.status()
     put_aside(stem, plan)
-    found = hub.found()
-    files.write("report", folder / "hub.html", hub_page(plan, status, models, statement, found, hub.finishers))
+    found, sites = hub.results.found(), [*hub.results.last_models()]
+    files.write("report", folder / "hub.html", hub_page(plan, status, models, statement, found, sites))
     if not plan.infers:
-        result(plan, models, statement, FINISHED, plan.config.rounds, hub.move()).save(folder / "hub.npz")
+        result(plan, models, statement, FINISHED, plan.config.rounds, hub.results.move()).save(folder / "hub.npz")
     answers = {} if found is None else document(plan, found)
     write_summary(stem, answers | status | {"privacy": statement.to_dict()})
     return True

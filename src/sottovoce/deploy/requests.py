@@ -74,7 +74,7 @@ def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
     try:
         return _reply(hub, site, method, asked, seconds)
     except TransportClosed as error:
-        return {"closed": str(error), "site": error.site, "farewell": error.farewell.decode("ascii")}
+        return {"closed": str(error), "site": error.site}
 
 
 def _reply(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _reply(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
             round = _number(asked, "round")
             inbox = hub.exchange(site, round, _text(asked, "message").encode(), seconds)
             if inbox is None:
-                return {"inbox": None, "missing": hub.missing(site, round)} | _asked(hub, site)
+                return {"inbox": None, "missing": hub.rounds.missing} | _asked(hub, site)
             return {"inbox": _plain(inbox)}
         case "inquire":
             enough = _number(asked, "enough")
@@ -198,9 +198,8 @@ class RequestTransport(ABC):
     def _open(self, found: dict[str, Any], word: str) -> dict[str, bytes] | None:
         """The entry `word` of a reply, None if it is not there yet; answers other sites' questions in the reply."""
         if "closed" in found:
-            site, farewell = found.get("site"), str(found.get("farewell", ""))
-            why = printable(str(found["closed"]))
-            raise TransportClosed(why, None if site is None else str(site), farewell.encode("utf-8", "replace"))
+            site = found.get("site")
+            raise TransportClosed(printable(str(found["closed"])), None if site is None else str(site))
         given, asked = found.get(word), found.get("asked", {})
         if given is None and isinstance(asked, dict):
             for asker, question in asked.items():

@@ -33,7 +33,7 @@ class Transport(Protocol):
         """
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
-        """Post this site's message, and return those of all neighbours, by site.
+        """Post this site's message, and return those of all who are heard, by site, or what says why there is none.
 
         A message is stored once; the same bytes again are accepted.
 
@@ -42,8 +42,7 @@ class Transport(Protocol):
         Refused
             If the hub holds another message of this round, or the round is not the next.
         TransportClosed
-            If the hub ended the run, or a neighbour left before its message of this round, with its signed farewell,
-            which the caller must verify.  In a run of sums with this site itself, if the others went on without it.
+            If the hub ended the run, or with this site itself, if the others went on without it.
         Unreachable
             If the hub cannot be reached for longer than the transport waits.
         """

@@ -1,8 +1,10 @@
-"""How long a run waits for its sites: part of the plan."""
+"""How long a run waits for its sites: part of every plan."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Self
 
 from ..errors import InvalidInput
 
@@ -15,20 +17,52 @@ class Waits:
 
     Parameters
     ----------
-    deadline : float
+    deadline : float or None
         For the last site's message, if the run may go on without those that are missing.
-    patience : float
-        If it may not, before it ends.
+    patience : float or None
+        If it may not, before it ends.  None is infinite patience: the run needs all its sites to its end, so there is
+        no deadline either.
     """
 
-    deadline: float = 60.0
-    patience: float = 600.0
+    deadline: float | None = 60.0
+    patience: float | None = 600.0
 
     def __post_init__(self) -> None:
+        if self.deadline is None and self.patience is None:
+            return
         for field, value in vars(self).items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value <= _LONGEST_WAIT:
                 rule = f"must be a number of seconds above 0 and at most {_LONGEST_WAIT:g}"
-                raise InvalidInput(field, value, rule, f"use e.g. {getattr(type(self), field):g}")
-        if self.patience < self.deadline:
+                remedy = f"use e.g. {getattr(type(self), field):g}; for a run that waits for ever, null for both"
+                raise InvalidInput(field, value, rule, remedy)
+        if self.patience_seconds < self.deadline_seconds:
             rule = f"must be at least the deadline, {self.deadline:g} s"
             raise InvalidInput("patience", self.patience, rule, "raise it")
+
+    @property
+    def endless(self) -> bool:
+        """Whether every round waits for all sites, however long."""
+        return self.patience is None
+
+    @property
+    def deadline_seconds(self) -> float:
+        """The deadline as a number that a clock can be compared with."""
+        return math.inf if self.deadline is None else self.deadline
+
+    @property
+    def patience_seconds(self) -> float:
+        """The patience as a number that a clock can be compared with."""
+        return math.inf if self.patience is None else self.patience
+
+    def with_deadline(self, seconds: float) -> Self:
+        """These waits with another deadline, and a patience that is no shorter; raises :class:`InvalidInput`."""
+        if self.endless:
+            rule = "the plan waits for all its sites, however long it takes"
+            raise InvalidInput("patience", seconds, rule, "leave it out; `sottovoce hub end` ends the run")
+        return type(self)(seconds, max(seconds, self.patience_seconds))
+
+
+DEFAULT = Waits()
+"""What a plan has unless it says otherwise."""
+ENDLESS = Waits(None, None)
+"""Of a run over a graph that needs all its sites to its end."""

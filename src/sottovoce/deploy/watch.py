@@ -128,7 +128,7 @@ class Watch:
         for site in shown["sites"]:
             name, last = site["site"], log.last(run, site["site"])
             if site["left"] is None and last >= 0 and not shown["ended"]:
-                missing = self._hub.missing(name, last)
+                missing = self._hub.rounds.missing
                 if missing and name not in missing:
                     found[name] = sorted(missing)
         return found
@@ -151,9 +151,8 @@ class Watch:
                 quiet = f"last heard {_ago(now - heard[name])} ago" if name in heard else "never heard"
                 what = f"the others wait for {name} since {_ago(now - min(since))}; it was {quiet}"
                 do = "ask its people to look at it, and to repeat `sottovoce site run`; if it will not come back: "
-                end = (
-                    f"end {self._folder} {shown['run']}" if self._hub.rounds is None else f"expel {self._folder} {name}"
-                )
+                needs_all = self._hub.plan.waits.endless
+                end = f"end {self._folder} {shown['run']}" if needs_all else f"expel {self._folder} {name}"
                 do += f"`sottovoce hub {end}`"
                 alarms.append(_alarm("stalled", what, do))
         need = self._bytes_left(shown) + _SPARE

@@ -508,7 +508,6 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
         """What "auto" picks, once a fit; other configurations unchanged."""
         likely = None if self.schema_ is None else expected_rows(self.schema_)
         centre = self._centring(run, rows)
-        left = run if centre is None else centre.rest(run)  # for the method
         where: Any = {"heterogeneity": "label" if differ else "iid", "expected": likely}
         if run.auto:
             if self.choice_ is None:
@@ -516,10 +515,10 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
                 default = self.own_knobs | {"rounds": _DEFAULT.rounds}
                 given = self._knobs() | self.get_params(deep=False)
                 free = [knob for knob in KNOBS if knob in given and given[knob] == default[knob]]
-                self.choice_ = choose(left, rows.n[:, 0], rows.d, free=free, **where)
-            left = replace(self.choice_.config, seed=run.seed)
-        self._foretell(left, rows, where)
-        return replace(left, epsilon=run.epsilon)
+                self.choice_ = choose(run, rows.n[:, 0], rows.d, free=free, centre=centre, **where)
+            run = replace(self.choice_.config, seed=run.seed)
+        self._foretell(run if centre is None else centre.rest(run), rows, where)
+        return run
 
     def _table(self, X: ArrayLike, *, reset: bool) -> Any:
         """X as scikit-learn validates it, dense or CSR; under a schema, encoded rows."""

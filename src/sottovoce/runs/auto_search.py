@@ -26,6 +26,7 @@ from ..problem.losses import make_loss
 from ..problem.schedules import Schedule
 from ..util.typing import Any, Array
 from .auto_trials import Ground
+from .centre import Centring
 from .config import RunConfig
 from .defaults import of_numbers
 from .prepare import build, certified, check_size, default_penalty, prepare
@@ -108,7 +109,7 @@ def declared(partition: str, strength: float = 1.0) -> str:
 
 def choose(
     config: RunConfig, n: Sequence[int] | Array, d: int, *, heterogeneity: str = "iid",
-    free: Sequence[str] | None = None, expected: Expected | None = None,
+    free: Sequence[str] | None = None, expected: Expected | None = None, centre: Centring | None = None,
 ) -> Choice:  # fmt: skip
     """Pick a method and its knobs from public facts; always the same on the same machine and versions.
 
@@ -126,6 +127,8 @@ def choose(
         Knobs of `KNOBS` that the caller left open; None for those that have their default values.
     expected : Expected, optional
         What is publicly known of rows: a schema, or public rows.  None for rows of a few kinds.
+    centre : Centring, optional
+        What is asked before the method within the same budget; methods are tried with the epsilon that it leaves.
 
     Raises
     ------
@@ -140,9 +143,11 @@ def choose(
     counts = np.asarray(n, dtype=float).ravel()
     check_size(config, counts[:, None], d)
     sizes = tuple(int(rows) for rows in counts)
-    asked = replace(config, seed=config.seed or 0, replicates=1)
+    left = config if centre is None else centre.rest(config)
+    asked = replace(left, seed=config.seed or 0, replicates=1)
     found = _choose(asked, sizes, d, heterogeneity, tuple(sorted(knobs)), expected)
-    return replace(found, config=replace(found.config, auto=False, seed=config.seed, replicates=config.replicates))
+    chosen = replace(found.config, auto=False, epsilon=config.epsilon, seed=config.seed, replicates=config.replicates)
+    return replace(found, config=chosen)
 
 
 @lru_cache(maxsize=64)

@@ -45,6 +45,7 @@ TRUSTED = tuple(TRUSTS)
 MOST_ROUNDS, MOST_REPLICATES = 50_000, 1_000_000
 NO_OPTIONS = MethodOptions()
 _NESTED = ("options", "other_options")
+_SCHEDULES = ("eta", "noise")
 _DIGEST = "[0-9a-f]{32}"
 
 
@@ -320,8 +321,13 @@ class RunConfig:
         """
         known = cls.defaults()
         raise_all([_unknown_name(name, known) for name in flat if name not in known])
-        readers: dict[type, Any] = {list: tuple, dict: Schedule.from_dict}
-        values = {name: readers[type(v)](v) if type(v) in readers else v for name, v in flat.items()}
+        values: dict[str, Any] = dict(flat)
+        for name, value in flat.items():
+            if isinstance(value, list):
+                values[name] = tuple(value)
+        for name in _SCHEDULES:
+            if isinstance(values.get(name), dict):
+                values[name] = Schedule.from_dict(values[name])
         if values.get("epsilon") == "inf":
             values["epsilon"] = math.inf
         options = tuple((name, values.pop(name)) for name in flat if name in KNOBS)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..data.check import Review, review
 from ..data.loaders import split_table
 from ..data.schema import Schema
 from ..data.table import Table
 from ..errors import InvalidInput
 from ..network.graphs import make_graph
-from .defaults import for_task
 from .prepare import check_size
-from .training import TrainConfig, deal, of_people, placed, rows_at
+from .training import TrainConfig, deal, for_dataset, rows_at
 
 
 def review_for_training(schema: Schema, table: Table) -> Review:
@@ -36,7 +33,7 @@ def refusal_of(schema: Schema, table: Table) -> InvalidInput | None:
     config = TrainConfig()
     try:
         dataset = split_table(table, schema, test_share=config.test_share)
-        config = placed(replace(config, run=of_people(for_task(config.run, dataset.task), dataset)), dataset)
+        config = for_dataset(config, dataset)
         rows = rows_at(config, dataset, deal(config, dataset))
         check_size(config.run, rows.n, rows.d)
         make_graph(config.run.graph, len(rows.n), config.run.seed or 0)

@@ -259,6 +259,12 @@ def _check_sites(how: str, dataset: data.Dataset) -> None:
         data.partition(how, np.zeros(len(dataset.sites)), None, columns={site: dataset.sites})
 
 
+def for_dataset(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
+    """The configuration with the loss of the labels, the unit of the schema and the sites of the table."""
+    run = of_people(for_task(config.run, dataset.task), dataset)
+    return placed(replace(config, run=run), dataset)
+
+
 def of_people(run: RunConfig, dataset: data.Dataset) -> RunConfig:
     """The configuration for the schema's unit: a row, or a person."""
     unit = None if dataset.schema is None else dataset.schema.person
@@ -335,7 +341,7 @@ def train(
     config, choice = given.config, None
     if config.run.auto:
         choice = _choice(given, free)
-        config = replace(config, run=replace(choice.config, epsilon=config.run.epsilon))
+        config = replace(config, run=choice.config)
     result = _simulated(config, given, observers, checkpoint, ledger, run_name)
     if released is not None:
         released(result)
@@ -388,7 +394,7 @@ class _Given(NamedTuple):
 
 def _given(config: TrainConfig, check: Callable[[data.Dataset, RunConfig, int], object] | None) -> _Given:
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
-    config = placed(replace(config, run=of_people(for_task(config.run, dataset.task), dataset)), dataset)
+    config = for_dataset(config, dataset)
     known, dataset = _public_rows(config, dataset)
     parts = deal(config, dataset)
     if check is not None:
@@ -432,14 +438,20 @@ def _start(config: TrainConfig, dataset: data.Dataset, public: Public | None, wi
 
 
 def _choice(given: _Given, free: Sequence[str] | None) -> Choice:
-    """What ``method="auto"`` picks, within what centring leaves of the budget."""
+    """What ``method="auto"`` picks."""
     config, rows, schema = given.config, given.rows, given.dataset.schema
     likely = None if given.public is None else given.public.expected()
     if likely is None and schema is not None:
         likely = expected_rows(schema)
-    asked = config.run if given.centring is None else given.centring.rest(config.run)
-    heterogeneity = declared(config.partition or "iid", config.strength)
-    return choose(asked, rows.n[:, 0], rows.d, heterogeneity=heterogeneity, free=free, expected=likely)
+    return choose(
+        config.run,
+        rows.n[:, 0],
+        rows.d,
+        heterogeneity=declared(config.partition or "iid", config.strength),
+        free=free,
+        expected=likely,
+        centre=given.centring,
+    )
 
 
 def _label(config: TrainConfig) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -66,8 +66,9 @@ class Dealt:
 
     def without_noise(self, config: RunConfig) -> float:
         """The test error of a run's average model with all noise left out, after its last round, cached."""
-        plain = {name: getattr(RunConfig(), name) for name in _OF_PRIVACY}
-        free = replace(config, **plain | {"epsilon": math.inf, "replicates": 1})  # the seed draws the graph
+        defaults = RunConfig.defaults()
+        plain = {name: defaults[name] for name in _OF_PRIVACY}
+        free = config.but(**plain, epsilon=math.inf, replicates=1)  # the seed draws the graph
         if free not in self.free:
             self.free[free] = float(self.errors(simulate(free, self.rows).consensus)[0])
         return self.free[free]
@@ -86,7 +87,7 @@ _OF_PRIVACY = (
     "max_grad_norm", "split", "tolerance", "delta1", "positives", "threshold", "clip", "test_sensitivity",
     "zeta",
 )  # fmt: skip
-"""Fields of a run that say nothing about one without noise."""
+"""Fields and options of a run that say nothing about one without noise."""
 
 
 def sourced(p: Mapping[str, Any], file: str | Path | None = None) -> dict[str, Any]:

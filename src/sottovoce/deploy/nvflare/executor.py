@@ -73,4 +73,4 @@ class SiteExecutor(Executor):
         with only_one(settings.lock, layout.LET_GO):
             settings.erase_old_keys(tell)
             ended = settings.take_part(TaskTransport(settings.agreed, post))
-        check_end(name, settings.agreed.run, ended.outcome.stopped, ended.by, ended.lost)
+        check_end(name, settings.agreed.run, ended.outcome.stopped, ended.lost)

@@ -103,7 +103,8 @@ class TaskTransport(RequestTransport):
 def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
     """Answer the requests of all sites until all have ended, in a thread for each.
 
-    A lost site ends the job; a run whose rounds end goes on without it, while another site is there to answer.
+    A lost site ends the job if the plan waits for all its sites, however long; else the run goes on while another site
+    is there to answer.
     A site that was left out is told so if it is there.
 
     Parameters
@@ -123,7 +124,7 @@ def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
         try:
             threads = {pool.submit(converse, hub, site, carry): site for site in running}
             while not over.is_set() and (threads or running - hub.gone().keys()):
-                if lost is not None and (hub.rounds is None or not threads):
+                if lost is not None and (hub.plan.waits.endless or not threads):
                     return lost
                 for thread in wait(threads, _LOOK, FIRST_COMPLETED).done:
                     site, failure = threads.pop(thread), thread.result()

@@ -156,23 +156,31 @@ class ProtocolState:
         where, content = f"message of {signed.sender!r}", signed.content
         if signed.sender not in self.members:
             raise Refused(f"{where}: it is not in the present roster")
-        if isinstance(content, Message):
-            if self.phase == "key" and self.plan.summed:
-                raise Refused(f"{where}: comes before any greeting")
-            if content.kind == "release" and self.phase != "share":
+        match content:
+            case Message():
+                self._check_vector(where, content)
+            case Hello() if self.phase == "key":
+                others = [name for name, key in self.keys.items() if key == content.key and name != signed.sender]
+                if others:
+                    raise Refused(f"{where}: has the key of {others[0]!r}")
+            case Roster() if self.phase == "roster":
+                if content != self.next_roster:
+                    rule = f"signs another roster {content.epoch}: the sites do not have the same history"
+                    raise Refused(f"{where}: {rule}")
+            case Share() if self.phase == "share":
+                self._check_share(where, content)
+            case _:
                 raise Refused(f"{where}: does not belong here: the sites do not have the same history")
-            return
-        expected = {"key": Hello, "roster": Roster, "share": Share}.get(self.phase)
-        if expected is None or not isinstance(content, expected):
+
+    def _check_vector(self, where: str, content: Message) -> None:
+        """A greeting or release over a graph, or a last model, which may come at any time after the greeting."""
+        if self.phase == "key" and self.plan.summed:
+            raise Refused(f"{where}: comes before any greeting")
+        if content.kind == "release" and self.phase != "share":
             raise Refused(f"{where}: does not belong here: the sites do not have the same history")
-        if isinstance(content, Hello):
-            others = [name for name, key in self.keys.items() if key == content.key and name != signed.sender]
-            if others:
-                raise Refused(f"{where}: has the key of {others[0]!r}")
-        elif isinstance(content, Roster):
-            if content != self.next_roster:
-                raise Refused(f"{where}: signs another roster {content.epoch}: the sites do not have the same history")
-        elif (content.roster, content.attempt, content.parent) != (self.roster, self.attempt, self.parent):
+
+    def _check_share(self, where: str, content: Share) -> None:
+        if (content.roster, content.attempt, content.parent) != (self.roster, self.attempt, self.parent):
             or_mean = "" if self.plan.centre is None else ", or move rows by different means"
             raise Refused(f"{where}: is of another attempt: the sites do not have the same history{or_mean}")
 
@@ -192,45 +200,57 @@ class ProtocolState:
                 self.keys[name] = content.key
         self.total = None
         last = [name for name, signed in present.items() if ends_run(signed)]
-        here = present if self.plan.summed else set(self.members) - why.keys()
-        stay = tuple(name for name in self.members if name in here and name not in last)
-        lost = {name: LEFT if name in last else why.get(name, LATE) for name in self.members if name not in stay}
         over = bool(last) and len(last) == len(present)  # all that are there sent their last model
-        if over:
-            lost = {name: reason for name, reason in lost.items() if name not in last}
+        here = present.keys() if self.plan.summed else set(self.members) - why.keys()
+        out = {name: why.get(name, LATE) for name in self.members if name not in here}
+        ends = {} if over else dict.fromkeys(last, LEFT)
+        lost = {name: (out | ends)[name] for name in self.members if name in out or name in ends}
+        stay = tuple(name for name in self.members if name not in lost)
         self.since |= dict.fromkeys(lost, self.attempt)
         if over:
-            self.gone |= lost
-            self.members, self.phase = tuple(name for name in self.members if name not in lost), "over"
-            return
-        if not self.plan.summed:
-            if self.phase == "roster" and not lost:
-                self.roster = self.next_roster.digest
-                self.parent = keyed_hash(b"history", fields(self.parent, self.roster))
-            if lost:
-                self.epoch, self.phase = self.epoch + 1, "roster"
-            else:
-                self.attempt, self.phase = self.attempt + 1, "share"
-        elif self.phase == "key":
-            self.session = keyed_hash(b"session", fields(*(present[name].data for name in stay)))
-            self.parent = keyed_hash(b"history", self.session)
-            self.phase = "roster"
-        elif self.phase == "share":
-            self.attempts.append(Attempt(self.members, not lost))
-            self.attempt += 1
-            if not lost:
-                shares = [signed.content.words for signed in present.values() if isinstance(signed.content, Share)]
-                self.total = np.sum(np.array(shares, dtype=np.uint64), axis=0, dtype=np.uint64)
-                digests = (present[name].digest for name in self.members)
-                self.parent = keyed_hash(b"history", fields(self.parent, *digests))
-            else:
-                self.epoch, self.phase = self.epoch + 1, "roster"
-        elif not lost:
-            self.roster, self.phase = self.next_roster.digest, "share"
+            self.phase = "over"
+        elif self.plan.summed:
+            self._go_on_with_sums(present, stay, whole=not lost)
         else:
-            self.epoch += 1
+            self._go_on_over_graph(whole=not lost)
         self.members = stay
         self.gone |= lost
+
+    def _go_on_over_graph(self, *, whole: bool) -> None:
+        """The next round, or the next roster unless the round was `whole`: every member took part and stays."""
+        if self.phase == "roster" and whole:
+            self.roster = self.next_roster.digest
+            self.parent = keyed_hash(b"history", fields(self.parent, self.roster))
+        if whole:
+            self.attempt, self.phase = self.attempt + 1, "share"
+        else:
+            self.epoch, self.phase = self.epoch + 1, "roster"
+
+    def _go_on_with_sums(self, present: Mapping[str, SignedMessage], stay: tuple[str, ...], *, whole: bool) -> None:
+        """The first roster after the greetings, the attempt after a roster, the next one or a roster after that."""
+        match self.phase:
+            case "key":
+                self.session = keyed_hash(b"session", fields(*(present[name].data for name in stay)))
+                self.parent = keyed_hash(b"history", self.session)
+                self.phase = "roster"
+            case "share":
+                self.attempts.append(Attempt(self.members, whole))
+                self.attempt += 1
+                if whole:
+                    self._open(present)
+                else:
+                    self.epoch, self.phase = self.epoch + 1, "roster"
+            case "roster" if whole:
+                self.roster, self.phase = self.next_roster.digest, "share"
+            case _:
+                self.epoch += 1
+
+    def _open(self, present: Mapping[str, SignedMessage]) -> None:
+        """Add up the shares of all members, and bind the history to them."""
+        shares = [signed.content.words for signed in present.values() if isinstance(signed.content, Share)]
+        self.total = np.sum(np.array(shares, dtype=np.uint64), axis=0, dtype=np.uint64)
+        digests = (present[name].digest for name in self.members)
+        self.parent = keyed_hash(b"history", fields(self.parent, *digests))
 
 
 def ends_run(signed: SignedMessage) -> bool:

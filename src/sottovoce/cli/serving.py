@@ -1,0 +1,202 @@
+"""A hub that serves a run at a console: what it tells, when it writes the results, and when it stops."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from rich.live import Live
+from rich.table import Table
+
+from ..deploy import certificates
+from ..deploy.hub import Hub
+from ..deploy.monitor import PAGE, serve_page
+from ..deploy.names import check_name
+from ..deploy.plan import Plan
+from ..deploy.relay import Credentials, serve
+from ..deploy.report import finished, last_words, write_hub
+from ..deploy.watch import Watch, waiting_lines
+from .screen import Console, escape, listing, print_json
+
+LINGER = 300.0
+"""Seconds that `hub run --once` waits for sites without which the run went on."""
+_EVERY = 0.2  # seconds between two looks at the run
+_LOOK, _PATIENT, _REPEAT = 0.5, 15.0, 60.0  # seconds: between looks, before a line about waiting, between such lines
+
+
+@dataclass
+class Teller:
+    """Lines for people on a console, or JSON objects for a program."""
+
+    as_json: bool
+    console: Console = field(default_factory=Console)
+
+    def tell(self, text: str, **more: Any) -> None:
+        """Say a line; a program gets what is in it."""
+        if self.as_json:
+            print_json(more)
+        else:
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def refused(self, site: str, why: str) -> None:
+        """A request of a site was wrong."""
+        self.tell(f"{site}: refused: {why}", site=site, refused=why)
+
+    def failed(self, site: str, why: str) -> None:
+        """A request of a site was not answered, by an error of the hub's own."""
+        self.tell(f"{site}: not answered, by no fault of its own: {why}", site=site, failed=why)
+
+
+class News:
+    """Lines on the console: who waits for whom, again and again while it lasts, and each alarm when it comes up."""
+
+    def __init__(self, watch: Watch, tell: Callable[..., None]) -> None:
+        self._watch, self._say = watch, tell
+        self._looked = self._said = time.monotonic()
+        self._alarms: set[str] = set()
+
+    def look(self, *, last: bool = False) -> None:
+        """Note how far the run is, and tell what is new."""
+        now = time.monotonic()
+        if not last and now - self._looked < _LOOK:
+            return
+        self._looked = now
+        self._watch.look(now=last)
+        if not last and now - self._said >= _PATIENT:
+            self._tell(now)
+
+    def _tell(self, now: float) -> None:
+        status = self._watch.status()
+        lines = waiting_lines(status, _PATIENT)
+        self._said = now
+        if lines:
+            self._said = now + _REPEAT - _PATIENT
+            self._say("\n".join(lines), waits=lines)
+        for one in status["alarms"]:
+            known = one["alarm"] + one["do"]
+            if one["alarm"] != "stalled" and known not in self._alarms:
+                self._alarms.add(known)
+                self._say(f"{one['what']}: {one['do']}", alarm=one)
+
+
+class Serving:
+    """A hub that serves its run until it is stopped, or with `once` until every site has left.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the plan, the certificates and the results are.
+    linger : float
+        With `once`: seconds more for sites without which the run went on, to be told.
+    """
+
+    def __init__(self, folder: Path, hub: Hub, teller: Teller, *, once: bool, linger: float) -> None:
+        self._folder, self._hub, self._teller = folder, hub, teller
+        self._once, self._linger = once, linger
+        self._watch = Watch(hub, folder)
+        self._news = News(self._watch, teller.tell)
+        self._written = False
+        self._lingers_until: float | None = None
+
+    @contextmanager
+    def open(self, credentials: Credentials, listen: str, page: str | None) -> Iterator[None]:
+        """Listen for sites, and show the page of the run; what was begun here ends here."""
+        hub, folder = self._hub, self._folder
+        server, port = serve(
+            hub, credentials, listen, self._teller.refused, self._teller.failed, lambda name: welcome(folder, name),
+            self._watch.hear, lambda pem: certificates.is_revoked(folder, pem),
+        )  # fmt: skip
+        shown = None if page == "none" else serve_page(self._watch.status, page or PAGE, free=page is None)
+        address = None if shown is None else shown[1]
+        self._tell_start(port, address)
+        try:
+            yield
+        finally:
+            self._news.look(last=True)
+            if shown is not None:
+                shown[0].shutdown()
+                shown[0].server_close()
+            hub.log.close()
+            server.stop(1.0).wait()
+
+    def follow(self, stop: Event) -> None:
+        """Look at the run until it is over, or `stop` is set; raises as :meth:`Hub.check_end` for one that is over."""
+        with self._live():
+            while not stop.wait(_EVERY):
+                self._news.look()
+                if not self._written and self._hub.over:
+                    self._write()
+                if self._once and self._written and self._all_told():
+                    break
+        if self._written:
+            self._hub.check_end()
+        elif stop.is_set() and not self._teller.as_json:
+            self._teller.tell("stopped; the same command goes on")
+
+    def _tell_start(self, port: int, page: str | None) -> None:
+        plan = self._hub.plan
+        where = "" if page is None else f"; its page: {page}"
+        text = f"run {plan.run}: listening on port {port}{where}; Ctrl-C ends it\nplan {plan.digest}"
+        self._teller.tell(text, run=plan.run, plan=plan.digest, port=port, page=page)
+
+    def _live(self) -> Any:
+        """The table of the sites on a terminal, renewed while the run goes on; nothing for a file or a program."""
+        console = self._teller.console
+        if self._teller.as_json or not console.is_terminal:
+            return nullcontext()
+        rounds = self._hub.plan.attempts
+        return Live(
+            get_renderable=lambda: sites_table(self._hub.sites(), rounds), console=console, refresh_per_second=2
+        )
+
+    def _write(self) -> None:
+        """Write the results once every site has left, and say so."""
+        plan = self._hub.plan
+        self._written, there = True, write_hub(self._folder, self._hub)
+        kept = f": {_kept(plan)} are in {self._folder}" if there else ""
+        self._teller.tell(f"every site has left{kept}", left=self._hub.gone(), finished=there)
+        if there and plan.asks is not None and not self._teller.as_json:
+            from .answers import render_record  # loads SciPy's statistics
+
+            summary = finished(self._folder / "hub", plan) or {}
+            render_record(summary["record"], self._teller.console)
+
+    def _all_told(self) -> bool:
+        """Whether all sites know that the run is over, or were given the time to ask."""
+        untold = self._hub.rounds.untold
+        if not untold:
+            return True
+        who = ", ".join(untold)
+        if self._lingers_until is None:
+            self._lingers_until = time.monotonic() + self._linger
+            text = f"waits {self._linger:g} s for {who}, to be told that the run went on without; Ctrl-C ends it"
+            self._teller.tell(text, untold=untold, seconds=self._linger)
+        if time.monotonic() < self._lingers_until:
+            return False
+        key = "the key of this run stays there until `site end`, or until the site asks this hub again"
+        self._teller.tell(f"never told: {who}; {key}", untold=untold, seconds=0.0)
+        return True
+
+
+def welcome(folder: Path, name: str) -> dict[str, Any]:
+    """What an invited site may ask for: its certificate, if it was admitted, and the plan."""
+    check_name("name", name)
+    files = {"certificate": folder / f"{name}.crt", "plan": folder / "plan.json"}
+    return {what: path.read_text("utf-8") for what, path in files.items() if path.is_file()}
+
+
+def sites_table(sites: list[dict[str, Any]], rounds: int) -> Table:
+    """How far every site is."""
+    table = listing("<site", ">rows", ">last message", "<left")
+    for one in sites:
+        table.add_row(escape(one["site"]), f"{one['rows']:,}", last_words(one, rounds), escape(one["left"] or "no"))
+    return table
+
+
+def _kept(plan: Plan) -> str:
+    return "hub.html and hub.json" if plan.infers else "hub.html, hub.npz and hub.json"

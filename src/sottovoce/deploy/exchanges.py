@@ -1,0 +1,162 @@
+"""A site's part in the exchanges of a run: every message and every inbox is in its journal before anything follows.
+
+An exchange is numbered, and takes effect once: what a site signed is written down before it is sent, and what it got
+before it is used, so a site that was killed repeats both byte for byte.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from ..errors import NetClosed, Refused, TransportClosed
+from ..ledger.journal import Journal
+from ..runs.engine import FEW
+from ..util.plain import canonical
+from ..util.typing import Any, Array
+from .keys import SigningKey
+from .messages import HUB, OUT, Farewell, Kind, Message, Reason, check_payload, longest_inbox
+from .plan import Plan
+from .strict import parse
+from .sums.messages import Content, SignedMessage, read, sign
+from .sums.roster import LATE, LEFT, NOTICES, ProtocolState, read_absence
+from .transport import Transport
+
+_T = TypeVar("_T")
+
+
+class Exchanges:
+    """One site's exchanges with the others, through the hub.
+
+    Attributes
+    ----------
+    state : ProtocolState
+        After the exchanges so far.
+    round : int
+        Number of the last exchange; -1 before the greeting.
+    waited : float
+        Seconds spent waiting for the hub, other sites' time included.
+    closed_by : str or None
+        Why the run ended for this site before its end, if it did: ``HUB``, ``OUT`` or ``FEW``.
+    seen : dict of int
+        By site, the last exchange in which its message came.
+    """
+
+    def __init__(self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey) -> None:
+        self.plan, self.name, self.journal, self.transport, self.key = plan, name, journal, transport, key
+        self.state = ProtocolState.of(plan)
+        self.round = -1
+        self.waited = 0.0
+        self.closed_by: str | None = None
+        self.seen: dict[str, int] = {}
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """Sites that are no longer in the roster, and why."""
+        return dict(sorted(self.state.gone.items()))
+
+    @property
+    def roster(self) -> dict[str, Any]:
+        """The last roster, as plain data."""
+        return self.state.to_dict()
+
+    def exchange(self, content: Content) -> dict[str, SignedMessage]:
+        """Take part in the next exchange, and go on with what was sent in it; the messages of the others."""
+        self.round += 1
+        message = sign(self.plan, self.round, self.name, content, self.key)
+        present, why = self._journaled(message)
+        self.state.take(present | {self.name: SignedMessage(self.name, content, message)}, why)
+        self.seen |= dict.fromkeys(present, self.round)
+        return present
+
+    def send(self, kind: Kind, x: Array) -> dict[str, SignedMessage]:
+        """Exchange a vector: a greeting, a release, or a last model."""
+        check_payload(self.plan, kind, x, self.round + 1)
+        return self.exchange(Message(self.plan.run, self.plan.digest, self.round + 1, self.name, kind, x))
+
+    def agree_on_roster(self, prepare: Callable[[], None]) -> None:
+        """Sign the roster of those that are left, until all of them have signed the same.
+
+        `prepare` is called before each signature.  Raises :class:`NetClosed` if too few are left.
+        """
+        while self.state.phase == "roster":
+            if not self.state.enough:
+                self.closed_by = FEW
+                who = f"{len(self.state.members)} sites are left, and this plan needs {self.state.least}"
+                if not self.plan.summed:
+                    who += f", connected, or all of them; out: {', '.join(self.lost)}"
+                raise NetClosed(f"round={self.round}: {who}; nothing was drawn for the next one")
+            prepare()
+            self.exchange(self.state.next_roster)
+
+    def ask_hub(self, ask: Callable[[], _T]) -> _T:
+        """What the hub says, unless it ends the run or says that the others go on without this site."""
+        started = time.perf_counter()
+        try:
+            return ask()
+        except TransportClosed as error:
+            if error.site not in (None, self.name):
+                rule = "the hub names another site than this one, which ends no run"
+                raise Refused(f"round={self.round}: {rule}") from None
+            self.closed_by = HUB if error.site is None else OUT
+            raise
+        finally:
+            self.waited += time.perf_counter() - started
+
+    def leave(self, reason: Reason | None) -> None:
+        """Sign that no more messages will come, and why; nothing if the others went on without this site."""
+        if reason is None or self.closed_by == OUT:
+            return
+        farewell = Farewell(self.plan.run, self.plan.digest, self.round + 1, self.name, reason, self.journal.mark)
+        self.transport.leave(farewell.seal(self.key))
+
+    # Inside
+
+    def _journaled(self, message: bytes) -> tuple[dict[str, SignedMessage], dict[str, str]]:
+        """Write down, send, wait, check, write down; an inbox that is in the journal is not asked for again."""
+        stored = self.journal.send(self.round, message)
+        if stored is not None:
+            texts = parse(stored, longest_inbox(self.plan))
+            return self._read({name: text.encode() for name, text in texts.items()})
+        inbox = self.ask_hub(lambda: self.transport.exchange(self.round, message))
+        found = self._read(inbox)
+        texts = {name: data.decode("ascii") for name, data in inbox.items()}
+        self.journal.receive(self.round, canonical(texts).encode())
+        return found
+
+    def _read(self, inbox: Mapping[str, bytes]) -> tuple[dict[str, SignedMessage], dict[str, str]]:
+        """The messages of an inbox, and why those of other members are missing; raises :class:`Refused`.
+
+        Sums and rosters are heard by all members: whoever sent nothing is late.  Over a graph a message of every
+        neighbour must be there, or what says why there is none; of all others, only the latter may be.
+        """
+        others = set(self.state.members) - {self.name}
+        all_hear = self.plan.summed or self.state.phase == "roster"
+        heard = others if all_hear else others.intersection(self.plan.neighbours(self.name, self.round))
+        present: dict[str, SignedMessage] = {}
+        why: dict[str, str] = {}
+        for name in sorted(inbox):
+            absence = read_absence(self.plan, inbox[name], name, self.round) if name in others else None
+            if absence is not None:
+                self._check_absence(name, inbox[name] in NOTICES, absence, name in heard)
+                why[name] = absence
+            elif name in heard:
+                present[name] = read(self.plan, inbox[name], name, self.round)
+                self.state.check(present[name])
+            else:
+                raise Refused(f"round={self.round}: the hub gave a message of {name!r}, which this site does not hear")
+        silent = heard - present.keys() - why.keys()
+        if silent and not all_hear:
+            raise Refused(f"round={self.round}: the hub gave no message of the neighbour {min(silent)!r}")
+        return present, why | dict.fromkeys(silent, LATE)
+
+    def _check_absence(self, name: str, unsigned: bool, absence: str, heard: bool) -> None:
+        """Raise :class:`Refused` for the hub's bare word where the plan waits for all sites, however long.
+
+        That a site has left which this one does not hear is all that it may say: it may not pass on that site's last
+        message, which is for its neighbours.
+        """
+        if self.plan.waits.endless and unsigned and (heard or absence != LEFT):
+            rule = "without its signature, and this plan waits for all its sites"
+            raise Refused(f"round={self.round}: the hub says of {name!r} that it {absence}, {rule}")

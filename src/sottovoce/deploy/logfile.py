@@ -1,0 +1,168 @@
+"""The SQLite file of a hub's log: how it is made, recognised, read by others, and how its errors are told.
+
+A log is never taken for another program's file, and another program's file never for a log: the application number and
+every table must be this version's.  A reader changes nothing, not even files beside the log.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import InvalidInput, SottovoceError
+from ..util.compatibility import FORMER
+from ..util.typing import Any
+
+VERSION = 2
+_PATIENCE = 30.0  # seconds, for another process that holds the file
+_APPLICATION = 0x736F7468  # "soth": tells a hub's log from any other SQLite file
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH", "SQLITE_CANTOPEN")
+_PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "trusted_schema = OFF")
+
+
+class LogFile:
+    """One SQLite file, behind a lock: safe for several threads.
+
+    Parameters
+    ----------
+    path : path
+    tables : dict of str
+        Of every log: name, and the text that makes it.
+    read_only : bool
+        To look only, also while another process writes.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is not a hub's log, or is damaged; it is not changed then.
+    """
+
+    def __init__(self, path: Path, tables: dict[str, str], *, read_only: bool) -> None:
+        self._lock, self._name, self._tables = threading.RLock(), str(path), tables
+        place = _readable(path) if read_only else _writable(path)
+        with self._translated():
+            self.db = sqlite3.connect(
+                place, isolation_level=None, check_same_thread=False, timeout=_PATIENCE, uri=read_only
+            )
+        try:
+            with self._translated():
+                if not read_only:
+                    self._open()
+                elif not self._identify():
+                    raise InvalidInput("log", self._name, "holds no run yet", "start the hub")
+        except BaseException:
+            self.db.close()
+            raise
+
+    @contextmanager
+    def access(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for this thread alone; errors of SQLite become the package's."""
+        with self._lock, self._translated():
+            yield self.db
+
+    def value(self, query: str, *values: object) -> Any:
+        """The first column of the first row; None if there is no row."""
+        with self.access() as db:
+            row = db.execute(query, values).fetchone()
+        return None if row is None else row[0]
+
+    def has(self, table: str) -> bool:
+        """Whether a table was made."""
+        return self.value("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", table) is not None
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self.db.close()
+
+    def _open(self) -> None:
+        """Make or join the log; waits here, as SQLite does not wait for a process that changes the journal mode."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                known = self._identify()
+                for pragma in _PRAGMAS:
+                    self.db.execute(f"PRAGMA {pragma}")
+                if not known:
+                    self._make()
+                return
+            except sqlite3.OperationalError as error:
+                busy = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+                if not busy or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+
+    def _identify(self) -> bool:
+        """Whether the file is a log of this version; False if it must be made one."""
+        self.db.execute("BEGIN")  # another process may be making it: what is read is of one moment
+        try:
+            tables = dict(self.db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
+            application = self.db.execute("PRAGMA application_id").fetchone()[0]
+            version = self.db.execute("PRAGMA user_version").fetchone()[0]
+        finally:
+            self.db.execute("ROLLBACK")
+        unmarked = (application, version) == (0, 0)
+        if unmarked and not tables:
+            return False
+        if unmarked and self._tables["message"] in tables.values():
+            raise InvalidInput("log", self._name, FORMER, "move it away, and start the hub: it makes another")
+        ours = (application, version) == (_APPLICATION, VERSION)
+        if not ours or not set(self._tables.values()) <= set(tables.values()):
+            rule = f"is no hub's log of version {VERSION}"
+            raise InvalidInput("log", self._name, rule, "move it away, and find out whose it is")
+        return True
+
+    def _make(self) -> None:
+        self.db.execute("BEGIN IMMEDIATE")
+        try:
+            there = {name for (name,) in self.db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            for name, table in self._tables.items():
+                if name not in there:  # another process may have been as quick
+                    self.db.execute(table)
+            self.db.execute(f"PRAGMA application_id = {_APPLICATION}")
+            self.db.execute(f"PRAGMA user_version = {VERSION}")
+            self.db.execute("COMMIT")
+        except BaseException:
+            self.db.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, UnicodeError) as error:
+            # Without a code: the connection is closed, or the module could not decode a text, be it SQLite's message.
+            plain = "is closed" if isinstance(error, sqlite3.ProgrammingError) else "SQLITE_CORRUPT"
+            code = str(getattr(error, "sqlite_errorname", plain))
+            if code.startswith(_DAMAGE):
+                rule = "is no hub's log, or is damaged"
+                raise InvalidInput("log", self._name, rule, "move it away, and look at the disk") from None
+            if code.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
+                code = "cannot be written: no space, or the disk fails"
+            raise SottovoceError(f"log={self._name!r}: {code}; the sites wait, and ask again") from None
+
+
+def _writable(path: Path) -> str:
+    """The file's name for SQLite, once it is there and can be written."""
+    try:
+        path.touch(mode=0o600)  # SQLite gives the files beside it the same
+    except OSError as error:
+        rule = f"cannot be written: {error.strerror}"
+        raise InvalidInput("log", str(path), rule, "let the hub write to its folder") from None
+    return str(path)
+
+
+def _readable(path: Path) -> str:
+    """The URI by which SQLite reads a log and writes nothing.
+
+    While a process writes, its write-ahead log lies beside and is read too.  Without one nobody writes, and the file is
+    read as it is: else SQLite would make files beside it, which may belong to another user than the hub's.
+    """
+    if not path.is_file():
+        raise InvalidInput("log", str(path), "is no hub's log: it is no file", "start the hub")
+    beside = path.with_name(f"{path.name}-wal").exists()
+    return f"{path.resolve().as_uri()}?mode=ro{'' if beside else '&immutable=1'}"

@@ -1,0 +1,86 @@
+"""Questions of sites that were started again, which a hub passes on: how far have you seen me?"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ..errors import Refused
+from .hublog import HubLog
+from .plan import Plan
+from .rounds import Rounds
+from .sums.messages import read_attestation, read_question
+
+
+@dataclass
+class Inquiry:
+    """The last question of one site, and the other sites' answers."""
+
+    question: bytes
+    enough: int
+    since: float
+    answers: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def open(self) -> bool:
+        return len(self.answers) < self.enough
+
+
+class Questions:
+    """The open questions of a run of sums.
+
+    Only the last question of a site is open.  A killed process may still wait for an earlier one: it gets nothing, and
+    takes nothing away from its successor.
+    """
+
+    def __init__(self, plan: Plan, log: HubLog, rounds: Rounds) -> None:
+        self._plan, self._log, self._rounds = plan, log, rounds
+        self._inquiries: dict[str, Inquiry] = {}
+
+    def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
+        """See :meth:`sottovoce.deploy.hub.Hub.inquire`.
+
+        If a question is open for the plan's patience in a round without any message, which would have a deadline, the
+        run ends.
+        """
+        with self._rounds.news:
+            read_question(self._plan, question, site)
+            asked = self._inquiries.get(site)
+            if asked is None or asked.question != question:
+                asked = self._inquiries[site] = Inquiry(question, enough, self._rounds.clock())
+                self._rounds.tell()
+            inquiry = asked
+
+            def superseded() -> bool:
+                return bool(self.asked(site)) or self._inquiries[site] is not inquiry
+
+            return self._rounds.wait_for(lambda: self._answers(site, inquiry), seconds, superseded)
+
+    def asked(self, site: str) -> dict[str, bytes]:
+        """Questions of other sites that `site` has not answered."""
+        with self._rounds.news:
+            return {
+                who: one.question
+                for who, one in self._inquiries.items()
+                if who != site and one.open and site not in one.answers
+            }
+
+    def answer(self, site: str, asker: str, answer: bytes) -> None:
+        """Take an answer of `site`; one to an earlier question, or to none, is dropped."""
+        with self._rounds.news, suppress(Refused):
+            asked = self._inquiries.get(asker)
+            if asked is not None and asked.open:
+                read_attestation(self._plan, answer, site, read_question(self._plan, asked.question, asker))
+                asked.answers[site] = answer
+                self._rounds.tell()
+
+    def _answers(self, site: str, inquiry: Inquiry) -> dict[str, bytes] | None:
+        """The answers, once they are enough."""
+        with self._rounds.current() as rounds:
+            self._rounds.check_running()
+            rounds.check_member(site)
+            waited = self._rounds.clock() - max(inquiry.since, rounds.open.begun)
+            if inquiry.open and not rounds.open.messages and waited >= self._rounds.waits.patience_seconds:
+                self._log.decisions.end(self._plan.run)
+                self._rounds.check_running()
+            return None if inquiry.open else dict(inquiry.answers)

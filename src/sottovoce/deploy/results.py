@@ -1,0 +1,128 @@
+"""What a hub can tell of a run's results: last models, the map of moved rows, and the answers of the plan's recipes.
+
+All of it follows from messages that the log holds, so any process that may read the log finds the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+
+from ..data.move import Move
+from ..problem.facts import Among
+from ..util.typing import Array, IntArray
+from .answering import LOST, Found, ReadNet, at_hub, moved
+from .hublog import HubLog
+from .messages import Message
+from .plan import Plan
+from .rounds import Rounds
+from .sums.messages import Share, read
+
+
+class Results:
+    """The results of one run, as the hub reads them.
+
+    Parameters
+    ----------
+    plan : Plan
+    log : HubLog
+    rounds : Rounds
+    """
+
+    def __init__(self, plan: Plan, log: HubLog, rounds: Rounds) -> None:
+        self._plan, self._log, self._rounds = plan, log, rounds
+
+    def models(self) -> Array | None:
+        """Last models of the sites that came to the end, (N, d); of a run of sums the common one, (1, d).
+
+        None while one is missing.
+        """
+        if not self._rounds.over:
+            return None
+        last = self.last_models()
+        if not self._plan.summed:
+            return np.array([*last.values()])
+        counted = Counter(model.tobytes() for model in last.values())  # all of them, if the sites are honest
+        return np.frombuffer(counted.most_common(1)[0][0], dtype=float)[None] if counted else None
+
+    def last_models(self) -> dict[str, Array]:
+        """The last model of every site that sent one; of a run of sums, of those that came to the end."""
+        found = {}
+        for name in self._plan.names:
+            round = self._log.last(self._plan.run, name)
+            if self._plan.summed and not self._is_last(round):
+                continue
+            data = self._log.message(self._plan.run, round, name)
+            message = None if data is None else read(self._plan, data, name, round).content
+            if isinstance(message, Message) and message.kind in ("stop", "refuse"):
+                found[name] = message.payload
+        return found
+
+    def move(self) -> Move | None:
+        """The map by which the sites moved their rows; None if they did not, or not yet."""
+        if self._plan.centre is None:
+            return None
+        if self._plan.summed:
+            with self._rounds.current() as rounds:
+                return rounds.move
+        try:
+            return moved(self._plan, self._sent(1, 1))
+        except LookupError:
+            return None
+
+    def found(self) -> Found | None:
+        """The results of the plan's recipes; None if it has none, or last models are missing."""
+        plan, models = self._plan, self.models()
+        if plan.asks is None or models is None:
+            return None
+        first = 1 if plan.infers else plan.stages[-1].before + 1
+        net = self._opened(first) if plan.summed else self._sent(first, plan.attempts)
+        asker, found = at_hub(plan, net), Found()
+        if plan.infers:
+            found = asker.infer()[1]
+        if plan.asks.evaluation is None:
+            return found
+        try:
+            return asker.judge(found.model if plan.infers else models[0], found, self.move())[1]
+        except LookupError:
+            return replace(found, notes=(LOST,))
+
+    def opened(self, attempt: int) -> tuple[tuple[str, ...], IntArray] | None:
+        """The sites of an attempt and the sum of their shares modulo ``2^64``; None if it was not opened."""
+        with self._rounds.current() as rounds:
+            attempts = rounds.state.attempts
+            if attempt > len(attempts) or not attempts[attempt - 1].opened:
+                return None
+            round, members = rounds.shares[attempt - 1], attempts[attempt - 1].members
+        sent = self._log.round(self._plan.run, round)
+        contents = [read(self._plan, sent[name], name, round).content for name in members]
+        words = np.array([content.words for content in contents if isinstance(content, Share)], dtype=np.uint64)
+        total = np.asarray(np.sum(words, axis=0, dtype=np.uint64))
+        return members, np.asarray(total.view(np.int64))
+
+    def _is_last(self, round: int) -> bool:
+        with self._rounds.current() as rounds:
+            return rounds.state.phase == "over" and round == rounds.open.number - 1
+
+    def _opened(self, first: int) -> ReadNet:
+        """The sums that were opened from attempt `first` on; the first attempt without one ends it."""
+        totals = []
+        for attempt in range(first, self._plan.attempts + 1):
+            opened = self.opened(attempt)
+            if opened is None:
+                break
+            members, total = opened
+            counts = self._plan.counts(attempt)
+            totals.append((Among(float(sum(counts[name] for name in members)), len(members)), total))
+        return ReadNet(totals)
+
+    def _sent(self, first: int, last: int) -> ReadNet:
+        """What was sent over a graph in exchanges `first` to `last`; LookupError if a message is missing."""
+        sent = []
+        for round in range(first, last + 1):
+            stored = self._log.round(self._plan.run, round)
+            messages = [read(self._plan, stored[name], name, round).content for name in self._plan.names]
+            sent.append([one.payload for one in messages if isinstance(one, Message)])
+        return ReadNet(sent=sent)

@@ -1,0 +1,382 @@
+"""Rounds of a run, one after another: the hub's side of the protocol, from nothing but its log.
+
+The hub decides one thing, when to go on without a site, and writes that down before it tells anybody.  Nobody gets a
+message of a round before all members of the roster have sent theirs, or the round is closed.  What else a hub could
+try is in ``docs/deploy/threats.md``.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from ..data.move import Move
+from ..errors import Refused, TransportClosed
+from ..problem.facts import Among
+from ..util.typing import Any
+from .answering import ReadNet, moved
+from .hublog import HubLog
+from .limits import PROOFS
+from .plan import Plan
+from .sums.messages import Hello, SignedMessage, prove, read
+from .sums.roster import EXPELLED, LATE, LEFT, NOTICES, TWICE, Attempt, ProtocolState, ends_run
+from .waits import Waits
+
+_LOOK = 0.5  # seconds between looks at what another process may have written
+_T = TypeVar("_T")
+
+
+class ForwardClock:
+    """Seconds by a clock that may be set back: the time until then is kept, so no wait grows by it."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._last, self._kept = clock, clock(), 0.0
+
+    def __call__(self) -> float:
+        now = self._clock()
+        self._kept += max(0.0, self._last - now)
+        self._last = now
+        return now + self._kept
+
+
+class Inboxes:
+    """What each site gets of a round that is over: messages, and for a site without one what says why.
+
+    A farewell, or two messages that a site signed where there may be one, speaks for itself; else the hub says so in a
+    word of :data:`sottovoce.deploy.sums.roster.NOTICES`.
+    """
+
+    def __init__(self, plan: Plan, log: HubLog) -> None:
+        self._plan, self._log, self._run = plan, log, plan.run
+        self._kept: dict[int, dict[str, bytes]] = {}  # messages and proofs, of the last rounds that were asked for
+        self._notices: dict[int, dict[str, bytes]] = {}  # over a graph: for all, also for those that are no neighbours
+        self._rosters: set[int] = set()  # rounds in which rosters are signed, which all hear
+
+    def close(self, round: int, phase: str, present: Mapping[str, SignedMessage], why: Mapping[str, str]) -> None:
+        """Take note of a round that is over, before the protocol goes on with it."""
+        self._kept = {round: self._whole(round)}
+        if phase == "roster":
+            self._rosters.add(round)
+        elif not self._plan.summed:
+            self._notices[round] = self._noticed(round, present, why)
+
+    def of(self, site: str, round: int) -> dict[str, bytes]:
+        """Messages of all other sites, or over a graph of the neighbours, unless it is about a roster."""
+        if round not in self._kept:
+            self._kept[round] = self._whole(round)
+        heard = self._kept[round]
+        if not self._plan.summed and round not in self._rosters:
+            heard = {name: heard[name] for name in self._plan.neighbours(site, round) if name in heard}
+        inbox = self._notices.get(round, {}) | heard
+        return {name: data for name, data in inbox.items() if name != site}
+
+    def _noticed(
+        self, round: int, present: Mapping[str, SignedMessage], why: Mapping[str, str]
+    ) -> dict[str, bytes]:  # fmt: skip
+        """Over a graph: who is missing, and who has sent its last model, which its neighbours alone may see."""
+        words, whole = {text: notice for notice, text in NOTICES.items()}, self._kept[round]
+        notices = {name: whole.get(name, words.get(why[name], b"")) for name in why}
+        ends = [name for name, signed in present.items() if ends_run(signed)]
+        all_end = len(ends) == len(present)
+        return notices if all_end else notices | dict.fromkeys(ends, words[LEFT])
+
+    def _whole(self, round: int) -> dict[str, bytes]:
+        """All messages of a round; of sites without one, the proof that they left or signed two."""
+        found = self._log.round(self._run, round)
+        for name, farewell in self._log.gone(self._run).items():
+            if name not in found and self._log.last(self._run, name) == round - 1:
+                found[name] = farewell
+        proofs = 0
+        for name, (about, second) in sorted(self._log.decisions.accused(self._run).items()):
+            first = self._log.message(self._run, about, name)
+            here = name not in found and about < round and self._log.last(self._run, name) == round - 1
+            if here and first is not None and proofs < PROOFS:
+                found[name], proofs = prove(first, second), proofs + 1
+        return found
+
+
+@dataclass
+class OpenRound:
+    """The round whose messages are being collected.
+
+    Attributes
+    ----------
+    begun : float
+        When it was there to be sent to.
+    messages : dict
+        By site; empty before :meth:`RoundSequence.advance` has read the log.
+    since : float, optional
+        When its first message was seen.
+    loaded, closed : bool
+        Whether the log was read, and whether it says that the round goes on without those that are missing.
+    """
+
+    number: int
+    begun: float
+    messages: dict[str, SignedMessage] = field(default_factory=dict)
+    since: float | None = None
+    loaded: bool = False
+    closed: bool = False
+
+
+class RoundSequence:
+    """The protocol's state after all that the log allows; not safe for several threads.
+
+    Parameters
+    ----------
+    waits : Waits
+        How long a round waits.
+    greeting : float
+        Seconds that the greeting waits for its last site, since sites may be started one after another.
+    clock : callable
+        Seconds that never go back.
+    """
+
+    def __init__(self, plan: Plan, log: HubLog, waits: Waits, greeting: float, clock: Callable[[], float]) -> None:
+        self._plan, self._log, self._run = plan, log, plan.run
+        self._waits, self._greeting, self._clock = waits, greeting, clock
+        self._inboxes = Inboxes(plan, log)
+        self.state, self.open = ProtocolState.of(plan), OpenRound(0, clock())
+        self.shares: list[int] = []  # exchanges with an attempt
+        self.told: set[str] = set()  # sites that know that the others went on without them
+        self.move: Move | None = None
+
+    @property
+    def closes(self) -> float:
+        """When the present round ends without the sites that are missing."""
+        if self.open.since is None:
+            return math.inf
+        if self.open.number == 0:
+            return self.open.since + self._greeting
+        there = [name for name in self.state.members if name in self.open.messages]
+        may_go_on = self.state.allows(there)
+        return self.open.since + (self._waits.deadline_seconds if may_go_on else self._waits.patience_seconds)
+
+    @property
+    def missing(self) -> list[str]:
+        """Members of the roster without a message in the present round."""
+        return [name for name in self.state.members if name not in self.open.messages]
+
+    def post(self, site: str, round: int, message: bytes) -> bool:
+        """Store a message; whether that ended the round.  Raises :class:`Refused` or :class:`TransportClosed`."""
+        known = self._log.message(self._run, round, site)
+        if known == message:
+            return False
+        signed = read(self._plan, message, site, round)
+        if known is not None:
+            if site in self.state.members:
+                self._log.decisions.accuse(self._run, site, round, message)
+                self.advance()
+            raise Refused(f"round={round}: site {site!r} has sent another message of this round already")
+        self.check_member(site, late=round < self.open.number)
+        if round > self.open.number:
+            due = self.open.number
+            raise Refused(f"round={round}: out of order; the next message of site {site!r} is that of {due}")
+        self.state.check(signed)
+        for other in self.open.messages.values():
+            if isinstance(signed.content, Hello) and other.content == signed.content:
+                raise Refused(f"message of {site!r}: has the key of {other.sender!r}")
+        self._log.post(self._run, round, site, message)
+        self.open.messages[site] = signed
+        self.open.since = self._clock() if self.open.since is None else self.open.since
+        return self.advance()
+
+    def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
+        """The inbox of a site; None while the round goes on."""
+        return self._inboxes.of(site, round) if round < self.open.number else None
+
+    def check_member(self, site: str, *, late: bool = False) -> None:
+        """Raise :class:`TransportClosed` for a site without which the others go on."""
+        accused = site in self._log.decisions.accused(self._run)
+        expelled = site in self._log.decisions.expelled(self._run)
+        if not (late or accused or expelled or site not in self.state.members):
+            return
+        self.told.add(site)
+        why = self.state.gone.get(site, TWICE if accused else "came too late")
+        why = EXPELLED if expelled else why
+        raise TransportClosed(f"the other sites go on without {site!r}: it {why}", site)
+
+    def attempt_in(self, round: int) -> int:
+        """Number of the attempt in an exchange, or of the last one before it.
+
+        0 if there was none yet, -1 before the greeting, and one more than the plan has for the last models.
+        """
+        if round < 0:
+            return -1
+        if self.state.phase == "over" and round >= self.open.number - 1:
+            return self._plan.attempts + 1
+        own = not self._plan.summed and self.state.phase == "share" and round == self.open.number
+        return sum(at <= round for at in self.shares) + own
+
+    def advance(self) -> bool:
+        """Go on as far as the log allows; whether that was any further."""
+        before = self.open.number
+        while self.state.phase != "over":
+            if not self.open.loaded:
+                self._load()
+            absent = self.missing
+            if absent and not self.open.closed:
+                if not self._may_close(absent):
+                    break
+                self._log.decisions.close_round(self._run, self.open.number)
+            self._close(absent)
+        return self.open.number > before
+
+    def _load(self) -> None:
+        """What the log has of the present round; after a restart of the hub its waits begin anew."""
+        number = self.open.number
+        stored = self._log.round(self._run, number)
+        self.open.messages = {name: read(self._plan, data, name, number) for name, data in stored.items()}
+        self.open.since = self._clock() if stored else None
+        self.open.closed = self._log.decisions.is_closed(self._run, number)
+        self.open.loaded = True
+
+    def _may_close(self, absent: list[str]) -> bool:
+        """Whether to close the round without these: they left, signed two messages, were taken out, or are late."""
+        decisions = self._log.decisions
+        known = self._log.gone(self._run).keys() | decisions.accused(self._run).keys() | decisions.expelled(self._run)
+        if known.issuperset(absent):
+            return bool(self.open.messages)
+        if self.open.number == 0 and not self.state.allows([*self.open.messages]):
+            return self._clock() >= self.closes + self._waits.patience_seconds  # a run is not given up before it began
+        return self._clock() >= self.closes
+
+    def _close(self, absent: list[str]) -> None:
+        """Go on with the messages of the present round, without those of `absent`."""
+        number, present, why = self.open.number, self.open.messages, self._reasons(absent)
+        shared = self.state.phase == "share"
+        first = shared and self.state.attempt == 1
+        self._inboxes.close(number, self.state.phase, present, why)
+        if shared:
+            self.shares.append(number)
+        self.state.take(present, why)
+        if first and self._plan.centre is not None and self.state.attempts:
+            self.move = self._moved()
+            self.state.bind(self.move.digest)
+        self.open = OpenRound(number + 1, self._clock())
+
+    def _reasons(self, absent: list[str]) -> dict[str, str]:
+        """Why each of these has sent nothing."""
+        decisions = self._log.decisions
+        reasons = dict.fromkeys(absent, LATE)
+        for sites, why in (
+            (decisions.expelled(self._run), EXPELLED), (self._log.gone(self._run), LEFT),
+            (decisions.accused(self._run), TWICE),
+        ):  # fmt: skip
+            reasons |= {name: why for name in absent if name in sites}
+        return reasons
+
+    def _moved(self) -> Move:
+        """The map by which the sites move their rows, after the attempt for their mean."""
+        counts, members, total = self._plan.counts(1), self.state.attempts[0].members, self.state.total
+        among = Among(float(sum(counts[name] for name in members)), len(members))
+        move = moved(self._plan, ReadNet([(among, None if total is None else total.view(np.int64))]))
+        assert move is not None
+        return move
+
+
+class Rounds:
+    """The rounds of one run, for several threads that wait; one process at a time.
+
+    Parameters
+    ----------
+    waits : Waits, optional
+        How long a round waits, in place of what the plan says.
+    greeting : float
+        Seconds that the greeting waits for its last site.
+    clock : callable
+        Seconds; one that is set back makes nobody wait longer.
+    """
+
+    def __init__(
+        self, plan: Plan, log: HubLog, waits: Waits | None, greeting: float, clock: Callable[[], float]
+    ) -> None:  # fmt: skip
+        self.clock, self.news = ForwardClock(clock), threading.Condition(threading.RLock())
+        self.waits = plan.waits if waits is None else waits
+        self._log, self._run = log, plan.run
+        self._sequence = RoundSequence(plan, log, self.waits, greeting, self.clock)
+
+    @contextmanager
+    def current(self) -> Iterator[RoundSequence]:
+        """The lock, and the rounds after all that the log allows."""
+        with self.news:
+            self._sequence.advance()
+            yield self._sequence
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """All attempts so far, of a run of sums."""
+        with self.current() as rounds:
+            return list(rounds.state.attempts)
+
+    @property
+    def gone(self) -> dict[str, str]:
+        """Sites that are no longer in the roster, and why."""
+        with self.current() as rounds:
+            return dict(rounds.state.gone)
+
+    @property
+    def roster(self) -> dict[str, Any]:
+        """The present roster: see :meth:`sottovoce.deploy.sums.roster.ProtocolState.to_dict`."""
+        with self.current() as rounds:
+            return rounds.state.to_dict()
+
+    @property
+    def untold(self) -> list[str]:
+        """Sites that were left out and have not asked since: they cannot know that it is over."""
+        with self.current() as rounds:
+            return sorted(rounds.state.gone.keys() - self._log.gone(self._run).keys() - rounds.told)
+
+    @property
+    def over(self) -> bool:
+        """Whether the last models were sent."""
+        with self.current() as rounds:
+            return rounds.state.phase == "over"
+
+    @property
+    def missing(self) -> list[str]:
+        """Members of the roster for whose message the others wait."""
+        with self.current() as rounds:
+            return rounds.missing
+
+    def post(self, site: str, round: int, message: bytes) -> None:
+        """Store a message, and wake those that wait for it."""
+        with self.current() as rounds:
+            if rounds.post(site, round, message):
+                self.tell()
+
+    def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
+        """The inbox of a site, None while the round goes on; raises :class:`TransportClosed` if the run was ended."""
+        with self.current() as rounds:
+            self.check_running()
+            return rounds.inbox(site, round)
+
+    def check_running(self) -> None:
+        """Raise :class:`TransportClosed` if the hub has ended the run."""
+        if self._log.decisions.ended(self._run):
+            raise TransportClosed(f"the hub ended the run {self._run!r}")
+
+    def tell(self) -> None:
+        """Wake all that wait: something was written into the log."""
+        with self.news:
+            self.news.notify_all()
+
+    def wait_for(
+        self, look: Callable[[], _T | None], seconds: float, give_up: Callable[[], bool]
+    ) -> _T | None:  # fmt: skip
+        """What `look` finds, as soon as it finds something; None after so many seconds, or to `give_up`."""
+        with self.news:
+            until = self.clock() + seconds
+            while True:
+                found = look()
+                left = until - self.clock()
+                if found is not None or left <= 0.0 or give_up():
+                    return found
+                closes = self._sequence.closes - self.clock()
+                self.news.wait(min(left, closes if closes > 0.0 else _LOOK, _LOOK))

@@ -1,0 +1,167 @@
+"""A site's network: releases for its neighbours over a graph, or masked shares of sums over all sites.
+
+Which of the two is the plan's choice.  Greetings, rosters, last models and farewells are the same.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ..data.move import Move
+from ..errors import AttemptLost, Refused
+from ..ledger.journal import Journal
+from ..network.net import Edges, Net
+from ..problem.facts import Among, Facts
+from ..util.typing import Array, IntArray
+from .exchanges import Exchanges
+from .keys import SigningKey
+from .messages import OTHER_MEAN, Kind, Message, Reason
+from .plan import Plan
+from .sums.messages import Share
+from .sums.own_key import OwnKey
+from .sums.witnesses import Witnesses
+from .transport import Transport
+
+
+class SiteNet(Net):
+    """The network of one site in a run.
+
+    Parameters
+    ----------
+    secret : Path
+        File of the private half of this site's key of a run of sums, made with the greeting and erased at the end.
+
+    Attributes
+    ----------
+    exchanges : Exchanges
+        What was sent and received so far.
+    """
+
+    def __init__(
+        self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey, secret: Path
+    ) -> None:
+        self._plan, self._name = plan, name
+        self.exchanges = Exchanges(plan, name, journal, transport, key)
+        self._edges = Edges()
+        self._own_key = OwnKey(plan, name, secret)
+        self._witnesses = Witnesses(self.exchanges, again=journal.highest >= 0 or secret.exists())
+        heard = len(plan.sites) - 1 if plan.summed else len(plan.neighbours(name))
+        self.degree = np.array([float(heard)])
+        self._handed = False  # whether the curator judges a sum just now
+        transport.answers = self._witnesses.answer if plan.summed else None
+
+    # What a session needs
+
+    def greet(self) -> None:
+        """Agree on the plan, and in a run of sums exchange the keys of this run."""
+        if self._plan.summed:
+            greeting = self._own_key.greeting(self.exchanges.journal.sent(0))
+            self.exchanges.exchange(greeting)
+        else:
+            self.exchanges.send("hello", np.zeros(0))
+            self.exchanges.agree_on_roster(self._make_ready)
+
+    def agree(self, move: Move) -> None:
+        """Go on only with sites that move their rows by the same map; with sums another map is another history."""
+        if self._plan.summed:
+            self.exchanges.state.bind(move.digest)
+            return
+        for name, mean in self._release(move.mean).items():
+            if not np.array_equal(mean, move.mean):
+                raise Refused(f"round={self.exchanges.round}: {OTHER_MEAN.format(name)}")
+
+    def finish(self, kind: Kind, model: Array) -> None:
+        """Send the last model."""
+        self.exchanges.send(kind, model)
+
+    def leave(self, reason: Reason | None) -> None:
+        """Sign the farewell, once the key of a run of sums is erased."""
+        if self._plan.summed:
+            self._own_key.erase()
+        self.exchanges.leave(reason)
+
+    def refused(self) -> None:
+        """Erase the key if a sum was refused, because then the run is over for everybody."""
+        if self._handed:
+            self._own_key.erase()
+
+    # Over a graph
+
+    def neighbour_sum(self, x: Array) -> Array:
+        told = self._release(x)
+        return self._edges.sum(x, {name: told.get(name) for name in self._plan.neighbours(self._name)})
+
+    def lost_dual(self, weight: Array | float) -> Array | float:
+        return self._edges.lost_dual(weight)
+
+    def whole_sum(self, x: Array) -> Array:
+        total = np.zeros_like(x)
+        for one in self.everyones(x):
+            total = total + one
+        return total
+
+    def everyones(self, x: Array) -> Array:
+        told = self._release(x) | {self._name: x}
+        return np.stack([told[name] for name in self._plan.names])
+
+    # Sums
+
+    def among(self, facts: Facts) -> Among:
+        """Sites and rows of the next attempt; signs the next roster first, if there is none.
+
+        Raises :class:`NetClosed` if too few sites are left, or this one was left out.
+        """
+        self._handed = False
+        self.exchanges.agree_on_roster(self._make_ready)
+        self._make_ready()
+        state = self.exchanges.state
+        rows = self._plan.counts(state.attempt)
+        return Among(float(sum(rows[name] for name in state.members)), len(state.members))
+
+    def seal(self, share: IntArray) -> IntArray:
+        """The share with masks that vanish in the sum over the roster."""
+        _check(self._plan, summed=True)
+        return self._own_key.seal(share, self.exchanges.state)
+
+    def total(self, sealed: IntArray) -> IntArray:
+        """Send the share, and add up those of the whole roster."""
+        _check(self._plan, summed=True)
+        state = self.exchanges.state
+        attempt, words = state.attempt, np.ascontiguousarray(sealed, dtype=np.int64).view(np.uint64)
+        self.exchanges.exchange(Share(state.roster, attempt, state.parent, words))
+        if state.total is None:
+            lost = ", ".join(sorted(set(state.gone) - {self._name}))
+            raise AttemptLost(f"attempt={attempt}: no sum, because a share is missing; gone so far: {lost}")
+        self._handed = True
+        return state.total.view(np.int64)
+
+    # Inside
+
+    def _release(self, x: Array) -> dict[str, Array]:
+        """Send a vector to all that hear this exchange; theirs, of those that are in the roster afterwards."""
+        _check(self._plan, summed=False)
+        found = self.exchanges.send("release", x)
+        self.exchanges.agree_on_roster(self._make_ready)
+        members = self.exchanges.state.members
+        return {
+            name: one.content.payload
+            for name, one in found.items()
+            if isinstance(one.content, Message) and name in members
+        }
+
+    def _make_ready(self) -> None:
+        """Before a roster is signed or a sum drawn: this site has its key, and its journal is the newest."""
+        one = self.exchanges
+        if self._plan.summed and one.journal.sent(one.round + 1) is None:
+            self._witnesses.check_newest()
+            self._own_key.check(one.state)
+
+
+def _check(plan: Plan, *, summed: bool) -> None:
+    """Raise TypeError for what would leave this site in the other kind of run: a release unmasked, or a share."""
+    if plan.summed != summed:
+        raise TypeError(
+            "a run of sums sends nothing to neighbours" if plan.summed else "a run without sums has no shares"
+        )

@@ -1,0 +1,62 @@
+"""A site's own key of a run of sums: made with the greeting, read when something new is masked, erased at the end."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import LedgerCorrupt
+from ...util.plain import canonical, keyed_hash
+from ...util.typing import IntArray
+from ..plan import Plan
+from .masks import Bound, RunKey, seal
+from .messages import Hello, read
+from .roster import ProtocolState
+
+
+class OwnKey:
+    """The key of site `name`, whose private half is in the file `secret` and nowhere else."""
+
+    def __init__(self, plan: Plan, name: str, secret: Path) -> None:
+        self._plan, self._name, self._secret = plan, name, secret
+        self._key: RunKey | None = None
+
+    def greeting(self, stored: bytes | None) -> Hello:
+        """The greeting with a new key, or the one that was `stored`: a key is made once."""
+        if stored is None:
+            return Hello(RunKey.make(self._secret).public)
+        content = read(self._plan, stored, self._name, 0).content
+        return Hello(content.key if isinstance(content, Hello) else b"")
+
+    def check(self, state: ProtocolState) -> RunKey:
+        """The key, read when something new is masked: a run that is only repeated needs none.
+
+        Raises :class:`LedgerCorrupt` if it is not the one that the others have.
+        """
+        if self._key is None:
+            key = RunKey.read(self._secret)
+            if key.public != state.keys[self._name]:
+                raise LedgerCorrupt(
+                    f"run={self._plan.run!r}: the key of this run is another than the one that was sent; halted, "
+                    "nothing was drawn; the other sites go on without this one"
+                )
+            self._key = key
+        return self._key
+
+    def seal(self, share: IntArray, state: ProtocolState) -> IntArray:
+        """The share under masks that are bound to roster, attempt, query and history."""
+        query = self._queries[state.attempt - 1]
+        bound = Bound(state.session, state.roster, state.attempt, query, state.parent)
+        masked = seal(share, self.check(state), self._name, state.members, state.keys, bound)
+        return masked.view(np.int64)
+
+    def erase(self) -> None:
+        """Erase the file."""
+        RunKey.erase(self._secret)
+
+    @cached_property
+    def _queries(self) -> list[bytes]:
+        """Digests of the events of all attempts, the same at all sites."""
+        return [keyed_hash(canonical(event.to_dict()).encode()) for event in self._plan.planned(0)]

@@ -1,0 +1,53 @@
+"""How far the others have seen a site: what it asks when it was started again, and what it answers them."""
+
+from __future__ import annotations
+
+import secrets
+
+from ...errors import LedgerCorrupt, Refused
+from ..exchanges import Exchanges
+from .messages import NONCE, Attestation, Question, read_attestation, read_question
+
+
+class Witnesses:
+    """The other sites of a run of sums, as witnesses of this site's messages.
+
+    Parameters
+    ----------
+    again : bool
+        Whether this site was started again in the run, so that its journal may be an older copy.
+    """
+
+    def __init__(self, exchanges: Exchanges, *, again: bool) -> None:
+        self._exchanges, self._again = exchanges, again
+
+    def answer(self, asker: str, question: bytes) -> bytes:
+        """Attest how far this site has seen another one; raises :class:`Refused` unless that site asked."""
+        one = self._exchanges
+        asked = read_question(one.plan, question, asker)
+        seen = one.seen.get(asker, -1)
+        return Attestation(one.name, asked.round, asked.nonce, asker, seen).seal(one.plan, one.key)
+
+    def check_newest(self) -> None:
+        """Before a restarted site signs or draws anything new, ask the others how far they have seen it.
+
+        Every roster has an honest site among any ``N - K + t + 1``, so a hub cannot hide that this site went further
+        than its journal knows: then this raises :class:`LedgerCorrupt`.
+        """
+        if not self._again:
+            return
+        one, facts = self._exchanges, self._exchanges.plan.facts
+        need = len(one.plan.sites) - facts.participants + facts.colluders + 1
+        question = Question(one.name, one.journal.highest, secrets.token_hex(NONCE // 2))
+        found = one.ask_hub(lambda: one.transport.inquire(question.seal(one.plan, one.key), need))
+        answers = [read_attestation(one.plan, data, name, question) for name, data in found.items() if name != one.name]
+        if len(answers) < need:
+            raise Refused(f"round={one.round}: the hub gave {len(answers)} answers of other sites, not {need}")
+        seen = max(answers, key=lambda answer: answer.seen)
+        if seen.seen > question.round:
+            raise LedgerCorrupt(
+                f"run={one.plan.run!r}: site {seen.sender!r} has seen round {seen.seen} of this site and its journal "
+                f"ends at round {question.round}: the journal is an older copy; halted, nothing was drawn; find the "
+                "newest one, and never restore a ledger from a backup"
+            )
+        self._again = False

@@ -1,0 +1,58 @@
+"""How long rounds wait: a part of every plan, with infinite patience for a run over a graph alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sites_in_tests import Consortium, consortium
+from sums_in_tests import summed
+
+from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.waits import DEFAULT, ENDLESS, Waits
+from sottovoce.errors import InvalidInput
+
+pytest.importorskip("cryptography")
+
+
+@pytest.mark.parametrize("waits", [DEFAULT, ENDLESS, Waits(1.5, 2.0)])
+def test_a_plan_keeps_how_long_its_rounds_wait(tmp_path: Path, waits: Waits) -> None:
+    sites = consortium(tmp_path / "sites", waits=waits)
+    sites.plan.write(tmp_path / "plan.json")
+    again = Plan.read(tmp_path / "plan.json")
+    assert again.waits == waits and again.digest == sites.plan.digest
+    assert sites.plan.to_dict()["waits"] == {"deadline": waits.deadline, "patience": waits.patience}
+
+
+def test_a_run_that_waits_for_ever_needs_all_its_sites(sites: Consortium, tmp_path: Path) -> None:
+    assert sites.plan.waits.endless and not sites.plan.goes_on
+    assert consortium(tmp_path / "others", waits=DEFAULT).plan.goes_on
+
+
+def test_a_run_of_sums_does_not_wait_for_ever(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        summed(tmp_path / "sites", waits=ENDLESS)
+    assert caught.value.field == "patience"
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ((None, 5.0), "deadline"), ((5.0, None), "patience"), ((0.0, 5.0), "deadline"), ((True, 5.0), "deadline"),
+        ((5.0, 4.0), "patience"), ((5.0, float("inf")), "patience"), ((float("nan"), 5.0), "deadline"),
+        (("5", 6.0), "deadline"), ((5.0, 1e9), "patience"),
+    ],
+)  # fmt: skip
+def test_waits_are_numbers_of_seconds_or_both_without_end(given: tuple[Any, Any], field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Waits(*given)
+    assert caught.value.field == field
+
+
+def test_a_hub_may_be_given_another_deadline_unless_its_plan_waits_for_ever() -> None:
+    assert Waits(5.0, 60.0).with_deadline(20.0) == Waits(20.0, 60.0)
+    assert Waits(5.0, 60.0).with_deadline(90.0) == Waits(90.0, 90.0)
+    with pytest.raises(InvalidInput) as caught:
+        ENDLESS.with_deadline(5.0)
+    assert caught.value.field == "patience"
