@@ -99,7 +99,7 @@ def tables() -> list[Numeric]:
 def scaled(schema: Schema) -> Schema:
     """With the scale that is proposed for it."""
     proposed = fill(schema).scale
-    return schema if proposed is None else schema.with_scale(proposed)
+    return schema if proposed is None else dataclasses.replace(schema, scale=proposed)
 
 
 def small(schema: Schema) -> Schema:

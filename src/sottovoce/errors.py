@@ -81,11 +81,15 @@ def _plain(value: object) -> str:
         text = str(value)
         return repr(text if len(text) < LONGEST - 2 else "…" + text[-(LONGEST - 4) :])
     if isinstance(value, tuple | list) and len(value) <= _ENTRIES and all(isinstance(v, Number) for v in value):
-        text = ", ".join(map(shown, value))
-        if isinstance(value, tuple):
-            return f"({text},)" if len(value) == 1 else f"({text})"  # as Python writes a shape
-        return f"[{text}]"
+        return _plain_numbers(value)
     return ""
+
+
+def _plain_numbers(values: tuple[object, ...] | list[object]) -> str:
+    text = ", ".join(map(shown, values))
+    if isinstance(values, list):
+        return f"[{text}]"
+    return f"({text},)" if len(values) == 1 else f"({text})"  # as Python writes a shape
 
 
 class SottovoceError(Exception):

@@ -21,6 +21,7 @@ from sottovoce.answers.inference import (
     CUT,
     FAR,
     TAU,
+    Asked,
     Estimates,
     Moments,
     Newton,
@@ -319,7 +320,7 @@ def test_noise_in_the_gradient_is_no_strain(monkeypatch: pytest.MonkeyPatch) -> 
 
     def strain(gradient: np.ndarray, s: float = s) -> np.ndarray:
         pool, seen = Pool(H, np.zeros(R)), [Seen(zero, gradient, s)]
-        return np.asarray(one_step(frame, pool, 0.1 * H, seen, rows, kept, 1e4, 10.0).strain)
+        return np.asarray(one_step(Asked(frame, pool, 0.1 * H, seen), rows, kept, 1e4, 10.0).strain)
 
     def strained(gradient: np.ndarray) -> np.ndarray:
         return strain(gradient) > 0.0
@@ -417,7 +418,7 @@ def one_exact_step(X: np.ndarray, y: np.ndarray, off: np.ndarray, marks: np.ndar
     S, kept, eye = (A.T @ A / n)[None], np.ones((1, k), dtype=bool), np.eye(k)[None]
     rows = inference.Moments(S, S[:, :, -1], marks, np.where(marks > 0, 1.0, 0.0))
     pool, seen = inference.Pool(H[None], np.zeros(1)), [inference.Seen(w[None], g[None], 0.0)]
-    found = inference.one_step(Frame(eye, eye), pool, H[None], seen, rows, kept, n, np.inf)
+    found = inference.one_step(Asked(Frame(eye, eye), pool, H[None], seen), rows, kept, n, np.inf)
     assert np.array_equal(found.at[0], w)
     return w - np.linalg.solve(H, g) - best, found.estimate[0] - best
 

@@ -143,7 +143,7 @@ class TestRareReference:
             ends = made.sums(weights_of(naming, ward), 0.1)
             assert np.all(np.isfinite(ends))
             np.testing.assert_allclose(again.sums(weights_of(naming, ward), 0.1), ends)
-        old = {key: value for key, value in made.plain().items() if key != "determined"}
+        old = {key: value for key, value in made.plain().items() if key != "determined"} | {"determined": None}
         assert np.all(np.isnan(Coefficients.of_plain(old).sums(weights_of(naming, "b"))))
 
     def test_a_rare_level_is_merged_with_the_reference_and_a_rare_reference_with_the_most_frequent_level(self) -> None:

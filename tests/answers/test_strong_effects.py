@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from sottovoce.answers.coefficients import Coefficients, table
 from sottovoce.answers.frames import Frame
-from sottovoce.answers.inference import Moments, Pool, Seen, newton_of, one_step, with_falling_curvature
+from sottovoce.answers.inference import Asked, Moments, Pool, Seen, newton_of, one_step, with_falling_curvature
 from sottovoce.answers.normal_rows import NormalRows, as_curvature_falls, normal_rows, size_of, stretched
 from sottovoce.answers.size_needed import NOISIER, SizeNeeds, size_needs
 from sottovoce.answers.terms import of_columns
@@ -175,7 +175,7 @@ def test_an_error_of_a_long_step_is_as_long_as_its_correction_makes_it() -> None
     rows = Moments(of_all(S), of_all(S[:, 2]), np.zeros(3), np.zeros(3))
     frame, pool = Frame(of_all(eye), of_all(eye)), Pool(of_all(H), np.zeros(draws))
     kept, seen = np.ones((draws, 3), dtype=bool), [Seen(of_all(w), gradient, s)]
-    ends = one_step(frame, pool, 0.0 * of_all(H), seen, rows, kept, 20_000.0, 10.0)
+    ends = one_step(Asked(frame, pool, 0.0 * of_all(H), seen), rows, kept, 20_000.0, 10.0)
     moved = with_falling_curvature(ends, normal_rows(rows.S, np.array([0.0, 0.0, 1.0])))
     along = best / np.linalg.norm(best)
     measured = np.std(ends.estimate @ along)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,7 @@ class TestClipped:
     ) -> None:
         levels = {"a": {"kind": "category", "values": ["u", "v", "w"]}, "b": {"kind": "bins", "edges": [0, 1, 2]}}
         plain = Schema.from_dict({"columns": levels, "intercept": intercept})
-        found = fill(plain.with_scale(share * plain.bound))
+        found = fill(replace(plain, scale=share * plain.bound))
         assert found.shortened == 1.0 and not found.fine
         assert found.scale == pytest.approx(plain.bound)
         assert any(line.startswith("leave scale out") for line in found.changes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -212,7 +213,7 @@ def test_garbage_lands_in_the_unit_ball(seed: int) -> None:
     rng = np.random.default_rng([7, seed])
     s = random_curved(rng)
     if seed % 2 and not s.unit:
-        s = s.with_scale(s.bound * rng.uniform(0.05, 1))
+        s = replace(s, scale=s.bound * rng.uniform(0.05, 1))
     widths = {block.name: len(block.names) if block.kind == "vector" else 1 for block in s.blocks}
     read = [block.name for block in s.blocks if block.name not in ("squares", "pairs", "waves")]
     table = {name: garbage(rng, 60, widths[name]) for name in read}

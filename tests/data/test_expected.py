@@ -42,7 +42,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 def test_each_kind_is_drawn_from_its_declaration() -> None:
     n = 20_000
     s = schema(KINDS, intercept=0.5)
-    s = s.with_scale(s.bound)  # no row is shortened
+    s = dataclasses.replace(s, scale=s.bound)  # no row is shortened
     X = sketch(s, n, rng()) * s.bound
     assert X.shape == (n, s.n_features)
     columns = dict(zip(s.feature_names, X.T, strict=True))

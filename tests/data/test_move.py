@@ -22,7 +22,7 @@ from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import HuberResidual, LogCosh, Logistic, Loss, Softmax
 from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import Curvature, Gradient, Products, SecondMoments, SlopeMoments
-from sottovoce.solvers.local import Solver, rounding_bound
+from sottovoce.solvers.local import DataTerm, Solver, rounding_bound
 
 P, SIZES, K = 5, (60, 43), 0.4
 MEAN = np.array([0.5, -0.3, 0.1, 0.4, 0.0])
@@ -284,7 +284,7 @@ def test_rounding_is_within_what_is_charged(gain: float, kind: str) -> None:
     error = float(np.linalg.norm((Solver(rows, loss, 1.0).gradient(w)[0, 0] - wanted).astype(float)))
     size = np.linalg.norm(w, axis=-1, keepdims=True)
     none, count = np.zeros_like(size), np.full_like(size, n)
-    bound = rounding_bound(1.0, count, loss, p, size, none, none, stretch=move.stretch)
+    bound = rounding_bound(DataTerm(1.0, count, loss, p, move.stretch), size, none, none)
     assert 0.0 < error <= float(bound[0, 0, 0])
     facts = Facts(loss, np.array([[float(n)]]), p, 1.0, 1.0, 1, pure=False, stretch=move.stretch)
     G = np.asarray(Solver(rows, loss, 1.0).total(w, SecondMoments(w).terms) / n)[0, 0]

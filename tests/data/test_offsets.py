@@ -17,7 +17,7 @@ from sottovoce.errors import InvalidInput
 from sottovoce.ledger.durable import rows_digest
 from sottovoce.problem.losses import HuberResidual, LogCosh, Logistic, Residual, Softmax
 from sottovoce.solvers import local as solvers
-from sottovoce.solvers.local import Solver, rounding_bound
+from sottovoce.solvers.local import DataTerm, Solver, rounding_bound
 from sottovoce.util.typing import Array
 
 SIZES, D = [60, 45, 7], 4
@@ -178,7 +178,7 @@ def test_rounding_bound_holds_with_offsets_against_exact_arithmetic(loss: Residu
         computed = Solver(rows, loss, 2.0).gradient(w[:, 0]) + linear[:, 0] + q[:, 0] * w[:, 0]
         norms = [np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, linear)]
         without = type("Plain", (type(loss),), {"offset_bound": 0.0})(loss.h)
-        bound, plain = (rounding_bound(2.0, rows.n[:, :, None], one, D, *norms, q) for one in (loss, without))
+        bound, plain = (rounding_bound(DataTerm(2.0, rows.n[:, :, None], one, D), *norms, q) for one in (loss, without))
         assert np.all(bound > plain)
         for i, (X, t) in enumerate(parts):
             a, x = X.astype(np.longdouble), w[i, 0].astype(np.longdouble)

@@ -17,7 +17,7 @@ from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import HuberResidual, Logistic, Loss, Softmax
 from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import SecondMoments
-from sottovoce.solvers.local import Solver, rounding_bound
+from sottovoce.solvers.local import DataTerm, Solver, rounding_bound
 
 D, SIZES = 4, (40, 33)
 
@@ -169,7 +169,7 @@ def test_the_rounding_of_a_weighted_gradient_is_within_its_bound() -> None:
     slopes = -1 / (1 + np.exp(long @ w.astype(np.longdouble)))
     exact = (slopes * weight.astype(np.longdouble)) @ long / 4000
     zero, n = np.zeros(1), np.array([4000.0])
-    bound = rounding_bound(1.0, n, Logistic(), D, np.array([np.linalg.norm(w)]), zero, zero)
+    bound = rounding_bound(DataTerm(1.0, n, Logistic(), D), np.array([np.linalg.norm(w)]), zero, zero)
     assert 0 < float(np.linalg.norm(found - exact)) <= float(bound[0])
 
 

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -141,7 +142,7 @@ def test_garbage_lands_in_the_unit_ball(seed):
     rng = np.random.default_rng(seed)
     s = random_schema(rng)
     if seed % 2 and not s.unit:
-        s = s.with_scale(s.bound * rng.uniform(0.05, 1))
+        s = replace(s, scale=s.bound * rng.uniform(0.05, 1))
     table = {block.name: garbage(rng, 60, len(block.names) if block.kind == "vector" else 1) for block in s.blocks}
     table = {b.name: table[b.name] if b.kind == "vector" else table[b.name][:, 0] for b in s.blocks}
     X = s.encode(table, labels=False).X
@@ -176,14 +177,14 @@ def test_a_typical_range_is_mapped_and_values_beyond_it_shorten_the_row():
     expected = [*inside, *(np.array(row) / np.linalg.norm(row) for row in long)]
     np.testing.assert_allclose(rows.X, expected, rtol=1e-11)
     assert rows.clipped == {"a": 1, "(row)": 2}
-    assert s.with_scale(s.bound).encode({"a": [200], "b": ["u"]}, labels=False).clipped == {"a": 1}
+    assert replace(s, scale=s.bound).encode({"a": [200], "b": ["u"]}, labels=False).clipped == {"a": 1}
 
 
 def test_a_typical_range_follows_the_transform_and_the_interval():
     block = {"kind": "number", "lo": 0, "hi": np.expm1(8), "transform": "log1p", "to": "[0,1]"}
     s = schema({"a": block | {"typical": [float(np.expm1(2)), float(np.expm1(4))]}})
     assert s.bound == pytest.approx(3) and s.divisor == 1
-    X = s.with_scale(s.bound).encode({"a": np.expm1([0.0, 2, 3, 4, 8])}, labels=False).X
+    X = replace(s, scale=s.bound).encode({"a": np.expm1([0.0, 2, 3, 4, 8])}, labels=False).X
     np.testing.assert_allclose(3 * X[:, 0], [-1, 0, 0.5, 1, 3], atol=1e-10)
 
 
@@ -364,7 +365,7 @@ def test_a_schema_survives_json(name):
     again = Schema.from_dict(json.loads(text))
     assert again == s
     assert again.fingerprint == s.fingerprint
-    assert s.with_scale(0.5).fingerprint != s.fingerprint
+    assert replace(s, scale=0.5).fingerprint != s.fingerprint
     assert not s.data_dependent
 
 

@@ -29,7 +29,7 @@ from sottovoce.queries.objective import law_of
 from sottovoce.queries.reach import check_solve, inside, radius
 from sottovoce.queries.statistic import gradient_sensitivity
 from sottovoce.runs.row_guard import RowGuard
-from sottovoce.solvers import local as solvers
+from sottovoce.solvers import descent
 from sottovoce.solvers.local import Solver, certified_error
 
 N, D, Q = 40, 3, 0.05
@@ -96,10 +96,10 @@ def test_refusals_are_the_same_for_neighbours_and_come_before_the_charge(kind: s
     assert refused[-1] == ((kind, where) != ("gradient", "linear"))  # which has no linear term
 
 
-@pytest.mark.parametrize("limit", [3, solvers.MAX_ITERATIONS])
+@pytest.mark.parametrize("limit", [3, descent.MAX_ITERATIONS])
 def test_every_solve_that_is_not_refused_reaches_its_certificate(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     """Random problems over twelve orders of magnitude, degenerate rows and jumping curvatures, from far starts."""
-    monkeypatch.setattr(solvers, "MAX_ITERATIONS", limit)
+    monkeypatch.setattr(descent, "MAX_ITERATIONS", limit)
     rng, solved, newton = np.random.default_rng(1), 0, 0
     while solved < 150:
         n, d = int(rng.choice([1, 2, 10, 200])), int(rng.choice([1, 2, 8]))

@@ -20,7 +20,7 @@ from sottovoce.errors import SolverError
 from sottovoce.problem.clipped import cap
 from sottovoce.problem.losses import HuberSVM, Logistic, Loss, Softmax
 from sottovoce.solvers import local
-from sottovoce.solvers.local import Solver, certified_error, rounding_bound
+from sottovoce.solvers.local import DataTerm, Solver, certified_error, rounding_bound
 
 SIZES = [60, 7, 33]
 
@@ -184,7 +184,7 @@ def test_rounding_bound_holds_against_exact_arithmetic() -> None:
         w, linear, q = size * rng.standard_normal((3, 1, 5)), rng.standard_normal((3, 1, 5)), np.full((3, 1, 1), 0.3)
         computed = (Solver(rows, Logistic(), 2.0).gradient(w[:, 0]) + linear[:, 0] + q[:, 0] * w[:, 0])[:, None]
         norms = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, linear))
-        bound = rounding_bound(2.0, rows.n[:, :, None], Logistic(), 5, *norms, q)
+        bound = rounding_bound(DataTerm(2.0, rows.n[:, :, None], Logistic(), 5), *norms, q)
         for i in range(3):
             a = rows.signed[i, : int(rows.n[i, 0])].astype(np.longdouble)
             x = w[i, 0].astype(np.longdouble)

@@ -20,12 +20,13 @@ from ..util.later import Later
 from ..util.pages import notebook
 from ..util.typing import Any, Array, BoolArray
 from .between import FEWEST, Between, between, spreads_of
-from .directions import LostLines, Relation, Undivided, in_words, lost_lines, remedy
+from .directions import LostLines, Relation, in_words, lost_lines, remedy
 from .few_outcomes import FewOutcomes, ends_of, few_outcomes
 from .hidden_groups import hidden_groups
 from .inference import ROOM, SURE, TAU, UNSURE, Estimates, fragility, inverse_of
+from .known_sums import KnownSums
 from .normal_rows import normal_rows, size_of
-from .references import Determined, blocks_of, merged_reference, no_groups, pivots
+from .references import Block, blocks_of, merged_reference, no_groups, pivots
 from .separation import Undetermined
 from .size_needed import SizeNeeds, size_needs
 from .terms import CONSTANT, Naming, Term
@@ -120,14 +121,15 @@ class Coefficients(Sequence[dict[str, Any]]):
     needs: dict[str, float] | None
     """The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about; None if all is."""
     covariance: Array = field(repr=False)  # of all lines, NaN for those that are refused
-    determined: Determined | None = field(default=None, repr=False)
+    determined: KnownSums | None = field(default=None, repr=False)
     """What is known though some lines are refused: None if none is, or if all of the table is."""
     odds: bool = True  # coefficients are log-odds
     weighed: str = ""  # :attr:`sottovoce.answers.terms.Naming.weighed`
     at_bounds: dict[str, Any] | None = None
     """Of a number's table: :func:`sottovoce.answers.bounds_reached.targets_at_bounds`."""
     clusters: str = ""  # :attr:`sottovoce.answers.terms.Naming.clusters`
-    undivided: Undivided | None = field(default=None, repr=False)  # of lines that are lost, if there are any
+    undivided: KnownSums | None = field(default=None, repr=False)
+    """What is known of lines that are lost; None if none is."""
     few: FewOutcomes | None = field(default=None, repr=False)
     """Groups with few rows of the rarer outcome, towards which intervals are longer."""
 
@@ -142,7 +144,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         return {
             "coefficients": self.to_dict(), "covariance": covariance, "strain": self.strain, "needs": self.needs,
             "weighed": self.weighed, "clusters": self.clusters,
-            "undivided": None if self.undivided is None else self.undivided.plain(),
+            "undivided": None if self.undivided is None else self.undivided.to_plain(),
             "determined": None if self.determined is None else self.determined.to_plain(),
             "few_outcomes": None if self.few is None else self.few.to_plain(),
         } | ({} if self.at_bounds is None else {"at_bounds": self.at_bounds})  # fmt: skip
@@ -172,8 +174,8 @@ class Coefficients(Sequence[dict[str, Any]]):
         return cls(
             lines=tuple(made), strain=float(plain["strain"]), needs=plain["needs"], covariance=covariance, odds=odds,
             weighed=plain["weighed"], at_bounds=plain.get("at_bounds"), clusters=plain["clusters"],
-            undivided=None if lost is None else Undivided.of_plain(lost),
-            determined=None if known is None else Determined.of_plain(known),
+            undivided=None if lost is None else KnownSums.from_plain(lost),
+            determined=None if known is None else KnownSums.from_plain(known),
             few=None if few is None else FewOutcomes.of_plain(few, len(made)),
         )  # fmt: skip
 
@@ -216,19 +218,6 @@ class Coefficients(Sequence[dict[str, Any]]):
         low, high = self.sums(c[None], alpha)[0]
         p = _p_of(mid, *self.sums(c[None])[0])  # by the interval at `LEVEL`, whatever alpha is
         return Contrast(mid, error, low, high, p)
-
-    def _known(self, weights: Array) -> tuple[BoolArray, Array, Array]:
-        """Whether sums of lines with these weights, (n, lines), are known, and the estimates and covariance for them.
-
-        These have zeros where a line has none.
-        """
-        refused = np.array([line.refused is not None for line in self.lines])
-        if self.undivided is None:
-            known = ~np.any((weights != 0.0) & refused, axis=1)
-            estimates = np.array([0.0 if line.refused else line.estimate for line in self.lines], dtype=float)
-            return known, estimates, np.where(refused[:, None] | refused, 0.0, self.covariance)
-        whole = self.undivided
-        return whole.tells(weights), np.nan_to_num(whole.estimate), np.nan_to_num(whole.covariance)
 
     def wald(self, names: str | Sequence[str]) -> Wald:
         """A joint test that coefficients are zero, by name; the name of a column stands for all of its levels.
@@ -294,10 +283,12 @@ class Coefficients(Sequence[dict[str, Any]]):
 
     def _sums(self, weights: Array, alpha: float, few: FewOutcomes | None) -> Array:
         """:meth:`sums`, which are even to both sides but for groups with `few` of the rarer outcome."""
-        known, center, covariance = self._known(weights)
-        variance = np.einsum("nj,jk,nk->n", weights, covariance, weights)
-        ends = np.stack(ends_of(weights @ center, variance, weights, alpha, few), axis=1)
-        ends[~known] = np.nan if self.determined is None else self.determined.sums(weights[~known], alpha, few)
+        printed = np.array([math.nan if line.refused else line.estimate for line in self.lines], dtype=float)
+        ends = np.full((len(weights), 2), math.nan)
+        for known in (KnownSums(printed, self.covariance), self.undivided, self.determined):
+            left = np.isnan(ends).any(axis=1)
+            if known is not None and left.any():
+                ends[left] = known.sums(weights[left], alpha, few)
         return ends
 
     def _places(self, names: Sequence[str], *, refused: bool = False) -> list[int]:
@@ -538,39 +529,52 @@ def _causes(
     """Why each line of a map (lines, d) from encoded coefficients is refused, None for the others."""
     merged = _merged(found, naming, replicate)
     tau = np.where(merged | lost.turned, 0.0, found.fragility(into_lines)[replicate])
-    q = float(found.strain[replicate])
     none = certain = np.zeros(len(tau), dtype=bool)
     if groups is not None:
         none, certain = groups.lines(into_lines)
-    whole: Cause | None = None
+    whole = _cause_of_all(found, naming, judged, groups, lost, tau, replicate)
+    # The first of these that holds of a line is its cause.
+    rules: list[tuple[BoolArray, Cause]] = [
+        (merged & (naming.marks > 0.0), Cause.MERGED),
+        (merged, Cause.SMALL_SITE),
+        (lost.turned, Cause.LOST),
+    ]
+    if whole is not None:
+        rules.append((np.ones(len(tau), dtype=bool), whole))
+    rules += [
+        (certain, Cause.SEPARATION),
+        (~(tau <= TAU) | lost.unclear, Cause.NOISE),
+        (judged.moving & (judged.noise < judged.sampling), Cause.UNFINISHED),
+        (judged.moving, Cause.ASTRAY),
+        (judged.excess > MOST_NOISE / (1.0 - MOST_NOISE), Cause.NOISE),
+    ]
+    causes = [next((cause for holds, cause in rules if holds[k]), None) for k in range(len(tau))]
+    if groups is not None:
+        for k in np.flatnonzero(none):
+            if causes[k] is None:
+                causes[k] = groups.cause(into_lines, int(k))
+    return causes
+
+
+def _cause_of_all(
+    found: Estimates,
+    naming: Naming,
+    judged: _Judged,
+    groups: Undetermined | None,
+    lost: LostLines,
+    tau: Array,
+    replicate: int,
+) -> Cause | None:
+    """Why the whole table is refused; None if it is not.  `tau` is the fragility of every line."""
+    q = float(found.strain[replicate])
     if q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
         late = math.isfinite(q) and float(judged.noise.sum()) < 0.5 * float(judged.total.sum())
-        whole = Cause.TABLE_UNFINISHED if late else Cause.TABLE_NOISE
-        if whole is Cause.TABLE_NOISE and lost.hidden:
-            whole = Cause.TABLE_HIDDEN
-    elif _size_hidden(found, naming, groups, replicate):
-        whole = Cause.SIZE_HIDDEN
-    causes = list[Cause | None]()
-    for k in range(len(tau)):
-        cause = whole
-        if merged[k]:
-            cause = Cause.MERGED if naming.marks[k] > 0.0 else Cause.SMALL_SITE
-        elif lost.turned[k]:
-            cause = Cause.LOST
-        elif whole is not None:
-            cause = whole
-        elif certain[k]:
-            cause = Cause.SEPARATION
-        elif not tau[k] <= TAU or lost.unclear[k]:
-            cause = Cause.NOISE
-        elif judged.moving[k]:
-            cause = Cause.UNFINISHED if judged.noise[k] < judged.sampling[k] else Cause.ASTRAY
-        elif judged.excess[k] > MOST_NOISE / (1.0 - MOST_NOISE):
-            cause = Cause.NOISE
-        elif none[k] and groups is not None:
-            cause = groups.cause(into_lines, k)
-        causes.append(cause)
-    return causes
+        if late:
+            return Cause.TABLE_UNFINISHED
+        return Cause.TABLE_HIDDEN if lost.hidden else Cause.TABLE_NOISE
+    if _size_hidden(found, naming, groups, replicate):
+        return Cause.SIZE_HIDDEN
+    return None
 
 
 def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None) -> Coefficients:
@@ -580,44 +584,72 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     judged = _judged(found, naming, M, groups, replicate)
     lost = _lost(found, naming, M, replicate)
     causes = _causes(found, naming, M, judged, groups, lost, replicate)
-    noise_decides = np.array([cause is None or cause.by_noise for cause in causes])
-    of_size = _size_needs(found, replicate) if Cause.SIZE_HIDDEN in causes else None
-    excess = _excess_by_noise(found, judged, M, replicate, of_size is not None)
-    needs = _needs(found, M[noise_decides], excess[noise_decides], replicate, delta, of_size)
-    of_all = any(cause in _OF_ALL for cause in causes)
+    needs = _needs_of_table(found, M, judged, causes, replicate, delta)
     few = None if groups is None else few_outcomes(groups, M)
     compared = None
-    if found.moments is not None and not of_all and any(cause is not None for cause in causes):
+    refusals = {cause for cause in causes if cause is not None}
+    if found.moments is not None and refusals and refusals.isdisjoint(_OF_ALL):
         compared = _compared(found, naming, groups, causes, few, replicate)
-    two_ends = ends_of(judged.estimate, judged.total, np.eye(len(M)), 1.0 - LEVEL, few)
-    lines = []
+    low, high = ends_of(judged.estimate, judged.total, np.eye(len(M)), 1.0 - LEVEL, few)
+    lines = list[Coefficient]()
     for k, (term, cause) in enumerate(zip(naming.terms, causes, strict=True)):
-        share = None if compared is None else compared.shares[k]
-        ends = (None, None) if compared is None else compared.ends[k]
-        if share is not None:
-            why = f"{Cause.REFERENCE.sentence}; it has about {max(0.0, 100.0 * share):.1f}% of the rows"
-            lines.append(_refused(term, Cause.REFERENCE, why))
+        line = _line_by_comparison(term, compared, groups, naming, k, cause)
+        if line is not None:
+            lines.append(line)
         elif cause is None:
-            mid, error = float(judged.estimate[k]), math.sqrt(judged.total[k])
-            low, high = (float(end[k]) for end in two_ends)
-            numbers = (mid, error, float(judged.noise_share[k]), low, high, _p_of(mid, low, high))
-            strained = Cause.STRAINED.value if q > SURE else None
-            lines.append(Coefficient(term, *numbers, unsure=q > SURE, cause=strained))
-        elif ends != (None, None):
-            assert groups is not None
-            cause = groups.cause(naming.into_units, k)
-            lines.append(_refused(term, cause, f"{cause.sentence}; one end of its interval is known", *ends))
+            lines.append(_printed(term, judged, k, float(low[k]), float(high[k]), strained=q > SURE))
         else:
-            detail = _detail(cause, lost, k, naming)
-            why = cause.sentence + detail + (_remedy(needs) if cause.by_noise else "")
-            lines.append(_refused(term, cause, why))
+            lines.append(_refused(term, cause, _why(cause, lost, k, naming, needs)))
     hidden = np.array([line.refused is not None for line in lines])
-    covariance = np.where(hidden[:, None] | hidden, np.nan, judged.covariance)
-    determined = None if compared is None else compared.determined
     return Coefficients(
-        tuple(lines), q, needs, covariance, determined, weighed=naming.weighed, clusters=naming.clusters,
-        undivided=_undivided(lost, judged, causes, hidden), few=few,
-    )  # fmt: skip
+        tuple(lines),
+        q,
+        needs,
+        covariance=np.where(hidden[:, None] | hidden, np.nan, judged.covariance),
+        determined=None if compared is None else compared.determined,
+        weighed=naming.weighed,
+        clusters=naming.clusters,
+        undivided=_undivided(lost, judged, causes, hidden),
+        few=few,
+    )
+
+
+def _why(cause: Cause, lost: LostLines, line: int, naming: Naming, needs: dict[str, float] | None) -> str:
+    """Why a line is refused, and what would do."""
+    return cause.sentence + _detail(cause, lost, line, naming) + (_remedy(needs) if cause.by_noise else "")
+
+
+def _printed(term: Term, judged: _Judged, k: int, low: float, high: float, *, strained: bool) -> Coefficient:
+    """A line with all its numbers."""
+    estimate, error = float(judged.estimate[k]), math.sqrt(judged.total[k])
+    return Coefficient(
+        term,
+        estimate,
+        error,
+        float(judged.noise_share[k]),
+        low,
+        high,
+        _p_of(estimate, low, high),
+        unsure=strained,
+        cause=Cause.STRAINED.value if strained else None,
+    )
+
+
+def _line_by_comparison(
+    term: Term, compared: _Compared | None, groups: Undetermined | None, naming: Naming, k: int, cause: Cause | None
+) -> Coefficient | None:
+    """A line of which comparisons tell that its reference alone refuses it, or one end; None for another."""
+    if compared is None:
+        return None
+    share, ends = compared.shares[k], compared.ends[k]
+    if share is not None:
+        why = f"{Cause.REFERENCE.sentence}; it has about {max(0.0, 100.0 * share):.1f}% of the rows"
+        return _refused(term, Cause.REFERENCE, why)
+    if cause is None or ends == (None, None):
+        return None
+    assert groups is not None
+    cause = groups.cause(naming.into_units, k)
+    return _refused(term, cause, f"{cause.sentence}; one end of its interval is known", *ends)
 
 
 def _refused(term: Term, cause: Cause, why: str, low: float | None = None, high: float | None = None) -> Coefficient:
@@ -630,14 +662,14 @@ class _Compared(NamedTuple):
 
     Parameters
     ----------
-    determined : Determined
+    determined : KnownSums
     ends : sequence of (low, high)
         Of each line, if exactly one end is known; else both are None.
     shares : sequence of float or None
         Of a line that only its reference refuses, the reference's share of the rows.
     """
 
-    determined: Determined
+    determined: KnownSums
     ends: list[tuple[float | None, float | None]]
     shares: list[float | None]
 
@@ -649,16 +681,9 @@ def _compared(
     """Compares with the most frequent level of each block in place of its reference."""
     assert found.moments is not None
     kept, moments = found.kept[replicate], found.moments[replicate]
-    lines = naming.d
     blocks = blocks_of(naming.marks, naming.blocks, naming.constant, naming.value, moments)
-    one_outcome, references = np.zeros(lines, dtype=bool), np.zeros(len(blocks), dtype=bool)
-    in_groups, hidden = np.zeros(lines, dtype=bool), no_groups(lines)
-    if groups is not None and found.evidence is not None:
-        own = groups.one_outcome
-        of_reference = groups.groups.columns < 0
-        one_outcome[groups.groups.columns[own & ~of_reference]] = True
-        references = own[of_reference]
-    T, pivot_of = pivots(naming, kept, moments, one_outcome, references)
+    T, pivot_of = pivots(naming, kept, moments, *_of_one_outcome(groups, naming.d, len(blocks)))
+    in_groups, hidden = np.zeros(naming.d, dtype=bool), no_groups(naming.d)
     if groups is not None and found.evidence is not None and not found.of_sites:
         # Evidence of sites' own answers is of rows with one constant.
         hidden = hidden_groups(naming, groups, found.evidence.of(replicate), found.estimate[replicate], T)
@@ -671,30 +696,55 @@ def _compared(
         in_groups, _ = groups.lines(into_pivots)
     estimate = np.where(refused, np.nan, judged.estimate)
     covariance = np.where(refused[:, None] | refused, np.nan, judged.covariance)
-    determined = Determined(T, estimate, covariance, hidden)
-    ends = list[tuple[float | None, float | None]]()
-    for low, high in determined.sums(np.eye(lines), 1.0 - LEVEL, few).tolist():
-        one = math.isfinite(low) != math.isfinite(high)
-        ends.append((low if one and math.isfinite(low) else None, high if one and math.isfinite(high) else None))
-    shares: list[float | None] = [None] * lines
+    determined = KnownSums(estimate, covariance, pivots=T, hidden=hidden)
+    shares: list[float | None] = [None] * naming.d
     for block, pivot in zip(blocks, pivot_of, strict=True):
         if pivot is None or in_groups[pivot] or pivot_causes[pivot] in (None, Cause.LOST):
             continue
         merged = merged_reference(block, kept) is not None
-        for k in [*block.columns.tolist(), *np.flatnonzero(naming.constant > 0.0).tolist()]:
-            alone = k == pivot or not refused[k]  # no other reason to refuse it
-            if alone and (merged or causes[k] is not None):
+        for k in _refused_by_reference(block, naming, pivot, refused):
+            if merged or causes[k] is not None:
                 shares[k] = block.reference
-    return _Compared(determined, ends, shares)
+    return _Compared(determined, _single_ends(determined, naming.d, few), shares)
 
 
-def _undivided(lost: LostLines, judged: _Judged, causes: Sequence[Cause | None], hidden: BoolArray) -> Undivided | None:
+def _of_one_outcome(groups: Undetermined | None, lines: int, blocks: int) -> tuple[BoolArray, BoolArray]:
+    """The levels, and the references of blocks, whose rows may all have one outcome."""
+    levels, references = np.zeros(lines, dtype=bool), np.zeros(blocks, dtype=bool)
+    if groups is not None:
+        own = groups.one_outcome
+        of_reference = groups.groups.columns < 0
+        levels[groups.groups.columns[own & ~of_reference]] = True
+        references = own[of_reference]
+    return levels, references
+
+
+def _single_ends(known: KnownSums, lines: int, few: FewOutcomes | None) -> list[tuple[float | None, float | None]]:
+    """Both ends of every line of which exactly one is known, None for the other; two Nones for all other lines."""
+    found = list[tuple[float | None, float | None]]()
+    for low, high in known.sums(np.eye(lines), 1.0 - LEVEL, few).tolist():
+        has_low, has_high = math.isfinite(low), math.isfinite(high)
+        if has_low == has_high:
+            found.append((None, None))
+        else:
+            found.append((low if has_low else None, high if has_high else None))
+    return found
+
+
+def _refused_by_reference(block: Block, naming: Naming, pivot: int, refused: BoolArray) -> list[int]:
+    """The lines of a block, and the constants, that nothing but the reference refuses."""
+    lines = [*block.columns.tolist(), *np.flatnonzero(naming.constant > 0.0).tolist()]
+    return [k for k in lines if k == pivot or not refused[k]]
+
+
+def _undivided(lost: LostLines, judged: _Judged, causes: Sequence[Cause | None], hidden: BoolArray) -> KnownSums | None:
     """What is known of lost lines; None if there are none."""
     if Cause.LOST not in causes:
         return None
     other = hidden & np.array([cause is not Cause.LOST for cause in causes])
     covariance = np.where(other[:, None] | other, np.nan, judged.covariance)
-    return Undivided(np.where(other, np.nan, judged.estimate), covariance, lost.directions, lost.noiseless)
+    estimate = np.where(other, np.nan, judged.estimate)
+    return KnownSums(estimate, covariance, directions=lost.directions, noiseless=lost.noiseless)
 
 
 def _detail(cause: Cause, lost: LostLines, line: int, naming: Naming) -> str:
@@ -756,26 +806,53 @@ def _needs(
     if not len(M) or (of_size is None and q <= SURE and np.all(held) and np.all(excess <= most)):
         return None
     excess = np.where(held & (q <= UNSURE), excess, 0.0)  # elsewhere the noise in variances is itself mostly noise
-    noise = float(found.hessian_noise[replicate])
-    values, vectors = np.linalg.eigh(found.hessian[replicate])
-    lost = bool(values[0] <= noise) or not math.isfinite(q)
-    raised = (vectors * np.maximum(values, HIDDEN * noise)) @ vectors.T
-    one = slice(replicate, replicate + 1)
-    for factor in _FACTORS:
-        tau = fragility(found.frame[one], raised[None], found.kept[one], np.array([noise / factor]), M)
-        near = (q if math.isfinite(q) else 0.0) / factor <= SURE
-        if near and np.all(tau <= TAU) and np.all(excess / factor <= most):
-            break
-    else:
+    factor, more = _least_factor(found, M, excess, replicate)
+    if factor is None:
         return {}  # a number beyond the last factor would only be that factor
-    rows = shift = float(factor)
+    rows = shift = factor
     if of_size is not None:
         rows, shift = max(rows, of_size.rows), max(shift, of_size.shift)
-        lost = lost or of_size.more
-    needs = {"rows": rounded_up(found.rows * rows)} | ({"more": 1.0} if lost else {})
+        more = more or of_size.more
+    needs = {"rows": rounded_up(found.rows * rows)}
+    if more:
+        needs["more"] = 1.0
     if delta is not None and math.isfinite(found.scale * shift):
         needs["epsilon"] = rounded_up(gaussian_epsilon(delta, found.scale * shift))
     return needs
+
+
+def _least_factor(found: Estimates, M: Array, excess: Array, replicate: int) -> tuple[float | None, bool]:
+    """By how much less noise would print these lines, None if no factor would; and whether noise hides an eigenvalue.
+
+    Then a still smaller one may be there, and more may be needed.
+    """
+    q, most = float(found.strain[replicate]), MOST_NOISE / (1.0 - MOST_NOISE)
+    noise = float(found.hessian_noise[replicate])
+    values, vectors = np.linalg.eigh(found.hessian[replicate])
+    more = bool(values[0] <= noise) or not math.isfinite(q)
+    raised = (vectors * np.maximum(values, HIDDEN * noise)) @ vectors.T
+    strain = q if math.isfinite(q) else 0.0
+    one = slice(replicate, replicate + 1)
+    for factor in _FACTORS:
+        tau = fragility(found.frame[one], raised[None], found.kept[one], np.array([noise / factor]), M)
+        if strain / factor <= SURE and np.all(tau <= TAU) and np.all(excess / factor <= most):
+            return float(factor), more
+    return None, more
+
+
+def _needs_of_table(
+    found: Estimates,
+    M: Array,
+    judged: _Judged,
+    causes: Sequence[Cause | None],
+    replicate: int,
+    delta: float | None,
+) -> dict[str, float] | None:
+    """:func:`_needs` of the lines that noise refuses or that are printed."""
+    noise_decides = np.array([cause is None or cause.by_noise for cause in causes])
+    of_size = _size_needs(found, replicate) if Cause.SIZE_HIDDEN in causes else None
+    excess = _excess_by_noise(found, judged, M, replicate, of_size is not None)
+    return _needs(found, M[noise_decides], excess[noise_decides], replicate, delta, of_size)
 
 
 def _remedy(needs: dict[str, float] | None) -> str:

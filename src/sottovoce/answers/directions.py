@@ -20,12 +20,12 @@ error does no harm: if v is lost, the minimisers are a line along v, and one of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ..util.typing import Any, Array, BoolArray
+from ..util.typing import Array, BoolArray
 from .frames import Frame
 
 LOST = 5e-3
@@ -262,38 +262,14 @@ def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
     return LostLines(turned, unclear, tuple(relations), tuple(hidden), own, not found.noise[0] > 0.0)
 
 
-class Undivided(NamedTuple):
-    """What is known of lines that are lost: sums of them that do not turn into a lost direction.
+def turns_into(directions: Array, weights: Array, *, noiseless: bool) -> BoolArray:
+    """Whether sums of lines with these weights, (n, lines), turn into lost directions (k, lines): (n,).
 
-    `estimate` and `covariance` are those of one of the models that fit alike; they mean nothing by themselves.
+    The others are the same wherever the model stands along these.
     """
-
-    estimate: Array  # of all lines, NaN for those that are refused for another reason  (lines,)
-    covariance: Array  # likewise  (lines, lines)
-    directions: Array  # (k, lines)
-    noiseless: bool
-
-    def tells(self, weights: Array) -> BoolArray:
-        """Whether sums with these weights, (n, lines), are the same wherever the model stands, (n,)."""
-        turn = np.abs(weights @ self.directions.T)
-        parts = np.abs(weights) @ np.abs(self.directions.T)
-        known = np.all(turn <= (_TURNED if self.noiseless else UNCLEAR) * parts, axis=1)
-        return np.asarray(known & ~np.any((weights != 0.0) & np.isnan(self.estimate), axis=1))
-
-    def plain(self) -> dict[str, Any]:
-        """Plain data, with None for NaN."""
-        return {
-            "estimate": [None if math.isnan(x) else x for x in self.estimate.tolist()],
-            "covariance": [[None if math.isnan(x) else x for x in line] for line in self.covariance.tolist()],
-            "directions": self.directions.tolist(), "noiseless": self.noiseless,
-        }  # fmt: skip
-
-    @classmethod
-    def of_plain(cls, plain: Mapping[str, Any]) -> Undivided:
-        """What :meth:`plain` told."""
-        names = ("estimate", "covariance", "directions")
-        estimate, covariance, along = (np.array(plain[name], dtype=float) for name in names)
-        return cls(estimate, covariance, along, bool(plain["noiseless"]))
+    turn = np.abs(weights @ directions.T)
+    parts = np.abs(weights) @ np.abs(directions.T)
+    return np.asarray(~np.all(turn <= (_TURNED if noiseless else UNCLEAR) * parts, axis=1))
 
 
 def _hidden(found: Directions, along: Array, unit: Array, constants: BoolArray) -> tuple[Relation, ...]:

@@ -161,6 +161,30 @@ def check_run(run: RunConfig) -> None:
         raise InvalidInput("loss", run.loss, rule, "leave loss and max_grad_norm out")
 
 
+def _share_of_positives(count: Answer) -> Array:
+    """The share of rows with a positive outcome, (R,), away from 0 and 1 by a row and by the noise."""
+    least = min(0.5, max(1.0 / count.rows, 2.0 * count.spread))
+    return np.clip(count.value[:, 0], least, 1.0 - least)
+
+
+class _Ground(NamedTuple):
+    """What is known of the rows before Newton's steps, and what they are asked in."""
+
+    frame: Frame
+    sizes: Array  # second moments of rows as they are                       (R, d, d)
+    kept: BoolArray  # columns                                               (R, d)
+    small: SmallSites
+    law: NormalRows
+    lost: Array  # of a Hessian in the frame, with rows that are long there   (R, d, d)
+    variances: Array  # of the columns                                       (R, d)
+    framed: Array  # mean second moment of rows in the frame                 (R,)
+    cap: float  # on the curvature of a row
+
+    def directions(self, pool: Pool) -> Directions:
+        """The directions that a Hessian shows, and those that the rows lose."""
+        return directions(self.frame, pool.H + self.lost, pool.noise, self.variances, self.framed)
+
+
 @dataclass(frozen=True)
 class Newton(SeparateSites):
     """Coefficients of the logistic loss by Newton steps on noisy sums; the outcome is :class:`Estimates`.
@@ -227,8 +251,7 @@ class Newton(SeparateSites):
         R, d, mask = replicates, facts.d, self.constant
         zero = np.zeros((R, d))
         count = yield Positives(zero, mask)
-        n, least = count.rows, max(1.0 / count.rows, 2.0 * count.spread)
-        share = np.clip(count.value[:, 0], min(least, 0.5), 1.0 - min(least, 0.5))
+        n, share = count.rows, _share_of_positives(count)
         w = np.log(share / (1.0 - share))[:, None] / self.value * mask
         moments = yield SecondMoments(zero)
         S, curvature = square(moments.value, d), share * (1.0 - share)
@@ -254,26 +277,13 @@ class Newton(SeparateSites):
         flat = unseen_directions(frame, unseen, variances, framed)
         known = Pool(within(at_zero, kept), np.zeros(R))
         step = self._step(frame, law, w, known, gradient, self.farthest, flat, small)
-        w, pool, seen, cut = w + no_further(step, sizes, self.farthest)[0], None, list[Seen](), np.zeros(R, dtype=bool)
+        w, seen = w + no_further(step, sizes, self.farthest)[0], list[Seen]()
         if gradient.spread > 0.0:
             turned = _by_curvature(frame, sizes, law.by_curvature(w), kept)
             lost = turned.A @ frame.back @ lost @ frame.back @ turned.A
             frame = turned
-        for most, fresh in self.steps:
-            if fresh or pool is None:
-                found = yield FramedCurvature(w, cap, frame=small.asked(frame).A)
-                here, here_noise = within(cap * square(found.value, d), kept), cap * found.spread
-                pool = pooled(pool, here, here_noise)
-            gradient = yield Gradient(w)
-            if fresh:
-                points.append(Point(w, here, here_noise, gradient.value, gradient.spread))
-            gradient = small.gathered(gradient)
-            seen.append(Seen(w, gradient.value, gradient.spread))
-            H = pool.H + lost
-            own = directions(frame, H, pool.noise, variances, framed)
-            step = self._step(frame, law, w, Pool(own.restricted(H), pool.noise), gradient, most, own, small)
-            step, cut = no_further(step, sizes, most)
-            w = w + step
+        ground = _Ground(frame, sizes, kept, small, law, lost, variances, framed, cap)
+        w, step, cut, pool = yield from self._walk(ground, w, points, seen)
         found = yield FramedCurvature(w, cap, frame=small.asked(frame).A)
         last, last_noise = within(cap * square(found.value, d), kept), cap * found.spread
         pool = pooled(pool, last, last_noise)
@@ -284,19 +294,47 @@ class Newton(SeparateSites):
         both = kept[:, :, None] & kept[:, None, :]  # a merged level has no rows of its own
         rows = Moments(positive(S) * both, S @ (mask / self.value), self.marks, self.blocks)
         J = within(square(slopes.value, d), kept)
-        found_lost = directions(frame, pool.H + lost, pool.noise, variances, framed)
-        ends = one_step(frame, pool, J, seen, rows, kept, n, self.scale, found_lost, small)
+        found_lost = ground.directions(pool)
+        ends = one_step(Asked(frame, pool, J, seen), rows, kept, n, self.scale, found_lost, small)
+        whole = square(moments.value, d)
         evidence = Evidence(
-            n, share, square(moments.value, d), moments.spread, first.value, first.spread,
+            n, share, whole, moments.spread, first.value, first.spread,
             positive(sizes), shortened, frame.back, tuple(points),
         )  # fmt: skip
         strain = np.where(cut, np.maximum(ends.strain, CUT), ends.strain)
-        whole = square(moments.value, d)
         ends = replace(ends, strain=strain, moved=step, evidence=evidence, moments=whole)
         ends = replace(ends, estimate=w + small.followed(ends.estimate - w))
         ends = with_merged_rows(ends, rows, merged)
         ends = with_falling_curvature(ends, law)
         return with_size(ends, law, kept & (mask == 0.0))
+
+    def _walk(
+        self, ground: _Ground, w: Array, points: list[Point], seen: list[Seen]
+    ) -> Generator[Bounded, Answer, tuple[Array, Array, BoolArray, Pool]]:
+        """Newton steps from w, whose sums are added to `points` and `seen`.
+
+        Returns the point, the last step, whether it was cut, and all Hessians as one.
+        """
+        pool, step, cut = None, np.zeros_like(w), np.zeros(len(w), dtype=bool)
+        asked_in = ground.small.asked(ground.frame).A
+        for most, fresh in self.steps:
+            if fresh or pool is None:
+                found = yield FramedCurvature(w, ground.cap, frame=asked_in)
+                here = within(ground.cap * square(found.value, w.shape[1]), ground.kept)
+                here_noise = ground.cap * found.spread
+                pool = pooled(pool, here, here_noise)
+            gradient = yield Gradient(w)
+            if fresh:
+                points.append(Point(w, here, here_noise, gradient.value, gradient.spread))
+            gradient = ground.small.gathered(gradient)
+            seen.append(Seen(w, gradient.value, gradient.spread))
+            own = ground.directions(pool)
+            known = Pool(own.restricted(pool.H + ground.lost), pool.noise)
+            step = self._step(ground.frame, ground.law, w, known, gradient, most, own, ground.small)
+            step, cut = no_further(step, ground.sizes, most)
+            w = w + step
+        assert pool is not None
+        return w, step, cut, pool
 
     def with_one_constant(self, columns: Columns) -> Newton:
         one = columns.slopes + 1
@@ -447,7 +485,7 @@ def joint_estimates(recipe: Newton, found: Estimates, heard: Sequence[Heard], fa
         value, spread = slopes.of(i)
         J = pooled(common_slopes, within(square(value, d), found.kept), spread).H
         own = [Seen(at[:, i], *gradient.of(i)) for at, gradient in zip(points, gradients, strict=True)]
-        ends = one_step(frame, pool, J, own, rows, found.kept, float(n[i]), found.scale, lost)
+        ends = one_step(Asked(frame, pool, J, own), rows, found.kept, float(n[i]), found.scale, lost)
         ends = with_falling_curvature(ends, law)
         inverse, _ = inverse_of(ends.hessian, found.kept, np.zeros(len(pool.H)))
         inverse = across @ inverse @ across
@@ -687,11 +725,26 @@ def _by_curvature(frame: Frame, S: Array, M: Array, kept: BoolArray) -> Frame:
     return Frame(found.A * scale, found.back / scale)
 
 
+class Asked(NamedTuple):
+    """The sums from which the last step follows: Hessians as one, moments of slopes J, and gradients, in a frame."""
+
+    frame: Frame
+    pool: Pool
+    J: Array  # (R, d, d)
+    seen: list[Seen]
+
+
 def one_step(
-    frame: Frame, pool: Pool, J: Array, seen: list[Seen], rows: Moments, kept: BoolArray, n: float, scale: float,
-    lost: Directions | None = None, small: SmallSites | None = None,
-) -> Estimates:  # fmt: skip
+    asked: Asked,
+    rows: Moments,
+    kept: BoolArray,
+    n: float,
+    scale: float,
+    lost: Directions | None = None,
+    small: SmallSites | None = None,
+) -> Estimates:
     """The last step and its errors, in the space without directions that the rows lose."""
+    frame, pool, J, seen = asked
     A, (H, s_H) = frame.A, pool
     across, left = np.eye(H.shape[-1])[None], kept.sum(axis=1)
     if lost is not None:

@@ -36,7 +36,7 @@ from . import clipped_tails
 from .bounds_reached import targets_at_bounds
 from .clipped_sites import ClippedStep, Shortfall, shortfall
 from .coefficients import Coefficient, Coefficients, table
-from .directions import directions, variances_of
+from .directions import Directions, directions, variances_of
 from .frames import Frame, positive, sharper, whitening, with_eigenvalues
 from .inference import (
     RAREST,
@@ -148,24 +148,20 @@ class Stepped(SeparateSites):
             products.add(point, h * found.value * kept, h * found.spread)
 
         s_M = np.full(replicates, moments.spread)
-        least = np.maximum(1e-12, _FLOOR * s_M * math.sqrt(2.0 * facts.d))
         size = np.einsum("rii->r", M) / max(1, int(kept.sum()))
         variances = variances_of(frame.back @ M @ frame.back, self.constant)
         lost = directions(frame, M, s_M, variances, size)
-        inverse, fine = inverse_of(lost.restricted(M), every, least)
-        inverse = lost.across @ inverse @ lost.across
+        inverse, fine = _inverse_across(lost, M, every, s_M)
         mean = products.together(products.distances(point))
         best = np.einsum("rij,rj->ri", inverse, mean.c)
         of_c = mean.of_gradients[:, None, None] * np.eye(facts.d)
         noise = inverse @ (of_c + noise_of(best - mean.center, s_M)) @ inverse
-        told = within(h**2 * square(squares.value, facts.d), every)
-        noise_of_squares = np.full(replicates, h**2 * squares.spread)
-        drawn, _ = drawn_to_multiple(told, noise_of_squares, M, OF_RESIDUALS)
-        J = positive(drawn)
-        sampling = inverse @ (J / found.rows) @ inverse
+        told = Pool(within(h**2 * square(squares.value, facts.d), every), np.full(replicates, h**2 * squares.spread))
+        drawn, _ = drawn_to_multiple(*told, M, OF_RESIDUALS)
+        sampling = inverse @ (positive(drawn) / found.rows) @ inverse
         A = frame.A
         every_row = np.einsum("rij,j->ri", frame.back, self.constant)
-        tail = clipped_tails.second_moments(M, told, noise_of_squares, every_row)
+        tail = clipped_tails.second_moments(M, *told, every_row)
         of_clipped = clipping.hidden**2 * (inverse @ tail @ inverse)
         noise_of_all = A @ noise @ A
         return Estimates(
@@ -478,6 +474,13 @@ class _FramedProducts(Products):
         return found
 
 
+def _inverse_across(lost: Directions, M: Array, kept: BoolArray, noise: Array) -> tuple[Array, BoolArray]:
+    """The inverse of M in the space across lost directions, and of which replicates noise lets M have one."""
+    least = np.maximum(1e-12, _FLOOR * noise * math.sqrt(2.0 * M.shape[-1]))
+    inverse, fine = inverse_of(lost.restricted(M), kept, least)
+    return lost.across @ inverse @ lost.across, fine
+
+
 def slopes_of(naming: Naming) -> Stepped:
     """The recipe for rows of an encoding."""
     return Stepped(constant=naming.constant, marks=naming.marks, blocks=naming.blocks, value=naming.value)
@@ -507,16 +510,16 @@ def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float
     at_bounds = None
     if found.at_bounds is not None:
         at_bounds = targets_at_bounds(found.at_bounds[0], found.at_bounds_noise, found.rows)
-    undivided = encoded.undivided
     starts = np.array([task.low + half if line.term.name == CONSTANT else 0.0 for line in lines])
-    if undivided is not None:
-        undivided = undivided._replace(
-            estimate=starts + half * undivided.estimate, covariance=half**2 * undivided.covariance
-        )
-    determined = encoded.determined
-    if determined is not None:
-        determined = determined.scaled(half, starts)
+    undivided, determined = (
+        None if known is None else known.scaled(half, starts) for known in (encoded.undivided, encoded.determined)
+    )
     return replace(
-        encoded, lines=lines, odds=False, covariance=covariance, at_bounds=at_bounds, undivided=undivided,
+        encoded,
+        lines=lines,
+        odds=False,
+        covariance=covariance,
+        at_bounds=at_bounds,
+        undivided=undivided,
         determined=determined,
-    )  # fmt: skip
+    )

@@ -9,12 +9,12 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from ..util.typing import Any, Array, BoolArray, IntArray
-from .few_outcomes import FewOutcomes, ends_of
 from .one_sided import largest_log_odds
 from .terms import Naming
 
@@ -175,91 +175,40 @@ class HiddenGroups(NamedTuple):
         found = zip(self.rarer.tolist(), self.noise.tolist(), self.rows.tolist(), strict=True)
         return np.array([largest_log_odds(rarer, noise, rows, alpha) for rarer, noise, rows in found])
 
+    def shares_of(self, weights: Array) -> tuple[Array, BoolArray]:
+        """The groups' shares of sums of lines, (n, groups), and the sums that are not theirs.
 
-class Determined(NamedTuple):
-    """What is known though some lines are refused: pivots with their covariance, and groups that have one end.
-
-    Parameters
-    ----------
-    pivots : array (lines, lines)
-        The map from lines.
-    estimate : array (lines,)
-        NaN for a pivot that is refused.
-    covariance : array (lines, lines)
-        NaN likewise.
-    hidden : HiddenGroups
-    """
-
-    pivots: Array
-    estimate: Array
-    covariance: Array
-    hidden: HiddenGroups
-
-    def sums(self, weights: Array, alpha: float, few: FewOutcomes | None = None) -> Array:
-        """Intervals (n, 2) of weighted sums of lines, (n, lines); NaN for what is not determined.
-
-        They reach farther to one side where groups with `few` of the rarer outcome take part.
-
-        Where a group without the rarer outcome takes part one end is infinite.  A sum is the group's mean margin, which
-        is bounded by its count, and a rest on which the group's own direction has no effect.  Each of the two has half
-        of `alpha` for its error, which groups of one sum share, so the sum has `alpha` at most (Bonferroni).
+        Groups may depend on each other, as a level and its reference do: then only some sums are theirs.
         """
-        groups = self.hidden
-        parts = np.zeros((len(weights), len(groups.rows)))
-        beyond = np.zeros(len(weights), dtype=bool)
-        if len(groups.rows):
-            # Groups may depend on each other, as a level and its reference do: then only some sums are theirs.
-            effects, asked = groups.directions @ groups.means.T, groups.directions @ weights.T
-            shared = (np.linalg.pinv(effects, rcond=_NEXT_TO_NONE) @ asked).T
-            off = np.abs(effects @ shared.T - asked).max(axis=0)
-            beyond = off > _NEXT_TO_NONE * np.maximum(1.0, np.abs(asked).max(axis=0))
-            parts[np.abs(shared) > _NEXT_TO_NONE] = shared[np.abs(shared) > _NEXT_TO_NONE]
-        rest_of_lines = weights - parts @ groups.means
-        rest = np.asarray(rest_of_lines @ np.linalg.inv(self.pivots))
-        unknown = np.isnan(self.estimate)
-        largest = np.abs(rest).max(axis=1, keepdims=True, initial=1.0)
-        lost = beyond | np.any(unknown & (np.abs(rest) > _NEXT_TO_NONE * largest), axis=1)
-        known_rest = np.where(unknown, 0.0, rest)
-        covariance = np.where(unknown[:, None] | unknown, 0.0, self.covariance)
-        middle = known_rest @ np.where(unknown, 0.0, self.estimate)
-        variance = np.einsum("nj,jk,nk->n", known_rest, covariance, known_rest) + parts**2 @ groups.mean_variance
-        low, high = ends_of(middle, variance, rest_of_lines, alpha, few)
-        of_sums = np.count_nonzero(parts, axis=1)
-        for several in sorted(set(of_sums[of_sums > 0].tolist())):
-            these = of_sums == several
-            for k, bound in enumerate(groups.bounds(0.5 * alpha / several)):
-                part, towards = np.abs(parts[these, k]), np.sign(parts[these, k]) * groups.side[k]
+        effects, asked = self.directions @ self.means.T, self.directions @ weights.T
+        shared = (np.linalg.pinv(effects, rcond=_NEXT_TO_NONE) @ asked).T
+        off = np.abs(effects @ shared.T - asked).max(axis=0)
+        beyond = off > _NEXT_TO_NONE * np.maximum(1.0, np.abs(asked).max(axis=0))
+        return np.where(np.abs(shared) > _NEXT_TO_NONE, shared, 0.0), beyond
+
+    def widen(self, ends: Array, parts: Array, alpha: float) -> None:
+        """Move the ends (n, 2) of sums by what the groups' shares `parts`, (n, groups), may add; in place.
+
+        Half of `alpha` is for the error of the groups of one sum together.
+        """
+        groups_in = np.count_nonzero(parts, axis=1)
+        for several in sorted(set(groups_in[groups_in > 0].tolist())):
+            these = groups_in == several
+            for k, bound in enumerate(self.bounds(0.5 * alpha / several)):
+                part, towards = np.abs(parts[these, k]), np.sign(parts[these, k]) * self.side[k]
                 reach = np.where(part > 0.0, part * bound if np.isfinite(bound) else np.inf, 0.0)
-                high[these] += np.where(towards >= 0.0, reach, np.inf)
-                low[these] -= np.where(towards <= 0.0, reach, np.inf)
-        lost |= ~(np.isfinite(low) | np.isfinite(high))
-        return np.where(lost[:, None], np.nan, np.stack([low, high], axis=1))
-
-    def scaled(self, factor: float, shift: Array) -> Determined:
-        """The same of lines that are multiplied by `factor`, after which `shift`, (lines,), is added."""
-        estimate = factor * self.estimate + self.pivots @ shift
-        return self._replace(estimate=estimate, covariance=factor**2 * self.covariance)
-
-    def to_plain(self) -> dict[str, Any]:
-        """Plain data, with None for NaN."""
-        hidden = {name: array.tolist() for name, array in self.hidden._asdict().items()}
-        estimate, covariance = _told(self.estimate), [_told(row) for row in self.covariance]
-        return {"pivots": self.pivots.tolist(), "estimate": estimate, "covariance": covariance, "hidden": hidden}
+                ends[these, 1] += np.where(towards >= 0.0, reach, np.inf)
+                ends[these, 0] -= np.where(towards <= 0.0, reach, np.inf)
 
     @classmethod
-    def of_plain(cls, plain: dict[str, Any]) -> Determined:
-        """What :meth:`to_plain` told."""
-        pivots, estimate, covariance = (np.array(plain[name], dtype=float) for name in cls._fields[:3])
-        hidden = {name: np.array(plain["hidden"][name], dtype=float) for name in HiddenGroups._fields}
+    def from_plain(cls, plain: Mapping[str, Any], lines: int) -> HiddenGroups:
+        """From lists, of a table of so many lines."""
+        found = {name: np.array(plain[name], dtype=float) for name in cls._fields}
         for name in ("directions", "means"):
-            hidden[name] = hidden[name].reshape(-1, len(pivots))
-        return cls(pivots, estimate, covariance, HiddenGroups(**hidden))
+            found[name] = found[name].reshape(-1, lines)
+        return cls(**found)
 
 
 def no_groups(lines: int) -> HiddenGroups:
     """None of them."""
     return HiddenGroups(np.zeros((0, lines)), np.zeros((0, lines)), *(np.zeros(0) for _ in range(5)))
-
-
-def _told(values: Array) -> list[float | None]:
-    return [None if np.isnan(x) else float(x) for x in values]

@@ -285,34 +285,43 @@ class SavedModel:
         InvalidInput
             As :meth:`of_result`.
         """
-        refused: Refusal | None = None
         if not is_text(Path(path)):
             return cls.of_result(Result.load(path), replicate, _number_of(site))
+        refused: Refusal | None = None
         try:
             plain = files.from_json(files.read_text("run", Path(path)), infinite=True)
             refused = refusal_of_model(plain)
-            if "answers" in plain:  # what a site or a hub keeps of a run
-                plain = plain["answers"] | {"record": plain["record"]}
-            if plain["kind"] != _KIND or refused is not None:
-                raise ValueError("another file")
-            sites = [str(site) for site in plain["sites"]]
-            column = plain["site"] if sites else None
-            if not isinstance(column, str | None):
-                raise ValueError("no name of a column")
-            schema = None if plain["schema"] is None else Schema.from_dict(plain["schema"])
-            naming = naming_of(schema, plain["columns"], float(plain["data_norm"]), sites)
-            model, shares = (np.asarray(plain[key], dtype=float) for key in ("model", "shares"))
-            fine = model.shape == (naming.d,) and shares.shape == (max(1, len(sites)),)
-            if not (fine and np.all(np.isfinite(model)) and np.all(np.isfinite(shares))):
-                raise ValueError("another model")
-            found = cls(naming, model, shares, dict(plain["record"]), schema, site=column)
+            if refused is not None:
+                raise ValueError("another format")
+            found = cls._from_plain(plain)
         except UNREADABLE as error:
             rule = refused or "not a saved run; use a file written by `train --save`"
             raise CheckpointError(f"run={shown(Path(path))}: {rule}") from error
         if replicate != 0:
             rule = "a model whose coefficients have names is that of the first repetition"
             raise InvalidInput("replicate", replicate, rule, "leave --replicate out")
-        return found if site is None else replace(found, only=place(found.naming.sites if found.naming else (), site))
+        if site is None:
+            return found
+        return replace(found, only=place(found.naming.sites if found.naming else (), site))
+
+    @classmethod
+    def _from_plain(cls, plain: dict[str, Any]) -> SavedModel:
+        """What :meth:`to_dict` told, or a site or a hub of its run; an error of :data:`UNREADABLE` for all else."""
+        if "answers" in plain:  # what a site or a hub keeps of a run
+            plain = plain["answers"] | {"record": plain["record"]}
+        if plain["kind"] != _KIND:
+            raise ValueError("another file")
+        sites = [str(site) for site in plain["sites"]]
+        column = plain["site"] if sites else None
+        if not isinstance(column, str | None):
+            raise ValueError("no name of a column")
+        schema = None if plain["schema"] is None else Schema.from_dict(plain["schema"])
+        naming = naming_of(schema, plain["columns"], float(plain["data_norm"]), sites)
+        model, shares = (np.asarray(plain[key], dtype=float) for key in ("model", "shares"))
+        fits = model.shape == (naming.d,) and shares.shape == (max(1, len(sites)),)
+        if not (fits and np.all(np.isfinite(model)) and np.all(np.isfinite(shares))):
+            raise ValueError("another model")
+        return cls(naming, model, shares, dict(plain["record"]), schema, site=column)
 
 
 def refusal_of_model(plain: dict[str, Any]) -> Refusal | None:

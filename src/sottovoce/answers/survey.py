@@ -213,14 +213,8 @@ class _Others(NamedTuple):
         return Column(name, proposed, missing=self.missing, unread=self.unread, **more)
 
 
-def _levels(grid: Levels, block: Category, own: Array, noise: Noise) -> Column:
-    others = _Others.of(own, noise)
-    seen = own[:-2] > noise.threshold()
-    kept = tuple(name for name, (_, members), yes in zip(grid.levels, block.values, seen, strict=True)
-                 if yes or block.missing in members)  # fmt: skip
-    dropped = tuple(name for name in grid.levels if name not in kept)
-    if not kept:
-        return others.column(block.name, {}, dropped=dropped, says="no level was seen: it stays as it is")
+def _changed_levels(block: Category, others: _Others, kept: Sequence[str], dropped: Sequence[str]) -> dict[str, Any]:
+    """What the declaration of a category has to say otherwise, if only these levels are kept."""
     more: dict[str, Any] = {}
     if dropped:
         more["values"] = tuple(pair for pair in block.values if pair[0] in kept)
@@ -230,6 +224,21 @@ def _levels(grid: Levels, block: Category, own: Array, noise: Noise) -> Column:
         more["other"] = True
     if others.missing is not None and block.missing is None and not (block.indicator or block.other):
         more["indicator"] = True
+    return more
+
+
+def _levels(grid: Levels, block: Category, own: Array, noise: Noise) -> Column:
+    others = _Others.of(own, noise)
+    seen = own[:-2] > noise.threshold()
+    kept = tuple(
+        name
+        for name, (_, members), yes in zip(grid.levels, block.values, seen, strict=True)
+        if yes or block.missing in members
+    )
+    dropped = tuple(name for name in grid.levels if name not in kept)
+    if not kept:
+        return others.column(block.name, {}, dropped=dropped, says="no level was seen: it stays as it is")
+    more = _changed_levels(block, others, kept, dropped)
     says = "values that are none of the declared levels count as other: declare them" if others.unread else ""
     return others.column(block.name, more, kept=kept, dropped=dropped, says=says)
 
@@ -390,7 +399,7 @@ def proposed(schema: Schema, columns: Sequence[Column], survey: str) -> Schema:
     told = fill(changed)
     if told.intercept is not None:
         changed = replace(changed, intercept=told.intercept)
-    return changed if told.scale is None else changed.with_scale(told.scale)
+    return changed if told.scale is None else replace(changed, scale=told.scale)
 
 
 __all__ = ["ERROR", "RARE", "Column", "Noise", "Survey", "columns_of", "proposed", "spread_of", "survey_of"]

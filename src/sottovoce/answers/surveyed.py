@@ -230,20 +230,28 @@ def _names(grids: Sequence[Grid]) -> tuple[str, ...]:
     return tuple(grid.name for grid in grids)
 
 
+def _check_sources(schema: Schema, table: Table, grids: Sequence[Grid]) -> None:
+    """SchemaError if a table lacks a column that is counted, or that of persons."""
+    wanted = [name for grid in grids for name in grid.sources(table.columns)]
+    if schema.person is not None:
+        wanted.append(schema.person.column)
+    lost = [name for name in wanted if name not in table.columns]
+    if lost:
+        raise SchemaError(lost[0], None, f"is no column of {table.name}", "add it, or survey other columns")
+
+
 def _located(schema: Schema, tables: Sequence[Table], grids: Sequence[Grid]) -> tuple[list[Array], list[IntArray]]:
     """The cells of every site's rows in every grid, (n_i, columns), and whose rows these are."""
     if not tables:
         raise InvalidInput("table", None, "there is none", "give one table a site")
     na, found, people = frozenset(schema.na), list[Array](), list[IntArray]()
     for table in tables:
-        unit = () if schema.person is None else (schema.person.column,)
-        lost = [name for grid in grids for name in grid.sources(table.columns)]
-        lost = [name for name in (*lost, *unit) if name not in table.columns]
-        if lost:
-            raise SchemaError(lost[0], None, f"is no column of {table.name}", "add it, or survey other columns")
+        _check_sources(schema, table, grids)
         found.append(np.stack([grid.locate(table.columns, na) for grid in grids], axis=1).astype(float))
-        whose = np.arange(table.n_rows)
-        people.append(whose if schema.person is None else schema.person.codes(table.columns[schema.person.column], na))
+        if schema.person is None:
+            people.append(np.arange(table.n_rows))
+        else:
+            people.append(schema.person.codes(table.columns[schema.person.column], na))
     site, dealt = schema.site, [np.arange(len(part)) for part in found]
     if len(tables) > 1 or site is None:
         return _read_of(schema, found, people, dealt)

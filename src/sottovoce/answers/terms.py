@@ -203,7 +203,7 @@ def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
         raise InvalidInput("unit", True, rule, "leave unit out of the schema")
     based = dataclasses.replace(schema, blocks=tuple(map(_based, schema.blocks)), intercept=1.0, scale=None)
     if schema.scale is not None:
-        based = based.with_scale(min(schema.scale, based.bound))
+        based = dataclasses.replace(based, scale=min(schema.scale, based.bound))
     value, terms = 1.0 / (based.divisor * based.slack), list[Term]()
     for block in based.blocks:
         if isinstance(block, Number):

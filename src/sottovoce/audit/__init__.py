@@ -148,6 +148,28 @@ def attack(
     >>> verdict.refuted, round(verdict.exact_epsilon, 3)
     (True, 1.405)
     """
+    _check_claim(method, form, confidence, colluders)
+    game = _game(method)
+    if game is not None:
+        asked = Options(epsilon, delta, rounds, replicates, seed, confidence, colluders, form)
+        return _play_game(game, asked, quick=quick)
+    if not replicates:
+        replicates = _QUICK if quick else _MORE.get((method, form), _REPLICATES)
+    case = worst_cases.make_case(method, form, epsilon, delta, rounds)
+    verdict = play(case, replicates, seed=seed, confidence=confidence)
+    return replace(verdict, exact_epsilon=_exact_epsilon(case, verdict))
+
+
+def _play_game(game: Adversary, asked: Options, *, quick: bool) -> Verdict:
+    """Play a game on what surrounds the methods, or that a package brings; most take no more runs than they have."""
+    runs, most = asked.replicates or game.runs, game.quick if quick else game.runs
+    if asked.replicates is None or not game.more:
+        runs = min(runs, most)
+    return game.play(replace(asked, replicates=runs))
+
+
+def _check_claim(method: str, form: str, confidence: float, colluders: int | None) -> None:
+    """InvalidInput if there is no such claim, or a number breaks its rule."""
     if colluders is not None and method != "sums":
         raise InvalidInput("colluders", colluders, "is for the game of sums", "leave it out")
     if not 0.5 <= confidence < 1.0:
@@ -158,18 +180,13 @@ def attack(
         raise InvalidInput("method", method, f"must be all, or one of {methods}", "see docs/explanation/audit.md")
     if form not in forms:
         raise InvalidInput("form", form, f"{method} has {', '.join(forms)}", f"use {forms[0]!r}")
-    game = _game(method)
-    if game is not None:
-        runs = replicates or game.runs
-        most = game.quick if quick else game.runs
-        if replicates is None or not game.more:
-            runs = min(runs, most)
-        return game.play(Options(epsilon, delta, rounds, runs, seed, confidence, colluders, form))
-    replicates = replicates or (_QUICK if quick else _MORE.get((method, form), _REPLICATES))
-    case = worst_cases.make_case(method, form, epsilon, delta, rounds)
-    verdict = play(case, replicates, seed=seed, confidence=confidence)
+
+
+def _exact_epsilon(case: Case, verdict: Verdict) -> float | None:
+    """The exact loss of a method that releases once; None for others, and where no density is known in closed form."""
+    if verdict.releases != 1:
+        return None
     try:
-        exact = densities(case).epsilon_at(verdict.delta) if verdict.releases == 1 else None
-    except InvalidInput:  # its density is not known in closed form
-        exact = None
-    return replace(verdict, exact_epsilon=exact)
+        return densities(case).epsilon_at(verdict.delta)
+    except InvalidInput:
+        return None

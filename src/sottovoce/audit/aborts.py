@@ -307,6 +307,18 @@ class _Look:
         return round(self.bound - self.claimed, 3)
 
 
+def _first_looks(stands: Mapping[str, Victim], noise: NoiseAt, confidence: float) -> dict[tuple[str, float], _Look]:
+    """A few runs of every method at every promising length."""
+    looks = dict[tuple[str, float], _Look]()
+    for name, stand in stands.items():
+        for length in lengths(stand):
+            played = _played(stand, length, _LOOK, noise)
+            bet = Bet.choose(played, stand.config.delta or 0.0, confidence)
+            mixed = any(len({one.told for one in side}) > 1 for side in played)
+            looks[name, length] = _Look(bet.test.bound, stand.claimed, mixed)
+    return looks
+
+
 def play(
     asked: Options = DEFAULT, stands: Mapping[str, Victim] | None = None, *, released: bool = True
 ) -> AbortVerdict:
@@ -321,13 +333,7 @@ def play(
     def keyed(first: int) -> NoiseAt:
         return lambda table, run: KeyedNoise(2 * asked.seed + table, [first + run], [0], ())
 
-    looks: dict[tuple[str, float], _Look] = {}
-    for name, stand in stands.items():
-        for length in lengths(stand):
-            played = _played(stand, length, _LOOK, keyed(0))
-            bet = Bet.choose(played, stand.config.delta or 0.0, confidence)
-            mixed = any(len({one.told for one in side}) > 1 for side in played)
-            looks[name, length] = _Look(bet.test.bound, stand.claimed, mixed)
+    looks = _first_looks(stands, keyed(0), confidence)
     certain = max(looks, key=lambda one: looks[one].over, default=(next(iter(stands)), 1.0))
     noisy = [one for one, look in looks.items() if look.mixed]
     by_noise = max(noisy, key=lambda one: looks[one].over, default=certain)

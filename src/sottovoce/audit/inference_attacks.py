@@ -191,9 +191,8 @@ def measure(seed: int = 0, quick: bool = False) -> dict[str, Any]:
     """
     targets, replicates = (QUICK_TARGETS, QUICK_REPLICATES) if quick else (TARGETS, REPLICATES)
     stage, rng = _stage(targets, seed), np.random.default_rng([seed, 1])
-    weights = np.concatenate(
-        [np.ones((1, targets)), rng.multinomial(targets, np.full(targets, 1 / targets), RESAMPLES)]
-    )
+    resampled = rng.multinomial(targets, np.full(targets, 1 / targets), RESAMPLES)
+    weights = np.concatenate([np.ones((1, targets)), resampled])
     membership: list[dict[str, Any]] = []
     areas: dict[tuple[str, str, float], Array] = {}
     told: dict[str, list[dict[str, Any]]] = {column: [] for column in ATTRIBUTES}
@@ -204,42 +203,77 @@ def measure(seed: int = 0, quick: bool = False) -> dict[str, Any]:
         seen = _play(config, stage, 1 if exact else replicates, k + 100 * seed)
         fpr, tpr = curve(seen.inside, seen.outside, weights)
         name = {"method": method, "form": form, "claimed_epsilon": epsilon, "proved_epsilon": seen.proved}
-        found: dict[str, Any] = dict(name)
         areas[method, form, epsilon] = area(fpr, tpr)
-        for what, x in (
-            ("auc", areas[method, form, epsilon]),
-            ("tpr_1", reach(fpr, tpr, 0.01)),
-            ("tpr_10", reach(fpr, tpr, 0.1)),
-        ):
-            found |= {what: float(x[0]), f"{what}_interval": _interval(float(x[0]), x[1:], targets)}
-        grid = np.linspace(0.0, 1.0, 101)
-        membership.append(found | {"fpr": grid.tolist(), "tpr": [float(reach(fpr[:1], tpr[:1], f)[0]) for f in grid]})
+        membership.append(name | _rates(fpr, tpr, targets))
         for column, right in seen.right.items():
             each = weights @ right.mean(axis=1) / targets
             interval = _interval(float(each[0]), each[1:], targets)
             told[column].append(name | {"accuracy": float(each[0]), "interval": interval})
-    attributes = []
-    for column, values in ATTRIBUTES.items():
-        prior, truth = stage.prior[column], stage.truth[column]
-        common = int(of_margins(len(prior)).decode(prior[:, None])[0])
-        attributes.append({
-            "attribute": column, "values": list(values), "prior": prior.tolist(), "commoner": list(values)[common],
-            "base_rate": float(np.mean(truth == common)), "rows": told[column],
-        })  # fmt: skip
+    setting = {
+        "data": "adult",
+        "features": stage.rows.d,
+        "sites": SITES,
+        "graph": "ring",
+        "rounds": ROUNDS,
+        "victim_rows": ROWS,
+        "other_rows": OTHERS,
+        "public_rows": PUBLIC,
+        "targets": targets,
+        "replicates": replicates,
+        "seed": seed,
+        "confidence": CONFIDENCE,
+        "quick": quick,
+    }
+    return {
+        "setting": setting,
+        "membership": membership,
+        "printed_beside_corrected": _printed_beside_corrected(areas, targets),
+        "attributes": [_attribute(column, stage, told[column]) for column in ATTRIBUTES],
+    }
+
+
+def _rates(fpr: Array, tpr: Array, targets: int) -> dict[str, Any]:
+    """The curve's area and rates with their intervals, and the curve itself."""
+    found: dict[str, Any] = {}
+    for what, x in (
+        ("auc", area(fpr, tpr)),
+        ("tpr_1", reach(fpr, tpr, 0.01)),
+        ("tpr_10", reach(fpr, tpr, 0.1)),
+    ):
+        found |= {what: float(x[0]), f"{what}_interval": _interval(float(x[0]), x[1:], targets)}
+    grid = np.linspace(0.0, 1.0, 101)
+    return found | {"fpr": grid.tolist(), "tpr": [float(reach(fpr[:1], tpr[:1], f)[0]) for f in grid]}
+
+
+def _attribute(column: str, stage: _Stage, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is known of an attribute before the attack, and how often each method told it."""
+    values, prior, truth = list(ATTRIBUTES[column]), stage.prior[column], stage.truth[column]
+    common = int(of_margins(len(prior)).decode(prior[:, None])[0])
+    return {
+        "attribute": column,
+        "values": values,
+        "prior": prior.tolist(),
+        "commoner": values[common],
+        "base_rate": float(np.mean(truth == common)),
+        "rows": rows,
+    }
+
+
+def _printed_beside_corrected(areas: dict[tuple[str, str, float], Array], targets: int) -> list[dict[str, Any]]:
+    """Areas of printed forms beside those of the corrected ones, and the interval of their difference."""
     beside = []
     for method, form, epsilon in areas:
-        if form == "printed":
-            pair = areas[method, form, epsilon], areas[method, "corrected", epsilon]
-            apart = pair[0] - pair[1]
-            beside.append({
-                "method": method, "claimed_epsilon": epsilon, "printed": float(pair[0][0]),
-                "corrected": float(pair[1][0]), "interval": _interval(float(apart[0]), apart[1:], targets),
-            })  # fmt: skip
-    setting = {
-        "data": "adult", "features": stage.rows.d, "sites": SITES, "graph": "ring", "rounds": ROUNDS,
-        "victim_rows": ROWS, "other_rows": OTHERS, "public_rows": PUBLIC, "targets": targets,
-        "replicates": replicates, "seed": seed, "confidence": CONFIDENCE, "quick": quick,
-    }  # fmt: skip
-    return {
-        "setting": setting, "membership": membership, "printed_beside_corrected": beside, "attributes": attributes,
-    }  # fmt: skip
+        if form != "printed":
+            continue
+        printed, corrected = areas[method, form, epsilon], areas[method, "corrected", epsilon]
+        apart = printed - corrected
+        beside.append(
+            {
+                "method": method,
+                "claimed_epsilon": epsilon,
+                "printed": float(printed[0]),
+                "corrected": float(corrected[0]),
+                "interval": _interval(float(apart[0]), apart[1:], targets),
+            }
+        )
+    return beside

@@ -157,6 +157,45 @@ class LabelVerdict(Verdict):
     """Estimators and declarations for which a first look saw no output that occurs on both tables."""
 
 
+@dataclass(frozen=True)
+class _Tried:
+    """An estimator by its name, and a declaration of classes."""
+
+    name: str
+    how: str
+    classes: Sequence[str] | None
+
+    def releases(self, stands: Mapping[str, Stand], epsilon: float, runs: int) -> Played:
+        """What so many releases of each table leave behind."""
+        stand = stands[self.name]
+        first, second = ([stand.watch(table, epsilon, self.classes) for _ in range(runs)] for table in (0, 1))
+        return first, second
+
+
+def _first_look(
+    tried: Sequence[_Tried], stands: Mapping[str, Stand], epsilon: float
+) -> tuple[list[_Tried], list[_Tried]]:
+    """Those of which no output occurs on both tables, and those that release a model at all."""
+    apart, released = list[_Tried](), list[_Tried]()
+    for one in tried:
+        first, second = ({seen.told for seen in side} for side in one.releases(stands, epsilon, _LOOK))
+        if not first & second:
+            apart.append(one)
+        if any(COEFFICIENTS[0] in told for told in first | second):
+            released.append(one)
+    return apart, released
+
+
+def _strongest(games: Sequence[_Tried], stands: Mapping[str, Stand], epsilon: float, asked: Options) -> LabelVerdict:
+    """The verdict of several games with the largest bound; all bounds hold together with the confidence asked for."""
+    each, runs = 1.0 - (1.0 - asked.confidence) / len(games), asked.replicates or RUNS
+    found = []
+    for one in games:
+        played = one.releases(stands, epsilon, runs)
+        found.append(_verdict((one.name, one.how), played, asked.delta or 0.0, asked.confidence, each))
+    return max(found, key=lambda one: one.lower_bound)
+
+
 def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) -> LabelVerdict:
     """Look for an output that differs between the tables, and bet on it (:func:`sottovoce.audit.attack`).
 
@@ -166,32 +205,19 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) ->
         If some estimator releases nothing at all.
     """
     epsilon = 1.0 if asked.epsilon is None else asked.epsilon
-    stands = _stands(asked.rounds, asked.delta) if stands is None else stands
-    tried = {(name, how): each for name, stand in stands.items() for how, each in stand.declared().items()}
-
-    def releases(key: tuple[str, str], runs: int) -> Played:
-        stand = stands[key[0]]
-        first, second = ([stand.watch(table, epsilon, tried[key]) for _ in range(runs)] for table in (0, 1))
-        return first, second
-
-    apart, released = [], []
-    for key in tried:
-        first, second = ({one.told for one in side} for side in releases(key, _LOOK))
-        if not first & second:
-            apart.append(key)
-        if any(COEFFICIENTS[0] in told for told in first | second):
-            released.append(key)
-    silent = sorted(stands.keys() - {name for name, _ in released})
+    if stands is None:
+        stands = _stands(asked.rounds, asked.delta)
+    tried = [_Tried(name, how, classes) for name, stand in stands.items() for how, classes in stand.declared().items()]
+    apart, released = _first_look(tried, stands, epsilon)
+    silent = sorted(stands.keys() - {one.name for one in released})
     if silent and not apart:
         rule = f"at this budget no model is released by {silent[0]}, so there is nothing to look at"
         raise InvalidInput("epsilon", epsilon, rule, "use epsilon=1")
     games = apart or released[:1]  # what differs by its noise alone must not stand before what differs by the label
-    each, runs = 1.0 - (1.0 - asked.confidence) / len(games), asked.replicates or RUNS
-    found = [_verdict(key, releases(key, runs), asked.delta or 0.0, asked.confidence, each) for key in games]
-    best = max(found, key=lambda one: one.lower_bound)
+    best = _strongest(games, stands, epsilon, asked)
     return replace(
         best, claimed_epsilon=epsilon, proved_epsilon=epsilon, rounds=asked.rounds or 2,
-        differ=tuple(", ".join(key) for key in apart),
+        differ=tuple(f"{one.name}, {one.how}" for one in apart),
     )  # fmt: skip
 
 

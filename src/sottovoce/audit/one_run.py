@@ -294,6 +294,47 @@ def play_once(
     InvalidInput
         For a method without noise or in sums, labels of more than two classes, or too few canaries.
     """
+    _check_one_run(config, confidence)
+    nodes, d = len(parts), parts[0][0].shape[1]
+    pooled = REGISTRY[config.method].trust.pools_rows
+    if canaries is None:  # as many as are orthogonal
+        canaries = d if pooled else d * (nodes if sites is None else len(sites))
+    if canaries < _LEAST:
+        raise InvalidInput("canaries", canaries, f"fewer than {_LEAST} show nothing", "use 500")
+    planted = plant(parts, canaries, config.relation, sites, seed, nodes if pooled else 1)
+    what = "with one label or the other" if config.relation == "replace-one" else "there or not"
+    why = f"{canaries} rows at random in orthogonal systems of {d}, each {what}"
+    case = Case(config, (planted.rows, planted.rows), 0, why, noise=noise, book=book)
+    seen = watch(case, 0, 1, seed)
+    return _verdict(config, planted, seen, why, confidence)
+
+
+def _verdict(config: RunConfig, planted: Planted, seen: Transcripts, why: str, confidence: float) -> OneRunVerdict:
+    """The bound from the coins that are guessed best."""
+    delta = config.delta or 0.0
+    coins = np.concatenate(planted.coins)
+    count = best_count(scores(planted, seen), coins, delta, confidence)
+    return OneRunVerdict(
+        method=config.method,
+        form=config.form,
+        claimed_epsilon=seen.claimed,
+        proved_epsilon=seen.proved,
+        lower_bound=count.lower_bound,
+        delta=delta,
+        confidence=confidence,
+        replicates=1,
+        rounds=config.rounds,
+        attack="canaries of one run",
+        why=why,
+        releases=len(seen.asked),
+        canaries=len(coins),
+        guesses=count.guesses,
+        right=count.right,
+    )
+
+
+def _check_one_run(config: RunConfig, confidence: float) -> None:
+    """InvalidInput for a run in which no canaries can be looked for."""
     if not 0.5 <= confidence < 1.0:
         raise InvalidInput("confidence", confidence, "must be at least 0.5 and below 1", "use 0.95")
     cls = REGISTRY[config.method]
@@ -304,26 +345,6 @@ def play_once(
         raise InvalidInput("method", config.method, rule, "use `sottovoce audit sums`")
     if make_loss(config.loss).outputs > 1 or make_loss(config.loss).offset_bound:
         raise InvalidInput("loss", config.loss, "canaries have a label of two", f"use {LOSS!r} or 'logistic'")
-    nodes, d = len(parts), parts[0][0].shape[1]
-    curator = cls.trust.pools_rows
-    most = d * (1 if curator else nodes if sites is None else len(sites))
-    m = most if canaries is None else canaries
-    if m < _LEAST:
-        raise InvalidInput("canaries", m, f"fewer than {_LEAST} show nothing", "use 500")
-    planted = plant(parts, m, config.relation, sites, seed, nodes if curator else 1)
-    why = f"{m} rows at random in orthogonal systems of {d}, each " + (
-        "with one label or the other" if config.relation == "replace-one" else "there or not"
-    )
-    case = Case(config, (planted.rows, planted.rows), 0, why, noise=noise, book=book)
-    seen = watch(case, 0, 1, seed)
-    delta = config.delta or 0.0
-    count = best_count(scores(planted, seen), np.concatenate(planted.coins), delta, confidence)
-    return OneRunVerdict(
-        method=config.method, form=config.form, claimed_epsilon=seen.claimed, proved_epsilon=seen.proved,
-        lower_bound=count.lower_bound, delta=delta, confidence=confidence, replicates=1, rounds=config.rounds,
-        attack="canaries of one run", why=why, releases=len(seen.asked), canaries=m, guesses=count.guesses,
-        right=count.right,
-    )  # fmt: skip
 
 
 def attack_once(

@@ -34,7 +34,7 @@ from .dates import Date
 from .frames import read_frame
 from .labels import ClassLabel, Label, NumberLabel
 from .partition import partition
-from .schema import ABSENT, BEYOND, HEAVY, LABEL, OTHER, ROW, Schema, count_unfit
+from .schema import ABSENT, BEYOND, HEAVY, LABEL, OTHER, ROW, Schema, column_errors, count_unfit
 from .table import Column, Table, as_table, as_text
 
 CAVEAT = "Exact counts, without noise, which no epsilon covers: for the holder of the rows only."
@@ -148,7 +148,7 @@ def review(schema: Schema, table: Any) -> Review:
     columns, na = table.columns, frozenset(schema.na)
     blocks = {block.name: block for block in schema.blocks}
     readable = [block for block in schema.blocks if _is_there(block, columns)]
-    refused = [str(error) for error in schema.column_errors(columns)]
+    refused = [str(error) for error in column_errors(schema, columns)]
     clipped = dict[str, int]()
     try:
         clipped = schema.encode(table).clipped
@@ -209,28 +209,42 @@ def _refusals(schema: Schema, columns: Mapping[str, Column], na: frozenset[str])
                 yield str(error)
 
 
+def _single_column(columns: Mapping[str, Column], name: str) -> Column | None:
+    """A column of one value a row; None if it is not there, or has several."""
+    column = columns.get(name)
+    return column if column is not None and column.ndim == 1 else None
+
+
 def _counts(
     schema: Schema, readable: list[Block], columns: Mapping[str, Column], na: frozenset[str]
 ) -> Iterator[ColumnCounts]:
     """Counts of every declared column that is there and can be counted."""
-
-    def one(name: str) -> Column | None:
-        """A column of one value a row."""
-        return columns[name] if name in columns and columns[name].ndim == 1 else None
-
-    if schema.label is not None and (column := one(schema.label.column)) is not None:
-        yield count_label(schema.label, column, schema.na)
-    sites = None if schema.site is None else one(schema.site)
-    if schema.site is not None and sites is not None:
-        yield count_sites(schema.site, sites, _classes(schema, columns))
-    if schema.person is not None and (column := one(schema.person.column)) is not None:
-        at = None if schema.site is None or sites is None else site_numbers(schema.site, sites)
-        yield count_people(schema.person, column, na, at)
-    if schema.weight is not None and (column := one(schema.weight.column)) is not None:
-        yield count_weights(schema.weight, column, na)
+    yield from _counts_beside_features(schema, columns, na)
     for block in readable:
         if isinstance(block, Vector) or all(columns[name].ndim == 1 for name in block.sources(columns)):
             yield count_block(block, columns, na)
+
+
+def _counts_beside_features(
+    schema: Schema, columns: Mapping[str, Column], na: frozenset[str]
+) -> Iterator[ColumnCounts]:
+    """Counts of the columns that are no features: label, site, person and weight, in this order."""
+    sites = None if schema.site is None else _single_column(columns, schema.site)
+    if schema.label is not None:
+        labels = _single_column(columns, schema.label.column)
+        if labels is not None:
+            yield count_label(schema.label, labels, schema.na)
+    if schema.site is not None and sites is not None:
+        yield count_sites(schema.site, sites, _classes(schema, columns))
+    if schema.person is not None:
+        persons = _single_column(columns, schema.person.column)
+        if persons is not None:
+            numbers = None if schema.site is None or sites is None else site_numbers(schema.site, sites)
+            yield count_people(schema.person, persons, na, numbers)
+    if schema.weight is not None:
+        weights = _single_column(columns, schema.weight.column)
+        if weights is not None:
+            yield count_weights(schema.weight, weights, na)
 
 
 def _classes(schema: Schema, columns: Mapping[str, Column]) -> IntArray | None:

@@ -534,20 +534,27 @@ def _one_hot(index: NDArray[np.int64], width: int, base: int | None) -> Array:
     return features if base is None else np.delete(features, base, axis=1)
 
 
+_REQUIRED_ENTRIES = {
+    "bins": "edges",
+    "category": "values",
+    "number": "lo and hi",
+    "vector": "lo, hi and size",
+    "date": "epoch, lo and hi",
+    "spline": "knots",
+    "fourier": "of, features and bandwidth",
+}
+
+
 def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
     """Build the block ``[columns.NAME]`` of a schema file."""
     entries = dict(given)
-    kind = entries.pop("kind", None)
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise SchemaError(f"{name}.kind", kind, f"must be one of {', '.join(KINDS)}", "declare the kind of the column")
+    kind = _kind_from(name, entries.pop("kind", None))
     cls = KINDS[kind]
     known = {field.name: field for field in fields(cls) if field.name != "name"}
-    for key in entries:
-        if key not in known:
-            rule = f"is unknown; {kind} knows {', '.join(known)}"
-            raise SchemaError(f"{name}.{key}", None, rule, meant(key, known) or "remove it")
+    _refuse_unknown_entries(name, kind, entries, known)
     try:
-        entries = cls.units(name, entries) if hasattr(cls, "units") else entries
+        if hasattr(cls, "units"):
+            entries = cls.units(name, entries)
         for key, value in entries.items():
             if value is not None or known[key].default is not None:
                 entries[key] = entry_from(kind, key, value)
@@ -555,11 +562,23 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
     except SchemaError:
         raise
     except (TypeError, ValueError, OverflowError):
-        required = {"bins": "edges", "category": "values", "number": "lo and hi", "vector": "lo, hi and size"}
-        required |= {"date": "epoch, lo and hi", "spline": "knots", "fourier": "of, features and bandwidth"}
-        rule = f"kind {kind!r} needs {required.get(kind, 'of')}, and every entry of its right type"
+        rule = f"kind {kind!r} needs {_REQUIRED_ENTRIES.get(kind, 'of')}, and every entry of its right type"
         raise SchemaError(f"[columns.{name}]", None, rule, "correct the declaration") from None
     return block
+
+
+def _kind_from(name: str, kind: object) -> str:
+    """The kind of a block; SchemaError if there is none such."""
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise SchemaError(f"{name}.kind", kind, f"must be one of {', '.join(KINDS)}", "declare the kind of the column")
+    return kind
+
+
+def _refuse_unknown_entries(name: str, kind: str, entries: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    for key in entries:
+        if key not in known:
+            rule = f"is unknown; {kind} knows {', '.join(known)}"
+            raise SchemaError(f"{name}.{key}", None, rule, meant(key, known) or "remove it")
 
 
 def block_to_dict(block: Block) -> dict[str, Any]:

@@ -249,15 +249,7 @@ def _head(place: Path, opened: Callable[..., Any]) -> bytes:
 def _start_of(lines: list[bytes], text: _TextFile, whole: bool) -> _Start:
     """The header row of the first lines of a file; `whole` says whether they are all of it."""
     decoded = _FirstLines(lines, text.name, whole)
-    separator, notes, before = text.separator, tuple[str, ...](), 0
-    if text.separator == _TAB:
-        notes = ("fields are separated by tabs, as its ending says",)
-    if lines and (said := _SEPARATOR_LINE.fullmatch(decoded.line(0))):
-        separator, before = said[1], 1
-        if separator not in _SEPARATORS:
-            rule = f"its line sep= must name {', '.join(_SEPARATORS.values())}, and names another separator"
-            raise InvalidInput(text.name, None, rule, "save it with commas")
-        notes = (f"fields are separated by {_SEPARATORS[separator]}, as its first line says",)
+    separator, notes, before = _declared_separator(decoded.line(0) if lines else "", text)
     while before < len(lines) and not lines[before].strip(b"\r\n\xef\xbb\xbf"):
         before += 1
     try:
@@ -266,14 +258,32 @@ def _start_of(lines: list[bytes], text: _TextFile, whole: bool) -> _Start:
         if better := _other_separator(decoded, before, before + 1, separator, 0):
             raise _separated(text.name, better, separator) from None
         raise _misquoted(text.name, str(error), before + 1, before + 1) from None
-    if not fields:
-        raise InvalidInput(text.name, None, "must hold a header row and at least one row", "check the file")
-    if _COMMENT.match(decoded.line(before)) or (len(fields) == 1 and fields[0].startswith("#")):
-        rule = "its first line begins as a comment does, and must name the columns"
-        raise InvalidInput(text.name, None, rule, "delete what stands above the header row")
+    _check_header_record(fields, decoded.line(before) if fields else "", text.name)
     if better := _other_separator(decoded, before, end, separator, len(fields)):
         raise _separated(text.name, better, separator)
     return _Start(header_of(fields, text.name), separator, end, notes)
+
+
+def _declared_separator(first_line: str, text: _TextFile) -> tuple[str, tuple[str, ...], int]:
+    """The separator that a file's ending or its first line declares, what to note of it, and how many lines say so."""
+    said = _SEPARATOR_LINE.fullmatch(first_line)
+    if said is None:
+        by_ending = text.separator == _TAB
+        return text.separator, ("fields are separated by tabs, as its ending says",) if by_ending else (), 0
+    separator = said[1]
+    if separator not in _SEPARATORS:
+        rule = f"its line sep= must name {', '.join(_SEPARATORS.values())}, and names another separator"
+        raise InvalidInput(text.name, None, rule, "save it with commas")
+    return separator, (f"fields are separated by {_SEPARATORS[separator]}, as its first line says",), 1
+
+
+def _check_header_record(fields: list[str], line: str, name: str) -> None:
+    """InvalidInput if the first record of a file cannot be a header row."""
+    if not fields:
+        raise InvalidInput(name, None, "must hold a header row and at least one row", "check the file")
+    if _COMMENT.match(line) or (len(fields) == 1 and fields[0].startswith("#")):
+        rule = "its first line begins as a comment does, and must name the columns"
+        raise InvalidInput(name, None, rule, "delete what stands above the header row")
 
 
 class _FirstLines:

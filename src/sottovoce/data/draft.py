@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import InvalidInput
 from .file_formats import FORMATS, column_types, format_of
-from .headers import check_declared_names
+from .headers import Header, check_declared_names
 from .listed import names_in
 from .meant import meant
 from .mistakes import OPEN
@@ -23,6 +23,7 @@ _TITLED = (
 )
 _NA_LINE = 'na = ["NA"]  # marks of missing values besides the empty field: add yours, such as "-9"'
 """R writes NA for every missing value; the line is drafted for files that have no missing value of their own."""
+_UNDECLARED_NA_LINE = '# na = ["NA", "-9"]  # marks of missing values besides the empty field'
 _ROW_NAMES = re.compile(r"Unnamed: 0(\.\d+)?|__index_level_\d+__|rownames|row\.names", re.IGNORECASE)
 """What pandas, pyarrow and R call a column of row names that was written with a name."""
 _TYPED: dict[str, dict[str, Any]] = {
@@ -40,9 +41,14 @@ _HINTS = {
 
 
 def draft(
-    path: str | Path, *, types: bool = False, label: str | None = None, site: str | None = None,
-    person: str | None = None, ignore: Iterable[str] = (),
-) -> str:  # fmt: skip
+    path: str | Path,
+    *,
+    types: bool = False,
+    label: str | None = None,
+    site: str | None = None,
+    person: str | None = None,
+    ignore: Iterable[str] = (),
+) -> str:
     """A schema file for a table, with "?" wherever a public fact has to be declared.
 
     Only the names of columns are read; with `types` also what types the file declares, never a value of a row.  Row
@@ -59,39 +65,75 @@ def draft(
     ignore : iterable of str
         Columns that are not used: each a name, or several names with commas between them.
     """
-    form = format_of(path)
-    if types and form.types is None:
-        typed = ", ".join(ending for ending, one in FORMATS.items() if one.types is not None)
-        rule = f"only files that end in {typed} declare types, and they are never guessed from values"
-        raise InvalidInput("types", True, rule, "leave it out, or give such a file")
+    if types:
+        _check_types_are_declared(path)
     known = column_types(path)
-    header = None if form.header is None else form.header(path)
-    if header is None:
-        check_declared_names(list(known), Path(path).name)
-    if header is not None and header.width < 2:
-        rule = "the first row names one column alone, and a table has a label and what predicts it"
-        raise InvalidInput(Path(path).name, None, rule, "give a table with a header row")
+    header = _checked_header(path, known)
     ignored = [name for given in ignore for name in names_in(given, known)]
-    for field, name in (("label", label), ("site", site), ("person", person), *(("ignore", name) for name in ignored)):
-        if name is not None and name not in known:
-            raise InvalidInput(field, name, "is no column of the table", meant(name, known) or "correct the name")
+    roles = [("label", label), ("site", site), ("person", person)]
+    _check_names([*roles, *(("ignore", name) for name in ignored)], known)
     reserved = {label, site, person, *ignored}
     ignored += [name for name in known if _ROW_NAMES.fullmatch(name) and name not in reserved]
     kept = [name for name in known if name not in {*reserved, *ignored}]
-    return "\n".join([
-        f"# A draft from the names of the columns{' and their declared types' * types}: no value of a row was read.",
-        *([] if header is None else [_TITLED, *(f"# {note[0].upper()}{note[1:]}." for note in header.notes)]),
+    blocks = [line for name in kept for line in ("", *_block(name, known[name] if types else "?"))]
+    ignore_line = f"ignore = {_value(ignored)}  # identifiers, free text, what is known only afterwards"
+    lines = [
+        *_opening_comments(header, types),
+        "intercept = true",
+        *_role_lines(site, person),
+        _UNDECLARED_NA_LINE if header is None else _NA_LINE,
+        ignore_line,
+    ]
+    return "\n".join([*lines, *_label_lines(label), *blocks, ""])
+
+
+def _check_types_are_declared(path: str | Path) -> None:
+    """InvalidInput for a file whose format declares no types of columns."""
+    if format_of(path).types is None:
+        typed = ", ".join(ending for ending, one in FORMATS.items() if one.types is not None)
+        rule = f"only files that end in {typed} declare types, and they are never guessed from values"
+        raise InvalidInput("types", True, rule, "leave it out, or give such a file")
+
+
+def _checked_header(path: str | Path, known: Mapping[str, str]) -> Header | None:
+    """The first row, of a file whose names stand there; InvalidInput if its names are none of a table's columns."""
+    header_in = format_of(path).header
+    header = None if header_in is None else header_in(path)
+    if header is None:
+        check_declared_names(list(known), Path(path).name)
+    elif header.width < 2:
+        rule = "the first row names one column alone, and a table has a label and what predicts it"
+        raise InvalidInput(Path(path).name, None, rule, "give a table with a header row")
+    return header
+
+
+def _check_names(asked: Iterable[tuple[str, str | None]], known: Mapping[str, str]) -> None:
+    """InvalidInput if one of the names, each asked for by a field, is no column."""
+    for field, name in asked:
+        if name is not None and name not in known:
+            raise InvalidInput(field, name, "is no column of the table", meant(name, known) or "correct the name")
+
+
+def _opening_comments(header: Header | None, types: bool) -> list[str]:
+    """What was read of the table, what its first row says, and what to do with the draft."""
+    read = "names of the columns and their declared types" if types else "names of the columns"
+    notes = []
+    if header is not None:
+        notes = [_TITLED, *(f"# {note[0].upper()}{note[1:]}." for note in header.notes)]
+    return [
+        f"# A draft from the {read}: no value of a row was read.",
+        *notes,
         '# Replace every "?" by a public fact: from a code book, a textbook, a reference range, never from the rows.',
         "# Then `sottovoce schema check` this file, without the table and with it.",
-        "intercept = true",
+    ]
+
+
+def _role_lines(site: str | None, person: str | None) -> list[str]:
+    """The columns of sites and of persons, as comments that show how to declare one where there is none."""
+    return [
         f"site = {_value(site)}" if site else '# site = "COLUMN"  # who holds the row',
         f"person = {_value(person)}" if person else '# person = "COLUMN"  # whose row it is, if people have several',
-        _NA_LINE if header is not None else '# na = ["NA", "-9"]  # marks of missing values besides the empty field',
-        f"ignore = {_value(ignored)}  # identifiers, free text, what is known only afterwards",
-        *_label_lines(label),
-        *(line for name in kept for line in ("", *_block(name, known[name] if types else "?"))),
-        "",
-    ])  # fmt: skip
+    ]
 
 
 def _label_lines(label: str | None) -> list[str]:

@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..util.typing import Array
 from .columns import Bins, Category, Number, row_norms
-from .schema import Schema
+from .schema import Schema, into_ball, weighted_rows
 from .synthetic_tables import Sketches, drawn
 from .table import fits
 
@@ -47,7 +47,7 @@ def sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
     if n < 0:
         raise InvalidInput("n", n, "must be >= 0", "give a number of rows")
     fits("made-up rows", 8.0 * n * schema.n_features)
-    return schema.into_ball(weighted_sketch(schema, n, rng))[0]
+    return into_ball(schema, weighted_sketch(schema, n, rng))[0]
 
 
 def expected_rows(schema: Schema) -> Sketches:
@@ -69,7 +69,7 @@ def typical_norms(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
 
 def weighted_sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
     """Made-up rows before the division, (n, d): weighted blocks, and the constant."""
-    return schema.weighted(n, lambda block: block.sketch(n, rng))
+    return weighted_rows(schema, n, lambda block: block.sketch(n, rng))
 
 
 def offsets(schema: Schema, seed: int = 0) -> tuple[float, dict[str, float]]:
@@ -248,8 +248,7 @@ def fill(schema: Schema, seed: int = 0) -> Fill:
     the rows are zero.
     """
     sizes = typical_sizes(schema, _enough(schema), seed)
-    norms = _norms(schema, sizes)
-    low, median, high = (float(q) for q in np.quantile(norms, (0.1, 0.5, 0.9)))
+    low, median, high = (float(q) for q in np.quantile(_norms(schema, sizes), (0.1, 0.5, 0.9)))
     shortened = _long(schema, sizes)
     better, intercept, scale = schema, None, None
     if schema.intercept > SMALL_CONSTANT and schema.intercept**2 > CONSTANT * _middle(sizes) ** 2:
@@ -257,17 +256,37 @@ def fill(schema: Schema, seed: int = 0) -> Fill:
         sizes = np.sqrt(np.maximum(sizes**2 - schema.intercept**2, 0.0) + intercept**2)
         better = dataclasses.replace(schema, intercept=intercept, scale=None)
     if not schema.unit:
-        divisor, typical = schema.scale or better.divisor, _middle(sizes)
-        crowded = float(np.quantile(sizes, 0.1)) > CROWDED * divisor or _longer(sizes, divisor) >= SHORTENED
-        if typical < FULL * divisor or crowded or divisor > better.bound:
-            scale = min(_in_three_digits(typical, sizes), better.bound)
+        scale = _better_scale(sizes, divisor=schema.scale or better.divisor, bound=better.bound)
         better = dataclasses.replace(better, scale=scale or schema.scale)
-    guessed = tuple(block.name for block in schema.blocks if isinstance(block, Number) and block.typical is None)
-    mended = float(np.median(_norms(better, sizes)))
     offset, shares = offsets(schema, seed)
-    large = 0.5 / len(shares) if offset >= MOSTLY else math.inf
-    common = tuple(name for name, share in shares.items() if share >= large)
-    return Fill(schema, low, median, high, shortened, intercept, scale, guessed, mended, offset, common)
+    return Fill(
+        schema,
+        low=low,
+        median=median,
+        high=high,
+        shortened=shortened,
+        intercept=intercept,
+        scale=scale,
+        guessed=tuple(block.name for block in schema.blocks if isinstance(block, Number) and block.typical is None),
+        mended=float(np.median(_norms(better, sizes))),
+        offset=offset,
+        common=_common_blocks(shares) if offset >= MOSTLY else (),
+    )
+
+
+def _better_scale(sizes: Array, *, divisor: float, bound: float) -> float | None:
+    """The norm of a typical row, if rows fill the ball badly with this divisor; None to leave it."""
+    typical = _middle(sizes)
+    crowded = float(np.quantile(sizes, 0.1)) > CROWDED * divisor or _longer(sizes, divisor) >= SHORTENED
+    if typical < FULL * divisor or crowded or divisor > bound:
+        return min(_in_three_digits(typical, sizes), bound)
+    return None
+
+
+def _common_blocks(shares: dict[str, float]) -> tuple[str, ...]:
+    """The blocks that have more than their part of the mean row: half of what each would have on average."""
+    large = 0.5 / len(shares)
+    return tuple(name for name, share in shares.items() if share >= large)
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -129,6 +129,11 @@ def kind_of(head: bytes) -> Kind | None:
     for start, kind in _SIGNATURES:
         if head.startswith(start):
             return kind
+    return _kind_by_pattern(head) or _kind_of_text(head)
+
+
+def _kind_by_pattern(head: bytes) -> Kind | None:
+    """The kinds that a fixed start does not tell: of these a few bytes are free, or the mark stands further on."""
     if _OLD_STATA.match(head):
         return STATA
     if head.startswith(_SAS_START):
@@ -143,7 +148,7 @@ def kind_of(head: bytes) -> Kind | None:
         return Kind("a DuckDB database", (), _SAVE_AS_PARQUET)
     if head[257:262] == b"ustar":
         return Kind("a tar archive", (), _UNPACK)
-    return _kind_of_text(head)
+    return None
 
 
 def _kind_of_text(head: bytes) -> Kind | None:

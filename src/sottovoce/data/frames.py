@@ -216,27 +216,32 @@ def _listed(series: Any) -> list[Any]:
 
 def _column(name: str, series: Any) -> Column:
     """A column of a frame as NumPy holds it."""
-    kind = series.dtype
     try:
-        if kind == nw.Datetime:
-            if kind.time_zone is not None:
-                series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-            return points_in(np.asarray(series.to_numpy()))
-        if kind == nw.Date:
-            return points_in(_days(series))
-        if kind.is_nested():
-            return _block(series.to_list())
-        gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
-        if kind == nw.Boolean or (kind.is_numeric() and not kind.is_decimal()):
-            if kind.is_float():  # NaN is a gap, whether or not another row is null
-                return _plain(name, np.asarray(series.to_numpy(), dtype=np.float64))
-            if not gone.any() and kind not in (nw.Int128, nw.UInt128):  # which NumPy has not
-                return _plain(name, np.asarray(series.to_numpy()))
-        values = objects(_listed(series))
-        values[gone] = None
-        return _plain(name, values)
+        return _converted(name, series)
     except (InvalidInput, MemoryError):
         raise
     except Exception:
         refusal = InvalidInput(name, None, "is a column that cannot be read", "convert it to numbers, texts or dates")
     raise refusal  # here, where nothing is being handled: a traceback would show values
+
+
+def _converted(name: str, series: Any) -> Column:
+    """What :func:`_column` gives; errors of the frame's library pass."""
+    kind = series.dtype
+    if kind == nw.Datetime:
+        if kind.time_zone is not None:
+            series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        return points_in(np.asarray(series.to_numpy()))
+    if kind == nw.Date:
+        return points_in(_days(series))
+    if kind.is_nested():
+        return _block(series.to_list())
+    gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
+    if kind == nw.Boolean or (kind.is_numeric() and not kind.is_decimal()):
+        if kind.is_float():  # NaN is a gap, whether or not another row is null
+            return _plain(name, np.asarray(series.to_numpy(), dtype=np.float64))
+        if not gone.any() and kind not in (nw.Int128, nw.UInt128):  # which NumPy has not
+            return _plain(name, np.asarray(series.to_numpy()))
+    values = objects(_listed(series))
+    values[gone] = None
+    return _plain(name, values)

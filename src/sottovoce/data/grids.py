@@ -18,7 +18,7 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..util.typing import Any, Array, IntArray
-from .columns import Category, Number, Vector, row_norms
+from .columns import Block, Category, Number, Vector, row_norms
 from .labels import NumberLabel
 from .meant import meant
 from .schema import Schema
@@ -176,15 +176,7 @@ def grids_of(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Grid
 
     `columns` names some of them, ``"(label)"`` among them.  InvalidInput for one that has none.
     """
-    found: dict[str, Grid] = {}
-    for block in schema.blocks:
-        if isinstance(block, Number):
-            found[block.name] = Dyadic(block.name, block.source, block.lo, block.hi, block.number)
-        elif isinstance(block, Category):
-            found[block.name] = Levels(block.name, block.source, block)
-        elif isinstance(block, Vector) and not isinstance(block.norm, str):
-            most = math.sqrt(len(block.names)) * max(abs(block.lo), abs(block.hi))
-            found[block.name] = Norms(block.name, block.name, 0.0, most, number_of, block)
+    found = {block.name: grid for block in schema.blocks if (grid := _grid_of(block)) is not None}
     if isinstance(schema.label, NumberLabel):
         found[LABEL] = Dyadic(LABEL, schema.label.column, schema.label.lo, schema.label.hi, number_of)
     for name in columns or ():
@@ -196,6 +188,18 @@ def grids_of(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Grid
         rule = "there is no number, category or vector with a norm, and bins are what they are declared to be"
         raise InvalidInput("columns", None, rule, "declare one")
     return kept
+
+
+def _grid_of(block: Block) -> Grid | None:
+    """The grid of one block; None for a kind that has none."""
+    if isinstance(block, Number):
+        return Dyadic(block.name, block.source, block.lo, block.hi, block.number)
+    if isinstance(block, Category):
+        return Levels(block.name, block.source, block)
+    if isinstance(block, Vector) and not isinstance(block.norm, str):
+        most = math.sqrt(len(block.names)) * max(abs(block.lo), abs(block.hi))
+        return Norms(block.name, block.name, 0.0, most, number_of, block)
+    return None
 
 
 __all__ = ["LABEL", "OCTAVES", "Dyadic", "Grid", "Levels", "Norms", "grids_of"]

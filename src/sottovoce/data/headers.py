@@ -136,6 +136,15 @@ def _remedy(names: Sequence[str], field: str) -> str:
     return "give every column a name; if the file has no header row, add one"
 
 
+_NUMBERS = (("is a date", (_DAY, _NAMED_DAY)), ("is a number", (_NUMBER,)))
+_VALUES_WITH_LETTERS = (
+    ("is an address", (_MAIL, _ADDRESS)),
+    ("is an identifier", (_UUID, _HASH, _ACCOUNT)),
+    ("is a quantity", (_EXACT_QUANTITY,)),
+)
+"""What a whole field may be that is no name, and the patterns that tell it."""
+
+
 def _no_name(field: str) -> str:
     """Why a field of a first row is no name of a column; empty if it may be one."""
     if not field:
@@ -146,23 +155,27 @@ def _no_name(field: str) -> str:
         return "is a truth value"
     if len(field) > LONGEST_NAME:
         return f"has more than {LONGEST_NAME:,} characters"
-    if _DAY.fullmatch(field) or _NAMED_DAY.fullmatch(field):
-        return "is a date"
-    if _NUMBER.fullmatch(field):
-        return "is a number"
+    if why := _matching(field, _NUMBERS):
+        return why
     if not any(map(str.isalpha, field)):
         return "has no letter"
     if _COMPARED.match(field):
         return "begins with a comparison"
-    if _MAIL.fullmatch(field) or _ADDRESS.fullmatch(field):
-        return "is an address"
-    if _UUID.fullmatch(field) or _HASH.fullmatch(field) or _ACCOUNT.fullmatch(field):
-        return "is an identifier"
-    if _EXACT_QUANTITY.fullmatch(field):
-        return "is a quantity"
-    if any(unicodedata.category(one) == "Cc" and one not in "\t\r\n" for one in field):
-        return "holds control characters"
+    if why := _matching(field, _VALUES_WITH_LETTERS):
+        return why
+    return "holds control characters" if _has_control_characters(field) else ""
+
+
+def _matching(field: str, kinds: Sequence[tuple[str, Sequence[re.Pattern[str]]]]) -> str:
+    """The first kind one of whose patterns the whole field matches; empty if there is none."""
+    for why, patterns in kinds:
+        if any(pattern.fullmatch(field) for pattern in patterns):
+            return why
     return ""
+
+
+def _has_control_characters(field: str) -> bool:
+    return any(unicodedata.category(one) == "Cc" and one not in "\t\r\n" for one in field)
 
 
 def _looks_like_data(names: Sequence[str]) -> str:

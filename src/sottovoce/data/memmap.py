@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -27,6 +27,7 @@ from .schema import Schema
 from .values import sites_of
 
 _VERSION = 1
+_PRECISIONS = (np.float64, np.float32)  # in which rows are stored
 BATCH = 65_536  #: rows of a Parquet file in memory at a time
 _AT_ONCE = 2**22  # numbers that are checked at a time
 
@@ -95,6 +96,48 @@ class MappedRows(Rows):
         return (*(self._file(i, np.float64)[0] for i in range(len(self.n))), self.n)
 
 
+@dataclass
+class _Stored:
+    """Rows that have been written so far."""
+
+    folder: Path
+    d: int | None = None
+    rows: dict[int, int] = field(default_factory=dict)  # of every site
+    labels: dict[int, set[float]] = field(default_factory=dict)  # likewise
+
+    def add(self, site: int, X: Array, y: Array) -> None:
+        """Validate rows of a site, and append them to its files."""
+        checked = Rows.build([(X, y)])
+        if self.d is None:
+            self.d = checked.d
+        if checked.d != self.d:
+            rule = f"rows must have shape (n, {self.d})"
+            raise InvalidInput(f"site {site}", X.shape, rule, "give all the same columns")
+        mode = "ab" if site in self.rows else "wb"
+        self.rows.setdefault(site, 0)
+        for kind in _PRECISIONS:
+            with _written(self.folder), self._path(site, kind).open(mode) as file:
+                file.write(checked.signed[0].astype(np.dtype(kind).newbyteorder("<")).tobytes())
+        self.rows[site] += len(y)
+        self.labels.setdefault(site, set()).update(np.unique(y).tolist())
+
+    def _path(self, site: int, kind: type) -> Path:
+        return self.folder / f"site-{site}.{np.dtype(kind).name}"
+
+    def remove(self) -> None:
+        """Delete the files of every site."""
+        for site in self.rows:
+            for kind in _PRECISIONS:
+                self._path(site, kind).unlink(missing_ok=True)
+
+    def description(self) -> dict[str, Any]:
+        """The entries of ``rows.json``."""
+        sites = sorted(self.rows)
+        one_class = [k for k, site in enumerate(sites) if len(self.labels[site]) == 1]
+        rows = [self.rows[site] for site in sites]
+        return {"version": _VERSION, "d": self.d, "sites": sites, "n": rows, "one_class": one_class}
+
+
 def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -> MappedRows:
     """Validate and store rows that arrive in blocks, and open them.
 
@@ -115,35 +158,16 @@ def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -
         raise InvalidInput("folder", folder, "holds rows already", "open them with map_rows, or use another folder")
     with _written(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    n: dict[int, int] = {}
-    labels: dict[int, set[float]] = {}
-    d = None
+    stored = _Stored(folder)
     try:
         for site, X, y in blocks:
-            checked = Rows.build([(X, y)])
-            d = checked.d if d is None else d
-            if checked.d != d:
-                rule = f"rows must have shape (n, {d})"
-                raise InvalidInput(f"site {site}", X.shape, rule, "give all the same columns")
-            mode = "ab" if site in n else "wb"
-            n.setdefault(site, 0)
-            for kind in (np.float64, np.float32):
-                path = folder / f"site-{site}.{np.dtype(kind).name}"
-                with _written(folder), path.open(mode) as file:
-                    file.write(checked.signed[0].astype(np.dtype(kind).newbyteorder("<")).tobytes())
-            n[site] += len(y)
-            labels.setdefault(site, set()).update(np.unique(y).tolist())
-        if d is None:
+            stored.add(site, X, y)
+        if stored.d is None:
             raise InvalidInput("blocks", 0, "there are no rows", "give at least one block")
     except BaseException:
-        for site in n:
-            for name in ("float64", "float32"):
-                (folder / f"site-{site}.{name}").unlink(missing_ok=True)
+        stored.remove()
         raise
-    sites = sorted(n)
-    alike = [k for k, site in enumerate(sites) if len(labels[site]) == 1]
-    meta = {"version": _VERSION, "d": d, "sites": sites, "n": [n[site] for site in sites], "one_class": alike}
-    files.write("folder", folder / "rows.json", json.dumps(meta))
+    files.write("folder", folder / "rows.json", json.dumps(stored.description()))
     return _opened(folder)
 
 

@@ -59,28 +59,10 @@ def check_file(path: str | Path) -> Checked:
 
 def check(given: Mapping[str, Any]) -> Checked:
     """The same from the entries of a schema file."""
-    found, fine, entries = list[SchemaError](), dict[str, Any](), dict(given)
     columns = given.get("columns", {})
-    declared = {str(name): block for name, block in columns.items()} if isinstance(columns, Mapping) else {}
-    first = [name for name, block in declared.items() if not (isinstance(block, Mapping) and is_derived(block))]
-    plain = dict[str, Block]()
-    for name, block in sorted(declared.items(), key=lambda one: isinstance(one[1], Mapping) and is_derived(one[1])):
-        if not isinstance(block, Mapping):
-            found.append(_no_table(name))
-            continue
-        wrong = _of_block(name, block, first, plain)
-        found += wrong
-        if not wrong and not is_derived(block):
-            plain[name] = block_from_dict(name, block)
-        fine |= {} if wrong or _waits(block, first, plain) else {name: block}
-    for key, value in given.items():
-        if value == OPEN or key not in KEYS:
-            found.append(_open(key) if key in KEYS else _unknown(key, "a schema", key, KEYS))
-            del entries[key]
-    for key, read in (("label", label_from), ("weight", CaseWeight.of), ("person", Person.of)):
-        if wrong := _of_table(key, entries.get(key), read):
-            found += wrong
-            entries = {name: value for name, value in entries.items() if name not in (key, "class_weight")}
+    found, fine = _check_columns(columns)
+    wrong, entries = _check_keys(given)
+    found += wrong
     if fine:
         entries["columns"] = fine
     elif found and isinstance(columns, Mapping):
@@ -91,6 +73,47 @@ def check(given: Mapping[str, Any]) -> Checked:
     if found:
         return Checked(None, tuple(dict.fromkeys(map(str, found))))
     return Checked(Schema.from_dict(given), ())
+
+
+def _check_columns(columns: object) -> tuple[list[SchemaError], dict[str, Any]]:
+    """Mistakes of all blocks, and the blocks without any; those that are made from others come last."""
+    found, fine, plain = list[SchemaError](), dict[str, Any](), dict[str, Block]()
+    declared = {str(name): block for name, block in columns.items()} if isinstance(columns, Mapping) else {}
+    first = [name for name, block in declared.items() if not _is_derived_table(block)]
+    for name, block in sorted(declared.items(), key=lambda one: _is_derived_table(one[1])):
+        if not isinstance(block, Mapping):
+            found.append(_no_table(name))
+            continue
+        wrong = _of_block(name, block, first, plain)
+        found += wrong
+        if wrong:
+            continue
+        if not is_derived(block):
+            plain[name] = block_from_dict(name, block)
+        if not _waits(block, first, plain):
+            fine[name] = block
+    return found, fine
+
+
+def _is_derived_table(block: object) -> bool:
+    return isinstance(block, Mapping) and is_derived(block)
+
+
+def _check_keys(given: Mapping[str, Any]) -> tuple[list[SchemaError], dict[str, Any]]:
+    """Mistakes beside those of the columns, and the entries without those that have some."""
+    found, entries = list[SchemaError](), dict(given)
+    for key, value in given.items():
+        if key not in KEYS:
+            found.append(_unknown(key, "a schema", key, KEYS))
+            del entries[key]
+        elif value == OPEN:
+            found.append(_open(key))
+            del entries[key]
+    for key, read in (("label", label_from), ("weight", CaseWeight.of), ("person", Person.of)):
+        if wrong := _of_table(key, entries.get(key), read):
+            found += wrong
+            entries = {name: value for name, value in entries.items() if name not in (key, "class_weight")}
+    return found, entries
 
 
 def _no_table(name: str) -> SchemaError:
@@ -109,43 +132,18 @@ def _of_block(
     `columns` names those that are not made from others, and `plain` has the blocks of these without mistakes.
     """
     kind = given.get("kind")
-    if kind == OPEN or kind is None:
-        rule = "is still open" if kind == OPEN else "is missing"
-        return [SchemaError(f"{name}.kind", None, rule, f"declare one of {', '.join(KINDS)}, or ignore the column")]
     if not isinstance(kind, str) or kind not in KINDS:
-        remedy = meant(kind, KINDS) if isinstance(kind, str) else ""
-        rule = f"must be one of {', '.join(KINDS)}"
-        wrong = SchemaError(f"{name}.kind", kind, rule, remedy or "declare the kind of the column")
-        return [wrong, *(_of_block(name, {**given, "kind": _guessed(remedy)}, columns, plain) if remedy else ())]
-    found, left = list[SchemaError](), dict(given)
-    declared = [field for field in fields(KINDS[kind]) if field.name != "name"]
-    known, needed = [field.name for field in declared], [field.name for field in declared if field.default is MISSING]
-    needed += ["epoch"] if kind == "date" else []
-    called = set[str]()
-    for key, value in given.items():
-        if key == "kind":
-            continue
-        if key not in known:
-            found.append(_unknown(f"{name}.{key}", kind, key, known))
-            called.add(_guessed(found[-1].remedy))
-        elif value == OPEN or (isinstance(value, list | tuple) and OPEN in value):
-            found.append(_open(f"{name}.{key}"))
-        elif not _readable(kind, key, given):
-            wanted = "a text" if kind == "category" and key in _TEXTS else _WANTED.get(key, "a text")
-            wanted = f"{wanted}, or a day such as 2024-01-31" if kind == "date" and key in _DAYS else wanted
-            remedy = "a mean of the rows is private: take a public one" if value == "mean" else "correct its type"
-            found.append(SchemaError(f"{name}.{key}", None, f"must be {wanted}", remedy))
-        else:
-            continue
-        del left[key]
-    for key in needed:
-        if key not in given and key not in called:
-            found.append(SchemaError(f"{name}.{key}", None, f"is missing, and kind {kind!r} needs it", "declare it"))
+        wrong, likely = _wrong_kind(name, kind)
+        if likely:
+            return [wrong, *_of_block(name, {**given, "kind": likely}, columns, plain)]
+        return [wrong]
+    known, needed = _entries_of_kind(kind)
+    found, left = _check_entries(name, kind, given, known)
+    for key in _missing(given, known, needed):
+        found.append(SchemaError(f"{name}.{key}", None, f"is missing, and kind {kind!r} needs it", "declare it"))
     if isinstance(left.get("weight"), int | float) and not 1e-6 <= left["weight"] <= 1e6:
         found.append(SchemaError(f"{name}.weight", left.pop("weight"), "must be from 1e-6 to 1e6", "correct it"))
-    if any(key not in left for key in needed):
-        return found
-    if _waits(given, columns, plain):
+    if any(key not in left for key in needed) or _waits(given, columns, plain):
         return found
 
     def read(some: Mapping[str, Any]) -> Block:
@@ -154,9 +152,66 @@ def _of_block(
     return found + _one_by_one(read, left, f"{name}.", needed)
 
 
+def _wrong_kind(name: str, kind: object) -> tuple[SchemaError, str]:
+    """What is wrong with a kind that is none, and the kind that it is likely to stand for; empty if there is none."""
+    field = f"{name}.kind"
+    if kind == OPEN or kind is None:
+        rule = "is still open" if kind == OPEN else "is missing"
+        return SchemaError(field, None, rule, f"declare one of {', '.join(KINDS)}, or ignore the column"), ""
+    remedy = meant(kind, KINDS) if isinstance(kind, str) else ""
+    rule = f"must be one of {', '.join(KINDS)}"
+    return SchemaError(field, kind, rule, remedy or "declare the kind of the column"), _guessed(remedy)
+
+
+def _missing(given: Mapping[str, Any], known: Collection[str], needed: Collection[str]) -> list[str]:
+    """The needed entries that are not there, nor under a name that was misspelled."""
+    misspelled = {_guessed(meant(key, known)) for key in given if key not in (*known, "kind")}
+    return [key for key in needed if key not in given and key not in misspelled]
+
+
+def _entries_of_kind(kind: str) -> tuple[list[str], list[str]]:
+    """The entries that a block of a kind may have, and those of them that it needs."""
+    declared = [field for field in fields(KINDS[kind]) if field.name != "name"]
+    needed = [field.name for field in declared if field.default is MISSING]
+    if kind == "date":
+        needed.append("epoch")
+    return [field.name for field in declared], needed
+
+
 def _guessed(remedy: str) -> str:
     """The name in a question of :func:`meant`."""
     return remedy.removeprefix("did you mean ").removesuffix("?")
+
+
+def _check_entries(
+    name: str, kind: str, given: Mapping[str, Any], known: Collection[str]
+) -> tuple[list[SchemaError], dict[str, Any]]:
+    """Mistakes of the entries of a block, each by itself, and the entries that have none, the kind among them."""
+    found, left = list[SchemaError](), dict(given)
+    for key, value in given.items():
+        if key == "kind":
+            continue
+        if key not in known:
+            found.append(_unknown(f"{name}.{key}", kind, key, known))
+        elif value == OPEN or (isinstance(value, list | tuple) and OPEN in value):
+            found.append(_open(f"{name}.{key}"))
+        elif not _readable(kind, key, given):
+            remedy = "a mean of the rows is private: take a public one" if value == "mean" else "correct its type"
+            found.append(SchemaError(f"{name}.{key}", None, f"must be {_wanted(kind, key)}", remedy))
+        else:
+            continue
+        del left[key]
+    return found, left
+
+
+def _wanted(kind: str, key: str) -> str:
+    """What an entry of a block of this kind has to be, in words."""
+    if kind == "category" and key in _TEXTS:
+        return "a text"
+    wanted = _WANTED.get(key, "a text")
+    if kind == "date" and key in _DAYS:
+        return f"{wanted}, or a day such as 2024-01-31"
+    return wanted
 
 
 def _waits(given: Mapping[str, Any], columns: Collection[str], plain: Mapping[str, Block]) -> bool:

@@ -11,6 +11,7 @@ schema says so (`Schema.data_dependent`), and so must every privacy statement.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -66,7 +67,7 @@ def schema_from_rows(
     note = "categories, maxima and the largest row norm are computed from the rows: not covered by privacy"
     schema = Schema(name, tuple(blocks), label, intercept=1.0, ignore=tuple(ignore), data_dependent=True, note=note)
     largest = float(row_norms(schema.encode(table, labels=False).X).max())
-    return schema.with_scale(min(largest * schema.bound, schema.bound))
+    return replace(schema, scale=min(largest * schema.bound, schema.bound))
 
 
 def adult_002(table: Table) -> tuple[Table, Schema]:

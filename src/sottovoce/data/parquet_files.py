@@ -6,8 +6,7 @@ while it is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,35 +77,47 @@ def _batches(path: str | Path, rows: int) -> Iterator[Any]:
     place = check_kind(path, PARQUET)
     try:
         with pq.ParquetFile(place) as file:
-            names = file.schema_arrow.names
-            if len(set(names)) != len(names):
-                raise InvalidInput(place.name, None, "must name every column once", "rename one")
-            most = max(_ALWAYS, REPEATED * place.stat().st_size)
-            rule = f"unpacks to more than {most:,} bytes, {REPEATED} times its size"
-            bomb = InvalidInput(place.name, None, rule, "convert it to CSV if it is what it should be")
-            groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
-            chunks = [group.column(k) for group in groups for k in range(group.num_columns)]
-            values = max(file.metadata.num_rows * len(names), sum(chunk.num_values for chunk in chunks))
-            if max(8 * values, sum(chunk.total_uncompressed_size for chunk in chunks)) > most:  # lists hold more values
-                raise bomb
-            # A long text may stand in a chunk once and be meant in every row.
-            longest = max((chunk.total_uncompressed_size for chunk in chunks), default=0)
-            rows = min(rows, max(1, most // max(1, longest)))
-            if file.metadata.num_rows < 1:
-                raise InvalidInput(place.name, None, "must hold at least one row", "check the file")
-            left, size = file.metadata.num_rows, 0
-            some = _together([group.num_rows for group in groups], rows)
-            for batch in chain.from_iterable(file.iter_batches(batch_size=rows, row_groups=one) for one in some):
-                left -= batch.num_rows
-                size += batch.nbytes
-                if size > most:
-                    raise bomb
-                yield batch
-            if left:
-                raise pa.ArrowInvalid("another number of rows")
+            yield from _bounded_batches(file, place, rows)
     except (OSError, MemoryError, pa.ArrowException) as error:
         reason = "it does not fit into memory" if isinstance(error, MemoryError) else "not a Parquet file"
         raise InvalidInput("path", place, f"cannot be read: {reason}", "check the path and the file") from None
+
+
+def _bounded_batches(file: Any, place: Path, rows: int) -> Iterator[Any]:
+    """Record batches of an open file, as long as it unpacks to no more than it may."""
+    names, total = file.schema_arrow.names, file.metadata.num_rows
+    if len(set(names)) != len(names):
+        raise InvalidInput(place.name, None, "must name every column once", "rename one")
+    most = max(_ALWAYS, REPEATED * place.stat().st_size)
+    rule = f"unpacks to more than {most:,} bytes, {REPEATED} times its size"
+    bomb = InvalidInput(place.name, None, rule, "convert it to CSV if it is what it should be")
+    groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+    unpacked, longest = _declared_sizes(file, groups)
+    if unpacked > most:
+        raise bomb
+    # A long text may stand in a chunk once and be meant in every row.
+    rows = min(rows, max(1, most // max(1, longest)))
+    if total < 1:
+        raise InvalidInput(place.name, None, "must hold at least one row", "check the file")
+    read = size = 0
+    for some in _together([group.num_rows for group in groups], rows):
+        for batch in file.iter_batches(batch_size=rows, row_groups=some):
+            read += batch.num_rows
+            size += batch.nbytes
+            if size > most:
+                raise bomb
+            yield batch
+    if read != total:
+        raise InvalidInput("path", place, "cannot be read: not a Parquet file", "check the path and the file")
+
+
+def _declared_sizes(file: Any, groups: Sequence[Any]) -> tuple[int, int]:
+    """Bytes that a file unpacks to, by what it says of itself, and those of its longest chunk."""
+    chunks = [group.column(k) for group in groups for k in range(group.num_columns)]
+    sizes = [chunk.total_uncompressed_size for chunk in chunks]
+    in_cells = file.metadata.num_rows * len(file.schema_arrow.names)
+    in_chunks = sum(chunk.num_values for chunk in chunks)  # lists hold more values than cells
+    return max(8 * in_cells, 8 * in_chunks, sum(sizes)), max(sizes, default=0)
 
 
 def _together(sizes: Iterable[int], rows: int) -> Iterator[list[int]]:

@@ -65,6 +65,26 @@ def partition(
     list of ndarray of int64
         Sorted row indices of each node; together they hold every row exactly once.
     """
+    kind, argument = _parsed(how, sizes)
+    if kind == "site":
+        return _by_site(_raw(argument, columns, len(y)), argument, nodes)
+    if nodes is None or nodes < 1:
+        raise InvalidInput("nodes", nodes, "must be at least 1", "give the number of nodes")
+    if nodes > len(y):
+        raise InvalidInput("nodes", nodes, "must not pass the number of rows", "use fewer nodes or more rows")
+    if kind == "column":
+        return _by_column(_raw(argument, columns, len(y)), argument, nodes)
+    rng = np.random.default_rng(seed)
+    if kind == "iid":
+        return _cut(rng.permutation(len(y)), _counts(len(y), nodes, sizes))
+    strata = (TwoClasses() if task is None else task).strata(y)
+    if kind == "label":
+        return _by_label(strata, nodes, strength, rng)
+    return _dirichlet(strata, nodes, argument, rng)
+
+
+def _parsed(how: str, sizes: Sequence[float] | None) -> tuple[str, str]:
+    """The kind of a partition and its argument, empty if it has none; InvalidInput if there is none such."""
     kind, _, argument = how.partition(":") if isinstance(how, str) else ("", "", "")
     named = kind in ("dirichlet", "column", "site")
     if not (named or kind in ("iid", "label")) or bool(argument) != named:
@@ -72,20 +92,7 @@ def partition(
     if sizes is not None and kind != "iid":
         rule = f"is for rows that are dealt at random, and these are dealt by {how!r}"
         raise InvalidInput("sizes", list(sizes), rule, "leave it out, or use the partition 'iid'")
-    if kind == "site":
-        return _by_site(_raw(argument, columns, len(y)), argument, nodes)
-    if nodes is None or nodes < 1:
-        raise InvalidInput("nodes", nodes, "must be at least 1", "give the number of nodes")
-    if nodes > len(y):
-        raise InvalidInput("nodes", nodes, "must not pass the number of rows", "use fewer nodes or more rows")
-    rng = np.random.default_rng(seed)
-    if kind == "iid":
-        return _cut(rng.permutation(len(y)), _counts(len(y), nodes, sizes))
-    if kind == "label":
-        return _by_label((task or TwoClasses()).strata(y), nodes, strength, rng)
-    if kind == "dirichlet":
-        return _dirichlet((task or TwoClasses()).strata(y), nodes, argument, rng)
-    return _by_column(_raw(argument, columns, len(y)), argument, nodes)
+    return kind, argument
 
 
 def _counts(n: int, nodes: int, sizes: Sequence[float] | None = None) -> IntArray:

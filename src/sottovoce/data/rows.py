@@ -327,12 +327,7 @@ class Rows:
         d = np.asarray(parts[0][0]).shape[-1]
         parts = [(_unrounded(X), y) for X, y in parts]
         one_class = cls._checked(parts, d, [_squares(X) for X, _ in parts])
-        n_max = max(len(X) for X, _ in parts)
-        signed = np.zeros((len(parts), n_max, d))
-        for i, (X, y) in enumerate(parts):
-            np.multiply(X, y[:, None], out=signed[i, : len(X)])
-        n = np.array([[float(len(X))] for X, _ in parts])
-        return cls(signed, n, one_class)
+        return cls(_stacked_signed(parts, d), np.array([[float(len(X))] for X, _ in parts]), one_class)
 
     @staticmethod
     def _checked(parts: Sequence[tuple[Any, Array]], d: int, squares: Sequence[Array]) -> tuple[int, ...]:
@@ -356,6 +351,14 @@ class Rows:
             if not (np.any(y > 0) and np.any(y < 0)):
                 one_class.append(i)
         return tuple(one_class)
+
+
+def _stacked_signed(parts: Sequence[tuple[Array, Array]], d: int) -> Array:
+    """Rows times their labels, of every node, padded with zeros: (N, n_max, d)."""
+    signed = np.zeros((len(parts), max(len(X) for X, _ in parts), d))
+    for i, (X, y) in enumerate(parts):
+        np.multiply(X, y[:, None], out=signed[i, : len(X)])
+    return signed
 
 
 @dataclass(frozen=True)

@@ -275,7 +275,7 @@ class Schema:
             If columns or values do not fit the declarations.  No data value is shown.
         """
         table = as_table(table) if isinstance(table, Table | Mapping) else read_frame(table)
-        if errors := self.column_errors(table.columns, labels):
+        if errors := column_errors(self, table.columns, labels):
             raise errors[0]
         fits(table.name, 8.0 * table.n_rows * self.n_features)
         na, clipped = frozenset(self.na), dict[str, int]()
@@ -285,13 +285,13 @@ class Schema:
             clipped.update(count_unfit(block, outside, table.columns, na))
             return features
 
-        X = self.weighted(table.n_rows, features_of)
-        X, beyond = (X / (self.divisor * self.slack), 0) if whole else self.into_ball(X)
+        X = weighted_rows(self, table.n_rows, features_of)
+        X, beyond = (X / (self.divisor * self.slack), 0) if whole else into_ball(self, X)
         if beyond:
             clipped[ROW] = beyond
         if not labels:
             return Encoded(X, None, clipped)
-        y, beyond_bounds = self._labels(table.columns)
+        y, beyond_bounds = _labels(self, table.columns)
         strange = ~self.task.known(y)
         X[strange] = 0.0
         if strange.any():
@@ -300,97 +300,15 @@ class Schema:
             clipped[BEYOND] = beyond_bounds
         if not self.weighs:
             return Encoded(X, y, clipped)
-        weight, heavy = self._weights(table.columns, y)
+        weight, heavy = _weights(self, table.columns, y)
         if heavy:
             clipped[HEAVY] = heavy
         return Encoded(X, y, clipped, weight)
-
-    def weighted(self, n: int, features_of: Callable[[Block], Array]) -> Array:
-        """Rows before the division (n, d), from the features of blocks that are not derived from others."""
-        X, features, start = np.empty((n, self.n_features)), dict[str, Array](), 0
-        bases = {one.name for block in self.blocks if isinstance(block, Derived) for one in block.of}
-        for block in self.blocks:
-            end = start + len(block.names)
-            if not isinstance(block, Derived):
-                found = features_of(block)
-                X[:, start:end] = block.weight * found
-                if block.name in bases:
-                    features[block.name] = found
-            start = end
-        X[:, start:] = self.intercept
-        start = 0
-        for block in self.blocks:
-            end = start + len(block.names)
-            if isinstance(block, Derived):
-                X[:, start:end] = block.weight * block.made([features[one.name] for one in block.of])
-            start = end
-        return X
 
     @property
     def slack(self) -> float:
         """Covers the rounding of norms, divisions and sums over d entries: no test for norm <= 1 can fail."""
         return 1 + max(1e-12, 4 * self.n_features * float(np.finfo(float).eps))
-
-    def into_ball(self, X: Array) -> tuple[Array, int]:
-        """Divide rows of weighted features (n, d), in place; also the number of rows longer than the divisor."""
-        slack = self.slack
-        if self.unit:
-            X = unit_rows(X)
-            X /= slack
-            return X, 0
-        if not self.shortens:
-            X /= self.divisor * slack
-            return X, 0
-        norms, divisor = row_norms(X), self.divisor
-        X /= np.maximum(norms, divisor)[:, None] * slack
-        return X, int(np.sum(norms > divisor * slack))
-
-    def column_errors(self, columns: Mapping[str, Column], labels: bool = True) -> list[SchemaError]:
-        """Declared columns that a table lacks; if there are none, columns that nothing declares."""
-        sources = {source for block in self.blocks for source in block.sources(columns)}
-        mine = [self.label.column] if self.label else []
-        mine += [self.site] if self.site else []
-        mine += [self.weight.column] if self.weight else []
-        mine += [self.person.column] if self.person else []
-        # Declared columns first: when all of them are there, the names in the table are names and not the
-        # first row of a file without a header, so only then may an unknown one be shown.
-        rule = f"the schema {self.name!r} declares this column and the table does not have it"
-        remedy = "add the column, or remove its declaration; a CSV file needs a header row"
-        wanted = sorted(sources) + (mine if labels else [])
-        if lost := [name for name in wanted if name not in columns]:
-            written = {name.strip().casefold() for name in columns}
-            near = "write the column's name as the schema does: the table has it in other letters, capital or small"
-            return [
-                SchemaError(name, None, rule, near if name.strip().casefold() in written else remedy) for name in lost
-            ]
-        known, rule = sources | set(mine), f"the schema {self.name!r} does not declare this column of the table"
-        strange = [] if "*" in self.ignore else [name for name in columns if name not in known | set(self.ignore)]
-        write = 'declare it under [columns.{0}], or write ignore = ["{0}"], or ["*"] for all'
-        return [SchemaError(name, None, rule, write.format(name)) for name in strange]
-
-    def _labels(self, columns: Mapping[str, Column]) -> tuple[Array, int]:
-        """Encoded labels, and how many were clipped."""
-        if self.label is None:
-            remedy = 'add label = {column = "NAME", positive = "VALUE"}'
-            raise SchemaError("label", None, f"the schema {self.name!r} declares no label", remedy)
-        if columns[self.label.column].ndim != 1:
-            raise InvalidInput(self.label.column, None, "must be one value a row", "give a 1-D label column")
-        column = columns[self.label.column]
-        return self.label.encode(column, self.na), int(self.label.outside(column, self.na).sum())
-
-    def with_scale(self, scale: float) -> Schema:
-        """The same schema with another divisor."""
-        return dataclasses.replace(self, scale=scale)
-
-    def _weights(self, columns: Mapping[str, Column], y: Array) -> tuple[Array, int]:
-        """Sample weights in [0, 1], and how many were above their cap."""
-        weight, heavy = np.ones(len(y)), 0
-        if self.weight is not None:
-            weight, heavy = self.weight.encode(columns[self.weight.column], frozenset(self.na))
-        if self.class_weight and isinstance(self.task, Classification):
-            own = class_shares("class_weight", dict(self.class_weight), self.task.names)
-            weight = weight * own[np.maximum(self.task.number(y), 0)]
-        return weight, heavy
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Schema:
@@ -410,18 +328,8 @@ class Schema:
             raise SchemaError("schema", type(given), "must be a mapping", f"for example: {EXAMPLE}")
         entries = dict(given)
         columns, label = entries.pop("columns", {}), entries.pop("label", None)
-        if "weight" in entries:
-            entries["weight"] = CaseWeight.of(entries["weight"])
-        if "person" in entries:
-            entries["person"] = Person.of(entries["person"])
-        if isinstance(entries.get("class_weight"), Mapping):
-            entries["class_weight"] = tuple(sorted((text_of(k), v) for k, v in entries["class_weight"].items()))
-        for key in entries:
-            if key not in KEYS:
-                rule = f"is unknown; a schema knows {', '.join(KEYS)}"
-                raise SchemaError(key, None, rule, meant(key, KEYS) or "remove it")
-        if not isinstance(columns, Mapping) or not all(isinstance(block, Mapping) for block in columns.values()):
-            raise SchemaError("columns", None, "must be tables [columns.NAME]", f"for example: {EXAMPLE}")
+        entries = _read_tables(entries)
+        _check_entries(entries, columns)
         for key in ("ignore", "na"):
             if isinstance(entries.get(key), list | tuple):
                 entries[key] = texts_of(key, entries[key])
@@ -447,6 +355,125 @@ class Schema:
         if self.class_weight:
             entries["class_weight"] = dict(self.class_weight)
         return entries | {"columns": {block.name: block_to_dict(block) for block in self.blocks}}
+
+
+def column_errors(schema: Schema, columns: Mapping[str, Column], labels: bool = True) -> list[SchemaError]:
+    """Declared columns that a table lacks; if there are none, columns that nothing declares.
+
+    Parameters
+    ----------
+    schema : Schema
+    columns : mapping of str to column
+        Of the table.
+    labels : bool
+        With False, columns that are no features may be absent.
+    """
+    sources = {source for block in schema.blocks for source in block.sources(columns)}
+    roles = list(schema.reserved_columns())
+    # Declared columns first: when all of them are there, the names in the table are names and not the
+    # first row of a file without a header, so only then may an unknown one be shown.
+    wanted = sorted(sources) + (roles if labels else [])
+    if lost := [name for name in wanted if name not in columns]:
+        return [_lost_column(schema, name, columns) for name in lost]
+    return _undeclared_columns(schema, columns, sources | set(roles))
+
+
+def _lost_column(schema: Schema, name: str, columns: Mapping[str, Column]) -> SchemaError:
+    rule = f"the schema {schema.name!r} declares this column and the table does not have it"
+    remedy = "add the column, or remove its declaration; a CSV file needs a header row"
+    if name.strip().casefold() in {written.strip().casefold() for written in columns}:
+        remedy = "write the column's name as the schema does: the table has it in other letters, capital or small"
+    return SchemaError(name, None, rule, remedy)
+
+
+def _undeclared_columns(schema: Schema, columns: Mapping[str, Column], declared: set[str]) -> list[SchemaError]:
+    if "*" in schema.ignore:
+        return []
+    rule = f"the schema {schema.name!r} does not declare this column of the table"
+    remedy = 'declare it under [columns.{0}], or write ignore = ["{0}"], or ["*"] for all'
+    known = declared | set(schema.ignore)
+    return [SchemaError(name, None, rule, remedy.format(name)) for name in columns if name not in known]
+
+
+def weighted_rows(schema: Schema, n: int, features_of: Callable[[Block], Array]) -> Array:
+    """Rows before the division (n, d), from the features of blocks that are not derived from others."""
+    X, features, start = np.empty((n, schema.n_features)), dict[str, Array](), 0
+    bases = {one.name for block in schema.blocks if isinstance(block, Derived) for one in block.of}
+    for block in schema.blocks:
+        end = start + len(block.names)
+        if not isinstance(block, Derived):
+            found = features_of(block)
+            X[:, start:end] = block.weight * found
+            if block.name in bases:
+                features[block.name] = found
+        start = end
+    X[:, start:] = schema.intercept
+    start = 0
+    for block in schema.blocks:
+        end = start + len(block.names)
+        if isinstance(block, Derived):
+            X[:, start:end] = block.weight * block.made([features[one.name] for one in block.of])
+        start = end
+    return X
+
+
+def into_ball(schema: Schema, X: Array) -> tuple[Array, int]:
+    """Divide rows of weighted features (n, d), in place; also the number of rows longer than the divisor."""
+    slack = schema.slack
+    if schema.unit:
+        X = unit_rows(X)
+        X /= slack
+        return X, 0
+    if not schema.shortens:
+        X /= schema.divisor * slack
+        return X, 0
+    norms, divisor = row_norms(X), schema.divisor
+    X /= np.maximum(norms, divisor)[:, None] * slack
+    return X, int(np.sum(norms > divisor * slack))
+
+
+def _labels(schema: Schema, columns: Mapping[str, Column]) -> tuple[Array, int]:
+    """Encoded labels, and how many were clipped."""
+    if schema.label is None:
+        remedy = 'add label = {column = "NAME", positive = "VALUE"}'
+        raise SchemaError("label", None, f"the schema {schema.name!r} declares no label", remedy)
+    if columns[schema.label.column].ndim != 1:
+        raise InvalidInput(schema.label.column, None, "must be one value a row", "give a 1-D label column")
+    column = columns[schema.label.column]
+    return schema.label.encode(column, schema.na), int(schema.label.outside(column, schema.na).sum())
+
+
+def _weights(schema: Schema, columns: Mapping[str, Column], y: Array) -> tuple[Array, int]:
+    """Sample weights in [0, 1], and how many were above their cap."""
+    weight, heavy = np.ones(len(y)), 0
+    if schema.weight is not None:
+        weight, heavy = schema.weight.encode(columns[schema.weight.column], frozenset(schema.na))
+    if schema.class_weight and isinstance(schema.task, Classification):
+        own = class_shares("class_weight", dict(schema.class_weight), schema.task.names)
+        weight = weight * own[np.maximum(schema.task.number(y), 0)]
+    return weight, heavy
+
+
+def _read_tables(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Entries of a schema file, those that are tables read: weights, persons and the weights of classes."""
+    read = dict(entries)
+    if "weight" in entries:
+        read["weight"] = CaseWeight.of(entries["weight"])
+    if "person" in entries:
+        read["person"] = Person.of(entries["person"])
+    if isinstance(entries.get("class_weight"), Mapping):
+        read["class_weight"] = tuple(sorted((text_of(k), v) for k, v in entries["class_weight"].items()))
+    return read
+
+
+def _check_entries(entries: Mapping[str, Any], columns: object) -> None:
+    """Refuse entries that no schema has, and columns that are no tables."""
+    for key in entries:
+        if key not in KEYS:
+            rule = f"is unknown; a schema knows {', '.join(KEYS)}"
+            raise SchemaError(key, None, rule, meant(key, KEYS) or "remove it")
+    if not isinstance(columns, Mapping) or not all(isinstance(block, Mapping) for block in columns.values()):
+        raise SchemaError("columns", None, "must be tables [columns.NAME]", f"for example: {EXAMPLE}")
 
 
 def texts_of(key: str, values: Iterable[object]) -> tuple[str, ...]:

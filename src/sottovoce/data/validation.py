@@ -150,17 +150,27 @@ def declared(classes: Any) -> Array:
     if isinstance(classes, str | bytes) or not isinstance(classes, Iterable):
         raise InvalidInput("classes", classes, "must be a list of labels", remedy)
     values = [python_value(value) for value in classes]
+    if wrong := _wrong_labels(values):
+        rule, what_to_do = wrong
+        raise InvalidInput("classes", values, rule, what_to_do or remedy)
+    return np.unique(np.asarray(values))
+
+
+def _wrong_labels(values: Sequence[Any]) -> tuple[str, str] | None:
+    """The rule that labels break, and what to do if there is more to say than to give others; None if they are fine."""
     kinds = {_kind(value) for value in values}
     if len(kinds) > 1 or None in kinds:
-        raise InvalidInput("classes", values, "must be all text, all finite numbers or all booleans", remedy)
+        return "must be all text, all finite numbers or all booleans", ""
     if kinds == {"number"} and any(abs(value) > 2**53 for value in values):
-        rule = "must be numbers up to 2^53: of larger ones, one missing label in a column makes others"
-        raise InvalidInput("classes", values, rule, "use text, in y too")
+        return (
+            "must be numbers up to 2^53: of larger ones, one missing label in a column makes others",
+            "use text, in y too",
+        )
     if len({text_of(value) for value in values}) != len(values):
-        raise InvalidInput("classes", values, "must name every label once", remedy)
+        return "must name every label once", ""
     if len(values) < 2:
-        raise InvalidInput("classes", values, "must be two labels or more", remedy)
-    return np.unique(np.asarray(values))
+        return "must be two labels or more", ""
+    return None
 
 
 def _kind(value: object) -> str | None:

@@ -68,14 +68,8 @@ def python_value(value: object) -> Any:
         return value
     if isinstance(value, str):
         return str.__str__(value)
-    if isinstance(value, np.generic):
-        return _from_numpy(value)
-    if isinstance(value, datetime):
-        return _in_utc(value)
-    if isinstance(value, date):
-        return datetime(value.year, value.month, value.day)
-    if isinstance(value, timedelta):
-        return timedelta(value.days, value.seconds, value.microseconds) if value == value else None
+    if isinstance(value, np.generic | datetime | date | timedelta):
+        return _from_point_or_scalar(value)
     if isinstance(value, float):
         return float(value)
     if isinstance(value, int):
@@ -86,10 +80,28 @@ def python_value(value: object) -> Any:
         return value.real if value.imag == 0 else value
     if isinstance(value, np.ndarray):
         return value.tolist()
-    if kind.__name__ == "NAType" and kind.__module__.partition(".")[0] == "pandas":
+    return _from_library(value, kind.__module__.partition(".")[0])
+
+
+def _from_library(value: object, library: str) -> Any:
+    """A value of pandas or pyarrow as Python's own; others as they are."""
+    if library == "pandas" and type(value).__name__ == "NAType":
         return None
     as_py = getattr(value, "as_py", None)  # of a scalar of pyarrow
-    return python_value(as_py()) if callable(as_py) and kind.__module__.partition(".")[0] == "pyarrow" else value
+    if library == "pyarrow" and callable(as_py):
+        return python_value(as_py())
+    return value
+
+
+def _from_point_or_scalar(value: np.generic | date | timedelta) -> Any:
+    """A scalar of NumPy, a point in time or a span; None for pandas' NaT."""
+    if isinstance(value, np.generic):
+        return _from_numpy(value)
+    if isinstance(value, datetime):
+        return _in_utc(value)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day)
+    return timedelta(value.days, value.seconds, value.microseconds) if value == value else None
 
 
 def _from_numpy(value: np.generic) -> Any:

@@ -91,37 +91,48 @@ class Sited(Notifying, Kept, Declares, Knobbed):
 
         `declared` are those of a schema, and how many of them were capped.
         """
-        weight, caveat, cap = None, None, self._knobs()["max_weight"]
+        caveat, cap = None, self._knobs()["max_weight"]
         if given is not None:
             own = np.asarray(checked("sample_weight", lambda: np.asarray(given, dtype=np.float64)))
-            if own.shape != (n,):
-                rule = f"must have one number for each of the {n} rows, and has shape {own.shape}"
-                raise InvalidInput("sample_weight", None, rule, "give one number a row")
-            if cap is None and self.random_state is None:
-                rule = "a release needs a public cap on weights: the largest one is private"
-                remedy = "give knobs={'max_weight': 3}, or a random_state for a simulation"
-                raise InvalidInput("max_weight", None, rule, remedy)
-            if cap is None:
-                if not np.any(own):
-                    rule = "Sample weights must contain at least one non-zero number"
-                    raise InvalidInput("sample_weight", None, rule, "declare the knob max_weight, or leave weights out")
-                cap = float(np.max(own)) if 0 < np.max(own) < np.inf else 1.0  # others are refused below
-                caveat = HEAVIEST_READ if not np.all(own == own[0]) else None
+            cap, caveat = self._cap(own, n, cap)
             declared = shares("sample_weight", own, cap)
         elif cap is not None:
             check_cap("max_weight", cap)
+        weight = None
         if declared is not None:
             weight, heavy = declared
             if heavy:
                 what = f"{heavy} of {n} rows have a weight above max_weight and count as much as that"
                 self._notify("max_weight", f"{what} (for the data's holder only)", HolderNote, stacklevel=3)
-        of_classes = self.class_weight
-        if of_classes is None and self.schema_ is not None and self.schema_.class_weight:
-            of_classes = dict(self.schema_.class_weight)
+        of_classes = self._weights_of_classes()
         if of_classes is not None and classes is not None:
             of_class = class_shares("class_weight", of_classes, classes.tolist())[np.maximum(label, 0)]
             weight = of_class if weight is None else weight * of_class
         return None if weight is None else [weight[part] for part in parts], caveat
+
+    def _cap(self, own: Array, n: int, cap: Any) -> tuple[Any, str | None]:
+        """The cap on weights, of n rows, and a caveat if it was read off them; InvalidInput if that must not be."""
+        if own.shape != (n,):
+            rule = f"must have one number for each of the {n} rows, and has shape {own.shape}"
+            raise InvalidInput("sample_weight", None, rule, "give one number a row")
+        if cap is not None:
+            return cap, None
+        if self.random_state is None:
+            rule = "a release needs a public cap on weights: the largest one is private"
+            remedy = "give knobs={'max_weight': 3}, or a random_state for a simulation"
+            raise InvalidInput("max_weight", None, rule, remedy)
+        if not np.any(own):
+            rule = "Sample weights must contain at least one non-zero number"
+            raise InvalidInput("sample_weight", None, rule, "declare the knob max_weight, or leave weights out")
+        largest = float(np.max(own))
+        caveat = HEAVIEST_READ if not np.all(own == own[0]) else None
+        return largest if 0 < largest < np.inf else 1.0, caveat  # others are refused when shares are taken
+
+    def _weights_of_classes(self) -> Any:
+        """Those that the estimator is given, or else the schema's; None if there are none."""
+        if self.class_weight is None and self.schema_ is not None and self.schema_.class_weight:
+            return dict(self.schema_.class_weight)
+        return self.class_weight
 
     @property
     def _weighs(self) -> bool:
@@ -194,28 +205,32 @@ class Sited(Notifying, Kept, Declares, Knobbed):
             assert self.schema_ is not None
             column = self.schema_.site
         if groups is None:
-            units, what = (n, "rows") if people is None else (int(people.max()) + 1, "people")
-            if not (isinstance(self.n_sites, int | np.integer) and 1 <= self.n_sites <= units):
-                rule = f"must be a whole number from 1 to the number of {what}, {units}"
-                raise InvalidInput("n_sites", self.n_sites, rule, "use fewer sites or more rows")
-            deal = secrets.randbits(64) if seed is None else seed
-            if people is None:
-                parts = partition("iid", np.ones(n), self.n_sites, deal)
-            else:
-                parts = at_random(people, self.n_sites, deal)
+            parts = self._at_random(n, people, secrets.randbits(64) if seed is None else seed)
             dealt = Dealt(seed, np.arange(self.n_sites), parts, apart=False)
         else:
             dealt = Dealt(seed, *sites_in(groups, n), column=column)
+        return dealt if people is None else self._with_people(dealt, people, n, one)
+
+    def _at_random(self, n: int, people: IntArray | None, seed: int) -> list[IntArray]:
+        """Numbers of the n rows at each of `n_sites`, at random; those of one person together."""
+        units, what = (n, "rows") if people is None else (int(people.max()) + 1, "people")
+        if not (isinstance(self.n_sites, int | np.integer) and 1 <= self.n_sites <= units):
+            rule = f"must be a whole number from 1 to the number of {what}, {units}"
+            raise InvalidInput("n_sites", self.n_sites, rule, "use fewer sites or more rows")
         if people is None:
-            return dealt
+            return partition("iid", np.ones(n), self.n_sites, seed)
+        return at_random(people, self.n_sites, seed)
+
+    def _with_people(self, dealt: Dealt, people: IntArray, n: int, one: bool) -> Dealt:
+        """The rows of `dealt` that are kept of each person: `one`, or as many as the schema says."""
         assert self.schema_ is not None and self.schema_.person is not None
         most = 1 if one else self.schema_.person.rows
         mine = [part[kept(people[part], most)] for part in dealt.parts]
         if one:
-            self._notify("one row a person", ONE_EACH, PublicNote, stacklevel=3)
+            self._notify("one row a person", ONE_EACH, PublicNote, stacklevel=4)
         elif left := n - sum(map(len, mine)):
             what = f"{left} of {n} rows were left out: their people have more than person.rows"
-            self._notify("people", f"{what} (for the data's holder only)", HolderNote, stacklevel=3)
+            self._notify("people", f"{what} (for the data's holder only)", HolderNote, stacklevel=4)
         return dealt._replace(parts=mine, people=None if one else [people[part] for part in mine], most=most)
 
     def _raw_digest(self, table: Any, run: RunConfig, sites: int) -> bytes | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
@@ -34,7 +34,7 @@ from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, RunConfig, Start, simulate
 from ..util.progress import Teller, told
 from ..util.typing import Any, Array, ArrayLike, IntArray
-from .base import Sited
+from .base import Dealt, Sited
 from .caveats import Caveats, tell_values
 from .declared import Labelled, as_columns, labels_of, one_label_each, with_classes
 from .guessing import Foretelling
@@ -47,6 +47,30 @@ _DEFAULT = RunConfig()
 AUTO = "auto"
 """The loss that depends on the number of classes: logistic for two, softmax for more where the method has it."""
 _READ = "the classes were read off the rows, and epsilon does not cover that"
+
+
+@dataclass(frozen=True)
+class _EveryRun:
+    """What is the same of every run of one fit.
+
+    Parameters
+    ----------
+    table
+        The frame that was fitted, for the digest of a ledger on disk; None if labels or sites came beside it.
+    deal : bytes, optional
+        What a ledger in memory knows the rows at their sites by.
+    caveat
+        What epsilon does not cover.
+    starts : list of Start or None
+        One a model.
+    teller : Teller
+    """
+
+    table: Any
+    deal: bytes | None
+    caveat: Caveat
+    starts: list[Start | None]
+    teller: Teller
 
 
 def _has_probabilities(estimator: Any) -> bool:
@@ -249,6 +273,8 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
         self.verbose = verbose
         self.knobs = knobs
 
+    _result: Result | None
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -283,10 +309,7 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
         """
         X = self._opened(X)
         caveats = Caveats.of(self, self.schema_, stacklevel=2)
-        fixed = None if self.classes is None else declared(self.classes)
-        if fixed is None and self.random_state is None and (self.schema_ is None or self.schema_.label is None):
-            rule = "a release needs its labels declared: which of them occur is private"
-            raise InvalidInput("classes", None, rule, "give classes=[...], or a random_state for a simulation")
+        fixed = self._declared_classes()
         self._check_ledger()
         self._site_constants(self.inference)
         features = self._table(X, reset=True)
@@ -295,42 +318,31 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
         classes, label = labelled.names, labelled.number
         self._check_norm()
         dealt = self._deal(X, groups, n, one=self.inference)
-        parts = dealt.parts
-        if isinstance(self.ledger, DurableLedger) and not dealt.apart and self.n_sites != 1:
-            rule = "a ledger on disk belongs to sites that stay the same"
-            raise InvalidInput("groups", None, rule, "give the site of every row to fit")
         self.loss_ = self._loss(len(classes))
+        self._check_ledger_fits(dealt, len(classes))
         starts = self._starts(coef_init, intercept_init, labelled, self._columns_of(features))
         encoded = self._encode(features)
-        knobs, ledger = {"rounds": 1} | self._run_fields() | {"loss": self.loss_} | dealt.unit, self.ledger
-        if ledger is not None and len(of_classes(len(classes)).contrasts) > 1 and self.loss_ != "softmax":
-            rule = "a shared ledger cannot reserve the runs of more than two classes at once"
-            raise InvalidInput("ledger", type(ledger).__name__, rule, "leave it out, or use loss='softmax'")
-        deal = deal_digest(features, label, parts + (dealt.people or [])) if isinstance(ledger, Ledger) else None
+        knobs = {"rounds": 1} | self._run_fields() | {"loss": self.loss_} | dealt.unit
         own_weights = self._declared_weights(X)
         if self.inference and any(one is not None for one in (sample_weight, own_weights, self.class_weight)):
             raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
-        counts, of_weights = self._weights(sample_weight, n, parts, classes, label, own_weights)
+        counts, of_weights = self._weights(sample_weight, n, dealt.parts, classes, label, own_weights)
         said = (None if self.schema_ is None else self.schema_.caveat, read, of_weights)
         if self.schema_ is None:
             tell_values(self, features, stacklevel=2)
-        self.choice_: Choice | None = None
-        self.centring_ = None
-        self.__dict__.pop("forecast_", None)
-        self._answered = None
-        self._result: Result | None = None
+        self._forget()
         with told(self.verbose) as teller:
             if self.inference:
                 last = self._infer(labelled, X, features, dealt, knobs, said)
             else:
-                table = X if y is None and groups is None else None
-                run = partial(self._run, table, ledger=ledger, deal=deal, caveat=said, starts=starts, teller=teller)
-                fit = self._fit_softmax if self.loss_ == "softmax" else self._fit_each
-                tables = [(encoded[part], label[part]) for part in parts]
-                bounded = partial(dealt.bounded, weights=counts)
-                choose_of = partial(self._chosen, differ=dealt.apart, teller=teller)
-                last = with_other_relation(fit(labelled, tables, bounded, dealt.seed, knobs, choose_of, run))
-                self.n_iter_, self.stopped_, self.max_grad_norm_ = last.rounds, last.stopped, last.config.gradient_cap
+                how = _EveryRun(
+                    table=X if y is None and groups is None else None,
+                    deal=self._deal_digest(features, label, dealt),
+                    caveat=said,
+                    starts=starts,
+                    teller=teller,
+                )
+                last = self._by_rounds(labelled, encoded, dealt, counts, knobs, how)
         last = replace(last, statement=caveats.on(last.statement))
         self.privacy_spent_ = last.privacy
         self._result = None if self._result is None else last
@@ -338,12 +350,67 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
         self.classes_, self.sites_ = labelled.names[labelled.order], dealt.sites
         if not self.inference:
             self.coefficients_: Any = as_columns(self)
-        if strange := int(np.sum(label < 0)):
-            what = f"{strange} of {n} rows have a label that is none of the declared classes"
-            text = f"{what}: they were rows of zeros (for the data's holder only)"
-            self._notify("labels", text, HolderNote, stacklevel=2)
+        self._tell_undeclared_labels(label)
         self._tell_one_class(X, features, groups)
         return self
+
+    def _declared_classes(self) -> Array | None:
+        """The classes that the estimator is given; InvalidInput if a release has none, and no schema says them."""
+        if self.classes is not None:
+            return declared(self.classes)
+        if self.random_state is None and (self.schema_ is None or self.schema_.label is None):
+            rule = "a release needs its labels declared: which of them occur is private"
+            raise InvalidInput("classes", None, rule, "give classes=[...], or a random_state for a simulation")
+        return None
+
+    def _check_ledger_fits(self, dealt: Dealt, classes: int) -> None:
+        """InvalidInput for a ledger that cannot hold the runs of this fit."""
+        if isinstance(self.ledger, DurableLedger) and not dealt.apart and self.n_sites != 1:
+            rule = "a ledger on disk belongs to sites that stay the same"
+            raise InvalidInput("groups", None, rule, "give the site of every row to fit")
+        if self.ledger is not None and len(of_classes(classes).contrasts) > 1 and self.loss_ != "softmax":
+            rule = "a shared ledger cannot reserve the runs of more than two classes at once"
+            raise InvalidInput("ledger", type(self.ledger).__name__, rule, "leave it out, or use loss='softmax'")
+
+    def _deal_digest(self, features: Any, label: IntArray, dealt: Dealt) -> bytes | None:
+        """What a ledger in memory knows the rows at their sites by."""
+        if not isinstance(self.ledger, Ledger):
+            return None
+        return deal_digest(features, label, dealt.parts + (dealt.people or []))
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit left."""
+        self.choice_: Choice | None = None
+        self.centring_ = None
+        self.__dict__.pop("forecast_", None)
+        self._answered = None
+        self._result = None
+
+    def _by_rounds(
+        self,
+        labelled: Labelled,
+        encoded: Any,
+        dealt: Dealt,
+        weights: list[Array] | None,
+        knobs: dict[str, Any],
+        how: _EveryRun,
+    ) -> Result:
+        """Train by a method of rounds, once or once a class, and keep the coefficients."""
+        fit = self._fit_softmax if self.loss_ == "softmax" else self._fit_each
+        tables = [(encoded[part], labelled.number[part]) for part in dealt.parts]
+        bounded = partial(dealt.bounded, weights=weights)
+        choose_of = partial(self._chosen, differ=dealt.apart, teller=how.teller)
+        run = partial(self._run, how)
+        last = with_other_relation(fit(labelled, tables, bounded, dealt.seed, knobs, choose_of, run))
+        self.n_iter_, self.stopped_, self.max_grad_norm_ = last.rounds, last.stopped, last.config.gradient_cap
+        return last
+
+    def _tell_undeclared_labels(self, label: IntArray) -> None:
+        """Tell the holder how many labels are none of the classes."""
+        if strange := int(np.sum(label < 0)):
+            what = f"{strange} of {len(label)} rows have a label that is none of the declared classes"
+            text = f"{what}: they were rows of zeros (for the data's holder only)"
+            self._notify("labels", text, HolderNote, stacklevel=3)
 
     @property
     def _weighs(self) -> bool:
@@ -367,17 +434,22 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
         several = K > 2 and not (known is not None and known.objective_noise)
         return "softmax" if several and not self.inference else _DEFAULT.loss
 
-    def _run(
-        self, table: Any, run: RunConfig, rows: Rows, label: str, model: int, *, deal: bytes | None, caveat: Caveat,
-        ledger: Ledger | DurableLedger | None, starts: list[Start | None], teller: Teller,
-    ) -> Result:  # fmt: skip
-        centre, digest = self._centring(run, rows), self._raw_digest(table, run, len(rows.n))
-        teller.phase(f"{run.method}, {label}", run.rounds)
+    def _run(self, how: _EveryRun, run: RunConfig, rows: Rows, label: str, model: int) -> Result:
+        centre, digest = self._centring(run, rows), self._raw_digest(how.table, run, len(rows.n))
+        how.teller.phase(f"{run.method}, {label}", run.rounds)
         try:
             return simulate(
-                run, rows, ledger=ledger, deal=deal, digest=digest, label=label, caveat=caveat, start=starts[model],
-                centre=centre, observers=[teller],
-            )  # fmt: skip
+                run,
+                rows,
+                ledger=self.ledger,
+                deal=how.deal,
+                digest=digest,
+                label=label,
+                caveat=how.caveat,
+                start=how.starts[model],
+                centre=centre,
+                observers=[how.teller],
+            )
         except LedgerMismatch as error:
             if not self._cloned:
                 raise

@@ -15,7 +15,7 @@ from ..answers.saved import SavedModel
 from ..answers.terms import CONSTANT, into_units
 from ..data.frames import read_frame
 from ..data.labels import ClassLabel, NumberLabel
-from ..data.schema import Schema
+from ..data.schema import Schema, column_errors
 from ..data.validation import checked
 from ..data.values import MISSING_MARKS, Column, as_text, is_missing, text_of
 from ..errors import InvalidInput, SchemaError
@@ -111,7 +111,7 @@ class Declares:
         table = read_frame(X, self.columns)
         me: Any = self
         sources = dict.fromkeys(source for block in self.schema_.blocks for source in block.sources(table.columns))
-        if errors := self.schema_.column_errors(table.columns, labels=False):
+        if errors := column_errors(self.schema_, table.columns, labels=False):
             raise errors[0]
         me.feature_names_in_ = np.array(list(sources), dtype=object)
         me.n_features_in_ = len(sources)

@@ -152,45 +152,63 @@ def to_onnx(model: Linear) -> Any:
 def _block(graph: _Graph, block: Block, schema: Schema) -> str:
     """Features of one block, (rows, k), before its weight."""
     if isinstance(block, Vector):
-        x = graph.filled(graph.take(block.name, False, len(block.names)), block.missing)
-        x = graph.clip(x, block.lo, block.hi)
-        norms = graph.norms(x)
-        least = _TINY if isinstance(block.norm, str) else float(block.norm)
-        return graph.add("Div", x, graph.add("Max", norms, graph.put(least)))
+        return _vector(graph, block)
     assert isinstance(block, Bins | Category | Number | Spline)
     source = block.column or block.name
     if isinstance(block, Spline):
         return _spline(graph, graph.filled(graph.take(source, False), block.missing), block)
     if isinstance(block, Number):
-        raw = graph.take(source, False)
-        x = graph.clip(graph.filled(raw, block.missing), block.lo, block.hi)
-        if block.transform == "log1p":
-            x = graph.add("Log", graph.add("Add", x, graph.put(1.0)))
-        a, b = block.range
-        slope = (1.0 if block.to == "[0,1]" else 2.0) / (b - a)
-        shift = -a * slope - (0.0 if block.to == "[0,1]" else 1.0)
-        x = graph.add("Add", graph.add("Mul", x, graph.put(slope)), graph.put(shift))
-        if not block.indicator:
-            return x
-        mark = graph.add("Mul", graph.doubles(graph.add("IsNaN", raw)), graph.put(block.mark))
-        return graph.add("Concat", x, mark, axis=1)
+        return _number(graph, graph.take(source, False), block)
     if isinstance(block, Bins):
-        raw = graph.take(source, False)
-        x = graph.filled(raw, block.missing)
-        edges, m = np.asarray(block.edges, dtype=float), len(block.edges) - 1
-        number = graph.counted(x, edges[1:-1])
-        kept = [k + 1.0 for k in range(m) if k != block.base]
-        if block.indicator:  # a level of its own
-            number = graph.add("Where", graph.add("IsNaN", raw), graph.put(m + 1.0), number)
-            kept.append(m + 1.0)
-        return graph.doubles(graph.add("Equal", number, graph.put(np.array([kept]))))
+        return _bins(graph, graph.take(source, False), block)
+    return _category(graph, graph.take(source, True), block, frozenset(schema.na))
+
+
+def _vector(graph: _Graph, block: Vector) -> str:
+    x = graph.filled(graph.take(block.name, False, len(block.names)), block.missing)
+    x = graph.clip(x, block.lo, block.hi)
+    norms = graph.norms(x)
+    least = _TINY if isinstance(block.norm, str) else float(block.norm)
+    return graph.add("Div", x, graph.add("Max", norms, graph.put(least)))
+
+
+def _number(graph: _Graph, raw: str, block: Number) -> str:
+    x = graph.clip(graph.filled(raw, block.missing), block.lo, block.hi)
+    if block.transform == "log1p":
+        x = graph.add("Log", graph.add("Add", x, graph.put(1.0)))
+    a, b = block.range
+    slope = (1.0 if block.to == "[0,1]" else 2.0) / (b - a)
+    shift = -a * slope - (0.0 if block.to == "[0,1]" else 1.0)
+    x = graph.add("Add", graph.add("Mul", x, graph.put(slope)), graph.put(shift))
+    if not block.indicator:
+        return x
+    mark = graph.add("Mul", graph.doubles(graph.add("IsNaN", raw)), graph.put(block.mark))
+    return graph.add("Concat", x, mark, axis=1)
+
+
+def _bins(graph: _Graph, raw: str, block: Bins) -> str:
+    x = graph.filled(raw, block.missing)
+    edges, m = np.asarray(block.edges, dtype=float), len(block.edges) - 1
+    number = graph.counted(x, edges[1:-1])
+    kept = [k + 1.0 for k in range(m) if k != block.base]
+    if block.indicator:  # a level of its own
+        number = graph.add("Where", graph.add("IsNaN", raw), graph.put(m + 1.0), number)
+        kept.append(m + 1.0)
+    return graph.doubles(graph.add("Equal", number, graph.put(np.array([kept]))))
+
+
+def _category(graph: _Graph, raw: str, block: Category, na: frozenset[str]) -> str:
     rest = len(block.values)
-    codes = block.codes(frozenset(schema.na))
+    codes = block.codes(na)
     names = [name for name, _ in block.values] + ["other"] * block.other
     number = graph.add(
-        "LabelEncoder", graph.take(source, True), domain="ai.onnx.ml",
-        keys_strings=list(codes), values_int64s=list(codes.values()), default_int64=rest,
-    )  # fmt: skip
+        "LabelEncoder",
+        raw,
+        domain="ai.onnx.ml",
+        keys_strings=list(codes),
+        values_int64s=list(codes.values()),
+        default_int64=rest,
+    )
     kept_groups = [k for k, name in enumerate(names) if name != block.base]
     if block.indicator and block.base != "missing":
         kept_groups.append(rest + 1)
@@ -236,7 +254,7 @@ def _derived(graph: _Graph, block: Derived, known: dict[str, str]) -> str:
 
 
 def _in_ball(graph: _Graph, row: str, schema: Schema, whole: bool) -> str:
-    """As :meth:`sottovoce.data.Schema.into_ball`, or `whole`."""
+    """As :meth:`sottovoce.data.schema.into_ball`, or `whole`."""
     slack, divisor = schema.slack, float(schema.divisor)
     if schema.unit:
         norms = graph.add("Max", graph.norms(row), graph.put(_TINY))

@@ -124,6 +124,16 @@ class Shown:
         return shown
 
 
+def _check_fits_inference(estimator: Any, labelled: Labelled, X: Any) -> None:
+    """InvalidInput for classes, rows or a ledger for which inference has no steps."""
+    if len(labelled.names) != 2:
+        raise InvalidInput("inference", True, "is for two classes", "leave it out")
+    if issparse(X) or not estimator.fit_intercept:
+        raise InvalidInput("inference", True, "needs dense rows and an intercept", "leave it out")
+    if estimator.ledger is not None:
+        raise InvalidInput("ledger", None, "inference takes no ledger", "leave it out")
+
+
 class Inferring(Shown):
     """Mixin: ``inference=True`` and :meth:`to_sklearn`."""
 
@@ -132,12 +142,7 @@ class Inferring(Shown):
     ) -> Result:
         me: Any = self
         schema, label, parts = me.schema_, labelled.number, dealt.parts
-        if len(labelled.names) != 2:
-            raise InvalidInput("inference", True, "is for two classes", "leave it out")
-        if issparse(X) or not me.fit_intercept:
-            raise InvalidInput("inference", True, "needs dense rows and an intercept", "leave it out")
-        if me.ledger is not None:
-            raise InvalidInput("ledger", None, "inference takes no ledger", "leave it out")
+        _check_fits_inference(me, labelled, X)
         run = RunConfig.from_dict({"seed": dealt.seed, **knobs})
         check(run)
         names = [] if schema is not None else list(getattr(self, "feature_names_in_", columns_of_array(X.shape[1])))

@@ -40,11 +40,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return {"number": value.hex()}
     if isinstance(value, np.ndarray):
-        if value.dtype == np.object_:
-            return {"texts": [str(one) for one in value]}
-        if value.dtype.kind in _KINDS:
-            data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode("ascii")
-            return {"array": data, "dtype": value.dtype.str, "shape": list(value.shape)}
+        return _plain_array(value)
     if isinstance(value, tuple):
         return {"tuple": [plain(one) for one in value]}
     if isinstance(value, list):
@@ -52,6 +48,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {"dict": [[plain(key), plain(one)] for key, one in value.items()]}
     raise TypeError(type(value).__name__)
+
+
+def _plain_array(value: Any) -> dict[str, Any]:
+    if value.dtype == np.object_:
+        return {"texts": [str(one) for one in value]}
+    if value.dtype.kind not in _KINDS:
+        raise TypeError(type(value).__name__)
+    data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode("ascii")
+    return {"array": data, "dtype": value.dtype.str, "shape": list(value.shape)}
 
 
 def read(value: Any) -> Any:
@@ -68,6 +73,10 @@ def read(value: Any) -> Any:
         return tuple(read(one) for one in value["tuple"])
     if "dict" in value:
         return {read(key): read(one) for key, one in value["dict"]}
+    return _read_array(value)
+
+
+def _read_array(value: dict[str, Any]) -> Any:
     kind = np.dtype(value["dtype"])
     if kind.kind not in _KINDS:
         raise ValueError("an array of another kind")

@@ -55,6 +55,14 @@ ALIKE = 1e-3
 _READ = "the target's bounds were read off the rows, and epsilon does not cover that"
 
 
+def _tell_clipped(estimator: Any, target: Array, task: BoundedNumber) -> None:
+    """Tell the holder how many numbers lie beyond the bounds."""
+    if beyond := int(np.sum((target < task.low) | (target > task.high))):
+        what = f"{beyond} of {len(target)} numbers lie beyond y_bounds, {task.low:g} to {task.high:g}"
+        text = f"{what}, and were clipped to them (for the data's holder only)"
+        estimator._notify("y_bounds", text, HolderNote, stacklevel=3)
+
+
 @with_knobs("relation", "sites_per_row", "colluders", "rho", max_weight=None, site_constants=None)
 class ConsensusRegressor(OwnSite, SitedTable, Shown, RegressorMixin, BaseEstimator):
     """A linear regression of a bounded number, trained across sites that exchange noisy vectors instead of rows.
@@ -174,9 +182,6 @@ class ConsensusRegressor(OwnSite, SitedTable, Shown, RegressorMixin, BaseEstimat
         X = self._opened(X)
         caveats = Caveats.of(self, self.schema_, stacklevel=2)
         bounds = self._bounds()
-        if bounds is None and self.random_state is None:
-            rule = "a release needs the target's bounds declared: the rows' own are private"
-            raise InvalidInput("y_bounds", None, rule, "give y_bounds=(lo, hi), or a random_state for a simulation")
         self._check_norm()
         self._site_constants(self.loss == SQUARED)
         own_weights = self._declared_weights(X)
@@ -204,28 +209,27 @@ class ConsensusRegressor(OwnSite, SitedTable, Shown, RegressorMixin, BaseEstimat
         with told(self.verbose) as teller:
             teller.phase(f"{self.loss} loss", asked.run.rounds if not asked.recipe else None)
             result = with_other_relation(simulate(asked.run, rows, caveat=said, observers=[teller], **asked.recipe))
-        coef, constants = asked.keep(result)
-        half = 0.5 * (task.high - task.low)
-        self.coef_ = half * coef
-        has = self.fit_intercept if self.schema_ is None else bool(self.schema_.intercept or self.loss == SQUARED)
-        every = task.low + half + half * constants * has
-        self.site_intercept_ = every if len(every) > 1 else np.repeat(every, len(parts))
-        self.intercept_ = float(every[0]) if self._named is None else float(every @ self._named.shares)
+        self._keep(*asked.keep(result), task, len(parts))
         self.y_bounds_, self.sites_ = (task.low, task.high), dealt.sites
         self._result = replace(result, statement=caveats.on(result.statement))
         self.privacy_spent_ = self._result.privacy
         if not self.inference:
             self.coefficients_ = as_columns(self)
         self._tell_norm(features)
-        if beyond := int(np.sum((target < task.low) | (target > task.high))):
-            what = f"{beyond} of {len(target)} numbers lie beyond y_bounds, {task.low:g} to {task.high:g}"
-            self._notify(
-                "y_bounds", f"{what}, and were clipped to them (for the data's holder only)", HolderNote, stacklevel=2
-            )
+        _tell_clipped(self, target, task)
         with np.errstate(all="ignore"):  # rows that are too long must not tell by a warning
             own = X if self.schema_ is not None else features
             self._tell_one_number(self._numbers(own, self._own_places(own, groups)))
         return self
+
+    def _keep(self, coef: Array, constants: Array, task: BoundedNumber, sites: int) -> None:
+        """Coefficients and constants in the target's unit, from those of a target in [-1, 1]."""
+        half = 0.5 * (task.high - task.low)
+        self.coef_ = half * coef
+        has = self.fit_intercept if self.schema_ is None else bool(self.schema_.intercept or self.loss == SQUARED)
+        every = task.low + half + half * constants * has
+        self.site_intercept_ = every if len(every) > 1 else np.repeat(every, sites)
+        self.intercept_ = float(every[0]) if self._named is None else float(every @ self._named.shares)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -237,10 +241,13 @@ class ConsensusRegressor(OwnSite, SitedTable, Shown, RegressorMixin, BaseEstimat
         return bool(self.loss == SQUARED)
 
     def _bounds(self) -> tuple[float, float] | None:
-        """The declared bounds of the target."""
+        """The declared bounds of the target; InvalidInput if a release has none."""
         label = None if self.schema_ is None else self.schema_.label
         if self.y_bounds is None and isinstance(label, NumberLabel):
             return label.lo, label.hi
+        if self.y_bounds is None and self.random_state is None:
+            rule = "a release needs the target's bounds declared: the rows' own are private"
+            raise InvalidInput("y_bounds", None, rule, "give y_bounds=(lo, hi), or a random_state for a simulation")
         return self.y_bounds
 
     def _target(self, y: Any, n: int, *, gaps: bool) -> Array:

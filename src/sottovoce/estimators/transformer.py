@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from ..data.frames import read_frame
-from ..data.schema import Schema, unfit
+from ..data.schema import Schema, column_errors, unfit
 from ..errors import HolderNote, InvalidInput, SchemaError
 from ..util.typing import Any, Array
 from .declared import schema_of
@@ -69,7 +69,7 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
         if schema.person is not None:
             rule = "bounds a person's rows together, and whoever reads encoded rows cannot know whose they are"
             raise SchemaError("person", None, rule, "give schema= to the estimator, or leave person out")
-        if errors := schema.column_errors(table.columns, labels=False):
+        if errors := column_errors(schema, table.columns, labels=False):
             raise errors[0]
         sources = dict.fromkeys(source for block in schema.blocks for source in block.sources(table.columns))
         self.schema_, self.feature_names_in_ = schema, np.array(list(sources), dtype=np.object_)

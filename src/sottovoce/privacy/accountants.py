@@ -395,10 +395,7 @@ def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
     """Epsilon at `delta` of a composition of releases with these dominating pairs."""
     if not 0.0 < delta < 1.0 or any(np.isinf(bill.epsilon) for bill in bills):
         return float(np.inf)
-    slack = [(Within(0.0, bill.fixed, bill.slack, bill.degrees), count) for bill, count in bills.items()]
-    rest = _REST * delta if any(within.slack > 0 for within, _ in slack) else 0.0
-    exchange = sum(bill.exchange * count for bill, count in bills.items())
-    extra = objective_surplus(slack, rest * float(np.exp(-exchange)))
+    rest, exchange, extra = _of_objectives(bills, delta)
     if not np.isfinite(extra) or exchange > 50.0:
         return float(np.inf)
     coordinates, known = sum(bill.lattice * count for bill, count in bills.items()), _convolved(bills)
@@ -416,6 +413,14 @@ def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
     return value if value <= cap else float(np.inf)
 
 
+def _of_objectives(bills: Counter[Bill], delta: float) -> tuple[float, float, float]:
+    """What noise in objectives costs beyond the convolved losses: a part of delta, an exchange, and epsilon for it."""
+    slack = [(Within(0.0, bill.fixed, bill.slack, bill.degrees), count) for bill, count in bills.items()]
+    rest = _REST * delta if any(bill.slack > 0 for bill in bills) else 0.0
+    exchange = sum(bill.exchange * count for bill, count in bills.items())
+    return rest, exchange, objective_surplus(slack, rest * float(np.exp(-exchange)))
+
+
 def _convolved(bills: Counter[Bill]) -> Callable[[float], float]:
     """Epsilon, by delta, of the parts whose exact loss distribution is known."""
     mu = float(np.sqrt(sum(bill.mu**2 * count for bill, count in bills.items())))
@@ -428,22 +433,30 @@ def _convolved(bills: Counter[Bill]) -> Callable[[float], float]:
             pure[bill.epsilon] += count
     if not balls and not pure:
         return partial(gaussian_epsilon, mu=mu)
-    largest = (
-        mu * mu / 2.0 + 13.0 * mu + sum(s * n for (_, s), n in balls.items()) + sum(e * n for e, n in pure.items())
-    )
-    if largest > 500.0:
+    if _largest_loss(mu, balls, pure) > 500.0:
         return lambda _: float(np.inf)  # exponentials would overflow; other notions price what is that large
-    parts = sum(balls.values()) + sum(pure.values()) + 1
-    variance = mu**2 + sum(min(s, s * s) / d * n for (d, s), n in balls.items())
-    variance += sum(min(e * e, e) * n for e, n in pure.items())
-    step = 0.02 * float(np.sqrt(variance / parts))  # the spread that the grid adds is at most 1e-4 of it
-    widths = sum(2.0 * s * min(1.0, 11.0 / np.sqrt(d)) * n for (d, s), n in balls.items())
-    widths += sum(2.0 * e * n for e, n in pure.items()) + 26.0 * mu
-    step = min(max(step, widths / 2.0**22), widths / 2.0**13)
+    step = _grid_step(mu, balls, pure)
     exact = [(pld.shifted_ball(d, s, step), n) for (d, s), n in balls.items()]
     exact += [(pld.pure(e, step), n) for e, n in pure.items()]
     exact += [(pld.gaussian(mu, step), 1)] if mu > 0 else []
     return pld.compose(exact).epsilon
+
+
+def _largest_loss(mu: float, balls: Counter[tuple[int, float]], pure: Counter[float]) -> float:
+    """The largest loss of all parts together, but for the far tail of the Gaussian."""
+    of_balls = sum(s * n for (_, s), n in balls.items())
+    return mu * mu / 2.0 + 13.0 * mu + of_balls + sum(e * n for e, n in pure.items())
+
+
+def _grid_step(mu: float, balls: Counter[tuple[int, float]], pure: Counter[float]) -> float:
+    """The step of the losses' grid: the spread that it adds is at most 1e-4 of theirs, unless there are too many."""
+    parts = sum(balls.values()) + sum(pure.values()) + 1
+    variance = mu**2 + sum(min(s, s * s) / d * n for (d, s), n in balls.items())
+    variance += sum(min(e * e, e) * n for e, n in pure.items())
+    step = 0.02 * float(np.sqrt(variance / parts))
+    widths = sum(2.0 * s * min(1.0, 11.0 / np.sqrt(d)) * n for (d, s), n in balls.items())
+    widths += sum(2.0 * e * n for e, n in pure.items()) + 26.0 * mu
+    return min(max(step, widths / 2.0**22), widths / 2.0**13)
 
 
 _LEAST: tuple[Accountant[Any], ...] = (PureAccountant(), ZCDPAccountant(), RDPAccountant(), PLDAccountant())

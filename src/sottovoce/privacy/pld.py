@@ -9,7 +9,7 @@ Distributions compose only if they share a step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +82,15 @@ def compose(parts: Iterable[tuple[LossDistribution, int]]) -> LossDistribution:
         raise ValueError("loss distributions of different steps cannot be composed")
     if len(kept) == 1 and kept[0][1] == 1:
         return kept[0][0]
+    mass, error = _sum_of_masses(kept)
+    with np.errstate(divide="ignore"):  # a part that is lost altogether loses the product
+        lost = -np.expm1(sum(count * np.log1p(-part.infinite) for part, count in kept))
+    first = sum(part.first * count for part, count in kept)
+    return LossDistribution(kept[0][0].step, first, mass, float(lost + error))
+
+
+def _sum_of_masses(kept: Sequence[tuple[LossDistribution, int]]) -> tuple[Array, float]:
+    """The finite mass of a sum of independent losses on their grid, and a bound on the sum of all absolute errors."""
     size = 1 + sum((len(part.mass) - 1) * count for part, count in kept)
     n = int(fft.next_fast_len(size, real=True))
     product = np.ones(n // 2 + 1, dtype=complex)
@@ -90,10 +99,7 @@ def compose(parts: Iterable[tuple[LossDistribution, int]]) -> LossDistribution:
     mass = np.clip(fft.irfft(product, n)[:size], 0.0, None)
     norm = max(float(np.linalg.norm(part.mass)) for part, _ in kept)
     error = np.sqrt(n) * (2 + sum(count for _, count in kept)) * 8 * 2.3e-16 * np.log2(max(n, 2)) * norm
-    with np.errstate(divide="ignore"):  # a part that is lost altogether loses the product
-        lost = -np.expm1(sum(count * np.log1p(-part.infinite) for part, count in kept))
-    first = sum(part.first * count for part, count in kept)
-    return LossDistribution(kept[0][0].step, first, mass, float(lost + error))
+    return mass, error
 
 
 def _on_grid(step: float, first: int, mass: Array, up: Array, cut: float) -> LossDistribution:

@@ -11,17 +11,18 @@ Every function refuses, by name, an event for which it has no proof, and takes t
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ..errors import UnknownEvent
 from ..problem.trust import RELATIONS
-from ..util.typing import Array
+from ..util.typing import Any, Array
 from . import events, gaussian, spherical
 from .bounds import objective_perturbation_epsilon
 from .events import Event
+from .spherical import Within
 
 DIRECTIONS = {"replace-one": ("replace-one",), "zero-out": ("add", "remove")}
 """Ordered neighbours that a relation compares: a total is the worst of whole compositions in one direction."""
@@ -256,67 +257,25 @@ class Bill(NamedTuple):
     lattice: int = 0
 
 
-def dominating(event: Event) -> tuple[tuple[Bill, ...], ...]:
+_Objective = events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation
+_Pairs = tuple[tuple[Bill, ...], ...]  # a dominating pair for each direction and node
+
+
+def dominating(event: Event) -> _Pairs:
     """A dominating pair for each direction and node."""
-
-    def objective(i: int, direction: str) -> Bill:
-        assert isinstance(event, events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation)
-        kappa, d = event.curvature_bound / float(event.K[i]), event.dimension
-        error, sigma, alone = float(event.error[i]), float(event.sigma_release[i]), float(_alone(event)[i])
-        by_answer = Bill(mu=alone / sigma, lattice=d) if sigma > 0 else Bill(epsilon=np.inf)
-        mu = 2.0 * error / sigma if sigma > 0 else 0.0
-        lattice = d if sigma > 0 else 0
-        if isinstance(event, events.GaussianObjectivePerturbation):
-            within = gaussian.objective_dominating(float(event.sigma[i]), kappa, relation=direction)
-            whole = Bill(
-                mu=float(np.hypot(within.s, mu)), fixed=within.fixed, slack=within.slack, degrees=within.degrees,
-                lattice=lattice,
-            )  # fmt: skip
-            direct = not np.isfinite(within.slack) or 0 < by_answer.mu < whole.mu
-            return by_answer if direct else whole
-        rate = float(event.beta_release[i])
-        within = spherical.objective_dominating(float(event.beta[i]), kappa, d, relation=direction)
-        if sigma > 0 and alone / sigma < within.s / np.sqrt(d):
-            return by_answer
-        if not np.isfinite(within.slack):  # the determinant is too dear for it: pure epsilon
-            exact = float(_exact_objective(event)[i])
-            return Bill(mu=mu, epsilon=exact + 2.0 * rate * error, lattice=lattice)
-        return Bill(
-            mu=mu, ball=(d, within.s), fixed=within.fixed, slack=within.slack, degrees=within.degrees,
-            exchange=rate * error, lattice=lattice,
-        )  # fmt: skip
-
     match event:
         case events.SphericalObjectivePerturbation() | events.GaussianObjectivePerturbation():
             _positive(event, "K", "beta" if isinstance(event, events.SphericalObjectivePerturbation) else "sigma")
-            return _each(event, objective)
+            return _each(event, partial(_dominating_objective, event))
         case events.GaussianMechanism() | events.CarriedGaussianMechanism():
             mus = _shift(event)
             return _each(event, lambda i, _: Bill(mu=float(mus[i]), lattice=event.dimension))
         case events.SummedGaussianMechanism():
-            shift = _summed(event)
-            if not np.all(np.isfinite(shift)):
-                return _each(event, lambda i, _: Bill(epsilon=np.inf))
-            drawn = event.dimension * (event.sites - event.colluders) * 4 ** max(0, FINEST - event.bits)
-            return _each(event, lambda i, _: Bill(mu=float(shift[i]), lattice=drawn))
+            return _dominating_sum(event)
         case events.RedrawnGateRelease():
-            inner = event.release()
-            whole = _each(event, lambda i, _: Bill()) if inner is None else dominating(inner)
-            epsilon = event.test_epsilon
-            return tuple(
-                tuple(bill._replace(exchange=bill.exchange + float(epsilon[i])) for i, bill in enumerate(side))
-                for side in whole
-            )
+            return _dominating_redrawn(event)
         case events.MinimiserGateRelease():
-            _positive(event, "sigma_release")
-            shifts, lattice = event.shift(), event.dimension if event.index <= event.positives else 0
-
-            def tested(i: int, bill: Bill) -> Bill:
-                together = float(np.hypot(bill.mu, shifts[i]))
-                return bill._replace(mu=together, epsilon=bill.epsilon + float(event.test_epsilon[i]), lattice=lattice)
-
-            minimiser = dominating(event.minimiser())
-            return tuple(tuple(tested(i, bill) for i, bill in enumerate(side)) for side in minimiser)
+            return _dominating_gated_minimiser(event)
         case events.GatedRelease():
             _positive(event, "sigma")
             shifts, tests, m = event.shift(), event.tests(), event.dimension if event.index <= event.positives else 0
@@ -331,3 +290,61 @@ def dominating(event: Event) -> tuple[tuple[Bill, ...], ...]:
         case _:
             epsilon = pure(event)
             return _each(event, lambda i, _: Bill(epsilon=float(epsilon[i])))
+
+
+def _dominating_objective(event: _Objective, i: int, direction: str) -> Bill:
+    """The pair of node i's perturbed objective: of its noise within, or of its answer's noise where that says more."""
+    kappa, d = event.curvature_bound / float(event.K[i]), event.dimension
+    error, sigma, alone = float(event.error[i]), float(event.sigma_release[i]), float(_alone(event)[i])
+    by_answer = Bill(mu=alone / sigma, lattice=d) if sigma > 0 else Bill(epsilon=np.inf)
+    mu = 2.0 * error / sigma if sigma > 0 else 0.0
+    lattice = d if sigma > 0 else 0
+    if isinstance(event, events.GaussianObjectivePerturbation):
+        within = gaussian.objective_dominating(float(event.sigma[i]), kappa, relation=direction)
+        whole = _with_determinant(within, mu=float(np.hypot(within.s, mu)), lattice=lattice)
+        direct = not np.isfinite(within.slack) or 0 < by_answer.mu < whole.mu
+        return by_answer if direct else whole
+    rate = float(event.beta_release[i])
+    within = spherical.objective_dominating(float(event.beta[i]), kappa, d, relation=direction)
+    if sigma > 0 and alone / sigma < within.s / np.sqrt(d):
+        return by_answer
+    if not np.isfinite(within.slack):  # the determinant is too dear for it: pure epsilon
+        exact = float(_exact_objective(event)[i])
+        return Bill(mu=mu, epsilon=exact + 2.0 * rate * error, lattice=lattice)
+    return _with_determinant(within, mu=mu, ball=(d, within.s), exchange=rate * error, lattice=lattice)
+
+
+def _with_determinant(within: Within, **others: Any) -> Bill:
+    """A bill with what the determinant of the change of variables adds to it."""
+    return Bill(fixed=within.fixed, slack=within.slack, degrees=within.degrees, **others)
+
+
+def _dominating_sum(event: events.SummedGaussianMechanism) -> _Pairs:
+    shift = _summed(event)
+    if not np.all(np.isfinite(shift)):
+        return _each(event, lambda i, _: Bill(epsilon=np.inf))
+    drawn = event.dimension * (event.sites - event.colluders) * 4 ** max(0, FINEST - event.bits)
+    return _each(event, lambda i, _: Bill(mu=float(shift[i]), lattice=drawn))
+
+
+def _dominating_redrawn(event: events.RedrawnGateRelease) -> _Pairs:
+    """The pairs of what is released, if anything is, and of the test before it."""
+    inner = event.release()
+    whole = _each(event, lambda i, _: Bill()) if inner is None else dominating(inner)
+    epsilon = event.test_epsilon
+    return tuple(
+        tuple(bill._replace(exchange=bill.exchange + float(epsilon[i])) for i, bill in enumerate(side))
+        for side in whole
+    )
+
+
+def _dominating_gated_minimiser(event: events.MinimiserGateRelease) -> _Pairs:
+    _positive(event, "sigma_release")
+    shifts, lattice = event.shift(), event.dimension if event.index <= event.positives else 0
+
+    def tested(i: int, bill: Bill) -> Bill:
+        together = float(np.hypot(bill.mu, shifts[i]))
+        return bill._replace(mu=together, epsilon=bill.epsilon + float(event.test_epsilon[i]), lattice=lattice)
+
+    minimiser = dominating(event.minimiser())
+    return tuple(tuple(tested(i, bill) for i, bill in enumerate(side)) for side in minimiser)

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..problem.facts import Facts
-from ..solvers.local import certified_error, elsewhere_bound, rounding_bound
+from ..solvers.local import DataTerm, certified_error, elsewhere_bound, rounding_bound
 from ..util.typing import Array, ArrayLike
 
 _LONGEST = 2.0**200  # no square of it overflows, nor the square of its product with anything declared
@@ -37,7 +37,7 @@ def _hidden(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
     """Bound on the rounding in a gradient's norm, over C, at all points where an answer can lie."""
     most = radius(facts, pull, q) + certified_error(facts.C, tol, q)
     rows = facts.summands(facts.n)
-    found = rounding_bound(facts.C, rows, facts.loss, facts.d, most, pull, q, stretch=facts.stretch)
+    found = rounding_bound(DataTerm(facts.C, rows, facts.loss, facts.d, facts.stretch), most, pull, q)
     if facts.several:
         found = found + elsewhere_bound(facts.C, facts.loss, facts.d, most, facts.stretch)
     return found / facts.C

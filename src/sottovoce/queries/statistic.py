@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..privacy.events import Event, ExactSphericalMechanism, GaussianMechanism, Unprotected
 from ..problem.facts import Facts
-from ..solvers.local import certified_error, elsewhere_bound, rounding_bound
+from ..solvers.local import DataTerm, certified_error, elsewhere_bound, rounding_bound
 from ..util.typing import Array, ArrayLike
 from .audit_hooks import Canaries, Leaning, Supposed, centre, certain, gaussian, refusal_of_secret, spherical, vector
 from .base import Query
@@ -48,7 +48,7 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     """
     none = np.zeros_like(rows)
     stretch, summed = facts.stretch, facts.summands(rows) + 1.0
-    rounding = rounding_bound(facts.C, summed, facts.loss, facts.d, none, none, none, margins=False, stretch=stretch)
+    rounding = rounding_bound(DataTerm(facts.C, summed, facts.loss, facts.d, stretch), none, none, none, margins=False)
     whole = facts.gradients_changed * facts.C / rows
     if facts.several:
         rounding = rounding + elsewhere_bound(facts.C, facts.loss, facts.d, none, facts.stretch)

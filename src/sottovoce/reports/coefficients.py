@@ -192,14 +192,8 @@ def assumptions(plain: dict[str, Any]) -> str:
 
 def doubts(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = "") -> str:
     """Sentences on what printed lines are worth: on question marks, on noise, and on long rows."""
-    printed, said = [line for line in lines if line.get("refused") is None], list[str]()
-    unsure = [line for line in printed if line.get("unsure")]
-    for cause in dict.fromkeys(map(cause_of, unsure)):
-        if cause is None:
-            continue
-        names = [called(line) for line in unsure if cause_of(line) is cause]
-        where = "Question marks" if cause is Cause.STRAINED else f"Question mark at {_listed(names)}"
-        said.append(f"{where}: {cause.sentence}{_would(needs) if cause is Cause.STRAINED else ''}.")
+    printed = [line for line in lines if line.get("refused") is None]
+    said = _question_marks([line for line in printed if line.get("unsure")], needs)
     if printed and has_intervals(printed):
         names = [called(line) for line in printed]
         said += [width_in_words(printed, names), exaggeration_in_words(printed, names)]
@@ -225,6 +219,18 @@ def _clipped(at_bounds: dict[str, Any] | None) -> str:
         f"About {share:.2g}% of the targets ({low:.2g}% to {high:.2g}%) lie at or beyond the declared bounds: these "
         "are coefficients of the clipped number."
     )
+
+
+def _question_marks(unsure: Sequence[dict[str, Any]], needs: dict[str, Any] | None) -> list[str]:
+    """A sentence for each cause of question marks."""
+    said = list[str]()
+    for cause in dict.fromkeys(map(cause_of, unsure)):
+        if cause is Cause.STRAINED:
+            said.append(f"Question marks: {cause.sentence}{_would(needs)}.")
+        elif cause is not None:
+            names = [called(line) for line in unsure if cause_of(line) is cause]
+            said.append(f"Question mark at {_listed(names)}: {cause.sentence}.")
+    return said
 
 
 def strained(lines: Sequence[dict[str, Any]]) -> bool:
@@ -276,19 +282,30 @@ class Axis(NamedTuple):
 
     def ticks(self) -> list[tuple[str, str]]:
         """Places and texts of round numbers."""
-        low, high = (math.exp(self.low), math.exp(self.high)) if self.odds else (self.low, self.high)
-        if self.odds and high / low > 2.5:
-            for digits in ((1.0, 1.5, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
-                every = [m * 10.0**k for k in range(-3, 4) for m in digits]
-                found = [x for x in every if low <= x <= high]
-                if len(found) <= _TICKS:
-                    break
-        else:
-            raw = (high - low) / 5.0
-            unit = 10.0 ** math.floor(math.log10(raw))
-            step = next(unit * m for m in (1.0, 2.0, 5.0, 10.0) if unit * m >= raw)
-            found = [k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
-        return [(self.at(math.log(x) if self.odds else x), f"{x:.6g}") for x in found]
+        if not self.odds:
+            return [(self.at(x), f"{x:.6g}") for x in _even_numbers(self.low, self.high)]
+        low, high = math.exp(self.low), math.exp(self.high)
+        found = _round_ratios(low, high) if high / low > 2.5 else _even_numbers(low, high)
+        return [(self.at(math.log(x)), f"{x:.6g}") for x in found]
+
+
+def _round_ratios(low: float, high: float) -> list[float]:
+    """Round numbers for a logarithmic axis: as many as fit, or the powers of ten."""
+    found = list[float]()
+    for digits in ((1.0, 1.5, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
+        every = [m * 10.0**k for k in range(-3, 4) for m in digits]
+        found = [x for x in every if low <= x <= high]
+        if len(found) <= _TICKS:
+            break
+    return found
+
+
+def _even_numbers(low: float, high: float) -> list[float]:
+    """About five round numbers at equal distances."""
+    raw = (high - low) / 5.0
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(unit * m for m in (1.0, 2.0, 5.0, 10.0) if unit * m >= raw)
+    return [k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def scaled(line: dict[str, Any]) -> tuple[float, float, float]:

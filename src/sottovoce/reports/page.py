@@ -119,16 +119,26 @@ def answer(plain: dict[str, Any]) -> tuple[str, list[str]]:
     return (said[0], said[1:]) if said else (f"A model of {what} was trained; how good it is was not asked.", [])
 
 
+def _no_effects(lines: Sequence[dict[str, Any]], needs: str) -> list[str]:
+    """Sentences on a table without a printed coefficient."""
+    if blames_noise(lines):
+        return [f"No coefficient can be told from noise at this budget ({needs or 'more rows'} would do, about)."]
+    return [f"No coefficient is printed. {why[:1].upper()}{why[1:]}." for _, why in refusals(lines)]
+
+
+def _clearest(printed: Sequence[dict[str, Any]]) -> list[tuple[float, float, float, dict[str, Any]]]:
+    """Low end, estimate and high end of the lines that differ clearly, and the lines, the clearest first."""
+    every = [(*scaled(line), line) for line in printed]
+    clear = [one for one in every if one[0] > 0 or one[2] < 0]
+    return sorted(clear, key=lambda one: -abs(one[1]) / max(one[2] - one[0], 1e-300))
+
+
 def _effects(lines: Sequence[dict[str, Any]], what: str, needs: str) -> list[str]:
     """Sentences on the clearest effects, and the number of others."""
     printed, odds = [line for line in lines if line.get("refused") is None], has_odds(lines)
     if not printed:
-        if blames_noise(lines):
-            return [f"No coefficient can be told from noise at this budget ({needs or 'more rows'} would do, about)."]
-        return [f"No coefficient is printed. {why[:1].upper()}{why[1:]}." for _, why in refusals(lines)]
-    clear = [(*scaled(line), line) for line in printed]
-    clear = [one for one in clear if one[0] > 0 or one[2] < 0]
-    clear.sort(key=lambda one: -abs(one[1]) / max(one[2] - one[0], 1e-300))
+        return _no_effects(lines, needs)
+    clear = _clearest(printed)
     if not clear:
         return [f"Of {len(printed)} coefficients none differs clearly from no difference at all."]
     subject = f"the odds of {what} are" if odds else f"values of {what} are"

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InvalidInput, printable
 from ..util.typing import Any, Array, ArrayLike
-from .coefficients import CONSTANT, axis_of, compared, end_text, groups, has_odds, mark, one_end, scaled
+from .coefficients import CONSTANT, Axis, axis_of, compared, end_text, groups, has_odds, mark, one_end, scaled
 from .plain import ratio_text
 
 MOST = 40
@@ -80,36 +80,53 @@ def forest_plot(lines: Sequence[dict[str, Any]], ax: Any = None) -> Any:
     odds = has_odds(kept)
     rows = _rows_of(kept, odds)
     axis, ax = axis_of(kept), axes_of(ax, len(rows))
-    place = (lambda x: math.exp(min(max(x, axis.low), axis.high))) if odds else (lambda x: x)
-    none = place(0.0)
     if odds:
         ax.set_xscale("log")
-    ax.axvline(none, color=_SOFT, linewidth=1.0, linestyle=(0, (3, 3)), zorder=1)
+    ax.axvline(_place(0.0, axis), color=_SOFT, linewidth=1.0, linestyle=(0, (3, 3)), zorder=1)
     for y, row in enumerate(rows):
-        colour = _BLUE if row.kind == "clear" else _INK
-        if row.kind == "reference":
-            ax.plot([none], [y], "o", markersize=6, markerfacecolor="white", markeredgecolor=_INK, zorder=3)
-        if row.ends is not None:
-            low, mid, high = (place(x) for x in row.ends)
-            ax.plot([low, high], [y, y], color=colour, linewidth=2.0, solid_capstyle="butt", zorder=2)
-            ax.plot([mid], [y], "o", color=colour, markersize=6, zorder=3)
-        if row.one_end is not None:
-            end, side = row.one_end
-            edge = axis.high if side > 0 else axis.low
-            ax.plot([place(end), place(edge)], [y, y], color=colour, linewidth=2.0, solid_capstyle="butt", zorder=2)
-            ax.plot([place(edge)], [y], ">" if side > 0 else "<", color=colour, markersize=6, zorder=3)
-        style = "italic" if row.kind in ("refused", "reference") else "normal"
-        ax.annotate(
-            row.told, xy=(1.02, y), xycoords=("axes fraction", "data"), annotation_clip=False, va="center",
-            fontsize="small", color=_SOFT if style == "italic" else _INK, style=style,
-        )  # fmt: skip
+        _draw_row(ax, axis, y, row)
     _finish(ax, [row.name for row in rows], bold=[row.kind == "head" for row in rows])
+    label = "coefficient"
     if odds:
         _ticks(ax, axis)
-    label = "odds ratio" if odds else "coefficient"
+        label = "odds ratio"
     left = f"; the {MOST} largest of {len(every)}" if len(kept) < len(every) else ""
     ax.set_xlabel(f"{label}, 95% interval{left}")
     return ax
+
+
+def _place(x: float, axis: Axis) -> float:
+    """Where a coefficient stands: an odds ratio within the axis if it is a log-odds."""
+    return math.exp(min(max(x, axis.low), axis.high)) if axis.odds else x
+
+
+def _draw_row(ax: Any, axis: Axis, y: int, row: _Row) -> None:
+    """The interval of a row, and what is told of it at the right end."""
+    colour = _BLUE if row.kind == "clear" else _INK
+    bar = {"color": colour, "linewidth": 2.0, "solid_capstyle": "butt", "zorder": 2}
+    if row.kind == "reference":
+        none = _place(0.0, axis)
+        ax.plot([none], [y], "o", markersize=6, markerfacecolor="white", markeredgecolor=_INK, zorder=3)
+    if row.ends is not None:
+        low, mid, high = (_place(x, axis) for x in row.ends)
+        ax.plot([low, high], [y, y], **bar)
+        ax.plot([mid], [y], "o", color=colour, markersize=6, zorder=3)
+    if row.one_end is not None:
+        end, side = row.one_end
+        edge, arrow = (axis.high, ">") if side > 0 else (axis.low, "<")
+        ax.plot([_place(end, axis), _place(edge, axis)], [y, y], **bar)
+        ax.plot([_place(edge, axis)], [y], arrow, color=colour, markersize=6, zorder=3)
+    soft = row.kind in ("refused", "reference")
+    ax.annotate(
+        row.told,
+        xy=(1.02, y),
+        xycoords=("axes fraction", "data"),
+        annotation_clip=False,
+        va="center",
+        fontsize="small",
+        color=_SOFT if soft else _INK,
+        style="italic" if soft else "normal",
+    )
 
 
 def _rows_of(lines: Sequence[dict[str, Any]], odds: bool) -> list[_Row]:

@@ -260,21 +260,8 @@ class _Search:
 
         Those that break a rule of their method, or whose solves fail, drop out; `refused` is the last such error.
         """
-        ready: dict[Any, list[tuple[RunConfig, Prepared]]] = {}
-        seen: list[RunConfig] = []
-        for config in configs:
-            if config in seen or (not check and any(one.config == config for one in self.tried)):
-                continue
-            seen.append(config)
-            try:
-                prepared = self._prepared(config)
-            except SottovoceError as error:
-                self.refused = error
-                continue
-            alone = config if REGISTRY[config.method].objective_noise else None
-            ready.setdefault((config.method, config.rounds, alone), []).append((config, prepared))
         done = []
-        for batch in ready.values():
+        for batch in self._batches(configs, check):
             started = time.perf_counter()
             try:
                 ground = self.ground.final if check else self.ground.first
@@ -286,16 +273,38 @@ class _Search:
             for (config, prepared), found in zip(batch, outcomes, strict=True):
                 one = _Trial(config, found.errors, found.losses, self._pull(config))
                 done.append(one)
-                noise = float(np.max(prepared.plan(1).rows[0].spread()))
-                spread = float(found.errors.std(ddof=1)) if found.errors.size > 1 else 0.0
-                tried = {"noise": noise, "error": one.mean, "spread": spread}
-                if self.by_log_loss:
-                    tried["log_loss"] = one.log_loss
-                tried["seconds"] = seconds
-                self.table.append({"stage": stage} | _plain(config) | tried)
+                self.table.append({"stage": stage} | _plain(config) | self._tried(one, prepared, seconds))
         if not check:
             self.tried += done
         return done
+
+    def _batches(self, configs: Sequence[RunConfig], check: bool) -> list[list[tuple[RunConfig, Prepared]]]:
+        """New candidates that keep the rules of their methods, those apart that cannot run together."""
+        ready: dict[Any, list[tuple[RunConfig, Prepared]]] = {}
+        seen = [] if check else [one.config for one in self.tried]
+        for config in configs:
+            if config in seen:
+                continue
+            seen.append(config)
+            try:
+                prepared = self._prepared(config)
+            except SottovoceError as error:
+                self.refused = error
+                continue
+            alone = config if REGISTRY[config.method].objective_noise else None
+            ready.setdefault((config.method, config.rounds, alone), []).append((config, prepared))
+        return list(ready.values())
+
+    def _tried(self, one: _Trial, prepared: Prepared, seconds: float) -> dict[str, Any]:
+        """What the record says of a candidate beside its configuration."""
+        told: dict[str, Any] = {
+            "noise": float(np.max(prepared.plan(1).rows[0].spread())),
+            "error": one.mean,
+            "spread": float(one.errors.std(ddof=1)) if one.errors.size > 1 else 0.0,
+        }
+        if self.by_log_loss:
+            told["log_loss"] = one.log_loss
+        return told | {"seconds": seconds}
 
     def _prepared(self, config: RunConfig) -> Prepared:
         """The plan of a candidate.
@@ -335,23 +344,25 @@ class _Search:
 
     def explore(self) -> None:
         """Every method at a grid of caps and penalties; then the knobs of methods that may win."""
-        some = [self.config]
-        for method in self.methods():
-            first, factors = self._rounds(method)[0], WIDER if REGISTRY[method].gradient_steps else FACTORS
-            usual = {"method": method, "rounds": first, "rho": self._regulariser(method)}
-            starts = [usual | {"max_grad_norm": c} for c in self._caps(method, CAPS)]
-            for at in _valid(self.config, starts):
-                some.append(at)
-                if "eta" in self.free and not REGISTRY[method].single:
-                    some += _valid(at, self.penalties(at, [f for f in factors if f != 1.0]))
-        self.run(some, "method")
+        self.run([self.config, *(config for method in self.methods() for config in self._grid(method))], "method")
         if not self.tried:
             return
         leaders = self.rank([self.best(method) for method in sorted({one.config.method for one in self.tried})])
-        for method, finer in zip([one.config.method for one in leaders], (FINER, FINER[:1]), strict=False):
+        for leader, finer in zip(leaders, (FINER, FINER[:1]), strict=False):
+            method = leader.config.method
             if self.rank([self.best(method), self.best()])[0].config.method == method:
                 self.climb(method, finer)
         self.run(list(_valid(self.config, self.siblings())), "sibling")
+
+    def _grid(self, method: str) -> Iterator[RunConfig]:
+        """A method at every cap, each with every penalty."""
+        cls = REGISTRY[method]
+        factors = WIDER if cls.gradient_steps else FACTORS
+        usual = {"method": method, "rounds": self._rounds(method)[0], "rho": self._regulariser(method)}
+        for config in _valid(self.config, [usual | {"max_grad_norm": c} for c in self._caps(method, CAPS)]):
+            yield config
+            if "eta" in self.free and not cls.single:
+                yield from _valid(config, self.penalties(config, [f for f in factors if f != 1.0]))
 
     def siblings(self) -> list[dict[str, Any]]:
         """The other proximal method, with the knobs and the curvature of the one that was looked into."""

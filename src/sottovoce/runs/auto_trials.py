@@ -116,6 +116,12 @@ class Outcome:
     losses: Array
 
 
+def _grows(candidate: Prepared) -> bool:
+    """Whether the noise of a method grows over its rounds."""
+    noise = candidate.algorithm.noise
+    return noise is not None and not noise.steady
+
+
 @dataclass(frozen=True)
 class Rehearsal:
     """Synthetic worlds of the same sites; every candidate meets the same rows and the same noise.
@@ -138,37 +144,28 @@ class Rehearsal:
         Candidates have the same method, rounds and graph; caps, penalties, regularisers and noise may differ.  Where a
         method carries noise, that of all grows or that of none (ValueError).
         """
-        grows = {one.algorithm.noise is not None and not one.algorithm.noise.steady for one in candidates}
-        if candidates[0].algorithm.recalls and len(grows) > 1:
+        if candidates[0].algorithm.recalls and len({_grows(one) for one in candidates}) > 1:
             raise ValueError("candidates: their noise must all grow or none")
         alone = [_as_one(one, self.alike) for one in candidates]
-        if len({len(one.facts.n) for one in alone}) > 1:  # only some may be taken as one site
+        sites = {len(one.facts.n) for one in alone}
+        if len(sites) > 1:  # only some may be taken as one site
             alone = list(candidates)
         if self.alike:
             candidates = alone
         elif all(len(one.facts.n) == 1 for one in alone):
-            pooled = tuple(replace(one, shares=one.shares.mean(axis=0, keepdims=True)) for one in self.worlds)
-            return replace(self, worlds=pooled, alike=True).outcomes(alone)
+            return self._pooled().outcomes(alone)
+        return self._run_together(candidates)
+
+    def _run_together(self, candidates: Sequence[Prepared]) -> list[Outcome]:
+        """Outcomes of candidates for the same number of sites, all in one run."""
         first, worlds, many = candidates[0], len(self.worlds), len(candidates)
         width, nodes = self.worlds[0].X.shape[1] * self.outputs, len(first.facts.n)
         lead = (worlds * many * self.replicates, nodes)
-
-        def stacked(values: Sequence[ArrayLike]) -> Array:
-            """One value a candidate, or one a node of each: (worlds candidates replicates, nodes, 1)."""
-            each = np.stack([np.broadcast_to(np.asarray(v, dtype=float), (nodes, 1)) for v in values])
-            return np.tile(np.repeat(each, self.replicates, axis=0), (worlds, 1, 1))
-
         caps = [one.facts.loss.most if isinstance(one.facts.loss, Capped) else math.inf for one in candidates]
         facts, algorithm = candidates[int(np.argmax(caps))].facts, first.algorithm
         solver = _Solver(self, facts, np.asarray(caps))
         if many > 1:
-            changed = stacked([one.facts.gradients_changed for one in candidates])
-            facts = _Several.of(facts, changed, stacked([one.facts.mu for one in candidates]))
-            penalty, noise = (
-                _Stacked(parts=tuple(getattr(one.algorithm, name) for one in candidates), stacked=stacked)
-                for name in ("penalty", "noise")
-            )
-            algorithm = replace(algorithm, penalty=penalty, noise=noise)
+            facts, algorithm = self._together(candidates, facts, algorithm)
         stream = _Stream(self.seed, (worlds, 1, self.replicates, nodes), lead, width, facts.d)
         asked = _Rehearsed(facts, Vault(solver, stream))
         place = Place(facts, DenseNet(first.graph), asked, lead, width, start=self._start(many))
@@ -178,6 +175,28 @@ class Rehearsal:
         errors = np.stack([world.error(W) for world, W in zip(self.worlds, mine, strict=True)], axis=1)
         losses = np.stack([world.log_loss(W) for world, W in zip(self.worlds, mine, strict=True)], axis=1)
         return [Outcome(*found) for found in zip(errors, losses, strict=True)]
+
+    def _pooled(self) -> Rehearsal:
+        """The same worlds for one party that holds the rows of all sites."""
+        worlds = tuple(replace(one, shares=one.shares.mean(axis=0, keepdims=True)) for one in self.worlds)
+        return replace(self, worlds=worlds, alike=True)
+
+    def _together(self, candidates: Sequence[Prepared], facts: Facts, algorithm: Any) -> tuple[Any, Any]:
+        """Facts and algorithm of all candidates in one run, whose leading axis holds (worlds candidates replicates)."""
+        worlds, nodes = len(self.worlds), len(facts.n)
+
+        def stacked(values: Sequence[ArrayLike]) -> Array:
+            """One value a candidate, or one a node of each: (worlds candidates replicates, nodes, 1)."""
+            each = np.stack([np.broadcast_to(np.asarray(v, dtype=float), (nodes, 1)) for v in values])
+            return np.tile(np.repeat(each, self.replicates, axis=0), (worlds, 1, 1))
+
+        changed = stacked([one.facts.gradients_changed for one in candidates])
+        several = _Several.of(facts, changed, stacked([one.facts.mu for one in candidates]))
+        penalty, noise = (
+            _Stacked(parts=tuple(getattr(one.algorithm, name) for one in candidates), stacked=stacked)
+            for name in ("penalty", "noise")
+        )
+        return several, replace(algorithm, penalty=penalty, noise=noise)
 
     def _start(self, candidates: int) -> Array | None:
         """Where the runs of every world start, (worlds candidates replicates, 1, width)."""

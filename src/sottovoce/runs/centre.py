@@ -54,20 +54,25 @@ class Frame(NamedTuple):
     groups: tuple[tuple[int, ...], ...] = ()
 
 
+def _alike(block: Number | Vector) -> tuple[str, ...]:
+    """What is the same of columns whose means are alike: how they are encoded, and on which side of zero they lie."""
+    kind = (block.to,) if isinstance(block, Number) else ("vector", block.name)
+    if block.lo == 0.0 or (isinstance(block, Number) and block.transform == "log1p"):
+        return (*kind, "zero")
+    return (*kind, "above" if block.lo > 0.0 else "below")
+
+
 def frame_of(schema: Schema) -> Frame | None:
     """The frame of a schema's rows; None without a constant that unshortened rows have alike."""
     if not schema.intercept or schema.unit:
         return None
     groups: dict[tuple[str, ...], list[int]] = {}
-    at = 0
+    first = 0
     for block in schema.blocks:
-        columns = range(at, at + len(block.names))
-        at = columns.stop
+        columns = range(first, first + len(block.names))
+        first = columns.stop
         if isinstance(block, Number | Vector):
-            log = isinstance(block, Number) and block.transform == "log1p"
-            side = "zero" if log or block.lo == 0.0 else "above" if block.lo > 0.0 else "below"
-            kind = (block.to,) if isinstance(block, Number) else ("vector", block.name)
-            groups.setdefault((*kind, side), []).extend(columns)
+            groups.setdefault(_alike(block), []).extend(columns)
     declared = schema.scale is not None or any(isinstance(b, Number) and b.typical for b in schema.blocks)
     k = schema.intercept / (schema.divisor * schema.slack)
     large = tuple(tuple(columns) for columns in groups.values() if len(columns) >= FEWEST)

@@ -203,19 +203,27 @@ def load_checkpoint(path: Path, key: str, blank: Any, guard: RowGuard) -> tuple[
         rule = "belongs to another configuration; use the same arguments, or another file"
         raise CheckpointError(f"checkpoint={shown(path)}: {rule}")
     try:
-        done = meta["round"]
-        if type(done) is not int or done < 0:
-            raise ValueError("no round")
-        guard.ledger.restore(meta["ledger"])
-        if isinstance(guard.ledger, Run) and meta.get("answers", guard.ledger.answers) != guard.ledger.answers:
-            rule = "holds other answers than the run in this ledger; remove it to go on with those of the ledger"
-            raise LedgerMismatch(f"checkpoint={shown(path)}: {rule}")
-        guard.restore({n.removeprefix(OF_GUARD): v for n, v in arrays.items() if n.startswith(OF_GUARD)})
-        state = type(blank)(*(_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields))
+        done, state = _restored(path, meta, arrays, blank, guard)
     except LedgerMismatch:
         raise
     except UNREADABLE as error:
         raise _foreign(path) from error
+    return done, state
+
+
+def _restored(
+    path: Path, meta: dict[str, Any], arrays: dict[str, Array], blank: Any, guard: RowGuard
+) -> tuple[int, Any]:
+    """What :func:`load_checkpoint` gives, once the file is known to be of this configuration."""
+    done = meta["round"]
+    if type(done) is not int or done < 0:
+        raise ValueError("no round")
+    guard.ledger.restore(meta["ledger"])
+    if isinstance(guard.ledger, Run) and meta.get("answers", guard.ledger.answers) != guard.ledger.answers:
+        rule = "holds other answers than the run in this ledger; remove it to go on with those of the ledger"
+        raise LedgerMismatch(f"checkpoint={shown(path)}: {rule}")
+    guard.restore({n.removeprefix(OF_GUARD): v for n, v in arrays.items() if n.startswith(OF_GUARD)})
+    state = type(blank)(*(_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields))
     return done, state
 
 

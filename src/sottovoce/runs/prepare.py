@@ -160,13 +160,27 @@ def prepare(
     check_size(config, n, d)
     if centre is not None:
         centre.check(d // make_loss(config.loss).outputs)
-    accountant = accountants.make_accountant(config.notion)
+    if loss is None:
+        loss = cap(make_loss(config.loss), config.gradient_cap)
     rho = config.rho
     if config.trusted.pools_rows:  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
         n, rho = n.sum(axis=0, keepdims=True), rho / len(n)
     if graph is None:
         graph = _graph(config, len(n), sums=config.trusted.opens_sums or method is not None)
-    loss = cap(make_loss(config.loss), config.gradient_cap) if loss is None else loss
+    accountant = accountants.make_accountant(config.notion)
+    facts = _facts(config, n, d, rho, loss, graph, centre, pure=accountant.name == "pure")
+    _check_nodes(config, len(n))
+    algorithm = build(config, facts, graph) if method is None else _with_shape(method, config)
+    setting = _setting(config, facts, graph, accountant, centre)
+    algorithm, budget = _within_budget(algorithm, setting, config)
+    ledger = Ledger(accountant, budget, setting.delta, setting.sites_per_row)
+    return Prepared(config, facts, graph, algorithm, ledger, centre)
+
+
+def _facts(
+    config: RunConfig, n: Array, d: int, rho: float, loss: Loss, graph: Graph, centre: Centring | None, *, pure: bool
+) -> Facts:
+    """The public facts of a run, under a regulariser `rho` of the nodes."""
     participants, colluders = quorum(config, len(n))
     facts = Facts(
         loss,
@@ -177,7 +191,7 @@ def prepare(
         len(n),
         config.relation,
         certified(config, loss),
-        pure=accountant.name == "pure",
+        pure=pure,
         max_degree=int(np.max(graph.degree)),
         participants=participants,
         colluders=colluders,
@@ -185,12 +199,17 @@ def prepare(
         rows_per_person=config.rows_per_person,
         stretch=1.0 if centre is None else centre.stretch,
     )
-    if centre is not None and facts.pure:
+    if centre is not None and pure:
         rule = "a mean's noise is Gaussian and has no pure price"
         raise InvalidInput("centre", None, rule, "use delta=1e-5, or leave centring out")
-    _check_nodes(config, len(n))
-    algorithm = build(config, facts, graph) if method is None else _with_shape(method, config)
-    setting = RunSetting(
+    return facts
+
+
+def _setting(
+    config: RunConfig, facts: Facts, graph: Graph, accountant: accountants.Accountant[Any], centre: Centring | None
+) -> RunSetting:
+    """What a run is priced under."""
+    return RunSetting(
         facts,
         graph,
         config.rounds,
@@ -200,9 +219,16 @@ def prepare(
         copies=config.copies,
         first=None if centre is None else centre.recipe,
     )
+
+
+def _within_budget(algorithm: Algorithm[Any], setting: RunSetting, config: RunConfig) -> tuple[Algorithm[Any], Array]:
+    """The method with the least noise that meets the budget, or as it is if its noise is given; and the budget.
+
+    A printed form is asked for by its paper's claim; what is proved may be more, and is reported: its ledger has no
+    limit.
+    """
     budget = np.asarray(config.epsilon, dtype=float)
     if algorithm.noise is not None and config.noise is None:
-        # A printed form is asked for by its paper's claim; what is proved may be more, and is reported.
         claimed = config.form != "corrected"
         algorithm = calibrate_method(algorithm, setting, budget, claimed=claimed)
         if claimed:
@@ -210,9 +236,8 @@ def prepare(
     else:
         check_affordable(algorithm, setting, config)
     if config.form == "printed":
-        algorithm.check_claim(facts, config.rounds)
-    ledger = Ledger(accountant, budget, setting.delta, setting.sites_per_row)
-    return Prepared(config, facts, graph, algorithm, ledger, centre)
+        algorithm.check_claim(setting.facts, config.rounds)
+    return algorithm, budget
 
 
 def _graph(config: RunConfig, nodes: int, sums: bool) -> Graph:

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -41,7 +41,7 @@ from .engine import Observer, Place
 from .prepare import asked_by, held, prepare
 from .pricing import Prepared, privacy_facts, privacy_statement
 from .reserved import with_reserved_noise
-from .row_guard import RowGuard
+from .row_guard import Book, RowGuard
 from .start import Start, named, place_of
 
 joblib = Later("joblib")
@@ -163,41 +163,65 @@ class Result:
         refused: Refusal | None = None
         try:
             arrays = files.read_arrays(path)
-            meta, models = files.from_json(str(arrays["meta"]), infinite=True), arrays["models"]
+            meta = files.from_json(str(arrays["meta"]), infinite=True)
             if "config" in meta:
                 refused = refusal_of_format(meta.pop("version", None), SAVED_BEFORE)
             if refused is not None:
                 raise ValueError("another format")
-            config, facts = RunConfig.from_dict(meta.pop("config")), Facts.from_dict(meta.pop("facts"))
-            replicates, nodes, d = models.shape  # a site keeps its own alone
-            known = (replicates, d) == (config.replicates, facts.d) and 1 <= nodes <= facts.n_nodes
-            if not known or models.dtype != np.float64 or not np.all(np.isfinite(models)):
-                raise ValueError("models of another run")
-            kinds = {"algorithm": dict, "rounds": int, "stopped": str, "ledger": list, "privacy": dict, "extra": dict}
-            if meta.keys() != kinds.keys() or not all(type(meta[name]) is kind for name, kind in kinds.items()):
-                raise ValueError("another record")
-            said = Statement.from_dict(meta.pop("privacy"))
-            start = None
-            if "start" in arrays:
-                start = Start.of(arrays["start"], files.from_json(str(arrays["start_record"])))
-            named(config, start, d)
-            centring, move = None, None
-            if "centring" in arrays:
-                centring = Centring.of(files.from_json(str(arrays["centring"])))
-                centring.check(d // facts.loss.outputs)
-            if config.centre != (None if centring is None else centring.digest):
-                raise ValueError("rows that were centred otherwise")
-            if centring is not None and ("mean" in arrays or meta["rounds"]):
-                move = centring.map(arrays["mean"])
-                if move.mean.shape != (replicates, d // facts.loss.outputs):
-                    raise ValueError("means of another run")
-            return cls(
-                config=config, facts=facts, models=models, statement=said, start=start, centring=centring, move=move,
-                **meta,
-            )  # fmt: skip
+            return cls._of_record(arrays, meta)
         except engine.UNREADABLE as error:
             rule = refused or "not a saved run; use a file written by `train --save`"
             raise CheckpointError(f"run={shown(Path(path))}: {rule}") from error
+
+    @classmethod
+    def _of_record(cls, arrays: Mapping[str, Array], meta: dict[str, Any]) -> Result:
+        """From what :meth:`packed` holds; an error of :data:`engine.UNREADABLE` if it says anything else."""
+        config, facts = RunConfig.from_dict(meta.pop("config")), Facts.from_dict(meta.pop("facts"))
+        models = arrays["models"]
+        _check_models(models, config, facts)
+        kinds = {"algorithm": dict, "rounds": int, "stopped": str, "ledger": list, "privacy": dict, "extra": dict}
+        if meta.keys() != kinds.keys() or not all(type(meta[name]) is kind for name, kind in kinds.items()):
+            raise ValueError("another record")
+        said = Statement.from_dict(meta.pop("privacy"))
+        start = None
+        if "start" in arrays:
+            start = Start.of(arrays["start"], files.from_json(str(arrays["start_record"])))
+        named(config, start, facts.d)
+        centring = _centring_of(arrays, config, facts)
+        move = None
+        if centring is not None and ("mean" in arrays or meta["rounds"]):
+            move = centring.map(arrays["mean"])
+            if move.mean.shape != (config.replicates, facts.d // facts.loss.outputs):
+                raise ValueError("means of another run")
+        return cls(
+            config=config,
+            facts=facts,
+            models=models,
+            statement=said,
+            start=start,
+            centring=centring,
+            move=move,
+            **meta,
+        )
+
+
+def _check_models(models: Array, config: RunConfig, facts: Facts) -> None:
+    """A ValueError unless these are models of such a run, finite."""
+    replicates, nodes, d = models.shape  # a site keeps its own alone
+    known = (replicates, d) == (config.replicates, facts.d) and 1 <= nodes <= facts.n_nodes
+    if not known or models.dtype != np.float64 or not np.all(np.isfinite(models)):
+        raise ValueError("models of another run")
+
+
+def _centring_of(arrays: Mapping[str, Array], config: RunConfig, facts: Facts) -> Centring | None:
+    """How the rows of a saved run were centred; a ValueError if its configuration says otherwise."""
+    centring = None
+    if "centring" in arrays:
+        centring = Centring.of(files.from_json(str(arrays["centring"])))
+        centring.check(facts.d // facts.loss.outputs)
+    if config.centre != (None if centring is None else centring.digest):
+        raise ValueError("rows that were centred otherwise")
+    return centring
 
 
 def simulate(
@@ -262,80 +286,181 @@ def simulate(
     prepared = prepare(config, rows.n, rows.d, method=method, loss=loss, centre=centre)
     if checkpoint is not None:
         files.check("checkpoint", checkpoint, make=True)
-    dealt, rows = rows, held(config, rows)
-    facts, nodes = prepared.facts, prepared.facts.n_nodes
-    key = _key(config, facts, label, prepared.algorithm.identity())
-    lead, keys = (config.replicates, nodes), (range(config.replicates), range(nodes))
-    noise: Noise = SystemNoise(lead) if config.seed is None else KeyedNoise(config.seed, *keys)
-    book: Ledger | Joint | Run = prepared.ledger
-    holding: Joint | nullcontext[None] = nullcontext()
-    if isinstance(ledger, DurableLedger):
-        if ledger.demonstration and not noise.simulated:
-            raise InvalidInput("ledger", None, "was made for a demonstration", "use the ledger of these rows")
-        ledger.bind(*(() if digest is None else (digest,)), rows_digest(*rows.arrays()))
-        name = run_name or key
-        if name in ledger.runs:
-            ledger.check_goes_on(name)
-            prepared = with_reserved_noise(prepared, ledger.reserved(name))
-        elif run_name is None:
-            _check_no_former(ledger)
-        book = _reserve(prepared, ledger, name, key)
-    elif ledger is not None:
-        # Not sound where two people have equal rows and change places: the digest stays, and what they spent moves.
-        book = holding = _join(prepared, ledger, rows_digest(*dealt.arrays()) if deal is None else deal)
-    if ledger is None and np.any(np.isfinite(prepared.ledger.epsilon)):
-        prepared.ledger.expect(prepared.plan().rows)
-    with holding:
-        guard = RowGuard(rows, facts, noise, book, centring=centre)
-        lossy = _lossy(dropout, prepared, rows, config.seed, ledger is None and checkpoint is None and method is None)
+    key = _key(config, prepared.facts, label, prepared.algorithm.identity())
+    lead = (config.replicates, prepared.facts.n_nodes)
+    noise = _noise(config.seed, lead)
+    rows_in_ledger = _RowsInLedger(rows, held(config, rows), deal=deal, digest=digest)
+    prepared, book = _book(prepared, ledger, rows_in_ledger, run_name, key, simulated=noise.simulated)
+    with book if isinstance(book, Joint) else nullcontext():
+        alone = ledger is None and checkpoint is None and method is None
+        lossy = _lossy(dropout, prepared, rows_in_ledger.held, config.seed, alone)
+        guard = RowGuard(rows_in_ledger.held, prepared.facts, noise, book, centring=centre)
         net = DenseNet(prepared.graph) if lossy is None else lossy
-        place = Place(facts, net, guard, lead, rows.d, place_of(start))
-        done, state, watchers, stopped = 0, None, list(observers), engine.FINISHED
-        if checkpoint is not None:
-            if not noise.simulated and ledger is None:
-                rule = "a checkpoint alone cannot repeat this noise"
-                raise InvalidInput("seed", None, rule, "give a seed or a ledger")
-            path = Path(checkpoint)
-            again = prepared.algorithm.recalls and not noise.simulated  # the ledger has what was said in all rounds
-            if path.exists() and not again:
-                done, state = engine.load_checkpoint(path, key, prepared.algorithm.init(place), guard)
-            watchers.append(lambda k, s: engine.save_checkpoint(path, key, k, s, guard))
-        if guard.move is not None:  # a checkpoint's
-            released = replace(guard, ledger=_again(book))
-            engine.centred(replace(place, guard=released), released, facts)
-            place = place.moved(guard.move)
-            if released.move != guard.move:
-                rule = "holds another mean than the one that was released first; remove it to go on with that one"
-                raise CheckpointError(f"checkpoint={shown(Path(checkpoint or ''))}: {rule}")
-        elif centre is not None:
-            place, stopped = engine.centred(place, guard, facts)
-        if stopped == engine.FINISHED:
-            step = None if lossy is None else partial(_lossy_round, prepared.algorithm, lossy)
-            outcome = engine.run(
-                prepared.algorithm, place, config.rounds, observers=watchers, state=state, done=done, step=step
-            )
-        else:
-            outcome = engine.Outcome(prepared.algorithm.init(place), 0, stopped)
-    if lossy is not None and outcome.stopped == engine.NEIGHBOUR:
-        outcome = replace(outcome, stopped=engine.FEW)
+        place = Place(prepared.facts, net, guard, lead, rows.d, place_of(start))
+        file = None if checkpoint is None else _Checkpoint(Path(checkpoint), key, guard)
+        if file is not None and not noise.simulated and ledger is None:
+            rule = "a checkpoint alone cannot repeat this noise"
+            raise InvalidInput("seed", None, rule, "give a seed or a ledger")
+        place, outcome = _run_rounds(prepared.algorithm, place, guard, config.rounds, lossy, observers, file)
     known = privacy_facts(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
     if start is not None:
         known.append(Caveats(start.caveat))
     if isinstance(book, Run):
         book.close()
     if ledger is not None:
-        name = book.name if isinstance(book, Run) else "in memory"
-        budget = tuple(np.atleast_1d(ledger.epsilon).tolist())
-        known.append(InLedger(Shared(name, ledger.total(), budget, ledger.delta)))
+        known.append(_in_ledger(book, ledger))
     statement = build_statement(known)
     models = place.classifier(prepared.algorithm.model(outcome.state))
+    finished = outcome.stopped == engine.FINISHED
     return Result(
-        config, facts, prepared.algorithm.to_dict(), np.array(np.broadcast_to(models, (*lead, rows.d))), outcome.rounds,
-        outcome.stopped, book.to_list(), statement, time.perf_counter() - started, start=start, centring=centre,
-        move=guard.move, extra={} if lossy is None else {"dropout": _lost(lossy, dropout, config.rounds)},
-        outcome=prepared.algorithm.outcome(outcome.state, facts) if outcome.stopped == engine.FINISHED else None,
+        config,
+        prepared.facts,
+        algorithm=prepared.algorithm.to_dict(),
+        models=np.array(np.broadcast_to(models, (*lead, rows.d))),
+        rounds=outcome.rounds,
+        stopped=outcome.stopped,
+        ledger=book.to_list(),
+        statement=statement,
+        seconds=time.perf_counter() - started,
+        start=start,
+        centring=centre,
+        move=guard.move,
+        extra=_lost_sites(lossy, dropout, config.rounds),
+        outcome=prepared.algorithm.outcome(outcome.state, prepared.facts) if finished else None,
         prepared=prepared,
-    )  # fmt: skip
+    )
+
+
+@dataclass(frozen=True)
+class _RowsInLedger:
+    """The rows of a run as they were dealt to sites and as row guards hold them, and what ledgers know them by.
+
+    Parameters
+    ----------
+    dealt, held : Rows
+    deal : bytes, optional
+        For a ledger in memory, in place of a digest of the rows that were dealt.
+    digest : bytes, optional
+        For a ledger on disk, beside a digest of the rows that are held.
+    """
+
+    dealt: Rows
+    held: Rows
+    deal: bytes | None
+    digest: bytes | None
+
+    def digests_on_disk(self) -> list[bytes]:
+        """All that a ledger on disk may know these rows by, the one that it is bound to first."""
+        own = rows_digest(*self.held.arrays())
+        return [own] if self.digest is None else [self.digest, own]
+
+    def deal_in_memory(self) -> bytes:
+        """What a ledger in memory knows the rows by."""
+        return rows_digest(*self.dealt.arrays()) if self.deal is None else self.deal
+
+
+def _book(
+    prepared: Prepared,
+    ledger: DurableLedger | Ledger | None,
+    rows: _RowsInLedger,
+    run_name: str | None,
+    key: str,
+    *,
+    simulated: bool,
+) -> tuple[Prepared, Ledger | Joint | Run]:
+    """The ledger that a run charges, and the run as it was priced: with the noise that it had when it was begun."""
+    if isinstance(ledger, DurableLedger):
+        if ledger.demonstration and not simulated:
+            raise InvalidInput("ledger", None, "was made for a demonstration", "use the ledger of these rows")
+        ledger.bind(*rows.digests_on_disk())
+        name = run_name or key
+        if name in ledger.runs:
+            ledger.check_goes_on(name)
+            prepared = with_reserved_noise(prepared, ledger.reserved(name))
+        elif run_name is None:
+            _check_no_former(ledger)
+        return prepared, _reserve(prepared, ledger, name, key)
+    if ledger is not None:
+        # Not sound where two people have equal rows and change places: the digest stays, and what they spent moves.
+        return prepared, _join(prepared, ledger, rows.deal_in_memory())
+    if np.any(np.isfinite(prepared.ledger.epsilon)):
+        prepared.ledger.expect(prepared.plan().rows)
+    return prepared, prepared.ledger
+
+
+@dataclass(frozen=True)
+class _Checkpoint:
+    """The file that a run is written to after every round, and goes on from."""
+
+    path: Path
+    key: str
+    guard: RowGuard
+
+    def load(self, algorithm: Algorithm[Any], place: Place) -> tuple[int, Any]:
+        """Rounds done and the state after them; 0 and None for a run that begins, or begins again."""
+        # Without a seed the ledger has what was said in all rounds, and an algorithm that recalls needs all of it.
+        again = algorithm.recalls and not self.guard.noise.simulated
+        if again or not self.path.exists():
+            return 0, None
+        return engine.load_checkpoint(self.path, self.key, algorithm.init(place), self.guard)
+
+    def save(self, k: int, state: Any) -> None:
+        """Observe a round."""
+        engine.save_checkpoint(self.path, self.key, k, state, self.guard)
+
+    def check_mean(self, place: Place) -> None:
+        """Refuse a file that holds another mean of the rows than the one that was released first."""
+        guard = self.guard
+        released = replace(guard, ledger=_again(guard.ledger))
+        engine.centred(replace(place, guard=released), released, guard.facts)
+        if released.move != guard.move:
+            rule = "holds another mean than the one that was released first; remove it to go on with that one"
+            raise CheckpointError(f"checkpoint={shown(self.path)}: {rule}")
+
+
+def _run_rounds(
+    algorithm: Algorithm[Any],
+    place: Place,
+    guard: RowGuard,
+    rounds: int,
+    lossy: DropoutNet | None,
+    observers: Sequence[Observer],
+    file: _Checkpoint | None,
+) -> tuple[Place, engine.Outcome]:
+    """Centre rows if that is asked for, and run all rounds that are left; also the place of the method."""
+    done, state, stopped, watchers = 0, None, engine.FINISHED, list(observers)
+    if file is not None:
+        done, state = file.load(algorithm, place)
+        watchers.append(file.save)
+    if guard.move is not None:
+        assert file is not None  # from which the move was restored
+        file.check_mean(place)
+        place = place.moved(guard.move)
+    elif guard.centring is not None:
+        place, stopped = engine.centred(place, guard, guard.facts)
+    if stopped == engine.FINISHED:
+        step = None if lossy is None else partial(_lossy_round, algorithm, lossy)
+        outcome = engine.run(algorithm, place, rounds, observers=watchers, state=state, done=done, step=step)
+    else:
+        outcome = engine.Outcome(algorithm.init(place), 0, stopped)
+    if lossy is not None and outcome.stopped == engine.NEIGHBOUR:
+        outcome = replace(outcome, stopped=engine.FEW)
+    return place, outcome
+
+
+def _noise(seed: int | None, lead: tuple[int, int]) -> Noise:
+    """Noise of every replicate and node: of the operating system, or of a simulation that can be repeated."""
+    if seed is None:
+        return SystemNoise(lead)
+    replicates, nodes = lead
+    return KeyedNoise(seed, range(replicates), range(nodes))
+
+
+def _in_ledger(book: Ledger | Joint | Run, ledger: DurableLedger | Ledger) -> InLedger:
+    """What the shared ledger has spent in all."""
+    name = book.name if isinstance(book, Run) else "in memory"
+    budget = tuple(np.atleast_1d(ledger.epsilon).tolist())
+    return InLedger(Shared(name, ledger.total(), budget, ledger.delta))
 
 
 def _lossy(dropout: float, prepared: Prepared, rows: Rows, seed: int | None, alone: bool) -> DropoutNet | None:
@@ -356,9 +481,12 @@ def _lossy_round(algorithm: Algorithm[Any], net: DropoutNet, k: int, state: Any,
     return type(after)(*(np.where(net.here, new, old) for new, old in zip(after, state, strict=True)))
 
 
-def _lost(net: DropoutNet, rate: float, rounds: int) -> dict[str, Any]:
+def _lost_sites(net: DropoutNet | None, rate: float, rounds: int) -> dict[str, Any]:
+    """What a result keeps of a rehearsal: from which round on each site was lost; nothing of another run."""
+    if net is None:
+        return {}
     since = {str(i): int(k) for i, k in enumerate(net.since) if k <= rounds}
-    return {"rate": rate, "since": since}
+    return {"dropout": {"rate": rate, "since": since}}
 
 
 def simulate_many(
@@ -416,7 +544,7 @@ def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
     if counted > m and prepared.facts.participants:
         rule = f"the ledger counts people with rows at {counted} sites, and sums were priced for {m}"
         raise InvalidInput("sites_per_row", m, rule, f"use sites_per_row={counted}")
-    if counted > prepared.facts.n_nodes:  # a curator of all sites' rows would hold several of one person
+    if counted > prepared.facts.n_nodes:  # a row guard of all sites' rows would hold several of one person
         nodes = prepared.facts.n_nodes
         rule = f"the ledger counts people with rows at {counted} sites, and this run has {nodes}"
         raise InvalidInput("method", prepared.config.method, rule, f"use a ledger made with sites_per_row={nodes}")
@@ -427,7 +555,7 @@ def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
     return Joint(prepared.ledger, shared, _affordable(prepared), deal)
 
 
-def _again(book: Ledger | Joint | Run) -> Ledger | Run:
+def _again(book: Book) -> Ledger | Run:
     """A book in which the first releases of a run are asked again: stored ones, or those of noise that can be repeated.
 
     Nothing is charged again: a run's own rows are found, and in memory nobody keeps these.
@@ -435,6 +563,7 @@ def _again(book: Ledger | Joint | Run) -> Ledger | Run:
     if isinstance(book, Run):
         return book.anew()
     own = book.own if isinstance(book, Joint) else book
+    assert isinstance(own, Ledger)
     return Ledger(own.accountant, math.inf, own.delta)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,12 +29,12 @@ from ..util.constraints import Count, Each, Flag, Interval, Text, constrained, o
 from ..util.plain import jsonable, with_held_back
 from ..util.typing import Any, Array, IntArray
 from .auto_search import Choice, choose, declared
-from .centre import Decision, decide, frame_of
+from .centre import Centring, Decision, decide, frame_of
 from .defaults import for_task
 from .engine import Observer
 from .public import Public, set_aside, start_of
 from .simulate import Result, RunConfig, simulate
-from .start import named
+from .start import Start, named
 from .yardstick import least_error
 
 ONE_SITE = "one site"
@@ -295,11 +296,16 @@ def deal_of(how: str, schema: Schema | None, sites: int, run: RunConfig) -> str:
 
 
 def train(
-    config: TrainConfig, *, observers: Sequence[Observer] = (), checkpoint: str | Path | None = None,
-    ledger: DurableLedger | None = None, run_name: str | None = None, free: Sequence[str] | None = None,
+    config: TrainConfig,
+    *,
+    observers: Sequence[Observer] = (),
+    checkpoint: str | Path | None = None,
+    ledger: DurableLedger | None = None,
+    run_name: str | None = None,
+    free: Sequence[str] | None = None,
     check: Callable[[data.Dataset, RunConfig, int], object] | None = None,
     released: Callable[[Result], object] | None = None,
-) -> Report:  # fmt: skip
+) -> Report:
     """Load, deal, train and score.
 
     With ``method="auto"``, :func:`sottovoce.runs.auto_search.choose` first picks the method and its open knobs from
@@ -330,93 +336,201 @@ def train(
     >>> report.result.statement.epsilon <= 2.0
     True
     """
-    if config.run.seed is None and (config.partition or "").partition(":")[0] in ("label", "dirichlet", "column"):
-        rule = "deals rows by what they hold, so that one row can move others to another site: no release covers that"
-        raise InvalidInput("partition", config.partition, rule, "use iid or site:NAME, or a seed for a simulation")
-    if config.nodes is not None:  # a bad graph or budget should not have to wait for the data
-        make_graph(config.run.graph, config.nodes, config.run.seed or 0, listed=not config.run.trusted.opens_sums)
+    _check_before_data(config)
+    given = _given(config, check)
+    config, choice = given.config, None
+    if config.run.auto:
+        choice = _choice(given, free)
+        config = replace(config, run=choice.config)
+    result = _simulated(config, given, observers, checkpoint, ledger, run_name)
+    if released is not None:
+        released(result)
+    return _report(given, result, choice)
+
+
+def _simulated(
+    config: TrainConfig,
+    given: _Given,
+    observers: Sequence[Observer],
+    checkpoint: str | Path | None,
+    ledger: DurableLedger | None,
+    run_name: str | None,
+) -> Result:
+    """The run of a configuration whose method is chosen; it keeps the names of its data and its schema."""
+    dataset = given.dataset
+    result = simulate(
+        config.run,
+        given.rows,
+        observers=observers,
+        checkpoint=checkpoint,
+        label=_label(config),
+        ledger=ledger,
+        run_name=run_name,
+        caveat=dataset.caveat,
+        start=given.start,
+        centre=given.centring,
+        digest=raw_digest(config, dataset.schema, len(given.rows.n), ledger),
+        dropout=config.dropout,
+    )
+    schema = None if dataset.schema is None else dataset.schema.to_dict()
+    return replace(result, extra=result.extra | {"data": config.data, "schema": schema})
+
+
+class _Given(NamedTuple):
+    """All that a training is given, dealt to sites and checked, before a method is chosen."""
+
+    config: TrainConfig
+    dataset: data.Dataset
+    parts: list[IntArray]  # numbers of the training rows of every site
+    rows: Rows
+    public: Public | None
+    start: Start | None
+    decision: Decision | None
+
+    @property
+    def centring(self) -> Centring | None:
+        return None if self.decision is None else self.decision.centring
+
+
+def _given(config: TrainConfig, check: Callable[[data.Dataset, RunConfig, int], object] | None) -> _Given:
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
     config = for_dataset(config, dataset)
-    how = config.partition or "iid"
-    known = None
-    if config.public_share is not None:
-        known, dataset = set_aside(dataset, config.public_share, config.run.seed or 0)
-    elif config.public is not None:
-        known = _table_of(config, dataset)
+    known, dataset = _public_rows(config, dataset)
     parts = deal(config, dataset)
     if check is not None:
         check(dataset, config.run, 1 if config.run.trusted.pools_rows else len(parts))
     rows = rows_at(config, dataset, parts)
-    choice, public, start = None, None, None
-    if known is not None:
-        public = Public.of(known, config.run, len(parts))
-        start = public.start
-    elif config.start is not None:
-        start = start_of(Result.load(config.start), config.run, rows.d, dataset.schema)
+    public = None if known is None else Public.of(known, config.run, len(parts))
+    start = _start(config, dataset, public, rows.d)
     named(config.run, start, rows.d)  # refuses before anything is tried out
-    decision, centring = None, None
+    decision = None
     if config.centre:
         frame = None if dataset.schema is None else frame_of(dataset.schema)
         decision = decide(config.run, rows.n, dataset.n_features, frame)
-        centring = decision.centring
-    if config.run.auto:
-        heterogeneity = declared(how, config.strength)
-        likely = None if public is None else public.expected()
-        if likely is None and dataset.schema is not None:
-            likely = expected_rows(dataset.schema)
-        choice = choose(
-            config.run,
-            rows.n[:, 0],
-            rows.d,
-            heterogeneity=heterogeneity,
-            free=free,
-            expected=likely,
-            centre=centring,
-        )
-        config = replace(config, run=choice.config)
-    digest = raw_digest(config, dataset.schema, len(rows.n), ledger)
+    return _Given(config, dataset, parts, rows, public, start, decision)
+
+
+def _check_before_data(config: TrainConfig) -> None:
+    """Refuse what is wrong whatever the data are: it should not have to wait for them."""
+    if config.run.seed is None and (config.partition or "").partition(":")[0] in ("label", "dirichlet", "column"):
+        rule = "deals rows by what they hold, so that one row can move others to another site: no release covers that"
+        raise InvalidInput("partition", config.partition, rule, "use iid or site:NAME, or a seed for a simulation")
+    if config.nodes is not None:
+        make_graph(config.run.graph, config.nodes, config.run.seed or 0, listed=not config.run.trusted.opens_sums)
+
+
+def _public_rows(config: TrainConfig, dataset: data.Dataset) -> tuple[data.Dataset | None, data.Dataset]:
+    """Rows that are taken as public, None if there are none, and those that are left to the sites."""
+    if config.public_share is not None:
+        return set_aside(dataset, config.public_share, config.run.seed or 0)
+    if config.public is not None:
+        return _table_of(config, dataset), dataset
+    return None, dataset
+
+
+def _start(config: TrainConfig, dataset: data.Dataset, public: Public | None, width: int) -> Start | None:
+    """Where the run starts; None for zero."""
+    if public is not None:
+        return public.start
+    if config.start is not None:
+        return start_of(Result.load(config.start), config.run, width, dataset.schema)
+    return None
+
+
+def _choice(given: _Given, free: Sequence[str] | None) -> Choice:
+    """What ``method="auto"`` picks."""
+    config, rows, schema = given.config, given.rows, given.dataset.schema
+    likely = None if given.public is None else given.public.expected()
+    if likely is None and schema is not None:
+        likely = expected_rows(schema)
+    return choose(
+        config.run,
+        rows.n[:, 0],
+        rows.d,
+        heterogeneity=declared(config.partition or "iid", config.strength),
+        free=free,
+        expected=likely,
+        centre=given.centring,
+    )
+
+
+def _label(config: TrainConfig) -> str:
+    """What names the data in the run's key."""
     label = f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} {config.test_share}"
-    label += "" if config.public_share is None else f" public {config.public_share}"
-    result = simulate(
-        config.run, rows, observers=observers, checkpoint=checkpoint, label=label, ledger=ledger, run_name=run_name,
-        caveat=dataset.caveat, start=start, centre=centring, digest=digest, dropout=config.dropout,
-    )  # fmt: skip
-    config = replace(config, run=result.config)
-    if REGISTRY[config.run.method].trust.pools_rows:
+    return label if config.public_share is None else f"{label} public {config.public_share}"
+
+
+def _report(given: _Given, result: Result, choice: Choice | None) -> Report:
+    """The result with its scores and notes."""
+    dataset, parts = given.dataset, given.parts
+    if REGISTRY[result.config.method].trust.pools_rows:
         parts = [np.concatenate(parts)]
-    schema = None if dataset.schema is None else dataset.schema.to_dict()
-    result = replace(result, extra=result.extra | {"data": config.data, "schema": schema})
-    if released is not None:
-        released(result)
-    notes = [*dataset.notes, *_of_start(result, public), *([centring.says] if centring is not None else [])]
-    if dataset.schema is not None and dataset.schema.site and not how.startswith("site:"):
-        column = dataset.schema.site
-        notes.append(f"the schema names {column!r} as the site, but rows were dealt by {how!r}")
-    notes += [] if dataset.schema is None else long_rows(dataset.schema)
+    holder_notes = [*_of_one_class(given.rows.one_class), *unfit(dataset.clipped)]
+    if dataset.people is not None:
+        holder_notes += _of_people(result.config, dataset.people, parts)
+    scores = _scores(result, dataset, given.start)
+    return Report(
+        replace(given.config, run=result.config),
+        dataset,
+        result,
+        test_errors=scores.test_errors,
+        site_test_errors=scores.site_test_errors,
+        nonprivate_test_error=scores.nonprivate,
+        baseline_test_errors=scores.baselines,
+        site_labels=np.array([dataset.task.summary(dataset.y_train[part]) for part in parts]),
+        notes=(*_notes(given, result), *holder_notes),
+        holder_notes=tuple(holder_notes),
+        choice=choice,
+        public=given.public,
+        decision=given.decision,
+        details=scores.details,
+    )
+
+
+def _notes(given: _Given, result: Result) -> list[str]:
+    """What any reader should know."""
+    schema, how = given.dataset.schema, given.config.partition or "iid"
+    notes = [*given.dataset.notes, *_of_start(result, given.public)]
+    if given.centring is not None:
+        notes.append(given.centring.says)
+    if schema is not None:
+        if schema.site and not how.startswith("site:"):
+            notes.append(f"the schema names {schema.site!r} as the site, but rows were dealt by {how!r}")
+        notes += long_rows(schema)
     if "dropout" in result.extra:
         lost = [f"{i} from round {k} on" for i, k in result.extra["dropout"]["since"].items()]
         notes.append(f"sites lost in this rehearsal: {', '.join(lost) or 'none'}; the price is that of all to the end")
-    holder_notes = [*_of_one_class(rows.one_class), *unfit(dataset.clipped)]
-    if dataset.people is not None:
-        holder_notes += _of_people(config.run, dataset.people, parts)
+    return notes
+
+
+class _Scores(NamedTuple):
+    """Errors on held-out rows: fields are those of :class:`Report`, empty or None without such rows."""
+
+    test_errors: Array
+    site_test_errors: Array
+    nonprivate: float | None
+    baselines: dict[str, float | None]
+    details: dict[str, Detail]
+
+
+def _scores(result: Result, dataset: data.Dataset, start: Start | None) -> _Scores:
     X, y, task = dataset.X_test, dataset.y_test, dataset.task
-    scored, errors, nodes = len(y) > 0, task.model_errors, result.facts.n_nodes
-    short = _as_trained(result, task, X)
     constant = task.baselines(dataset.y_train)
-    baselines = {name: float(task.error(z, y)) if scored else None for name, z in constant.items()}
+    if not len(y):
+        names = [*constant] if start is None else ["start", *constant]
+        return _Scores(np.empty(0), np.empty((0, result.facts.n_nodes)), None, dict.fromkeys(names), {})
+    baselines: dict[str, float | None] = {}
     if start is not None:
-        baselines = {"start": float(errors(X, y, start.vector)) if scored else None} | baselines
-    return Report(
-        config, dataset, result,
-        test_errors=_errors(task, short, y, result.consensus) if scored else np.empty(0),
-        site_test_errors=_errors(task, short, y, result.models) if scored else np.empty((0, nodes)),
-        nonprivate_test_error=least_error(dataset) if scored else None,
-        baseline_test_errors=baselines,
-        site_labels=np.array([task.summary(dataset.y_train[part]) for part in parts]),
-        notes=(*notes, *holder_notes), holder_notes=tuple(holder_notes),
-        choice=choice, public=public, decision=decision,
-        details=task.details(task.vectors(result.consensus[0]) @ short[0].T, y) if scored else {},
-    )  # fmt: skip
+        baselines["start"] = float(task.model_errors(X, y, start.vector))
+    baselines |= {name: float(task.error(z, y)) for name, z in constant.items()}
+    short = _as_trained(result, task, X)
+    return _Scores(
+        test_errors=_errors(task, short, y, result.consensus),
+        site_test_errors=_errors(task, short, y, result.models),
+        nonprivate=least_error(dataset),
+        baselines=baselines,
+        details=task.details(task.vectors(result.consensus[0]) @ short[0].T, y),
+    )
 
 
 def _as_trained(result: Result, task: Task, X: Array) -> list[Array]:

@@ -26,9 +26,10 @@ and groups of replicates.  Neither what is solved together nor any result depend
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,29 +38,22 @@ from ..data.rows import Rows
 from ..data.sweep import INLINE, Sweep, cores, one_thread_a_product, shared
 from ..errors import SolverError
 from ..problem.losses import Loss
-from ..util.typing import Any, Array, ArrayLike, IntArray
-from .newton import MOST as NEWTON
-from .newton import newton
-from .quasinewton import Memory, Problem, dots, gathered
+from ..util.typing import Array, ArrayLike, IntArray
+from .descent import NEAR, SAMPLE, Descent, Objective, Phase
+from .quasinewton import Memory, Problem, dots
 
-MAX_ITERATIONS = 500
 SINGLE = 6e-8  # smallest gradient norm, over C, that is asked for in single precision; then one more step is taken
 NEARER = 6.0  # factor by which a sweep brings a solve nearer to its minimiser, about
 LESS = 0.8  # share of a certificate that is asked for in single precision, so that rounding does not spoil it
-NEAR = 1e-5  # below this gradient norm, over C, single precision ends if two sweeps in a row do not halve the norm
 SINGLE_WORTH = 2**22  # multiplications per sweep above which single precision is worth its copy of the rows
 ENOUGH = 200  # rows a feature that the preconditioner is computed from
 LARGE = 2**18  # entries of a node's rows above which the preconditioner is computed in single precision
 CHUNK = 2**21  # entries of all classifiers that are solved for at a time; the solver takes forty times that memory
-SAMPLE = 64  # replicates whose mean curvature makes the preconditioner
-REFRESH = 25  # iterations after which an unfinished solve gets a new preconditioner, from its own current points
-FLAT = 0.6  # a step is too long if its derivative at the end is more than this share of the descent at its start
 ALONE = 2**16  # entries of a node's rows above which the node is solved by itself, while its rows are in cache
 TOGETHER = 2**20  # multiplications of a sweep of small nodes that are solved together
 APART = 2**24  # on other devices: multiplications of a node's sweep above which the node is solved by itself
 WORTH = 2**20  # multiplications of a sweep of all nodes above which solves are shared out to threads
 REPLICATES = 64  # most replicates of a large node that are solved together
-LEAST_CHANGE = 1e-6  # of the gradient, over C, in a step in single precision; in smaller ones rounding hides curvature
 INVERTED = 20.0  # a preconditioner is stored as an inverse for every penalty if ``d^2`` is at most this times n
 WIDEST = 2000  # features up to which the preconditioner is the whole reference Hessian; beyond, its diagonal
 
@@ -73,10 +67,20 @@ def certified_error(C: float, tol: ArrayLike, q: Array) -> Array:
     return np.asarray(2.0 * C * np.asarray(tol, dtype=float) / q)
 
 
-def rounding_bound(
-    C: float, n: Array, loss: Loss, d: int, size: Array, pull: Array, q: Array, *, margins: bool = True,
-    stretch: float = 1.0,
-) -> Array:  # fmt: skip
+class DataTerm(NamedTuple):
+    """What rounding depends on of the term ``(C / n) sum_k loss(a_k.w)``: its weight, rows, loss and features.
+
+    Rows that a map A moves have a `stretch` of at least ``1 + ||A||``.
+    """
+
+    C: float
+    n: Array
+    loss: Loss
+    d: int
+    stretch: float = 1.0
+
+
+def rounding_bound(term: DataTerm, size: Array, pull: Array, q: Array, *, margins: bool = True) -> Array:
     """Bound on the error of a gradient computed in double precision, at ``||w|| = size`` and ``||linear|| = pull``.
 
     Without `margins` it leaves out the rounding of margins, as where both of two gradients have the same.
@@ -102,6 +106,7 @@ def rounding_bound(
     of ``c s a``.  With `stretch` at least ``1 + ||A||`` the first err by ``(2 d + 16) u ||w||`` times that, and the
     second by ``(n + 16) u`` times that; for losses that depend on norms, by its square (docs/privacy/centring.md).
     """
+    C, n, loss, d, stretch = term
     u, steep = 2.0**-53, loss.derivative_bound if loss.outputs == 1 else 1.0
     if stretch > 1.0:
         d, n = 2 * d + 16, n + 16.0
@@ -135,17 +140,6 @@ class Solution:
     w: Array
     gradient_norm: Array
     iterations: int
-
-
-@dataclass(frozen=True)
-class Phase:
-    """Where iterations ended: points and gradients (M, R, d), norms (M, R), and the memory of steps."""
-
-    w: Array
-    g: Array
-    norm: Array
-    iterations: int
-    memory: Memory
 
 
 @dataclass(frozen=True)
@@ -301,9 +295,8 @@ class Solver:
     def _must_show(self, w: Array, c: Array, q: Array, goal: Array) -> None:
         """Refuse a certificate at `w` that rounding alone could spoil."""
         size, pull = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, c))
-        hidden = rounding_bound(
-            self._C, self._n[:, :, None], self._loss, w.shape[-1], size, pull, q, stretch=self._stretch
-        )
+        term = DataTerm(self._C, self._n[:, :, None], self._loss, w.shape[-1], self._stretch)
+        hidden = rounding_bound(term, size, pull, q)
         if not np.all(hidden <= goal):
             rule = "double precision cannot certify a gradient norm this small here; use a larger tol"
             raise SolverError(f"tol={float(np.min(goal)) / self._C:g}: {rule}")
@@ -347,38 +340,66 @@ class Solver:
         spectrum = self._spectrum[:, None, :]
         whole = Problem(c, q, self._weight[:, :, None], self._basis, spectrum, self._inverted(q))
 
-        def one(task: tuple[Part, IntArray]) -> Phase:
+        def solved(task: tuple[Part, IntArray]) -> Phase:
             part, reps = task
             cut = np.ix_(part.nodes, reps)
-            x, g, ends, problem = w[cut], None, goal[cut][:, :, 0], whole.keep(part.nodes, reps)
+            problem, start, gradient = whole.keep(part.nodes, reps), w[cut], None
             if answer is not None and derivative is not None:
-                x, g = _nearer(problem, x, answer[cut], derivative[cut])
-            memory, done = Memory(x.shape), 0
-            if single and part.short is not None:
-                loose = np.maximum(LESS * ends, SINGLE * self._C)
-                first = self._lbfgs(part.short, problem, x, g, loose, memory, exact=False)
-                memory, done = first.memory, first.iterations
-                last = memory.direction(first.g, problem.eased(first.g))
-                x, g = first.w + last * (first.norm <= NEAR * self._C)[:, :, None], None
-            if g is not None and np.any(np.sqrt(dots(g, g)) <= ends):  # a certificate takes a sweep of its own
-                g = None
-            found = self._lbfgs(part.sweep, problem, x, g, ends, memory, exact=True)
-            return replace(found, iterations=done + found.iterations)
+                start, gradient = _nearer(problem, start, answer[cut], derivative[cut])
+            return self._solve_part(part, problem, start, gradient, goal[cut][:, :, 0], single=single)
 
         tasks = [
             (part, reps) for part in self._apart(w.shape[1], single) for reps in self._replicates(part, w.shape[1])
         ]
         work = [len(reps) * float(self._n[part.nodes].sum()) * w.shape[2] for part, reps in tasks]
         tasks = [tasks[k] for k in np.argsort(-np.array(work), kind="stable")]  # the longest first
-        outer = self._sweep.here and sum(work) >= WORTH and (len(tasks) >= cores() or max(work) < INLINE)
-        even = len(tasks) - len(tasks) % cores() if outer and len(tasks) >= cores() else len(tasks) * outer
+        on_threads = self._shared_out(work)
         out, gradients, norms, slowest = np.empty_like(w), np.empty_like(w), np.empty(w.shape[:2]), 0
-        found = chain(shared(one, tasks[:even]), map(one, tasks[even:]))  # threads share each of the last few
+        # Threads share each of the last few.
+        found = chain(shared(solved, tasks[:on_threads]), map(solved, tasks[on_threads:]))
         for (part, reps), end in zip(tasks, found, strict=True):
             cut = np.ix_(part.nodes, reps)
             out[cut], gradients[cut], norms[cut] = end.w, end.g, end.norm
             slowest = max(slowest, end.iterations)
         return out, gradients, norms[:, :, None], slowest
+
+    def _shared_out(self, work: Sequence[float]) -> int:
+        """How many of the longest tasks, of this many multiplications, are shared out to threads."""
+        many = len(work) >= cores()
+        if not self._sweep.here or sum(work) < WORTH or not (many or max(work) < INLINE):
+            return 0
+        return len(work) - len(work) % cores() if many else len(work)
+
+    def _solve_part(
+        self, part: Part, problem: Problem, w: Array, g: Array | None, goals: Array, *, single: bool
+    ) -> Phase:
+        """Solve for some nodes and replicates from `w`, where the gradient is `g` if it is known."""
+        memory, done = Memory(w.shape), 0
+        if single and part.short is not None:
+            loose = np.maximum(LESS * goals, SINGLE * self._C)
+            first = self._descend(part.short, problem, w, g, loose, memory, exact=False)
+            memory, done = first.memory, first.iterations
+            last = memory.direction(first.g, problem.eased(first.g))
+            w, g = first.w + last * (first.norm <= NEAR * self._C)[:, :, None], None
+        if g is not None and np.any(np.sqrt(dots(g, g)) <= goals):  # a certificate takes a sweep of its own
+            g = None
+        found = self._descend(part.sweep, problem, w, g, goals, memory, exact=True)
+        return replace(found, iterations=done + found.iterations)
+
+    def _descend(
+        self, sweep: Sweep, problem: Problem, w: Array, g: Array | None, goals: Array, memory: Memory, *, exact: bool
+    ) -> Phase:
+        descent = Descent(
+            Objective(self._loss, self._C, self._renewed),
+            sweep=sweep,
+            problem=problem,
+            w=w,
+            g=g,
+            goals=goals,
+            memory=memory,
+            exact=exact,
+        )
+        return descent.run()
 
     def _apart(self, replicates: int, single: bool) -> list[Part]:
         """Nodes that are solved together, with views of their rows."""
@@ -406,101 +427,6 @@ class Solver:
         alone = self._sweep.here and self._n[part.nodes].sum() * self._reference.shape[-1] >= ALONE
         several = -(-replicates // REPLICATES) if alone and len(part.nodes) == 1 else 1
         return np.array_split(np.arange(replicates), several)
-
-    def _lbfgs(
-        self, sweep: Sweep, problem: Problem, w: Array, g: Array | None, goals: Array, memory: Memory, *, exact: bool
-    ) -> Phase:
-        """Iterate until every gradient norm is at most its goal, (M, R); unless `exact`, or until norms stop falling.
-
-        `g` is the gradient at `w`, if it is known.  `memory` holds the steps of an earlier phase of the same solves.
-        """
-        out_w, out_g, out_norm, first = np.empty_like(w), np.empty_like(w), np.full(w.shape[:2], np.inf), problem
-        # The working set is a rectangle nodes x replicates that shrinks as solves finish.
-        node, rep, goal, loss, C = np.arange(w.shape[0]), np.arange(w.shape[1]), goals, self._loss, self._C
-        at: Any = np.s_[:, :]
-        finished = list[tuple[Any, Memory]]()
-
-        def gradient(x: Array) -> Array:
-            g = sweep.gradient(loss, x)
-            g *= problem.weight
-            g += problem.c
-            g += problem.q * x
-            return g
-
-        g = gradient(w) if g is None else g
-        h = problem.eased(g)
-        p, descent, t = g, np.zeros(g.shape[:2]), np.ones(g.shape[:2])
-        fresh, every = None, True  # which solves are at a new point and need a new direction
-        best, patience = np.inf, 2
-        for iteration in range(MAX_ITERATIONS):
-            norm = np.sqrt(dots(g, g))
-            open_ = ~(norm <= goal)
-            worst = float(norm.max())
-            patience = 2 if worst <= 0.5 * best else patience - 1
-            best = min(best, worst)
-            left = int(np.count_nonzero(open_))
-            if not left or (not exact and patience <= 0 and worst <= NEAR * C):
-                out_w[at], out_g[at], out_norm[at] = w, g, norm
-                if not exact and (
-                    finished or problem is not first or np.any(memory.size[:, :, : memory.count] < LEAST_CHANGE * C)
-                ):
-                    memory = gathered(first, [*finished, (at, memory)], out_w.shape, LEAST_CHANGE * C)
-                return Phase(out_w, out_g, out_norm, iteration, memory)
-            if left <= 0.75 * open_.size:
-                keep_node, keep_rep = (np.asarray(open_.any(axis=k)) for k in (1, 0))
-                if keep_node.sum() * keep_rep.sum() <= 0.75 * open_.size:
-                    out_w[at], out_g[at], out_norm[at] = w, g, norm
-                    if not exact:
-                        finished.append((at, memory))
-                    cut = np.ix_(keep_node, keep_rep)
-                    node, rep = node[keep_node], rep[keep_rep]
-                    at = np.ix_(node, rep)
-                    w, g, h, p, descent, t, goal = (x[cut] for x in (w, g, h, p, descent, t, goal))
-                    fresh = None if fresh is None else fresh[cut]
-                    memory, problem = memory.keep(cut), problem.keep(keep_node, keep_rep)
-                    if not keep_node.all():
-                        sweep = sweep.keep(keep_node)
-            if iteration % REFRESH == REFRESH - 1:  # the reference point is too far; the new one is for this solve only
-                problem = self._renewed(loss, sweep, problem, w[:, :SAMPLE])
-                memory, h = Memory(w.shape), problem.eased(g)
-            if every or fresh is None:
-                p = memory.direction(g, h)
-                descent, t = dots(g, p), np.ones(g.shape[:2])
-            elif fresh.any():
-                p = np.where(fresh[:, :, None], memory.direction(g, h), p)
-                descent, t = np.where(fresh, dots(g, p), descent), np.where(fresh, 1.0, t)
-            x = w + (p if every else t[:, :, None] * p)
-            if not exact:  # the new point is rounded to single precision, so that it adds no rounding to the gradient
-                x = x.astype(np.float32).astype(float)
-            s, g_new = x - w, gradient(x)
-            derivative = dots(g_new, p)
-            # F is convex along p, so its derivative grows with t.  A step is too long if the derivative at its end is
-            # too steep; no step counts as too short.
-            fresh = derivative <= -FLAT * descent
-            every = bool(fresh.all())
-            if not every:
-                fresh |= t < 1e-9
-                every = bool(fresh.all())
-            if not every:
-                secant = np.divide(descent, descent - derivative, out=np.ones_like(t), where=~fresh)
-                t = t * np.clip(secant, 0.1, np.where(fresh, 1.0, 0.9))
-                took = fresh[:, :, None]
-                x, s, g_new = np.where(took, x, w), np.where(took, s, 0.0), np.where(took, g_new, g)
-            y, h_new = g_new - g, problem.eased(g_new)
-            # F is q-strongly convex, so <s, y> >= q |s|^2 > 0 unless the step is lost in rounding.
-            memory.add(s, y, h_new - h, dots(s, y))
-            w, g, h = x, g_new, h_new
-        out_w[at], out_g[at], out_norm[at] = w, g, np.sqrt(dots(g, g))
-        if not exact:
-            return Phase(out_w, out_g, out_norm, MAX_ITERATIONS, Memory(out_w.shape))
-        for i, r in np.argwhere(~(out_norm <= goals)):
-            one = problem.keep(np.flatnonzero(node == i), np.flatnonzero(rep == r))
-            goal_r = float(goals[i, r])
-            out_w[i, r], out_g[i, r] = newton(
-                loss, sweep.keep(node == i), one, out_w[i, r], goal_r, C=C, renewed=self._renewed
-            )
-            out_norm[i, r] = np.linalg.norm(out_g[i, r])
-        return Phase(out_w, out_g, out_norm, MAX_ITERATIONS + NEWTON, memory)
 
     def _renewed(self, loss: Loss, sweep: Sweep, problem: Problem, at: Array) -> Problem:
         """The problem with a preconditioner from the curvature at these points."""

@@ -193,25 +193,29 @@ def check(field: str, path: str | Path, *, make: bool = False, reads: Iterable[o
     """
     try:
         place = Path(os.path.realpath(path))
-        inputs = (other for other in reads if isinstance(other, str | Path) and os.path.exists(other))
+        inputs = [other for other in reads if isinstance(other, str | Path) and os.path.exists(other)]
         if place.exists() and any(place.samefile(other) for other in inputs):
             raise InvalidInput(field, Path(path), "is a file that this command reads", "give another path")
         if _database(place):
             raise InvalidInput(field, Path(path), _IS_DATABASE, "give another path")
         if make:
             place.parent.mkdir(parents=True, exist_ok=True)
-        if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
-            raise InvalidInput(field, Path(path), "its folder must exist and be writable", "make it first")
-        if place.exists() and not (place.is_file() and os.access(place, os.W_OK)):
-            rule = "exists, and is no file that may be written over"
-            raise InvalidInput(field, Path(path), rule, "give another path")
-        with tempfile.TemporaryFile(dir=place.parent) as file:
-            file.write(bytes(PROBE))
-            file.flush()
-            os.fsync(file.fileno())
+        _write_on_trial(field, Path(path), place)
     except OSError as error:
         rule = f"cannot be written: {error.strerror}"
         raise InvalidInput(field, Path(path), rule, "free some space, or give another path") from None
+
+
+def _write_on_trial(field: str, path: Path, place: Path) -> None:
+    """Refuse a place where no file can be written; a file there is left as it is."""
+    if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
+        raise InvalidInput(field, path, "its folder must exist and be writable", "make it first")
+    if place.exists() and not (place.is_file() and os.access(place, os.W_OK)):
+        raise InvalidInput(field, path, "exists, and is no file that may be written over", "give another path")
+    with tempfile.TemporaryFile(dir=place.parent) as file:
+        file.write(bytes(PROBE))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def write(

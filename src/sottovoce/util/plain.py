@@ -118,8 +118,8 @@ def _injective(value: Any) -> Any:
         numbers = np.ascontiguousarray(value.astype("<f8", casting="same_kind")) + 0.0  # 0 has one sign
         return {"array": list(value.shape), "hash": keyed_hash(numbers.tobytes()).hex()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        entries = {field.name: _injective(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"class": type(value).__name__, "fields": entries}
+        entries = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {"class": type(value).__name__, "fields": _injective(entries)}
     if isinstance(value, dict):
         return {str(k): _injective(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -128,6 +128,6 @@ def _injective(value: Any) -> Any:
         value = value.item()
     if isinstance(value, float | bytes):
         return {type(value).__name__: value.hex()}
-    if value is None or isinstance(value, str | int):
+    if isinstance(value, str | int | None):
         return value
     raise TypeError(f"no digest of a {type(value).__name__}")

@@ -1,0 +1,224 @@
+"""Iterations of limited-memory BFGS, of many solves at once: see :mod:`sottovoce.solvers.local`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..data.sweep import Sweep
+from ..problem.losses import Loss
+from ..util.typing import Any, Array, BoolArray
+from .newton import MOST as NEWTON
+from .newton import newton
+from .quasinewton import Memory, Problem, dots, gathered
+
+MAX_ITERATIONS = 500
+NEAR = 1e-5  # below this gradient norm, over C, single precision ends if two sweeps in a row do not halve the norm
+REFRESH = 25  # iterations after which an unfinished solve gets a new preconditioner, from its own current points
+SAMPLE = 64  # replicates whose mean curvature makes the preconditioner
+FLAT = 0.6  # a step is too long if its derivative at the end is more than this share of the descent at its start
+LEAST_CHANGE = 1e-6  # of the gradient, over C, in a step in single precision; in smaller ones rounding hides curvature
+_PATIENCE = 2  # iterations without a halved norm after which single precision may end
+_WORTH_NARROWING = 0.75  # share of the working set that is at most left when it is made smaller
+_SHORTEST = 1e-9  # length of a step below which it is taken as it is
+
+Renewed = Callable[[Loss, Sweep, Problem, Array], Problem]
+"""Makes a problem's preconditioner anew, from the curvature at points."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Where iterations ended: points and gradients (M, R, d), norms (M, R), and the memory of steps."""
+
+    w: Array
+    g: Array
+    norm: Array
+    iterations: int
+    memory: Memory
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is the same of all solves of a solver: its loss, the data term's weight, and what makes preconditioners."""
+
+    loss: Loss
+    C: float
+    renewed: Renewed
+
+
+class Descent:
+    """Solves of M nodes and R replicates, until every gradient norm is at most its goal.
+
+    The working set is a rectangle nodes x replicates that shrinks as solves finish.
+
+    Parameters
+    ----------
+    objective : Objective
+    sweep : Sweep
+        The nodes' rows.
+    problem : Problem
+    w : array (M, R, d)
+        Where to start.
+    g : array (M, R, d), optional
+        The gradient there, if it is known.
+    goals : array (M, R)
+    memory : Memory
+        The steps of an earlier phase of the same solves.
+    exact : bool
+        False in single precision: iterations then end, too, when norms stop falling.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        *,
+        sweep: Sweep,
+        problem: Problem,
+        w: Array,
+        g: Array | None,
+        goals: Array,
+        memory: Memory,
+        exact: bool,
+    ) -> None:
+        self.loss, self.C, self.renewed, self.exact = objective.loss, objective.C, objective.renewed, exact
+        self.sweep, self.first, self.problem, self.goals, self.memory = sweep, problem, problem, goals, memory
+        self.out_w, self.out_g, self.out_norm = np.empty_like(w), np.empty_like(w), np.full(w.shape[:2], np.inf)
+        # The working set: what is left of nodes and replicates, where they stand in the whole, and their state.
+        self.node, self.rep, self.at = np.arange(w.shape[0]), np.arange(w.shape[1]), self._everywhere()
+        self.goal = goals
+        self.w = w
+        self.g = self._gradient(w) if g is None else g
+        self.eased = problem.eased(self.g)
+        self.direction, self.slope, self.length = self.g, np.zeros(w.shape[:2]), np.ones(w.shape[:2])
+        # Which solves are at a new point and need a new direction; None before the first step.
+        self.fresh: BoolArray | None = None
+        self.all_fresh = True
+        self.finished = list[tuple[Any, Memory]]()
+
+    @staticmethod
+    def _everywhere() -> Any:
+        return np.s_[:, :]
+
+    def run(self) -> Phase:
+        """All iterations; in double precision, Newton's method ends what they left."""
+        best, patience = np.inf, _PATIENCE
+        for iteration in range(MAX_ITERATIONS):
+            norm = np.sqrt(dots(self.g, self.g))
+            unfinished = ~(norm <= self.goal)
+            worst = float(norm.max())
+            patience = _PATIENCE if worst <= 0.5 * best else patience - 1
+            best = min(best, worst)
+            left = int(np.count_nonzero(unfinished))
+            stuck = not self.exact and patience <= 0 and worst <= NEAR * self.C
+            if not left or stuck:
+                return self._ended(norm, iteration)
+            if left <= _WORTH_NARROWING * unfinished.size:
+                self._narrow(unfinished, norm)
+            if iteration % REFRESH == REFRESH - 1:
+                self._renew()
+            self._aim()
+            self._step()
+        self._set_down(np.sqrt(dots(self.g, self.g)))
+        if not self.exact:
+            return self._phase(MAX_ITERATIONS, Memory(self.out_w.shape))
+        self._finish_by_newton()
+        return self._phase(MAX_ITERATIONS + NEWTON, self.memory)
+
+    def _phase(self, iterations: int, memory: Memory) -> Phase:
+        return Phase(self.out_w, self.out_g, self.out_norm, iterations, memory)
+
+    def _gradient(self, x: Array) -> Array:
+        g = self.sweep.gradient(self.loss, x)
+        g *= self.problem.weight
+        g += self.problem.c
+        g += self.problem.q * x
+        return g
+
+    def _set_down(self, norm: Array) -> None:
+        """Copy the working set to where it stands in the whole."""
+        self.out_w[self.at], self.out_g[self.at], self.out_norm[self.at] = self.w, self.g, norm
+
+    def _ended(self, norm: Array, iteration: int) -> Phase:
+        """What there is once all goals are reached, or single precision makes no progress."""
+        self._set_down(norm)
+        memory = self.memory
+        if not self.exact and self._has_to_gather():
+            parts = [*self.finished, (self.at, memory)]
+            memory = gathered(self.first, parts, self.out_w.shape, LEAST_CHANGE * self.C)
+        return self._phase(iteration, memory)
+
+    def _has_to_gather(self) -> bool:
+        """Whether steps are spread over several memories, of another preconditioner, or too small to tell curvature."""
+        if self.finished or self.problem is not self.first:
+            return True
+        return bool(np.any(self.memory.size[:, :, : self.memory.count] < LEAST_CHANGE * self.C))
+
+    def _narrow(self, unfinished: BoolArray, norm: Array) -> None:
+        """Leave out nodes and replicates all of whose solves are finished, if these are many."""
+        keep_node, keep_rep = (np.asarray(unfinished.any(axis=k)) for k in (1, 0))
+        if keep_node.sum() * keep_rep.sum() > _WORTH_NARROWING * unfinished.size:
+            return
+        self._set_down(norm)
+        if not self.exact:
+            self.finished.append((self.at, self.memory))
+        cut = np.ix_(keep_node, keep_rep)
+        self.node, self.rep = self.node[keep_node], self.rep[keep_rep]
+        self.at = np.ix_(self.node, self.rep)
+        self.w, self.g, self.eased, self.direction = (x[cut] for x in (self.w, self.g, self.eased, self.direction))
+        self.slope, self.length, self.goal = (x[cut] for x in (self.slope, self.length, self.goal))
+        if self.fresh is not None:
+            self.fresh = self.fresh[cut]
+        self.memory, self.problem = self.memory.keep(cut), self.problem.keep(keep_node, keep_rep)
+        if not keep_node.all():
+            self.sweep = self.sweep.keep(keep_node)
+
+    def _renew(self) -> None:
+        """Take a new preconditioner: the reference point is too far.  The new one is for these solves only."""
+        self.problem = self.renewed(self.loss, self.sweep, self.problem, self.w[:, :SAMPLE])
+        self.memory, self.eased = Memory(self.w.shape), self.problem.eased(self.g)
+
+    def _aim(self) -> None:
+        """Set a new direction, and the length one, for the solves that are at a new point."""
+        if self.all_fresh or self.fresh is None:
+            self.direction = self.memory.direction(self.g, self.eased)
+            self.slope, self.length = dots(self.g, self.direction), np.ones(self.g.shape[:2])
+        elif self.fresh.any():
+            new = self.memory.direction(self.g, self.eased)
+            self.direction = np.where(self.fresh[:, :, None], new, self.direction)
+            self.slope = np.where(self.fresh, dots(self.g, self.direction), self.slope)
+            self.length = np.where(self.fresh, 1.0, self.length)
+
+    def _step(self) -> None:
+        """Go along the directions; solves for which that is too far stay, and try a shorter step next."""
+        x = self.w + (self.direction if self.all_fresh else self.length[:, :, None] * self.direction)
+        if not self.exact:  # the new point is rounded to single precision, so that it adds no rounding to the gradient
+            x = x.astype(np.float32).astype(float)
+        s, g = x - self.w, self._gradient(x)
+        derivative = dots(g, self.direction)
+        # F is convex along the direction, so its derivative grows with the length.  A step is too long if the
+        # derivative at its end is too steep; no step counts as too short.
+        fresh = derivative <= -FLAT * self.slope
+        if not fresh.all():
+            fresh |= self.length < _SHORTEST
+        self.all_fresh = bool(fresh.all())
+        if not self.all_fresh:
+            secant = np.divide(self.slope, self.slope - derivative, out=np.ones_like(self.length), where=~fresh)
+            self.length = self.length * np.clip(secant, 0.1, np.where(fresh, 1.0, 0.9))
+            took = fresh[:, :, None]
+            x, s, g = np.where(took, x, self.w), np.where(took, s, 0.0), np.where(took, g, self.g)
+        y, eased = g - self.g, self.problem.eased(g)
+        # F is q-strongly convex, so <s, y> >= q |s|^2 > 0 unless the step is lost in rounding.
+        self.memory.add(s, y, eased - self.eased, dots(s, y))
+        self.w, self.g, self.eased, self.fresh = x, g, eased, fresh
+
+    def _finish_by_newton(self) -> None:
+        """Solve, one by one, what has not reached its goal."""
+        for i, r in np.argwhere(~(self.out_norm <= self.goals)):
+            one = self.problem.keep(np.flatnonzero(self.node == i), np.flatnonzero(self.rep == r))
+            sweep = self.sweep.keep(self.node == i)
+            w, g = newton(
+                self.loss, sweep, one, self.out_w[i, r], float(self.goals[i, r]), C=self.C, renewed=self.renewed
+            )
+            self.out_w[i, r], self.out_g[i, r], self.out_norm[i, r] = w, g, np.linalg.norm(g)
