@@ -521,7 +521,7 @@ def test_sums_and_local_releases_share_a_ledger_and_its_budget() -> None:
     sums = RunConfig(method="sum_momentum", epsilon=1.0, delta=1e-5, rounds=4, seed=0, accountant="zcdp")
     simulate(sums, rows, ledger=book)
     one = book.total()
-    simulate(replace(sums, method="momentum", graph="ring"), rows, ledger=book)
+    simulate(sums.but(method="momentum", graph="ring"), rows, ledger=book)
     assert 1.0 <= one < book.total() <= 2.0
     assert book.against([0, 1]) > book.against([0]) == book.total()
     with pytest.raises(BudgetExceeded):

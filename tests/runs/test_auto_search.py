@@ -274,7 +274,7 @@ def test_what_errs_least_is_compared_again_whatever_its_log_loss(monkeypatch: py
 
 def test_ranks_are_those_of_errors_where_no_probability_is_stated() -> None:
     trials = [
-        auto_search._Trial(replace(AUTO, method="momentum", rounds=9 + k), np.full((2, 2), e), np.full((2, 2), loss))
+        auto_search._Trial(AUTO.but(method="momentum", rounds=9 + k), np.full((2, 2), e), np.full((2, 2), loss))
         for k, (e, loss) in enumerate([(0.200, 0.9), (0.203, 0.5), (0.2051, 0.1), (0.2049, 0.6)])
     ]
     by_loss, by_error = (auto_search.ranked(trials, by_log_loss=which) for which in (True, False))
@@ -285,7 +285,7 @@ def test_ranks_are_those_of_errors_where_no_probability_is_stated() -> None:
 
 def test_the_pull_grows_with_the_square_of_the_doublings_and_spares_what_was_set() -> None:
     (at, share), (cap, other) = auto_search.USUAL["penalty"], auto_search.USUAL["cap"]
-    config = replace(AUTO, method="momentum", rounds=4, auto=False, loss="huber:0.5")
+    config = AUTO.but(method="momentum", rounds=4, auto=False, loss="huber:0.5")
     errors = np.full((1, 1), 0.2)
     ground = auto_trials.Ground(SMALL, 4, 1, 0.0)
     for free in ((), ("eta",), ("max_grad_norm",), ("eta", "max_grad_norm")):
@@ -393,7 +393,7 @@ def test_for_numbers_it_is_momentum_and_rounds_that_are_given_are_kept() -> None
 
 
 def test_a_first_guess_that_breaks_a_rule_gives_way() -> None:
-    strange = replace(PURE, method="mr_admm", eta=Schedule(0.05, growth=0.9), eta_growth=1.0, rounds=3)
+    strange = PURE.but(method="mr_admm", eta=Schedule(0.05, growth=0.9), eta_growth=1.0, rounds=3)
     found = fresh(replace(strange, auto=True))
     assert found.config.method != "mr_admm" and "breaks a rule" in found.says
     json.dumps(found.to_dict(), allow_nan=False)

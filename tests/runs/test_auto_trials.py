@@ -74,7 +74,7 @@ def ready(config: RunConfig, outputs: int = 1) -> Prepared:
 
 def candidates(method: str) -> list[RunConfig]:
     """As different as those of one batch may be."""
-    config = replace(BASE, method=method)
+    config = BASE.but(method=method)
     other = config.but(max_grad_norm=0.1, rho=0.03, eta=3.0 if method == "momentum" else 0.02)
     if method != "momentum":  # whose noise is carried if it does not grow
         other = replace(other, noise_growth=1.2)
@@ -268,7 +268,7 @@ def test_an_odd_number_of_replicates_has_one_without_a_pair() -> None:
 
 def test_gradient_steps_of_sites_that_differ_are_those_of_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exact diffusion: without noise to speak of the network's average model is near that of one site with all rows."""
-    config = replace(BASE, method="momentum", rounds=60, epsilon=1e4, eta=2.0)
+    config = BASE.but(method="momentum", rounds=60, epsilon=1e4, eta=2.0)
     tried, prepared = Rehearsal(worlds(hard=False), 1, 0), [ready(config)]
     as_one = models(tried, prepared, monkeypatch)
     monkeypatch.setattr(auto_trials, "_as_one", lambda candidate, alike: candidate)
