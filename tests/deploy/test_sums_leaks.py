@@ -118,6 +118,8 @@ class Wild:
         self.sealed: dict[tuple[str, int], np.ndarray] = {}
         self.posts: dict[tuple[str, int], bytes] = {}
         self.nets: dict[str, SiteNet] = {}
+        self.doors: dict[str, Door] = {}
+        self.broken: list[Exception] = []  # what no site may raise
         self.seen, self.pending = Seen(), dict[bytes, tuple[str, int, bytes, dict[bytes, int]]]()
         self.news, self.waiting, self.let = threading.Condition(), dict[str, int](), dict[str, Any]()
         self.live = set(HONEST)
@@ -139,6 +141,8 @@ class Wild:
                     self._let_one_go()
         for thread in threads:
             thread.join()
+        if self.broken:
+            raise self.broken[0]
         return self.seen
 
     def _let_one_go(self) -> None:
@@ -202,8 +206,8 @@ class Wild:
     def inquire(self, name: str, question: bytes, enough: int) -> dict[str, bytes]:
         asked = read_question(self.plan, question, name)
         lie = Attestation(COLLUDER, asked.round, asked.nonce, name, -1).seal(self.plan, self.sites.keys[COLLUDER])
-        others = [other for other in HONEST if other != name and other in self.nets]
-        return {other: self.nets[other].answer(name, question) for other in others} | {COLLUDER: lie}
+        others = [other for other in HONEST if other != name and other in self.doors]
+        return {other: self.doors[other].answers(name, question) for other in others} | {COLLUDER: lie}
 
     def _site(self, name: str) -> None:
         while True:
@@ -213,14 +217,17 @@ class Wild:
                 continue
             except (Refused, NetClosed, LedgerCorrupt):
                 pass  # the site has halted; what it sent stays seen
+            except Exception as error:  # else the others would wait for this site for ever
+                self.broken.append(error)
             break
         with self.news:
             self.live.discard(name)
             self.news.notify_all()
 
     def _live(self, name: str) -> None:
-        own = SiteNet(self.plan, name, self.journals[name], Door(self, name), self.sites.keys[name], self.secrets[name])
-        self.nets[name] = own
+        door = Door(self, name)
+        own = SiteNet(self.plan, name, self.journals[name], door, self.sites.keys[name], self.secrets[name])
+        self.nets[name], self.doors[name] = own, door
         own.greet()
         facts = self.plan.prepared.facts.node(self.plan.index(name))
         for attempt in range(1, ATTEMPTS + 1):
