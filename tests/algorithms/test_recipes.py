@@ -31,7 +31,6 @@ from sottovoce.problem.schedules import Schedule
 from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import Gradient, SecondMoments
 from sottovoce.runs import calibration, engine
-from sottovoce.runs import simulate as simulated
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.engine import Place
 from sottovoce.runs.prepare import prepare
@@ -161,22 +160,6 @@ def test_a_checkpoint_goes_on_with_the_same_bits(tmp_path: Path, trust: str) -> 
     np.testing.assert_array_equal(asked(of, checkpoint=path).outcome, whole.outcome)
     with pytest.raises(CheckpointError, match="another configuration"):
         asked(of, Descent(step=0.25), checkpoint=path)
-
-
-def test_no_checkpoint_has_the_former_key_which_names_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, other, former = tmp_path / "run.npz", Descent(step=0.25), list[str]()
-    key_before, save = simulated._key_before, engine.save_checkpoint
-
-    def spy(*args: Any) -> str:
-        former.append(key_before(*args))
-        return former[-1]
-
-    monkeypatch.setattr(simulated, "_key_before", spy)
-    monkeypatch.setattr(engine, "save_checkpoint", lambda path, _, *rest: save(path, former[0], *rest))
-    asked(config(), label="table", checkpoint=path)
-    with pytest.raises(CheckpointError, match="belongs to another configuration"):
-        asked(config(), other, label="table", checkpoint=path)
-    assert former[0] == former[1]
 
 
 @pytest.mark.parametrize("trust", ["nobody", "sum"])

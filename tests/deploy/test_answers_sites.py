@@ -357,8 +357,9 @@ def test_a_plan_file_says_what_is_asked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "why"),
-    [({"holdout": True}, "wrong type"), ({"threshold": 2.0}, "threshold"), ({"evaluation_scale": 10.0}, "costs"),
-     ({"scale": None}, "calibrated"), ({"more": 1}, "no plan file"), ({"evaluation": "much"}, "wrong type")],
+    [({"holdout": True}, "holdout must be a number"), ({"threshold": 2.0}, "threshold"), ({"evaluation_scale": 10.0}, "costs"),
+     ({"scale": None}, "calibrated"), ({"more": 1}, "has keys other than"),
+     ({"evaluation": "much"}, "evaluation must be a number")],
     ids=str,
 )  # fmt: skip
 def test_a_plan_file_that_asks_for_what_cannot_be_is_refused(tmp_path: Path, change: dict[str, Any], why: str) -> None:

@@ -22,7 +22,7 @@ from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.sums.messages import sign
 from sottovoce.deploy.sums.roster import EXPELLED, LATE, LEFT, ProtocolState
-from sottovoce.deploy.waits import Waits
+from sottovoce.deploy.waits import ENDLESS, Waits
 from sottovoce.errors import EndedEarly, FinishedWithout, InvalidInput, Refused, SottovoceError
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
@@ -154,7 +154,7 @@ def test_the_operator_takes_a_site_out(tmp_path: Path) -> None:
             ran = pool.submit(run, sites, hub, door)
             while hub.log.last("trial", "north") < 3:
                 pass
-            other.expel("trial", "south")  # another process of the operator
+            other.decisions.expel("trial", "south")  # another process of the operator
             ends = ran.result()
         roster = hub.status()["roster"]
         assert roster["gone"] == {"south": EXPELLED}
@@ -270,7 +270,10 @@ def test_waits_are_in_the_plan_and_its_digest(tmp_path: Path) -> None:
     sites.plan.write(tmp_path / "plan.json")
     again = type(sites.plan).read(tmp_path / "plan.json")
     assert again == sites.plan and again.digest != replace(sites.plan, waits=Waits(1.0, 3.0)).digest
-    assert "waits" not in replace(sites.plan, waits=None).to_dict()
+    endless = replace(sites.plan, waits=ENDLESS)
+    endless.write(tmp_path / "endless.json")
+    assert type(sites.plan).read(tmp_path / "endless.json") == endless and endless.digest != sites.plan.digest
+    assert endless.to_dict()["waits"] == {"deadline": None, "patience": None}
     for bad in ({"deadline": 0.0}, {"deadline": float("nan")}, {"patience": 1.0}, {"deadline": True}):
         with pytest.raises(InvalidInput, match=next(iter(bad))):
             Waits(**bad)  # type: ignore[arg-type]

@@ -195,7 +195,7 @@ LIES: dict[str, tuple[Callable[[Consortium, dict[str, bytes]], dict[str, bytes]]
     "forged": (lambda s, inbox: inbox | {"east": forged(inbox["east"])}, "not signed by 'east'"),
     "replayed": (lambda s, inbox: inbox | {"east": s.sealed("east", 1)}, "of another round"),
     "swapped": (lambda s, inbox: inbox | {"east": inbox["south"]}, "another sender"),
-    "dropped": (lambda s, inbox: {"south": inbox["south"]}, "other sites than the neighbours"),
+    "dropped": (lambda s, inbox: {"south": inbox["south"]}, "no message of the neighbour 'east'"),
     "nan": (lambda s, inbox: inbox | {"east": s.sealed("east", 2, np.full(4, np.nan))}, "NaN or infinite"),
     "huge": (lambda s, inbox: inbox | {"east": s.sealed("east", 2, np.full(4, 1e300))}, "plan's cap"),
 }

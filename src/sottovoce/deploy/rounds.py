@@ -177,7 +177,7 @@ class RoundSequence:
         self.check_member(site, late=round < self.open.number)
         if round > self.open.number:
             due = self.open.number
-            raise Refused(f"round={round}: out of order; the next message of site {site!r} is that of {due}")
+            raise Refused(f"round={round}: out of order; the next message of site {site!r} is that of round {due}")
         self.state.check(signed)
         for other in self.open.messages.values():
             if isinstance(signed.content, Hello) and other.content == signed.content:
