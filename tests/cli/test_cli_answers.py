@@ -112,7 +112,7 @@ def test_an_edge_list_is_a_graph(ok: Call, tmp_path: Path) -> None:
 def test_help_has_examples(ok: Call) -> None:
     shown = ok("--help").out
     examples = [line.split() for line in shown.splitlines() if line.strip().startswith("sottovoce ")]
-    known = set(COMMANDS) - {"data", "graphs", "hub", "methods"}
+    known = set(commands.list_commands(click.Context(commands))) - {"data", "graphs", "hub", "methods"}
     assert {words[1] for words in examples} == known
     options = {o for name in ("train", "study", "export") for p in command(name).params for o in p.opts}
     options.add("--help")

@@ -158,12 +158,23 @@ def test_a_saved_run_does_not_tell_how_long_it_took(rows: Rows, tmp_path: Path, 
     assert Result.load(tmp_path / "one").seconds == 0.0
 
 
-def test_a_run_that_the_first_version_saved_still_loads(rows: Rows, tmp_path: Path) -> None:
+def test_a_run_that_an_earlier_version_saved_is_refused_by_its_format(rows: Rows, tmp_path: Path) -> None:
     result = simulate(CONFIG, rows)
-    meta = record(result) | {"seconds": 12.5}
+    meta = record(result) | {"seconds": 12.5}  # as the first version wrote it
+    del meta["version"]
     np.savez(tmp_path / "old.npz", models=result.models, meta=np.array(json.dumps(meta)))
-    loaded = Result.load(tmp_path / "old.npz")
-    assert np.array_equal(loaded.models, result.models) and loaded.seconds == 0.0
+    with pytest.raises(CheckpointError, match="use version 0.2"):
+        Result.load(tmp_path / "old.npz")
+
+
+@pytest.mark.parametrize("field", ["method", "epsilon", "rounds", "seed"])
+def test_a_saved_run_says_all_of_its_configuration(field: str, rows: Rows, tmp_path: Path) -> None:
+    result, path = simulate(CONFIG, rows), tmp_path / "run.npz"
+    meta = record(result)
+    del meta["config"][field]
+    path.write_bytes(npz({"models": npy(result.models), "meta": npy(json.dumps(meta))}))
+    with pytest.raises(CheckpointError, match="not a saved run"):
+        Result.load(path)
 
 
 def record(result: Result) -> dict[str, Any]:

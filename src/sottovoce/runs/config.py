@@ -333,6 +333,20 @@ class RunConfig:
         options = tuple((name, values.pop(name)) for name in flat if name in KNOBS)
         return cls(**values, other_options=options)
 
+    @classmethod
+    def from_record(cls, plain: Mapping[str, Any]) -> RunConfig:
+        """Inverse of :meth:`to_dict`, for files: nothing that it writes may be left out.
+
+        Raises
+        ------
+        ValueError
+            If it wrote no such record; :class:`InvalidInput` for what :meth:`from_dict` refuses.
+        """
+        config = cls.from_dict(plain)
+        if plain.keys() != config.to_dict().keys():
+            raise ValueError("not the record of a configuration")
+        return config
+
     def for_recipe(self, method: Recipe, **changes: Any) -> RunConfig:
         """The configuration of a recipe under this one's budget, trust, relation and seed.
 

@@ -176,7 +176,7 @@ class Result:
     @classmethod
     def _of_record(cls, arrays: Mapping[str, Array], meta: dict[str, Any]) -> Result:
         """From what :meth:`packed` holds; an error of :data:`engine.UNREADABLE` if it says anything else."""
-        config, facts = RunConfig.from_dict(meta.pop("config")), Facts.from_dict(meta.pop("facts"))
+        config, facts = RunConfig.from_record(meta.pop("config")), Facts.from_dict(meta.pop("facts"))
         models = arrays["models"]
         _check_models(models, config, facts)
         kinds = {"algorithm": dict, "rounds": int, "stopped": str, "ledger": list, "privacy": dict, "extra": dict}
