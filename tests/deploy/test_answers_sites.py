@@ -357,8 +357,8 @@ def test_a_plan_file_says_what_is_asked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "why"),
-    [({"holdout": True}, "holdout must be a number"), ({"threshold": 2.0}, "threshold"), ({"evaluation_scale": 10.0}, "costs"),
-     ({"scale": None}, "calibrated"), ({"more": 1}, "has keys other than"),
+    [({"holdout": True}, "holdout must be a number"), ({"threshold": 2.0}, "threshold"),
+     ({"evaluation_scale": 10.0}, "costs"), ({"scale": None}, "calibrated"), ({"more": 1}, "has keys other than"),
      ({"evaluation": "much"}, "evaluation must be a number")],
     ids=str,
 )  # fmt: skip

@@ -163,7 +163,7 @@ def test_a_run_that_an_earlier_version_saved_is_refused_by_its_format(rows: Rows
     meta = record(result) | {"seconds": 12.5}  # as the first version wrote it
     del meta["version"]
     np.savez(tmp_path / "old.npz", models=result.models, meta=np.array(json.dumps(meta)))
-    with pytest.raises(CheckpointError, match="use version 0.2"):
+    with pytest.raises(CheckpointError, match=r"use version 0\.2"):
         Result.load(tmp_path / "old.npz")
 
 
