@@ -40,6 +40,15 @@ def edited(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
+def first_on_path(source: Path) -> dict[str, str]:
+    """The environment of a process that imports the packages of `source`, before all else that this one would find.
+
+    What is installed declares the commands of the papers' package, so the rest of the path is kept.
+    """
+    path = [str(source), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path)}
+
+
 def planted(folder: Path, file: str, edits: dict[str, str], program: str) -> Any:
     """The JSON that `program` prints with a copy of the package in which `edits` (old to new) were made to one file."""
     path = copied(folder) / "sottovoce" / file
@@ -49,8 +58,7 @@ def planted(folder: Path, file: str, edits: dict[str, str], program: str) -> Any
         text = text.replace(old, new)
     edited(path, text)
     ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": str(folder / "src")},
-    )  # fmt: skip
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=first_on_path(folder / "src")
+    )
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)

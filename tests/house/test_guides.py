@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -10,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from planting import copied, edited
+from planting import copied, edited, first_on_path
 
 ROOT = Path(__file__).parents[2]
 GUIDES = (
@@ -46,7 +45,6 @@ def test_a_guide_is_complete(guide: str, tmp_path: Path) -> None:
     (tests,) = re.findall(r"^scripts/test (.*)$", text, re.M)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests.split()]
     ran = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": str(tmp_path / "src")},
-    )  # fmt: skip
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, env=first_on_path(tmp_path / "src")
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
