@@ -144,7 +144,7 @@ class InvalidInput(SottovoceError, ValueError):
         return printable(". Also: ".join([own, *map(str, self.others)]), _LONGEST_MESSAGE)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.field, self.value, self.rule, self.remedy), {"others": self.others}
+        return type(self), (self.field, self.value, self.rule, self.remedy), vars(self)
 
 
 def raise_all(errors: Sequence[InvalidInput]) -> None:

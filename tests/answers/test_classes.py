@@ -15,6 +15,7 @@ from sottovoce.errors import InvalidInput
 from sottovoce.problem.task import ManyClasses
 from sottovoce.reports import sections
 from sottovoce.runs.config import RunConfig
+from sottovoce.util.pages import render
 
 TASK = ManyClasses(("a", "b", "c"))
 RUN = RunConfig(method="auto", epsilon=1.0, delta=1e-5, trust="sum")
@@ -117,5 +118,5 @@ def test_a_page_escapes_the_names_of_classes() -> None:
     margins, y = drawn(2000, 0)
     plain = judged(margins, y, Held(2.0), task=task).to_dict()
     for holder in (False, True):
-        text = "".join(sections({"evaluation": plain}, holder=holder))
+        text = render("sections.html", **sections({"evaluation": plain}, holder=holder))
         assert evil not in text and "&lt;script&gt;" in text and ("for the holder only" in text) is holder

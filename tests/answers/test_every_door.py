@@ -423,18 +423,24 @@ def test_of_two_sites_nothing_is_known_of_a_third(tmp_path: Path) -> None:
     assert "4 of 4 rows" in done.stderr and "no interval" in done.stderr
 
 
-def test_an_old_file_reads_the_site_column_that_its_rows_were_dealt_by(numbered: Any, tmp_path: Path) -> None:
+def test_a_file_that_says_not_by_which_column_its_rows_were_dealt_is_refused(numbered: Any, tmp_path: Path) -> None:
+    """The column is never guessed from how a run dealt its rows, as versions before 0.3 did for files of their own."""
     _, _, run = numbered
     plain = json.loads(run.read_text())
-    del plain["site"]
-    for how, column in (("site:site", "site"), ("site:ward", "ward"), ("label", None), ("iid", None)):
-        old = plain | {"record": plain["record"] | {"partition": how}}
-        (tmp_path / "old.json").write_text(json.dumps(old))
-        found = SavedModel.load(tmp_path / "old.json")
-        assert found.site == column
-    (tmp_path / "old.json").write_text(json.dumps(plain | {"sites": [["x"]] * 4}))
-    with pytest.raises((CheckpointError, SottovoceError)):
-        SavedModel.load(tmp_path / "old.json", site="x")
+    said = plain.pop("site")
+    path = tmp_path / "other.json"
+    for how in ("site:site", "site:ward", "label", "iid"):
+        told = plain | {"record": plain["record"] | {"partition": how}}
+        path.write_text(json.dumps(told))
+        with pytest.raises(CheckpointError):
+            SavedModel.load(path)
+        for column in ("site", "ward", None):
+            path.write_text(json.dumps(told | {"site": column}))
+            assert SavedModel.load(path).site == column
+    for wrong in ({"site": ["site"]}, {"site": said, "sites": [["x"]] * 4}):
+        path.write_text(json.dumps(plain | wrong))
+        with pytest.raises(SottovoceError):
+            SavedModel.load(path, site="x")
 
 
 # A new site

@@ -15,8 +15,8 @@ from sottovoce.answers.few_outcomes import FewOutcomes, ends_of, least_mean
 from sottovoce.answers.inference import newton_of
 from sottovoce.answers.terms import of_schema
 from sottovoce.data.schema import Schema
+from sottovoce.errors import InvalidInput
 from sottovoce.problem.losses import Logistic
-from sottovoce.reports.causes import Cause
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
 
@@ -125,9 +125,10 @@ class TestTable:
             assert (line.p < 1.0 - LEVEL) == (line.low * line.high > 0.0)
         assert made.contrast({"ward: d": weight}).p == pytest.approx(made.lines[3].p)
 
-    def test_files_of_earlier_versions_are_read(self, made: Coefficients) -> None:
+    def test_what_lacks_a_part_is_refused_in_one_line(self, made: Coefficients) -> None:
+        """As records of versions before 0.3 do, which knew no rare outcomes."""
         plain = made.plain()
-        del plain["few_outcomes"]
-        old = Coefficients.of_plain(plain)
-        assert old.few is None and np.all(np.isfinite(old.conf_int()))
-        assert all(line.cause != Cause.FEW.value for line in old.lines)
+        for name in plain:
+            with pytest.raises(InvalidInput) as refused:
+                Coefficients.of_plain({key: value for key, value in plain.items() if key != name})
+            assert refused.value.field == "run" and "\n" not in str(refused.value)

@@ -23,10 +23,11 @@ from sottovoce.problem.facts import Among
 from sottovoce.problem.losses import HuberResidual, Logistic
 from sottovoce.problem.task import BoundedNumber
 from sottovoce.reports.causes import Cause
-from sottovoce.reports.coefficients import axis_of, forest, one_end, text_table
+from sottovoce.reports.coefficients import axis_of, coefficient_section, end_text, forest, one_end, text_table
 from sottovoce.reports.picture import picture
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
+from sottovoce.util.pages import render
 
 TASK = BoundedNumber(0.0, 20.0)
 AGE = {"kind": "number", "lo": 20, "hi": 80}
@@ -361,4 +362,8 @@ class TestOneEnd:
         assert lines[3]["high"] is None and lines[3]["p"] is None
         assert f"above {math.floor(100.0 * end) / 100.0:.2f}" in text_table(lines)
         assert axis_of(lines[:4]).high > end
-        assert "above" in forest(lines) and "above" in picture(made.plain())
+        above = end_text(lines[3], odds=True)
+        (row,) = [row for row in forest(lines).rows if row.text == above]
+        assert row.dot is None and row.span is not None and row.span[1] == "100.00%"
+        section = render("coefficients.html", coefficients=coefficient_section(made.plain()))
+        assert above.startswith("above") and above in section and above in picture(made.plain())

@@ -6,7 +6,6 @@ import math
 import pickle
 import tracemalloc
 import warnings
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -71,7 +70,7 @@ def test_scikit_learns_checks(
 ) -> None:
     """The default is chosen once here: the checks have 20 shapes, and a search for each takes a minute."""
     chosen = {"method": "momentum", "rounds": 100, "rho": 1e-5, "max_grad_norm": 0.1}
-    monkeypatch.setattr(estimators, "choose", lambda config, *_, **__: Choice(replace(config, **chosen, auto=False)))
+    monkeypatch.setattr(estimators, "choose", lambda config, *_, **__: Choice(config.but(**chosen, auto=False)))
     monkeypatch.setattr(guessing, "forecast", lambda *_, **__: None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # skipped checks warn; what is skipped is listed in the results
@@ -83,14 +82,14 @@ def test_scikit_learns_checks(
 
 
 def test_defaults_are_those_of_a_run_but_for_method_budget_and_certificate() -> None:
-    run, ours = RunConfig(), ConsensusClassifier().get_params() | ConsensusClassifier()._knobs()
-    shared = {name for name in ours if hasattr(run, name)}
+    known, ours = RunConfig.defaults(), ConsensusClassifier().get_params() | ConsensusClassifier()._knobs()
+    shared = ours.keys() & known.keys()
     own = {"classes", "n_sites", "data_norm", "fit_intercept", "random_state", "inference", "class_weight"}
     own |= {"schema", "columns", "verbose", "site_constants"}
     assert shared == ours.keys() - own - {"accounting", "ledger", "knobs", "max_weight"}
     assert ours["centre"] is True  # where it pays; a run's is a digest
     for name in shared - {"method", "delta", "tol", "trust", "loss", "centre"}:  # no trust: nobody's, or the method's
-        assert ours[name] == run.flat()[name], name
+        assert ours[name] == known[name], name
     for estimator in (ConsensusClassifier(), PrivateClassifier()):
         assert (estimator.method, estimator.epsilon, estimator.delta) == ("auto", 1.0, 1e-5)
         assert estimator._knobs()["tol"] is None  # matched to the noise

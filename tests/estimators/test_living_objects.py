@@ -261,3 +261,13 @@ def test_errors_come_out_of_a_pool_as_they_went_in(kind: type[SottovoceError]) -
     error = kind("field", 3, "rule", "remedy") if issubclass(kind, InvalidInput) else kind("what is wrong")
     for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(twin) is kind and str(twin) == str(error) and vars(twin) == vars(error)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in exceptions() if issubclass(kind, InvalidInput)])
+def test_an_error_keeps_what_else_is_wrong_and_whose_it_is(kind: type[InvalidInput]) -> None:
+    error = kind("field", 3, "rule", "remedy")
+    error.others, error.nodes = (kind("other", 4, "its rule", "its remedy"),), [True, False]
+    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert str(twin) == str(error) == "field=3: rule; remedy. Also: other=4: its rule; its remedy"
+        assert [vars(one) for one in twin.others] == [vars(one) for one in error.others]
+        assert twin.nodes == error.nodes

@@ -430,7 +430,7 @@ def test_methods_take_a_cap_or_refuse_it_in_one_line_before_anything_is_spent() 
         for form in cls.forms:
             given = {"method": name, "form": form, "epsilon": 1.0 if cls.private else math.inf, "delta": 1e-5}
             if name in TAKING and form == "corrected":
-                assert RunConfig.from_dict({**given, "max_grad_norm": 0.2}).options.max_grad_norm == 0.2
+                assert RunConfig.from_dict({**given, "max_grad_norm": 0.2}).gradient_cap == 0.2
                 continue
             with pytest.raises(InvalidInput, match=rf"^max_grad_norm=0.2: the {form} {name} has none") as error:
                 RunConfig.from_dict({**given, "max_grad_norm": 0.2})

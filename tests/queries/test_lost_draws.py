@@ -125,7 +125,7 @@ def test_a_printed_gate_sends_no_more_after_a_crash_than_was_charged(rows: Rows,
 
 
 def test_a_failed_solve_does_not_say_how_far_it_came(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sottovoce.solvers.local.MAX_ITERATIONS", 2)
+    monkeypatch.setattr("sottovoce.solvers.descent.MAX_ITERATIONS", 2)
     monkeypatch.setattr("sottovoce.solvers.newton.MOST", 0)
     zero = np.zeros((len(rows.n), rows.d))
     with pytest.raises(SolverError) as failed:

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from sottovoce.problem.schedules import Schedule
 from sottovoce.runs import auto_search, auto_trials
 from sottovoce.runs.auto_search import KNOBS, Choice, choose, declared, open_knobs
 from sottovoce.runs.auto_trials import Ground, Outcome, Rehearsal
+from sottovoce.runs.centre import Centring
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.pricing import Prepared, RunSetting, plan
 from sottovoce.runs.simulate import RunConfig, simulate
@@ -88,7 +89,10 @@ def rehearse(monkeypatch: pytest.MonkeyPatch, error: Any, loss: Any = None) -> N
 
 
 def test_no_argument_can_carry_rows() -> None:
-    assert list(inspect.signature(choose).parameters) == ["config", "n", "d", "heterogeneity", "free", "expected"]
+    given = list(inspect.signature(choose).parameters)
+    assert given == ["config", "n", "d", "heterogeneity", "free", "expected", "centre"]
+    public = ["constants", "k", "gain", "alpha", "share", "groups"]  # decided before any row is read
+    assert [one.name for one in fields(Centring)] == public
 
 
 def test_rows_and_the_users_seed_do_not_matter() -> None:
@@ -360,7 +364,7 @@ def test_a_candidate_is_planned_as_its_run_will_be(method: str, delta: float | N
     changes += [{"max_grad_norm": 0.2}] if auto_search._capped(method) else []
     search = auto_search._Search(config, Ground(SMALL, 4, 1, 0.0), KNOBS)
     for change in changes:
-        one = replace(config, **change)
+        one = config.but(**change)
         found, true = search._prepared(one), prepare(one, search.ground.sizes, 4)
         assert found.facts == replace(true.facts, n=found.facts.n) and np.array_equal(found.facts.n, true.facts.n)
         penalties = [ready.algorithm.penalty(1) for ready in (found, true)]

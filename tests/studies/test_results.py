@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from markupsafe import escape
 
 from sottovoce_papers.studies import made, page, spec, verdicts
 from sottovoce_papers.studies.run import StudyRun, run
@@ -182,10 +183,11 @@ def results_kept() -> Path:
 def test_a_page_says_first_what_reproduced_means_and_last_with_what_it_was_made(done: StudyRun) -> None:
     text = page.page(done, [], verdicts.judged(done.study, done.rows), "sottovoce study own.toml")
     body = text.partition("</h1>\n")[2]
-    assert body.startswith(f"<p>{verdicts.ORDERED.replace(chr(34), '&quot;')}</p>")
+    assert body.startswith(f"<p>{escape(verdicts.ORDERED)}</p>")
     assert made.sentence(made.here()) in text
     ours = replace(done, study=replace(done.study, paper=""))
-    assert "&quot;Reproduced&quot; says" not in page.page(ours, [], verdicts.judged(ours.study, ours.rows), "x")
+    assert escape('"Reproduced" says') in text
+    assert escape('"Reproduced" says') not in page.page(ours, [], verdicts.judged(ours.study, ours.rows), "x")
 
 
 def test_what_a_study_was_made_with_names_kinds_and_versions_only() -> None:

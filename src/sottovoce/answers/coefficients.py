@@ -150,8 +150,15 @@ class Coefficients(Sequence[dict[str, Any]]):
         } | ({} if self.at_bounds is None else {"at_bounds": self.at_bounds})  # fmt: skip
 
     @classmethod
+    @of_anybody()
     def of_plain(cls, plain: Mapping[str, Any]) -> Coefficients:
-        """What :meth:`plain` told, such as the record of ``run.json``; InvalidInput if that has no covariance."""
+        """What :meth:`plain` told, such as the record of ``run.json``.
+
+        Raises
+        ------
+        InvalidInput
+            If that has no covariance, or is not what this version tells.
+        """
         if "covariance" not in plain:
             rule = "this run has no covariance of its coefficients"
             raise InvalidInput("run", None, rule, "ask for intervals with --inference, in this version")

@@ -324,7 +324,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         if self.schema_ is None:
             tell_values(self, features, stacklevel=2)
         seed, sites, parts, *_ = self._deal(X, groups, n)
-        run = RunConfig.from_dict({"method": "auto", "seed": seed, **self._run_fields()})
+        run = self._run(seed)
         recipe = self._recipe(m, run)
         leaves = leaving(times, events == 1.0, ~np.isnan(events), edges, recipe.cells)
         encoded = self._encode(features)
@@ -365,6 +365,12 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         rho = self._knobs()["rho"]
         if not (isinstance(rho, int | float | np.number) and 0.0 <= rho < math.inf):
             raise InvalidInput("rho", rho, "must be finite and >= 0, as a weight of the slopes", "use 0")
+
+    def _run(self, seed: int | None) -> RunConfig:
+        """Budget, trust and relation of the fit; its `rho` weighs slopes in the recipe, and may be 0 there."""
+        given = self._run_fields()
+        del given["rho"]
+        return RunConfig.from_dict({"method": "auto", "seed": seed, **given})
 
     def _recipe(self, m: int, run: RunConfig) -> HazardSteps:
         """The releases of a fit of m intervals."""
