@@ -156,10 +156,10 @@ def priced(asked: Mapping[str, Any]) -> Fields:
         raise ValueError(f"{len(found)} rows of `sottovoce claims` are on {asked['claim']}: {asked['part']}")
     claim = found[0]
     proved = claim.proved_at_delta if claim.at_delta else claim.proved
-    attained = "–" if claim.attained is None else papers._number(claim.attained)
+    attained = "–" if claim.attained is None else papers.number_told(claim.attained)
     return {
-        "claimed": papers._number(claim.claimed),
-        "proved": papers._number(proved),
+        "claimed": papers.number_told(claim.claimed),
+        "proved": papers.number_told(proved),
         "attained": attained,
         "verdict": claim.verdict,
     }
@@ -175,7 +175,7 @@ def tested(asked: Mapping[str, Any]) -> Fields:
 
 def sized(asked: Mapping[str, Any]) -> Fields:
     """A theorem of ``sottovoce claims --rows``: whether its forms differ, and how many rows each asks for."""
-    word, ours = papers._sizes([asked["rows"]])
+    word, ours = papers.sizes_told([asked["rows"]])
     return {"verdict": word, "rows": ours.partition("; ")[0]}
 
 

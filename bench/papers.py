@@ -160,7 +160,7 @@ def rows(item: dict[str, Any], studies: Path) -> Iterator[Line]:
         return
     word, ours = item.get("verdict", ""), item.get("ours", item.get("nothing", ""))
     if "rows" in item:
-        word, ours = _sizes(item["rows"])
+        word, ours = sizes_told(item["rows"])
     elif "fit" in item:
         ours = fitted(studies / "000-fig4", item["fit"])
     commands = [f"`{command}`" for key, command in COMMANDS.items() if key in item]
@@ -193,7 +193,7 @@ def _promises(item: dict[str, Any], line: Line) -> Iterator[Line]:
         line = Line("", "", "", "", "")
 
 
-def _sizes(names: list[str]) -> tuple[str, str]:
+def sizes_told(names: list[str]) -> tuple[str, str]:
     """Verdict and numbers of the first of these theorems that ``sottovoce claims --rows`` has."""
     known = {row["theorem"]: row for row in sample_size.table()}
     found = next(row for name in names for theorem, row in known.items() if theorem.startswith(name))
@@ -201,8 +201,8 @@ def _sizes(names: list[str]) -> tuple[str, str]:
     free = found["constants"].removeprefix(f"{sample_size.FREE}: ")
     unprinted = f"with 1 for {free}, which the paper does not print" if free != found["constants"] else free
     if not found["differs"]:  # equal numbers of one setting say nothing of forms whose largest term is another
-        return SAME_FORM, f"{_number(printed)} rows ({unprinted})"
-    told = f"{_number(printed)} rows as printed, {_number(corrected)} corrected ({unprinted})"
+        return SAME_FORM, f"{number_told(printed)} rows ({unprinted})"
+    told = f"{number_told(printed)} rows as printed, {number_told(corrected)} corrected ({unprinted})"
     return OTHER_FORM, f"{told}; the corrected form has {found['differs']}"
 
 
@@ -248,11 +248,11 @@ def listed(number: str) -> tuple[str, list[dict[str, Any]]]:
 
 def _priced(claim: claims.Claim) -> str:
     known = claim.proved_at_delta if claim.at_delta else claim.proved
-    attained = "" if claim.attained is None else f", attained {_number(claim.attained)}"
-    return f"epsilon claimed {_number(claim.claimed)}, proved {_number(known)}{attained}"
+    attained = "" if claim.attained is None else f", attained {number_told(claim.attained)}"
+    return f"epsilon claimed {number_told(claim.claimed)}, proved {number_told(known)}{attained}"
 
 
-def _number(value: float) -> str:
+def number_told(value: float) -> str:
     return "∞" if value == float("inf") else f"{float(f'{value:.3g}'):g}"
 
 

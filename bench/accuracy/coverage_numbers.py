@@ -32,14 +32,34 @@ from sottovoce.runs.simulate import simulate
 
 SETS = 400
 TASK = BoundedNumber(0.0, 60.0)
-FILES = (*(f"answers/{name}.py" for name in ("clipped_tails", "frames", "inference", "least_squares", "terms")),
-         "algorithms/recipe.py", "queries/bounded.py", "problem/weighted_loss.py")  # fmt: skip
+_ANSWERS = (
+    "clipped_sites",
+    "clipped_tails",
+    "coefficients",
+    "directions",
+    "frames",
+    "inference",
+    "least_squares",
+    "references",
+    "regression",
+    "row_frames",
+    "separate_sites",
+    "slope_moments",
+    "terms",
+)
+FILES = (
+    *(f"answers/{name}.py" for name in _ANSWERS),
+    "algorithms/recipe.py",
+    "queries/bounded.py",
+    "queries/framed.py",
+    "problem/weighted_loss.py",
+)
 
 
 class Drawn(NamedTuple):
     """Raw columns, targets, true coefficients in the table's order, and the columns that these belong to.
 
-    `parts` are the rows of every site where sites are not of one size.
+    `parts` are the rows of every site; by default :data:`coverage.SITES` sites have as many as each other.
     """
 
     naming: Naming
@@ -48,12 +68,11 @@ class Drawn(NamedTuple):
     truth: np.ndarray
     X: np.ndarray
     task: BoundedNumber = TASK
-    sites: int = SITES
     parts: list[np.ndarray] | None = None
 
     @property
     def rows_of_sites(self) -> list[np.ndarray]:
-        return self.parts if self.parts is not None else split(len(self.y), self.sites)
+        return split(len(self.y), SITES) if self.parts is None else self.parts
 
 
 def numbers(
@@ -120,15 +139,22 @@ def curve(X: np.ndarray) -> np.ndarray:
 
 def unlike(n: int, rng: np.random.Generator, sites: int = 6) -> Drawn:
     """Sites with other levels of the target and other means of a column; every site has a constant of its own."""
-    found, where = numbers(n, rng), np.zeros((n, sites))
-    for i, part in enumerate(split(n, sites)):
-        where[part, i] = 1.0
+    found, parts = numbers(n, rng), split(n, sites)
+    where = marks_of(parts)
     X = found.X.copy()
     X[:, 0] += where @ np.linspace(-0.8, 0.8, sites)
     beta, own = found.truth[:-1], np.linspace(15.0, 35.0, sites)
     y = X @ beta + where @ own + 5.0 * rng.normal(size=n)
     naming = of_columns([f"x{j}" for j in range(5)], found.naming.data_norm, [f"site {i}" for i in range(sites)])
-    return Drawn(naming, X, y, np.append(beta, own), np.hstack([X, where]), sites=sites)
+    return Drawn(naming, X, y, np.append(beta, own), np.hstack([X, where]), parts=parts)
+
+
+def marks_of(parts: list[np.ndarray]) -> np.ndarray:
+    """1 in the column of a row's site, (n, sites)."""
+    marks = np.zeros((sum(map(len, parts)), len(parts)))
+    for i, part in enumerate(parts):
+        marks[part, i] = 1.0
+    return marks
 
 
 def rare_tails(n: int, rng: np.random.Generator) -> Drawn:
@@ -154,13 +180,11 @@ def small_site(n: int, rng: np.random.Generator) -> Drawn:
     found, sites = numbers(n, rng), 6
     few = n // 50
     parts = [np.arange(few), *np.array_split(np.arange(few, n), sites - 1)]
-    where = np.zeros((n, sites))
-    for i, part in enumerate(parts):
-        where[part, i] = 1.0
+    where = marks_of(parts)
     beta, own = found.truth[:-1] / 2.0, np.array([45.0, *np.full(sites - 1, 15.0)])
     y = found.X @ beta + where @ own + 3.0 * rng.normal(size=n)
     naming = of_columns([f"x{j}" for j in range(5)], found.naming.data_norm, [f"site {i}" for i in range(sites)])
-    return Drawn(naming, found.X, y, np.append(beta, own), np.hstack([found.X, where]), sites=sites, parts=parts)
+    return Drawn(naming, found.X, y, np.append(beta, own), np.hstack([found.X, where]), parts=parts)
 
 
 def levels(n: int, rng: np.random.Generator, rarest: float = SHARES[-1]) -> Drawn:

@@ -310,9 +310,9 @@ def _recycled(alpha: float) -> Claim:
     kappa = LOGISTIC_BEND * scale / curvature
     printed = [_objective(alpha * scale, curvature / scale, logistic=True)] * odd
     ours = [_objective((round_ - math.log1p(kappa)) / 2.0, curvature / scale, logistic=True)] * odd
-    return _claim("R-ADMM, MR-ADMM", f"002, Theorem 2, at section VIII, alpha {alpha:g}",
-                  "sum over 50 odd rounds of (32), logistic loss, C = 1750, rho = 0.22, eta = 1", round_ * odd, printed,
-                  EXACT, ours, "recycled-admm")  # fmt: skip
+    paper = f"002, Theorem 2, at section VIII, alpha {alpha:g}"
+    formula = "sum over 50 odd rounds of (32), logistic loss, C = 1750, rho = 0.22, eta = 1"
+    return _claim("R-ADMM, MR-ADMM", paper, formula, round_ * odd, printed, EXACT, ours, "recycled-admm")
 
 
 def _gaussian_004(total: float) -> Event:

@@ -287,9 +287,14 @@ def test_the_test_alone_is_pure_at_a_known_minimiser_and_reaches_its_epsilon() -
 
 @pytest.mark.parametrize(
     ("total", "claimed", "proved", "heavy"),
-    [(0.5, 0.507, 0.0282, 0.333), (1.0, 1.027, 0.0614, 0.718), (1.5, 1.561, 0.0963, 1.127), (2.0, 2.109, 0.132, 1.557),
-     (10.0, 12.71, 0.773, 10.54)],
-)  # fmt: skip
+    [
+        (0.5, 0.507, 0.0282, 0.333),
+        (1.0, 1.027, 0.0614, 0.718),
+        (1.5, 1.561, 0.0963, 1.127),
+        (2.0, 2.109, 0.132, 1.557),
+        (10.0, 12.71, 0.773, 10.54),
+    ],
+)
 def test_where_the_quality_is_clipped_the_claim_is_proved_at_every_total_and_both_weights(
     total: float, claimed: float, proved: float, heavy: float
 ) -> None:

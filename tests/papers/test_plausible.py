@@ -356,7 +356,7 @@ def test_a_gradient_of_norm_beta_costs_beta_squared() -> None:
 
 
 def test_with_fixed_noise_the_iterates_end_at_the_minimiser_of_the_tilted_objectives() -> None:
-    """Section 3.2.2 with one b_i1 for all rounds: (5) to (7) on three agents, and b_i2 drawn anew beside it."""
+    """Section 3.2.2: (5) to (7) on three agents, with noise b_i1 drawn once, and b_i2 drawn anew in every round."""
     rng, eta, ridge, rounds = np.random.default_rng(0), 0.5, 0.1, 300
     data = rng.normal(size=(3, 40, 2)) / 2.0  # y x
     tilt = 0.05 * rng.normal(size=(3, 2))

@@ -88,7 +88,7 @@ def test_every_verdict_has_a_test_that_could_have_failed(number: str, item: dict
     if "verdict" in item:
         assert "test" in item and str(item["verdict"]).removeprefix(f"{legend.AMBIGUOUS}: ") in WORDS
     if "rows" in item:
-        assert "test" in item and papers._sizes(item["rows"])[0]
+        assert "test" in item and papers.sizes_told(item["rows"])[0]
     if "claim" in item:
         part = str(item.get("part", ""))
         assert any(c.method == item["claim"] and part in f"{c.paper} {c.reading}" for c in claims.table())
@@ -249,7 +249,7 @@ def test_every_word_that_can_come_out_is_in_the_legend() -> None:
     assert plain <= given["verdict"]
     parts = [one.verdict.rpartition(": ") for one in claims.table()]
     assert {word for _, _, word in parts} | {head for head, _, _ in parts if head} <= given["claim"]
-    assert {papers._sizes(item["rows"])[0] for _, item in ITEMS if "rows" in item} <= given["rows"]
+    assert {papers.sizes_told(item["rows"])[0] for _, item in ITEMS if "rows" in item} <= given["rows"]
 
 
 def test_a_page_counts_its_verdicts_and_the_settings_of_divided_ones() -> None:
@@ -281,11 +281,11 @@ def test_every_promise_has_a_line_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_form_whose_constant_is_not_printed_says_so() -> None:
-    word, told = papers._sizes(["002, Theorem 3"])
+    word, told = papers.sizes_told(["002, Theorem 3"])
     assert word == papers.SAME_FORM and "with 1 for w, which the paper does not print" in told and "e+" not in told
-    word, told = papers._sizes(["001, Theorem 9"])
+    word, told = papers.sizes_told(["001, Theorem 9"])
     assert word == papers.OTHER_FORM and "as printed" in told and "corrected" in told
-    word, told = papers._sizes(["001, Theorem 12"])  # its forms ask for as many rows at the setting, and differ
+    word, told = papers.sizes_told(["001, Theorem 12"])  # its forms ask for as many rows at the setting, and differ
     assert word == papers.OTHER_FORM and "C^2 |f0|^2" in told
 
 

@@ -294,7 +294,7 @@ def test_both_solvers_have_every_method() -> None:
         rows = thesis.nelder_mead(p | {"epsilon": epsilon})
         kept = {(row["solver"], row["method"]) for row in rows}
         solvers = {solver for solver, _ in kept}
-        # The loss of the author's code has the privacy parameter in it, so that there is none without noise.
+        # The loss of the author's code has epsilon in it, so that there is none without noise.
         assert solvers == {"Newton", "Nelder-Mead"} | ({thesis_solvers.OTHER_HUBER} if epsilon == 1.0 else set())
         assert len(kept) == 3 * len(solvers) and len(rows) == 9 * len(solvers)
         assert all(row["excess"] >= 0.0 for row in rows if row["method"] == "local" and "excess" in row)
