@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ def shelved(shelf: Shelf | None) -> Iterator[None]:
         _shelf.reset(token)
 
 
-def once(kind: str, p: Mapping[str, Any], wanted: set[int], run: Callable[[], list[Row]]) -> list[Row]:
+def once(kind: str, p: Mapping[str, Any], wanted: Set[int], run: Callable[[], list[Row]]) -> list[Row]:
     """The rows of `run` after the rounds `wanted`: read, if another cell has run the same with these rounds.
 
     Parameters
