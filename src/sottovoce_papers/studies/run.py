@@ -1,7 +1,8 @@
 """Run a study: cells through joblib, each stored when it is done, then the tidy table.
 
 A cell's file is named by a digest of its parameters and of the code that it runs, and is written in one step: a study
-that was killed continues where it stopped, and no finished cell runs twice.
+that was killed continues where it stopped, and no finished cell runs twice.  Runs that cells share are kept too: see
+:mod:`.kinds.kept`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from sottovoce.util.typing import Any
 
 from . import kinds, tables
 from .kinds import Row
+from .kinds.kept import FOLDER, Shelf, shelved
 from .spec import Study
 from .verdicts import ERRORS
 
@@ -138,7 +140,8 @@ class _Parameters(dict[str, Any]):
 def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
     started = time.process_time()  # of processors: a machine may do other work at the same time
     try:
-        with one_thread_a_product():  # whose last digits would else follow from how many cores are free
+        # with more threads the last digits of a product would follow from how many cores are free
+        with one_thread_a_product(), shelved(_shelf(path)):
             rows = cell(_Parameters(p))
         if why := tables.stands_in(p):
             rows = [row | {"stands_in": why} for row in rows]
@@ -152,6 +155,12 @@ def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
     if path.parent.is_dir():
         write(path, content)
     return content
+
+
+def _shelf(cell: Path) -> Shelf | None:
+    """Where runs that cells share are kept: beside the studies, on a machine that has their folder."""
+    folder = cell.parent
+    return Shelf(folder.parent.parent / FOLDER, digest) if folder.is_dir() else None
 
 
 def _user_file(study: Study, file: str | Path | None) -> dict[str, Any]:

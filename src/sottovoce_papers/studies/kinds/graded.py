@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -11,8 +12,11 @@ from sottovoce.runs.registering import find_method
 from sottovoce.util.typing import Any, Array
 
 from ..tables import deal
-from . import Row, training
+from . import Row, kept, training
 from .draws import over_draws
+
+OWN = ("train_error", "broadcasts")
+"""Columns that these cells add to those of :mod:`.training`."""
 
 
 @dataclass
@@ -38,15 +42,22 @@ def on_one_draw(p: Mapping[str, Any]) -> list[Row]:
 
     `broadcasts`: vectors that a site has sent, in the mean over sites; one that equals the last one counts as not sent.
     """
+    rows = kept.once("graded.run", p, training.wanted_rounds(p), partial(_graded, p))
+    own = [{key: row[key] for key in OWN if key in row} for row in rows]
+    shared = [{key: value for key, value in row.items() if key not in OWN} for row in rows]
+    return [row | more for row, more in zip(training.learned(shared, p), own, strict=True)]
+
+
+def _graded(p: Mapping[str, Any]) -> list[Row]:
     watch, dealt = _Watch(), deal(p)
-    rows = training.on_one_draw(p, watch)
+    rows = training.scored(p, watch)
     if not watch.models:  # left out
         return rows
     X, y = (np.concatenate([part[k] for part in dealt.parts]) for k in (0, 1))
     wrong = {k: dealt.task.model_errors(X, y, watch.models[k - 1].mean(axis=1)) for k in {row["round"] for row in rows}}
 
     def own(k: int, r: int) -> Row:
-        return {"train_error": float(wrong[k][r]), "broadcasts": float(watch.sent[k - 1][r].mean())}
+        return dict(zip(OWN, (float(wrong[k][r]), float(watch.sent[k - 1][r].mean())), strict=True))
 
     return [row | own(row["round"], row["replicate"]) for row in rows]
 
@@ -57,13 +68,15 @@ def cost(p: Mapping[str, Any]) -> list[Row]:
     In rows with `target_error`, the column `cost` is the total at which the mean test error, never counted as rising
     with the total, first comes down to that; interpolated in its logarithm.  It is the largest total if none does, the
     smallest if all do.  A row a replicate: jackknife pseudovalues, whose mean and spread are those of the cost.
+
+    Every round is scored, though the last one is told: so a cell that draws the curve finds its run done.
     """
     inner = {key: value for key, value in p.items() if key not in ("epsilons", "errors")}
     method = find_method(p["method"])
     if method is not None and not method.private:
-        return run(inner)
+        return _at_the_end(inner)
     totals, targets = [float(e) for e in p["epsilons"]], [float(e) for e in p["errors"]]
-    found = [[row | {"epsilon": e} for row in run({**inner, "epsilon": e})] for e in totals]
+    found = [[row | {"epsilon": e} for row in _at_the_end({**inner, "epsilon": e})] for e in totals]
     rows = [row for each in found for row in each]
     if any("test_error" not in row for row in rows):  # left out at some total
         return rows
@@ -75,6 +88,13 @@ def cost(p: Mapping[str, Any]) -> list[Row]:
         for unit, value in zip(units, jackknifed(errors, np.log(totals), target), strict=True):
             rows.append(unit | {"target_error": target, "cost": value} | why)
     return rows
+
+
+def _at_the_end(p: Mapping[str, Any]) -> list[Row]:
+    """:func:`run` with every round scored; the rows of the last round, and those without one."""
+    rows = run({**p, "every": 1})
+    last = max((row["round"] for row in rows if "round" in row), default=None)
+    return [row for row in rows if row.get("round") in (last, None)]
 
 
 def jackknifed(errors: Array, at: Array, target: float) -> list[float]:

@@ -208,12 +208,14 @@ def _split(p: Mapping[str, Any], held: HeldOut, seed: int, replicates: int) -> I
     rough = replace(terms, tol=_ROUGH)
     sites, aggregator = Rows.build(dealt[:N]), Rows.build(dealt[N:])
     alone = local(sites, terms)
-    letter = local(sites, rough, "printed")  # 003's Algorithm 2 as it is meant; the same noise, at another rate
+    # 003's Algorithm 2 as it is meant: the same noise, at another rate; without noise there is nothing to print.
+    letter = alone if setting == "non-private" else local(sites, rough, "printed")
     if "first_epsilon" in p:
         own_terms = replace(terms, epsilon=float(p["first_epsilon"]), seed=derived(seed, 1))
         first = local(sites.node(0), own_terms)
         alone = _first(alone, first)
-        letter = _first(letter, local(sites.node(0), own_terms, "printed"))
+        if setting != "non-private":
+            letter = _first(letter, local(sites.node(0), own_terms, "printed"))
     fits: dict[str, Fit] = {"average": average(alone), "feature": feature(alone, aggregator, rough, "public")}
     printed: dict[str, Fit] = {}
     if setting != "non-private":

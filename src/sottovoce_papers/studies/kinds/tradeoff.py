@@ -19,7 +19,8 @@ RISK, LOSS = "C times the loss", "the mean loss"
 def run(p: Mapping[str, Any]) -> list[Row]:
     """Empirical risk over `alphas` at the rounds `at`, L_acc fitted to it and as printed, the utility of privacy, (28).
 
-    PVP as printed is taken before its last step.  Columns: ``what``; ``value``, C times the mean loss; ``mean_loss``,
+    PVP as printed is taken before its last step.  With `rounds` the runs to the last of `at` go on to that round, so
+    that they are those of another study.  Columns: ``what``; ``value``, C times the mean loss; ``mean_loss``,
     without C; ``share``, over the range of the measured means.  "measured": rows of :func:`.training.run`.  "L_acc",
     "U_priv" and "J": curves over `alpha`.  "printed": L_acc with the papers' constants, a curve for each of `constants`
     and `unit`, that of c4; c6 is as they say, from the risk at the largest alpha: the least over rounds (their first
@@ -33,9 +34,10 @@ def run(p: Mapping[str, Any]) -> list[Row]:
     rows: list[Row] = []
     for k in at:
         found: dict[float, list[Row]] = {}
+        rounds = k + late if k < at[-1] else max(k + late, int(p.get("rounds", 0)))
         for alpha in alphas:
             every = max(1, k // 20) if alpha == alphas[-1] else k
-            curve = training.run({**inner, "noise": alpha, "rounds": k + late, "every": every})
+            curve = training.run({**inner, "alpha": alpha, "rounds": rounds, "every": every})
             found[alpha] = [row for row in curve if row["round"] == k]
         measured = np.array([[row["kept_risk"] for row in found[alpha]] for alpha in alphas])
         means, span = measured.mean(axis=1), float(np.ptp(measured.mean(axis=1)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -19,14 +20,13 @@ from sottovoce.runs.simulate import simulate
 from sottovoce.util.typing import Any, Array
 
 from ..tables import Dealt, deal
-from . import Row, check, theorems
+from . import Row, check, kept, theorems
 from .draws import over_draws
 from .secrets import simulate_watched
 
 _KNOBS = set(RunConfig.defaults())
 _DATA = {"data", "file", "digest", "limit", "partition", "strength", "nodes", "row_draw"}
 _CELL = {"every", "alpha", "match", "match_by", "price", "also", "beta", "draws"}
-LABELS = {"basis", "label", "panel"}  # free texts that tell cells apart
 
 
 def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
@@ -37,7 +37,7 @@ def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
     `price` = "002" the noise is that of 002's (32) over all rounds, with "004" the total stands for 004's zCDP.
     `beta` is 004's norm of a gradient of C times the mean loss; the knob `tolerance` is in units of C.
     """
-    check(p, _KNOBS | _DATA | _CELL | LABELS)
+    check(p, _KNOBS | _DATA | _CELL | kept.LABELS)
     knobs = _knobs(p)
     if "beta" in p:
         if "tolerance" in p:
@@ -151,7 +151,23 @@ def run(p: Mapping[str, Any]) -> list[Row]:
     return over_draws(on_one_draw, p)
 
 
-def on_one_draw(p: Mapping[str, Any], *observers: Observer) -> list[Row]:
+def on_one_draw(p: Mapping[str, Any]) -> list[Row]:
+    """The rows of :func:`scored`, which cells share; with `also` = "noiseless_error" :func:`learned`'s columns too."""
+    return learned(kept.once("training.run", p, wanted_rounds(p), partial(scored, p)), p)
+
+
+def wanted_rounds(p: Mapping[str, Any]) -> frozenset[int]:
+    """The rounds after which a cell's rows are asked for: the last; with `every` the first too, and every so many."""
+    rounds = p.get("rounds", RunConfig.defaults()["rounds"])
+    if type(rounds) is not int:  # it is refused with the configuration
+        return frozenset()
+    if "every" not in p:
+        return frozenset([rounds])
+    every = int(p["every"])
+    return frozenset([1, *range(every, rounds, every), rounds])
+
+
+def scored(p: Mapping[str, Any], *observers: Observer) -> list[Row]:
     """One configuration: scores per replicate after the last round, or after the first and every `every` rounds.
 
     Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `risk` (C times that),
@@ -159,7 +175,7 @@ def on_one_draw(p: Mapping[str, Any], *observers: Observer) -> list[Row]:
     (root mean square distance of sites' models from their average), `distance` (of the average model to the
     pooled minimiser of the same objective, over its norm), `epsilon_claimed` and `epsilon_proved`, in total up to that
     round. `kept_loss` and `kept_risk` are of the model that a node holds: with PVP as printed its exact minimiser,
-    which it does not send.  With `also` = "noiseless_error" the columns of :func:`_learns` too.
+    which it does not send.
     """
     if p["method"] == "local":
         return _local(p)
@@ -171,8 +187,7 @@ def on_one_draw(p: Mapping[str, Any], *observers: Observer) -> list[Row]:
         if error.field not in ("epsilon", "alpha"):
             raise
         return [{"_note": f"{p['method']} ({p.get('form', 'corrected')}) is left out: {error}."}]
-    every = int(p.get("every", config.rounds))
-    wanted = frozenset([1, *range(every, config.rounds, every), config.rounds] if "every" in p else [config.rounds])
+    wanted = wanted_rounds(p)
     l2 = config.rho / (len(dealt.rows.n) * config.C)
     scores = _Scores(ready, dealt, dealt.optimum(config.loss, l2), wanted)
     if config.method == "pvp" and config.form != "corrected":
@@ -191,7 +206,16 @@ def on_one_draw(p: Mapping[str, Any], *observers: Observer) -> list[Row]:
         claimed, proved = prices[k]
         price = {"round": k, "epsilon_claimed": claimed, "epsilon_proved": proved}
         rows += [price | row | notes for row in scores.rows[k]]
-    return [row | _learns(dealt, config) for row in rows] if p.get("also") else rows
+    return rows
+
+
+def learned(rows: list[Row], p: Mapping[str, Any]) -> list[Row]:
+    """Rows of a cell, with the columns of :func:`_learns` where `also` asks for them."""
+    if not p.get("also") or p["method"] == "local" or "round" not in rows[0]:  # the last: left out
+        return rows
+    dealt = deal(p)
+    columns = _learns(dealt, _config(p, dealt.rows))
+    return [row | columns for row in rows]
 
 
 def _learns(dealt: Dealt, config: RunConfig) -> Row:
