@@ -100,7 +100,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Fit:
-    """Models, (R, d) or of the local method (R, N, d), and what is proved for the worst site and for the aggregator."""
+    """Fitted models, (R, d) or (R, N, d) for the local method, with the site-level and aggregator-level guarantees."""
 
     models: Array
     sites: Statement

@@ -73,7 +73,7 @@ def question(shift: float = 0.0, **more: Any) -> Scores:
 def test_a_stored_answer_is_read_at_its_own_point_only(site: Site, other: Scores) -> None:
     first = site.asked(question())
     np.testing.assert_array_equal(site.asked(question()), first)
-    with pytest.raises(LedgerMismatch, match="release 1 of this run was made at another public point"):
+    with pytest.raises(LedgerMismatch, match="release 1 of this run was computed at a different iterate"):
         site.asked(other)
     assert len(site.ledger.rows) == 1
     np.testing.assert_array_equal(site.asked(question()), first)
@@ -84,7 +84,7 @@ def test_an_answer_that_was_kept_without_its_stamp_is_not_read(site: Site, monke
     with monkeypatch.context() as bare:
         bare.setattr(Bounded, "stamp", lambda self: b"")
         site.asked(question())
-    with pytest.raises(LedgerMismatch, match="release 1 of this run was made at another public point"):
+    with pytest.raises(LedgerMismatch, match="release 1 of this run was computed at a different iterate"):
         site.asked(question())
     assert len(site.ledger.rows) == 1
 

@@ -79,7 +79,7 @@ def table(sites: Consortium, tmp_path: Path) -> Table:
     return Table(sites, tmp_path)
 
 
-def test_a_course_without_a_loss(table: Table) -> None:
+def test_round_completes_when_all_sites_respond(table: Table) -> None:
     session = table.go().session
     assert (table.state.phase, table.state.members, len(session)) == ("roster", SORTED, 32)
     assert table.state.next_roster == Roster(session, 0, 1, SORTED, table.state.parent)
@@ -127,7 +127,7 @@ def test_last_models_end_a_run(table: Table) -> None:
     assert table.state.phase == "over" and table.state.gone == {SORTED[0]: LATE}
 
 
-def test_who_ends_while_others_go_on_has_left(table: Table) -> None:
+def test_early_finisher_is_marked_left(table: Table) -> None:
     table.go(), table.go()
     plan = table.sites.plan
     last = Message(plan.run, plan.digest, table.round, "north", "refuse", np.zeros(plan.d))
@@ -181,7 +181,7 @@ def test_numbers_without_a_proof_are_refused(quorum: tuple[int, int, int]) -> No
 
 
 @pytest.mark.parametrize("quorum", [(3, 3, 1), (5, 4, 1), (5, 5, 2), (7, 5, 1), (100, 51, 1), (100, 70, 39)])
-def test_numbers_with_a_proof_are_not(quorum: tuple[int, int, int]) -> None:
+def test_valid_quorum_is_accepted(quorum: tuple[int, int, int]) -> None:
     check_quorum(*quorum)
 
 

@@ -175,7 +175,7 @@ def test_a_resumed_release_computes_gradients_again_at_the_same_points_and_at_no
     np.testing.assert_array_equal(kept.before + kept.last, once.before + once.last)
     asked(again, 3, at[3])
     led = site()
-    with pytest.raises(LedgerMismatch, match="release 1 of this run was made at another public point"):
+    with pytest.raises(LedgerMismatch, match="release 1 of this run was computed at a different iterate"):
         asked(led, 0, at[0] + 1e-9)
 
 

@@ -806,7 +806,8 @@ def _needs(
 
     `M` and `excess` (:attr:`_Judged.excess`) are of the lines that less noise would print.  An eigenvalue that noise
     hides may be as small as one likes: it is taken to be `HIDDEN` deviations, and ``more`` says that it was.  None if
-    nothing is needed, and empty if a thousand times the rows would not do.  Without ``epsilon`` if none would do.
+    nothing is needed, and empty if a thousand times as many rows would not suffice.  Without ``epsilon`` if no
+    epsilon would do.
     """
     q, most = float(found.strain[replicate]), MOST_NOISE / (1.0 - MOST_NOISE)
     held = found.fragility(M)[replicate] <= TAU
@@ -867,7 +868,7 @@ def _remedy(needs: dict[str, float] | None) -> str:
     if needs is None:
         return ""
     if not needs:
-        return "; a thousand times the rows would not do"
+        return "; even a thousand times as many rows would not suffice"
     return f"; {needed(needs)} " + ("is needed" if "more" in needs else "would do, about")
 
 

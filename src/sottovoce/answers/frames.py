@@ -29,7 +29,7 @@ class Frame(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """A frame in which second moments are the identity, what of that nobody saw, and what long rows lack of it.
+    """A whitening transform, the directions hidden by noise, and the mass lost to norm clipping.
 
     Both parts are positive semidefinite, (R, d, d).
     """
@@ -58,7 +58,7 @@ def whitening(S: Array, spread: float, kept: BoolArray) -> Sight:
 
 
 def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
-    """A frame in which directions are stretched that noise had hidden and the second moments M, asked in it, show.
+    """Refine a whitening transform with second moments M that were measured in the previous one.
 
     M is the identity where all was seen, and has errors of deviation `noise` an entry, (R,).  An eigenvector of which
     more than half was not seen has the second moment that M tells, raised to the noise's norm; others keep theirs, or
@@ -81,7 +81,7 @@ def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
 
 
 def short(cells: Array, spread: float, noise: Array) -> Array:
-    """The least edges beyond which so few rows lie that noise hides what they lack, (R,): frames are divided by them.
+    """Smallest clipping thresholds at which the clipped mass is below the noise, (R,); transforms are divided by them.
 
     `cells` is the answer of :class:`sottovoce.queries.Lengths`, (R, cells), with noise of deviation `spread` an entry,
     and `noise` the norm of the noise in a Hessian over its eigenvalues, (R,): a share of the rows as large as it may be

@@ -351,7 +351,7 @@ def _rates(counts: Array, raw: Array, above: tuple[int, ...], noise: float, rows
 
 
 def _either(several: list[Estimate]) -> Estimate:
-    """The first estimate, with an interval that holds those of all; refused if one is."""
+    """The first estimate with the union of all intervals; refused if one of them is."""
     for one in several:
         if one.low is None or one.high is None:
             return one

@@ -32,7 +32,7 @@ _SEEN = 2.5  # noise deviations by which rows beyond an edge are taken to be the
 
 
 def reach(cells: Array, spread: float, edges: Array) -> Array:
-    """The least edges beyond which a noisy histogram of lengths shows no row, (R,).
+    """Smallest clipping thresholds beyond which a noisy histogram of row norms shows no row, (R,).
 
     `cells` is the answer of :class:`sottovoce.queries.Lengths`, (R, cells), with noise of deviation `spread` an entry.
     """

@@ -114,7 +114,7 @@ class Noise(NamedTuple):
         return self.rare + 2.0 * self.z * self.sigma
 
     def most(self, count: float, cells: int) -> float:
-        """A share of all rows that a run with this noisy count does not pass, but for the stated error rate."""
+        """Upper confidence bound on the fraction of rows in a run of cells with this noisy count."""
         return min(1.0, max(0.0, count + self.z * self.sigma * math.sqrt(cells)) / self.rows)
 
     def check(self) -> None:

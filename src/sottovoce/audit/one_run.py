@@ -341,7 +341,7 @@ def _check_one_run(config: RunConfig, confidence: float) -> None:
     if not (cls.private and config.budgeted):
         raise InvalidInput("epsilon", config.epsilon, "a run without noise makes no claim", "use a private method")
     if cls.trust.opens_sums:
-        rule = "one run's canaries are looked for in what single sites send"
+        rule = "one-run audits look for canaries in the releases of single sites, and need trust in nobody"
         raise InvalidInput("method", config.method, rule, "use `sottovoce audit sums`")
     if make_loss(config.loss).outputs > 1 or make_loss(config.loss).offset_bound:
         raise InvalidInput("loss", config.loss, "canaries have a label of two", f"use {LOSS!r} or 'logistic'")

@@ -95,7 +95,7 @@ def _gone(name: str) -> str:
 
 def _check_level(field: str, indicator: bool, missing: object) -> None:
     if indicator and missing is not None:
-        rule = "makes a missing value a level of its own, so that nothing else can stand for it"
+        rule = "makes a missing value a level of its own, and cannot be combined with a value that fills it"
         raise SchemaError(f"{field}.indicator", True, rule, "leave out indicator or missing")
 
 

@@ -52,7 +52,7 @@ def sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
 
 def expected_rows(schema: Schema) -> Sketches:
     """What `schema` lets one expect of rows, for ``method="auto"``."""
-    return drawn(schema.fingerprint, "rows that the schema lets one expect", partial(sketch, schema), schema.n_features)
+    return drawn(schema.fingerprint, "synthetic rows drawn from the schema", partial(sketch, schema), schema.n_features)
 
 
 def typical_sizes(schema: Schema, n: int = 4000, seed: int = 0) -> Array:

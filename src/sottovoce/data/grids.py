@@ -185,7 +185,7 @@ def grids_of(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Grid
             raise InvalidInput("columns", name, rule, meant(name, found) or "leave it out")
     kept = tuple(grid for name, grid in found.items() if columns is None or name in columns)
     if not kept:
-        rule = "there is no number, category or vector with a norm, and bins are what they are declared to be"
+        rule = "the survey needs a numeric or categorical column, or a vector with a norm; bins are declared"
         raise InvalidInput("columns", None, rule, "declare one")
     return kept
 

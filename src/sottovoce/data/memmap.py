@@ -89,7 +89,7 @@ class MappedRows(Rows):
         return {"signed": self.signed[:1], "sites": self.sites[i : i + 1]}
 
     def _stored_together(self) -> dict[str, Any]:
-        rule = "a method with a trusted curator would hold all rows in one place, and these are files of sites"
+        rule = "memory-mapped files of sites cannot be used with a trusted curator, who holds all rows in one place"
         raise InvalidInput("rows", str(self.folder), rule, "map them as one site, or use a method that trusts nobody")
 
     def _stored_arrays(self) -> tuple[Array, ...]:

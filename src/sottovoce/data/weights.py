@@ -87,5 +87,5 @@ def class_shares(field: str, given: Any, names: Sequence[object]) -> Array:
             raise InvalidInput(field, None, "weights of classes must be finite numbers, 0 or more", remedy)
         out[k] = float(value)
     if not out.max() > 0.0:
-        raise InvalidInput(field, None, "some class must count", remedy)
+        raise InvalidInput(field, None, "must be positive for at least one class", remedy)
     return np.minimum(out / out.max(), 1.0)

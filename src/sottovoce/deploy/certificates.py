@@ -233,7 +233,9 @@ def fingerprint(pem: bytes) -> str:
         form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         key = load(pem).public_key().public_bytes(*form)
     except (ValueError, exceptions.UnsupportedAlgorithm):
-        raise InvalidInput("certificate", None, "is none, and no request", "see `site init`") from None
+        raise InvalidInput(
+            "certificate", None, "is neither a certificate nor a certificate signing request", "see `site init`"
+        ) from None
     digits = hashlib.sha256(key).hexdigest()[:32]
     return " ".join(digits[k : k + 4] for k in range(0, 32, 4))
 

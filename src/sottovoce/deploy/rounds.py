@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 class ForwardClock:
-    """Seconds by a clock that may be set back: the time until then is kept, so no wait grows by it."""
+    """Monotonic wrapper around an adjustable clock: time before a setback is kept, so no wait grows."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._last, self._kept = clock, clock(), 0.0

@@ -217,7 +217,7 @@ class SiteSession:
         if plan.asks is None:
             return
         if self.table is None:
-            rule = "are no table, and this plan needs one: what it asks is encoded in other ways too"
+            rule = "must be the raw table: this plan's inference or evaluation encodes it again"
             raise InvalidInput("rows", None, rule, "give a CSV or Parquet file")
         if rows_digest(*self.table.rows().arrays()) != rows_digest(*self.rows.arrays()):
             raise InvalidInput("table", None, "holds other rows", "give the table of these rows")

@@ -57,11 +57,11 @@ class Labelled(NamedTuple):
 
     @classmethod
     def of(cls, names: Array, number: IntArray) -> Self:
-        """Of names that are sorted."""
+        """Build from sorted class names."""
         return cls(names, number, np.arange(len(names)))
 
     def sorted(self, coefficients: Array, axis: int = 0) -> Array:
-        """What belongs to models of the names, by the sorted ones: of two, the second is the positive one."""
+        """Reorder per-class arrays to the order of `classes_`; of two classes, the second is the positive one."""
         if len(self.order) == 2:
             return coefficients if self.order[0] == 0 else -coefficients
         return np.take(coefficients, self.order, axis=axis)

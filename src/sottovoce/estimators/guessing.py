@@ -55,7 +55,7 @@ class Foretelling:
         return f"; in the schema: {changes[0]}" if changes else ""
 
     def _tell_one_class(self, X: Any, features: Any, groups: Any = None) -> None:
-        """Warn if the model answers all rows alike: the holder of a simulation, and everybody of made-up rows."""
+        """Warn the data owner if the model predicts a single class, or everybody if the rows are synthetic."""
         if self.random_state is not None:
             if self._answered is not None:
                 rows = features if self.schema_ is None else X

@@ -373,7 +373,7 @@ class ConsensusRegressor(OwnSite, SitedTable, Shown, RegressorMixin, BaseEstimat
         return float(r2_score(numbers[known], self.predict(table, groups)[known], sample_weight=weight))
 
     def _tell_one_number(self, answers: Array) -> None:
-        """Tell the holder of a simulation if the model answers all rows alike."""
+        """Warn the data owner of a simulation if the model predicts one value for every row."""
         if self.random_state is None or not math.isfinite(self.epsilon):
             return
         if np.ptp(answers) < ALIKE * (self.y_bounds_[1] - self.y_bounds_[0]):

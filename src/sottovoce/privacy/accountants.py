@@ -81,7 +81,7 @@ class Accountant(ABC, Generic[Spent]):
 
         Where rows are dealt to nodes anew, it adds up over the deals.  InvalidInput if the accountant keeps no sums.
         """
-        rule = "it keeps no sums, so rows that were dealt to the nodes anew have no total"
+        rule = "this accountant cannot combine runs that assigned rows to sites differently"
         raise InvalidInput("accountant", self.name, rule, "use 'pure', 'zcdp' or 'rdp', or a ledger for each deal")
 
     def within(self, spent: Spent, delta: float, budget: Array) -> BoolArray:

@@ -109,7 +109,7 @@ class RowGuard:
             If public vectors are so long that the answer might fail, or if the query needs earlier rounds that were not
             gone through; nothing has been charged.
         LedgerMismatch
-            If the stored answer was made at another public point than that of a query that stamps it.
+            If the stored answer was computed at a different iterate than that of a query that stamps it.
         """
 
         def draw() -> bytes:
@@ -167,7 +167,7 @@ class RowGuard:
         stored = self.ledger.once(event, stamped)
         size = 8 * query.blank(self.facts).size
         if stored[size:] != stamp:
-            rule = "was made at another public point: a neighbour or the hub sent something else than before"
+            rule = "was computed at a different iterate: a neighbour or the hub replayed a different message"
             remedy = "end the run, or run this under another name"
             raise LedgerMismatch(f"resume: release {self._releases} of this run {rule}; {remedy}")
         if stored != own:  # stored before, or by another process that was first to answer this event

@@ -414,7 +414,7 @@ class _Checkpoint:
         released = replace(guard, ledger=_again(guard.ledger))
         engine.centred(replace(place, guard=released), released, guard.facts)
         if released.move != guard.move:
-            rule = "holds another mean than the one that was released first; remove it to go on with that one"
+            rule = "holds a mean that differs from the released mean; delete the checkpoint to continue"
             raise CheckpointError(f"checkpoint={shown(self.path)}: {rule}")
 
 

@@ -399,7 +399,7 @@ class Study:
         ]
 
     def strangers(self, columns: Iterable[str]) -> list[str]:
-        """A line for every figure and claim that names a column that the table does not have."""
+        """Messages for references of figures and claims to columns that the table does not have."""
         known = set(columns)
         spoken = [(f"figure {figure.name!r}", figure.columns()) for figure in self.figures]
         spoken += [(f"claim {claim.says!r}", claim.columns()) for claim in self.claims]
