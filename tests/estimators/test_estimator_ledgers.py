@@ -120,7 +120,7 @@ def test_parts_of_a_table_are_not_bound_to_a_ledger_on_disk(on_disk: DurableLedg
     ):
         with pytest.raises(ValueError) as caught:
             run()
-        said = "belongs to one table, and a clone may be given a part: cross-validation fits parts; fit the estimator"
+        said = "belongs to one whole table, and cannot be used in cross-validation; fit the estimator"
         assert said in str(caught.value) and "a Ledger in memory, which counts every fit" in str(caught.value)
         if error_score == "raise":
             assert isinstance(caught.value, InvalidInput)
