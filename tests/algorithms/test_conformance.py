@@ -351,6 +351,6 @@ def test_noise_in_a_sum_has_the_law_of_the_event(case: Case, rows: Rows) -> None
             found.append((answer[:, 0] - exact) / event.spread()[0])
             curator = event.sensitivity[0] / event.alpha[0]
             assert event.spread()[0] == pytest.approx(curator * math.sqrt(5 / (5 - facts.colluders)))
-            step, tau = query._grid(facts, Among.all(facts)).step, query.spread(facts, Among.all(facts))
+            step, tau = query.attempt(facts, Among.all(facts)).grid
             np.testing.assert_allclose(math.sqrt(5) * step * tau, event.spread()[0], rtol=1e-6)
         assert accepts(np.array(found), "gaussian") == (factor == 1), factor

@@ -135,13 +135,13 @@ print(json.dumps([verdict.claimed_epsilon, verdict.lower_bound]))
 """
 REFUTED = {
     "noise for all sites, as if none colluded": (
-        "queries/sums.py",
-        {"        return among.sites - facts.colluders": "        return among.sites"},
+        "queries/sum_attempt.py",
+        {"        return sites - self.facts.colluders": "        return sites"},
         "sum_momentum",
     ),
     "a small site weighs as much as a large one": (
-        "queries/sums.py",
-        {"(facts.n / among.rows)": "(1.0 / among.sites)"},
+        "queries/sum_attempt.py",
+        {"(self.facts.n / self.among.rows)": "(1.0 / self.among.sites)"},
         "sum_momentum",
     ),
     "half the sensitivity of a gradient": (

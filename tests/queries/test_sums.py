@@ -29,6 +29,7 @@ from sottovoce.problem.facts import Among, Facts
 from sottovoce.problem.losses import make_loss
 from sottovoce.problem.schedules import Schedule
 from sottovoce.queries import NoisyGradient, NoisyMinimiser, Sum, Vault
+from sottovoce.queries.sum_attempt import SharedNoise
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.prepare import prepare
@@ -77,11 +78,11 @@ def test_every_site_alone_computes_the_grid_of_all(changes: dict[str, Any], capp
     for query, members in itertools.product(queries(whole.d), ([0, 1, 2, 3, 4], [0, 2, 3, 4])):
         those, together = among(whole, members), query.event(whole)
         assert isinstance(together, SummedGaussianMechanism)
-        step, tau = query._grid(whole, those).step, query._grid(whole, those).tau
+        step, tau = query.attempt(whole, those).grid
         assert np.all(step == step[0]) and np.all(tau == tau[0])
         for i in members:
             own = whole.node(i)
-            assert query._grid(own, those).step == step[0] and query._grid(own, those).tau == tau[0]
+            assert query.attempt(own, those).grid == (step[0], tau[0])
             alone = query.event(own).to_dict()
             assert alone["alpha"] == [ALPHA] and alone["sensitivity"] == [together.sensitivity[i]]
             assert {k: v for k, v in alone.items() if not isinstance(v, list)} == {
@@ -94,13 +95,13 @@ def test_the_grid_is_a_power_of_two_below_the_stated_part_of_a_share_for_all_ros
         whole = facts(sizes)
         for query, alpha in itertools.product(queries(), (1e-6, 0.1, 3.0)):
             query = replace(query, what=replace(query.what, alpha=np.array(alpha)))
-            bits = query._bits(whole)
+            noise = SharedNoise(query.what, whole)
             for members in ([*range(len(sizes))], [*range(len(sizes) - 1)], [*range(1, len(sizes))]):
                 those = among(whole, members)
-                grid, honest = query._grid(whole, those), len(members) - 1
+                grid, honest = query.attempt(whole, those).grid, len(members) - 1
                 mantissa, _ = np.frexp(grid.step)
-                assert np.all(mantissa == 0.5) and np.all(grid.tau >= 2.0**bits)
-                moved = query._moved(whole, those) / grid.step + 2.0  # the root of four features
+                assert np.all(mantissa == 0.5) and np.all(grid.tau >= 2.0**noise.bits)
+                moved = noise.moved(those.rows) / grid.step + 2.0  # the root of four features
                 np.testing.assert_allclose(np.sqrt(moved**2 / honest + honest) / grid.tau, alpha, rtol=1e-11)
                 assert np.all(np.sqrt(moved**2 / honest + honest) / grid.tau <= alpha)
                 assert np.all(query.what.reach(whole) / grid.step <= 2.0**61)
@@ -111,15 +112,15 @@ def test_more_colluders_than_planned_see_no_more_than_the_event_says_at_any_rost
     sizes = [60, 45, 80, 60, 51, 70, 33]
     whole = facts(sizes, participants=5, colluders=2)
     for query in queries():
-        event = query.event(whole)
+        event, noise = query.event(whole), SharedNoise(query.what, whole)
         assert isinstance(event, SummedGaussianMechanism)
         for more in range(2, 7):
             seen = []
             for u in range(max(5, more + 1), 8):
                 for members in itertools.combinations(range(7), u):
                     those = among(whole, list(members))
-                    grid = query._grid(whole, those)
-                    steps, left = float((query._moved(whole, those) / grid.step)[0, 0]) + 2.0, u - more
+                    grid = query.attempt(whole, those).grid
+                    steps, left = float((noise.moved(those.rows) / grid.step)[0, 0]) + 2.0, u - more
                     seen.append(math.sqrt(steps**2 / left + left) / float(grid.tau[0, 0]))
             stated = float(event.against(more).alpha[0])
             assert stated * (1 - 1e-9) < max(seen) <= stated
@@ -146,9 +147,9 @@ def pair(sizes: list[int], victim: int, row: Array, other: Array, fill: Array) -
 def moved(query: Sum, whole: Facts, those: Among, tables: tuple[Rows, Rows], victim: int) -> float:
     """How far the victim's addend moves, over the sensitivity in steps that is priced."""
     silent = [Vault(make_solver(rows, whole), KeyedNoise(0, [0], [0])) for rows in tables]
-    first, second = (query.addend(vault, whole, those)[victim] for vault in silent)
+    first, second = (query.attempt(whole, those).addend(vault)[victim] for vault in silent)
     honest = those.sites - whole.colluders
-    grid = query._grid(whole, those)
+    grid = query.attempt(whole, those).grid
     steps = math.sqrt(honest * (float(query.alpha * grid.tau[0, 0]) ** 2 - whole.d * honest / 4))  # type: ignore[operator]
     return float(np.linalg.norm((first - second).astype(float))) / steps
 
@@ -199,8 +200,8 @@ def test_a_person_at_two_sites_moves_one_sum_twice() -> None:
             (np.vstack([np.tile(fill, (n - 1, 1)), last if i < 2 else fill]), np.ones(n)) for i, n in enumerate(sizes)
         ]
         vault = Vault(make_solver(Rows.build(parts), whole), KeyedNoise(0, [0], [0]))
-        totals.append(query.addend(vault, whole, those).sum(axis=0).astype(float))
-    tau = float(query._grid(whole, those).tau[0, 0])
+        totals.append(query.attempt(whole, those).addend(vault).sum(axis=0).astype(float))
+    tau = float(query.attempt(whole, those).grid.tau[0, 0])
     shift = np.linalg.norm(totals[0] - totals[1]) / (tau * math.sqrt(3))
     assert 0.999 * 2 * ALPHA < shift <= 2 * ALPHA
 
@@ -244,9 +245,10 @@ def accepts(noise: KeyedNoise, query: Sum, members: list[int]) -> bool:
     guard = RowGuard(rows, whole, noise, book)
     guard.ask_sum(query, net)
     vault = Vault(make_solver(rows, whole), noise)
-    honest = net.shares[0][:, :-1] - query.addend(vault, whole, among(whole, members))[:, members[:-1]]
-    sigma = float(query._moved(whole, among(whole, members))[0, 0]) / float(ALPHA)
-    step = float(query._grid(whole, among(whole, members)).step[0, 0])
+    attempt = query.attempt(whole, among(whole, members))
+    honest = net.shares[0][:, :-1] - attempt.addend(vault)[:, members[:-1]]
+    sigma = float(SharedNoise(query.what, whole).moved(attempt.among.rows)[0, 0]) / float(ALPHA)
+    step = float(attempt.grid.step[0, 0])
     total = float(np.sum((honest.sum(axis=1) * step / sigma) ** 2))
     law = stats.chi2(2000 * 4)
     return bool(2 * min(law.cdf(total), law.sf(total)) > LEVEL)
@@ -371,7 +373,7 @@ def test_a_sum_that_honest_sites_cannot_have_made_is_refused_alike_on_both_table
 
     whole = facts()
     query = queries(start=np.zeros((5, 4)))[which]
-    grid = query._grid(whole, Among.all(whole))
+    grid = query.attempt(whole, Among.all(whole)).grid
     most = float(query.what.reach(whole)[0, 0] / grid.step[0, 0] + 5 + 40 * math.sqrt(5) * grid.tau[0, 0])
     for seed in (0, 1):
         rows, told = make_rows(SIZES, 4, seed), []

@@ -172,7 +172,7 @@ class _WithHonestSite:
 
     def ask_sum(self, query: Sum, net: Net) -> Array:
         self.attempts += 1
-        tau = query.spread(self.facts, Among.all(self.facts))
+        tau = query.attempt(self.facts, Among.all(self.facts)).grid.tau
         self.net.honest = self.noise.steps(query.what.entries(self.facts), tau, self.attempts, use=2)
         return self.guard.ask_sum(query, net)
 

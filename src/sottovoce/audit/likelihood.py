@@ -117,13 +117,13 @@ def honest_sums(
     one: OpenedSum, tables: tuple[Rows, Rows], facts: Facts, solvers: Solvers, known: int
 ) -> tuple[tuple[IntArray, IntArray], float]:
     """Honest sites' exact sums on both tables, (R, 1, d), and their noise's deviation; the last `known` collude."""
-    among, honest = Among.all(facts), facts.n_nodes - known
+    attempt, honest = one.query.attempt(facts, Among.all(facts)), facts.n_nodes - known
 
     def exact(table: int) -> IntArray:
         vault = Vault(solvers(tables[table], facts, table), Silence())
-        return np.asarray(one.query.addend(vault, facts, among)[..., :honest, :].sum(axis=-2, keepdims=True))
+        return np.asarray(attempt.addend(vault)[..., :honest, :].sum(axis=-2, keepdims=True))
 
-    return (exact(0), exact(1)), float(np.sqrt(honest) * np.max(one.query.spread(facts, among)))
+    return (exact(0), exact(1)), float(np.sqrt(honest) * np.max(attempt.grid.tau))
 
 
 def score_sums(opened: list[OpenedSum], tables: tuple[Rows, Rows], facts: Facts, solvers: Solvers, known: int) -> Array:

@@ -220,7 +220,7 @@ class Reader:
     def ask_sum(self, query: Sum, net: Net) -> Array:
         """The value of an opened sum."""
         among = net.among(self.facts)
-        return query.opened(net.total(np.zeros(1, dtype=np.int64)), self.facts, among)
+        return query.attempt(self.facts, among).opened(net.total(np.zeros(1, dtype=np.int64)))
 
 
 def moved(plan: Plan, net: ReadNet) -> Move | None:

@@ -14,34 +14,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
 from ..errors import InvalidInput
 from ..privacy.events import Event, SummedGaussianMechanism, Unprotected
-from ..privacy.noise import power
-from ..privacy.prices import COARSEST, FINEST
 from ..problem.facts import Among, Facts
-from ..util.typing import Array, IntArray
+from ..util.typing import Array
 from .base import Query
 from .bounded import NoisyBounded
 from .reach import length
 from .statistic import NoisyValue, refused
+from .sum_attempt import Attempt, SharedNoise
 from .vault import Vault
-
-_RING = 61
-"""Bits of the largest sum of honest addends, of a signed word's 63; noise has the room above."""
-_TAIL = 40.0  # standard deviations of a sum of noise: more has a probability below 2 e^-800
-_ROUNDING = 2.0**-50  # of two addends, each rounded by a difference, by the weight, and by the product with it
-_SLACK = 1.0 + 2.0**-40  # of noise, for the rounding of its size
-
-
-class Grid(NamedTuple):
-    """An attempt's grid, and the standard deviation of a share in its steps."""
-
-    step: Array
-    tau: Array
 
 
 def as_released(query: NoisyBounded, facts: Facts) -> NoisyBounded | Sum:
@@ -87,10 +73,6 @@ class Sum:
     def source(self) -> str:
         return self.what.in_sums or self.what.source
 
-    def influence(self, facts: Facts, rows: float) -> Array:
-        """Largest change of a sum over `rows` rows by one of them, computation included; shape (..., 1)."""
-        return self.what.moved(facts, np.full((*facts.n.shape[:-1], 1), rows))
-
     def proved_of_people(self) -> bool:
         """Whether a unit may have several rows."""
         return self.what.proved_of_people()
@@ -99,31 +81,19 @@ class Sum:
         length(self.what.start, "start")
         if facts.pure and self.alpha is not None:
             raise InvalidInput("delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5")
-        if self.alpha is not None:
-            self._check_noise(facts)
+        SharedNoise(self.what, facts).check()
         self.what.check(facts.alike)
-
-    def _check_noise(self, facts: Facts) -> None:
-        assert self.alpha is not None
-        if np.ptp(self.alpha) > 0:
-            raise InvalidInput("alpha", None, "a sum over sites has one price", "give one number, not one a site")
-        if self._bits(facts) < COARSEST:
-            rule = f"{facts.rows:,.0f} rows with so little noise do not fit into sums of 64-bit words"
-            raise InvalidInput("epsilon", None, rule, "use a smaller epsilon, fewer rows, or trust='nobody'")
-        if not self._noise_fits(facts):
-            rule = "so much noise does not fit into sums of 64-bit words"
-            raise InvalidInput("epsilon", None, rule, "use a larger epsilon, or fewer features")
 
     def event(self, facts: Facts) -> Event:
         """The event of an attempt, the same for any sites that take part."""
         assert facts.rows is not None
         if self.alpha is None:
             return Unprotected(self.source, facts.n)
-        shape = facts.n.shape
+        shape, noise = facts.n.shape, SharedNoise(self.what, facts)
         return SummedGaussianMechanism(
             self.source, facts.relation, np.broadcast_to(self.alpha, shape),
-            np.broadcast_to(self._moved(facts, Among.all(facts)), shape), self.what.entries(facts), facts.n_nodes,
-            facts.participants, facts.colluders, facts.sites_per_row, self._bits(facts),
+            np.broadcast_to(noise.moved(Among.all(facts).rows), shape), self.what.entries(facts), facts.n_nodes,
+            facts.participants, facts.colluders, facts.sites_per_row, noise.bits,
         )  # fmt: skip
 
     def stamp(self) -> bytes:
@@ -132,36 +102,16 @@ class Sum:
     def blank(self, facts: Facts) -> Array:
         return self.what.blank(facts)
 
-    def share(self, vault: Vault, facts: Facts, among: Among, release: int) -> IntArray:
-        """Each site's addend plus its share of the noise in steps of the grid, (..., d), after the charge.
-
-        It must be masked before it leaves: alone it is not protected.
-        """
-        words = self.addend(vault, facts, among)
-        if self.alpha is not None:
-            words = words + vault.noise.steps(words.shape[-1], self._grid(facts, among).tau, release)
-        return words
-
-    def addend(self, vault: Vault, facts: Facts, among: Among) -> IntArray:
-        """The share without its noise, for the audit; it never leaves the query."""
-        exact = self.what.addend(vault, facts) * (facts.n / among.rows) / self._grid(facts, among).step
-        return np.asarray(np.rint(exact).astype(np.int64))
-
-    def spread(self, facts: Facts, among: Among) -> Array:
-        """Standard deviation of a coordinate of a share's noise, in steps of the grid, (..., 1)."""
-        return self._grid(facts, among).tau
-
-    def total_spread(self, facts: Facts, among: Among) -> Array:
-        """Standard deviation of an entry of the opened mean."""
-        grid = self._grid(facts, among)
-        return np.asarray(math.sqrt(among.sites) * grid.tau * grid.step)
+    def attempt(self, facts: Facts, among: Among) -> Attempt:
+        """The sum as it is asked of those sites."""
+        return Attempt(self.what, facts, among)
 
     def mean_spread(self, facts: Facts, among: Among) -> float:
-        """:meth:`total_spread`, from the facts of all nodes."""
+        """Standard deviation of an entry of the mean that those sites open, from the facts of all nodes."""
         if self.alpha is None:
             return 0.0
         if among.sites < facts.n_nodes:
-            return float(self.total_spread(facts.node(0), among).ravel()[0])
+            return float(self.attempt(facts.node(0), among).total_spread.ravel()[0])
         return float(self.event(facts).spread()[0])
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
@@ -172,58 +122,7 @@ class Sum:
         mean = self.what.addend(vault, facts)
         if self.alpha is not None:
             shares = facts.n_nodes / (facts.n_nodes - facts.colluders)
-            scale = self.influence(facts, Among.all(facts).rows) / self.alpha * math.sqrt(shares)
+            influence = SharedNoise(self.what, facts).influence(Among.all(facts).rows)
+            scale = influence / self.alpha * math.sqrt(shares)
             mean = mean + scale * vault.noise.gaussian(mean.shape[-1], release, 1)
         return self.what.centred(mean, facts)
-
-    def opened(self, total: IntArray, facts: Facts, among: Among) -> Array:
-        """The released mean, from the sum of an attempt's shares modulo ``2^64``."""
-        return self.what.centred(total * self._grid(facts, among).step, facts)
-
-    def within(self, total: IntArray, facts: Facts, among: Among) -> bool:
-        """Whether honest sites can have made this sum, from rows and noise."""
-        grid = self._grid(facts, among)
-        noise = _TAIL * math.sqrt(among.sites) * grid.tau
-        most = self.what.reach(facts) / grid.step + among.sites + noise
-        return bool(np.all(np.abs(total.astype(float)) <= most))
-
-    def _moved(self, facts: Facts, among: Among) -> Array:
-        """:meth:`influence`, with the rounding of a product with the site's weight."""
-        return np.asarray(self.influence(facts, among.rows) + _ROUNDING * self.what.reach(facts))
-
-    def _bits(self, facts: Facts) -> int:
-        """The grid's fineness: as fine as the ring allows to all sites together, and no finer than is of use.
-
-        Below :data:`sottovoce.privacy.prices.COARSEST` the price is infinite, and `check` refuses.
-        """
-        if self.alpha is None:
-            return FINEST
-        among = Among.all(facts)
-        alpha, honest = np.asarray(self.alpha, dtype=float), self._honest(facts, among)
-        share = self._moved(facts, among) / (alpha * math.sqrt(honest))
-        return min(FINEST, _RING - 1 - math.frexp(float(np.max(self.what.reach(facts) / share)) + 1.0)[1])
-
-    def _noise_fits(self, facts: Facts) -> bool:
-        """Whether any sites' noise leaves the words of honest sums below half of the ring."""
-        alpha, d, sites = float(np.min(np.asarray(self.alpha))), self.what.entries(facts), math.sqrt(facts.n_nodes)
-        tau = 2.0 ** (self._bits(facts) + 1) + math.sqrt(d) * (1.0 + 0.5 * sites) / alpha
-        return (_TAIL + 1.0) * sites * tau <= 2.0**_RING
-
-    @staticmethod
-    def _honest(facts: Facts, among: Among) -> int:
-        """How many shares of the noise nobody knows."""
-        return among.sites - facts.colluders
-
-    def _grid(self, facts: Facts, among: Among) -> Grid:
-        """The grid of an attempt, the same at all its sites.
-
-        With h honest shares of ``tau`` steps, a shift of D steps costs at most ``sqrt(D^2 / h + d h / 4) / tau``: it is
-        dealt to the shares in whole steps (docs/privacy/sums.md, Claim 3).
-        """
-        moved = self._moved(facts, among)
-        if self.alpha is None:
-            return Grid(power(self.what.reach(facts), -50), np.zeros_like(moved))
-        honest, d = self._honest(facts, among), self.what.entries(facts)
-        step = power(moved / (self.alpha * math.sqrt(honest)), -self._bits(facts))
-        steps = moved / step + math.sqrt(d)  # both data sets' sums are rounded, by at most half a step each
-        return Grid(step, np.sqrt(steps**2 / honest + d * honest / 4.0) * _SLACK / self.alpha)

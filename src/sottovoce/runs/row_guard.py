@@ -138,18 +138,19 @@ class RowGuard:
         """
 
         def draw() -> bytes:
-            share = query.share(self._vault, self.facts, among, self._releases)
+            share = attempt.share(self._vault, self._releases)
             return np.ascontiguousarray(net.seal(share), dtype="<i8").tobytes()
 
         check_unit(query.proved_of_people(), self.facts)
         query.check(self.facts)
         among = net.among(self.facts)
         among.check(self.facts)
+        attempt = query.attempt(self.facts, among)
         sealed = np.frombuffer(self._charged(query, draw), dtype="<i8").reshape(query.blank(self.facts).shape)
         total = net.total(sealed.astype(np.int64))
-        if not query.within(total, self.facts, among):
+        if not attempt.is_plausible(total):
             raise Refused("sum: is larger than rows and noise can make it: a site sent something else; end the run")
-        return query.opened(total, self.facts, among)
+        return attempt.opened(total)
 
     def _charged(self, query: Query | Sum, draw: Callable[[], bytes]) -> bytes:
         """Charge the query's event and draw its answer, or take the answer that the ledger holds of this release."""
