@@ -14,7 +14,7 @@ SOURCE = Path(sottovoce.__file__).parent
 TOP = {
     "problem/trust.py": "the table of trusts itself",
     "runs/config.py": "the configuration is read",
-    "runs/auto_search.py": "the methods that may be chosen under a trust",
+    "runs/auto_candidates.py": "the methods that may be chosen under a trust",
     "runs/forecast.py": "what another trust would buy",
 }
 """Where a trust's name may be compared, and why."""

@@ -25,8 +25,9 @@ from sottovoce.data.synthetic_tables import Sketches, dense
 from sottovoce.errors import InvalidInput, SolverError
 from sottovoce.problem.losses import make_loss
 from sottovoce.problem.schedules import Schedule
-from sottovoce.runs import auto_search, auto_trials
-from sottovoce.runs.auto_search import KNOBS, Choice, choose, declared, open_knobs
+from sottovoce.runs import auto_candidates, auto_search, auto_trials
+from sottovoce.runs.auto_candidates import KNOBS, Candidates, Plans, has_cap, open_value
+from sottovoce.runs.auto_search import Choice, choose, declared, open_knobs
 from sottovoce.runs.auto_trials import Ground, Outcome, Rehearsal
 from sottovoce.runs.centre import Centring
 from sottovoce.runs.prepare import prepare
@@ -38,8 +39,8 @@ from sottovoce.util.typing import Any, Array
 AUTO = RunConfig(method="auto", epsilon=1.0, delta=1e-5, accountant="zcdp")  # quick to calibrate
 PURE = RunConfig(method="auto", epsilon=1.0)
 SMALL = (300, 200, 300)
-CAPS, FACTORS, FINALISTS = auto_search.CAPS, auto_search.FACTORS, auto_search.FINALISTS
-ROUNDS, FINER = auto_search.ROUNDS, auto_search.FINER
+CAPS, FACTORS, FINALISTS = auto_candidates.CAPS, auto_candidates.FACTORS, auto_search.FINALISTS
+ROUNDS, FINER = auto_candidates.ROUNDS, auto_search.FINER
 WORLDS, ROWS = auto_trials.WORLDS, auto_trials.ROWS
 
 
@@ -56,16 +57,16 @@ def timeless(choice: Choice) -> Any:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Smaller grids, fewer rounds and rows: what is tested here holds for all of them."""
-    monkeypatch.setattr(auto_search, "ROUNDS", {"steps": (2, 6), "solves": (2, 4)})
-    monkeypatch.setattr(auto_search, "CAPS", (math.inf, 0.2))
-    monkeypatch.setattr(auto_search, "FACTORS", (1.0, 2.5))
+    monkeypatch.setattr(auto_candidates, "ROUNDS", {"steps": (2, 6), "solves": (2, 4)})
+    monkeypatch.setattr(auto_candidates, "CAPS", (math.inf, 0.2))
+    monkeypatch.setattr(auto_candidates, "FACTORS", (1.0, 2.5))
     monkeypatch.setattr(auto_search, "FINER", ((0.6, 1.5),))
-    monkeypatch.setattr(auto_search, "REGULARISERS", (0.1, 30.0))
+    monkeypatch.setattr(auto_candidates, "REGULARISERS", (0.1, 30.0))
     monkeypatch.setattr(auto_search, "FINALISTS", 3)
     monkeypatch.setattr(auto_trials, "WORLDS", 2)
     monkeypatch.setattr(auto_trials, "CHECKS", 2)
     monkeypatch.setattr(auto_trials, "ROWS", 60)
-    monkeypatch.setattr(auto_search, "MANY_ROWS", 1)  # these tables are small
+    monkeypatch.setattr(auto_candidates, "MANY_ROWS", 1)  # these tables are small
     auto_search._choose.cache_clear()
 
 
@@ -119,8 +120,8 @@ def test_another_process_makes_the_same_choice(monkeypatch: pytest.MonkeyPatch) 
 import json
 from sottovoce.data import builtin_schema
 from sottovoce.data.expected import expected_rows
-from sottovoce.runs import auto_search, auto_trials
-auto_search.ROUNDS, auto_search.FINER = {"steps": (2,), "solves": (2,)}, ()
+from sottovoce.runs import auto_candidates, auto_search, auto_trials
+auto_candidates.ROUNDS, auto_search.FINER = {"steps": (2,), "solves": (2,)}, ()
 auto_trials.WORLDS = auto_trials.CHECKS = 1
 auto_trials.ROWS = 60
 schema = builtin_schema("adult")
@@ -133,7 +134,7 @@ print(json.dumps([{k: v for k, v in row.items() if k != "seconds"} for row in fo
     for module, name, value in [(auto_search, "FINER", ()), (auto_trials, "WORLDS", 1), (auto_trials, "CHECKS", 1)]:
         monkeypatch.setattr(module, name, value)
     for name, value in [("ROUNDS", {"steps": (2,), "solves": (2,)}), ("CAPS", CAPS), ("FACTORS", FACTORS)]:
-        monkeypatch.setattr(auto_search, name, value)
+        monkeypatch.setattr(auto_candidates, name, value)
     monkeypatch.setattr(auto_search, "FINALISTS", FINALISTS)
     schema = builtin_schema("adult")
     mine = fresh(n=(300, 200), d=schema.n_features, expected=expected_rows(schema))
@@ -164,7 +165,7 @@ def test_given_knobs_stay_as_given() -> None:
     config = AUTO.but(rounds=7, rho=0.02, eta=0.05, max_grad_norm=0.4, noise_growth=1.1)
     assert open_knobs(config) == () and open_knobs(AUTO) == KNOBS
     found = fresh(config)
-    assert [auto_search.open_value(found.config, knob) for knob in KNOBS] == [7, 0.05, 0.02, 0.4]
+    assert [open_value(found.config, knob) for knob in KNOBS] == [7, 0.05, 0.02, 0.4]
     assert found.config.noise_growth == 1.1
     assert {tuple(row[knob] for knob in KNOBS) for row in found.table} == {(7, 0.05, 0.02, 0.4)}
 
@@ -257,7 +258,7 @@ def test_of_equal_errors_the_least_log_loss_is_taken(monkeypatch: pytest.MonkeyP
 
         rehearse(monkeypatch, error, loss)
         # What is never looked at around the best is found by the grid, which holds the cap of 0.12 here.
-        monkeypatch.setattr(auto_search, "CAPS", (math.inf, 0.2, 0.12))
+        monkeypatch.setattr(auto_candidates, "CAPS", (math.inf, 0.2, 0.12))
         assert fresh(free=("max_grad_norm",)).config.gradient_cap == wanted
 
 
@@ -272,7 +273,7 @@ def test_what_errs_least_is_compared_again_whatever_its_log_loss(monkeypatch: py
         return 0.9 if config.gradient_cap == 0.12 else 0.4
 
     rehearse(monkeypatch, error, loss)
-    monkeypatch.setattr(auto_search, "CAPS", (math.inf, 0.2, 0.12))
+    monkeypatch.setattr(auto_candidates, "CAPS", (math.inf, 0.2, 0.12))
     assert fresh(free=("max_grad_norm",)).config.gradient_cap == 0.12
 
 
@@ -293,15 +294,15 @@ def test_the_pull_grows_with_the_square_of_the_doublings_and_spares_what_was_set
     errors = np.full((1, 1), 0.2)
     ground = auto_trials.Ground(SMALL, 4, 1, 0.0)
     for free in ((), ("eta",), ("max_grad_norm",), ("eta", "max_grad_norm")):
-        search = auto_search._Search(config, ground, free)
+        search = auto_search._Search(Candidates(config, Plans(ground), free))
         for doublings in (-2, 0, 1, 3):
-            usual = search._usual(config.but(max_grad_norm=cap * 2.0))
+            usual = search.candidates.plans.usual_penalty(config.but(max_grad_norm=cap * 2.0))
             one = config.but(eta=at * usual * 2.0**doublings, max_grad_norm=cap * 2.0)
             wanted = share * doublings**2 * ("eta" in free) + other * ("max_grad_norm" in free)
             assert search._pull(one) == pytest.approx(wanted)
             pulled = auto_search._Trial(one, errors, errors, search._pull(one))
             assert pulled.score == pytest.approx(0.2 * (1.0 + wanted))
-            stating = auto_search._Search(replace(config, loss="logistic"), ground, free)
+            stating = auto_search._Search(Candidates(replace(config, loss="logistic"), Plans(ground), free))
             assert stating._pull(replace(one, loss="logistic")) == 0.0  # there the log loss decides
     solve = config.but(method="prox_average")
     assert search._pull(solve) == 0.0
@@ -312,13 +313,11 @@ def test_a_knob_that_helps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     for knob, wanted in (("rho", 0.0001), ("rounds", 4), ("max_grad_norm", 0.6)):
 
         def error(config: RunConfig, _: Rehearsal, knob: str = knob, wanted: float = wanted) -> float:
-            return (
-                0.1 + 0.1 * (config.method != "prox_average") + 0.05 * (auto_search.open_value(config, knob) != wanted)
-            )
+            return 0.1 + 0.1 * (config.method != "prox_average") + 0.05 * (open_value(config, knob) != wanted)
 
         rehearse(monkeypatch, error)
         found = fresh()
-        assert (found.config.method, auto_search.open_value(found.config, knob)) == ("prox_average", wanted)
+        assert (found.config.method, open_value(found.config, knob)) == ("prox_average", wanted)
 
 
 def test_gradient_steps_have_a_light_regulariser_unless_it_is_set() -> None:
@@ -361,11 +360,11 @@ def test_a_candidate_is_planned_as_its_run_will_be(method: str, delta: float | N
     """One calibration gives the noise for all rounds, caps and regularisers, to within a per cent."""
     config = RunConfig(method, 0.8, delta, rounds=5)
     changes: list[dict[str, Any]] = [{}, {"rounds": 9}, {"rho": 0.05}, {"noise_growth": 1.2}, {"eta": 0.02}]
-    changes += [{"max_grad_norm": 0.2}] if auto_search._capped(method) else []
-    search = auto_search._Search(config, Ground(SMALL, 4, 1, 0.0), KNOBS)
+    changes += [{"max_grad_norm": 0.2}] if has_cap(method) else []
+    plans = Plans(Ground(SMALL, 4, 1, 0.0))
     for change in changes:
         one = config.but(**change)
-        found, true = search._prepared(one), prepare(one, search.ground.sizes, 4)
+        found, true = plans.prepared(one), prepare(one, plans.ground.sizes, 4)
         assert found.facts == replace(true.facts, n=found.facts.n) and np.array_equal(found.facts.n, true.facts.n)
         penalties = [ready.algorithm.penalty(1) for ready in (found, true)]
         assert np.allclose(*penalties) and found.config == one
@@ -472,8 +471,9 @@ def test_a_choice_beats_the_first_guess_on_short_rows(monkeypatch: pytest.Monkey
     The search is the true one, with as many rounds as steps need.  In the rehearsal and in the run the gain is far
     above its spread: 17 points, and a standard error of 2.
     """
-    for name, value in [("ROUNDS", ROUNDS), ("CAPS", CAPS), ("FACTORS", FACTORS), ("FINER", FINER)]:
-        monkeypatch.setattr(auto_search, name, value)
+    monkeypatch.setattr(auto_search, "FINER", FINER)
+    for name, value in [("ROUNDS", ROUNDS), ("CAPS", CAPS), ("FACTORS", FACTORS)]:
+        monkeypatch.setattr(auto_candidates, name, value)
     for name, value in [("WORLDS", WORLDS), ("CHECKS", WORLDS), ("ROWS", ROWS)]:
         monkeypatch.setattr(auto_trials, name, value)
     rng = np.random.default_rng(7)

@@ -14,7 +14,8 @@ from click.core import ParameterSource
 
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
-from ..runs import auto_search, defaults
+from ..runs import defaults
+from ..runs.auto_candidates import KNOBS
 from ..runs.config import RunConfig
 
 
@@ -94,7 +95,7 @@ def run_config(
 def left_open() -> tuple[str, ...]:
     """The knobs that the command line did not give, for ``--method auto`` to choose."""
     context = click.get_current_context()
-    return tuple(knob for knob in auto_search.KNOBS if context.get_parameter_source(knob) is ParameterSource.DEFAULT)
+    return tuple(knob for knob in KNOBS if context.get_parameter_source(knob) is ParameterSource.DEFAULT)
 
 
 def typed() -> str:

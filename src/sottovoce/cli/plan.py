@@ -25,7 +25,7 @@ from ..network.dropout import outlook
 from ..network.graphs import MOST_NODES, make_graph
 from ..privacy.statement import Statement, ceil_text
 from ..problem.losses import make_loss
-from ..runs import auto_search
+from ..runs.auto_candidates import KNOBS
 from ..runs.auto_search import Choice, choose, declared
 from ..runs.centre import Decision, decide, frame_of
 from ..runs.config import RunConfig
@@ -124,7 +124,7 @@ def trained_part(options: PlanOptions, config: RunConfig, sites: Sites) -> tuple
     if asks is None:
         return config, sites
     trained = [float(member.rows - asks.held(member.rows)) for member in sites.members]
-    if options.inference and config.auto and left_open() != auto_search.KNOBS:
+    if options.inference and config.auto and left_open() != KNOBS:
         rule = "inference takes Newton steps of its own"
         raise InvalidInput("inference", True, rule, "leave the knobs of methods out")
     return config, replace(sites, sizes=np.array(trained))

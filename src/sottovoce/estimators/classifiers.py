@@ -28,7 +28,8 @@ from ..privacy.statement_facts import Caveat
 from ..problem.clipped import NOT_CALIBRATED
 from ..problem.task import TwoClasses, of_classes
 from ..runs import defaults
-from ..runs.auto_search import KNOBS, Choice, choose
+from ..runs.auto_candidates import KNOBS
+from ..runs.auto_search import Choice, choose
 from ..runs.registering import find_method
 from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, RunConfig, Start, simulate

@@ -12,45 +12,28 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
 
-from ..algorithms import REGISTRY, knobs_of, under
+from ..algorithms import REGISTRY
 from ..data.synthetic_tables import Expected
 from ..errors import InvalidInput, SottovoceError
-from ..problem.clipped import cap
 from ..problem.losses import make_loss
 from ..problem.schedules import Schedule
 from ..util.typing import Any, Array
+from .auto_candidates import KNOBS, PROXIMAL, Candidates, Plans, open_value
 from .auto_trials import Ground
 from .centre import Centring
 from .config import RunConfig
 from .defaults import of_numbers
-from .prepare import build, certified, check_size, default_penalty, prepare
+from .prepare import check_size
 from .pricing import Prepared
 
-KNOBS = ("rounds", "eta", "rho", "max_grad_norm")
-"""Knobs that a choice sets with the method, where the caller left them open."""
-CAPS, FACTORS = (math.inf, 0.3, 0.1), (0.4, 1.0, 2.5)
-"""Caps on a row's gradient, and multiples of the default penalty, that are tried first, each with each."""
-WIDER = (0.15, 0.4, 1.0, 2.5, 6.0)
-"""Multiples for methods that take gradient steps, which are quick to try."""
-ROUNDS = {"steps": (100, 200), "solves": (10, 20, 40)}
-"""Of methods that take gradient steps, and of methods that solve local problems; the first are tried first."""
 FINER = ((0.6, 1.6), (0.75, 1.35))
 """Multiples of the best cap and penalty that are tried last, and then around the best of those."""
-REGULARISERS = (0.1,)
-"""Multiples of the regulariser.  Less is tried only from `MANY_ROWS` rows a weight on, as synthetic rows do not
-overfit; more was chosen too often (the penalty does the same and follows the noise)."""
-MANY_ROWS = 300
-LIGHT = 0.01
-"""Multiple of the regulariser for gradient steps.  Their penalty follows the noise, and few rounds do not overfit; the
-default weighs as much as gradients under a small cap, and holds back what many rows can tell."""
-PROXIMAL = ("prox_admm", "prox_average")
-"""So alike that only one of them is looked into: the first where sites differ, else the second."""
 AHEAD = 1.1
 """Factor on errors of local solves and of single steps: synthetic rows stand for all that there may be, so what a solve
 makes of few rows looks too good, as seen on other tables."""
@@ -162,7 +145,7 @@ def _choose(
     pooled = config.trusted.answers_of_all  # a sum over sites is one over all rows
     tilt = 0.0 if heterogeneity == "iid" or pooled else 1.0
     ground = Ground(n, d // outputs, outputs, tilt, expected, pooled)
-    search = _Search(config, ground, free, heterogeneity == "iid")
+    search = _Search(Candidates(config, Plans(ground), free, heterogeneity == "iid"))
     search.explore()
     if not search.tried:
         assert search.refused is not None
@@ -244,16 +227,17 @@ def ranked(trials: Sequence[_Trial], *, by_log_loss: bool) -> list[_Trial]:
 
 @dataclass
 class _Search:
-    """A search in worlds of sites that are `alike` or not; `tried` are its candidates, `table` its record."""
+    """A search among candidates; `tried` are those that ran, `table` its record."""
 
-    config: RunConfig
-    ground: Ground
-    free: tuple[str, ...]
-    alike: bool = True
+    candidates: Candidates
     table: list[dict[str, Any]] = field(default_factory=list)
     tried: list[_Trial] = field(default_factory=list)
     refused: SottovoceError | None = None
-    _once: dict[tuple[str, float], Prepared] = field(default_factory=dict)
+
+    @property
+    def config(self) -> RunConfig:
+        """The first guess."""
+        return self.candidates.config
 
     def run(self, configs: Sequence[RunConfig], stage: str, *, check: bool = False) -> list[_Trial]:
         """Run candidates in every world, those of one method and number of rounds together.
@@ -264,8 +248,9 @@ class _Search:
         for batch in self._batches(configs, check):
             started = time.perf_counter()
             try:
-                ground = self.ground.final if check else self.ground.first
-                outcomes = ground.outcomes([prepared for _, prepared in batch])
+                worlds = self.candidates.ground
+                rehearsal = worlds.final if check else worlds.first
+                outcomes = rehearsal.outcomes([prepared for _, prepared in batch])
             except SottovoceError as error:
                 self.refused = error
                 continue
@@ -287,7 +272,7 @@ class _Search:
                 continue
             seen.append(config)
             try:
-                prepared = self._prepared(config)
+                prepared = self.candidates.plans.prepared(config)
             except SottovoceError as error:
                 self.refused = error
                 continue
@@ -306,29 +291,6 @@ class _Search:
             told["log_loss"] = one.log_loss
         return told | {"seconds": seconds}
 
-    def _prepared(self, config: RunConfig) -> Prepared:
-        """The plan of a candidate.
-
-        Where noise is on statistics of bounded sensitivity, shifts over sigmas add up in squares under a delta, and
-        epsilons without: one calibration gives the noise for every number of rounds, cap and penalty.
-        """
-        cls = REGISTRY[config.method]
-        if not _capped(config.method):
-            return prepare(config, self.ground.sizes, self.ground.weights)
-        key = (config.method, config.noise_growth)
-        if key not in self._once:
-            once = next(_valid(config, [{"rounds": 1, "max_grad_norm": math.inf, "eta": None}]))
-            self._once[key] = prepare(once, self.ground.sizes, self.ground.weights)
-        one = self._once[key]
-        rho = one.facts.rho * (config.rho / one.config.rho)
-        loss = cap(make_loss(config.loss), config.gradient_cap)
-        facts = replace(one.facts, loss=loss, rho=rho, tol=certified(config, loss))
-        growth = config.noise_growth ** np.arange(1 if cls.single else config.rounds)
-        shape = float(growth.sum()) if facts.pure else math.sqrt(float((growth**2).sum()))
-        assert one.algorithm.noise is not None
-        noise = one.algorithm.noise.scaled(1.0 / shape)
-        return replace(one, config=config, facts=facts, algorithm=build(config, facts, one.graph).with_noise(noise))
-
     @property
     def by_log_loss(self) -> bool:
         """Whether models state probabilities, so that their log loss decides where errors tie."""
@@ -344,7 +306,8 @@ class _Search:
 
     def explore(self) -> None:
         """Every method at a grid of caps and penalties; then the knobs of methods that may win."""
-        self.run([self.config, *(config for method in self.methods() for config in self._grid(method))], "method")
+        grids = [config for method in self.candidates.methods() for config in self.candidates.grid(method)]
+        self.run([self.config, *grids], "method")
         if not self.tried:
             return
         leaders = self.rank([self.best(method) for method in sorted({one.config.method for one in self.tried})])
@@ -352,109 +315,36 @@ class _Search:
             method = leader.config.method
             if self.rank([self.best(method), self.best()])[0].config.method == method:
                 self.climb(method, finer)
-        self.run(list(_valid(self.config, self.siblings())), "sibling")
-
-    def _grid(self, method: str) -> Iterator[RunConfig]:
-        """A method at every cap, each with every penalty."""
-        cls = REGISTRY[method]
-        factors = WIDER if cls.gradient_steps else FACTORS
-        usual = {"method": method, "rounds": self._rounds(method)[0], "rho": self._regulariser(method)}
-        for config in _valid(self.config, [usual | {"max_grad_norm": c} for c in self._caps(method, CAPS)]):
-            yield config
-            if "eta" in self.free and not cls.single:
-                yield from _valid(config, self.penalties(config, [f for f in factors if f != 1.0]))
-
-    def siblings(self) -> list[dict[str, Any]]:
-        """The other proximal method, with the knobs and the curvature of the one that was looked into."""
-        found: list[dict[str, Any]] = []
-        for method in () if self.config.trusted.answers_of_all else PROXIMAL:
-            mine = [one for one in self.tried if one.config.method == method]
-            other = next(name for name in PROXIMAL if name != method)
-            if len(mine) < 2 or len(self.ground.n) == 1:
-                continue
-            at = self.best(method).config
-            change = {knob: open_value(at, knob) for knob in KNOBS} | {"method": other}
-            del change["eta"]
-            found.append(change | self._kept(at, change))
-        return found
+        self.run(self.siblings(), "sibling")
 
     def climb(self, method: str, finer: Sequence[Sequence[float]]) -> None:
         """More rounds around the method's best; then caps, penalties and regularisers, ever finer."""
-        if not REGISTRY[method].single:
-            self.walk(method, [{"rounds": T} for T in self._rounds(method)], "rounds")
-        for factors in finer:
-            at = self.best(method).config
-            caps = self._caps(method, [min(1.0, at.gradient_cap) * f for f in factors])
-            changes: list[dict[str, Any]] = [{"max_grad_norm": float(f"{c:.3g}")} for c in caps]
-            if "eta" in self.free:
-                changes += self.penalties(at, factors)
-            many = sum(self.ground.n) >= MANY_ROWS * self.ground.weights and not REGISTRY[method].gradient_steps
-            if "rho" in self.free and factors is FINER[0] and many:
-                changes += [{"rho": float(f"{self.config.rho * f:.4g}")} for f in REGULARISERS]
-            self.walk(method, changes, "finer")
+        self.run(self.candidates.more_rounds(self.best(method).config), "rounds")
+        for k, factors in enumerate(finer):
+            self.run(self.candidates.finer(self.best(method).config, factors, first=k == 0), "finer")
 
-    def _caps(self, method: str, caps: Sequence[float]) -> Sequence[float]:
-        """The caps that the method may be given; one that no gradient reaches is none."""
-        if "max_grad_norm" not in self.free:
-            return (self.config.gradient_cap,)
-        steepest = make_loss(self.config.loss).derivative_bound
-        return [c if c < steepest else math.inf for c in caps] if _capped(method) else (math.inf,)
-
-    def _rounds(self, method: str) -> tuple[int, ...]:
-        if "rounds" not in self.free:
-            return (self.config.rounds,)
-        return ROUNDS["steps" if REGISTRY[method].gradient_steps else "solves"]
-
-    def _regulariser(self, method: str) -> float:
-        light = "rho" in self.free and REGISTRY[method].gradient_steps
-        return float(f"{self.config.rho * (LIGHT if light else 1.0):.4g}")
-
-    def walk(self, method: str, changes: Sequence[dict[str, Any]], stage: str) -> None:
-        """Try these changes of the method's best."""
-        at = self.best(method).config
-        self.run(list(_valid(at, [change | self._kept(at, change) for change in changes])), stage)
-
-    def _kept(self, at: RunConfig, change: dict[str, Any]) -> dict[str, Any]:
-        """The penalty after a change, the same multiple of the default as before."""
-        if "eta" not in self.free or "eta" in change or not isinstance(at.eta, float):
-            return {}
-        usual = [self._usual(one) for one in _valid(at, [{"eta": None}, change | {"eta": None}])]
-        return {"eta": float(f"{at.eta * usual[1] / usual[0]:.4g}")} if len(usual) == 2 else {}
-
-    def methods(self) -> list[str]:
-        """Those of the configuration's trust that can win somewhere."""
-        trust = self.config.trusts
-        if trust == "sum":
-            names = ["momentum"] + ["prox_average"] * self.alike
-        elif trust == "curator":
-            names = ["prox_average", "momentum", "objective"]
-        else:
-            alike = self.ground.tilt == 0.0
-            names = [PROXIMAL[alike], "momentum", "objective", "output"] + ["mr_admm"] * (self.config.delta is None)
-        return [under(name, trust) for name in names]
-
-    def penalties(self, config: RunConfig, factors: Sequence[float]) -> list[dict[str, Any]]:
-        try:
-            usual = config.eta if isinstance(config.eta, float) else self._usual(config)
-        except SottovoceError:  # a first guess that breaks a rule
+    def siblings(self) -> list[RunConfig]:
+        """Of each proximal method that was looked into, the other."""
+        if self.config.trusted.answers_of_all or len(self.candidates.ground.n) == 1:
             return []
-        return [{"eta": float(f"{usual * factor:.4g}")} for factor in factors]
+        found: list[RunConfig] = []
+        for method in PROXIMAL:
+            if sum(one.config.method == method for one in self.tried) >= 2:
+                found += self.candidates.sibling(self.best(method).config)
+        return found
 
     def _pull(self, config: RunConfig) -> float:
         """Of methods of gradient steps: see `USUAL`.  Where the log loss decides, it settles what `USUAL` would."""
         if self.by_log_loss or not REGISTRY[config.method].gradient_steps:
             return 0.0
         far = {}
-        if "eta" in self.free:
-            own = config.eta if isinstance(config.eta, float) else None
-            far["penalty"] = 1.0 if own is None else own / self._usual(replace(config, eta=None))
-        if "max_grad_norm" in self.free:
+        if "eta" in self.candidates.free:
+            far["penalty"] = 1.0
+            if isinstance(config.eta, float):
+                far["penalty"] = config.eta / self.candidates.plans.usual_penalty(replace(config, eta=None))
+        if "max_grad_norm" in self.candidates.free:
             far["cap"] = min(1.0, config.gradient_cap)
         return sum(USUAL[name][1] * math.log2(value / USUAL[name][0]) ** 2 for name, value in far.items())
-
-    def _usual(self, config: RunConfig) -> float:
-        prepared = self._prepared(config)
-        return default_penalty(config, prepared.facts, prepared.graph)
 
     def _joined(self, check: _Trial) -> _Trial:
         """A candidate's errors and losses in the search and in the last comparison together."""
@@ -484,42 +374,34 @@ class _Search:
         checked = self.run([one.config for one in last], "check", check=True) if len(last) > 1 else last
         checked = [self._joined(one) for one in checked or last]
         best = self.rank(checked)[0]
-        return Choice(best.config, tuple(self.table), self._reasons(best, checked, first, tried))
-
-    def _reasons(self, best: _Trial, checked: Sequence[_Trial], first: _Trial | None, tried: int) -> str:
-        """The choice in words: differences between methods, and no error alone, which would look like a promise."""
-        others = [one for one in checked if one is not best]
-        says = f"{_named(best.config)}: chosen by a comparison {self.ground.says}"
-        if first is None:
-            says += f".  The first guess, {self.config.method}, breaks a rule here"
-        elif mine := next((one for one in others if one.config == first.config), None):
-            says += f".  There it errs {_points(best.mean - mine.mean)} than the first guess ({_named(first.config)}), "
-            says += f"with a standard error of {100 * best.sure(mine):.1f}"
-            if self.by_log_loss:
-                says += f", and its log loss is {_of_log_loss(best.log_loss - mine.log_loss)}"
-        if self.by_log_loss:
-            says += f".  Where errors are within {100 * TIE:g} points the log loss decides, for probabilities that hold"
-        close = {one.config.method for one in others if one.mean - best.mean <= best.sure(one)}
-        if rivals := sorted(close - {best.config.method}):
-            says += f".  It is not sure: {', '.join(rivals)} came within one standard error"
-        least: dict[str, float] = {}
-        for one in self.tried:
-            least[one.config.method] = min(one.mean, least.get(one.config.method, 1.0))
-        (leader, lowest), *behind = sorted(least.items(), key=lambda item: item[1])
-        says += f".  In the search before, {leader} erred least"
-        if behind:
-            says += ", then " + ", ".join(f"{name} by {_points(error - lowest)}" for name, error in behind)
-        says += f".  {tried} candidates were tried; no private row was read.  {NO_FORECAST}"
-        return says
+        return Choice(best.config, tuple(self.table), _reasons(self, best, checked, first, tried))
 
 
-def open_value(config: RunConfig, name: str) -> Any:
-    """The value of one of :data:`KNOBS`, an option or not."""
-    return config.gradient_cap if name == "max_grad_norm" else getattr(config, name)
-
-
-def _capped(method: str) -> bool:
-    return "max_grad_norm" in knobs_of(REGISTRY[method].options) and not REGISTRY[method].objective_noise
+def _reasons(search: _Search, best: _Trial, checked: Sequence[_Trial], first: _Trial | None, tried: int) -> str:
+    """The choice in words: differences between methods, and no error alone, which would look like a promise."""
+    others = [one for one in checked if one is not best]
+    says = f"{_named(best.config)}: chosen by a comparison {search.candidates.ground.says}"
+    if first is None:
+        says += f".  The first guess, {search.config.method}, breaks a rule here"
+    elif mine := next((one for one in others if one.config == first.config), None):
+        says += f".  There it errs {_points(best.mean - mine.mean)} than the first guess ({_named(first.config)}), "
+        says += f"with a standard error of {100 * best.sure(mine):.1f}"
+        if search.by_log_loss:
+            says += f", and its log loss is {_of_log_loss(best.log_loss - mine.log_loss)}"
+    if search.by_log_loss:
+        says += f".  Where errors are within {100 * TIE:g} points the log loss decides, for probabilities that hold"
+    close = {one.config.method for one in others if one.mean - best.mean <= best.sure(one)}
+    if rivals := sorted(close - {best.config.method}):
+        says += f".  It is not sure: {', '.join(rivals)} came within one standard error"
+    least: dict[str, float] = {}
+    for one in search.tried:
+        least[one.config.method] = min(one.mean, least.get(one.config.method, 1.0))
+    (leader, lowest), *behind = sorted(least.items(), key=lambda item: item[1])
+    says += f".  In the search before, {leader} erred least"
+    if behind:
+        says += ", then " + ", ".join(f"{name} by {_points(error - lowest)}" for name, error in behind)
+    says += f".  {tried} candidates were tried; no private row was read.  {NO_FORECAST}"
+    return says
 
 
 def _plain(config: RunConfig) -> dict[str, Any]:
@@ -545,12 +427,3 @@ def _of_log_loss(difference: float) -> str:
     """A difference of log losses in words."""
     size = f"{abs(difference):.3f}"
     return f"{size} less" if difference < 0 else f"{size} more"
-
-
-def _valid(config: RunConfig, changes: Sequence[dict[str, Any]]) -> Iterator[RunConfig]:
-    """Those of the changed configurations that break no rule."""
-    for change in changes:
-        try:
-            yield config.but(**change)
-        except InvalidInput:
-            continue

@@ -19,7 +19,7 @@ from ..data.synthetic_tables import Expected
 from ..errors import InvalidInput, SottovoceError
 from ..problem.losses import make_loss
 from ..util.typing import Array
-from .auto_search import PROXIMAL
+from .auto_candidates import PROXIMAL
 from .auto_trials import WIDEST, Ground, averaging
 from .config import RunConfig
 from .prepare import check_size, prepare

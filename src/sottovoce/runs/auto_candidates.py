@@ -1,0 +1,191 @@
+"""What ``method="auto"`` tries: which methods may win, and which values of their knobs are looked at.
+
+All of it follows from public facts: sizes of sites, the budget, and what the caller set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ..algorithms import REGISTRY, knobs_of, under
+from ..errors import InvalidInput, SottovoceError
+from ..problem.clipped import cap
+from ..problem.losses import make_loss
+from ..util.typing import Any
+from .auto_trials import Ground
+from .config import RunConfig
+from .prepare import build, certified, default_penalty, prepare
+from .pricing import Prepared
+
+KNOBS = ("rounds", "eta", "rho", "max_grad_norm")
+"""Knobs that a choice sets with the method, where the caller left them open."""
+CAPS, FACTORS = (math.inf, 0.3, 0.1), (0.4, 1.0, 2.5)
+"""Caps on a row's gradient, and multiples of the default penalty, that are tried first, each with each."""
+WIDER = (0.15, 0.4, 1.0, 2.5, 6.0)
+"""Multiples for methods that take gradient steps, which are quick to try."""
+ROUNDS = {"steps": (100, 200), "solves": (10, 20, 40)}
+"""Of methods that take gradient steps, and of methods that solve local problems; the first are tried first."""
+REGULARISERS = (0.1,)
+"""Multiples of the regulariser.  Less is tried only from `MANY_ROWS` rows a weight on, as synthetic rows do not
+overfit; more was chosen too often (the penalty does the same and follows the noise)."""
+MANY_ROWS = 300
+LIGHT = 0.01
+"""Multiple of the regulariser for gradient steps.  Their penalty follows the noise, and few rounds do not overfit; the
+default weighs as much as gradients under a small cap, and holds back what many rows can tell."""
+PROXIMAL = ("prox_admm", "prox_average")
+"""So alike that only one of them is looked into: the first where sites differ, else the second."""
+
+
+def open_value(config: RunConfig, name: str) -> Any:
+    """The value of one of :data:`KNOBS`, an option or not."""
+    return config.gradient_cap if name == "max_grad_norm" else getattr(config, name)
+
+
+def has_cap(method: str) -> bool:
+    """Whether the method may be given a cap on gradients."""
+    return "max_grad_norm" in knobs_of(REGISTRY[method].options) and not REGISTRY[method].objective_noise
+
+
+def valid(config: RunConfig, changes: Sequence[dict[str, Any]]) -> Iterator[RunConfig]:
+    """Those of the changed configurations that break no rule."""
+    for change in changes:
+        try:
+            yield config.but(**change)
+        except InvalidInput:
+            continue
+
+
+@dataclass
+class Plans:
+    """Plans of candidates for the sites of `ground`, calibrated once for all that differ in knobs without a price."""
+
+    ground: Ground
+    _calibrated: dict[tuple[str, float], Prepared] = field(default_factory=dict)
+
+    def prepared(self, config: RunConfig) -> Prepared:
+        """The plan of a candidate.
+
+        Where noise is on statistics of bounded sensitivity, shifts over sigmas add up in squares under a delta, and
+        epsilons without: one calibration gives the noise for every number of rounds, cap and penalty.
+        """
+        cls = REGISTRY[config.method]
+        if not has_cap(config.method):
+            return prepare(config, self.ground.sizes, self.ground.weights)
+        key = (config.method, config.noise_growth)
+        if key not in self._calibrated:
+            once = next(valid(config, [{"rounds": 1, "max_grad_norm": math.inf, "eta": None}]))
+            self._calibrated[key] = prepare(once, self.ground.sizes, self.ground.weights)
+        one = self._calibrated[key]
+        rho = one.facts.rho * (config.rho / one.config.rho)
+        loss = cap(make_loss(config.loss), config.gradient_cap)
+        facts = replace(one.facts, loss=loss, rho=rho, tol=certified(config, loss))
+        growth = config.noise_growth ** np.arange(1 if cls.single else config.rounds)
+        shape = float(growth.sum()) if facts.pure else math.sqrt(float((growth**2).sum()))
+        assert one.algorithm.noise is not None
+        noise = one.algorithm.noise.scaled(1.0 / shape)
+        return replace(one, config=config, facts=facts, algorithm=build(config, facts, one.graph).with_noise(noise))
+
+    def usual_penalty(self, config: RunConfig) -> float:
+        """The penalty that the configuration has if it leaves it open."""
+        prepared = self.prepared(config)
+        return default_penalty(config, prepared.facts, prepared.graph)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What may be tried in place of `config` at sites that are `alike` or not; only the knobs in `free` are set."""
+
+    config: RunConfig
+    plans: Plans
+    free: tuple[str, ...]
+    alike: bool = True
+
+    @property
+    def ground(self) -> Ground:
+        """The sites, and the worlds in which candidates are tried."""
+        return self.plans.ground
+
+    def methods(self) -> list[str]:
+        """Those of the configuration's trust that can win somewhere."""
+        trust = self.config.trusts
+        if trust == "sum":
+            names = ["momentum"] + ["prox_average"] * self.alike
+        elif trust == "curator":
+            names = ["prox_average", "momentum", "objective"]
+        else:
+            alike = self.ground.tilt == 0.0
+            names = [PROXIMAL[alike], "momentum", "objective", "output"] + ["mr_admm"] * (self.config.delta is None)
+        return [under(name, trust) for name in names]
+
+    def grid(self, method: str) -> Iterator[RunConfig]:
+        """A method at every cap, each with every penalty."""
+        cls = REGISTRY[method]
+        factors = WIDER if cls.gradient_steps else FACTORS
+        usual = {"method": method, "rounds": self._rounds(method)[0], "rho": self._regulariser(method)}
+        for config in valid(self.config, [usual | {"max_grad_norm": c} for c in self._caps(method, CAPS)]):
+            yield config
+            if "eta" in self.free and not cls.single:
+                yield from valid(config, self._penalties(config, [f for f in factors if f != 1.0]))
+
+    def more_rounds(self, at: RunConfig) -> list[RunConfig]:
+        """The same with other numbers of rounds; none of a method of one round."""
+        if REGISTRY[at.method].single:
+            return []
+        return self.changed(at, [{"rounds": rounds} for rounds in self._rounds(at.method)])
+
+    def finer(self, at: RunConfig, factors: Sequence[float], *, first: bool) -> list[RunConfig]:
+        """These multiples of the cap and of the penalty, and if they are the `first`, of the regulariser."""
+        caps = self._caps(at.method, [min(1.0, at.gradient_cap) * f for f in factors])
+        changes: list[dict[str, Any]] = [{"max_grad_norm": float(f"{c:.3g}")} for c in caps]
+        if "eta" in self.free:
+            changes += self._penalties(at, factors)
+        many = sum(self.ground.n) >= MANY_ROWS * self.ground.weights and not REGISTRY[at.method].gradient_steps
+        if "rho" in self.free and first and many:
+            changes += [{"rho": float(f"{self.config.rho * f:.4g}")} for f in REGULARISERS]
+        return self.changed(at, changes)
+
+    def sibling(self, at: RunConfig) -> list[RunConfig]:
+        """The other proximal method, with the knobs and the curvature of the one that was looked into."""
+        other = next(name for name in PROXIMAL if name != at.method)
+        change = {knob: open_value(at, knob) for knob in KNOBS} | {"method": other}
+        del change["eta"]
+        return list(valid(self.config, [change | self._kept(at, change)]))
+
+    def changed(self, at: RunConfig, changes: Sequence[dict[str, Any]]) -> list[RunConfig]:
+        """Those of the changed configurations that break no rule, their penalties the same multiple of the default."""
+        return list(valid(at, [change | self._kept(at, change) for change in changes]))
+
+    def _kept(self, at: RunConfig, change: dict[str, Any]) -> dict[str, Any]:
+        """The penalty after a change, the same multiple of the default as before."""
+        if "eta" not in self.free or "eta" in change or not isinstance(at.eta, float):
+            return {}
+        usual = [self.plans.usual_penalty(one) for one in valid(at, [{"eta": None}, change | {"eta": None}])]
+        return {"eta": float(f"{at.eta * usual[1] / usual[0]:.4g}")} if len(usual) == 2 else {}
+
+    def _penalties(self, config: RunConfig, factors: Sequence[float]) -> list[dict[str, Any]]:
+        """Changes to these multiples of the penalty."""
+        try:
+            usual = config.eta if isinstance(config.eta, float) else self.plans.usual_penalty(config)
+        except SottovoceError:  # a first guess that breaks a rule
+            return []
+        return [{"eta": float(f"{usual * factor:.4g}")} for factor in factors]
+
+    def _caps(self, method: str, caps: Sequence[float]) -> Sequence[float]:
+        """The caps that the method may be given; one that no gradient reaches is none."""
+        if "max_grad_norm" not in self.free:
+            return (self.config.gradient_cap,)
+        steepest = make_loss(self.config.loss).derivative_bound
+        return [c if c < steepest else math.inf for c in caps] if has_cap(method) else (math.inf,)
+
+    def _rounds(self, method: str) -> tuple[int, ...]:
+        if "rounds" not in self.free:
+            return (self.config.rounds,)
+        return ROUNDS["steps" if REGISTRY[method].gradient_steps else "solves"]
+
+    def _regulariser(self, method: str) -> float:
+        light = "rho" in self.free and REGISTRY[method].gradient_steps
+        return float(f"{self.config.rho * (LIGHT if light else 1.0):.4g}")
