@@ -17,7 +17,7 @@ from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import REGISTRY, HuberResidual, HuberSVM, LogCosh, Logistic, Loss, Softmax, make_loss
 from sottovoce.queries import NoisyMinimiser
 from sottovoce.runs.row_guard import RowGuard
-from sottovoce.solvers import local as solvers
+from sottovoce.solvers import preconditioner
 
 
 def table(rng: np.random.Generator, loss: Loss) -> tuple[Rows, int]:
@@ -42,7 +42,7 @@ HARD = [*STEEP, *(kind().spec for kind in REGISTRY.values())]
 def test_ill_conditioned_problems_that_are_charged_are_answered(
     spec: str, widest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(solvers, "WIDEST", widest)
+    monkeypatch.setattr(preconditioner, "WIDEST", widest)
     loss = make_loss(spec)
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -62,7 +62,7 @@ def test_capped_problems_that_are_charged_are_answered(
     spec: str, c: float, widest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small caps allow small curvatures: the answers lie nearer, and rounding hides less."""
-    monkeypatch.setattr(solvers, "WIDEST", widest)
+    monkeypatch.setattr(preconditioner, "WIDEST", widest)
     loss, answered = cap(make_loss(spec), c), 0
     for seed in range(6):
         rng = np.random.default_rng(seed)

@@ -19,7 +19,7 @@ from sottovoce.data.sweep import Sweep, batched
 from sottovoce.errors import SolverError
 from sottovoce.problem.clipped import cap
 from sottovoce.problem.losses import HuberSVM, Logistic, Loss, Softmax
-from sottovoce.solvers import local
+from sottovoce.solvers import preconditioner
 from sottovoce.solvers.local import DataTerm, Solver, certified_error, rounding_bound
 
 SIZES = [60, 7, 33]
@@ -141,8 +141,8 @@ def test_no_certificate_rests_on_a_remembered_gradient() -> None:
     linear = np.random.default_rng(13).standard_normal((3, 5))
     exact = Solver(rows, Logistic(), 1.0).minimise(linear, q, zero, 1e-12)
     solver = Solver(rows, Logistic(), 1.0)
-    wrong = solver._stack(np.ones((3, 5)), (3,))
-    solver.restore(solver.state() | {"answer": wrong, "gradient": -solver._stack(linear + q * 1.0, (3,))})
+    wrong = solver._rows.stack(np.ones((3, 5)), (3,))
+    solver.restore(solver.state() | {"answer": wrong, "gradient": -solver._rows.stack(linear + q * 1.0, (3,))})
     solution = solver.minimise(linear, q, zero, 1e-9)
     np.testing.assert_allclose(solution.w, exact.w, atol=1e-7)
     assert np.all(solution.gradient_norm <= 1e-9)
@@ -297,10 +297,10 @@ def test_a_preconditioner_of_some_rows_moves_no_answer(kind: str, monkeypatch: p
 
     def answer() -> tuple[Any, Any]:
         solver = Solver(rows, loss, 1.0)
-        return solver.minimise(linear, np.full((2, 3, 1), 0.05), w, 1e-10).w, solver._spectrum
+        return solver.minimise(linear, np.full((2, 3, 1), 0.05), w, 1e-10).w, solver._preconditioner.spectrum
 
     whole, spectrum = answer()
-    monkeypatch.setattr(local, "ENOUGH", 2)
+    monkeypatch.setattr(preconditioner, "ENOUGH", 2)
     part, other = answer()
     assert not np.array_equal(spectrum, other)
     np.testing.assert_allclose(other, spectrum, rtol=0.7, atol=0.01)

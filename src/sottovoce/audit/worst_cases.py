@@ -105,7 +105,7 @@ class Contrary(Solver):
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
         exact = super().minimise(linear, q, start, 1e-10)
-        away = self.side * np.asarray(tol) * self._C * (1.0 - 1e-6) / np.broadcast_to(q, (*exact.w.shape[:-1], 1))
+        away = self.side * np.asarray(tol) * self._rows.C * (1.0 - 1e-6) / np.broadcast_to(q, (*exact.w.shape[:-1], 1))
         return replace(exact, w=exact.w + away)
 
 

@@ -27,6 +27,8 @@ from ..problem.losses import Loss
 from ..problem.schedules import Schedule
 from ..queries import Query, Sum, Vault
 from ..solvers.local import Solution, Solver
+from ..solvers.local_rows import LocalRows
+from ..solvers.preconditioner import Preconditioner
 from ..util.typing import Any, Array, ArrayLike, BoolArray
 from . import engine
 from .engine import Place
@@ -314,6 +316,9 @@ class _Problems(Sweep):
     def nodes(self) -> int:
         return len(self.world)
 
+    def single(self) -> None:
+        """None: these rows are in single precision already."""
+
     def keep(self, nodes: BoolArray) -> Self:
         return replace(self, **{name: getattr(self, name)[nodes] for name in ("world", "group", "shares", "most")})
 
@@ -375,6 +380,19 @@ class _Problems(Sweep):
         return out
 
 
+class _OnePerGroup(Preconditioner):
+    """One Hessian for all problems of one candidate in one world."""
+
+    def _eigen(
+        self, loss: Loss, sweep: Sweep, weight: Array, at: Array, *, typical: bool
+    ) -> tuple[Array | None, Array]:
+        assert isinstance(sweep, _Problems)
+        _, first, inverse = np.unique(sweep.group, return_index=True, return_inverse=True)
+        hessian = sweep.hessian(loss, at, diagonal=False, typical=typical)[first] * weight[first][:, :, None]
+        values, vectors = np.linalg.eigh(hessian)
+        return vectors[inverse], np.maximum(values, 0.0)[inverse]
+
+
 class _Solver(Solver):
     """Solves all problems; those of one candidate in one world share their preconditioner."""
 
@@ -387,24 +405,12 @@ class _Solver(Solver):
         with np.errstate(divide="ignore"):
             most = (caps[:, None, None] / np.linalg.norm(X, axis=2)).astype(np.float32)[candidate, world]
         width, group = X.shape[2] * rehearsal.outputs, world * len(caps) + candidate
-        self._sweep = self._single = _Problems((), width, X, world, group, shares, most)
-        self._n = np.full((len(world), 1), float(X.shape[1]))
-        self._weight = facts.C / self._n
-        self._loss = facts.loss.base if isinstance(facts.loss, Capped) else facts.loss
-        self._C, self._solves = facts.C, 0
-        self._reference = np.zeros((len(world), 1, width))
-        self._basis, self._spectrum = None, None
+        problems = _Problems((), width, X, world, group, shares, most)
+        rows = np.full((len(world), 1), float(X.shape[1]))
+        loss = facts.loss.base if isinstance(facts.loss, Capped) else facts.loss
+        self._prepare(LocalRows(problems, problems, rows, rows, loss, facts.C), _OnePerGroup)
         near = float(np.clip(8.0 / np.min(facts.n), 1e-5, 1e-3))  # noise is larger than that many rows
-        self._near = np.maximum(near * np.minimum(caps, self._loss.derivative_bound)[candidate][:, None], 2e-6)
-
-    def _eigen(
-        self, loss: Loss, sweep: Sweep, weight: Array, at: Array, *, typical: bool
-    ) -> tuple[Array | None, Array]:
-        assert isinstance(sweep, _Problems)
-        _, first, inverse = np.unique(sweep.group, return_index=True, return_inverse=True)
-        hessian = sweep.hessian(loss, at, diagonal=False, typical=typical)[first] * weight[first][:, :, None]
-        values, vectors = np.linalg.eigh(hessian)
-        return vectors[inverse], np.maximum(values, 0.0)[inverse]
+        self._near = np.maximum(near * np.minimum(caps, loss.derivative_bound)[candidate][:, None], 2e-6)
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
@@ -412,7 +418,8 @@ class _Solver(Solver):
 
     def gradient(self, w: Array, part: int = 0, parts: int = 1) -> Array:
         points = w.reshape(-1, 1, w.shape[-1])
-        return np.asarray(self._weight[:, :, None] * self._sweep.gradient(self._loss, points)).reshape(w.shape)
+        slopes = self._rows.given.gradient(self._rows.loss, points)
+        return np.asarray(self._rows.weight[:, :, None] * slopes).reshape(w.shape)
 
 
 class _Stream(KeyedNoise):

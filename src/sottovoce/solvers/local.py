@@ -26,7 +26,7 @@ and groups of replicates.  Neither what is solved together nor any result depend
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
@@ -35,27 +35,20 @@ import numpy as np
 
 from ..data.design import Design
 from ..data.rows import Rows
-from ..data.sweep import INLINE, Sweep, cores, one_thread_a_product, shared
+from ..data.sweep import Sweep, one_thread_a_product, shared
 from ..errors import SolverError
 from ..problem.losses import Loss
-from ..util.typing import Array, ArrayLike, IntArray
-from .descent import NEAR, SAMPLE, Descent, Objective, Phase
+from ..util.typing import Array, ArrayLike
+from .descent import NEAR, Descent, Objective, Phase
+from .local_rows import Grouping, LocalRows, Part, Task, unstack
+from .preconditioner import Preconditioner
 from .quasinewton import Memory, Problem, dots
 
 SINGLE = 6e-8  # smallest gradient norm, over C, that is asked for in single precision; then one more step is taken
 NEARER = 6.0  # factor by which a sweep brings a solve nearer to its minimiser, about
 LESS = 0.8  # share of a certificate that is asked for in single precision, so that rounding does not spoil it
 SINGLE_WORTH = 2**22  # multiplications per sweep above which single precision is worth its copy of the rows
-ENOUGH = 200  # rows a feature that the preconditioner is computed from
-LARGE = 2**18  # entries of a node's rows above which the preconditioner is computed in single precision
 CHUNK = 2**21  # entries of all classifiers that are solved for at a time; the solver takes forty times that memory
-ALONE = 2**16  # entries of a node's rows above which the node is solved by itself, while its rows are in cache
-TOGETHER = 2**20  # multiplications of a sweep of small nodes that are solved together
-APART = 2**24  # on other devices: multiplications of a node's sweep above which the node is solved by itself
-WORTH = 2**20  # multiplications of a sweep of all nodes above which solves are shared out to threads
-REPLICATES = 64  # most replicates of a large node that are solved together
-INVERTED = 20.0  # a preconditioner is stored as an inverse for every penalty if ``d^2`` is at most this times n
-WIDEST = 2000  # features up to which the preconditioner is the whole reference Hessian; beyond, its diagonal
 
 
 def certified_error(C: float, tol: ArrayLike, q: Array) -> Array:
@@ -142,48 +135,27 @@ class Solution:
     iterations: int
 
 
-@dataclass(frozen=True)
-class Part:
-    """Nodes that are solved together: their rows, also in single precision if there is such a copy."""
-
-    nodes: IntArray
-    sweep: Sweep
-    short: Sweep | None
-
-
 class Solver:
     """Solves the local problems of the nodes in `rows`.
 
-    The preconditioner is rebuilt at the solves number 1, 2, 4, 8, ... from the public starting points of the first
-    replicates.  The last answer, where the next solve starts, is secret; a certificate holds from any start, so no
-    guarantee depends on it.  :meth:`state` and :meth:`secrets` return what :meth:`restore` takes, so that a resumed
+    The last answer, where the next solve starts, is secret; a certificate holds from any start, so no guarantee depends
+    on it.  :meth:`state` and :meth:`secrets` return what :meth:`restore` takes, so that a resumed
     simulation repeats every bit.
     """
 
-    _parts: tuple[tuple[int, bool], list[Part]] | None = None
-    _inverse: tuple[Array, Array] | None = None
-    _stretch = 1.0  # of moved rows
     _last: tuple[Array, Array] | None = None  # the last solve's answers (N, R, d), and the data term's gradients there
 
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
-        rows.check(loss)
-        given = rows.sweep()  # for gradients; solves use distinct rows
-        self._given, self._sweep = (x.normed() if loss.by_norm else x for x in (given, given.deduplicated()))
-        self._single: Sweep | None = None
-        self._n = rows.stored.astype(float)[:, None]  # (N, 1)
-        self._units = rows.n  # the same, unless a person has several rows
-        self._weight = C / rows.n
-        self._loss = loss
-        self._C = C
-        self._stretch = 1.0 if rows.move is None else rows.move.stretch
-        self._solves = 0
-        self._reference = np.zeros((len(rows.n), 1, rows.d))
-        self._basis: Array | None = None
-        self._spectrum: Array | None = None
+        self._prepare(LocalRows.of(rows, loss, C), Preconditioner)
+
+    def _prepare(self, rows: LocalRows, preconditioner: Callable[[LocalRows], Preconditioner]) -> None:
+        self._rows = rows
+        self._preconditioner = preconditioner(rows)
+        self._grouping = Grouping(rows)
 
     def state(self) -> dict[str, Array]:
         """Public: what :meth:`restore` needs."""
-        return {"solves": np.array(self._solves), "reference": self._reference}
+        return {"solves": np.array(self._preconditioner.solves), "reference": self._preconditioner.reference}
 
     def secrets(self) -> dict[str, Array]:
         """Secret: what :meth:`restore` needs besides, so that later solves repeat every bit."""
@@ -191,70 +163,14 @@ class Solver:
 
     def restore(self, state: dict[str, Array]) -> None:
         """Resume from a :meth:`state`, and from :meth:`secrets` if the same dictionary holds them."""
-        self._solves = int(state["solves"])
-        self._factorise(np.asarray(state["reference"], dtype=float))
+        self._preconditioner.restore(int(state["solves"]), np.asarray(state["reference"], dtype=float))
         known = [np.asarray(state[name], dtype=float) for name in ("answer", "gradient") if name in state]
         self._last = (known[0], known[1]) if len(known) == 2 and known[0].shape == known[1].shape else None
 
     def skip(self, start: Array) -> None:
         """Count a solve whose answer is known but for its noise; the next one starts from its own start."""
-        self._count(self._stack(start, start.shape[:-1]))
+        self._preconditioner.count(self._rows.stack(start, start.shape[:-1]))
         self._last = None
-
-    def _stack(self, x: Array, lead: tuple[int, ...]) -> Array:
-        """(..., width) -> (N, R, width)."""
-        x = np.broadcast_to(x, (*lead, x.shape[-1]))
-        return np.ascontiguousarray(x.reshape(-1, len(self._reference), x.shape[-1]).transpose(1, 0, 2))
-
-    @staticmethod
-    def _unstack(x: Array, lead: tuple[int, ...]) -> Array:
-        """(N, R, width) -> (..., width)."""
-        return np.asarray(x.transpose(1, 0, 2).reshape(*lead, x.shape[-1]))
-
-    def _count(self, start: Array) -> None:
-        self._solves += 1
-        if self._spectrum is None or self._solves & (self._solves - 1) == 0:
-            self._factorise(np.ascontiguousarray(start[:, :SAMPLE]))
-
-    def _factorise(self, reference: Array) -> None:
-        self._reference = reference
-        width = reference.shape[-1]
-        large, parts = float(np.max(self._n)) * width >= LARGE, int(np.min(self._n) // (ENOUGH * width))
-        if parts > 1:  # of some rows it is nearly as good
-            sweep, weight = self._given.every(0, parts), self._weight * parts
-        else:
-            sweep, weight = (self._short() or self._sweep) if large else self._sweep, self._weight
-        self._basis, self._spectrum = self._eigen(self._loss, sweep, weight, reference, typical=True)
-        self._inverse = None
-
-    def _short(self) -> Sweep | None:
-        """The rows in single precision; None if there is no such copy."""
-        if self._single is None:
-            self._single = self._sweep.single() or self._sweep
-        return None if self._single is self._sweep else self._single
-
-    def _eigen(
-        self, loss: Loss, sweep: Sweep, weight: Array, at: Array, *, typical: bool
-    ) -> tuple[Array | None, Array]:
-        """Eigenvectors (M, d, d) and values (M, d) of the data term's Hessian; beyond `WIDEST` its diagonal."""
-        wide = at.shape[-1] > WIDEST
-        hessian = sweep.hessian(loss, at, wide, typical)
-        if wide:
-            return None, hessian * weight
-        parts = np.array_split(hessian * weight[:, :, None], min(len(hessian), 2 * cores()))
-        found = [*shared(np.linalg.eigh, parts)]
-        values, vectors = (np.concatenate([one[k] for one in found]) for k in (0, 1))
-        return vectors, np.maximum(values, 0.0)  # rounding puts some below
-
-    def _inverted(self, q: Array) -> Array | None:
-        """The preconditioner's inverse, if all replicates have the same quadratic term and it is cheap."""
-        basis, spectrum, own = self._basis, self._spectrum, q[:, :1]
-        if basis is None or basis.shape[1] ** 2 > INVERTED * float(np.max(self._n)) or not np.all(q == own):
-            return None
-        if self._inverse is None or not np.array_equal(self._inverse[0], own):
-            assert spectrum is not None
-            self._inverse = own, np.matmul(basis / (spectrum[:, None, :] + own), basis.transpose(0, 2, 1))
-        return self._inverse[1]
 
     @one_thread_a_product()
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
@@ -275,10 +191,10 @@ class Solver:
             refuse such problems before they are charged (:mod:`sottovoce.queries.reach`).
         """
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
-        w0, c = self._stack(start, lead), self._stack(linear, lead)
-        curvature = self._stack(np.broadcast_to(q, (*lead, 1)), lead)
-        self._count(w0)
-        goal = self._stack(np.broadcast_to(np.asarray(tol, dtype=float) * self._C, (*lead, 1)), lead)
+        w0, c = self._rows.stack(start, lead), self._rows.stack(linear, lead)
+        curvature = self._rows.stack(np.broadcast_to(q, (*lead, 1)), lead)
+        self._preconditioner.count(w0)
+        goal = self._rows.stack(np.broadcast_to(np.asarray(tol, dtype=float) * self._rows.C, (*lead, 1)), lead)
         self._must_show(w0, c, curvature, goal)
         step = max(1, CHUNK // (w0.shape[0] * w0.shape[2]))
         if self._last is not None and self._last[0].shape != w0.shape:
@@ -290,16 +206,16 @@ class Solver:
         iterations = max(one[3] for one in found)
         self._must_show(w, c, curvature, goal)
         self._last = w, g - c - curvature * w
-        return Solution(self._unstack(w, lead), self._unstack(norms, lead), iterations)
+        return Solution(unstack(w, lead), unstack(norms, lead), iterations)
 
     def _must_show(self, w: Array, c: Array, q: Array, goal: Array) -> None:
         """Refuse a certificate at `w` that rounding alone could spoil."""
         size, pull = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, c))
-        term = DataTerm(self._C, self._n[:, :, None], self._loss, w.shape[-1], self._stretch)
+        term = DataTerm(self._rows.C, self._rows.n[:, :, None], self._rows.loss, w.shape[-1], self._rows.stretch)
         hidden = rounding_bound(term, size, pull, q)
         if not np.all(hidden <= goal):
             rule = "double precision cannot certify a gradient norm this small here; use a larger tol"
-            raise SolverError(f"tol={float(np.min(goal)) / self._C:g}: {rule}")
+            raise SolverError(f"tol={float(np.min(goal)) / self._rows.C:g}: {rule}")
 
     def gradient(self, w: Array, part: int = 0, parts: int = 1) -> Array:
         """The data term's gradient ``(C / n) sum_k derivative(a_k.w) a_k``, shape (..., d).
@@ -307,10 +223,10 @@ class Solver:
         With `parts`, over the rows ``part, part + parts, ...`` only, weighted by C over the number of rows of the
         smallest part.
         """
-        lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
-        sweep = self._given.every(part, parts) if parts > 1 else self._given
-        weight = self._C / np.maximum(self._units // parts, 1.0)  # n itself: C / (C / n) may round below it
-        return self._unstack(weight[:, :, None] * sweep.gradient(self._loss, points), lead)
+        lead, points = w.shape[:-1], self._rows.stack(w, w.shape[:-1])
+        sweep = self._rows.given.every(part, parts) if parts > 1 else self._rows.given
+        weight = self._rows.C / np.maximum(self._rows.units // parts, 1.0)  # n itself: C / (C / n) may round below it
+        return unstack(weight[:, :, None] * sweep.gradient(self._rows.loss, points), lead)
 
     def total(self, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
         """Sums over rows of any statistic at public points `w` (..., d), (..., m), block by block in a fixed order.
@@ -318,15 +234,15 @@ class Solver:
         ``each(block, loss, points)`` takes a block of rows of M nodes, the loss for these rows and points (M, R, d) to
         sums (M, R, m).
         """
-        lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
+        lead, points = w.shape[:-1], self._rows.stack(w, w.shape[:-1])
         with one_thread_a_product():
-            return self._unstack(self._given.total(self._loss, points, each), lead)
+            return unstack(self._rows.given.total(self._rows.loss, points, each), lead)
 
     def objective(self, w: Array, clip: float) -> Array:
         """The data term with every row's loss clipped to [0, clip], ``(C / n)`` times their sum, shape (..., 1)."""
-        lead, points = w.shape[:-1], self._stack(w, w.shape[:-1])
-        values = self._given.values(self._loss, points, clip, self._n)
-        return self._unstack(self._weight[:, :, None] * values, lead)
+        lead, points = w.shape[:-1], self._rows.stack(w, w.shape[:-1])
+        values = self._rows.given.values(self._rows.loss, points, clip, self._rows.n)
+        return unstack(self._rows.weight[:, :, None] * values, lead)
 
     def _solve(
         self, w: Array, c: Array, q: Array, goal: Array, answer: Array | None = None, derivative: Array | None = None
@@ -335,12 +251,10 @@ class Solver:
 
         `answer` is the last solve's, where the data term has the gradient `derivative`.
         """
-        single = w.size * float(np.max(self._n)) >= SINGLE_WORTH
-        assert self._spectrum is not None
-        spectrum = self._spectrum[:, None, :]
-        whole = Problem(c, q, self._weight[:, :, None], self._basis, spectrum, self._inverted(q))
+        single = w.size * float(np.max(self._rows.n)) >= SINGLE_WORTH
+        whole = self._preconditioner.problem(c, q)
 
-        def solved(task: tuple[Part, IntArray]) -> Phase:
+        def solved(task: Task) -> Phase:
             part, reps = task
             cut = np.ix_(part.nodes, reps)
             problem, start, gradient = whole.keep(part.nodes, reps), w[cut], None
@@ -348,12 +262,7 @@ class Solver:
                 start, gradient = _nearer(problem, start, answer[cut], derivative[cut])
             return self._solve_part(part, problem, start, gradient, goal[cut][:, :, 0], single=single)
 
-        tasks = [
-            (part, reps) for part in self._apart(w.shape[1], single) for reps in self._replicates(part, w.shape[1])
-        ]
-        work = [len(reps) * float(self._n[part.nodes].sum()) * w.shape[2] for part, reps in tasks]
-        tasks = [tasks[k] for k in np.argsort(-np.array(work), kind="stable")]  # the longest first
-        on_threads = self._shared_out(work)
+        tasks, on_threads = self._grouping.tasks(w.shape[1], single=single)
         out, gradients, norms, slowest = np.empty_like(w), np.empty_like(w), np.empty(w.shape[:2]), 0
         # Threads share each of the last few.
         found = chain(shared(solved, tasks[:on_threads]), map(solved, tasks[on_threads:]))
@@ -363,24 +272,17 @@ class Solver:
             slowest = max(slowest, end.iterations)
         return out, gradients, norms[:, :, None], slowest
 
-    def _shared_out(self, work: Sequence[float]) -> int:
-        """How many of the longest tasks, of this many multiplications, are shared out to threads."""
-        many = len(work) >= cores()
-        if not self._sweep.here or sum(work) < WORTH or not (many or max(work) < INLINE):
-            return 0
-        return len(work) - len(work) % cores() if many else len(work)
-
     def _solve_part(
         self, part: Part, problem: Problem, w: Array, g: Array | None, goals: Array, *, single: bool
     ) -> Phase:
         """Solve for some nodes and replicates from `w`, where the gradient is `g` if it is known."""
         memory, done = Memory(w.shape), 0
         if single and part.short is not None:
-            loose = np.maximum(LESS * goals, SINGLE * self._C)
+            loose = np.maximum(LESS * goals, SINGLE * self._rows.C)
             first = self._descend(part.short, problem, w, g, loose, memory, exact=False)
             memory, done = first.memory, first.iterations
             last = memory.direction(first.g, problem.eased(first.g))
-            w, g = first.w + last * (first.norm <= NEAR * self._C)[:, :, None], None
+            w, g = first.w + last * (first.norm <= NEAR * self._rows.C)[:, :, None], None
         if g is not None and np.any(np.sqrt(dots(g, g)) <= goals):  # a certificate takes a sweep of its own
             g = None
         found = self._descend(part.sweep, problem, w, g, goals, memory, exact=True)
@@ -390,7 +292,7 @@ class Solver:
         self, sweep: Sweep, problem: Problem, w: Array, g: Array | None, goals: Array, memory: Memory, *, exact: bool
     ) -> Phase:
         descent = Descent(
-            Objective(self._loss, self._C, self._renewed),
+            Objective(self._rows.loss, self._rows.C, self._preconditioner.renewed),
             sweep=sweep,
             problem=problem,
             w=w,
@@ -400,38 +302,6 @@ class Solver:
             exact=exact,
         )
         return descent.run()
-
-    def _apart(self, replicates: int, single: bool) -> list[Part]:
-        """Nodes that are solved together, with views of their rows."""
-        key = replicates, single
-        if self._parts is None or self._parts[0] != key:
-            size = self._n[:, 0] * self._reference.shape[-1]
-            large = size >= ALONE if self._sweep.here else size * replicates >= APART
-            order = np.concatenate([batch.nodes for batch in self._sweep.batches] or [np.arange(len(size))])
-            order = order[~large[order]]  # neighbours in memory are solved together, so that views of rows suffice
-            room = TOGETHER if self._sweep.here else np.inf
-            batch = np.floor(np.cumsum(size[order]) * replicates / room).astype(int)
-            nodes = [np.array([i]) for i in np.flatnonzero(large)] + [
-                order[batch == k] for k in sorted(set(batch.tolist()))
-            ]
-            short, found = self._short() if single else None, []
-            for ids in nodes:
-                keep = np.zeros(len(size), dtype=bool)
-                keep[ids] = True
-                found.append(Part(np.sort(ids), self._sweep.keep(keep), None if short is None else short.keep(keep)))
-            self._parts = key, found
-        return self._parts[1]
-
-    def _replicates(self, part: Part, replicates: int) -> list[IntArray]:
-        """Replicates of this part that are solved together."""
-        alone = self._sweep.here and self._n[part.nodes].sum() * self._reference.shape[-1] >= ALONE
-        several = -(-replicates // REPLICATES) if alone and len(part.nodes) == 1 else 1
-        return np.array_split(np.arange(replicates), several)
-
-    def _renewed(self, loss: Loss, sweep: Sweep, problem: Problem, at: Array) -> Problem:
-        """The problem with a preconditioner from the curvature at these points."""
-        basis, spectrum = self._eigen(loss, sweep, problem.weight[:, :, 0], at, typical=False)
-        return replace(problem, basis=basis, spectrum=spectrum[:, None, :], inverse=None)
 
 
 def _nearer(problem: Problem, start: Array, answer: Array, derivative: Array) -> tuple[Array, Array | None]:

@@ -1,0 +1,149 @@
+"""Rows of all nodes as a solver multiplies them, and which of them are solved for together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..data.rows import Rows
+from ..data.sweep import INLINE, Sweep, cores
+from ..problem.losses import Loss
+from ..util.typing import Array, IntArray
+
+ALONE = 2**16  # entries of a node's rows above which the node is solved by itself, while its rows are in cache
+TOGETHER = 2**20  # multiplications of a sweep of small nodes that are solved together
+APART = 2**24  # on other devices: multiplications of a node's sweep above which the node is solved by itself
+WORTH = 2**20  # multiplications of a sweep of all nodes above which solves are shared out to threads
+REPLICATES = 64  # most replicates of a large node that are solved together
+
+
+class LocalRows:
+    """The rows of all N nodes, the loss on them, and how much each counts: ``(C / n_i) sum_k loss(a_k.w)``.
+
+    Attributes
+    ----------
+    given : Sweep
+        The rows as they are, for gradients and other sums.
+    distinct : Sweep
+        Equal rows together, for solves.
+    n : array (N, 1)
+        Rows of every node.
+    units : array (N, 1)
+        The same, unless a person has several rows.
+    weight : array (N, 1)
+        ``C / units``.
+    stretch : float
+        Of moved rows, see :class:`sottovoce.solvers.local.DataTerm`.
+    """
+
+    def __init__(
+        self, given: Sweep, distinct: Sweep, n: Array, units: Array, loss: Loss, C: float, stretch: float = 1.0
+    ) -> None:
+        self.given, self.distinct = given, distinct
+        self.n, self.units, self.weight = n, units, C / units
+        self.loss, self.C, self.stretch = loss, C, stretch
+        self._single: Sweep | None = None
+
+    @classmethod
+    def of(cls, rows: Rows, loss: Loss, C: float) -> LocalRows:
+        """InvalidInput for a loss that is not for these rows."""
+        rows.check(loss)
+        sweep = rows.sweep()
+        given, distinct = (x.normed() if loss.by_norm else x for x in (sweep, sweep.deduplicated()))
+        stretch = 1.0 if rows.move is None else rows.move.stretch
+        return cls(given, distinct, rows.stored.astype(float)[:, None], rows.n, loss, C, stretch)
+
+    @property
+    def nodes(self) -> int:
+        """N."""
+        return len(self.n)
+
+    @property
+    def width(self) -> int:
+        """Entries of a classifier."""
+        return self.given.width
+
+    def single(self) -> Sweep | None:
+        """The distinct rows in single precision; None if there is no such copy."""
+        if self._single is None:
+            self._single = self.distinct.single() or self.distinct
+        return None if self._single is self.distinct else self._single
+
+    def stack(self, x: Array, lead: tuple[int, ...]) -> Array:
+        """(..., width) -> (N, R, width)."""
+        x = np.broadcast_to(x, (*lead, x.shape[-1]))
+        return np.ascontiguousarray(x.reshape(-1, self.nodes, x.shape[-1]).transpose(1, 0, 2))
+
+
+def unstack(x: Array, lead: tuple[int, ...]) -> Array:
+    """(N, R, width) -> (..., width)."""
+    return np.asarray(x.transpose(1, 0, 2).reshape(*lead, x.shape[-1]))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Nodes that are solved together: their rows, also in single precision if there is such a copy."""
+
+    nodes: IntArray
+    sweep: Sweep
+    short: Sweep | None
+
+
+Task = tuple[Part, IntArray]
+"""Nodes and replicates that are solved together."""
+
+
+class Grouping:
+    """Which nodes and replicates are solved together, whatever the number of threads."""
+
+    def __init__(self, rows: LocalRows) -> None:
+        self._rows = rows
+        self._parts: tuple[tuple[int, bool], list[Part]] | None = None
+
+    def tasks(self, replicates: int, *, single: bool) -> tuple[list[Task], int]:
+        """All tasks, the longest first, and how many of them are shared out to threads."""
+        parts = self._apart(replicates, single)
+        tasks = [(part, some) for part in parts for some in self._replicates(part, replicates)]
+        work = [len(some) * float(self._rows.n[part.nodes].sum()) * self._rows.width for part, some in tasks]
+        longest_first = [tasks[k] for k in np.argsort(-np.array(work), kind="stable")]
+        return longest_first, self._shared_out(work)
+
+    def _shared_out(self, work: Sequence[float]) -> int:
+        """How many of the longest tasks, of this many multiplications, are shared out to threads."""
+        many = len(work) >= cores()
+        if not self._rows.distinct.here or sum(work) < WORTH or not (many or max(work) < INLINE):
+            return 0
+        return len(work) - len(work) % cores() if many else len(work)
+
+    def _apart(self, replicates: int, single: bool) -> list[Part]:
+        """Nodes that are solved together, with views of their rows."""
+        key = replicates, single
+        if self._parts is None or self._parts[0] != key:
+            self._parts = key, self._parted(replicates, single)
+        return self._parts[1]
+
+    def _parted(self, replicates: int, single: bool) -> list[Part]:
+        sweep = self._rows.distinct
+        size = self._rows.n[:, 0] * self._rows.width
+        large = size >= ALONE if sweep.here else size * replicates >= APART
+        order = np.concatenate([batch.nodes for batch in sweep.batches] or [np.arange(len(size))])
+        order = order[~large[order]]  # neighbours in memory are solved together, so that views of rows suffice
+        room = TOGETHER if sweep.here else np.inf
+        batch = np.floor(np.cumsum(size[order]) * replicates / room).astype(int)
+        alone = [np.array([i]) for i in np.flatnonzero(large)]
+        together = [order[batch == k] for k in sorted(set(batch.tolist()))]
+        short, found = self._rows.single() if single else None, []
+        for ids in alone + together:
+            keep = np.zeros(len(size), dtype=bool)
+            keep[ids] = True
+            found.append(Part(np.sort(ids), sweep.keep(keep), None if short is None else short.keep(keep)))
+        return found
+
+    def _replicates(self, part: Part, replicates: int) -> list[IntArray]:
+        """Replicates of this part that are solved together."""
+        entries = self._rows.n[part.nodes].sum() * self._rows.width
+        alone = len(part.nodes) == 1 and self._rows.distinct.here and entries >= ALONE
+        several = -(-replicates // REPLICATES) if alone else 1
+        return np.array_split(np.arange(replicates), several)
