@@ -12,10 +12,12 @@ intervals for the amount of heterogeneity in meta-analysis").
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from ..errors import InvalidInput
 from ..util import normal
 from ..util.later import Later
 from ..util.typing import Array
@@ -46,6 +48,43 @@ class Between(NamedTuple):
     sites: tuple[tuple[float, float], ...]
 
 
+@dataclass(frozen=True)
+class SiteConstants:
+    """The sites' own constants that a table prints, with what it knows of their errors.
+
+    Attributes
+    ----------
+    effects : array (K,)
+    covariance : array (K, K)
+        Of the estimates, noise and what all sites have in common included.
+    """
+
+    effects: Array
+    covariance: Array
+
+    @property
+    def count(self) -> int:
+        """K."""
+        return len(self.effects)
+
+    def random_effects(self, alpha: float) -> Between:
+        """:func:`between`, of these; InvalidInput if they are too few to tell a spread."""
+        self._check_count()
+        return between(self.effects, self.covariance, alpha)
+
+    def spreads(self) -> Array:
+        """Standard deviations between sites, each as likely as the others by Q; InvalidInput as for random effects."""
+        self._check_count()
+        curves = _differences(self.effects, self.covariance)
+        return np.sqrt(_falls_to(special.chdtri(self.count - 1, _GRID), *curves))
+
+    def _check_count(self) -> None:
+        if self.count < FEWEST:
+            rule = f"need constants of their own, of which {FEWEST} at least are printed"
+            remedy = "leave out site_constants=no; of fewer sites see the table itself"
+            raise InvalidInput("sites", self.count, rule, remedy)
+
+
 def between(effects: Array, V: Array, alpha: float) -> Between:
     """Random effects of K estimates (K,) with the covariance V (K, K); intervals of level ``1 - alpha``.
 
@@ -64,7 +103,7 @@ def between(effects: Array, V: Array, alpha: float) -> Between:
     drawn = mean + square * (W @ (effects - mean))
     # of t_i given the estimates, and what the mean's own error adds
     left = square * (1.0 - square * np.diag(W)) + (1.0 - square * (W @ one)) ** 2 * variance
-    spreads = spreads_of(effects, V) * (1.0 + 1.0 / K) ** 0.5
+    spreads = SiteConstants(effects, V).spreads() * (1.0 + 1.0 / K) ** 0.5
     chance = float(special.chdtrc(K - 1, np.sum(z**2 / values)))
     return Between(
         mean, (mean - half, mean + half), square**0.5, (low**0.5, high**0.5), chance, _within(spreads, alpha),
@@ -82,11 +121,6 @@ def _falls_to(targets: Array | list[float], values: Array, z: Array) -> Array:
         above = np.sum(z**2 / (values + middle[:, None]), axis=1) > targets
         low, high = np.where(above, middle, low), np.where(above, high, middle)
     return np.where(np.sum(z**2 / values) > targets, high, 0.0)
-
-
-def spreads_of(effects: Array, V: Array) -> Array:
-    """Standard deviations between sites, each as likely as the others by Q: of K estimates (K,) with covariance V."""
-    return np.sqrt(_falls_to(special.chdtri(len(effects) - 1, _GRID), *_differences(effects, V)))
 
 
 def widened(ends: Array, spreads: Array, alpha: float) -> Array:

@@ -19,7 +19,7 @@ from ..util import normal
 from ..util.later import Later
 from ..util.pages import notebook
 from ..util.typing import Any, Array, BoolArray
-from .between import FEWEST, Between, between, spreads_of
+from .between import FEWEST, Between, SiteConstants
 from .directions import LostLines, Relation, in_words, lost_lines, remedy
 from .few_outcomes import FewOutcomes, ends_of, few_outcomes
 from .hidden_groups import hidden_groups
@@ -211,10 +211,10 @@ class Coefficients(Sequence[dict[str, Any]]):
         """
         _check_alpha(alpha)
         c = np.zeros(len(self.lines))
-        c[self._places(list(weights), refused=True)] = list(weights.values())
+        c[_places(self.lines, list(weights), refused=True)] = list(weights.values())
         least, most = self._sums(c[None], alpha, None)[0]  # even to both sides
         if not (math.isfinite(least) and math.isfinite(most)):
-            hidden = [self.lines[k] for k in self._places(list(weights), refused=True)]
+            hidden = [self.lines[k] for k in _places(self.lines, list(weights), refused=True)]
             hidden = [line for line in hidden if line.refused is not None]
             names = [line.term.text for line in hidden]
             if all(line.cause == Cause.LOST.value for line in hidden):
@@ -236,7 +236,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         """
         asked = [names] if isinstance(names, str) else list(names)
         own = [[x.term.text for x in self.lines if x.term.name == name] or [name] for name in asked]
-        which = self._places([text for texts in own for text in texts])
+        which = _places(self.lines, [text for texts in own for text in texts])
         b = np.array([self.lines[k].estimate for k in which], dtype=float)
         statistic = float(b @ np.linalg.solve(self.covariance[np.ix_(which, which)], b))
         return Wald(statistic, len(which), float(special.chdtrc(len(which), statistic)))
@@ -256,28 +256,15 @@ class Coefficients(Sequence[dict[str, Any]]):
             If fewer than three sites have constants of their own that are printed.
         """
         _check_alpha(alpha)
-        return between(*self._effects(), alpha)
-
-    def _effects(self) -> tuple[Array, Array]:
-        """The sites' printed constants with their covariance; InvalidInput if they are too few to tell a spread."""
-        which = self.constants
-        if len(which) < FEWEST:
-            rule = f"need constants of their own, of which {FEWEST} at least are printed"
-            remedy = "leave out site_constants=no; of fewer sites see the table itself"
-            raise InvalidInput("sites", len(which), rule, remedy)
-        effects = np.array([self.lines[k].estimate for k in which], dtype=float)
-        return effects, self.covariance[np.ix_(which, which)]
-
-    def spreads_of_sites(self) -> Array:
-        """Standard deviations between sites, each as likely (:func:`sottovoce.answers.between.spreads_of`)."""
-        effects, V = self._effects()
-        return spreads_of(effects, V)
+        return self.site_constants.random_effects(alpha)
 
     @property
-    def constants(self) -> list[int]:
-        """Positions of the printed constants of single sites."""
+    def site_constants(self) -> SiteConstants:
+        """The printed constants of single sites."""
         own = [k for k, x in enumerate(self.lines) if x.term.name == CONSTANT and x.term.level is not None]
-        return [k for k in own if self.lines[k].refused is None]
+        which = [k for k in own if self.lines[k].refused is None]
+        effects = np.array([self.lines[k].estimate for k in which], dtype=float)
+        return SiteConstants(effects, self.covariance[np.ix_(which, which)])
 
     def sums(self, weights: Array, alpha: float = 1.0 - LEVEL) -> Array:
         """Intervals of weighted sums of all lines, one a row of `weights` (n, lines): (n, 2); it costs no budget.
@@ -298,16 +285,6 @@ class Coefficients(Sequence[dict[str, Any]]):
                 ends[left] = known.sums(weights[left], alpha, few)
         return ends
 
-    def _places(self, names: Sequence[str], *, refused: bool = False) -> list[int]:
-        """Positions of printed lines by name, and with `refused` of all lines."""
-        known = {line.term.text: k for k, line in enumerate(self.lines)}
-        for name in names:
-            if name not in known:
-                raise InvalidInput("names", name, "is no coefficient of this table", f"use one of {sorted(known)}")
-            if self.lines[known[name]].refused is not None and not refused:
-                raise InvalidInput("names", name, "is refused, so nothing is known of it", "leave it out")
-        return [known[name] for name in names]
-
     def __getitem__(self, k: Any) -> Any:
         return self.to_dict()[k]
 
@@ -320,11 +297,21 @@ class Coefficients(Sequence[dict[str, Any]]):
         lines = self.to_dict()
         return f"{text_table(lines)}\n{self.remark()}".rstrip()
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return notebook(table=page_table(self.to_dict()), remark=self.remark())
+
+
+def _places(lines: Sequence[Coefficient], names: Sequence[str], *, refused: bool = False) -> list[int]:
+    """Positions of printed lines by name, and with `refused` of all lines."""
+    known = {line.term.text: k for k, line in enumerate(lines)}
+    for name in names:
+        if name not in known:
+            raise InvalidInput("names", name, "is no coefficient of this table", f"use one of {sorted(known)}")
+        if lines[known[name]].refused is not None and not refused:
+            raise InvalidInput("names", name, "is refused, so nothing is known of it", "leave it out")
+    return [known[name] for name in names]
 
 
 def with_sites(plain: dict[str, Any]) -> dict[str, Any]:
@@ -336,7 +323,9 @@ def with_sites(plain: dict[str, Any]) -> dict[str, Any]:
         return plain
     with of_anybody():
         found = Coefficients.of_plain(plain)
-        return plain | {"between_sites": found.between_sites()._asdict()} if len(found.constants) >= FEWEST else plain
+        if found.site_constants.count < FEWEST:
+            return plain
+        return plain | {"between_sites": found.between_sites()._asdict()}
 
 
 def _p_of(estimate: float, low: float, high: float) -> float:

@@ -211,18 +211,21 @@ class SavedModel:
         if self.of_others_unknown is not None:
             ends[others] = np.nan
             return ends
-        spreads = known.spreads_of_sites() * math.sqrt(1.0 + float(self.shares @ self.shares))
+        spreads = known.site_constants.spreads() * math.sqrt(1.0 + float(self.shares @ self.shares))
         ends[others] = widened(ends[others], spreads, alpha)
         return ends
 
     @property
     def of_others_unknown(self) -> str | None:
         """Why rows of a site that the model does not know have no interval; None if they have one."""
-        if self.naming is None or not self.naming.sites or len(self.table.constants) >= FEWEST:
+        if self.naming is None or not self.naming.sites:
+            return None
+        printed = self.table.site_constants.count
+        if printed >= FEWEST:
             return None
         return (
-            f"rows of no known site have no interval: how sites differ is not known from {len(self.table.constants)} "
-            f"printed constants, and {FEWEST} are the fewest that tell it"
+            f"rows of no known site have no interval: how sites differ is not known from {printed} printed constants, "
+            f"and {FEWEST} are the fewest that tell it"
         )
 
     def to_dict(self) -> dict[str, Any]:
