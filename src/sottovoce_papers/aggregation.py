@@ -45,8 +45,8 @@ from sottovoce.privacy.statement_facts import (
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import make_loss
 from sottovoce.problem.trust import NOBODY, Trust
-from sottovoce.queries import Query
-from sottovoce.queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
+from sottovoce.queries import GaussianLaw, Query, SphericalLaw
+from sottovoce.queries.objective import PerturbedObjective
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.util.plain import jsonable
 from sottovoce.util.typing import Any, Array

@@ -19,7 +19,8 @@ from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy import accountants
 from sottovoce.privacy.gaussian import gaussian_mu
-from sottovoce.queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
+from sottovoce.queries.objective import PerturbedObjective
+from sottovoce.queries.objective_noise import GaussianLaw, SphericalLaw
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.solvers.local import Solver
 from sottovoce_papers import aggregation

@@ -12,7 +12,8 @@ from problems import make_rows
 from sottovoce import RunConfig
 from sottovoce.problem.facts import EXACT, Facts
 from sottovoce.problem.losses import Logistic
-from sottovoce.queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
+from sottovoce.queries.objective import PerturbedObjective
+from sottovoce.queries.objective_noise import GaussianLaw, SphericalLaw
 from sottovoce.queries.reach import INFLATION
 from sottovoce.queries.statistic import NoisyMinimiser
 from sottovoce.runs.prepare import prepare
@@ -52,7 +53,7 @@ def test_noise_on_the_answer_enlarges_a_release_by_at_most_a_thousandth(
     query = PerturbedObjective(start, np.full((2, 1), q), start, law, "")
     polish, before = (
         sigma if gaussian or not pure else np.sqrt(D + 1) / rate  # deviation in a coordinate
-        for rate, sigma in (query._release(one, law) for one in (public, replace(public, tol=EXACT)))
+        for rate, sigma in (query.noise_at(one).release for one in (public, replace(public, tol=EXACT)))
     )
     assert np.all(polish >= before)
     assert np.any(polish > 1.5 * before)
@@ -63,19 +64,18 @@ def test_noise_on_the_answer_enlarges_a_release_by_at_most_a_thousandth(
         spectrum = C * public.loss.curvature_bound * share
         moved = np.sqrt(np.mean((C / public.n * inside / (public.mu + q + spectrum)) ** 2, axis=1, keepdims=True))
         assert np.all((np.hypot(moved, polish) <= moved * (1.0 + 1.01 * INFLATION)) | (polish == before))
-    assert np.all(query._tol(public) >= EXACT)
+    assert np.all(query.noise_at(public).tol >= EXACT)
 
 
 def test_what_is_exact_stays_at_the_certificate_of_exact_answers() -> None:
     start, public = np.zeros((2, D)), facts(300.0, pure=True)
     assert NoisyMinimiser(start, None, "", curvature=1.0)._tol(public) == EXACT
     for law in (None, SphericalLaw(np.ones((2, 1)), polish=False)):
-        assert PerturbedObjective(start, np.ones((2, 1)), start, law, "")._tol(public) == EXACT
+        assert PerturbedObjective(start, np.ones((2, 1)), start, law, "").noise_at(public).tol == EXACT
     released = GaussianLaw(np.ones((2, 1)), release=np.ones((2, 1)))
-    assert np.all(
-        PerturbedObjective(start, np.ones((2, 1)), start, released, "")._tol(facts(300.0, pure=False)) == EXACT
-    )
-    assert PerturbedObjective(start, np.ones((2, 1)), start, None, "", 1e-3)._tol(public) == 1e-3
+    query = PerturbedObjective(start, np.ones((2, 1)), start, released, "")
+    assert np.all(query.noise_at(facts(300.0, pure=False)).tol == EXACT)
+    assert PerturbedObjective(start, np.ones((2, 1)), start, None, "", 1e-3).noise_at(public).tol == 1e-3
 
 
 @pytest.mark.parametrize("method", ["prox_admm", "mr_admm"])

@@ -25,7 +25,7 @@ from sottovoce.queries import (
     PerturbedObjective,
     SphericalLaw,
 )
-from sottovoce.queries.objective import law_of
+from sottovoce.queries.objective_noise import law_of
 from sottovoce.queries.reach import check_solve, inside, radius
 from sottovoce.queries.statistic import gradient_sensitivity
 from sottovoce.runs.row_guard import RowGuard

@@ -23,7 +23,7 @@ from sottovoce.privacy import events
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import SphericalObjectivePerturbation
 from sottovoce.problem.schedules import Schedule
-from sottovoce.queries.objective import POLISH
+from sottovoce.queries.objective_noise import POLISH
 from sottovoce.runs.simulate import Result, RunConfig, prepare, simulate
 from sottovoce.runs.training import TrainConfig, deal, train
 

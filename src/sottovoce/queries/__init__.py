@@ -23,14 +23,8 @@ from .correlated import CarriedGradient, carries, within_reach
 from .exits import Exits
 from .framed import FramedCurvature, FramedMoments, FramedResiduals, FramedSlopes, FramedSteps, Lengths
 from .numeric_moments import Misses
-from .objective import (
-    GaussianLaw,
-    PerturbedObjective,
-    SecretStartObjective,
-    SphericalLaw,
-    check_law,
-    law_of,
-)
+from .objective import PerturbedObjective, SecretStartObjective
+from .objective_noise import GaussianLaw, SphericalLaw, check_law, law_of
 from .sparse_vector import GatedMinimiser, RedrawnGate
 from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, SecretMinimiser
 from .sums import Sum, as_released

@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..errors import InvalidInput
-from ..privacy.bounds import objective_perturbation_epsilon, objective_perturbation_rate
 from ..privacy.events import (
     Event,
     GaussianObjectivePerturbation,
@@ -24,8 +22,6 @@ from ..privacy.events import (
     Unprotected,
 )
 from ..problem.facts import Facts
-from ..problem.trust import RELATIONS
-from ..solvers.local import certified_error
 from ..util.typing import Array, ArrayLike
 from .audit_hooks import (
     Canaries,
@@ -39,100 +35,10 @@ from .audit_hooks import (
     vector,
 )
 from .base import Query
-from .reach import INFLATION, certificate, check_solve, inside, length, matched
+from .objective_noise import FINE, GaussianLaw, ObjectiveNoise, SphericalLaw, check_loss, loss_terms
+from .reach import check_solve, inside, length
 from .statistic import SecretMinimiser, last_minimiser
 from .vault import Vault
-
-POLISH = 0.01
-"""Share of a release's pure epsilon that is spent on the solver's inexact answer."""
-POLISH_SQUARED = 0.001
-"""Share of a release's squared shift over sigma that is spent on it, with a delta."""
-
-_FAR = 700.0  # e^-700: how unlikely noise is that is longer than the bound below
-_ROUNDING = 2.0**-46  # of that bound: how far drawing in double precision puts noise from where it should be
-_FINE = 2.0**-11  # of the certificate's error: the grid's share of it
-
-
-def _changed(facts: Facts) -> float:
-    """How far a row moves the noise: no event carries a derivative bound, so every loss is priced as if it were 1."""
-    return RELATIONS[facts.relation]
-
-
-def _loss_terms(facts: Facts) -> dict[str, float | bool]:
-    return {"curvature_bound": facts.loss.curvature_bound, "logistic": facts.loss.logistic_identity}
-
-
-def _check_loss(facts: Facts) -> None:
-    """Refuse losses that do not meet the conditions of the events for objectives."""
-    if rule := facts.loss.unproved_inside:
-        raise InvalidInput("loss", facts.loss.spec, rule, "use a method with noise on answers, e.g. 'prox_admm'")
-
-
-def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> Array:
-    """The noise rate ``beta`` (sum scale) at which one release costs `epsilon`, per node.
-
-    Under pure accounting `epsilon` is the whole price, with the noise on the answer.  With a delta it is the price
-    ``Delta beta`` of the noise alone; the accountant adds the curvature's part, which costs almost nothing.
-
-    InvalidInput, with ``nodes``, says where the curvature alone costs more than `epsilon`.
-    """
-    delta_gradient = _changed(facts)
-    if not facts.pure:
-        return np.asarray(epsilon, dtype=float) / delta_gradient
-    exact = np.asarray(epsilon, dtype=float) / (1.0 + POLISH)
-    rate = objective_perturbation_rate(
-        exact, facts.K(curvature), delta_gradient=delta_gradient, **_loss_terms(facts)  # type: ignore[arg-type]
-    )  # fmt: skip
-    if np.any(np.isnan(rate)):
-        rule = "a release costs more than this through its curvature alone, whatever the noise"
-        error = InvalidInput("alpha", np.min(epsilon).item(), rule, "raise alpha, eta, phi or rho")
-        error.nodes = np.isnan(np.broadcast_to(rate, facts.n.shape)).ravel()
-        raise error
-    return rate
-
-
-@dataclass(frozen=True)
-class SphericalLaw:
-    """Noise of density ``exp(-rate ||b||)`` in sum scale, shape (..., 1).
-
-    `polish` adds noise to the solver's answer, so that the proof covers the solver's error; printed forms leave it out,
-    and their price assumes exact minimisation.  `claimed` is the paper's own epsilon per release.
-    """
-
-    rate: Array
-    polish: bool = True
-    claimed: Array | None = None
-
-
-@dataclass(frozen=True)
-class GaussianLaw:
-    """Noise ``N(0, sigma^2 I)`` in sum scale, which has no pure price; fields as in :class:`SphericalLaw`.
-
-    `release` is the standard deviation of the noise on the answer where a paper sets it, `claimed_rho` the paper's own
-    zCDP per release.
-    """
-
-    sigma: Array
-    polish: bool = True
-    claimed: Array | None = None
-    release: Array | None = None
-    claimed_rho: Array | None = None
-
-
-def check_law(law: str, facts: Facts) -> None:
-    """Refuse an unknown law, or one without a price here, with :class:`InvalidInput`."""
-    if law not in ("spherical", "gaussian"):
-        raise InvalidInput("law", law, "must be 'spherical' or 'gaussian'", "use 'spherical'")
-    if law == "gaussian" and facts.pure:
-        raise InvalidInput("law", law, "Gaussian noise has no pure price", "give a delta, or use law='spherical'")
-
-
-def law_of(law: str, alpha: Array, curvature: ArrayLike, facts: Facts) -> SphericalLaw | GaussianLaw:
-    """The noise of a release at `alpha`: spherical of epsilon `alpha`, or Gaussian of shift over sigma `alpha`."""
-    check_law(law, facts)
-    if law == "gaussian":
-        return GaussianLaw(_changed(facts) / alpha)
-    return SphericalLaw(rate_for_epsilon(alpha, curvature, facts))
 
 
 @dataclass(frozen=True)
@@ -159,28 +65,9 @@ class PerturbedObjective(Query):
     source: str
     tol: float | None = None
 
-    def _per_node(self, x: ArrayLike, facts: Facts) -> Array:
-        return np.broadcast_to(np.asarray(x, dtype=float), facts.n.shape)
-
-    def _q(self, facts: Facts) -> Array:
-        return facts.mu + np.asarray(self.curvature, dtype=float)
-
-    def _certified(self, facts: Facts) -> Array:
-        return certified_error(facts.C, self._tol(facts), facts.mu + self._per_node(self.curvature, facts))
-
-    def _error(self, facts: Facts, law: SphericalLaw | GaussianLaw) -> Array:
-        """The solver's certificate, the grid, and how far the noise's rounding moves the minimiser, added up."""
-        rounding = _ROUNDING * self._longest(facts, law) / self._K(facts)
-        return self._certified(facts) * (1.0 + _FINE) + rounding
-
-    def _longest(self, facts: Facts, law: SphericalLaw | GaussianLaw | None) -> Array:
-        """A length that the objective's noise exceeds with probability at most ``e^-700``, in sum scale."""
-        d = facts.d
-        if isinstance(law, SphericalLaw):
-            return self._per_node((d + np.sqrt(2.0 * d * _FAR) + _FAR) / law.rate, facts)
-        if isinstance(law, GaussianLaw):
-            return self._per_node((np.sqrt(d) + np.sqrt(2.0 * _FAR)) * law.sigma, facts)
-        return np.zeros(facts.n.shape)
+    def noise_at(self, facts: Facts) -> ObjectiveNoise:
+        """What the law's noise does at nodes with these facts."""
+        return ObjectiveNoise(self.noise, self.curvature, facts, self.tol)
 
     def _minimiser(self, vault: Vault, facts: Facts, release: int) -> Array:
         """The minimiser with the release's noise in its linear term."""
@@ -189,98 +76,46 @@ class PerturbedObjective(Query):
             linear = linear + facts.C / facts.n * (vault.noise.spherical(facts.d, release) / law.rate)
         elif law is not None:
             linear = linear + facts.C / facts.n * (vault.noise.gaussian(facts.d, release) * law.sigma)
-        tol, q = self._tol(facts), self._q(facts)
+        noise = self.noise_at(facts)
+        tol, q = noise.tol, noise.q
         pull = np.linalg.norm(linear, axis=-1, keepdims=True)
         w = vault.solver.minimise(linear, q, self._nearest_start(facts), tol).w
         return inside(w, facts, tol, pull, q)
 
     def _nearest_start(self, facts: Facts) -> Array:
         """The nearest start in reach without noise: public, so a resumed run can repeat it."""
-        pull = length(self.linear, "linear") + self._noise(facts)
-        return inside(self.start, facts, self._tol(facts), pull, self._q(facts))
-
-    def _noise(self, facts: Facts) -> Array:
-        """:meth:`_longest` as part of the linear term."""
-        return facts.C / facts.n * self._longest(facts, self.noise)
-
-    def _tol(self, facts: Facts) -> Array:
-        if self.noise is None or not self.noise.polish:
-            return np.array(facts.exact_tol if self.tol is None else self.tol)
-        tol = matched(facts, self._enough(facts, self.noise)) if self.tol is None else self.tol
-        return certificate(facts, tol, self._q(facts), self._noise(facts))
-
-    def _enough(self, facts: Facts, law: SphericalLaw | GaussianLaw) -> Array:
-        """The certificate at which noise on the answer makes the release at most `INFLATION` noisier.
-
-        Noise of deviation s in the objective, sum scale, moves the answer by at least about
-        ``(C / n) s / (q + C c1 / d)``, root mean square over directions: the eigenvalues of the data's Hessian have a
-        mean of at most ``C c1 / d``, and ``1 / (q + x)^2`` is convex.  Noise on the answer has a deviation of
-        ``2 error / share`` with ``error = 2 C tol / q``; independent noises add in squares.
-        """
-        if isinstance(law, GaussianLaw) and law.release is not None:  # a paper's own, whatever the error
-            return np.array(facts.exact_tol)
-        if isinstance(law, GaussianLaw):
-            spread = self._per_node(law.sigma, facts)
-        else:
-            spread = self._per_node((1.0 if facts.pure else np.sqrt(facts.d + 1.0)) / law.rate, facts)
-        q = facts.mu + self._per_node(self.curvature, facts)
-        q_typical = q + facts.C * facts.loss.curvature_bound / facts.d
-        room = np.sqrt((1.0 + INFLATION) ** 2 - 1.0)
-        return np.asarray(room * self._share(facts, law) * spread * q / (4.0 * facts.n * q_typical))
-
-    def _share(self, facts: Facts, law: SphericalLaw | GaussianLaw) -> Array:
-        """What the noise on an answer may cost: pure epsilon, or with a delta a shift over sigma."""
-        delta_gradient = _changed(facts)
-        if isinstance(law, GaussianLaw):
-            return np.sqrt(POLISH_SQUARED) * self._per_node(delta_gradient / law.sigma, facts)
-        if not facts.pure:
-            return np.sqrt(POLISH_SQUARED) * self._per_node(delta_gradient * law.rate / np.sqrt(facts.d), facts)
-        exact = objective_perturbation_epsilon(
-            self._per_node(law.rate, facts), self._K(facts), delta_gradient=delta_gradient,
-            **_loss_terms(facts),  # type: ignore[arg-type]
-        )  # fmt: skip
-        return POLISH * exact
-
-    def _K(self, facts: Facts) -> Array:
-        return self._per_node(facts.K(self.curvature), facts)
-
-    def _release(self, facts: Facts, law: SphericalLaw | GaussianLaw) -> tuple[Array, Array]:
-        """``beta_release`` and ``sigma_release``."""
-        error, none = self._error(facts, law), np.zeros(facts.n.shape)
-        if not law.polish:
-            return none, none
-        if isinstance(law, GaussianLaw) and law.release is not None:
-            return none, self._per_node(law.release, facts)
-        if isinstance(law, SphericalLaw) and facts.pure:
-            return self._share(facts, law) / (2.0 * error), none
-        return none, 2.0 * error / self._share(facts, law)
+        noise = self.noise_at(facts)
+        pull = length(self.linear, "linear") + noise.pull
+        return inside(self.start, facts, noise.tol, pull, noise.q)
 
     def event(self, facts: Facts) -> Event:
         law = self.noise
         if law is None:
             return Unprotected(source=self.source, rows=facts.n)
-        _check_loss(facts)
-        beta_release, sigma_release = self._release(facts, law)
-        claimed = None if law.claimed is None else self._per_node(law.claimed, facts)
+        check_loss(facts)
+        noise = self.noise_at(facts)
+        beta_release, sigma_release = noise.release
+        claimed = None if law.claimed is None else noise.per_node(law.claimed)
         if isinstance(law, GaussianLaw):
             return GaussianObjectivePerturbation(
-                source=self.source, relation=facts.relation, sigma=self._per_node(law.sigma, facts), K=self._K(facts),
-                curvature_bound=facts.loss.curvature_bound, dimension=facts.d, error=self._error(facts, law),
+                source=self.source, relation=facts.relation, sigma=noise.per_node(law.sigma), K=noise.K,
+                curvature_bound=facts.loss.curvature_bound, dimension=facts.d, error=noise.error,
                 sigma_release=sigma_release, claimed=claimed,
-                claimed_rho=None if law.claimed_rho is None else self._per_node(law.claimed_rho, facts),
+                claimed_rho=None if law.claimed_rho is None else noise.per_node(law.claimed_rho),
             )  # fmt: skip
         return SphericalObjectivePerturbation(
-            source=self.source, relation=facts.relation, beta=self._per_node(law.rate, facts), K=self._K(facts),
-            dimension=facts.d, error=self._error(facts, law), beta_release=beta_release, sigma_release=sigma_release,
-            claimed=claimed, **_loss_terms(facts),  # type: ignore[arg-type]
+            source=self.source, relation=facts.relation, beta=noise.per_node(law.rate), K=noise.K,
+            dimension=facts.d, error=noise.error, beta_release=beta_release, sigma_release=sigma_release,
+            claimed=claimed, **loss_terms(facts),  # type: ignore[arg-type]
         )  # fmt: skip
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
         law, d, w = self.noise, facts.d, self._minimiser(vault, facts, release)
         if law is None or not law.polish:
             return w
-        rate, sigma = self._release(facts, law)
-        coarsest = _FINE * self._certified(facts) / np.sqrt(d)
+        noise = self.noise_at(facts)
+        rate, sigma = noise.release
+        coarsest = FINE * noise.certified / np.sqrt(d)
         if np.any(sigma > 0):
             return vault.noise.add_gaussian(w, sigma, coarsest, release)
         return vault.noise.add_pure(w, rate, coarsest, release)
@@ -290,7 +125,8 @@ class PerturbedObjective(Query):
             length(self.linear, "linear")
             length(self.start, "start")
             return
-        check_solve(facts, self._tol(facts), self.linear, self.start, self._q(facts), self._noise(facts))
+        noise = self.noise_at(facts)
+        check_solve(facts, noise.tol, self.linear, self.start, noise.q, noise.pull)
 
     def ready(self, vault: Vault) -> None:
         if self.noise is not None:
@@ -304,7 +140,7 @@ class PerturbedObjective(Query):
 
     def around(self, origin: Array, facts: Facts) -> Query:
         """``linear.v + q ||v||^2 / 2 = (linear - q origin).w + q ||w||^2 / 2 + const``, rho's part of q included."""
-        return replace(self, linear=self.linear - self._q(facts) * origin, start=self.start + origin)
+        return replace(self, linear=self.linear - self.noise_at(facts).q * origin, start=self.start + origin)
 
     def has_exact_density(self, supposed: Supposed, answers: Array) -> bool:
         """Gaussian noise in the objective and on the answer add up exactly only where the loss is linear."""
@@ -317,7 +153,7 @@ class PerturbedObjective(Query):
         vault, facts, law, w = supposed.vault, supposed.facts, self.noise, answer
         if law is None:
             return certain(w, self.answer(vault, facts, 1))
-        q, sums = self._q(facts), facts.n / facts.C
+        q, sums = self.noise_at(facts).q, facts.n / facts.C
         if isinstance(law, GaussianLaw) and law.release is not None:  # the noise on the answer is not small:
             spread = np.hypot(law.sigma / (sums * q), law.release)  # compare answers instead, both noises Gaussian
             return gaussian(w - self.answer(vault, facts, 1), spread)
@@ -332,7 +168,7 @@ class PerturbedObjective(Query):
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
         """The noise that makes the answer the minimiser, without the determinant, which one row hardly changes."""
         law, d = self.noise, canaries.facts.d
-        q = float(np.max(self._q(canaries.facts)))
+        q = float(np.max(self.noise_at(canaries.facts).q))
         middle, lean = canaries.gradients(answer)
         residual = -(middle + canaries.sums * (vector(self.linear) + q * answer))
         if law is None:
@@ -361,13 +197,14 @@ class SecretStartObjective(PerturbedObjective):
     def event(self, facts: Facts) -> Event:
         law = self.noise
         assert isinstance(law, SphericalLaw) and self.before is not None
-        _check_loss(facts)
+        check_loss(facts)
+        noise = self.noise_at(facts)
         moved = self.before.exact_sensitivity(facts)
         shift = facts.n / facts.C * np.abs(np.asarray(self.own, dtype=float)) * moved
-        claimed = None if law.claimed is None else self._per_node(law.claimed, facts)
+        claimed = None if law.claimed is None else noise.per_node(law.claimed)
         return SecretStartPerturbation(
-            self.source, facts.relation, self._per_node(law.rate, facts), self._K(facts), facts.loss.curvature_bound,
-            facts.d, self._per_node(shift, facts), claimed,
+            self.source, facts.relation, noise.per_node(law.rate), noise.K, facts.loss.curvature_bound,
+            facts.d, noise.per_node(shift), claimed,
         )  # fmt: skip
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:

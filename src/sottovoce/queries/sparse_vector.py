@@ -22,7 +22,8 @@ from ..problem.facts import Facts
 from ..util.typing import Array, ArrayLike
 from .audit_hooks import Canaries, Leaning, Supposed, refusal_of_secret
 from .base import Query
-from .objective import GaussianLaw, PerturbedObjective
+from .objective import PerturbedObjective
+from .objective_noise import GaussianLaw
 from .statistic import NoisyMinimiser, gradient_sensitivity
 from .vault import Secret, Vault
 

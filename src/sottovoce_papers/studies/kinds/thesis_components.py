@@ -20,8 +20,9 @@ from sottovoce.privacy.events import Event, Unprotected
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.facts import Facts
+from sottovoce.queries import GaussianLaw
 from sottovoce.queries.moments import NoisyMoments, SquaredMargin, square
-from sottovoce.queries.objective import GaussianLaw, PerturbedObjective
+from sottovoce.queries.objective import PerturbedObjective
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.util.typing import Any, Array
 

@@ -26,7 +26,8 @@ from sottovoce.privacy.statement_facts import (
     Unit,
 )
 from sottovoce.problem.trust import Trust
-from sottovoce.queries.objective import GaussianLaw, PerturbedObjective, SphericalLaw
+from sottovoce.queries import GaussianLaw, SphericalLaw
+from sottovoce.queries.objective import PerturbedObjective
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import pooled_minimiser, simulate
 from sottovoce.util.typing import Any, Array

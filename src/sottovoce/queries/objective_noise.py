@@ -1,0 +1,224 @@
+"""Noise in an objective: its laws, what a release of a given price needs of them, and what they do at a node.
+
+Sizes are in sum scale (:mod:`sottovoce.problem.facts`).  The proofs are those of
+:class:`sottovoce.queries.PerturbedObjective`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..privacy.bounds import objective_perturbation_epsilon, objective_perturbation_rate
+from ..problem.facts import Facts
+from ..problem.trust import RELATIONS
+from ..solvers.local import certified_error
+from ..util.typing import Array, ArrayLike
+from .reach import INFLATION, certificate, matched
+
+POLISH = 0.01
+"""Share of a release's pure epsilon that is spent on the solver's inexact answer."""
+POLISH_SQUARED = 0.001
+"""Share of a release's squared shift over sigma that is spent on it, with a delta."""
+
+_FAR = 700.0  # e^-700: how unlikely noise is that is longer than the bound below
+_ROUNDING = 2.0**-46  # of that bound: how far drawing in double precision puts noise from where it should be
+FINE = 2.0**-11
+"""The grid's share of the certificate's error."""
+
+
+def rows_change(facts: Facts) -> float:
+    """How far a row moves the noise: no event carries a derivative bound, so every loss is priced as if it were 1."""
+    return RELATIONS[facts.relation]
+
+
+def loss_terms(facts: Facts) -> dict[str, float | bool]:
+    """What prices of noise in objectives depend on of a loss."""
+    return {"curvature_bound": facts.loss.curvature_bound, "logistic": facts.loss.logistic_identity}
+
+
+def check_loss(facts: Facts) -> None:
+    """Refuse losses that do not meet the conditions of the events for objectives."""
+    if rule := facts.loss.unproved_inside:
+        raise InvalidInput("loss", facts.loss.spec, rule, "use a method with noise on answers, e.g. 'prox_admm'")
+
+
+def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> Array:
+    """The noise rate ``beta`` (sum scale) at which one release costs `epsilon`, per node.
+
+    Under pure accounting `epsilon` is the whole price, with the noise on the answer.  With a delta it is the price
+    ``Delta beta`` of the noise alone; the accountant adds the curvature's part, which costs almost nothing.
+
+    InvalidInput, with ``nodes``, says where the curvature alone costs more than `epsilon`.
+    """
+    delta_gradient = rows_change(facts)
+    if not facts.pure:
+        return np.asarray(epsilon, dtype=float) / delta_gradient
+    exact = np.asarray(epsilon, dtype=float) / (1.0 + POLISH)
+    rate = objective_perturbation_rate(
+        exact, facts.K(curvature), delta_gradient=delta_gradient, **loss_terms(facts)  # type: ignore[arg-type]
+    )  # fmt: skip
+    if np.any(np.isnan(rate)):
+        rule = "a release costs more than this through its curvature alone, whatever the noise"
+        error = InvalidInput("alpha", np.min(epsilon).item(), rule, "raise alpha, eta, phi or rho")
+        error.nodes = np.isnan(np.broadcast_to(rate, facts.n.shape)).ravel()
+        raise error
+    return rate
+
+
+@dataclass(frozen=True)
+class SphericalLaw:
+    """Noise of density ``exp(-rate ||b||)`` in sum scale, shape (..., 1).
+
+    `polish` adds noise to the solver's answer, so that the proof covers the solver's error; printed forms leave it out,
+    and their price assumes exact minimisation.  `claimed` is the paper's own epsilon per release.
+    """
+
+    rate: Array
+    polish: bool = True
+    claimed: Array | None = None
+
+
+@dataclass(frozen=True)
+class GaussianLaw:
+    """Noise ``N(0, sigma^2 I)`` in sum scale, which has no pure price; fields as in :class:`SphericalLaw`.
+
+    `release` is the standard deviation of the noise on the answer where a paper sets it, `claimed_rho` the paper's own
+    zCDP per release.
+    """
+
+    sigma: Array
+    polish: bool = True
+    claimed: Array | None = None
+    release: Array | None = None
+    claimed_rho: Array | None = None
+
+
+def check_law(law: str, facts: Facts) -> None:
+    """Refuse an unknown law, or one without a price here, with :class:`InvalidInput`."""
+    if law not in ("spherical", "gaussian"):
+        raise InvalidInput("law", law, "must be 'spherical' or 'gaussian'", "use 'spherical'")
+    if law == "gaussian" and facts.pure:
+        raise InvalidInput("law", law, "Gaussian noise has no pure price", "give a delta, or use law='spherical'")
+
+
+def law_of(law: str, alpha: Array, curvature: ArrayLike, facts: Facts) -> SphericalLaw | GaussianLaw:
+    """The noise of a release at `alpha`: spherical of epsilon `alpha`, or Gaussian of shift over sigma `alpha`."""
+    check_law(law, facts)
+    if law == "gaussian":
+        return GaussianLaw(rows_change(facts) / alpha)
+    return SphericalLaw(rate_for_epsilon(alpha, curvature, facts))
+
+
+@dataclass(frozen=True)
+class ObjectiveNoise:
+    """What a law's noise in objectives of this curvature does at nodes with these facts.
+
+    Parameters
+    ----------
+    law : SphericalLaw, GaussianLaw or None
+    curvature : array (..., 1)
+        Public quadratic term, besides rho's.
+    facts : Facts
+    asked_tol : float, optional
+        Relative gradient norm to which the solve is certified; None for ``tol`` of the facts.
+    """
+
+    law: SphericalLaw | GaussianLaw | None
+    curvature: Array
+    facts: Facts
+    asked_tol: float | None = None
+
+    def per_node(self, x: ArrayLike) -> Array:
+        """A number for every node, shape (N, 1)."""
+        return np.broadcast_to(np.asarray(x, dtype=float), self.facts.n.shape)
+
+    @property
+    def q(self) -> Array:
+        """The whole quadratic term, rho's part included, (..., 1)."""
+        return self.facts.mu + np.asarray(self.curvature, dtype=float)
+
+    @property
+    def K(self) -> Array:
+        """The whole quadratic term in sum scale, per node."""
+        return self.per_node(self.facts.K(self.curvature))
+
+    @property
+    def longest(self) -> Array:
+        """A length that the noise exceeds with probability at most ``e^-700``, in sum scale."""
+        law, d = self.law, self.facts.d
+        if isinstance(law, SphericalLaw):
+            return self.per_node((d + np.sqrt(2.0 * d * _FAR) + _FAR) / law.rate)
+        if isinstance(law, GaussianLaw):
+            return self.per_node((np.sqrt(d) + np.sqrt(2.0 * _FAR)) * law.sigma)
+        return np.zeros(self.facts.n.shape)
+
+    @property
+    def pull(self) -> Array:
+        """:attr:`longest` as part of the linear term."""
+        return self.facts.C / self.facts.n * self.longest
+
+    @property
+    def tol(self) -> Array:
+        """The relative gradient norm to which the solve is certified."""
+        facts, tol = self.facts, self.asked_tol
+        if self.law is None or not self.law.polish:
+            return np.array(facts.exact_tol if tol is None else tol)
+        return certificate(facts, matched(facts, self._enough(self.law)) if tol is None else tol, self.q, self.pull)
+
+    @property
+    def certified(self) -> Array:
+        """How far the solver's answer is from the exact minimiser at most, per node."""
+        return certified_error(self.facts.C, self.tol, self.facts.mu + self.per_node(self.curvature))
+
+    @property
+    def error(self) -> Array:
+        """The solver's certificate, the grid, and how far the noise's rounding moves the minimiser, added up."""
+        return self.certified * (1.0 + FINE) + _ROUNDING * self.longest / self.K
+
+    @property
+    def release(self) -> tuple[Array, Array]:
+        """``beta_release`` and ``sigma_release``: of the noise on the answer, which pays for its :attr:`error`."""
+        law, none = self.law, np.zeros(self.facts.n.shape)
+        if law is None or not law.polish:
+            return none, none
+        if isinstance(law, GaussianLaw) and law.release is not None:
+            return none, self.per_node(law.release)
+        if isinstance(law, SphericalLaw) and self.facts.pure:
+            return self._share(law) / (2.0 * self.error), none
+        return none, 2.0 * self.error / self._share(law)
+
+    def _enough(self, law: SphericalLaw | GaussianLaw) -> Array:
+        """The certificate at which noise on the answer makes the release at most `INFLATION` noisier.
+
+        Noise of deviation s in the objective, sum scale, moves the answer by at least about
+        ``(C / n) s / (q + C c1 / d)``, root mean square over directions: the eigenvalues of the data's Hessian have a
+        mean of at most ``C c1 / d``, and ``1 / (q + x)^2`` is convex.  Noise on the answer has a deviation of
+        ``2 error / share`` with ``error = 2 C tol / q``; independent noises add in squares.
+        """
+        facts = self.facts
+        if isinstance(law, GaussianLaw) and law.release is not None:  # a paper's own, whatever the error
+            return np.array(facts.exact_tol)
+        if isinstance(law, GaussianLaw):
+            spread = self.per_node(law.sigma)
+        else:
+            spread = self.per_node((1.0 if facts.pure else np.sqrt(facts.d + 1.0)) / law.rate)
+        q = facts.mu + self.per_node(self.curvature)
+        q_typical = q + facts.C * facts.loss.curvature_bound / facts.d
+        room = np.sqrt((1.0 + INFLATION) ** 2 - 1.0)
+        return np.asarray(room * self._share(law) * spread * q / (4.0 * facts.n * q_typical))
+
+    def _share(self, law: SphericalLaw | GaussianLaw) -> Array:
+        """What the noise on an answer may cost: pure epsilon, or with a delta a shift over sigma."""
+        delta_gradient = rows_change(self.facts)
+        if isinstance(law, GaussianLaw):
+            return np.sqrt(POLISH_SQUARED) * self.per_node(delta_gradient / law.sigma)
+        if not self.facts.pure:
+            return np.sqrt(POLISH_SQUARED) * self.per_node(delta_gradient * law.rate / np.sqrt(self.facts.d))
+        exact = objective_perturbation_epsilon(
+            self.per_node(law.rate), self.K, delta_gradient=delta_gradient,
+            **loss_terms(self.facts),  # type: ignore[arg-type]
+        )  # fmt: skip
+        return POLISH * exact
