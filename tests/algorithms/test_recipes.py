@@ -225,7 +225,9 @@ def test_a_site_knows_the_noise_of_the_whole() -> None:
         assert isinstance(method, Recipe)
         some = [Among.all(facts), Among(160.0, 3)][: 1 + (trust == "sum")]
         for among in some:
-            assert method.at(2).spread(1, facts.node(2), among) == method.spread(1, facts, among) > 0.0
+            assert (
+                method.at(2).releases.spread(1, facts.node(2), among) == method.releases.spread(1, facts, among) > 0.0
+            )
 
 
 @pytest.mark.parametrize(

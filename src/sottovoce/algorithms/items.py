@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from ..problem.facts import Among, Facts
-from ..queries import Bounded
+from ..problem.schedules import Schedule
+from ..queries import Bounded, NoisyBounded, as_released
 from ..util.typing import Any, Array
 
 
@@ -16,6 +21,69 @@ class Item(NamedTuple):
     name: str
     what: Callable[[Array], Bounded]
     share: float
+
+
+@dataclass(frozen=True)
+class Releases:
+    """All items of a recipe, in order, with the noise of each; None for none."""
+
+    items: tuple[Item, ...]
+    noise: Schedule | None
+
+    def to_plain(self) -> list[dict[str, Any]]:
+        """The items as plain data."""
+        return [{"release": item.name, "share": item.share} for item in self.items]
+
+    @property
+    def shape(self) -> Schedule:
+        """The noise schedule: roots of the shares."""
+        return Schedule(table=tuple(math.sqrt(item.share) for item in self.items))
+
+    @property
+    def scale(self) -> float:
+        """Shift over sigma of all items together; inf without noise."""
+        return math.inf if self.noise is None else float(np.max(self.noise.factor))
+
+    def widths(self, facts: Facts) -> tuple[int, ...]:
+        """Entries of each answer."""
+        return tuple(item.what(np.zeros(1)).width(facts) for item in self.items)
+
+    def query(self, k: int, what: Bounded) -> NoisyBounded:
+        """The query of item k, from 1 on."""
+        return NoisyBounded.of(what, None if self.noise is None else self.noise(k), self.items[k - 1].name)
+
+    def spread(self, j: int, facts: Facts, among: Among) -> float:
+        """Standard deviation of the noise on each entry of the answer to item j, from 0 on, for these sites."""
+        whole = replace(facts, n=facts.every_n)
+        return as_released(self._somewhere(j), facts).mean_spread(whole, among)
+
+    def spreads(self, j: int, facts: Facts) -> Array:
+        """Standard deviation of the noise on each entry of every site's own answer to item j, (N,)."""
+        query = self._somewhere(j)
+        if query.alpha is None:
+            return np.zeros(facts.n_nodes)
+        whole = replace(facts, n=facts.every_n)
+        return np.array(np.broadcast_to(np.ravel(query.event(whole).spread()), facts.n_nodes))
+
+    def _somewhere(self, j: int) -> NoisyBounded:
+        """The query of item j at some point: noise does not depend on where."""
+        return self.query(j + 1, self.items[j].what(np.zeros(1)))
+
+
+class Kept(NamedTuple):
+    """What a recipe's state holds of each answer.
+
+    Attributes
+    ----------
+    entries : tuple of int
+        How many numbers, of each answer.
+    own_part : callable, optional
+        What is kept of the sites' own answers (..., N, entries) to a statistic; None where only the mean over the rows
+        of all is.
+    """
+
+    entries: tuple[int, ...]
+    own_part: Callable[[Bounded, Array], Array] | None = None
 
 
 class SiteAnswers(NamedTuple):

@@ -7,7 +7,6 @@ what was opened: a round goes through the script again, on the answers so far, u
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar
@@ -16,11 +15,11 @@ import numpy as np
 
 from ..problem.facts import Among, Facts
 from ..problem.schedules import Schedule
-from ..queries import Bounded, NoisyBounded, as_released
+from ..queries import Bounded
 from ..util.plain import digest_of
 from ..util.typing import Any, Array
 from .base import Algorithm, Node
-from .items import Answer, Item, Opened, Script, SiteAnswers, play, same, shared
+from .items import Answer, Item, Kept, Opened, Releases, Script, SiteAnswers, play, same, shared
 
 _NONE = Schedule()  # a recipe has no penalty
 
@@ -50,46 +49,25 @@ class Recipe(Algorithm[Opened]):
         """Yields the statistic of each item at its points, gets the answer, and returns the outcome."""
 
     @property
-    def asked(self) -> list[dict[str, Any]]:
-        """The items as plain data."""
-        return [{"release": item.name, "share": item.share} for item in self.items]
+    def releases(self) -> Releases:
+        """The items with their noise."""
+        return Releases(self.items, self.noise)
 
-    @property
-    def shape(self) -> Schedule:
-        """The noise schedule: roots of the shares."""
-        return Schedule(table=tuple(math.sqrt(item.share) for item in self.items))
-
-    @property
-    def scale(self) -> float:
-        """Shift over sigma of all items together; inf without noise."""
-        return math.inf if self.noise is None else float(np.max(self.noise.factor))
-
-    def widths(self, facts: Facts) -> tuple[int, ...]:
-        """Entries of each answer."""
-        return tuple(item.what(np.zeros(1)).width(facts) for item in self.items)
-
-    def separate(self, facts: Facts) -> bool:
-        """Whether every site's own answer is kept, and not only the mean over the rows of all."""
-        return False
+    def kept(self, facts: Facts) -> Kept:
+        """What the state holds of each answer: the mean over the rows of all sites, or every site's own."""
+        return Kept(self.releases.widths(facts))
 
     def begin(self, facts: Facts, replicates: int) -> Script:
         """The script that a run plays."""
         return self.script(facts, replicates)
 
-    def own_part(self, what: Bounded, answers: Array, facts: Facts) -> Array:
-        """What is kept of the sites' own answers, (..., N, entries): all of it."""
-        return answers
-
-    def stored(self, facts: Facts) -> tuple[int, ...]:
-        """Entries of the state for each answer."""
-        return self.widths(facts)
-
     def init(self, node: Node) -> Opened:
-        K, W = len(self.items), sum(self.stored(node.facts))
+        K, W = len(self.items), sum(self.kept(node.facts).entries)
         return Opened(shared(np.zeros((*node.zeros().shape[:-1], W)), node.facts), np.zeros(K), np.zeros(K))
 
     def round(self, k: int, state: Opened, node: Node) -> Opened:
-        start, width = sum(self.stored(node.facts)[: k - 1]), self.stored(node.facts)[k - 1]
+        entries = self.kept(node.facts).entries
+        start, width = sum(entries[: k - 1]), entries[k - 1]
         script, said = self._played(k - 1, state, node.facts)
         what = same(said, self.items[k - 1], node.facts)
         at = what.at.reshape(*state.told.shape[:-1], -1)
@@ -103,22 +81,18 @@ class Recipe(Algorithm[Opened]):
         return after
 
     def priced(self, k: int, state: Opened, node: Node) -> Opened:
-        node.ask(self.query(k, self.items[k - 1].what(np.zeros(1))))  # the script would need answers
+        node.ask(self.releases.query(k, self.items[k - 1].what(np.zeros(1))))  # the script would need answers
         return state
 
     def _release(self, k: int, what: Bounded, node: Node) -> tuple[Array, Among]:
         """The mean over the rows of all sites that take part, or the answers of each, and these sites."""
-        facts, among = node.facts, node.among()
-        answer = node.ask(self.query(k, what))
-        if self.separate(facts):
-            own = self.own_part(what, node.net.everyones(answer), facts)
+        facts, among, own_part = node.facts, node.among(), self.kept(node.facts).own_part
+        answer = node.ask(self.releases.query(k, what))
+        if own_part is not None:
+            own = own_part(what, node.net.everyones(answer))
             lead = shared(answer, facts).shape[:-1]
             return own.reshape(*lead, -1), among
         return shared(node.mean(answer, among), facts), among
-
-    def query(self, k: int, what: Bounded) -> NoisyBounded:
-        """The query of item k."""
-        return NoisyBounded.of(what, None if self.noise is None else self.noise(k), self.items[k - 1].name)
 
     def outcome(self, state: Opened, facts: Facts) -> Any:
         return self._played(len(self.items), state, facts)[1]
@@ -128,42 +102,29 @@ class Recipe(Algorithm[Opened]):
 
     def _played(self, done: int, state: Opened, facts: Facts) -> tuple[Script, Any]:
         """The script after `done` answers, and what it yields or returns."""
-        told, ends = state.told.reshape(-1, state.told.shape[-1]), np.cumsum((0, *self.stored(facts)))
+        told, kept = state.told.reshape(-1, state.told.shape[-1]), self.kept(facts)
+        ends, apart = np.cumsum((0, *kept.entries)), kept.own_part is not None
         live = state.take()
         script = self.begin(facts, len(told)) if live is None else live
         answers = []
         for j in range(0 if live is None else done - 1, done):
             among = Among(float(state.rows[j]), int(state.sites[j]))
-            answers.append(self._answer(j, told[:, ends[j] : ends[j + 1]], facts, among))
+            answers.append(self._answer(j, told[:, ends[j] : ends[j + 1]], facts, among, apart=apart))
         return script, play(script, answers, next(script) if live is None else None)
 
-    def _answer(self, j: int, told: Array, facts: Facts, among: Among) -> Answer:
-        """The answer to item j, (R, entries), from what the state has of it."""
-        spread = self.spread(j, facts, among)
-        if not self.separate(facts):
+    def _answer(self, j: int, told: Array, facts: Facts, among: Among, *, apart: bool) -> Answer:
+        """The answer to item j, (R, entries), from what the state has of it: of every site if they are kept `apart`."""
+        spread = self.releases.spread(j, facts, among)
+        if not apart:
             return Answer(told, among, spread)
         values = told.reshape(len(told), facts.n_nodes, -1)
         rows = facts.every_n[:, 0]
         mean = np.einsum("i,rie->re", rows / rows.sum(), values)
-        return Answer(mean, among, spread, SiteAnswers(values, self.spreads(j, facts)))
-
-    def spreads(self, j: int, facts: Facts) -> Array:
-        """Standard deviation of the noise on each entry of every site's own answer to item j, (N,)."""
-        whole = replace(facts, n=facts.every_n)
-        query = self.query(j + 1, self.items[j].what(np.zeros(1)))
-        if query.alpha is None:
-            return np.zeros(facts.n_nodes)
-        return np.array(np.broadcast_to(np.ravel(query.event(whole).spread()), facts.n_nodes))
-
-    def spread(self, j: int, facts: Facts, among: Among) -> float:
-        """Standard deviation of the noise on each entry of item j's answer, for these sites."""
-        whole = replace(facts, n=facts.every_n)
-        query = self.query(j + 1, self.items[j].what(np.zeros(1)))
-        return as_released(query, facts).mean_spread(whole, among)
+        return Answer(mean, among, spread, SiteAnswers(values, self.releases.spreads(j, facts)))
 
     def identity(self) -> dict[str, Any]:
         public = [getattr(self, f.name) for f in fields(self)[2:]]  # behind penalty and noise
-        return {"name": self.name, "asked": self.asked, "public": digest_of(*public).hex()}
+        return {"name": self.name, "asked": self.releases.to_plain(), "public": digest_of(*public).hex()}
 
     def to_dict(self) -> dict[str, Any]:
         return self.identity() | ({} if self.noise is None else {"noise": self.noise.to_dict()})

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ..algorithms.items import Answer, Script, SiteAnswers
+from ..algorithms.items import Answer, Kept, Script, SiteAnswers
 from ..algorithms.recipe import Recipe
 from ..problem.facts import Among, Facts
 from ..queries import Bounded, Gradient, HuberGradient
@@ -206,17 +206,16 @@ class SeparateSites(Recipe):
         return Columns(self.constant, facts.n_nodes)
 
     def separate(self, facts: Facts) -> bool:
+        """Whether every site's own answer is kept, and not only the mean over the rows of all."""
         several = facts.n_nodes > 1 and not facts.summed and self.noise is not None
         return several and int(self.constant.sum()) in (1, facts.n_nodes)
 
-    def own_part(self, what: Bounded, answers: Array, facts: Facts) -> Array:
-        return self.columns(facts).own_part(what, answers)
-
-    def stored(self, facts: Facts) -> tuple[int, ...]:
+    def kept(self, facts: Facts) -> Kept:
         if not self.separate(facts):
-            return self.widths(facts)
-        one = replace(facts, d=self.columns(facts).slopes + 1)
-        return tuple(facts.n_nodes * width for width in self.widths(one))
+            return super().kept(facts)
+        columns = self.columns(facts)
+        of_one_constant = self.releases.widths(replace(facts, d=columns.slopes + 1))
+        return Kept(tuple(facts.n_nodes * width for width in of_one_constant), columns.own_part)
 
     def begin(self, facts: Facts, replicates: int) -> Script:
         return self._jointly(facts, replicates) if self.separate(facts) else self.script(facts, replicates)
