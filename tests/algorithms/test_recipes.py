@@ -225,9 +225,7 @@ def test_a_site_knows_the_noise_of_the_whole() -> None:
         assert isinstance(method, Recipe)
         some = [Among.all(facts), Among(160.0, 3)][: 1 + (trust == "sum")]
         for among in some:
-            assert (
-                method.at(2).releases.spread(1, facts.node(2), among) == method.releases.spread(1, facts, among) > 0.0
-            )
+            assert method.at(2).listed.spread(1, facts.node(2), among) == method.listed.spread(1, facts, among) > 0.0
 
 
 @pytest.mark.parametrize(

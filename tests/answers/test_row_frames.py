@@ -87,8 +87,8 @@ class TestFrames:
         facts = facts_of(Logistic(), naming.d, 4000.0, "replace-one")
         script, among = recipe.script(facts, 1), Among.all(facts)
         next(script)
-        script.send(Answer(np.array([[0.3]]), among, recipe.releases.spread(0, facts, among)))
-        said: Any = script.send(Answer(flat(S)[None], among, recipe.releases.spread(1, facts, among)))
+        script.send(Answer(np.array([[0.3]]), among, recipe.listed.spread(0, facts, among)))
+        said: Any = script.send(Answer(flat(S)[None], among, recipe.listed.spread(1, facts, among)))
         assert np.any(said.frame[0] != 0.0, axis=1).tolist() == [True, False, True, False, True]
 
     @pytest.mark.parametrize("seed", [54, 68])

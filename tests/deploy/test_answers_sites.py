@@ -222,7 +222,7 @@ def test_noise_of_fewer_sites_is_known_to_be_as_large_as_it_is(tmp_path: Path) -
     assert isinstance(end, Finished) and end.found is not None and end.found.quality is not None
     assert stage.recipe is not None
     noise, n = end.found.quality[""].noise, float(stage.facts.n.sum())
-    whole = n * stage.recipe.releases.spread(1, stage.facts, Among.all(stage.facts))
+    whole = n * stage.recipe.listed.spread(1, stage.facts, Among.all(stage.facts))
     assert noise / whole == pytest.approx(math.sqrt((3 / 2) / (4 / 3)), rel=1e-3)  # u / (u - t) shares of noise
 
 
@@ -348,7 +348,7 @@ def test_a_plan_file_says_what_is_asked(tmp_path: Path) -> None:
     sites.plan.write(tmp_path / "plan.json")
     again = Plan.read(tmp_path / "plan.json")
     assert again == sites.plan and again.digest == sites.plan.digest
-    scales = [[stage.recipe.releases.scale for stage in plan.stages if stage.recipe] for plan in (again, sites.plan)]
+    scales = [[stage.recipe.listed.scale for stage in plan.stages if stage.recipe] for plan in (again, sites.plan)]
     assert scales[0] == scales[1] and len(scales[0]) == 2
     assert [e.to_dict() for e in again.planned(1)] == [e.to_dict() for e in sites.plan.planned(1)]
     another = answering(tmp_path / "others", replace(BOTH, holdout=0.31))

@@ -49,13 +49,13 @@ class Recipe(Algorithm[Opened]):
         """Yields the statistic of each item at its points, gets the answer, and returns the outcome."""
 
     @property
-    def releases(self) -> Releases:
+    def listed(self) -> Releases:
         """The items with their noise."""
         return Releases(self.items, self.noise)
 
     def kept(self, facts: Facts) -> Kept:
         """What the state holds of each answer: the mean over the rows of all sites, or every site's own."""
-        return Kept(self.releases.widths(facts))
+        return Kept(self.listed.widths(facts))
 
     def begin(self, facts: Facts, replicates: int) -> Script:
         """The script that a run plays."""
@@ -81,13 +81,13 @@ class Recipe(Algorithm[Opened]):
         return after
 
     def priced(self, k: int, state: Opened, node: Node) -> Opened:
-        node.ask(self.releases.query(k, self.items[k - 1].what(np.zeros(1))))  # the script would need answers
+        node.ask(self.listed.query(k, self.items[k - 1].what(np.zeros(1))))  # the script would need answers
         return state
 
     def _release(self, k: int, what: Bounded, node: Node) -> tuple[Array, Among]:
         """The mean over the rows of all sites that take part, or the answers of each, and these sites."""
         facts, among, own_part = node.facts, node.among(), self.kept(node.facts).own_part
-        answer = node.ask(self.releases.query(k, what))
+        answer = node.ask(self.listed.query(k, what))
         if own_part is not None:
             own = own_part(what, node.net.everyones(answer))
             lead = shared(answer, facts).shape[:-1]
@@ -114,17 +114,17 @@ class Recipe(Algorithm[Opened]):
 
     def _answer(self, j: int, told: Array, facts: Facts, among: Among, *, apart: bool) -> Answer:
         """The answer to item j, (R, entries), from what the state has of it: of every site if they are kept `apart`."""
-        spread = self.releases.spread(j, facts, among)
+        spread = self.listed.spread(j, facts, among)
         if not apart:
             return Answer(told, among, spread)
         values = told.reshape(len(told), facts.n_nodes, -1)
         rows = facts.every_n[:, 0]
         mean = np.einsum("i,rie->re", rows / rows.sum(), values)
-        return Answer(mean, among, spread, SiteAnswers(values, self.releases.spreads(j, facts)))
+        return Answer(mean, among, spread, SiteAnswers(values, self.listed.spreads(j, facts)))
 
     def identity(self) -> dict[str, Any]:
         public = [getattr(self, f.name) for f in fields(self)[2:]]  # behind penalty and noise
-        return {"name": self.name, "asked": self.releases.to_plain(), "public": digest_of(*public).hex()}
+        return {"name": self.name, "asked": self.listed.to_plain(), "public": digest_of(*public).hex()}
 
     def to_dict(self) -> dict[str, Any]:
         return self.identity() | ({} if self.noise is None else {"noise": self.noise.to_dict()})

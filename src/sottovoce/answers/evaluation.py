@@ -206,7 +206,7 @@ class Histogram(Recipe):
         found = told.value.reshape(replicates, -1, 2, CELLS)
         histogram = told
         blocks = [recalibration.blocks_of(told.rows * own, told.rows * told.spread, told.rows) for own in found]
-        ahead = told.rows * self.releases.spread(3, facts, told.among) * math.sqrt(min(len(blocks[0]), 2))
+        ahead = told.rows * self.listed.spread(3, facts, told.among) * math.sqrt(min(len(blocks[0]), 2))
         points = [
             [recalibration.start(block, float(middle), ahead) for block in own]
             for own, middle in zip(blocks, center, strict=True)
@@ -249,8 +249,8 @@ def check_rows(prepared: Prepared) -> None:
     """Refuse, by InvalidInput, held-out rows that are too few for an AUC even if classes are equally frequent."""
     method, facts = prepared.algorithm, prepared.facts
     assert isinstance(method, Histogram)
-    n, groups = float(facts.n.sum()), method.releases.widths(facts)[1] // (2 * CELLS)
-    needed = 2.0 * LEAST * n * method.releases.spread(1, facts, Among.all(facts)) * math.sqrt(groups)
+    n, groups = float(facts.n.sum()), method.listed.widths(facts)[1] // (2 * CELLS)
+    needed = 2.0 * LEAST * n * method.listed.spread(1, facts, Among.all(facts)) * math.sqrt(groups)
     if n < needed:
         rule = f"{n:,.0f} held-out rows are too few for this noise: about {math.ceil(needed):,} would do"
         raise InvalidInput("holdout", None, rule, "hold out more, or raise the evaluation's epsilon")

@@ -348,7 +348,7 @@ def forecast_of(asked: Asked, prepared: Prepared, assumed: Assumed) -> dict[str,
     if not isinstance(recipe, Recipe) or recipe.noise is None:
         return {}
     study = Study.of(
-        asked, recipe.releases.scale, sites=facts.n_nodes, summed=facts.participants > 0, colluders=facts.colluders,
+        asked, recipe.listed.scale, sites=facts.n_nodes, summed=facts.participants > 0, colluders=facts.colluders,
         relation=facts.relation,
     )  # fmt: skip
     return forecast(study, float(facts.n.sum()), assumed)

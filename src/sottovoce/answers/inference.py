@@ -295,7 +295,7 @@ class Newton(SeparateSites):
         rows = Moments(positive(S) * both, S @ (mask / self.value), self.marks, self.blocks)
         J = within(square(slopes.value, d), kept)
         found_lost = ground.directions(pool)
-        ends = one_step(Asked(frame, pool, J, seen), rows, kept, n, self.releases.scale, found_lost, small)
+        ends = one_step(Asked(frame, pool, J, seen), rows, kept, n, self.listed.scale, found_lost, small)
         whole = square(moments.value, d)
         evidence = Evidence(
             n, share, whole, moments.spread, first.value, first.spread,
@@ -443,7 +443,7 @@ class Newton(SeparateSites):
     def _ahead(self, kind: type[Bounded], facts: Facts, among: Among) -> float:
         """Standard deviation of the noise on an entry of all answers of a kind together."""
         what = [item.what(np.zeros(1)) for item in self.items]
-        spreads = [self.releases.spread(j, facts, among) for j, one in enumerate(what) if isinstance(one, kind)]
+        spreads = [self.listed.spread(j, facts, among) for j, one in enumerate(what) if isinstance(one, kind)]
         return 1.0 / math.sqrt(sum(s**-2.0 for s in spreads)) if all(spreads) else 0.0
 
 

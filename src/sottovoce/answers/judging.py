@@ -134,7 +134,7 @@ class TwoClassesJudge(Judge[TwoClasses, Evaluation]):
         cut = self.held.threshold
         exact = evaluation.exact(scored.margins, scored.y, cut)
         return Evaluation(
-            qualities(result.outcome, cut, self.levels)[0], result.statement, exact, method.releases.to_plain()
+            qualities(result.outcome, cut, self.levels)[0], result.statement, exact, method.listed.to_plain()
         )
 
 
@@ -150,7 +150,7 @@ class ManyClassesJudge(Judge[ManyClasses, ClassEvaluation]):
 
     def found(self, scored: Scored, method: Recipe, result: Result) -> ClassEvaluation:
         exact = classes.exact(self.task, scored.margins, scored.y)
-        return classes.measure(self.task.names, result.outcome, result.statement, exact, method.releases.to_plain())
+        return classes.measure(self.task.names, result.outcome, result.statement, exact, method.listed.to_plain())
 
 
 class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):

@@ -140,7 +140,7 @@ class Stepped(SeparateSites):
             at = np.einsum("rij,rj->ri", frame.A, point)
             cells = yield Residuals(at, self.constant, EDGES)
             gradient = self._place("last gradient" if last else "second gradient")
-            clipping = self._clipping(cells, products, self.releases.spread(gradient, facts, cells.among))
+            clipping = self._clipping(cells, products, self.listed.spread(gradient, facts, cells.among))
             h = clipping.h
             if last:
                 squares = yield FramedResiduals(at, h, frame=frame.A)
@@ -176,7 +176,7 @@ class Stepped(SeparateSites):
             strain=np.where(fine, 0.0, 2.0 * UNSURE),  # no step is too long for a quadratic
             kept=every,
             rows=found.rows,
-            scale=self.releases.scale,
+            scale=self.listed.scale,
             quadratic=True,
             directions=lost,
             moments=rough,

@@ -251,7 +251,7 @@ def chances(score: Array, positives: float) -> Array:
 
 def priced(recipe: Recipe, mu: float) -> Recipe:
     """The recipe with the noise of one curator of all rows, of which `mu` is the shift over sigma of all answers."""
-    return replace(recipe, noise=replace(recipe.releases.shape, factor=mu))
+    return replace(recipe, noise=replace(recipe.listed.shape, factor=mu))
 
 
 def facts_of(loss: Loss, d: int, n: float, relation: str) -> Facts:
@@ -277,7 +277,7 @@ def rehearse(recipe: Recipe, rows: Rows, facts: Facts, replicates: int, rng: np.
     for j in range(len(recipe.items)):
         at = np.ascontiguousarray(np.broadcast_to(said.at, (replicates, facts.d)))
         exact = sweep.total(facts.loss, at[None], replace(said, at=at).terms)[0] / m
-        spread = recipe.releases.spread(j, facts, among)
+        spread = recipe.listed.spread(j, facts, among)
         answer = Answer(exact + spread * rng.normal(size=exact.shape), among, spread)
         said = play(script, [answer])
     return said

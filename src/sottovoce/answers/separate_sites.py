@@ -214,7 +214,7 @@ class SeparateSites(Recipe):
         if not self.separate(facts):
             return super().kept(facts)
         columns = self.columns(facts)
-        of_one_constant = self.releases.widths(replace(facts, d=columns.slopes + 1))
+        of_one_constant = self.listed.widths(replace(facts, d=columns.slopes + 1))
         return Kept(tuple(facts.n_nodes * width for width in of_one_constant), columns.own_part)
 
     def begin(self, facts: Facts, replicates: int) -> Script:

@@ -146,12 +146,12 @@ def ahead(
     prepared = prepare(run, n, len(grids), method=recipe, loss=LOSS)
     method, facts = prepared.algorithm, prepared.facts
     assert isinstance(method, Survey)
-    sigma = method.releases.spread(0, facts, Among.all(facts)) * float(n.sum()) * math.sqrt(len(grids))
+    sigma = method.listed.spread(0, facts, Among.all(facts)) * float(n.sum()) * math.sqrt(len(grids))
     noise = Noise.of(grids, float(n.sum()), sigma, rare, error)
     noise.check()
     simulated = run.seed is not None
     statement = privacy_statement(prepared, prepared.plan().rows, simulated=simulated, caveat=schema.caveat)
-    return Expected(noise, statement, method.releases.to_plain(), _names(grids), sum(grid.width for grid in grids))
+    return Expected(noise, statement, method.listed.to_plain(), _names(grids), sum(grid.width for grid in grids))
 
 
 def survey(

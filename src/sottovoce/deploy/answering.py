@@ -280,7 +280,7 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
     lists, asks, statements = _lists(plan), plan.asks, plan.statements
     assert asks is not None
     held = [asks.held(site.rows) for site in plan.sites]
-    asked = [[] if stage.recipe is None else stage.recipe.releases.to_plain() for stage in plan.stages]
+    asked = [[] if stage.recipe is None else stage.recipe.listed.to_plain() for stage in plan.stages]
     best = None if found.quality is None else found.quality[""]
     plain: dict[str, Any] = {
         "method": "inference" if plan.infers else plan.config.method, "data": plan.run, "nodes": len(plan.sites),

@@ -223,7 +223,7 @@ def lists_of(
 def _priced(method: Recipe, config: RunConfig, n: Array, d: int, loss: Loss, scale: float | None) -> Prepared:
     """A recipe with the noise of `scale`, or calibrated now."""
     if scale is not None:
-        method = method.with_noise(method.releases.shape.scaled(scale))
+        method = method.with_noise(method.listed.shape.scaled(scale))
     return prepare(config.for_recipe(method), n, d, method=method, loss=loss)
 
 

@@ -54,14 +54,14 @@ class Stage:
         """
         if self.shown:
             return (self.shown,)
-        mean = () if self.prepared.first is None else self.prepared.first.releases.widths(self.facts)
+        mean = () if self.prepared.first is None else self.prepared.first.listed.widths(self.facts)
         return mean if self.facts.summed else mean * 2
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
         """Numbers that a site sends in each exchange."""
         rounds, facts = self.prepared.config.rounds, self.facts
-        return self.opening + ((facts.d,) * rounds if self.recipe is None else self.recipe.releases.widths(facts))
+        return self.opening + ((facts.d,) * rounds if self.recipe is None else self.recipe.listed.widths(facts))
 
     @property
     def first(self) -> int:

@@ -251,7 +251,7 @@ def _with_shape(method: Recipe, config: RunConfig) -> Recipe:
     """A recipe with the shape of its noise, to be calibrated; as it is if its noise is given, or there is none."""
     if config.noise is not None or not config.budgeted:
         return method
-    return method.with_noise(method.releases.shape)
+    return method.with_noise(method.listed.shape)
 
 
 def _check_nodes(config: RunConfig, nodes: int) -> None:
