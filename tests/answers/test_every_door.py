@@ -412,7 +412,7 @@ def test_of_two_sites_nothing_is_known_of_a_third(tmp_path: Path) -> None:
     write(files.csv, columns)
     saved = fit_numbers(configured(files, trust="nobody"), intervals=True).answered  # a sum of two hides neither
     few = {name: values[:4] for name, values in columns.items()}
-    assert np.isfinite(saved.intervals(few)).all() and saved.of_others_unknown is not None
+    assert np.isfinite(saved.intervals(few)).all() and saved.table.site_constants.too_few is not None
     ends = saved.intervals(few | {"site": np.array(["p", "z", "", "q"], dtype=object)})
     assert np.isnan(ends[:, 0]).tolist() == [False, True, True, False]
     saved.save(tmp_path / "run.json")

@@ -67,6 +67,16 @@ class SiteConstants:
         """K."""
         return len(self.effects)
 
+    @property
+    def too_few(self) -> str | None:
+        """Why nothing is known of rows of other sites; None if these are enough to tell."""
+        if self.count >= FEWEST:
+            return None
+        return (
+            f"rows of no known site have no interval: how sites differ is not known from {self.count} printed "
+            f"constants, and {FEWEST} are the fewest that tell it"
+        )
+
     def random_effects(self, alpha: float) -> Between:
         """:func:`between`, of these; InvalidInput if they are too few to tell a spread."""
         self._check_count()

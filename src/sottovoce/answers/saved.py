@@ -21,7 +21,7 @@ from ..util import files
 from ..util.compatibility import FORMAT, Refusal, refusal_of_format
 from ..util.plain import digest_of, json_text, jsonable
 from ..util.typing import Any, Array, IntArray
-from .between import FEWEST, widened
+from .between import widened
 from .coefficients import Coefficients
 from .own_site import AVERAGE, number_in, place, places
 from .terms import Naming, naming_of, outcome
@@ -42,6 +42,51 @@ def record_of(result: Result) -> dict[str, Any]:
     schema = result.extra.get("schema")
     label = None if schema is None else outcome(Schema.from_dict(schema))
     return plain | {"label": label} | {name: result.extra[name] for name in KEPT if name in result.extra}
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """A model whose coefficients have names, with a constant for every site or one for all.
+
+    Parameters
+    ----------
+    naming : Naming
+    model : array (d,)
+        In encoded columns.
+    shares : array (sites,)
+        Sites' shares of all rows: a row of no known site has the mean of the sites' constants, so weighted.
+    """
+
+    naming: Naming
+    model: Array
+    shares: Array
+
+    @property
+    def constants(self) -> Array:
+        """Margins of the sites' constants in their order, and last that of a row of no known site, (sites + 1,)."""
+        own = self.model[self.naming.constant > 0] * self.naming.value
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.append(own, float(own @ self.shares))
+
+    def margins(self, X: Array, where: IntArray | None) -> Array:
+        """Margins (n,) of rows X as :meth:`sottovoce.answers.terms.Naming.shared` gives them.
+
+        `where` are the places of the rows' sites, (n,); without it all rows are of no known site.
+        """
+        if not self.naming.sites:
+            return products_by_row(X, self.model)
+        columns = products_by_row(X[:, :-1], self.model[self.naming.constant == 0])
+        where = np.full(len(X), AVERAGE) if where is None else where
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(columns + self.constants[where])
+
+    def weights(self, X: Array, where: IntArray | None) -> Array:
+        """How much each line of the table counts in these rows' margins, (n, lines)."""
+        if where is not None:
+            own = self.naming.value * np.vstack([np.eye(len(self.naming.sites)), self.shares])
+            X = np.hstack([X[:, :-1], own[where]])
+        weights = np.linalg.solve(self.naming.into_units.T, X.T).T
+        return np.where(np.abs(weights) > 1e-12, weights, 0.0)
 
 
 @dataclass(frozen=True)
@@ -118,20 +163,18 @@ class SavedModel:
         told = {key: value for key, value in self.to_dict().items() if key != "record"}
         return digest_of(told | read_as)
 
+    @property
+    def named(self) -> NamedModel:
+        """The model of a run whose coefficients have names."""
+        assert self.naming is not None
+        return NamedModel(self.naming, self.model, self.shares)
+
     def encoding(self, run: Path) -> Schema:
         """The schema that encodes raw rows; InvalidInput, which names the file `run`, if there is none."""
         if self.schema is None:
             rule = "was trained without a schema, so raw rows cannot be encoded"
             raise InvalidInput("run", str(run), rule, "train on a table")
         return self.schema
-
-    @property
-    def constants(self) -> Array:
-        """Margins of the sites' constants in their order, and last that of a row of no known site, (sites + 1,)."""
-        assert self.naming is not None
-        own = self.model[self.naming.constant > 0] * self.naming.value
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.append(own, float(own @ self.shares))
 
     def places(self, table: Any, column: Any = None) -> IntArray | None:
         """The place of each row's site, `AVERAGE` for another or none; None if all rows have one constant.
@@ -163,17 +206,7 @@ class SavedModel:
             X = X if self.move is None else self.move.shortened(X)
             return products_by_row(X, self.schema.task.vectors(self.model))
         where = self.places(table) if where is None else where
-        return self.margins_of(self.naming.shared(table), where)
-
-    def margins_of(self, X: Array, where: IntArray | None = None) -> Array:
-        """Margins (n,) of rows of :meth:`sottovoce.answers.terms.Naming.shared`; `where` as for :meth:`margins`."""
-        assert self.naming is not None
-        if not self.naming.sites:
-            return products_by_row(X, self.model)
-        columns = products_by_row(X[:, :-1], self.model[self.naming.constant == 0])
-        where = np.full(len(X), AVERAGE) if where is None else where
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(columns + self.constants[where])
+        return self.named.margins(self.naming.shared(table), where)
 
     def intervals(self, table: Any, alpha: float = 0.05, where: IntArray | None = None) -> Array:
         """Intervals of what the model says on average of rows like these, (n, 2): log-odds, or numbers in their unit.
@@ -181,7 +214,7 @@ class SavedModel:
         A row of a site that the model knows has that site's constant.  Others are of one more site, which may differ
         from the average of these as they differ from each other (:mod:`sottovoce.answers.between`): so does their
         interval.  NaN for rows of which a coefficient is refused, and for other sites' rows if fewer than three sites
-        are known (:attr:`of_others_unknown`).  Sampling and privacy noise of the coefficients are in the intervals, the
+        are known.  Sampling and privacy noise of the coefficients are in the intervals, the
         spread of single outcomes is not.  It costs no budget.
 
         Parameters
@@ -197,36 +230,17 @@ class SavedModel:
         InvalidInput
             If the run has no intervals, or `alpha` is not inside (0, 1).
         """
-        known, naming = self.table, self.naming
-        assert naming is not None
-        X = naming.shared(table)
+        known, named = self.table, self.named
         where = self.places(table) if where is None else where
-        if where is not None:
-            own = naming.value * np.vstack([np.eye(len(naming.sites)), self.shares])
-            X = np.hstack([X[:, :-1], own[where]])
-        weights = np.linalg.solve(naming.into_units.T, X.T).T
-        ends = known.sums(np.where(np.abs(weights) > 1e-12, weights, 0.0), alpha)
+        ends = known.sums(named.weights(named.naming.shared(table), where), alpha)
         if where is None or not np.any(others := where == AVERAGE):
             return ends
-        if self.of_others_unknown is not None:
+        if known.site_constants.too_few is not None:
             ends[others] = np.nan
             return ends
         spreads = known.site_constants.spreads() * math.sqrt(1.0 + float(self.shares @ self.shares))
         ends[others] = widened(ends[others], spreads, alpha)
         return ends
-
-    @property
-    def of_others_unknown(self) -> str | None:
-        """Why rows of a site that the model does not know have no interval; None if they have one."""
-        if self.naming is None or not self.naming.sites:
-            return None
-        printed = self.table.site_constants.count
-        if printed >= FEWEST:
-            return None
-        return (
-            f"rows of no known site have no interval: how sites differ is not known from {printed} printed constants, "
-            f"and {FEWEST} are the fewest that tell it"
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """A model whose coefficients have names as plain data, with an infinite number as the text ``inf``."""
@@ -296,7 +310,7 @@ class SavedModel:
             refused = refusal_of_model(plain)
             if refused is not None:
                 raise ValueError("another format")
-            found = cls._from_plain(plain)
+            found = _from_plain(plain)
         except UNREADABLE as error:
             rule = refused or "not a saved run; use a file written by `train --save`"
             raise CheckpointError(f"run={shown(Path(path))}: {rule}") from error
@@ -307,24 +321,27 @@ class SavedModel:
             return found
         return replace(found, only=place(found.naming.sites if found.naming else (), site))
 
-    @classmethod
-    def _from_plain(cls, plain: dict[str, Any]) -> SavedModel:
-        """What :meth:`to_dict` told, or a site or a hub of its run; an error of :data:`UNREADABLE` for all else."""
-        if "answers" in plain:  # what a site or a hub keeps of a run
-            plain = plain["answers"] | {"record": plain["record"]}
-        if plain["kind"] != _KIND:
-            raise ValueError("another file")
-        sites = [str(site) for site in plain["sites"]]
-        column = plain["site"] if sites else None
-        if not isinstance(column, str | None):
-            raise ValueError("no name of a column")
-        schema = None if plain["schema"] is None else Schema.from_dict(plain["schema"])
-        naming = naming_of(schema, plain["columns"], float(plain["data_norm"]), sites)
-        model, shares = (np.asarray(plain[key], dtype=float) for key in ("model", "shares"))
-        fits = model.shape == (naming.d,) and shares.shape == (max(1, len(sites)),)
-        if not (fits and np.all(np.isfinite(model)) and np.all(np.isfinite(shares))):
-            raise ValueError("another model")
-        return cls(naming, model, shares, dict(plain["record"]), schema, site=column)
+
+def _from_plain(plain: dict[str, Any]) -> SavedModel:
+    """The model of plain data: of :meth:`SavedModel.to_dict`, or of what a site or a hub keeps of its run.
+
+    It raises one of :data:`UNREADABLE` for all else.
+    """
+    if "answers" in plain:  # what a site or a hub keeps of a run
+        plain = plain["answers"] | {"record": plain["record"]}
+    if plain["kind"] != _KIND:
+        raise ValueError("another file")
+    sites = [str(site) for site in plain["sites"]]
+    column = plain["site"] if sites else None
+    if not isinstance(column, str | None):
+        raise ValueError("no name of a column")
+    schema = None if plain["schema"] is None else Schema.from_dict(plain["schema"])
+    naming = naming_of(schema, plain["columns"], float(plain["data_norm"]), sites)
+    model, shares = (np.asarray(plain[key], dtype=float) for key in ("model", "shares"))
+    fits = model.shape == (naming.d,) and shares.shape == (max(1, len(sites)),)
+    if not (fits and np.all(np.isfinite(model)) and np.all(np.isfinite(shares))):
+        raise ValueError("another model")
+    return SavedModel(naming, model, shares, dict(plain["record"]), schema, site=column)
 
 
 def refusal_of_model(plain: dict[str, Any]) -> Refusal | None:

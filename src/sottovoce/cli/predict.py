@@ -94,7 +94,7 @@ def predict(
     answers = at_threshold(answers, schema, threshold)
     if interval is not None:
         answers = with_intervals(answers, saved, table, interval)
-        if where is not None and np.any(where == AVERAGE) and (why := saved.of_others_unknown) is not None:
+        if where is not None and np.any(where == AVERAGE) and (why := saved.table.site_constants.too_few) is not None:
             click.echo(f"Note: {why}.", err=True)
     _write(answers, out, as_json)
 

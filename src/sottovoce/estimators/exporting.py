@@ -55,7 +55,7 @@ class Linear:
         assert naming.schema is not None
         weights, constant = saved.model, 0.0
         if naming.sites:  # the last encoded column holds the constant of all, and a graph reads no site
-            constant = float(saved.constants[AVERAGE if saved.only is None else saved.only])
+            constant = float(saved.named.constants[AVERAGE if saved.only is None else saved.only])
             weights = np.append(weights[naming.constant == 0], 0.0)
         return cls(naming.schema, True, weights[None], constant, task, known)
 
