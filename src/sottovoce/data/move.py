@@ -111,30 +111,26 @@ class Move:
         """
         v, mean = self._split(w)
         back = (self.gain / self.k) * np.sum(v * mean, axis=-1, keepdims=True)
-        return self._joined(np.where(self._constant > 0.0, v - back, self.gain * v), w)
+        return np.where(self._constant > 0.0, v - back, self.gain * v).reshape(w.shape)
 
     def unfold(self, w: Array) -> Array:
         """The inverse of :meth:`fold`."""
         v, mean = self._split(w)
         back = np.sum(v * mean, axis=-1, keepdims=True) / self.k
-        return self._joined(np.where(self._constant > 0.0, v + back, v / self.gain), w)
+        return np.where(self._constant > 0.0, v + back, v / self.gain).reshape(w.shape)
 
     def push(self, v: Array) -> Array:
         """``A v``, of sums of rows, of the same shape; replicates, if any, come first."""
         given, mean = self._split(v)
         x = np.sum(given * self._constant, axis=-1, keepdims=True)
         moved = np.where(self._constant > 0.0, given, self.gain * (given - mean * (x / self.k)))
-        return self._joined(moved, v)
+        return moved.reshape(v.shape)
 
     def _split(self, w: Array) -> tuple[Array, Array]:
         """One vector a class, (..., K, p), and the mean in a shape that fits."""
         v = w.reshape(*w.shape[:-1], -1, self.width)
         mean = self.mean
         return v, mean if mean.ndim == 1 else mean.reshape(len(mean), *(1,) * (v.ndim - 2), self.width)
-
-    @staticmethod
-    def _joined(v: Array, like: Array) -> Array:
-        return np.asarray(v.reshape(like.shape))
 
     # Rows
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -310,17 +310,14 @@ class ManyClasses(Classification):
                 found[f"accuracy on {printable(name)}"] = Detail(right, f"{100.0 * right:.2f}%")
         return found
 
-    def _counts(self, y: Array) -> IntArray:
-        return np.bincount(y[self.known(y)].astype(np.intp), minlength=len(self.names))
-
     def baselines(self, y: Array) -> dict[str, Array]:
         commonest = np.zeros((len(self.names), 1))
-        commonest[self._counts(y).argmax()] = 1.0
+        commonest[_rows_of_classes(y, len(self.names)).argmax()] = 1.0
         return {"majority": commonest}
 
     def summary(self, y: Array) -> float:
         """Share of the commonest label."""
-        return float(self._counts(y).max() / len(y))
+        return float(_rows_of_classes(y, len(self.names)).max() / len(y))
 
     def strata(self, y: Array) -> tuple[IntArray, ...]:
         number = np.maximum(y, 0)
@@ -331,6 +328,33 @@ class ManyClasses(Classification):
 
     def from_softmax(self, vectors: Array) -> Array:
         return vectors
+
+
+class Bounds(NamedTuple):
+    """Bounds of a number, and the map of all between them onto [-1, 1]."""
+
+    low: float
+    high: float
+
+    @property
+    def half(self) -> float:
+        """Half of the distance between them."""
+        return 0.5 * (self.high - self.low)
+
+    @property
+    def middle(self) -> float:
+        """The number between them that becomes 0."""
+        return self.low + self.half
+
+    def to_unit(self, numbers: Array) -> Array:
+        """Numbers, clipped to the bounds, in [-1, 1]."""
+        inside = np.clip(numbers, self.low, self.high)
+        return np.clip((inside - self.middle) / self.half, -1.0, 1.0)
+
+    def from_unit(self, scaled: Array) -> Array:
+        """The inverse of :meth:`to_unit`; what lies beyond [-1, 1] becomes the nearest bound."""
+        inside = self.middle + self.half * np.clip(scaled, -1.0, 1.0)
+        return np.clip(inside, self.low, self.high)  # rounding may leave the bounds
 
 
 @dataclass(frozen=True)
@@ -363,7 +387,7 @@ class BoundedNumber(Task):
         given = self.low, self.high
         object.__setattr__(self, "low", _bound(self.low))
         object.__setattr__(self, "high", _bound(self.high))
-        if not self.low < self._middle < self.high:  # NaN too
+        if not self.low < self.bounds.middle < self.high:  # NaN too
             rule = f"must be finite numbers, low below high with numbers between them, within {_LIMIT:g}"
             raise InvalidInput("low, high", given, rule, "declare bounds such as low=0, high=60")
         if not isinstance(self.unit, str) or self.unit != printable(self.unit, 40):
@@ -371,12 +395,9 @@ class BoundedNumber(Task):
             raise InvalidInput("unit", self.unit, rule, "use a word such as 'days'")
 
     @property
-    def _half(self) -> float:
-        return 0.5 * (self.high - self.low)
-
-    @property
-    def _middle(self) -> float:
-        return self.low + self._half
+    def bounds(self) -> Bounds:
+        """Both bounds of the label."""
+        return Bounds(self.low, self.high)
 
     @property
     def wording(self) -> Wording:
@@ -386,32 +407,25 @@ class BoundedNumber(Task):
 
     @property
     def worst(self) -> float:
-        return 2.0 * self._half
+        return 2.0 * self.bounds.half
 
     def known(self, y: Array) -> BoolArray:
         return ~np.isnan(y)
 
     def encode(self, answers: ArrayLike) -> Array:
-        inside = np.clip(np.asarray(answers, dtype=np.float64), self.low, self.high)
-        return np.clip((inside - self._middle) / self._half, -1.0, 1.0)
-
-    def outside(self, answers: ArrayLike) -> BoolArray:
-        """Which labels :meth:`encode` clips: for the holder of the rows only."""
-        number = np.asarray(answers, dtype=np.float64)
-        return (number < self.low) | (number > self.high)
+        return self.bounds.to_unit(np.asarray(answers, dtype=np.float64))
 
     def decode(self, margins: Array) -> Array:
-        inside = self._middle + self._half * np.clip(margins, -1.0, 1.0)
-        return np.clip(inside, self.low, self.high)  # rounding may leave the bounds
+        return self.bounds.from_unit(margins)
 
     def answers(self, margins: Array) -> list[float]:
         return list(self.decode(margins).tolist())
 
     def error(self, margins: Array, y: Array) -> Array:
-        return np.asarray(self._half * np.sqrt(np.mean((np.clip(margins, -1.0, 1.0) - y) ** 2, axis=-1)))
+        return np.asarray(self.bounds.half * np.sqrt(np.mean((np.clip(margins, -1.0, 1.0) - y) ** 2, axis=-1)))
 
     def errors(self, margins: Array, y: Array) -> dict[str, Array]:
-        absolute = self._half * np.mean(np.abs(np.clip(margins, -1.0, 1.0) - y), axis=-1)
+        absolute = self.bounds.half * np.mean(np.abs(np.clip(margins, -1.0, 1.0) - y), axis=-1)
         return {"root_mean_squared": self.error(margins, y), "mean_absolute": np.asarray(absolute)}
 
     def details(self, margins: Array, y: Array) -> dict[str, Detail]:
@@ -425,22 +439,29 @@ class BoundedNumber(Task):
         return found
 
     def baselines(self, y: Array) -> dict[str, Array]:
-        return {"mean": np.array([self._mean(y, 0.0)]), "middle": np.zeros(1)}
+        return {"mean": np.array([_mean_known(y, 0.0)]), "middle": np.zeros(1)}
 
     def quality(self, error: Error) -> Error:
         return error
 
     def summary(self, y: Array) -> float:
         """Mean of the labels in their unit, NaN if none is known."""
-        return float(self.decode(np.array(self._mean(y, np.nan))))
-
-    def _mean(self, y: Array, none: float) -> float:
-        known = y[self.known(y)]
-        return float(known.mean()) if known.size else none
+        return float(self.decode(np.array(_mean_known(y, np.nan))))
 
     def strata(self, y: Array) -> tuple[IntArray, ...]:
         """Rows above the middle of the bounds, and all others."""
         return np.flatnonzero(y > 0), np.flatnonzero(~(y > 0))
+
+
+def _rows_of_classes(y: Array, classes: int) -> IntArray:
+    """How many rows each class has; negative numbers are of none."""
+    return np.bincount(y[y >= 0].astype(np.intp), minlength=classes)
+
+
+def _mean_known(y: Array, none: float) -> float:
+    """The mean of the labels that are not NaN; `none` if there are none."""
+    known = y[~np.isnan(y)]
+    return float(known.mean()) if known.size else none
 
 
 def _bound(given: Any) -> float:
