@@ -321,7 +321,7 @@ def test_a_knob_that_helps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_gradient_steps_have_a_light_regulariser_unless_it_is_set() -> None:
-    for free, least in ((None, 0.001 * auto_search.LIGHT), (("rounds", "eta", "max_grad_norm"), 0.001)):
+    for free, least in ((None, 0.001 * auto_candidates.LIGHT), (("rounds", "eta", "max_grad_norm"), 0.001)):
         table = fresh(replace(AUTO, rho=0.001), free=free).table
         assert {row["rho"] for row in table if row["method"] == "momentum"} == {float(f"{least:.4g}")}
         assert 0.001 in {row["rho"] for row in table if row["method"] != "momentum"}
