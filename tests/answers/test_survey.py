@@ -17,7 +17,7 @@ from doors import DOORS, TEXTS, through
 from sottovoce import ConsensusClassifier, RunConfig, TrainConfig, train
 from sottovoce.algorithms.items import Answer
 from sottovoce.answers.survey import RARE, UNSEEN, Noise, columns_of, proposed, survey_of
-from sottovoce.answers.surveyed import Surveyed, ahead, survey
+from sottovoce.answers.surveyed import Question, Surveyed, ahead, survey
 from sottovoce.data import Schema, Table
 from sottovoce.data.columns import Category, Number
 from sottovoce.data.grids import LABEL, OCTAVES, Dyadic, grids_of
@@ -250,7 +250,7 @@ class TestThresholds:
             survey(schema(), [table(300)], config(epsilon=0.05))
         for name, value in (("error", 0.0), ("error", 0.6), ("rare", -1.0), ("rare", math.inf)):
             with pytest.raises(InvalidInput, match=name):
-                ahead(schema(), [4000], RUN, **{name: value})
+                ahead(schema(), [4000], RUN, Question(**{name: value}))
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +305,7 @@ class TestProposals:
         age = np.where(np.arange(N) % 8, rng.uniform(33, 63, N), rng.uniform(65, 120, N))
         rows = Table("t", dict(table().columns) | {"age": age})
         for epsilon, bounds in ((1.0, (32.0, 128.0)), (0.1, (0.0, 256.0))):
-            found = survey(schema(), [rows], replace(RUN, epsilon=epsilon), columns=["age"])
+            found = survey(schema(), [rows], replace(RUN, epsilon=epsilon), Question(["age"]))
             noise = found.expected.noise
             assert (noise.threshold() > UNSEEN * N) == (epsilon < 1.0)
             block = found.proposed.blocks[0]
@@ -314,7 +314,7 @@ class TestProposals:
     def test_a_number_to_predict_gets_bounds(self) -> None:
         of = schema(label={"column": "y", "lo": 0, "hi": 4000, "unit": "days"})
         rows = dict(table().columns) | {"y": np.random.default_rng(0).uniform(0, 30, N)}
-        found = survey(of, [Table("t", rows)], RUN, columns=[LABEL])
+        found = survey(of, [Table("t", rows)], RUN, Question([LABEL]))
         assert found.proposed.label.hi == 32.0 and found.proposed.label.lo == 0.0  # type: ignore[union-attr]
 
     def test_runs_of_cells_are_seen_where_no_cell_is(self) -> None:

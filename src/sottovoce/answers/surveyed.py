@@ -36,6 +36,29 @@ from .survey import ERROR, RARE, Column, Noise, Survey, columns_of, proposed, sp
 
 
 @dataclass(frozen=True)
+class Question:
+    """What a survey counts, and what it must not show.
+
+    Parameters
+    ----------
+    columns : sequence of str, optional
+        What to count; fewer columns have less noise.  None for all that have a grid.
+    rare : float
+        No level and no run of cells with at most so many rows is shown, but for the error rate.
+    error : float
+        Rate of all errors together.
+    """
+
+    columns: Sequence[str] | None = None
+    rare: float = RARE
+    error: float = ERROR
+
+
+EVERYTHING = Question()
+"""Every column that has a grid, with the usual protection of rare rows."""
+
+
+@dataclass(frozen=True)
 class Expected:
     """What a survey will be able to see, from public facts.
 
@@ -133,12 +156,9 @@ def _words(column: Column) -> str:
     return "; ".join([*told, *filter(None, [column.says])]) or "as declared"
 
 
-def ahead(
-    schema: Schema, sizes: Sequence[float], run: RunConfig, *, columns: Sequence[str] | None = None,
-    rare: float = RARE, error: float = ERROR,
-) -> Expected:  # fmt: skip
+def ahead(schema: Schema, sizes: Sequence[float], run: RunConfig, question: Question = EVERYTHING) -> Expected:
     """Price a survey of sites with these numbers of rows, without any data; parameters as for :func:`survey`."""
-    grids = grids_of(schema, columns)
+    grids = grids_of(schema, question.columns)
     if schema.person is not None:
         run = replace(run, rows_per_person=schema.person.rows)
     n = np.asarray(sizes, dtype=float)[:, None]
@@ -147,7 +167,7 @@ def ahead(
     method, facts = prepared.algorithm, prepared.facts
     assert isinstance(method, Survey)
     sigma = method.listed.spread(0, facts, Among.all(facts)) * float(n.sum()) * math.sqrt(len(grids))
-    noise = Noise.of(grids, float(n.sum()), sigma, rare, error)
+    noise = Noise.of(grids, float(n.sum()), sigma, question.rare, question.error)
     noise.check()
     simulated = run.seed is not None
     statement = privacy_statement(prepared, prepared.plan().rows, simulated=simulated, caveat=schema.caveat)
@@ -155,10 +175,15 @@ def ahead(
 
 
 def survey(
-    schema: Schema, tables: Sequence[Any], run: RunConfig, *, columns: Sequence[str] | None = None,
-    rare: float = RARE, error: float = ERROR, ledger: DurableLedger | None = None, run_name: str | None = None,
+    schema: Schema,
+    tables: Sequence[Any],
+    run: RunConfig,
+    question: Question = EVERYTHING,
+    *,
+    ledger: DurableLedger | None = None,
+    run_name: str | None = None,
     checkpoint: str | Path | None = None,
-) -> Surveyed:  # fmt: skip
+) -> Surveyed:
     """Count coarsely in one release, and propose bounds, typical ranges and levels.
 
     Parameters
@@ -169,12 +194,8 @@ def survey(
         One for each site; or one, whose rows the schema's site column deals to sites if it names one.
     run : RunConfig
         With ``method="auto"``: budget, trust, relation, seed.
-    columns : sequence of str, optional
-        What to count; fewer columns have less noise.  None for all that have a grid.
-    rare : float
-        No level and no run of cells with at most so many rows is shown, but for the error rate.
-    error : float
-        Rate of all errors together.
+    question : Question
+        What to count; by default all that has a grid.
     ledger, run_name, checkpoint : optional
         See :func:`sottovoce.runs.simulate.simulate`.  A ledger on disk knows the tables by their raw rows, under every
         schema, as training does.
@@ -184,39 +205,39 @@ def survey(
     InvalidInput
         Before anything is spent; no data value is shown.
     """
-    grids, expected, result = _asked(
-        schema, tables, run, columns, rare, error, ledger, run_name=run_name, checkpoint=checkpoint
-    )
+    grids, expected, result = _asked(schema, tables, run, question, ledger, run_name=run_name, checkpoint=checkpoint)
     found, said = columns_of(grids, result.outcome, expected.noise, schema), result.statement
     told = "simulated, " if said.simulated else ""
     told += "" if said.ledger is None else f"run {said.ledger.run}, "
     price = f"{told}epsilon = {ceil_text(said.epsilon)}, delta = {said.delta:g}, {said.unit} ({said.relation})"
-    return Surveyed(expected, tuple(found), schema, proposed(schema, found, price), error)
+    return Surveyed(expected, tuple(found), schema, proposed(schema, found, price), question.error)
 
 
-def replicates(
-    schema: Schema, tables: Sequence[Any], run: RunConfig, *, rare: float = RARE, error: float = ERROR
-) -> tuple[Expected, Iterator[list[Column]]]:
+def replicates(schema: Schema, tables: Sequence[Any], run: RunConfig) -> tuple[Expected, Iterator[list[Column]]]:
     """What every replicate of a simulated survey tells, for audits; parameters as for :func:`survey`."""
-    grids, expected, result = _asked(schema, tables, run, None, rare, error)
+    grids, expected, result = _asked(schema, tables, run, EVERYTHING)
     return expected, (columns_of(grids, result.outcome, expected.noise, schema, k) for k in range(run.replicates))
 
 
 def _asked(
-    schema: Schema, tables: Sequence[Any], run: RunConfig, columns: Sequence[str] | None, rare: float, error: float,
-    ledger: DurableLedger | None = None, **kept: Any,
-) -> tuple[tuple[Grid, ...], Expected, Result]:  # fmt: skip
+    schema: Schema,
+    tables: Sequence[Any],
+    run: RunConfig,
+    question: Question,
+    ledger: DurableLedger | None = None,
+    **kept: Any,
+) -> tuple[tuple[Grid, ...], Expected, Result]:
     """The grids, what could be seen in them, and the run that counted."""
     if not run.auto:
         raise InvalidInput("method", run.method, "a survey counts, and trains nothing", "leave method out")
-    tables, grids = [read_frame(table, name="table") for table in tables], grids_of(schema, columns)
+    tables, grids = [read_frame(table, name="table") for table in tables], grids_of(schema, question.columns)
     parts, people = _located(schema, tables, grids)
     rows = Rows.of_any_norm([(part, np.ones(len(part))) for part in parts])
     if schema.person is not None:
         run = replace(run, rows_per_person=schema.person.rows)
         rows = rows.with_people(people, schema.person.rows)
     how = f"site:{schema.site}" if len(tables) == 1 else "a site each"
-    expected = ahead(schema, rows.n[:, 0].tolist(), run, columns=columns, rare=rare, error=error)
+    expected = ahead(schema, rows.n[:, 0].tolist(), run, question)
     label = f"survey {' '.join(table.name for table in tables)} {schema.fingerprint}"
     result = simulate(
         run, rows, method=survey_of(schema, grids), loss=LOSS, ledger=ledger, label=label, caveat=schema.caveat,

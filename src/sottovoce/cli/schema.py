@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -28,6 +28,9 @@ from .options import FILE, NUMBER, as_json, say, takes
 from .render import privacy, show_notes
 from .screen import Console, Listing, escape, listing, print_json
 from .tables import read_rows
+
+if TYPE_CHECKING:
+    from ..answers.surveyed import Question, Surveyed
 
 
 @click.group(epilog=EXIT_CODES)
@@ -165,8 +168,7 @@ def survey(
     The survey has a price of its own: the schema that it writes says so, and so do statements about rows encoded by it.
     Levels and ranges with few rows are not shown, whatever the noise, but for the stated error rate.
     """
-    from ..answers.surveyed import ahead  # loads SciPy's special functions
-    from ..answers.surveyed import survey as ask
+    from ..answers.surveyed import Question  # loads SciPy's special functions
 
     if out is not None:
         files.check("out", out, reads=(schema, ledger, *tables))
@@ -174,6 +176,7 @@ def survey(
         results.check(ledger, None)
     declared = data.Schema.from_toml(schema)
     named = None if columns is None else names_in(columns, [block.name for block in declared.blocks])
+    question = Question(named, rare, error)
     run = RunConfig(
         "auto", epsilon, delta, relation=relation, trust=trust, colluders=colluders, seed=None if system_noise else seed
     )
@@ -181,20 +184,49 @@ def survey(
         raise InvalidInput("table", None, "is what is surveyed, or --sizes what a plan is about", "give one of them")
     if sizes is not None:
         rows = (sizes,) if isinstance(sizes, float) else sizes
-        plan = ahead(declared, rows, run, columns=named, rare=rare, error=error)
-        if as_json:
-            print_json(plan.to_dict(), indent=2)
-            return
-        console = Console(highlight=False)
-        console.print(privacy(plan.statement.guarantee))
-        console.print(f"A plan, no data were read: {escape(plan.says)}.")
+        _plan_survey(declared, rows, run, question, as_json)
         return
+    where = _Kept(ledger, run_name, checkpoint)
+    _tell_survey(_asked_survey(declared, tables, run, question, where), ledger, out, as_json)
+
+
+class _Kept(NamedTuple):
+    """Where a release is kept: its ledger, its name there, and the checkpoint of a run that was cut off."""
+
+    ledger: Path | None
+    run_name: str | None
+    checkpoint: Path | None
+
+
+def _plan_survey(
+    declared: data.Schema, rows: Sequence[float], run: RunConfig, question: Question, as_json: bool
+) -> None:
+    """Print what a survey of sites with these numbers of rows would see."""
+    from ..answers.surveyed import ahead
+
+    plan = ahead(declared, rows, run, question)
+    if as_json:
+        print_json(plan.to_dict(), indent=2)
+        return
+    console = Console(highlight=False)
+    console.print(privacy(plan.statement.guarantee))
+    console.print(f"A plan, no data were read: {escape(plan.says)}.")
+
+
+def _asked_survey(
+    declared: data.Schema, tables: Sequence[Path], run: RunConfig, question: Question, where: _Kept
+) -> Surveyed:
+    """Read the tables and count in them."""
+    from ..answers.surveyed import survey as ask
+
     read = [read_rows(table) for table in tables]
+    ledger, run_name, checkpoint = where
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
-        found = ask(
-            declared, read, run, columns=named, rare=rare, error=error, ledger=book, run_name=run_name,
-            checkpoint=checkpoint,
-        )  # fmt: skip
+        return ask(declared, read, run, question, ledger=book, run_name=run_name, checkpoint=checkpoint)
+
+
+def _tell_survey(found: Surveyed, ledger: Path | None, out: Path | None, as_json: bool) -> None:
+    """Store the result beside its ledger, write the proposed schema, and print both; what is lost is told last."""
     told = found.to_dict() | {"toml": found.toml, "out": None if out is None else str(out)}
     said = found.statement.ledger
     text = json_text(told, indent=1) + "\n"
@@ -218,7 +250,7 @@ def survey(
     results.end_with(unwritten)
 
 
-def _show_survey(found: Any, console: Console) -> None:
+def _show_survey(found: Surveyed, console: Console) -> None:
     console.print(privacy(found.statement.words))
     console.print(f"{escape(found.expected.says)}.")
     table = listing("<column", "<proposed", ">beyond,\nat most", ">missing,\nabout", ">unread,\nabout", overflow="fold")
