@@ -13,7 +13,7 @@ from planting import planted
 
 from sottovoce import ConsensusRegressor
 from sottovoce.algorithms.items import Item
-from sottovoce.audit import answers, attack
+from sottovoce.audit import Claim, answers, attack
 from sottovoce.audit.answers import (
     DELTA,
     PAIRS,
@@ -99,7 +99,7 @@ def test_every_release_and_recipe_is_played_and_the_claims_stand() -> None:
 
 def test_the_command_plays_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "cases", lambda *asked: {"one": cases(*asked)["scores"]})
-    verdict = attack("answers", epsilon=0.5, delta=0.2, replicates=400)
+    verdict = attack("answers", claim=Claim(0.5, 0.2), replicates=400)
     assert verdict.claimed_epsilon == pytest.approx(0.5, abs=1e-4) and verdict.delta == 0.2
     assert verdict.exact_epsilon == pytest.approx(0.5, abs=1e-3) and verdict.attack.startswith("one: ")
     shown = CliRunner().invoke(cli, ["audit", "answers", "--replicates", "80", "--json"], catch_exceptions=False)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.audit import ADVERSARIES, attack, make_case, play, targets
+from sottovoce.audit import ADVERSARIES, Claim, attack, make_case, play, targets
 from sottovoce.audit.game import Case, Options
 from sottovoce.audit.worst_cases import Contrary
 from sottovoce.data.rows import Rows
@@ -59,7 +59,7 @@ def test_every_false_printed_form_is_in_the_net() -> None:
 @pytest.mark.parametrize("rounds", [4])
 def test_the_whole_trajectory_is_used(rounds: int) -> None:
     """One round of four gives a quarter of the claim; the game must show more."""
-    assert attack("prox_admm", rounds=rounds, replicates=10_000).lower_bound > 0.4
+    assert attack("prox_admm", claim=Claim(rounds=rounds), replicates=10_000).lower_bound > 0.4
 
 
 # --- planted faults ---------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def test_adversaries_are_targets_and_get_what_was_asked(monkeypatch: pytest.Monk
     fake = ADVERSARIES["labels"]._replace(play=asked.append)
     monkeypatch.setitem(ADVERSARIES, "labels", fake)
     for options in ({}, {"quick": True}, {"replicates": 60}, {"replicates": 10**6, "quick": True}):
-        attack("labels", epsilon=2.0, seed=3, **options)
+        attack("labels", claim=Claim(2.0), seed=3, **options)
     assert [one.replicates for one in asked] == [fake.runs, fake.quick, 60, fake.quick]
     assert all(one.epsilon == 2.0 and one.seed == 3 and one.confidence == 0.95 for one in asked)
 

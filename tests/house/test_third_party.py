@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from problems import unlike_sites
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.audit import Adversary, attack, make_case, targets
+from sottovoce.audit import Adversary, Claim, attack, make_case, targets
 from sottovoce.audit.game import watch
 from sottovoce.cli import cli
 from sottovoce.data.rows import Rows
@@ -151,7 +151,7 @@ def test_without_noise_it_solves_the_pooled_problem(extra: Path) -> None:
 
 def test_its_method_is_audited_by_name(extra: Path) -> None:
     assert not loaded()
-    verdict = attack("combine", delta=1e-2, replicates=4000)
+    verdict = attack("combine", claim=Claim(delta=1e-2), replicates=4000)
     assert not verdict.refuted and verdict.lower_bound > 0.4
     assert 0.99 < watch(make_case("combine", delta=1e-2), 0, 2, 0).proved <= 1.0
 

@@ -13,7 +13,7 @@ from ..util import plugins
 from . import aborts, answers, clipped, labels, people, rare, stopping, sums, worst_cases
 from .confidence import choose_test, epsilon_bound
 from .exact import densities
-from .game import Case, Options, Scores, Verdict, play
+from .game import USUAL, Case, Claim, Options, Scores, Verdict, play
 from .worst_cases import make_case
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "FORMS",
     "Adversary",
     "Case",
+    "Claim",
     "Options",
     "Scores",
     "Verdict",
@@ -106,10 +107,8 @@ def _game(name: str) -> Adversary | None:
 def attack(
     method: str,
     form: str = "corrected",
+    claim: Claim = USUAL,
     *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rounds: int | None = None,
     replicates: int | None = None,
     seed: int = 0,
     confidence: float = 0.95,
@@ -122,10 +121,9 @@ def attack(
     ----------
     method, form : str
         One of :func:`targets`.
-    epsilon, delta : float, optional
-        The claim; by default epsilon 1, and pure wherever the method has a pure price.
-    rounds : int, optional
-        By default 2, and 1 where one round gives the largest bound.
+    claim : Claim
+        By default epsilon 1, and pure wherever the method has a pure price, of 2 rounds, or of 1 where one round gives
+        the largest bound.
     replicates : int, optional
         Runs on each table; by default enough to show a factor of two.  Of :data:`ADVERSARIES`, at most the default.
     seed : int
@@ -151,11 +149,11 @@ def attack(
     _check_claim(method, form, confidence, colluders)
     game = _game(method)
     if game is not None:
-        asked = Options(epsilon, delta, rounds, replicates, seed, confidence, colluders, form)
+        asked = Options(claim.epsilon, claim.delta, claim.rounds, replicates, seed, confidence, colluders, form)
         return _play_game(game, asked, quick=quick)
     if not replicates:
         replicates = _QUICK if quick else _MORE.get((method, form), _REPLICATES)
-    case = worst_cases.make_case(method, form, epsilon, delta, rounds)
+    case = worst_cases.make_case(method, form, claim.epsilon, claim.delta, claim.rounds)
     verdict = play(case, replicates, seed=seed, confidence=confidence)
     return replace(verdict, exact_epsilon=_exact_epsilon(case, verdict))
 

@@ -65,6 +65,18 @@ DEFAULT = Options()
 
 
 @dataclass(frozen=True)
+class Claim:
+    """The claim under attack: epsilon and delta of so many rounds; None for what is usual of its method or game."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    rounds: int | None = None
+
+
+USUAL = Claim()
+
+
+@dataclass(frozen=True)
 class Case:
     """Two tables that differ in one row of one site, and the run that is played on them.
 

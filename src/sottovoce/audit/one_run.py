@@ -36,7 +36,7 @@ from ..runs.config import RunConfig
 from ..runs.registering import find_method
 from ..util.later import Later
 from ..util.typing import Array, BoolArray, IntArray
-from .game import BookOf, Case, NoiseOf, Transcripts, Verdict, watch
+from .game import USUAL, BookOf, Case, Claim, NoiseOf, Transcripts, Verdict, watch
 from .likelihood import of_node
 from .worst_cases import regulariser_for
 
@@ -347,29 +347,42 @@ def _check_one_run(config: RunConfig, confidence: float) -> None:
         raise InvalidInput("loss", config.loss, "canaries have a label of two", f"use {LOSS!r} or 'logistic'")
 
 
-def attack_once(
-    method: str,
-    form: str = "corrected",
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rounds: int | None = None,
-    data: str = "adult",
-    canaries: int = 1000,
-    nodes: int | None = None,
-    loss: str = LOSS,
-    relation: str = "replace-one",
-    seed: int = 0,
-    confidence: float = 0.95,
-) -> OneRunVerdict:
-    """Try to refute a claim by one run on real rows; parameters are those of :func:`sottovoce.audit.attack`, and these.
+@dataclass(frozen=True)
+class CanaryRun:
+    """The run in which canaries are looked for.
 
     Parameters
     ----------
     data : str
         A data set (:func:`sottovoce.data.load`); its training rows are dealt to the sites at random.
+    canaries : int
+        How many rows are planted.
     nodes : int, optional
-        Sites; by default enough for orthogonal canaries at each, at least 5.
+        Sites; None for enough for orthogonal canaries at each, at least 5.
+    loss, relation : str
+        Of the run.
+    """
+
+    data: str = "adult"
+    canaries: int = 1000
+    nodes: int | None = None
+    loss: str = LOSS
+    relation: str = "replace-one"
+
+
+ADULT = CanaryRun()
+
+
+def attack_once(
+    method: str,
+    form: str = "corrected",
+    claim: Claim = USUAL,
+    run: CanaryRun = ADULT,
+    *,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> OneRunVerdict:
+    """Try to refute a claim by one run on real rows; parameters are those of :func:`sottovoce.audit.attack`, and `run`.
 
     Raises
     ------
@@ -380,6 +393,7 @@ def attack_once(
     if cls is None or not cls.private:
         private = [name for name, other in REGISTRY.items() if other.private]
         raise InvalidInput("method", method, f"must be one of {', '.join(private)}", "see `sottovoce methods`")
+    delta, rounds, nodes = claim.delta, claim.rounds, run.nodes
     if delta is None and cls.needs_delta:
         delta = 1e-5
     if rounds is None:
@@ -388,17 +402,17 @@ def attack_once(
         {
             "method": method,
             "form": form,
-            "epsilon": 1.0 if epsilon is None else epsilon,
+            "epsilon": 1.0 if claim.epsilon is None else claim.epsilon,
             "delta": delta,
             "rounds": rounds,
-            "loss": loss,
-            "relation": relation,
+            "loss": run.loss,
+            "relation": run.relation,
             **regulariser_for(method, form),
         }
     )
-    table = datasets.load(data)
+    table = datasets.load(run.data)
     if nodes is None:
-        nodes = max(5, -(-canaries // table.X_train.shape[1]))
+        nodes = max(5, -(-run.canaries // table.X_train.shape[1]))
     dealt = datasets.partition("iid", table.y_train, nodes, seed)
     parts = [(table.X_train[rows], table.y_train[rows]) for rows in dealt]
-    return play_once(config, parts, canaries, seed=seed, confidence=confidence)
+    return play_once(config, parts, run.canaries, seed=seed, confidence=confidence)

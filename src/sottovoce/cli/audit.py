@@ -10,9 +10,9 @@ from typing import Any
 import click
 from rich.table import Table
 
-from ..audit import ADVERSARIES, FORMS, Verdict, attack, targets
+from ..audit import ADVERSARIES, FORMS, Claim, Verdict, attack, targets
 from ..audit.inference_attacks import measure
-from ..audit.one_run import OneRunVerdict, attack_once
+from ..audit.one_run import CanaryRun, OneRunVerdict, attack_once
 from ..audit.rare import RareVerdict
 from ..audit.report import write
 from ..audit.several import WorstVerdict
@@ -71,38 +71,26 @@ def audit(
       sottovoce audit all --report audit.html  a page, with attacks on real rows
       sottovoce audit dgd --one-run --delta 1e-5    one run with 1000 canaries
     """
+    claim = Claim(epsilon, delta, rounds)
     beside = {"--replicates": replicates, "--report": report, "--quick": quick or None, "--colluders": colluders}
     alone = {"--data": data, "--canaries": canaries}
-    for name, value in (beside if one_run else alone).items():
-        if value is not None:
-            raise click.BadParameter("does not go with --one-run" if one_run else "needs --one-run", param_hint=name)
-    if one_run and method == "all":
-        raise click.BadParameter("`all` does not go with --one-run; name one method", param_hint="METHOD")
-    if colluders is not None and method != "sums":
-        raise click.BadParameter("is for the game of sums", param_hint="--colluders")
-    if replicates is not None and replicates < 80:
-        few = f"{replicates} is too few to see anything; use 2000 or more"
-        raise click.BadParameter(few, param_hint="--replicates")
+    _check_way(method, one_run, beside if one_run else alone)
+    _check_games(method, replicates, colluders)
     if report is not None:
         files.check("report", report)
-    if form not in (None, *FORMS):
-        raise InvalidInput("form", form, "must be corrected, printed or listed", "leave it out for `all`")
-    if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
-        raise InvalidInput("epsilon", epsilon, "must be finite and > 0: a claim to attack", "use --epsilon 1")
+    _check_claim(form, epsilon)
     chosen = targets(form) if method == "all" else [(method, form or "corrected")]
     console = Console(stderr=True)
     found = []
     for k, (name, kind) in enumerate(chosen, 1):
         with _step(console, report, f"{k} of {len(chosen)}: {name} ({kind})"):
             if one_run:
-                verdict: Verdict = attack_once(
-                    name, kind, epsilon=epsilon, delta=delta, rounds=rounds, data=data or "adult",
-                    canaries=1000 if canaries is None else canaries, seed=seed, confidence=confidence,
-                )  # fmt: skip
+                run = CanaryRun(data or "adult", 1000 if canaries is None else canaries)
+                verdict: Verdict = attack_once(name, kind, claim, run, seed=seed, confidence=confidence)
             else:
                 verdict = attack(
-                    name, kind, epsilon=epsilon, delta=delta, rounds=rounds, replicates=replicates, seed=seed,
-                    confidence=confidence, quick=quick, colluders=colluders,
+                    name, kind, claim, replicates=replicates, seed=seed, confidence=confidence, quick=quick,
+                    colluders=colluders,
                 )  # fmt: skip
         found.append(verdict)
     if as_json:
@@ -113,6 +101,32 @@ def audit(
     if report is not None:  # last, so that a full disk costs the page only
         with _step(console, report, "attacks on real rows"):
             write(report, found, measure(seed, quick), typed())
+
+
+def _check_way(method: str, one_run: bool, of_the_other_way: dict[str, Any]) -> None:
+    """Refuse options that only games have with ``--one-run``, and those that only it has without."""
+    for name, value in of_the_other_way.items():
+        if value is not None:
+            raise click.BadParameter("does not go with --one-run" if one_run else "needs --one-run", param_hint=name)
+    if one_run and method == "all":
+        raise click.BadParameter("`all` does not go with --one-run; name one method", param_hint="METHOD")
+
+
+def _check_games(method: str, replicates: int | None, colluders: int | None) -> None:
+    """Refuse colluders where nothing is summed, and too few runs."""
+    if colluders is not None and method != "sums":
+        raise click.BadParameter("is for the game of sums", param_hint="--colluders")
+    if replicates is not None and replicates < 80:
+        few = f"{replicates} is too few to see anything; use 2000 or more"
+        raise click.BadParameter(few, param_hint="--replicates")
+
+
+def _check_claim(form: str | None, epsilon: float | None) -> None:
+    """Refuse a form that no claim has, and an epsilon that claims nothing."""
+    if form not in (None, *FORMS):
+        raise InvalidInput("form", form, "must be corrected, printed or listed", "leave it out for `all`")
+    if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
+        raise InvalidInput("epsilon", epsilon, "must be finite and > 0: a claim to attack", "use --epsilon 1")
 
 
 def _games(found: WorstVerdict) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sottovoce.audit import attack
+from sottovoce.audit import Claim, attack
 from sottovoce.errors import SolverError
 from sottovoce.util.typing import Any
 
@@ -24,9 +24,13 @@ def game(p: Mapping[str, Any]) -> list[Row]:
     for k in range(p["replicates"]):
         try:
             found = attack(
-                p["method"], p["form"], epsilon=p["epsilon"], delta=p.get("delta"), rounds=p.get("rounds"),
-                replicates=p["games"], seed=p["seed"] + k, confidence=p.get("confidence", 0.95),
-            )  # fmt: skip
+                p["method"],
+                p["form"],
+                Claim(p["epsilon"], p.get("delta"), p.get("rounds")),
+                replicates=p["games"],
+                seed=p["seed"] + k,
+                confidence=p.get("confidence", 0.95),
+            )
         except SolverError as error:
             return [{"_note": f"{p['method']} ({p['form']}) at epsilon {p['epsilon']:g} cannot be played: {error}."}]
         row = {
