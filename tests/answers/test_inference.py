@@ -370,7 +370,7 @@ class TestRecipe:
         spreads = []
         for trust in ("sum", "nobody"):
             naming, found, result = fitted(config(trust=trust))
-            scaled = newton_of(naming).with_noise(newton_of(naming).shape.scaled(found.scale))
+            scaled = newton_of(naming).with_noise(newton_of(naming).listed.shape.scaled(found.scale))
             spreads.append(scaled.listed.spread(12, result.facts, Among.all(result.facts)))
         # of four equal sites: sqrt(4) of a curator's, against sqrt(4 / 3) in sums with one colluder
         assert spreads[1] / spreads[0] == pytest.approx(np.sqrt(3.0), rel=1e-3)

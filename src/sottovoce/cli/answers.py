@@ -91,17 +91,27 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
     """The same from plain data; ``exact`` is shown if there is any."""
     console.print(privacy(Statement.from_dict(found["privacy"]).words, HELD))
     names, every = ["all held-out rows", *found["by"]], [found, *found["by"].values()]
-    many = len(every) > 1  # then a column each, with intervals below
+    console.print(_quality_table(found, names, every))
+    console.print(_calibration(found["calibration"]))
+    for quality, name in zip(every, names, strict=True):
+        for key, head in {"auc": "AUC"} | {key: head for key, (head, _) in RECALIBRATION.items()}.items():
+            if quality[key].get("refused") is not None:
+                console.print(f"[yellow]note[/] {head}, {escape(name)}: {quality[key]['refused']}")
+
+
+def _quality_table(found: dict[str, Any], names: Sequence[str], every: Sequence[dict[str, Any]]) -> Listing:
+    """A line for each measure; a column for all rows, and one for each group of rows."""
+    many = len(every) > 1  # then intervals stand below their numbers
     table = Listing(padding=(0, 1 if many else 2, 0, 0))
     table.add_column("held-out rows")
     for name in names:
         text = "all" if many and name == names[0] else name
         table.add_column(escape(text.replace("=", "\n", 1) if many else text), justify="right")
-    beside = found.get("exact", {})
-    table.add_column("[dim]exact, for\nthe holder[/]" if beside else "", justify="right")
+    exact = found.get("exact", {})
+    table.add_column("[dim]exact, for\nthe holder[/]" if exact else "", justify="right")
 
     def row(head: str, of: list[dict[str, Any]], name: str) -> None:
-        told = f"[dim]{beside[name]:.4f}[/]" if name in beside else ""
+        told = f"[dim]{exact[name]:.4f}[/]" if name in exact else ""
         table.add_row(head, *(estimate_text(one, many) for one in of), told)
 
     row("AUC", [q["auc"] for q in every], "auc")
@@ -112,14 +122,7 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
     table.add_row(f"at {found['threshold']:g} or more:", *[""] * len(every), "")
     for name in ("accuracy", "sensitivity", "specificity", "precision"):
         row(f"  {name}", [q["rates"][name] for q in every], name)
-    console.print(table)
-    console.print(_calibration(found["calibration"]))
-    for quality, name in zip(every, names, strict=True):
-        if quality["auc"].get("refused") is not None:
-            console.print(f"[yellow]note[/] AUC, {escape(name)}: {quality['auc']['refused']}")
-        for key, (head, _) in RECALIBRATION.items():
-            if quality[key].get("refused") is not None:
-                console.print(f"[yellow]note[/] {head}, {escape(name)}: {quality[key]['refused']}")
+    return table
 
 
 def estimate_text(found: dict[str, Any], below: bool = False) -> str:

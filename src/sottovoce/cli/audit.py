@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import click
@@ -81,18 +83,20 @@ def audit(
     _check_claim(form, epsilon)
     chosen = targets(form) if method == "all" else [(method, form or "corrected")]
     console = Console(stderr=True)
+    if one_run:
+        run = CanaryRun(data or "adult", 1000 if canaries is None else canaries)
+        play: Callable[[str, str], Verdict] = partial(
+            attack_once, claim=claim, run=run, seed=seed, confidence=confidence
+        )
+    else:
+        play = partial(
+            attack, claim=claim, replicates=replicates, seed=seed, confidence=confidence, quick=quick,
+            colluders=colluders,
+        )  # fmt: skip
     found = []
     for k, (name, kind) in enumerate(chosen, 1):
         with _step(console, report, f"{k} of {len(chosen)}: {name} ({kind})"):
-            if one_run:
-                run = CanaryRun(data or "adult", 1000 if canaries is None else canaries)
-                verdict: Verdict = attack_once(name, kind, claim, run, seed=seed, confidence=confidence)
-            else:
-                verdict = attack(
-                    name, kind, claim, replicates=replicates, seed=seed, confidence=confidence, quick=quick,
-                    colluders=colluders,
-                )  # fmt: skip
-        found.append(verdict)
+            found.append(play(name, kind))
     if as_json:
         plain = [jsonable(one.to_dict()) for one in found]
         click.echo(json.dumps(plain if method == "all" else plain[0], indent=2))
@@ -149,10 +153,8 @@ def _step(console: Console, report: str | None, about: str) -> AbstractContextMa
 def _render(found: list[Verdict], confidence: float) -> None:
     bound = f">bound, {confidence:.0%}"
     table = listing("<method, form", ">claimed", ">proved", bound, ">exact", "<verdict", no_wrap=True)
-    table.columns[0].no_wrap, table.columns[0].overflow = (
-        False,
-        "fold",
-    )  # on a narrow screen names give way, not numbers
+    names = table.columns[0]
+    names.no_wrap, names.overflow = False, "fold"  # on a narrow screen names give way, not numbers
     table.title = "Claims under attack"
     for one in found:
         exact = "" if one.exact_epsilon is None else f"{one.exact_epsilon:.3f}"
@@ -166,28 +168,31 @@ def _render(found: list[Verdict], confidence: float) -> None:
     console.print(table)
     if len(found) != 1:
         return
-    one, at = found[0], f" at delta {found[0].delta:g}" if found[0].delta else ""
-    if isinstance(one, OneRunVerdict):
-        right = f"{one.right} of {one.guesses} guesses right, {one.canaries} canaries"
-        lines = [f"one run of {one.rounds} rounds{at}: {right}", f"the canaries: {one.why}"]
-    elif isinstance(one, StoppingVerdict):
-        lines = [
-            f"{one.releases} releases, {one.replicates:,} runs{at}; attack: {one.attack}",
-            f"who stops at the best moment makes delta {one.realised_delta:.3g} (exact), and by the runs at least "
-            f"{one.realised_delta_bound:.3g}",
-            f"the two tables: {one.why}",
-        ]
-    elif isinstance(one, RareVerdict):
-        runs = 2 * one.replicates
-        lines = [
-            f"{one.shown:,} of {runs:,} surveys{at} show what few rows have: {one.shown / runs:.4f}, and at least "
-            f"{one.rate_bound:.4f}; stated: at most {one.stated:g}; attack: {one.attack}",
-            f"the two tables: {one.why}",
-        ]
-    else:
-        attack = f"{one.rounds} rounds, {one.replicates:,} runs of each table{at}; attack: {one.attack}"
-        lines = [attack, f"the two tables: {one.why}"]
-    for line in lines:
+    one = found[0]
+    for line in _played(one, f" at delta {one.delta:g}" if one.delta else ""):
         console.print(f"[dim]{escape(line)}[/]")
     if isinstance(one, WorstVerdict):
         console.print(_games(one))
+
+
+def _played(one: Verdict, at: str) -> list[str]:
+    """What was played, and on which tables; `at` names the delta."""
+    if isinstance(one, OneRunVerdict):
+        right = f"{one.right} of {one.guesses} guesses right, {one.canaries} canaries"
+        return [f"one run of {one.rounds} rounds{at}: {right}", f"the canaries: {one.why}"]
+    tables = f"the two tables: {one.why}"
+    if isinstance(one, StoppingVerdict):
+        return [
+            f"{one.releases} releases, {one.replicates:,} runs{at}; attack: {one.attack}",
+            f"who stops at the best moment makes delta {one.realised_delta:.3g} (exact), and by the runs at least "
+            f"{one.realised_delta_bound:.3g}",
+            tables,
+        ]
+    if isinstance(one, RareVerdict):
+        runs = 2 * one.replicates
+        return [
+            f"{one.shown:,} of {runs:,} surveys{at} show what few rows have: {one.shown / runs:.4f}, and at least "
+            f"{one.rate_bound:.4f}; stated: at most {one.stated:g}; attack: {one.attack}",
+            tables,
+        ]
+    return [f"{one.rounds} rounds, {one.replicates:,} runs of each table{at}; attack: {one.attack}", tables]

@@ -13,7 +13,7 @@ from ..answers.own_site import unknown
 from ..answers.saved import SavedModel
 from ..answers.terms import columns_of
 from ..answers.training import one_row_each, rows_read
-from ..data import Table, table_digest
+from ..data import Schema, Table, table_digest
 from ..ledger.durable import DurableLedger, rows_digest
 from ..problem.task import TwoClasses
 from ..runs import defaults
@@ -21,6 +21,7 @@ from ..runs.config import RunConfig
 from ..runs.training import ONE_SITE, deal_of
 from ..util import files
 from ..util.plain import json_text, jsonable, shown_of
+from ..util.typing import Any, IntArray
 from . import results
 from .answers import render_any
 from .options import FILE, as_json, holder_too, say, takes, typed
@@ -77,8 +78,7 @@ def evaluate(
     saved = SavedModel.load(run, replicate, site)
     schema = saved.encoding(run)
     table = read_rows(rows)
-    people = None if schema.person is None else schema.person.among(table.columns, frozenset(schema.na))
-    asked = Table(table.name, columns_of(table, rows_read(table.n_rows, people)))
+    asked = _one_unit_each(table, schema)
     encoded = schema.encode(asked)
     assert encoded.y is not None
     if threshold is None:
@@ -93,15 +93,13 @@ def evaluate(
         if book is not None:  # which may know the rows as they were encoded
             book.bind(raw, rows_digest(encoded.X if scored.X is None else scored.X, scored.y))
         found = judge.ask(scored, config, ledger=book, run_name=run_name, digest=raw, caveat=schema.caveat)
-    released, record = jsonable(found.released()), saved.record
-    commands = "\n".join(filter(None, (record.get("command"), typed())))
-    told = record | {"evaluation": released, "command": commands}
+    released = jsonable(found.released())
+    told = saved.record | {"evaluation": released, "command": _commands(saved.record)}
     name = None if found.statement.ledger is None else found.statement.ledger.run
     text = json_text({"record": told}, indent=1) + "\n"
     stored, lost = results.store("result", None, text, ledger=ledger, run=name, ending="json")
     unwritten = None if report is None else written(report, told)
-    others = None if where is None else unknown(where)
-    notes = [] if others is None else [f"{others[:1].upper()}{others[1:]}."]
+    notes = _notes(where)
     if as_json:
         held_back = found.held_back() | {"notes": notes}
         print_json(shown_of(released, held_back, release=system_noise, holder=holder))
@@ -110,3 +108,20 @@ def evaluate(
         render_any(found, console, exact=not system_noise)
         show_notes([] if system_noise else notes, console, stored)
     results.end_with([lost, unwritten])
+
+
+def _one_unit_each(table: Table, schema: Schema) -> Table:
+    """The table with one row of each person, where a person may have several."""
+    people = None if schema.person is None else schema.person.among(table.columns, frozenset(schema.na))
+    return Table(table.name, columns_of(table, rows_read(table.n_rows, people)))
+
+
+def _commands(record: dict[str, Any]) -> str:
+    """The command of the run, if its record has it, and this one."""
+    return "\n".join(filter(None, (record.get("command"), typed())))
+
+
+def _notes(where: IntArray | None) -> list[str]:
+    """How many rows name no site that the model knows, as a sentence; for their holder alone."""
+    others = None if where is None else unknown(where)
+    return [] if others is None else [f"{others[:1].upper()}{others[1:]}."]

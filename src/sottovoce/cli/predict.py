@@ -71,10 +71,7 @@ def predict(
     """
     if out is not None:
         files.check("out", out, reads=(run, rows))
-    if threshold is not None and not 0.0 < threshold < 1.0:
-        raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
-    if interval is not None and not 0.0 < interval < 1.0:
-        raise InvalidInput("interval", interval, "is a level, and must be inside (0, 1)", "use 0.95")
+    _check_options(threshold, interval)
     saved = SavedModel.load(run, replicate, site)
     schema, table = saved.encoding(run), read_rows(rows)
     encoded = schema.encode(table, labels=False)
@@ -88,15 +85,23 @@ def predict(
     if saved.capped and (saved.trained_by == "logistic" or proba):
         click.echo(f"Note: {NOT_CALIBRATED}.", err=True)
         answers = [answer | {"calibrated": False} for answer in answers] if as_json else answers
-    if threshold is None and saved.threshold not in (None, 0.5):
-        click.echo(f"Note: positive from {saved.threshold:g} on, as in the run; --threshold takes another.", err=True)
-        answers = as_in_the_run(answers, schema, margins, saved.threshold)
+    if threshold is None:
+        answers = _called_as_in_the_run(answers, saved, schema, margins)
     answers = at_threshold(answers, schema, threshold)
     if interval is not None:
         answers = with_intervals(answers, saved, table, interval)
-        if where is not None and np.any(where == AVERAGE) and (why := saved.table.site_constants.too_few) is not None:
+        others = where is not None and np.any(where == AVERAGE)
+        if others and (why := saved.table.site_constants.too_few) is not None:
             click.echo(f"Note: {why}.", err=True)
     _write(answers, out, as_json)
+
+
+def _check_options(threshold: float | None, interval: float | None) -> None:
+    """Refuse what is no probability, or no level."""
+    if threshold is not None and not 0.0 < threshold < 1.0:
+        raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
+    if interval is not None and not 0.0 < interval < 1.0:
+        raise InvalidInput("interval", interval, "is a level, and must be inside (0, 1)", "use 0.95")
 
 
 Answer = dict[str, Any]  # text, a number, a flag, or None for an interval that is not known
@@ -138,6 +143,16 @@ def at_threshold(answers: list[Answer], schema: data.Schema, threshold: float | 
         raise InvalidInput("threshold", threshold, rule, "leave --threshold out")
     no, yes = schema.task.names
     return [answer | {"prediction": yes if float(answer["probability"]) >= threshold else no} for answer in answers]
+
+
+def _called_as_in_the_run(
+    answers: list[Answer], saved: SavedModel, schema: data.Schema, margins: Array
+) -> list[Answer]:
+    """The same, called positive from the run's own threshold on, if it has one; a note says which."""
+    if saved.threshold is None or saved.threshold == 0.5:
+        return answers
+    click.echo(f"Note: positive from {saved.threshold:g} on, as in the run; --threshold takes another.", err=True)
+    return as_in_the_run(answers, schema, margins, saved.threshold)
 
 
 def as_in_the_run(answers: list[Answer], schema: data.Schema, margin: Array, threshold: float) -> list[Answer]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from rich.table import Table
 
 from .. import data
 from ..data.check import CAVEAT, Review
@@ -16,7 +17,7 @@ from ..data.column_counts import ColumnCounts
 from ..data.draft import draft
 from ..data.expected import Fill
 from ..data.listed import names_in
-from ..data.mistakes import check_file
+from ..data.mistakes import Checked, check_file
 from ..errors import EXIT_CODES, InvalidInput, NotWritten, printable
 from ..ledger.durable import DurableLedger
 from ..runs import defaults
@@ -107,16 +108,25 @@ def check(schema: Path, table: Path | None, as_json: bool) -> None:
 
         compared = review_for_training(found.schema, read_rows(table))
     if as_json:
-        fine = found.schema is not None and (compared is None or compared.fine)
-        plain: dict[str, Any] = {"schema": str(schema), "mistakes": list(found.mistakes), "fine": fine}
-        plain["expected"] = None if filled is None else filled.to_dict()
-        print_json(plain | {"table": None if compared is None else compared.to_dict()}, indent=2)
+        print_json(_plain_check(schema, found, filled, compared), indent=2)
     else:
         _show_check(schema, found.mistakes, filled if table is None else None, compared)
         if table is not None and found.mistakes:
             click.echo("The table was not read: correct the schema first.")
     if found.mistakes or (compared is not None and compared.refused):
         sys.exit(2)
+
+
+def _plain_check(schema: Path, found: Checked, filled: Fill | None, compared: Review | None) -> dict[str, Any]:
+    """What was checked, as plain data."""
+    fine = found.schema is not None and (compared is None or compared.fine)
+    return {
+        "schema": str(schema),
+        "mistakes": list(found.mistakes),
+        "fine": fine,
+        "expected": None if filled is None else filled.to_dict(),
+        "table": None if compared is None else compared.to_dict(),
+    }
 
 
 MIN_SUMMED = 3
@@ -293,26 +303,17 @@ def show_review(found: Review) -> None:
     console = Console(highlight=False)
     console.print(f"[bold]{escape(found.table)}[/] against [bold]{escape(found.schema)}[/]: {found.rows:,} rows")
     if found.counts:
-        table = listing("<column", ">rows", ">share", "<what", overflow="fold")
-        for one in found.counts:
-            detail = f" ({one.detail})" if one.detail else ""
-            where = f"; {one.located}" if one.located and not one.fits else ""
-            what = escape(f"{one.what}{detail}{where}")
-            text = what if one.fits else f"[yellow]{what}[/]"
-            table.add_row(escape(printable(one.column)), f"{one.rows:,}", f"{one.rows / found.rows:.2%}", text)
-        console.print(table)
+        console.print(_counts_table(found))
     for column in found.columns:
         if column.role != "feature":
             console.print(f"{column.role} [bold]{escape(printable(column.column))}[/]: {escape(in_words(column))}")
-    features = [one for one in found.columns if one.role == "feature"]
+    unfit = [one for one in found.counts if not one.fits]
+    features = {one.column for one in found.columns if one.role == "feature"}
     if features:
-        told = {one.column for one in found.counts if not one.fits}
-        fit = sum(one.column not in told for one in features)
+        fit = len(features - {one.column for one in unfit})
         console.print(f"features: every value fits in {fit:,} of {len(features):,} columns")
     if found.columns:
-        located = (
-            " Row 1 is the first below the header." if any(one.where and not one.fits for one in found.counts) else ""
-        )
+        located = " Row 1 is the first below the header." if any(one.where for one in unfit) else ""
         console.print(f"[bold]{CAVEAT}[/]{located}")
     for line in found.refused:
         console.print(f"[bold red]refused[/] {escape(line)}")
@@ -322,28 +323,53 @@ def show_review(found: Review) -> None:
         console.print("[bold green]Fine[/]: every value fits the schema.")
 
 
+def _counts_table(found: Review) -> Table:
+    """What was counted in each column, and where."""
+    table = listing("<column", ">rows", ">share", "<what", overflow="fold")
+    for one in found.counts:
+        detail = f" ({one.detail})" if one.detail else ""
+        where = f"; {one.located}" if one.located and not one.fits else ""
+        what = escape(f"{one.what}{detail}{where}")
+        text = what if one.fits else f"[yellow]{what}[/]"
+        table.add_row(escape(printable(one.column)), f"{one.rows:,}", f"{one.rows / found.rows:.2%}", text)
+    return table
+
+
 def in_words(one: ColumnCounts) -> str:
     """The counts of a label, of sites, of people or of weights, in one line."""
     counts = one.counts
     if one.role == "site":
-        text = f"{_many(counts['sites'], 'site')} of {counts['smallest']:,} to {_many(counts['largest'], 'row')}"
-        if counts["sites"] < MIN_SUMMED:
-            text += f" (a sum needs {MIN_SUMMED}: --trust sum is refused)"
-        return ", ".join([text, *_if_any(counts, ("missing", *(key for key in counts if key.startswith("sites "))))])
+        return _sites_in_words(counts)
     if one.role == "person":
-        people = "1 person" if counts["people"] == 1 else f"{counts['people']:,} people"
-        text = f"{people} of up to {_many(counts['most rows of a person'], 'row')}"
-        if counts["most sites of a person"] > 1:
-            text += f", some of them at {counts['most sites of a person']:,} sites (see sites_per_row)"
-        return ", ".join([text, *_if_any(counts, ("missing", "left out"))])
+        return _people_in_words(counts)
     if one.role == "weight":
-        return ", ".join(f"{counts[key]:,} {key}" for key in ("missing", "not a number", "negative", "above", "zero"))
+        return _each(counts, ("missing", "not a number", "negative", "above", "zero"))
     if one.kind == "number":
-        return ", ".join(f"{counts[key]:,} {key}" for key in ("missing", "not a number", "below", "above"))
+        return _each(counts, ("missing", "not a number", "below", "above"))
     levels = [f"{n:,} {printable(name)}" for name, n in one.levels.items()]
     if counts.get("negative texts", 0) > 1:
         levels[0] += f" ({counts['negative texts']:,} different texts)"
-    return ", ".join([*levels, f"{counts['missing']:,} missing", f"{counts['undeclared']:,} undeclared"])
+    return ", ".join([*levels, _each(counts, ("missing", "undeclared"))])
+
+
+def _sites_in_words(counts: Mapping[str, int]) -> str:
+    text = f"{_many(counts['sites'], 'site')} of {counts['smallest']:,} to {_many(counts['largest'], 'row')}"
+    if counts["sites"] < MIN_SUMMED:
+        text += f" (a sum needs {MIN_SUMMED}: --trust sum is refused)"
+    return ", ".join([text, *_if_any(counts, ("missing", *(key for key in counts if key.startswith("sites "))))])
+
+
+def _people_in_words(counts: Mapping[str, int]) -> str:
+    people = "1 person" if counts["people"] == 1 else f"{counts['people']:,} people"
+    text = f"{people} of up to {_many(counts['most rows of a person'], 'row')}"
+    if counts["most sites of a person"] > 1:
+        text += f", some of them at {counts['most sites of a person']:,} sites (see sites_per_row)"
+    return ", ".join([text, *_if_any(counts, ("missing", "left out"))])
+
+
+def _each(counts: Mapping[str, int], keys: Iterable[str]) -> str:
+    """These counts, zero or not."""
+    return ", ".join(f"{counts[key]:,} {key}" for key in keys)
 
 
 def _if_any(counts: Mapping[str, int], keys: Iterable[str]) -> list[str]:
