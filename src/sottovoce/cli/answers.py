@@ -22,6 +22,7 @@ from .screen import Console, Listing, escape, listing
 
 DIMMED = ("reference", "refused", "-")
 HELD = "Privacy of held-out rows"
+_RECALIBRATED = {key: head for key, (head, _) in RECALIBRATION.items()}
 _NAMES = {
     "r2": "R2",
     "mean_absolute_error": "mean absolute error",
@@ -94,7 +95,7 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
     console.print(_quality_table(found, names, every))
     console.print(_calibration(found["calibration"]))
     for quality, name in zip(every, names, strict=True):
-        for key, head in {"auc": "AUC"} | {key: head for key, (head, _) in RECALIBRATION.items()}.items():
+        for key, head in ({"auc": "AUC"} | _RECALIBRATED).items():
             if quality[key].get("refused") is not None:
                 console.print(f"[yellow]note[/] {head}, {escape(name)}: {quality[key]['refused']}")
 
@@ -104,9 +105,9 @@ def _quality_table(found: dict[str, Any], names: Sequence[str], every: Sequence[
     many = len(every) > 1  # then intervals stand below their numbers
     table = Listing(padding=(0, 1 if many else 2, 0, 0))
     table.add_column("held-out rows")
-    for name in names:
-        text = "all" if many and name == names[0] else name
-        table.add_column(escape(text.replace("=", "\n", 1) if many else text), justify="right")
+    heads = ["all", *(name.replace("=", "\n", 1) for name in names[1:])] if many else names
+    for head in heads:
+        table.add_column(escape(head), justify="right")
     exact = found.get("exact", {})
     table.add_column("[dim]exact, for\nthe holder[/]" if exact else "", justify="right")
 
@@ -114,11 +115,8 @@ def _quality_table(found: dict[str, Any], names: Sequence[str], every: Sequence[
         told = f"[dim]{exact[name]:.4f}[/]" if name in exact else ""
         table.add_row(head, *(estimate_text(one, many) for one in of), told)
 
-    row("AUC", [q["auc"] for q in every], "auc")
-    row("Brier score", [q["brier"] for q in every], "brier")
-    for key, (name, _) in RECALIBRATION.items():
-        row(name, [q[key] for q in every], key)
-    row("positives", [q["positives"] for q in every], "positives")
+    for key, head in ({"auc": "AUC", "brier": "Brier score"} | _RECALIBRATED | {"positives": "positives"}).items():
+        row(head, [q[key] for q in every], key)
     table.add_row(f"at {found['threshold']:g} or more:", *[""] * len(every), "")
     for name in ("accuracy", "sensitivity", "specificity", "precision"):
         row(f"  {name}", [q["rates"][name] for q in every], name)

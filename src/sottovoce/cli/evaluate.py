@@ -81,9 +81,7 @@ def evaluate(
     asked = _one_unit_each(table, schema)
     encoded = schema.encode(asked)
     assert encoded.y is not None
-    if threshold is None:
-        threshold = saved.threshold if isinstance(schema.task, TwoClasses) else None
-    judge = judge_of(schema.task, Held(epsilon, Held.threshold if threshold is None else threshold, by), schema)
+    judge = judge_of(schema.task, Held(epsilon, _threshold(threshold, saved, schema), by), schema)
     config = RunConfig("auto", epsilon, delta, relation=relation, seed=None if system_noise else seed)
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
         where = saved.places(asked)
@@ -108,6 +106,13 @@ def evaluate(
         render_any(found, console, exact=not system_noise)
         show_notes([] if system_noise else notes, console, stored)
     results.end_with([lost, unwritten])
+
+
+def _threshold(given: float | None, saved: SavedModel, schema: Schema) -> float:
+    """The probability from which on a row is called positive: as given, else the run's own, else the usual one."""
+    if given is None and isinstance(schema.task, TwoClasses):
+        given = saved.threshold
+    return Held.threshold if given is None else given
 
 
 def _one_unit_each(table: Table, schema: Schema) -> Table:

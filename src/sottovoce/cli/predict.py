@@ -22,7 +22,7 @@ from ..errors import InvalidInput, printable
 from ..problem.clipped import NOT_CALIBRATED
 from ..problem.task import TwoClasses
 from ..util import files
-from ..util.typing import Any, Array
+from ..util.typing import Any, Array, IntArray
 from .options import FILE, as_json, say, takes
 from .tables import read_rows
 
@@ -90,9 +90,7 @@ def predict(
     answers = at_threshold(answers, schema, threshold)
     if interval is not None:
         answers = with_intervals(answers, saved, table, interval)
-        others = where is not None and np.any(where == AVERAGE)
-        if others and (why := saved.table.site_constants.too_few) is not None:
-            click.echo(f"Note: {why}.", err=True)
+        _note_other_sites(saved, where)
     _write(answers, out, as_json)
 
 
@@ -105,6 +103,15 @@ def _check_options(threshold: float | None, interval: float | None) -> None:
 
 
 Answer = dict[str, Any]  # text, a number, a flag, or None for an interval that is not known
+
+
+def _note_other_sites(saved: SavedModel, where: IntArray | None) -> None:
+    """Say why rows of other sites have no interval, if there are such rows and such a reason."""
+    if where is None or not np.any(where == AVERAGE):
+        return
+    why = saved.table.site_constants.too_few
+    if why is not None:
+        click.echo(f"Note: {why}.", err=True)
 
 
 def with_intervals(answers: list[Answer], saved: SavedModel, table: data.Table, level: float) -> list[Answer]:
