@@ -23,6 +23,7 @@ from sottovoce.problem.losses import HuberResidual, LogCosh, Logistic, Loss, Sof
 from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import Curvature, Gradient, Products, SecondMoments, SlopeMoments
 from sottovoce.solvers.local import DataTerm, Solver, rounding_bound
+from sottovoce.solvers.local_rows import LocalRows
 
 P, SIZES, K = 5, (60, 43), 0.4
 MEAN = np.array([0.5, -0.3, 0.1, 0.4, 0.0])
@@ -117,7 +118,8 @@ def test_products_are_those_of_rows_that_are_written_down(name: str, tmp_path: P
     found, wanted = (one.minimise(linear, q, w, 1e-9) for one in (ours, theirs))
     np.testing.assert_allclose(found.w, wanted.w, atol=1e-7)
     point = rng.normal(size=(nodes, 1, d))
-    for sweep, same in zip((ours._given, ours._sweep), (theirs._given, theirs._sweep), strict=True):
+    mine, same_rows = (LocalRows.of(one, loss, 1.0) for one in (rows, written))
+    for sweep, same in zip((mine.given, mine.distinct), (same_rows.given, same_rows.distinct), strict=True):
         for diagonal in (False, True):
             pair = [one.hessian(loss, point, diagonal) for one in (sweep, same)]
             np.testing.assert_allclose(*pair, **close)
@@ -140,9 +142,10 @@ def test_repeated_rows_are_merged_and_single_precision_is_single() -> None:
     X, y = (np.repeat(x, 700, axis=0) for x in parts[0])
     rows, written = replace(Rows.build([(X, y)]), move=MOVE), Rows.build([(moved(X) * (1.0 - 1e-15), y)])
     ours, theirs = (Solver(one, Logistic(), 1.0) for one in (rows, written))
-    design = ours._sweep.batches[0].design
+    local = LocalRows.of(rows, Logistic(), 1.0)
+    design = local.distinct.batches[0].design
     assert isinstance(design.storage, Moved) and design.n == 37 and design.counts is not None  # zero rows are alike
-    short = ours._sweep.single()
+    short = local.single()
     assert short is not None
     storage: Any = short.batches[0].design.storage
     assert storage.factors.dtype == storage.base.a.dtype == np.float32
