@@ -291,7 +291,7 @@ def test_such_intervals_cover() -> None:
         held_short += off <= short * half
     band = 4 * np.sqrt(0.95 * 0.05 / sets)
     assert np.all(np.abs(held / sets - 0.95) < band)
-    assert np.all(np.abs(held_short / sets - 0.95) > band)
+    assert not np.all(np.abs(held_short / sets - 0.95) < band)
 
 
 def test_steps_that_have_not_come_near_are_told_from_noise() -> None:
