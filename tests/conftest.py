@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Generator
 
@@ -19,6 +20,20 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     """One worker more than cores: sites in tests wait for each other and for deadlines, where no core works."""
     cores = yield
     return cores if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else cores + 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """No look for garbage among thousands of tests and hundreds of modules while they are found, nor later: they stay.
+
+    What tests make themselves is collected as ever.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from planting import planted
+from planting import planted, planted_apart
 from test_one_run import Faint, parts
 
 from sottovoce.algorithms import REGISTRY, knobs_of
@@ -146,11 +146,11 @@ CAUGHT = {
 def test_every_fault_is_caught_by_the_test_that_is_named(fault: str, tmp_path: Path) -> None:
     file, edits, named = CAUGHT[fault]
     assert (
-        planted(tmp_path, file, edits, TESTS.format(k=named, path=EXACT)) == 1
+        planted_apart(tmp_path, file, edits, TESTS.format(k=named, path=EXACT)) == 1
     )  # tests failed; 2 and above are errors
 
 
 def test_without_a_fault_the_named_tests_pass(tmp_path: Path) -> None:
     every = " or ".join(sorted({f"({named})" for _, _, named in CAUGHT.values()}))
     same = {"LEAST = 1e-6": "LEAST = 1e-6  # the same"}
-    assert planted(tmp_path, "problem/clipped.py", same, TESTS.format(k=every, path=EXACT)) == 0
+    assert planted_apart(tmp_path, "problem/clipped.py", same, TESTS.format(k=every, path=EXACT)) == 0

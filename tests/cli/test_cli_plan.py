@@ -137,7 +137,8 @@ def test_inference_is_planned_from_a_schema_and_sizes_alone(ok: Call, tmp_path: 
         assert 2.0 <= one["standard_error"] / other["standard_error"] <= 4.5
         assert one["without_privacy"] / other["without_privacy"] == pytest.approx(2.0)
     assert few["forecast"]["rows"] == 4000 and few["privacy"]["epsilon"] <= 3.0
-    assert "standard error" in ok(*asked, "--sizes", 1000).out
+    if schema == PRICE:  # the screen has the same lines for both, and numbers to predict are planned fast
+        assert "standard error" in ok(*asked, "--sizes", 1000).out
 
 
 def test_a_correlation_that_is_none_is_refused(refused: Callable[..., str], tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from in_process import ran
 from scipy import stats
 from sklearn.linear_model import Lasso
 
@@ -144,9 +145,9 @@ def test_fuzz_repeats_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plain == json.loads(data)
 
 
-def test_fill() -> None:
+def test_fill(tmp_path: Path) -> None:
     """Every change to the schema is tried, and a typical row is as long as the schema says where it says so."""
-    cells = run("bench/accuracy/fill.py")["cells"]
+    cells = json.loads(ran(ACCURACY / "fill.py", "--quick", "--json", into=tmp_path))["cells"]
     names = {cell["rows"] for cell in cells}
     assert {"bounds only", "`scale`", "`unit`", "`typical`", "`intercept = 0.5`"} < names
     assert len(cells) == len(names) * len({cell["method"] for cell in cells})
@@ -170,9 +171,7 @@ def test_encodings(name: str, ways: set[str]) -> None:
 def test_accuracy(tmp_path: Path) -> None:
     """Every picture has its cells and is drawn; every lever has its mean; the same cells give the same bytes."""
     pytest.importorskip("matplotlib")
-    command = [sys.executable, str(ACCURACY / "accuracy.py"), "--quick", "--jobs", "1", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
+    said = ran(ACCURACY / "accuracy.py", "--quick", "--jobs", "1", "--out", tmp_path, into=tmp_path)
     numbers = json.loads((tmp_path / "numbers.json").read_text())
     assert set(numbers["pictures"]) == {"cap", "norm", "rounds", "levers"}
     for name, cells in numbers["pictures"].items():
@@ -182,7 +181,7 @@ def test_accuracy(tmp_path: Path) -> None:
             assert abs(sum(cell["errors"]) / len(cell["errors"]) - cell["error"]) < 1e-3
             assert len(cell["errors"]) == (1 if cell["method"] == "none" else numbers["replicates"])
     means = {entry["lever"]: entry["error"] for entry in numbers["levers"]}
-    assert len(means) == 6 and all(f"| {lever} |" in done.stdout for lever in means)
+    assert len(means) == 6 and all(f"| {lever} |" in said for lever in means)
     assert means["no privacy"] < means["first guess"]
 
 
@@ -211,25 +210,25 @@ def test_accuracy_means(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "cell"), [("", "40 col"), ("_numbers", "normal, n = 2"), ("_quality", "three"), ("_strangers", "no eff")]
 )
 def test_coverage(tmp_path: Path, name: str, cell: str) -> None:
-    """The table of a few data sets, and again from those that were kept, without a new one."""
+    """The table of a few data sets, and again from those that were kept, without a new one.
+
+    The first is a process, as it starts processes of its own; the second has nothing left to measure.
+    """
     pytest.importorskip("matplotlib")
-    kept, table = tmp_path / "kept", tmp_path / "table.json"
-    program = [sys.executable, str(ACCURACY / f"coverage{name}.py"), "--sets", "1", "--jobs", "1", "--cells", cell]
-    command, said = [*program, "--out", str(kept), "--json", str(table)], []
-    for more in ([], ["--minutes", "0"]):
-        done = subprocess.run([*command, *more], capture_output=True, text=True, check=False, timeout=120)
-        assert done.returncode == 0, done.stderr
-        said.append((done.stdout, kept.read_bytes()))
+    kept, table, script = tmp_path / "kept", tmp_path / "table.json", ACCURACY / f"coverage{name}.py"
+    words = ["--sets", "1", "--jobs", "1", "--cells", cell, "--out", str(kept), "--json", str(table)]
+    command = [sys.executable, str(script), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    said = [(done.stdout, kept.read_bytes())]
+    said.append((ran(script, *words, "--minutes", "0", into=tmp_path), kept.read_bytes()))
     cells = json.loads(table.read_text())
     assert said[0] == said[1] and cells and all(one["sets"] == 1 and one["cell"] in said[0][0] for one in cells)
 
 
-def test_start() -> None:
+def test_start(tmp_path: Path) -> None:
     """Every line has its four accuracies; a start changes no price, which the benchmark checks itself."""
-    command = [sys.executable, str(ACCURACY / "start.py"), "--quick", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    lines = json.loads(done.stdout)
+    lines = json.loads(ran(ACCURACY / "start.py", "--quick", "--json", into=tmp_path))
     assert len(lines) == 12 and {line["epsilon"] for line in lines} == {0.1, 0.5}
     for line in lines:
         assert all(0 <= line[name][0] <= 100 for name in ("zero", "from start", "stiff", "public"))

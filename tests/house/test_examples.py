@@ -5,13 +5,12 @@ from __future__ import annotations
 import doctest
 import inspect
 import shutil
-import subprocess
-import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from in_process import ran
 
 import sottovoce
 
@@ -34,15 +33,21 @@ def test_every_public_name_has_an_example_that_runs(name: str, monkeypatch: pyte
     assert result.failed == 0, "".join(said)
 
 
+@pytest.fixture(scope="module")
+def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the examples, with the patients that the first script makes up."""
+    folder = tmp_path_factory.mktemp("examples") / "frames"
+    shutil.copytree(FRAMES, folder)
+    ran(folder / "patients.py", into=folder)
+    return folder
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_a_frame_becomes_a_private_model_in_under_ten_lines(library: str, tmp_path: Path) -> None:
+def test_a_frame_becomes_a_private_model_in_under_ten_lines(library: str, frames: Path) -> None:
     if find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
-    folder = tmp_path / "frames"
-    shutil.copytree(FRAMES, folder)
-    lines = [line for line in (folder / f"with_{library}.py").read_text().splitlines() if line.strip()]
+    lines = [line for line in (frames / f"with_{library}.py").read_text().splitlines() if line.strip()]
     assert len(lines) < 10
-    for script in ("patients.py", f"with_{library}.py"):
-        done = subprocess.run([sys.executable, script], cwd=folder, capture_output=True, text=True, check=True)
-    assert "ward=icu" in done.stdout and "epsilon = 1.000, delta = 1e-05, proved" in done.stdout
-    assert "Coefficients are for the class died." in done.stdout and "not a release" not in done.stdout
+    said = ran(frames / f"with_{library}.py", into=frames)
+    assert "ward=icu" in said and "epsilon = 1.000, delta = 1e-05, proved" in said
+    assert "Coefficients are for the class died." in said and "not a release" not in said

@@ -1,8 +1,13 @@
-"""The guides of docs/howto/extend.md are complete: what they add is added to a copy, and their tests pass."""
+"""The guides of docs/howto/extend.md are complete: what they add is added to a copy, and their tests pass.
+
+A guide's command chooses the tests of what is added, and those of whatever else its edits change.  All other cases of
+the same tests run in this suite, on the tree without the addition.
+"""
 
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -43,7 +48,7 @@ def test_a_guide_is_complete(guide: str, tmp_path: Path) -> None:
             assert before.count(old) == 1, f"{name}: not found once: {old}"
             edited(file, before.replace(old, new))
     (tests,) = re.findall(r"^scripts/test (.*)$", text, re.M)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests.split()]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *shlex.split(tests)]
     ran = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, check=False, env=first_on_path(tmp_path / "src")
     )

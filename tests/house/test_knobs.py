@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from planting import planted
+from planting import planted_apart
 
 from sottovoce import ConsensusClassifier, PrivateClassifier, RunConfig
 from sottovoce.algorithms import KNOBS, REGISTRY, knobs_of
@@ -59,7 +59,8 @@ print(json.dumps({
 def test_a_planted_knob_is_everywhere_and_one_file_was_touched(tmp_path: Path) -> None:
     old = "    batches: int ="
     imported = "import Count\n"
-    assert planted(tmp_path, "algorithms/gradient.py", {old: PLANTED, imported: "import Count, Interval\n"}, USES) == {
+    edits = {old: PLANTED, imported: "import Count, Interval\n"}
+    assert planted_apart(tmp_path, "algorithms/gradient.py", edits, USES) == {
         "algorithm": 0.5, "kept": 0.5, "silent": False, "helps": [True, True], "plan": 0.75, "study": 0.5,
         "refused": "decay_rate=-1.0: must be >= 0; use decay_rate=0.25", "estimators": [0.125, 0.125],
         "documented": True,

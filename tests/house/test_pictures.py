@@ -9,6 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from in_process import ran
 
 ROOT = Path(__file__).parents[2]
 _spec = importlib.util.spec_from_file_location("draw", ROOT / "scripts" / "draw.py")
@@ -26,9 +27,26 @@ def alike(told: str, shown: str) -> bool:
     return words[0] == words[1] and all(abs(a - b) <= 0.01 + 0.03 * abs(b) for a, b in zip(here, there, strict=True))
 
 
+def drawn_here(script: Path, folder: Path) -> str:
+    """What a script prints, with its pictures in `folder`, without the time that a new interpreter takes."""
+    return ran(script, into=folder, environment={"GALLERY": str(folder), "SOURCE_DATE_EPOCH": "0"})
+
+
+def test_scripts_are_drawn_as_processes_too(tmp_path: Path) -> None:
+    """As ``scripts/draw.py`` does: with the folder, the salt and the environment of its own."""
+    (script,) = [script for script in draw.scripts() if script.stem == "accountants"]
+    said = draw.run(script, tmp_path)
+    assert said == ""
+    drawn, kept = ((folder / "accountants.svg").read_text(encoding="utf-8") for folder in (tmp_path, draw.GALLERY))
+    assert re.findall(r' id="\w+', drawn) == re.findall(r' id="\w+', kept)
+    (tmp_path / "wrong.py").write_text("raise SystemExit(3)")
+    with pytest.raises(RuntimeError, match="ended with 3"):
+        draw.run(tmp_path / "wrong.py", tmp_path)
+
+
 @pytest.mark.parametrize("script", draw.scripts(), ids=lambda script: script.stem)
 def test_a_script_prints_and_draws_what_the_pages_show(script: Path, tmp_path: Path) -> None:
-    said = draw.run(script, tmp_path)
+    said = drawn_here(script, tmp_path)
     kept = (draw.DOORS if script.parent.name == "doors" else draw.GALLERY) / script.name
     if said or kept.with_suffix(".txt").exists():
         assert alike(said, kept.with_suffix(".txt").read_text(encoding="utf-8")), said

@@ -44,9 +44,9 @@ def problem(name: str) -> Problem:
 
 
 GRAPHS = ["ring", "star", "erdos-renyi:p=0.6"]
-# Every method on every graph, and all pixels with every method and with every graph.
+# Every method on every graph; all pixels once, as means of four have the same rows and a fourth of the columns.
 RUNS = [(name, method, graph) for name in ("adult", "mnist37-pooled") for method in METHODS for graph in GRAPHS]
-RUNS += [("mnist37", method, graph) for method, graph in zip(METHODS, GRAPHS, strict=True)]
+RUNS += [("mnist37", "mr_admm", "erdos-renyi:p=0.6")]
 
 
 @pytest.mark.parametrize(("name", "method", "graph"), RUNS)
