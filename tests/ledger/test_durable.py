@@ -151,7 +151,7 @@ def ledger(path: Path) -> Iterator[DurableLedger]:
 
 def test_a_reservation_holds_what_it_may_spend(ledger: DurableLedger, path: Path) -> None:
     first = ledger.reserve("first", "p1", [release()] * 2)
-    assert ledger.total() == 0.0 and ledger.committed()[0] == 2 * price()
+    assert ledger.total() == 0.0 and ledger.account.committed()[0] == 2 * price()
     with again(path) as other, pytest.raises(BudgetExceeded, match=r"^epsilon=.*nothing was reserved") as refusal:
         other.reserve("second", "p2", [release()] * 2)
     assert "\n" not in str(refusal.value)
@@ -159,7 +159,7 @@ def test_a_reservation_holds_what_it_may_spend(ledger: DurableLedger, path: Path
         ledger.charge(release(1.0))
     first.charge(release())
     first.close()  # gives one back
-    assert ledger.committed()[0] == ledger.total() == price()
+    assert ledger.account.committed()[0] == ledger.total() == price()
     ledger.reserve("second", "p2", [release()] * 2)
     assert [r["held"] for r in ledger.show()["runs"]] == [0, 2]
 
@@ -183,7 +183,7 @@ def test_only_what_was_planned_is_charged(ledger: DurableLedger) -> None:
         reserved.charge(release(0.2))
     reserved.charge(release(0.5))
     with pytest.raises(LedgerMismatch, match="release 3 is not the next"):
-        ledger.charge_release("run", 3, release(0.2), kept=True)
+        ledger.runs.records("run").charge(3, release(0.2), kept=True)
     reserved.charge(release(0.2))
     with pytest.raises(BudgetExceeded, match="all 2 reserved releases are made"):
         reserved.charge(release(0.2))
@@ -212,7 +212,7 @@ def test_an_abandoned_run_holds_its_budget_until_somebody_closes_it(path: Path, 
         with pytest.raises(LedgerError, match=r"2 of 3 reserved .* reclaim=True"):
             other.close_run("run")
         other.close_run("run", reclaim=True)
-        assert other.committed()[0] == price()
+        assert other.account.committed()[0] == price()
     with pytest.raises(LedgerError, match="is closed; nothing was drawn"):  # it lives, and cannot pass the budget
         living.charge(release())
     living.store(b"was being drawn")  # its row is spent, so what it drew may still be kept
@@ -261,7 +261,7 @@ def test_threads_share_a_ledger(path: Path) -> None:
         for thread in threads:
             thread.join()
         assert (len(shared.rows), len(refused)) == (20, 4)
-        shared.verify()
+        shared.file.verify()
 
 
 # One draw a row
@@ -325,9 +325,9 @@ def test_what_was_not_kept_cannot_be_drawn_again(ledger: DurableLedger) -> None:
         with pytest.raises(LedgerError, match="may have been seen"):
             attempt()
     with pytest.raises(LedgerError, match="bytes are unknown"):
-        ledger.store("run", 1, b"x")
+        ledger.runs.records("run").store(1, b"x")
     with pytest.raises(LedgerError, match="release 2 has no row"):
-        ledger.payload("run", 2)
+        ledger.runs.records("run").payload(2)
     resumed.restore([release(0.1).to_dict()])  # a checkpoint behind that row
     resumed.charge(release(0.1))
     with pytest.raises(LedgerCorrupt, match="lacks rows of this checkpoint"):

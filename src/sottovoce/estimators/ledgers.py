@@ -56,7 +56,7 @@ class Ledgered:
         if self.accounting is not None:
             rule = "a ledger has a rule of its own"
             raise InvalidInput("accounting", self.accounting, rule, "leave it out, or leave the ledger out")
-        if self._cloned and isinstance(self.ledger, DurableLedger) and not self.ledger.bound:
+        if self._cloned and isinstance(self.ledger, DurableLedger) and not self.ledger.identity.bound:
             rule = "a ledger on disk belongs to one table, and a clone may be given a part: cross-validation fits parts"
             remedy = "fit the estimator on the whole table first, or give a Ledger in memory, which counts every fit"
             raise InvalidInput("ledger", "DurableLedger", rule, remedy)
