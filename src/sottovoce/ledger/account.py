@@ -93,11 +93,11 @@ class Account:
         after = self.plus(priced, deal)
         if self._needs_no_test(after, deal):
             return after
-        held = ((hold.deal, price, 1) for hold in self.holds for _, price in hold.left)
+        held = [(hold.deal, price, 1) for hold in self.holds for _, price in hold.left]
         what = f"a run of {len(priced)} releases"
         if len(priced) == 1:
             what = f"release {len(self.book) + 1}"
-        self.budget.check(self.spending, after.after(held), what, held=bool(self.holds))
+        self.budget.check(self.spending, after.after(held) if held else after, what, held=bool(self.holds))
         return after
 
     def afford_next(self, event: Event, deal: Deal) -> tuple[Event, Spending]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Self
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,22 +34,22 @@ class Spending:
         """Whether there are several deals."""
         return len(self.by_deal) > 1
 
-    def nothing(self) -> Self:
+    def nothing(self) -> Spending:
         """What is spent before the first release."""
-        return replace(self, by_deal={})
+        return self._with({})
 
-    def after(self, charges: Iterable[tuple[Deal, Event, int]]) -> Self:
+    def after(self, charges: Iterable[tuple[Deal, Event, int]]) -> Spending:
         """What is spent once these are charged, each as often as its count says."""
         spent = dict(self.by_deal)
         for deal, priced, count in charges:
             before = spent[deal] if deal in spent else self.accountant.nothing()
             spent[deal] = self.accountant.add(before, priced, count)
-        return replace(self, by_deal=spent)
+        return self._with(spent)
 
-    def among(self, nodes: Mapping[Deal, Collection[int]]) -> Self:
+    def among(self, nodes: Mapping[Deal, Collection[int]]) -> Spending:
         """What is spent at these nodes of each deal alone; a deal of which no node is named is left out."""
         spent = {deal: self.accountant.among(self.by_deal[deal], list(some)) for deal, some in nodes.items() if some}
-        return replace(self, by_deal=spent)
+        return self._with(spent)
 
     def per_node(self) -> Array:
         """Epsilon of each node, (N,); () before the first event, (1,) with several deals."""
@@ -76,6 +75,9 @@ class Spending:
             return None
         together = self._together()
         return None if together <= limit else together
+
+    def _with(self, by_deal: Mapping[Deal, Any]) -> Spending:
+        return Spending(self.accountant, self.delta, self.sites_per_row, by_deal)
 
     @property
     def _sites(self) -> int:
