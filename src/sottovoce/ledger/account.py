@@ -13,7 +13,7 @@ from ..privacy.accountants import Accountant
 from ..privacy.conditions import Conditions
 from ..privacy.events import Event, counted, same_relation
 from ..util.typing import Any, ArrayLike
-from .book import Book, Deal, agreed_nodes
+from .book import Deal, RowBook, agreed_nodes
 from .spending import Budget, Spending
 
 STAYS = (
@@ -42,7 +42,7 @@ class Account:
     ----------
     lock : RLock
         Held from the decision that a release is affordable until its row is written.
-    book : Book
+    book : RowBook
         The rows.
     spending : Spending
         What the rows cost; replaced as a whole, so that one look at it needs no lock.
@@ -55,7 +55,7 @@ class Account:
 
     def __init__(self, accountant: Accountant[Any], epsilon: ArrayLike, delta: float, sites_per_row: int) -> None:
         self.lock = threading.RLock()
-        self.book = Book()
+        self.book = RowBook()
         self.spending = Spending(accountant, delta, sites_per_row)
         self.budget = Budget(epsilon)
         self.holds: list[Hold] = []

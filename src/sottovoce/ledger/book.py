@@ -21,7 +21,7 @@ class ChargedRow(NamedTuple):
     times: int
 
 
-class Book:
+class RowBook:
     """Rows in the order of their charges.
 
     Attributes
@@ -61,9 +61,9 @@ class Book:
             self._rows.append(ChargedRow(event, deal, priced, 1))
         self._releases += 1
 
-    def copy(self) -> Book:
+    def copy(self) -> RowBook:
         """An independent copy."""
-        twin = Book()
+        twin = RowBook()
         twin.relation, twin.nodes = self.relation, dict(self.nodes)
         twin._rows, twin._releases = list(self._rows), self._releases
         return twin

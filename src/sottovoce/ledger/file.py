@@ -1,7 +1,7 @@
 """The file of a log: commits that last, by threads and processes that take turns.
 
 A commit is in the file before the call returns (``journal_mode=DELETE``, ``synchronous=EXTRA``).  Where the file may
-lie, who may use it, and what a process that died may have left beside it: :mod:`sottovoce.ledger.place`.
+lie, who may use it, and what a process that died may have left beside it: :mod:`sottovoce.ledger.locked_path`.
 
 Schema 3's write-ahead log is folded in when the file is opened, provided that it takes the file forward.
 """
@@ -24,7 +24,7 @@ from ..util.plain import canonical, keyed_hash
 from ..util.typing import Any
 from .chain import APPLICATION, OF_PRESENT_SCHEMA, SCHEMA_VERSION, TABLES, Chain, F, link
 from .connection import alone, connect, make_synchronous
-from .place import Place, locked
+from .locked_path import LockedPath, locked
 
 _OLDEST_SQLITE = (3, 37, 0)  # strict tables
 
@@ -48,11 +48,11 @@ class ChainFile(Generic[F]):
     def __init__(self, path: str | Path, blank: Callable[[bytes], F], timeout: float = 30.0) -> None:
         self.path, self.timeout = Path(path), timeout
         self.name = f"ledger={str(path)!r}"
-        self._place = Place(path, self.name, blank, timeout)
-        self.real = self._place.real
+        self._locked_path = LockedPath(path, self.name, blank, timeout)
+        self.real = self._locked_path.real
         self._pid, self._lock, self._ahead = os.getpid(), threading.RLock(), False
         self._waiting: list[tuple[dict[str, Any], bytes]] = []
-        with self._place.turn() as logged:
+        with self._locked_path.turn() as logged:
             self._db = connect(self.real, timeout)
             self.chain = Chain(self._db, self.name, blank)
             try:
@@ -125,7 +125,7 @@ class ChainFile(Generic[F]):
         """One read of the file, or one change by one record; on any error nothing is changed.  Yields the state."""
         if os.getpid() != self._pid:  # SQLite's locks do not survive a fork
             raise LedgerError(f"{self.name}: was opened before a fork; open it again in this process")
-        with self._lock, self._place.turn() as logged, self.chain.translated():
+        with self._lock, self._locked_path.turn() as logged, self.chain.translated():
             if logged:
                 raise LedgerError(f"{self.name}: was given a log beside it while it was open; open it again")
             self._db.execute(f"BEGIN {'IMMEDIATE' if self._waiting else mode}")
@@ -229,9 +229,9 @@ class ChainFile(Generic[F]):
 
     def _settle(self, logged: bool) -> None:
         """Make commits durable (fullfsync: macOS), and convert schema 3."""
-        log = self._place.beside("-wal")
+        log = self._locked_path.beside("-wal")
         if logged and log.is_file() and log.stat().st_size:
-            self._place.check_log(log)
+            self._locked_path.check_log(log)
         version = self.chain.identify()
         if logged and self._db.execute("PRAGMA journal_mode = DELETE").fetchone()[0] != "delete":
             raise LedgerError(f"{self.name}: is in use by a process of an older version; try again when it is done")

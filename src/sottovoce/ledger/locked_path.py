@@ -33,7 +33,7 @@ else:
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how SQLite's journals begin
 
 
-class Place:
+class LockedPath:
     """The path of a log's file; `blank` makes the state before the first record, with which a file is verified."""
 
     def __init__(self, path: str | Path, name: str, blank: Callable[[bytes], Fold], timeout: float) -> None:
