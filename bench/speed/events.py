@@ -55,9 +55,9 @@ def filled(path: Path, releases: int, counted: bool) -> None:
     event = GaussianMechanism("benchmark", "replace-one", 1e4 * one, one, 4)
     with DurableLedger.create(path, epsilon=8.0, delta=1e-5, accountant="rdp") as ledger:
         ledger.charge(event, count=releases if counted else 1)
-        with ledger._file.transaction():
+        with ledger.file.transaction():
             for _ in range(0 if counted else releases - 1):
-                ledger._file.append({"kind": "charge", "run": None, "release": None})
+                ledger.file.append({"kind": "charge", "run": None, "release": None})
 
 
 def read(path: Path, times: int) -> tuple[float, float]:

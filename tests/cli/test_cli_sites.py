@@ -108,7 +108,7 @@ def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -
     )
     assert checked["waits"] == {"deadline": 60.0, "patience": 600.0}
     with DurableLedger.open("north/north.ledger") as ledger:
-        assert ledger.runs == ()
+        assert not ledger.runs
     hub = start("hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}", "--json")
     sites = {name: start("site", "run", f"{name}/site.toml", "--json") for name in NAMES}
     ends = {name: [json.loads(line) for line in said(process)[0].splitlines()] for name, process in sites.items()}

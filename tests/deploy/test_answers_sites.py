@@ -48,7 +48,7 @@ pytest.importorskip("cryptography")
 def check_spending(sites: Answering, names: tuple[str, ...] = NAMES) -> None:
     for name in names:
         with sites.ledger(name) as ledger:
-            ledger.verify()
+            ledger.file.verify()
             assert ledger.to_list() == [event.to_dict() for event in sites.plan.events(name)]
 
 

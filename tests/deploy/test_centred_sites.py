@@ -29,8 +29,8 @@ from sottovoce.deploy.session import Finished
 from sottovoce.deploy.sums.roster import LATE
 from sottovoce.deploy.waits import Waits
 from sottovoce.errors import CheckpointError, InvalidInput, LedgerMismatch, Refused
-from sottovoce.ledger.durable import Run
 from sottovoce.ledger.memory import Ledger
+from sottovoce.ledger.run import Run
 from sottovoce.privacy.events import GaussianMechanism
 from sottovoce.runs.centre import DISCLOSED
 from sottovoce.runs.engine import FEW, FINISHED
@@ -84,7 +84,7 @@ class TestOneMean:
             ends = run(sites, hub)
         for i, name in enumerate(NAMES):
             with sites.ledger(name) as ledger:
-                ledger.verify()
+                ledger.file.verify()
                 rows = ledger.to_list()
             assert rows == [event.to_dict() for event in plan.events(name)] and len(rows) == 1 + plan.rounds
             assert "mean of rows" in str(rows[0]) and "mean of rows" not in str(rows[1:])
@@ -191,7 +191,7 @@ class TestResuming:
             east = sites.run_site("east", LocalTransport(hub, "east", 30.0))
             ends, move = others.join() | {"east": east}, hub.results.move()
         with sites.ledger("east") as ledger:
-            ledger.verify()
+            ledger.file.verify()
             assert ["mean of rows" in str(row) for row in ledger.to_list()] == [True, False, False, False]
         assert move is not None and all(ends[name].move == move for name in NAMES)
         if seed is not None:
@@ -213,7 +213,7 @@ class TestResuming:
 
             def again(self: Run, event: Any, draw: Any) -> bytes:
                 stored = once(self, event, draw)
-                return draw() if self.release == 1 and "east" in str(self._ledger.path) else stored
+                return draw() if self.release == 1 and "east" in str(self.records._file.path) else stored
 
             with monkeypatch.context() as patch:
                 patch.setattr(Run, "once", again)

@@ -66,7 +66,7 @@ def test_a_site_may_be_a_cluster(cluster: None, tmp_path: Path) -> None:
         twin = consortium(tmp_path / "twin").run_locally(log)
     np.testing.assert_allclose(models, [twin[name].model for name in NAMES], atol=1e-6)
     with sites.ledger("north") as ledger, pytest.raises(LedgerMismatch, match="other rows"):
-        ledger.bind(rows_digest(*spread(sites.rows.node(0), 30).arrays()))
+        ledger.identity.bind(rows_digest(*spread(sites.rows.node(0), 30).arrays()))
 
 
 def test_what_is_no_row_is_refused_where_it_lies(cluster: None) -> None:

@@ -72,7 +72,7 @@ def test_a_site_too_slow_for_the_deadline_of_the_plan_is_told_when_it_asks(tmp_p
     assert late.outcome.stopped not in ("finished", "budget spent")
     with sites.ledger("south") as ledger:
         assert len(ledger.rows) < len(sites.plan.events("south"))
-        assert ledger.committed()[0] == ledger.total()
+        assert ledger.account.committed()[0] == ledger.total()
 
 
 def test_sites_that_were_all_started_again_do_not_wait_for_ever_for_the_word_of_a_lost_one(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_sites_that_were_all_started_again_do_not_wait_for_ever_for_the_word_of_
     assert {end.outcome.stopped for end in ends} == {HUB}
     for name in left:
         with sites.ledger(name) as ledger:
-            assert ledger.committed()[0] == ledger.total()
+            assert ledger.account.committed()[0] == ledger.total()
 
 
 @pytest.fixture

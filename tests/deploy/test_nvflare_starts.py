@@ -40,12 +40,12 @@ def before(sites: Consortium, closed: tuple[str, ...], still_open: tuple[str, ..
     """Runs in north's ledger; its head."""
     rows = load_rows(sites.folder / "data", None)
     with sites.ledger("north") as ledger:
-        ledger.bind(rows_digest(*rows.arrays()))
+        ledger.identity.bind(rows_digest(*rows.arrays()))
         for name in closed + still_open:
             ledger.reserve(name, "a plan", sites.plan.events("north")[:1])
         for name in closed:
             ledger.close_run(name, reclaim=True)
-        return str(ledger.head())
+        return str(ledger.file.head())
 
 
 ASKED = "Unreachable; the site's log says why"

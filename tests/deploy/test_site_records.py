@@ -226,7 +226,7 @@ def test_a_ledger_that_knows_the_run_but_not_its_end_is_refused(sites: Consortiu
     shutil.copy(home / "north.ledger", home.parent / "backup")
     ended = through(sites)
     with DurableLedger.open(home / "north.ledger") as ledger:
-        assert ended.head == ledger.head() == json.loads((home / "north.json").read_text())["head"]
+        assert ended.head == ledger.file.head() == json.loads((home / "north.json").read_text())["head"]
     newest = (home / "north.ledger").read_bytes()
     assert say("site", "run", home / "site.toml")[0] == 0
     shutil.copy(home.parent / "backup", home / "north.ledger")
@@ -280,7 +280,7 @@ def test_where_nothing_is_left_the_hub_shows_that_the_ledger_lacks_the_run(sites
         with pytest.raises(LedgerCorrupt, match="the hub holds round 5 of this site"):
             found.take_part(transport)
     with sites.ledger("north") as ledger:
-        assert ledger.runs == () and ledger.rows == ()
+        assert not ledger.runs and ledger.rows == ()
 
 
 def test_a_hub_that_lies_can_stop_a_site_and_not_make_it_spend(sites: Consortium) -> None:
@@ -292,7 +292,7 @@ def test_a_hub_that_lies_can_stop_a_site_and_not_make_it_spend(sites: Consortium
     with pytest.raises(LedgerCorrupt, match="the hub holds round 3"):
         found.take_part(Lies())
     with sites.ledger("north") as ledger:
-        assert ledger.runs == () and ledger.rows == ()
+        assert not ledger.runs and ledger.rows == ()
 
 
 # A second ledger
@@ -335,7 +335,7 @@ def test_ledgers_of_nothing_or_of_a_demonstration_or_damaged_ones_are_in_nobodys
     assert made(say, tmp_path / "north", home / "north.csv", home / "schema.toml")[0] == 0
     found = SiteSettings.read(tmp_path / "north" / "site.toml")
     with DurableLedger.open(found.ledger) as ledger:
-        assert ledger.bound
+        assert ledger.identity.bound
     found.ledger.rename(home / "damaged.ledger")
     (home / "damaged.ledger").write_bytes((home / "damaged.ledger").read_bytes()[:5000])
     DurableLedger.create(home / "unused.ledger", epsilon=3.0).close()
@@ -374,7 +374,7 @@ def test_the_last_line_holds_no_times_unless_they_are_asked_for(
     assert ({"seconds", "waited"} <= last.keys()) == bool(asked) == bool({"seconds", "waited"} & last.keys())
     assert (" s, " in runs[2].stdout) == bool(asked)
     with DurableLedger.open(home / "north.ledger") as ledger:
-        assert last["head"] == ledger.head()
+        assert last["head"] == ledger.file.head()
 
 
 def test_the_others_know_nothing_of_it(sites: Consortium) -> None:

@@ -76,7 +76,7 @@ def test_a_site_that_crashes_goes_on_with_the_same_bytes(
     for name, model in zip(NAMES, models, strict=True):
         np.testing.assert_array_equal(model, whole[name])
     with sites.ledger("north") as ledger:
-        ledger.verify()
+        ledger.file.verify()
         assert len(ledger.rows) == sites.plan.config.rounds
         journal = Journal(ledger, "trial")
         assert [journal.sent(k) for k in range(6)] == [log.messages("trial")[k, "north"] for k in range(6)]
@@ -136,7 +136,7 @@ def test_a_site_over_budget_sends_nothing(sites: Consortium, log: HubLog) -> Non
         sites.run_site("north", LocalTransport(Hub(sites.plan, log), "north"))
     assert log.messages("trial") == {} and log.gone("trial") == {}
     with sites.ledger("north") as ledger:
-        assert ledger.rows == () and ledger.runs == ()
+        assert ledger.rows == () and not ledger.runs
 
 
 def test_a_run_that_stops_at_its_budget_says_so_and_gives_the_rest_back(tmp_path: Path, log: HubLog) -> None:
@@ -185,7 +185,7 @@ def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLo
     with sites.ledger("north") as ledger:
         with pytest.raises(Refused, match="of another plan"):
             sites.session("north", ledger, plan=other).run(LocalTransport(hub, "north"))
-        assert ledger.rows == () and ledger.runs == ()  # the name is free for the right one
+        assert ledger.rows == () and not ledger.runs  # the name is free for the right one
         ledger.reserve("trial", other.digest, other.events("north"))
         with pytest.raises(LedgerMismatch, match="go on with that one, or give this run another name"):
             sites.session("north", ledger).run(LocalTransport(hub, "north"))
@@ -252,7 +252,7 @@ def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(sites: Consorti
 
 def test_a_journal_keeps_the_first_and_only_the_next(sites: Consortium) -> None:
     with sites.ledger("north") as ledger:
-        ledger.bind(b"1" * 32)
+        ledger.identity.bind(b"1" * 32)
         ledger.reserve("trial", sites.plan.digest, sites.plan.events("north"))
         journal = Journal(ledger, "trial")
         assert journal.highest == -1 and Journal(ledger, "unknown").highest == -1
@@ -266,6 +266,6 @@ def test_a_journal_keeps_the_first_and_only_the_next(sites: Consortium) -> None:
         with pytest.raises(LedgerMismatch, match="received in round 0"):
             journal.receive(0, b"another")
         assert (journal.sent(0), journal.received(0), journal.sent(1)) == (b"hello", b"inbox", None)
-        ledger.verify()
+        ledger.file.verify()
     with sites.ledger("north") as ledger:
         assert Journal(ledger, "trial").highest == 0

@@ -153,10 +153,10 @@ def test_a_site_that_is_ended_never_shares_again(
         for restored in (False, True):  # not even with its key
             if restored:
                 (sites.folder / "north.trial.masks").write_bytes(key)
-            before, head = hub.log.last("trial", "north"), ledger.head()
+            before, head = hub.log.last("trial", "north"), ledger.file.head()
             with pytest.raises(LedgerError, match="ended for good, and nothing more of it is sent; agree on a plan"):
                 sites.run_site("north", LocalTransport(hub, "north", 1.0))
-            assert hub.log.last("trial", "north") == before and ledger.head() == head
+            assert hub.log.last("trial", "north") == before and ledger.file.head() == head
         ran = Ran("site", "run", settings)
         assert ran.code == 2 and "erased the key of run trial, which is given up in the ledger" in ran.err
         hub.log.decisions.end("trial")
@@ -182,7 +182,7 @@ def test_a_site_that_is_ended_on_a_full_disk_has_no_key(
             give_up(ledger, "trial")
     assert disk.left() == []
     with sites.ledger("north") as ledger:
-        assert give_up(ledger, "trial") == (2, False) and ledger.given_up("trial")
+        assert give_up(ledger, "trial") == (2, False) and ledger.runs["trial"].given_up
 
 
 def test_a_closed_run_leaves_no_key(sites: Consortium, settings: str, disk: Disk, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def full(ledger: DurableLedger, monkeypatch: pytest.MonkeyPatch) -> None:
     def append(*_: object) -> None:
         raise LedgerError("ledger: SQLITE_FULL")
 
-    monkeypatch.setattr(ledger._file, "append", append)
+    monkeypatch.setattr(ledger.file, "append", append)
 
 
 @pytest.mark.parametrize("what", ["there is space again", "the others go on", "it stays full"])
@@ -323,7 +323,7 @@ def test_a_start_erases_keys_of_runs_that_cannot_go_on(sites: Consortium, settin
     with sites.ledger("north") as ledger:
         for name in ("open", "over", "left"):
             ledger.reserve(name, "a plan", sites.plan.events("north")[:1])
-        ledger._close("over", reclaim=True, given_up=False)
+        ledger.runs.records("over").close(reclaim=True, given_up=False)
         ledger.close_run("left", reclaim=True)
     DurableLedger.create(home / "north.left.ledger", epsilon=1.0).close()  # of a site called north.left
     for name in ("north.open", "north.over", "north.left", "north.left.other", "south.trial"):

@@ -43,7 +43,7 @@ def check_spending(sites: Consortium, ends: dict[str, Any]) -> None:
     """Every attempt was charged once, lost or not."""
     for name in finished(ends):
         with sites.ledger(name) as ledger:
-            ledger.verify()
+            ledger.file.verify()
             assert ledger.to_list() == [event.to_dict() for event in sites.plan.events(name)]
 
 
@@ -242,7 +242,7 @@ def test_a_draw_that_fails_is_silence_and_never_drawn_again(
         monkeypatch.setattr(Sum, "share", share)
         late = sites.run_site("south", LocalTransport(hub, "south", 5.0))
         with sites.ledger("south") as ledger, pytest.raises(LedgerError, match="the draw of release 2 failed"):
-            ledger.payload("trial", 2)
+            ledger.runs.records("trial").payload(2)
         attempts = hub.rounds.attempts
     assert isinstance(ends["south"], ValueError) and late.outcome.rounds == 1
     assert [one.opened for one in attempts] == [True, False, True, True]

@@ -125,7 +125,7 @@ def test_parts_of_a_table_are_not_bound_to_a_ledger_on_disk(on_disk: DurableLedg
         if error_score == "raise":
             assert isinstance(caught.value, InvalidInput)
             one_line(caught.value)
-    assert not on_disk.bound and on_disk.rows == () and on_disk.runs == ()
+    assert not on_disk.identity.bound and on_disk.rows == () and not on_disk.runs
 
 
 @pytest.mark.parametrize("error_score", ["raise", math.nan])

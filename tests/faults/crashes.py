@@ -101,7 +101,7 @@ def kill_runs(kills: int, folder: Path, rng: random.Random) -> dict[str, int]:
                 if known.setdefault((number, k), digest) != digest:
                     raise SystemExit(f"run {number}, round {k}: seen with two values")
             with DurableLedger.open(path) as ledger:
-                ledger.verify()
+                ledger.file.verify()
                 rows = sum(run["charged"] for run in ledger.show()["runs"] if run["run"] == f"run {runs}")
             rounds = max((k for number, k in known if number == runs), default=0)
             if rows < (rounds if method == "dvp" else (rounds + 1) // 2):
@@ -149,7 +149,7 @@ def race(races: int, folder: Path) -> dict[str, int]:
         if said != ["refused", "won"]:
             raise SystemExit(f"race {attempt}: {said}")
         with DurableLedger.open(path) as ledger:
-            ledger.verify()
+            ledger.file.verify()
             if not ledger.total() <= 1.5:
                 raise SystemExit(f"race {attempt}: spent {ledger.total()} of 1.5")
         wins, refusals = wins + 1, refusals + 1

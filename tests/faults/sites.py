@@ -115,7 +115,7 @@ def check(demo: Demonstration) -> int:
     plan, held = demo.plan, messages(demo)
     for name in plan.names:
         with DurableLedger.open(demo.folder / name / f"{name}.ledger") as ledger:
-            ledger.verify()
+            ledger.file.verify()
             journal = Journal(ledger, plan.run)
             if journal.highest != plan.attempts + 1:
                 raise SystemExit(f"{name}: its journal ends at round {journal.highest}")

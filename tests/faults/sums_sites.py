@@ -90,7 +90,7 @@ def check(demo: Demonstration, lost: set[str]) -> dict[str, int]:
     made = train_sites(plan, demo.rows, told)
     for i, name in enumerate(plan.names):
         with DurableLedger.open(demo.folder / name / f"{name}.ledger") as ledger:
-            ledger.verify()
+            ledger.file.verify()
             journal, rows = Journal(ledger, plan.run), ledger.to_list()
             sent = [journal.sent(k) for k in range(journal.highest + 1)]
             total = ledger.total()

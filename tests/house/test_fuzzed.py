@@ -138,7 +138,7 @@ def test_a_total_that_is_no_number_is_shown_as_infinite(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
     DurableLedger.create(path, epsilon=float("inf"), n_nodes=2).close()
     with DurableLedger.open(path) as ledger:
-        state = ledger._file.read()
+        state = ledger.file.read()
         assert np.array_equal(state._tally._epsilon(np.array([float("nan"), 0.0], dtype=object), 0.0), [np.inf, 0.0])
 
 

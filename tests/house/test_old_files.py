@@ -80,10 +80,10 @@ def under_way(method: str) -> RunConfig:
 def test_a_ledger_opens_at_its_price(book: Callable[[str], Path], name: str) -> None:
     releases, spent, held = LEDGERS[name]
     with DurableLedger.open(book(name)) as ledger:
-        ledger.verify()
+        ledger.file.verify()
         assert len(ledger.rows) == releases
         assert ledger.total() == pytest.approx(spent, rel=1e-12)
-        assert np.max(ledger.committed()) == pytest.approx(held, rel=1e-12)
+        assert np.max(ledger.account.committed()) == pytest.approx(held, rel=1e-12)
 
 
 def test_a_price_only_went_up_since_version_0_1(book: Callable[[str], Path]) -> None:
@@ -118,13 +118,13 @@ def test_a_run_does_not_go_on_and_costs_nothing_more(
 ) -> None:
     releases, spent, held = LEDGERS[name]
     with DurableLedger.open(book(name)) as ledger:
-        runs = ledger.runs
+        runs = tuple(ledger.runs)
         with pytest.raises(LedgerMismatch) as refused:
             begin(ledger, run)
         assert FORMER in str(refused.value) and repr(f"{run}-2") in str(refused.value)
-        assert ledger.runs == runs and len(ledger.rows) == releases
+        assert tuple(ledger.runs) == runs and len(ledger.rows) == releases
         assert ledger.total() == pytest.approx(spent, rel=1e-12)
-        assert np.max(ledger.committed()) == pytest.approx(held, rel=1e-12)
+        assert np.max(ledger.account.committed()) == pytest.approx(held, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["answers", "trusts"])
@@ -165,14 +165,14 @@ def test_a_run_without_a_name_does_not_begin_beside_one_that_it_may_be(
             before.setattr(ChainFile, "append", as_of_before)
             with pytest.raises(KeyboardInterrupt):
                 simulate(same, ROWS, ledger=ledger, observers=[stop])
-        (begun,) = ledger.former_runs
+        (begun,) = ledger.runs.former
         for config in (same, other):
             with pytest.raises(LedgerMismatch, match=begun):
                 simulate(config, ROWS, ledger=ledger)
-        assert ledger.runs == (begun,)
+        assert tuple(ledger.runs) == (begun,)
         simulate(other, ROWS, ledger=ledger, run_name="another")
         ledger.close_run(begun, reclaim=True)
-        assert ledger.former_runs == ()
+        assert ledger.runs.former == ()
         simulate(other, ROWS, ledger=ledger)
         assert len(ledger.runs) == 3
 
@@ -198,7 +198,7 @@ def test_a_run_of_this_version_goes_on(tmp_path: Path) -> None:
     with DurableLedger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, accountant="zcdp", n_nodes=3) as ledger:
         with pytest.raises(KeyboardInterrupt):
             simulate(under_way("sum_prox"), ROWS, ledger=ledger, observers=[stop])
-        assert ledger.show()["runs"][0]["goes_on"] and ledger.former_runs == ()
+        assert ledger.show()["runs"][0]["goes_on"] and ledger.runs.former == ()
         simulate(under_way("sum_prox"), ROWS, ledger=ledger)
         assert len(ledger.runs) == 1 and len(ledger.rows) == 4
 

@@ -116,7 +116,7 @@ def test_a_carried_round_cannot_follow_the_same_round_twice() -> None:
     ledger = Ledger(make_accountant("zcdp"), np.inf, 1e-5)
     ledger.charge(carried(1))
     ledger.charge_all([carried(2)], times=2)
-    prices = [row.priced for row in ledger._rows]
+    prices = [row.priced for row in ledger.account.book]
     assert [type(price) for price in prices] == [CarriedGaussianMechanism, CarriedGaussianMechanism, GaussianMechanism]
 
 

@@ -17,6 +17,7 @@ from ledgers import release
 
 from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerVersion
 from sottovoce.ledger import chain
+from sottovoce.ledger.account import Account
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.file import ChainFile
 from sottovoce.ledger.history import packed, unpacked
@@ -43,27 +44,33 @@ def carried(rounds: int) -> list[CarriedGaussianMechanism]:
     ]
 
 
-class Counting(Ledger):
+class Counting(Account):
     """Counts how often it is asked whether something is affordable."""
 
     asked = 0
 
-    def _afford(self, *args: Any) -> Any:
+    def afford(self, priced: Any, deal: Any) -> Any:
         self.asked += 1
-        return super()._afford(*args)
+        return super().afford(priced, deal)
+
+
+def counted() -> tuple[Ledger, Counting]:
+    ledger = Ledger(epsilon=9.0)
+    ledger.account = account = Counting(ledger.accountant, 9.0, 0.0, 1)
+    return ledger, account
 
 
 def test_a_run_that_was_expected_is_tested_once_and_ends_at_the_same_total() -> None:
-    once, each = Counting(epsilon=9.0), Counting(epsilon=9.0)
+    (once, of_once), (each, of_each) = counted(), counted()
     plan = [release(0.1), release(0.2), release(0.2)]
     once.expect(plan)
     for event in plan:
         once.charge(event)
         each.charge(event)
-    assert (once.asked, each.asked) == (1, 3)
+    assert (of_once.asked, of_each.asked) == (1, 3)
     np.testing.assert_array_equal(once.per_node(), each.per_node())
     once.charge(plan[0])
-    assert once.asked == 2
+    assert of_once.asked == 2
 
 
 def _another(ledger: Ledger) -> None:
@@ -194,7 +201,7 @@ def test_a_count_on_disk_is_so_many_charges(tmp_path: Path, events: list[Any]) -
                 one.charge(event)
         totals = [ledger.per_node() for ledger in (many, one)]
         assert many.to_list() == one.to_list() and len(many.rows) == 8 * len(events)
-        assert many.verify() != one.verify()
+        assert many.file.verify() != one.file.verify()
     for name in ("many", "one"):
         with DurableLedger.open(tmp_path / name) as ledger:
             totals.append(ledger.per_node())
@@ -207,13 +214,13 @@ def test_a_count_on_disk_is_so_many_charges(tmp_path: Path, events: list[Any]) -
 
 def test_a_count_on_disk_is_charged_whole_or_not_at_all(tmp_path: Path) -> None:
     with _on_disk(tmp_path / "a", epsilon=3.0) as ledger:
-        head = ledger.head()
+        head = ledger.file.head()
         with pytest.raises(BudgetExceeded, match="a run of 900 releases"):
             ledger.charge(noisy(nodes=1), count=900)
         for wrong in (0, -1, 1.0, 10**9):
             with pytest.raises(InvalidInput, match="count"):
                 ledger.charge(noisy(nodes=1), count=wrong)  # type: ignore[arg-type]
-        assert ledger.head() == head and ledger.total() == 0.0
+        assert ledger.file.head() == head and ledger.total() == 0.0
 
 
 def test_a_run_writes_each_event_once_and_charges_outside_do_not_mix_with_it(tmp_path: Path) -> None:
@@ -251,8 +258,8 @@ def test_records_of_schema_4_cost_the_same_and_a_reader_of_it_refuses_those_of_n
                     {"kind": "charge", "run": None, "release": None, "event": plain[0]},
                 ]
                 for record in records:
-                    with ledger._file.transaction():
-                        ledger._file.append(record)
+                    with ledger.file.transaction():
+                        ledger.file.append(record)
             run = ledger.resume("run", "plan") if old else ledger.reserve("run", "plan", events)
             for event in events[: 3 if old else 1]:
                 run.charge(event, kept=True)
@@ -260,7 +267,8 @@ def test_records_of_schema_4_cost_the_same_and_a_reader_of_it_refuses_those_of_n
                 ledger.charge(event)
             for event in [] if old else events[1:3]:
                 run.charge(event, kept=True)
-            totals.append((ledger.per_node().tobytes(), ledger.committed().tobytes(), json.dumps(ledger.to_list())))
+            committed = ledger.account.committed().tobytes()
+            totals.append((ledger.per_node().tobytes(), committed, json.dumps(ledger.to_list())))
     assert totals[0] == totals[1]
     with closing(sqlite3.connect(tmp_path / "True")) as db:
         db.execute("PRAGMA user_version = 4")
@@ -296,7 +304,7 @@ def test_a_count_is_there_whole_or_not_at_all_after_a_kill(tmp_path: Path, point
         os.kill(os.getpid(), signal.SIGKILL)
     assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
     with DurableLedger.open(path) as ledger:
-        ledger.verify()
+        ledger.file.verify()
         assert len(ledger.rows) == (0 if point == "in the commit" else 50)
 
 
@@ -307,8 +315,8 @@ def test_a_charge_that_is_not_the_next_reserved_is_no_record(tmp_path: Path, cha
     with _on_disk(tmp_path / "a") as ledger:
         ledger.reserve("run", "plan", [noisy(nodes=1)] * 3).charge(noisy(nodes=1))
         record = {"kind": "charge", "run": "run", "release": 2, "kept": True} | change
-        state = ledger._file.read()
+        state = ledger.file.read()
         with pytest.raises((ValueError, KeyError)):
             state.apply(9, record)
     with _on_disk(tmp_path / "b") as ledger, pytest.raises(KeyError):  # nothing to repeat
-        ledger._file.read().apply(2, {"kind": "charge", "run": None, "release": None})
+        ledger.file.read().apply(2, {"kind": "charge", "run": None, "release": None})

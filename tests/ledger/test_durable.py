@@ -1,138 +1,29 @@
-"""The contract of every ledger; one budget for all runs, and one draw a row, of the durable one."""
+"""Of a ledger on disk: one budget for all runs, and one draw a row.  What every ledger does is in test_contract."""
 
 from __future__ import annotations
 
-import math
 import os
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pytest
 from ledgers import DATA, again, price, release
 
-from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch, UnknownEvent
+from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
 from sottovoce.network.net import DenseNet
 from sottovoce.privacy.accountants import PureAccountant
-from sottovoce.privacy.events import Event, Unprotected
+from sottovoce.privacy.events import Unprotected
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.pricing import RunSetting, plan
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
-
-
-class AnyLedger(Protocol):
-    @property
-    def rows(self) -> tuple[Event, ...]: ...
-    def charge(self, event: Event) -> None: ...
-    def per_node(self) -> np.ndarray: ...
-    def total(self) -> float: ...
-    def claimed(self) -> float | None: ...
-    def to_list(self) -> list[dict[str, Any]]: ...
-
-
-class LedgerContract(ABC):
-    """What every ledger of two nodes keeps."""
-
-    @abstractmethod
-    @pytest.fixture
-    def make(self, tmp_path: Path) -> Iterator[Callable[..., AnyLedger]]:
-        """From an epsilon to a new ledger."""
-
-    def test_total_is_the_accountants(self, make: Callable[..., AnyLedger]) -> None:
-        ledger, events = make(), [release(beta) for beta in (0.5, 0.25, 1.0)]
-        assert ledger.rows == () and ledger.total() == 0.0
-        for event in events:
-            ledger.charge(event)
-        np.testing.assert_array_equal(ledger.per_node(), PureAccountant().total(events))
-        assert ledger.total() == ledger.per_node()[0] > ledger.per_node()[1]
-        assert ledger.to_list() == [event.to_dict() for event in events] == [row.to_dict() for row in ledger.rows]
-
-    def test_without_noise_epsilon_is_infinite(self, make: Callable[..., AnyLedger]) -> None:
-        event, ledger = Unprotected(source="test", rows=np.array([[5.0], [6.0]])), make()
-        ledger.charge(event)
-        assert math.isinf(ledger.total())
-        with pytest.raises(BudgetExceeded):
-            make(1e9).charge(event)
-
-    def test_a_refusal_changes_nothing(self, make: Callable[..., AnyLedger]) -> None:
-        ledger = make(1.5 * price())
-        ledger.charge(release())
-        before = ledger.per_node()
-        with pytest.raises(BudgetExceeded, match=r"^epsilon=.*nothing was drawn") as refusal:
-            ledger.charge(release())
-        assert "\n" not in str(refusal.value)
-        np.testing.assert_array_equal(ledger.per_node(), before)
-        ledger.charge(release(0.01))  # a smaller one still fits
-        assert len(ledger.rows) == 2
-
-    def test_a_budget_can_be_spent_to_its_last_digit(self, make: Callable[..., AnyLedger]) -> None:
-        probe = make()
-        for _ in range(10):
-            probe.charge(release(0.1))
-        total = probe.total()
-        assert total == pytest.approx(PureAccountant().total([release(0.1)] * 10)[0], rel=1e-15)
-        exact, short = make(total), make(np.nextafter(total, 0.0))
-        for ledger in (exact, short):
-            for _ in range(9):
-                ledger.charge(release(0.1))
-        exact.charge(release(0.1))
-        with pytest.raises(BudgetExceeded):
-            short.charge(release(0.1))
-
-    def test_budget_is_per_node(self, make: Callable[..., AnyLedger]) -> None:
-        with pytest.raises(BudgetExceeded, match="node 1"):
-            make(np.array([10.0, 0.5])).charge(release())
-
-    def test_claims_stand_beside_the_price(self, make: Callable[..., AnyLedger]) -> None:
-        ledger = make()
-        assert ledger.claimed() is None
-        ledger.charge(release(claimed=0.3))
-        ledger.charge(release(claimed=0.4))
-        assert ledger.claimed() == pytest.approx(0.7)
-        ledger.charge(release())
-        assert ledger.claimed() is None
-
-    def test_unpriceable_events_are_refused(self, make: Callable[..., AnyLedger]) -> None:
-        class Novel(Event):
-            needs = "nothing"
-
-        ledger = make()
-        with pytest.raises(UnknownEvent, match="Novel"):
-            ledger.charge(Novel(source="test"))
-        assert ledger.rows == ()
-
-    @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan])
-    def test_budgets_that_are_none(self, make: Callable[..., AnyLedger], epsilon: float) -> None:
-        with pytest.raises(InvalidInput, match=r"^epsilon="):
-            make(epsilon)
-
-
-class TestInMemory(LedgerContract):
-    @pytest.fixture
-    def make(self) -> Callable[..., AnyLedger]:
-        return lambda epsilon=np.inf: Ledger(epsilon=epsilon)
-
-
-class TestDurable(LedgerContract):
-    @pytest.fixture
-    def make(self, tmp_path: Path) -> Iterator[Callable[..., AnyLedger]]:
-        made: list[DurableLedger] = []
-
-        def new(epsilon: Any = np.inf) -> DurableLedger:
-            made.append(DurableLedger.create(tmp_path / f"{len(made)}.ledger", epsilon=epsilon, n_nodes=2))
-            return made[-1]
-
-        yield new
-        for ledger in made:
-            ledger.close()
 
 
 @pytest.fixture
@@ -151,7 +42,7 @@ def ledger(path: Path) -> Iterator[DurableLedger]:
 
 def test_a_reservation_holds_what_it_may_spend(ledger: DurableLedger, path: Path) -> None:
     first = ledger.reserve("first", "p1", [release()] * 2)
-    assert ledger.total() == 0.0 and ledger.committed()[0] == 2 * price()
+    assert ledger.total() == 0.0 and ledger.account.committed()[0] == 2 * price()
     with again(path) as other, pytest.raises(BudgetExceeded, match=r"^epsilon=.*nothing was reserved") as refusal:
         other.reserve("second", "p2", [release()] * 2)
     assert "\n" not in str(refusal.value)
@@ -159,7 +50,7 @@ def test_a_reservation_holds_what_it_may_spend(ledger: DurableLedger, path: Path
         ledger.charge(release(1.0))
     first.charge(release())
     first.close()  # gives one back
-    assert ledger.committed()[0] == ledger.total() == price()
+    assert ledger.account.committed()[0] == ledger.total() == price()
     ledger.reserve("second", "p2", [release()] * 2)
     assert [r["held"] for r in ledger.show()["runs"]] == [0, 2]
 
@@ -183,7 +74,7 @@ def test_only_what_was_planned_is_charged(ledger: DurableLedger) -> None:
         reserved.charge(release(0.2))
     reserved.charge(release(0.5))
     with pytest.raises(LedgerMismatch, match="release 3 is not the next"):
-        ledger.charge_release("run", 3, release(0.2), kept=True)
+        ledger.runs.records("run").charge(3, release(0.2), kept=True)
     reserved.charge(release(0.2))
     with pytest.raises(BudgetExceeded, match="all 2 reserved releases are made"):
         reserved.charge(release(0.2))
@@ -212,7 +103,7 @@ def test_an_abandoned_run_holds_its_budget_until_somebody_closes_it(path: Path, 
         with pytest.raises(LedgerError, match=r"2 of 3 reserved .* reclaim=True"):
             other.close_run("run")
         other.close_run("run", reclaim=True)
-        assert other.committed()[0] == price()
+        assert other.account.committed()[0] == price()
     with pytest.raises(LedgerError, match="is closed; nothing was drawn"):  # it lives, and cannot pass the budget
         living.charge(release())
     living.store(b"was being drawn")  # its row is spent, so what it drew may still be kept
@@ -261,7 +152,7 @@ def test_threads_share_a_ledger(path: Path) -> None:
         for thread in threads:
             thread.join()
         assert (len(shared.rows), len(refused)) == (20, 4)
-        shared.verify()
+        shared.file.verify()
 
 
 # One draw a row
@@ -325,9 +216,9 @@ def test_what_was_not_kept_cannot_be_drawn_again(ledger: DurableLedger) -> None:
         with pytest.raises(LedgerError, match="may have been seen"):
             attempt()
     with pytest.raises(LedgerError, match="bytes are unknown"):
-        ledger.store("run", 1, b"x")
+        ledger.runs.records("run").store(1, b"x")
     with pytest.raises(LedgerError, match="release 2 has no row"):
-        ledger.payload("run", 2)
+        ledger.runs.records("run").payload(2)
     resumed.restore([release(0.1).to_dict()])  # a checkpoint behind that row
     resumed.charge(release(0.1))
     with pytest.raises(LedgerCorrupt, match="lacks rows of this checkpoint"):

@@ -22,7 +22,7 @@ BETAS = (0.1, 0.2, 0.4)
 
 def ledger_of(path: Path, releases: int) -> Path:
     with DurableLedger.create(path, epsilon=np.inf, n_nodes=2, fingerprint=DATA) as ledger:
-        ledger._file._db.execute("PRAGMA synchronous = OFF")
+        ledger.file._db.execute("PRAGMA synchronous = OFF")
         events = [release(BETAS[i % len(BETAS)]) for i in range(releases)]
         with ledger.reserve("run", "plan", events) as run:
             for event in events:

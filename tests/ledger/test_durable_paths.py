@@ -149,12 +149,12 @@ def test_a_commit_is_in_the_file_itself(path: Path, tmp_path: Path) -> None:
             assert beside(path) == []
             alone = Path(shutil.copy(path, tmp_path / f"{number}.copy"))
             with again(alone) as twin:
-                assert twin.verify() == ledger.head()
+                assert twin.file.verify() == ledger.file.head()
 
 
 def verified(path: Path) -> int:
     with again(path) as ledger:
-        ledger.verify()
+        ledger.file.verify()
         return len(ledger.rows)
 
 
@@ -228,7 +228,7 @@ def test_half_a_commit_is_taken_back_by_its_own_journal_only(path: Path) -> None
         path.write_bytes(half)
         Path(f"{path}-journal").write_bytes(journal(charged))
         with again(path) as ledger:
-            ledger.verify()
+            ledger.file.verify()
             assert ledger.show()["runs"][0]["released"] == (written == len(changed))
         assert beside(path) == []
         path.write_bytes(half)
@@ -385,18 +385,18 @@ def test_a_ledger_on_disk_is_shared_or_opened_again_never_copied(
 ) -> None:
     monkeypatch.chdir(path.parent)
     with DurableLedger.open(path.name, fingerprint=DATA, timeout=7.0) as ledger:
-        assert copying.copy(ledger) is copying.deepcopy(ledger) is ledger and ledger.bound
+        assert copying.copy(ledger) is copying.deepcopy(ledger) is ledger and ledger.identity.bound
         monkeypatch.chdir(tmp_path.parent)
         data = pickle.dumps(ledger)
         with pickle.loads(data) as twin:
-            assert twin._file.timeout == 7.0 and len(twin.rows) == 1
+            assert twin.file.timeout == 7.0 and len(twin.rows) == 1
             with pytest.raises(LedgerMismatch, match="were not shown"):
                 twin.charge(release())
-            twin.bind(DATA)
+            twin.identity.bind(DATA)
             twin.charge(release())
             assert len(ledger.rows) == 2
     with DurableLedger.create(tmp_path / "free", epsilon=1.0) as free:
-        assert not free.bound and not pickle.loads(pickle.dumps(free)).bound
+        assert not free.identity.bound and not pickle.loads(pickle.dumps(free)).identity.bound
 
 
 def _charge_and_say(path: str, said: str) -> None:

@@ -61,8 +61,8 @@ class TestProcesses:
             with DurableLedger.create(path, epsilon=2.5 * price(), n_nodes=2, fingerprint=DATA) as ledger:
                 ledger.charge(release())
                 assert sorted(worker("race", path=path)) == ["BudgetExceeded", "won"]
-                assert ledger.committed()[0] == 2 * price() and len(ledger.show()["runs"]) == 1
-                ledger.verify()
+                assert ledger.account.committed()[0] == 2 * price() and len(ledger.show()["runs"]) == 1
+                ledger.file.verify()
 
     def test_killed_at_any_instant_the_ledger_is_never_below_what_was_handed_out(
         self, worker: Worker, tmp_path: Path
@@ -85,10 +85,10 @@ class TestProcesses:
                 number, payload = line.split()
                 assert seen.setdefault(int(number), payload) == payload
             with again(path) as ledger:
-                ledger.verify()
+                ledger.file.verify()
                 assert len(ledger.rows) >= len(seen)
                 for number, payload in seen.items():
-                    assert ledger.payload("run", number) == bytes.fromhex(payload)
+                    assert ledger.runs.records("run").payload(number) == bytes.fromhex(payload)
                 progress.add(len(ledger.rows))
         assert killed >= 20 and len(progress) > 10  # the instants were spread over the run
         with again(path) as ledger:
@@ -109,12 +109,13 @@ class TestProcesses:
         with again(path) as ledger:
             (shown,) = ledger.show()["runs"]
             assert (shown["charged"], shown["released"], shown["held"]) == (charged, stored, 4 - charged)
-            assert ledger.committed()[0] == pytest.approx(4 * price(0.1))  # a crash gives nothing back by itself
-            before = ledger.payload("run", 2) if stored == 2 else None
+            # A crash gives nothing back by itself.
+            assert ledger.account.committed()[0] == pytest.approx(4 * price(0.1))
+            before = ledger.runs.records("run").payload(2) if stored == 2 else None
         assert worker("train", path=path, out=out, count=1, releases=4) == [0]
         with again(path) as ledger:
             assert len(ledger.rows) == 4
-            assert before in (None, ledger.payload("run", 2))
+            assert before in (None, ledger.runs.records("run").payload(2))
 
     def test_a_fork_opens_the_ledger_anew(self, worker: Worker, tmp_path: Path) -> None:
         path = tmp_path / "data.ledger"
@@ -244,7 +245,7 @@ def _forked(path: str) -> str:
 
 def _amid(path: str) -> int:
     with DurableLedger.open(path, timeout=1.0) as ledger:
-        with ledger._file.transaction("DEFERRED"):  # as when another thread forks
+        with ledger.file.transaction("DEFERRED"):  # as when another thread forks
             pid = _fork(lambda: time.sleep(60.0))
         try:
             ledger.charge(release(0.1))

@@ -19,6 +19,7 @@ from ledgers import DATA, again, release
 from sottovoce.errors import InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch, LedgerVersion, UnknownEvent
 from sottovoce.ledger.chain import link
 from sottovoce.ledger.durable import DurableLedger, rows_digest
+from sottovoce.ledger.identity import holds_rows
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,7 @@ SWAP = (
 def test_tampering_is_detected(copy: Path, statements: list[str], message: str) -> None:
     tamper(copy, *statements)
     with pytest.raises(LedgerCorrupt, match=message) as refusal, again(copy) as ledger:
-        ledger.verify()
+        ledger.file.verify()
     assert "\n" not in str(refusal.value) and str(copy) in str(refusal.value)
 
 
@@ -101,10 +102,10 @@ def test_tampering_is_detected_by_a_ledger_that_is_open(copy: Path) -> None:
 
 def test_only_a_noted_head_tells_an_older_copy_or_a_forgery(used: Path, copy: Path, tmp_path: Path) -> None:
     with again(used) as ledger:
-        early = ledger.head()
+        early = ledger.file.head()
     with again(copy) as ledger:
         ledger.charge(release(0.1))
-        late = ledger.verify(expected_head=early)  # it went on from there
+        late = ledger.file.verify(expected_head=early)  # it went on from there
     again(used).close()  # the older copy is sound by itself
     with pytest.raises(LedgerCorrupt, match="older copy"):
         again(used, expected_head=late)
@@ -121,18 +122,18 @@ def test_only_a_noted_head_tells_an_older_copy_or_a_forgery(used: Path, copy: Pa
         db.execute("UPDATE meta SET head = ?", (head,))
     db.close()
     with again(forged) as ledger:
-        ledger.verify()
+        ledger.file.verify()
         with pytest.raises(LedgerCorrupt, match="does not go through the expected head"):
-            ledger.verify(expected_head=early)
+            ledger.file.verify(expected_head=early)
         for nonsense in ("", "x:1", "3:00"):
             with pytest.raises(InvalidInput, match=r"^head=.*must be a count, a colon and 64 hexadecimal digits"):
-                ledger.verify(expected_head=nonsense)
+                ledger.file.verify(expected_head=nonsense)
 
 
 def test_a_damaged_file_is_refused_or_unharmed(used: Path, tmp_path: Path) -> None:
     whole, rng = used.read_bytes(), random.Random(1)
     with again(used) as ledger:
-        expected = ledger.head()
+        expected = ledger.file.head()
     refused = 0
     for trial in range(330):
         path, raw = tmp_path / f"{trial}.ledger", bytearray(whole)
@@ -144,7 +145,7 @@ def test_a_damaged_file_is_refused_or_unharmed(used: Path, tmp_path: Path) -> No
         path.write_bytes(raw)
         try:
             with again(path) as ledger:
-                assert ledger.verify() == expected
+                assert ledger.file.verify() == expected
         except LedgerError:
             refused += 1
     assert refused >= 40
@@ -185,37 +186,38 @@ def test_another_data_set_is_refused(copy: Path) -> None:
         for spend in (lambda: ledger.charge(release(0.1)), lambda: ledger.reserve("new", "plan", [release(0.1)])):
             with pytest.raises(LedgerMismatch, match="were not shown"):
                 spend()
-        ledger.bind(DATA)
+        ledger.identity.bind(DATA)
         ledger.charge(release(0.1))
         with pytest.raises(InvalidInput, match="fingerprint"):
-            ledger.bind(b"short")
+            ledger.identity.bind(b"short")
 
 
 def test_rows_that_are_known_are_known_by_a_further_digest(copy: Path) -> None:
     raw, encoded = rows_digest(np.arange(3.0)), rows_digest(np.arange(4.0))
     with DurableLedger.open(copy) as ledger:
         with pytest.raises(LedgerMismatch, match="belongs to other rows"):
-            ledger.bind(raw, encoded)
-        before = ledger.head()
-        ledger.bind(raw, DATA, learn=False)
-        assert ledger.head() == before  # somebody only looked
-        ledger.bind(raw, DATA)
-        assert ledger.goes_through(before) and ledger.head() != before
-        total, after = ledger.total(), ledger.head()
-        ledger.bind(raw)
-        assert ledger.head() == after and ledger.total() == total
+            ledger.identity.bind(raw, encoded)
+        before = ledger.file.head()
+        ledger.identity.bind(raw, DATA, learn=False)
+        assert ledger.file.head() == before  # somebody only looked
+        ledger.identity.bind(raw, DATA)
+        assert ledger.file.goes_through(before) and ledger.file.head() != before
+        total, after = ledger.total(), ledger.file.head()
+        ledger.identity.bind(raw)
+        assert ledger.file.head() == after and ledger.total() == total
     with DurableLedger.open(copy, fingerprint=raw) as ledger:
-        ledger.bind(raw, encoded)  # an alternative is never learnt: another unit of privacy may encode the same
+        # An alternative is never learnt: another unit of privacy may encode the same.
+        ledger.identity.bind(raw, encoded)
         with pytest.raises(LedgerMismatch, match="belongs to other rows"):
-            ledger.bind(encoded)
-    assert DurableLedger.holds(copy, encoded, raw) and not DurableLedger.holds(copy, encoded)
+            ledger.identity.bind(encoded)
+    assert holds_rows(copy, encoded, raw) and not holds_rows(copy, encoded)
 
 
 def test_a_ledger_in_use_cannot_be_bound(tmp_path: Path) -> None:
     with DurableLedger.create(tmp_path / "a", epsilon=9.0, n_nodes=2) as ledger:
         ledger.charge(release())
         with pytest.raises(LedgerMismatch, match="used before it was bound"):
-            ledger.bind(DATA)
+            ledger.identity.bind(DATA)
     with pytest.raises(LedgerError, match="closed"):
         ledger.total()
 
@@ -226,7 +228,7 @@ def test_a_busy_file_is_waited_for_then_refused(copy: Path) -> None:
     with DurableLedger.open(copy, timeout=0.05) as ledger:
         assert ledger.total() > 0  # reading does not wait
         with pytest.raises(LedgerError, match="in use by another process"):
-            ledger.bind(DATA)
+            ledger.identity.bind(DATA)
     db.close()
 
 
@@ -241,7 +243,7 @@ def test_ledgers_that_cannot_be_made(tmp_path: Path, options: dict[str, Any]) ->
 
 def test_commits_are_synchronous_and_the_file_is_private(tmp_path: Path) -> None:
     with DurableLedger.create(tmp_path / "a", epsilon=1.0, fingerprint=DATA) as ledger:
-        db = ledger._file._db
+        db = ledger.file._db
         assert db.execute("PRAGMA journal_mode").fetchone() == ("delete",)
         assert db.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA: the folder, too, when the journal goes
         assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
@@ -250,8 +252,8 @@ def test_commits_are_synchronous_and_the_file_is_private(tmp_path: Path) -> None
 def test_an_export_can_be_verified_by_anybody_and_tells_nothing(used: Path, tmp_path: Path) -> None:
     """The formula of docs/reference/ledger.md, with the standard library only."""
     with again(used) as ledger:
-        ledger.export(tmp_path / "export.jsonl")
-        shown, secret = json.dumps(ledger.show(), allow_nan=False), ledger._file.secret
+        ledger.file.export(tmp_path / "export.jsonl")
+        shown, secret = json.dumps(ledger.show(), allow_nan=False), ledger.file.chain.secret
     text = (tmp_path / "export.jsonl").read_text()
     header, *records = (json.loads(line) for line in text.splitlines())
 
@@ -274,5 +276,5 @@ def test_the_same_rows_have_another_fingerprint_in_every_ledger(tmp_path: Path) 
     tags = set()
     for name in "ab":
         with DurableLedger.create(tmp_path / name, epsilon=1.0, fingerprint=DATA) as ledger:
-            tags.update(ledger._file.state.tags)
+            tags.update(ledger.file.chain.state.tags)
     assert len(tags) == 2

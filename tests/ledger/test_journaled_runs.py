@@ -15,9 +15,10 @@ import pytest
 from ledgers import DATA, again, release
 
 from sottovoce.errors import LedgerError, LedgerMismatch
-from sottovoce.ledger.durable import DurableLedger, Run
+from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.file import ChainFile
 from sottovoce.ledger.journal import Journal
+from sottovoce.ledger.run import Run
 
 EVENTS = [release(0.1)] * 3
 
@@ -62,7 +63,7 @@ def test_bytes_are_stored_by_the_commit_of_the_message(path: Path) -> None:
         run.once(EVENTS[2], lambda: b"third")
     assert _kinds(path)[-1] == "store"  # closing is a use, too
     with again(path) as ledger:
-        ledger.verify()
+        ledger.file.verify()
         run = _run(ledger)
         assert [run.once(event, _never) for event in EVENTS] == [b"first", b"second", b"third"]
 
@@ -98,7 +99,7 @@ def test_after_a_kill_a_release_has_its_bytes_or_nobody_has_seen_any(path: Path,
 
     _in_a_child(job)
     with again(path) as ledger:
-        ledger.verify()
+        ledger.file.verify()
         run, journal = _run(ledger), Journal(ledger, "run")
         assert ledger.show()["runs"][0]["charged"] == 1
         drawn: list[bytes] = []
@@ -133,8 +134,8 @@ def test_of_two_processes_in_one_run_the_later_one_sends_nothing(path: Path) -> 
         assert quick.resume("run", "plan").once(EVENTS[0], lambda: b"quick") == b"quick"
         with pytest.raises(LedgerMismatch, match="another process went on"):
             journal.send(0, b"message of slow")
-        assert journal.sent(0) is None and slow.payload("run", 1) == b"quick"
-        slow.verify()
+        assert journal.sent(0) is None and slow.runs.records("run").payload(1) == b"quick"
+        slow.file.verify()
 
 
 def test_a_draw_that_fails_is_marked_at_once(path: Path) -> None:

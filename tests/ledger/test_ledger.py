@@ -1,4 +1,4 @@
-"""Events, the pure accountant and targets: exact sums and round trips.  What every ledger does is in test_durable."""
+"""Events, the pure accountant and targets: exact sums and round trips.  What every ledger does is in test_contract."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_what_is_said_is_what_a_ledger_takes(tmp_path: Path, method: str, delta:
     assert said is not None and said["runs"] >= 1
     with book(tmp_path / "x.ledger", budget, delta) as ledger:
         for k in range(min(said["runs"], 12)):
-            takes = ledger.afford(events).item()
+            takes = ledger.account.afford(events).item()
             assert takes == pytest.approx(said["first" if k == 0 else "later"], rel=1e-9)
             ledger.reserve(f"run {k}", "plan", events)
         if said["runs"] <= 12:
@@ -54,9 +54,9 @@ def test_the_least_budget_is_used_up_and_no_smaller_one_does(tmp_path: Path, met
     said = share_of_life(events, delta, None)
     assert said is not None and 0.99 <= said["least"] <= 1.2
     with book(tmp_path / "x.ledger", said["least"], delta) as ledger:
-        assert ledger.afford(events).item() == pytest.approx(said["least"], rel=1e-9)
+        assert ledger.account.afford(events).item() == pytest.approx(said["least"], rel=1e-9)
     with book(tmp_path / "y.ledger", 0.999 * said["least"], delta) as ledger, pytest.raises(BudgetExceeded):
-        ledger.afford(events)
+        ledger.account.afford(events)
 
 
 def test_the_sentence_for_a_new_ledger() -> None:

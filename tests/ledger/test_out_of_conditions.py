@@ -13,7 +13,8 @@ import pytest
 
 from sottovoce.errors import BudgetExceeded, UnknownEvent
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.ledger.memory import Joint, Ledger
+from sottovoce.ledger.joint import Joint
+from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import for_life, make_accountant
 from sottovoce.privacy.events import (
     CarriedGaussianMechanism,
@@ -103,18 +104,18 @@ def on_disk(path: Path, asked: Sequence[Event]) -> list[float]:
     with DurableLedger.create(path / "a", epsilon=1e3, delta=DELTA, accountant="rdp") as book:
         before = charged(book, asked)
     with DurableLedger.open(path / "a") as again:
-        again.verify()
+        again.file.verify()
         return [before, again.total()]
 
 
 def reserved(path: Path, asked: Sequence[Event]) -> list[float]:
     with DurableLedger.create(path / "b", epsilon=1e3, delta=DELTA, accountant="rdp") as book:
-        found = [float(book.afford(asked)[0])]
+        found = [float(book.account.afford(asked)[0])]
         run = book.reserve("run", "plan", asked)
-        found.append(float(book.committed()[0]))
+        found.append(float(book.account.committed()[0]))
         for event in asked[:2]:
             run.once(event, lambda: b"release")
-        found.append(float(book.committed()[0]))
+        found.append(float(book.account.committed()[0]))
     with DurableLedger.open(path / "b") as again:
         run = again.resume("run", "plan")
         for event in asked:
@@ -159,7 +160,7 @@ def test_a_budget_that_would_hold_the_false_price_refuses_the_true_one(tmp_path:
             lambda: charged(Ledger("zcdp", 6.0, DELTA), [RUN[9]] * 10),
             lambda: Joint(Ledger("zcdp", 1e3, DELTA), Ledger("zcdp", 6.0, DELTA), [RUN[9]] * 10),
             lambda: disk.reserve("run", "plan", [RUN[9]] * 10),
-            lambda: disk.afford([RUN[9]] * 10),
+            lambda: disk.account.afford([RUN[9]] * 10),
             lambda: charged(disk, [RUN[9]] * 10),
         ):
             with pytest.raises(BudgetExceeded):
@@ -185,7 +186,7 @@ def test_each_run_pays_for_its_own_rounds_however_runs_take_turns(tmp_path: Path
     runs = [Joint(Ledger("rdp", 1e3, DELTA), book, events) for events in (first, second, third)]
     with DurableLedger.create(tmp_path / "a", epsilon=1e3, delta=DELTA, accountant="rdp") as disk:
         kept = [disk.reserve(str(i), "plan", events) for i, events in enumerate((first, second, third))]
-        assert disk.committed()[0] == pytest.approx(wanted, rel=1e-12)
+        assert disk.account.committed()[0] == pytest.approx(wanted, rel=1e-12)
         turns = [1, 0, 2, 0, 2, 0, 1, 2, 0, *[2] * 7]
         steps = [iter(first), iter(second), iter(third)]
         for who in turns:
@@ -217,7 +218,7 @@ def test_a_sum_for_fewer_sites_a_person_is_priced_for_those_of_the_ledger(name: 
     for stated in (1, 2):
         book = Ledger(make_accountant(name), math.inf, DELTA, sites_per_row=2)
         book.charge(summed(alpha, stated))
-        found[stated] = book.total(), book.against([0])
+        found[stated] = book.total(), book.account.against([0])
         with Joint(Ledger(make_accountant(name), math.inf, DELTA, 2), book, [summed(alpha, stated)]) as joint:
             joint.charge(summed(alpha, stated))
         found[stated] += (book.total(),)

@@ -296,16 +296,16 @@ def test_a_person_with_rows_at_several_sites_pays_for_the_worst_of_them_together
     pure = Ledger(sites_per_row=2)
     pure.charge(LaplaceMechanism("test", "replace-one", vector(1.0, 2.0, 4.0), np.ones(3)))
     assert pure.total() == 1.5
-    assert pure.against([0]) == 0.75  # a person outside has rows at two sites, too
-    assert pure.against([0, 1]) == 0.25 and pure.against([0, 1, 2]) == 0.0
+    assert pure.account.against([0]) == 0.75  # a person outside has rows at two sites, too
+    assert pure.account.against([0, 1]) == 0.25 and pure.account.against([0, 1, 2]) == 0.0
     for accountant in (PLDAccountant(), RDPAccountant(), ZCDPAccountant(), BestAccountant()):
         ledger = Ledger(accountant, math.inf, 1e-5, sites_per_row=2)
         ledger.charge(event)
         merged = GaussianMechanism("test", "replace-one", vector(2.0 / math.hypot(0.1, 0.05)), vector(2.0), 4)
-        assert ledger.against([0]) == pytest.approx(float(accountant.total([merged], 1e-5)[0]), rel=1e-6)
-        assert ledger.against([0]) < ledger.total() == ledger.against([])
+        assert ledger.account.against([0]) == pytest.approx(float(accountant.total([merged], 1e-5)[0]), rel=1e-6)
+        assert ledger.account.against([0]) < ledger.total() == ledger.account.against([])
     with pytest.raises(InvalidInput, match=r"^coalition=3: sites are numbered 0 to 2"):
-        pure.against([0, 3])
+        pure.account.against([0, 3])
 
 
 def test_names() -> None:

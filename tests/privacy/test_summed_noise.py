@@ -233,13 +233,13 @@ def test_a_ledger_prices_sums_against_the_coalition_that_it_is_asked_about() -> 
     ledger = Ledger("zcdp", 100.0, 1e-5)
     for _ in range(10):
         ledger.charge(event())
-    costs = [ledger.against(range(k)) for k in range(5)]
+    costs = [ledger.account.against(range(k)) for k in range(5)]
     assert costs[0] == costs[1] == ledger.total()
     assert costs[1] < costs[2] < costs[3] < costs[4]
     rho = 10 * 0.5 * 0.3**2 * 4  # against all others: four times the variance is lost
     alone = Ledger(ledger.accountant, 100.0, 1e-5)
     assert costs[4] == pytest.approx(float(alone.accountant.epsilon(np.array(rho), 1e-5)))
-    assert ledger.against(range(5)) == 0.0  # nobody is left to protect
+    assert ledger.account.against(range(5)) == 0.0  # nobody is left to protect
 
 
 def test_a_plan_says_what_is_left_if_all_others_collude() -> None:

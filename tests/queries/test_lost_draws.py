@@ -117,7 +117,7 @@ def test_a_printed_gate_sends_no_more_after_a_crash_than_was_charged(rows: Rows,
         simulate(config, rows, ledger=ledger, run_name="a")
         sent = np.zeros(n)
         for release in range(1, 9):
-            stored = ledger.payload("a", release)
+            stored = ledger.runs.records("a").payload(release)
             assert stored is not None
             sent += np.frombuffer(stored, dtype="<f8").reshape(n, rows.d + 1)[:, -1]
     assert np.all(sent <= 2)

@@ -525,7 +525,7 @@ def test_sums_and_local_releases_share_a_ledger_and_its_budget() -> None:
     one = book.total()
     simulate(sums.but(method="momentum", graph="ring"), rows, ledger=book)
     assert 1.0 <= one < book.total() <= 2.0
-    assert book.against([0, 1]) > book.against([0]) == book.total()
+    assert book.account.against([0, 1]) > book.account.against([0]) == book.total()
     with pytest.raises(BudgetExceeded):
         simulate(replace(sums, epsilon=2.0), rows, ledger=book)
 

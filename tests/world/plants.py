@@ -19,28 +19,28 @@ def _plant_mask() -> None:
 
 def _plant_row() -> None:
     """A row that is written only with the bytes of its draw."""
-    from sottovoce.ledger.durable import Run
+    from sottovoce.ledger.run import Run
 
     def once(self: Any, event: Any, draw: Callable[[], bytes]) -> bytes:
-        known = self._ledger._file.read().runs[self.name]
-        drawn = None if known.charged > self._release else draw()
+        known = self.records.history
+        drawn = None if known.charged > self.release else draw()
         self.charge(event, kept=True)
         found = self.payload()
         if found is not None:
             return bytes(found)
-        return bytes(self._ledger.keep(self.name, self._release, draw() if drawn is None else drawn))
+        return bytes(self.records.keep(self.release, draw() if drawn is None else drawn))
 
     Run.once = once  # type: ignore[method-assign]
 
 
 def _plant_double() -> None:
     """A release that is drawn again although its bytes are kept."""
-    from sottovoce.ledger.durable import Run
+    from sottovoce.ledger.run import Run
 
     def once(self: Any, event: Any, draw: Callable[[], bytes]) -> bytes:
         self.charge(event, kept=True)
         drawn, found = draw(), self.payload()
-        return bytes(self._ledger.keep(self.name, self._release, drawn) if found is None else drawn)
+        return bytes(self.records.keep(self.release, drawn) if found is None else drawn)
 
     Run.once = once  # type: ignore[method-assign]
 

@@ -31,7 +31,7 @@ def test_planted_bugs_are_found(monkeypatch: pytest.MonkeyPatch, plant: str) -> 
     from sottovoce.deploy.hub import Hub
     from sottovoce.deploy.rounds import RoundSequence
     from sottovoce.deploy.sums import masks
-    from sottovoce.ledger.durable import Run
+    from sottovoce.ledger.run import Run
 
     monkeypatch.setattr(masks, "mask_key", masks.mask_key)  # what the plants change comes back
     monkeypatch.setattr(Run, "once", Run.once)

@@ -89,7 +89,7 @@ def evaluate(
         config = one_row_each(config, schema)
         raw = table_digest([table], deal_of(ONE_SITE, schema, 1, config))
         if book is not None:  # which may know the rows as they were encoded
-            book.bind(raw, rows_digest(encoded.X if scored.X is None else scored.X, scored.y))
+            book.identity.bind(raw, rows_digest(encoded.X if scored.X is None else scored.X, scored.y))
         found = judge.ask(scored, config, ledger=book, run_name=run_name, digest=raw, caveat=schema.caveat)
     released = jsonable(found.released())
     told = saved.record | {"evaluation": released, "command": _commands(saved.record)}

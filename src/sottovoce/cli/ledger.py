@@ -93,7 +93,7 @@ def show(file: Path, as_json: bool) -> None:
 def verify(file: Path, head: str | None) -> None:
     """Check every record and every stored release of FILE."""
     with DurableLedger.open(file, expected_head=head) as book:
-        click.echo(f"sound; head {book.verify(head)}")
+        click.echo(f"sound; head {book.file.verify(head)}")
 
 
 @ledger.command()
@@ -103,7 +103,7 @@ def export(file: Path, out: Path) -> None:
     """Write all records of FILE to OUT as JSON lines: no keys, no releases, no data."""
     files.check("out", out, reads=(file,))
     with DurableLedger.open(file) as book:
-        book.export(out)
+        book.file.export(out)
 
 
 @ledger.command()

@@ -80,7 +80,7 @@ def replace(
         known = Known.read(found.file(KNOWN))
         if agreed:
             with DurableLedger.open(folder / f"{name}.ledger") as ledger:
-                Known(agreed[-1].run, ledger.head(), known.keys, known.shared).write(folder / f"{name}.{KNOWN}")
+                Known(agreed[-1].run, ledger.file.head(), known.keys, known.shared).write(folder / f"{name}.{KNOWN}")
                 click.echo(f"made {folder}: {ledger.total():.6g} of {epsilon:g} count as spent, by {len(runs)} plans")
         tell_more(made)
     made_amendment = Amendment(name, old, key.public, runs).sign(name, key)

@@ -203,7 +203,7 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
             click.echo(f"Note: {printable(found.data.name)}: {note}", err=True)
         plan, shown = session.plan, ledger.show()
         known = plan.run in ledger.runs
-        takes_now = 0.0 if known else float(ledger.afford(plan.events(found.name)).max())
+        takes_now = 0.0 if known else float(ledger.account.afford(plan.events(found.name)).max())
     found.check_connection()
     authority = certificates.fingerprint(found.credentials.read()[0])
     report: dict[str, Any] = {

@@ -258,7 +258,7 @@ def _rows_of(units: IntArray | list[IntArray], some: IntArray) -> IntArray:
 
 
 def table_digest(tables: Sequence[Table], deal: str) -> bytes:
-    """Digest of the raw rows of tables, for :meth:`sottovoce.ledger.durable.DurableLedger.bind`; treat it as secret.
+    """Digest of the raw rows of tables, for :meth:`sottovoce.ledger.identity.RowsIdentity.bind`; treat it as secret.
 
     It is the same under every schema.  `deal` says which site holds which row, as far as the tables do not.
     """

@@ -106,7 +106,7 @@ def check_ledger(ledger: DurableLedger, stem: Path) -> None:
     runs = set(ledger.runs)
     for path, run, head in _records(ledger, stem):
         missing = f"lacks the run {run!r}" if run not in runs else None
-        if missing is None and head is not None and not ledger.goes_through(head):
+        if missing is None and head is not None and not ledger.file.goes_through(head):
             missing = f"does not hold what it held after the run {run!r}"
         if missing:
             raise LedgerCorrupt(
@@ -130,7 +130,7 @@ def check_hub(ledger: DurableLedger, name: str, key: str, earlier: Iterable[byte
         if missing is None and Journal(ledger, body["run"]).highest < 0:
             missing = f"lacks the greeting of the run {body['run']!r}"
         mark = body.get("ledger")
-        if missing is None and isinstance(mark, str) and not ledger.passes(mark):
+        if missing is None and isinstance(mark, str) and not ledger.file.passes(mark):
             missing = f"does not hold what it held at the end of the run {body['run']!r}"
         if missing:
             raise LedgerCorrupt(

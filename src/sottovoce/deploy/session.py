@@ -28,8 +28,9 @@ from ..errors import (
     SottovoceError,
     check_whole,
 )
-from ..ledger.durable import DurableLedger, Run, rows_digest
+from ..ledger.durable import DurableLedger, rows_digest
 from ..ledger.journal import Journal
+from ..ledger.run import Run
 from ..privacy.noise import Noise, SystemNoise
 from ..privacy.statement import Statement, restate
 from ..privacy.statement_facts import AtSite
@@ -174,23 +175,23 @@ class SiteSession:
         # The rows by their digests: a ledger of others is refused before what is asked of them is compared.
         bound, known = self.ledger.show()["bound"], [*filter(None, [self.raw]), rows_digest(*rows.arrays())]
         if bound:
-            self.ledger.bind(*known, learn=bind)
+            self.ledger.identity.bind(*known, learn=bind)
         self._check_asked()
         noise = SystemNoise() if self.noise is None else self.noise
         self._check_ledger(noise)
         if bind and not bound:
-            self.ledger.bind(*known)
+            self.ledger.identity.bind(*known)
         if self.plan.run in self.ledger.runs:
             self.ledger.resume(self.plan.run, self.plan.digest)
         else:
-            self.ledger.afford(self.plan.events(self.name))
+            self.ledger.account.afford(self.plan.events(self.name))
         return noise, rows
 
     def _check_part(self) -> None:
         """Whether this is the plan's site, and its part in the run was not given up."""
         plan = self.plan
         own = plan.sites[plan.index(self.name)]
-        if plan.run in self.ledger.runs and self.ledger.given_up(plan.run):
+        if plan.run in self.ledger.runs and self.ledger.runs[plan.run].given_up:
             rule = "this site's part in it was ended for good, and nothing more of it is sent"
             raise LedgerError(f"run={plan.run!r}: {rule}; agree on a plan with another run name")
         if self.key.public != own.key:
@@ -282,7 +283,7 @@ class SiteSession:
         statement = self._statement(noise, len(book.rows))
         return Finished(
             model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, done.waited,
-            done.lost, found, self.ledger.head(), move, done.roster,
+            done.lost, found, self.ledger.file.head(), move, done.roster,
         )  # fmt: skip
 
     def _check_newest(self, journal: Journal, transport: Transport) -> None:

@@ -39,6 +39,7 @@ from ..data.rows import Rows
 from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError
 from ..ledger.durable import DurableLedger, rows_digest
+from ..ledger.identity import holds_rows
 from ..privacy.noise import KeyedNoise, Noise
 from ..runs.config import RunConfig
 from ..runs.engine import BUDGET, FINISHED, Observer
@@ -127,7 +128,7 @@ def check_no_other(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
     unknown: list[str] = []
     for path in dict.fromkeys(near):
         try:
-            there = DurableLedger.holds(path, *fingerprints)
+            there = holds_rows(path, *fingerprints)
         except SottovoceError as error:
             unknown.append(str(error))
             continue

@@ -56,7 +56,7 @@ class Ledgered:
         if self.accounting is not None:
             rule = "a ledger has a rule of its own"
             raise InvalidInput("accounting", self.accounting, rule, "leave it out, or leave the ledger out")
-        if self._cloned and isinstance(self.ledger, DurableLedger) and not self.ledger.bound:
+        if self._cloned and isinstance(self.ledger, DurableLedger) and not self.ledger.identity.bound:
             rule = "a DurableLedger belongs to one whole table, and cannot be used in cross-validation"
             remedy = "fit the estimator on the whole table first, or give a Ledger in memory, which counts every fit"
             raise InvalidInput("ledger", "DurableLedger", rule, remedy)

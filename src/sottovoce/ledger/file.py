@@ -1,13 +1,7 @@
-"""The file of a log: one path, one user at a time, no SQLite journal between commits.
+"""The file of a log: commits that last, by threads and processes that take turns.
 
-SQLite finds its journal by the file's *path*, and trusts whatever journal lies there (``docs/reference/ledger.md``).
-So
-
-- a file with several paths (a hard link, a mounted file) is refused, and every use holds a lock on the file itself;
-- a commit is in the file before the call returns (``journal_mode=DELETE``, ``synchronous=EXTRA``);
-- a journal that lies there all the same was left by a process that died during a commit, of which nobody had been told,
-  or was put there.  If the file is whole without it, it is deleted.  If not, SQLite may roll the file back, provided
-  that the journal belongs to the file's last change (SQLite counts changes on the first page); any other is refused.
+A commit is in the file before the call returns (``journal_mode=DELETE``, ``synchronous=EXTRA``).  Where the file may
+lie, who may use it, and what a process that died may have left beside it: :mod:`sottovoce.ledger.locked_path`.
 
 Schema 3's write-ahead log is folded in when the file is opened, provided that it takes the file forward.
 """
@@ -18,57 +12,52 @@ import json
 import os
 import re
 import sqlite3
-import struct
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Generic
 
 from ..errors import InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch, NotWritten, shown
 from ..util import files
 from ..util.plain import canonical, keyed_hash
 from ..util.typing import Any
 from .chain import APPLICATION, OF_PRESENT_SCHEMA, SCHEMA_VERSION, TABLES, Chain, F, link
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+from .connection import alone, connect, make_synchronous
+from .locked_path import LockedPath, locked
 
 _OLDEST_SQLITE = (3, 37, 0)  # strict tables
-_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how SQLite's journals begin
 
 
-class ChainFile(Chain[F]):
+class ChainFile(Generic[F]):
     """One open log.  Safe to use from several processes and threads; a forked process opens it anew.
 
     `blank` makes the state before the first record from the file's secret key; `timeout` is how many seconds to wait
     for other processes.
+
+    Attributes
+    ----------
+    chain : Chain
+        What this process has read of the log.  Of use inside a :meth:`transaction`, which reads what others wrote.
+    name : str
+        The file as errors call it.
+    path, real : Path
+        As it was given, and without links.
     """
 
     def __init__(self, path: str | Path, blank: Callable[[bytes], F], timeout: float = 30.0) -> None:
-        self.path, self.real, self.timeout = Path(path), Path(os.path.realpath(path)), timeout
-        self.name, self._blank = f"ledger={str(path)!r}", blank
+        self.path, self.timeout = Path(path), timeout
+        self.name = f"ledger={str(path)!r}"
+        self._locked_path = LockedPath(path, self.name, blank, timeout)
+        self.real = self._locked_path.real
         self._pid, self._lock, self._ahead = os.getpid(), threading.RLock(), False
         self._waiting: list[tuple[dict[str, Any], bytes]] = []
-        self._inode: tuple[int, int] | None = None
-        if not self.real.is_file():
-            raise LedgerError(
-                f"{self.name}: no such file; `sottovoce ledger init` makes one, once for a data set; if it was "
-                "lost, count its budget as spent"
-            )
-        if _mounted(self.real):
-            raise LedgerError(
-                f"{self.name}: is mounted as a file, so what SQLite writes beside it is lost to its other path; mount "
-                "the folder that holds it"
-            )
-        with self._turn() as beside:
-            super().__init__(_connect(self.real, timeout), self.name, blank)
+        with self._locked_path.turn() as logged:
+            self._db = connect(self.real, timeout)
+            self.chain = Chain(self._db, self.name, blank)
             try:
-                with self.translated():
-                    self._settle(beside)
+                with self.chain.translated():
+                    self._settle(logged)
             except BaseException:
                 self._db.close()
                 raise
@@ -99,8 +88,8 @@ class ChainFile(Chain[F]):
         except OSError as error:
             raise _unwritten(file, error) from None
         try:
-            with _held(file, f"ledger={str(path)!r}", 30.0), closing(_connect(file, 30.0)) as db:
-                _synchronous(db)
+            with locked(file, f"ledger={str(path)!r}", 30.0), closing(connect(file, 30.0)) as db:
+                make_synchronous(db)
                 db.execute("BEGIN IMMEDIATE")
                 for table in TABLES:
                     db.execute(table)
@@ -120,20 +109,8 @@ class ChainFile(Chain[F]):
                 raise _unwritten(file, error) from None
             raise
 
-    @staticmethod
-    def glance(path: str | Path, blank: Callable[[bytes], F]) -> Chain[F]:
-        """The log as the file alone says, without a lock or any change; LedgerError if it cannot be read."""
-        name = f"ledger={str(path)!r}"
-        if not Path(path).is_file():
-            raise LedgerError(f"{name}: no such file; give the path of one")
-        try:
-            with _alone(Path(path), name, blank) as alone:
-                alone.sync()
-            return alone
-        except (OSError, sqlite3.Error) as error:
-            raise LedgerError(f"{name}: cannot be read: {error}; correct that, and try again") from None
-
     def close(self) -> None:
+        """Close the file, once what waits to be appended is in it."""
         if os.getpid() == self._pid:  # a forked copy of the connection belongs to the parent
             with self._lock:
                 try:
@@ -144,37 +121,39 @@ class ChainFile(Chain[F]):
                     self._db.close()
 
     @contextmanager
-    def transaction(self, mode: str = "IMMEDIATE") -> Iterator[None]:
-        """One read of the file, or one change by one record; on any error nothing is changed."""
+    def transaction(self, mode: str = "IMMEDIATE") -> Iterator[F]:
+        """One read of the file, or one change by one record; on any error nothing is changed.  Yields the state."""
         if os.getpid() != self._pid:  # SQLite's locks do not survive a fork
             raise LedgerError(f"{self.name}: was opened before a fork; open it again in this process")
-        with self._lock, self._turn() as beside, self.translated():
-            if beside:
+        with self._lock, self._locked_path.turn() as logged, self.chain.translated():
+            if logged:
                 raise LedgerError(f"{self.name}: was given a log beside it while it was open; open it again")
             self._db.execute(f"BEGIN {'IMMEDIATE' if self._waiting else mode}")
             self._ahead = False
             try:
-                self.sync()
+                self.chain.sync()
                 self._append_waiting()
-                yield
+                yield self.chain.state
                 self._db.execute("COMMIT")
                 self._waiting.clear()
             except BaseException:
                 if self._ahead:
-                    self.forget()
+                    self.chain.forget()
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
 
     def read(self) -> F:
-        with self.transaction("DEFERRED"):
-            return self.state
+        """The state, with what others wrote."""
+        with self.transaction("DEFERRED") as state:
+            return state
 
     def append(self, record: dict[str, Any], payload: bytes | None = None) -> None:
+        """Add a record, inside a transaction."""
         self._ahead = True
         if record["kind"] in OF_PRESENT_SCHEMA:  # and not when it is opened: an earlier version can end its runs
-            self._mark()
-        super().append(record, payload)
+            _mark(self._db)
+        self.chain.append(record, payload)
 
     def later(self, record: dict[str, Any], payload: bytes) -> None:
         """Append it first thing in the next transaction of this object, whatever that is for.
@@ -194,198 +173,92 @@ class ChainFile(Chain[F]):
                 "out; use one process for a run"
             ) from None
 
+    def head(self) -> str:
+        """Count and hash of the last record, ``"12:9f..."``.  Noted elsewhere, it detects an older copy."""
+        with self.transaction("DEFERRED"):
+            return self.chain.head()
+
     def expect(self, head: str) -> None:
+        """LedgerCorrupt unless the log contains an earlier :meth:`head`; InvalidInput if that is none."""
         count, _, text = head.removeprefix("head ").strip().partition(":")
         if not count.isdecimal() or not re.fullmatch("[0-9a-f]{64}", text):
             rule = "must be a count, a colon and 64 hexadecimal digits"
             raise InvalidInput("head", head, rule, "give the last line of `sottovoce ledger show`")
         with self.transaction("DEFERRED"):
-            if not self.goes_through(int(count), bytes.fromhex(text)):
-                self.corrupt(f"does not go through the expected head at record {count}: another, or an older copy")
+            if not self.chain.goes_through(int(count), bytes.fromhex(text)):
+                self.chain.corrupt(
+                    f"does not go through the expected head at record {count}: another, or an older copy"
+                )
 
-    def verify(self) -> None:
+    def goes_through(self, head: str) -> bool:
+        """Whether the log contains an earlier :meth:`head`."""
+        try:
+            self.expect(head)
+        except (InvalidInput, LedgerCorrupt):
+            return False
+        return True
+
+    def passes(self, mark: str) -> bool:
+        """Whether the log contains a record with this hash in hexadecimal digits: a :meth:`head` without its count."""
         with self.transaction("DEFERRED"):
-            super().verify()
+            return bool(re.fullmatch("[0-9a-f]{64}", mark)) and self.chain.passes(bytes.fromhex(mark))
+
+    def verify(self, expected_head: str | None = None) -> str:
+        """Verify the whole file from its first record, payloads included; returns its head.
+
+        Raises
+        ------
+        LedgerCorrupt
+            If anything was edited, removed, added or moved, or the log lacks `expected_head`, which was noted earlier.
+        """
+        with self.transaction("DEFERRED"):
+            self.chain.verify()
+        if expected_head is not None:
+            self.expect(expected_head)
+        return self.head()
 
     def export(self, path: str | Path) -> None:
-        """Write a header and every record with its hash as JSON lines, without the key or any payload."""
+        """Write all records as JSON lines with their hashes: no data, no key and no payload."""
         with self.transaction("DEFERRED"):
-            header = {"file_id": self.file_id.hex(), "version": SCHEMA_VERSION, "records": self.records}
-            lines = [canonical(header | {"hash": self._head.hex()})]
+            chain = self.chain
+            header = {"file_id": chain.file_id.hex(), "version": SCHEMA_VERSION, "records": chain.records}
+            lines = [canonical(header | {"hash": chain.head().partition(":")[2]})]
             for number, body, stored in self._db.execute("SELECT id, body, hash FROM log ORDER BY id"):
                 lines.append(canonical({"n": number, "record": json.loads(body), "hash": stored.hex()}))
         files.write("out", path, "\n".join(lines) + "\n")
 
-    # One path, one user, nothing beside it
-
-    @contextmanager
-    def _turn(self) -> Iterator[bool]:
-        """Lock the file and deal with a left-over journal; yields whether there is a write-ahead log."""
-        with _held(self.real, self.name, self.timeout) as inode:
-            if os.path.realpath(self.real) != str(self.real):  # a link stands there now: SQLite's journals do not move
-                raise LedgerError(f"{self.name}: was moved or replaced meanwhile; open it where it is")
-            if self._inode not in (None, inode):
-                raise LedgerError(f"{self.name}: is another file than the one that was opened; open it again")
-            self._inode = inode
-            with self.real.open("rb") as file:
-                header = file.read(28)
-            journal, log = self._beside("-journal"), self._beside("-wal")
-            if journal.is_file():
-                self._judge(journal, int.from_bytes(header[24:28], "big"))
-            logged = header[18:20] == b"\2\2"
-            if log.is_file() and not logged:
-                if log.stat().st_size:
-                    self._strange(log)
-                log.unlink()
-            yield logged
-
-    def _beside(self, suffix: str) -> Path:
-        return self.real.with_name(self.real.name + suffix)
-
-    def _strange(self, beside: Path) -> None:
-        raise LedgerCorrupt(
-            f"{self.name}: beside it lies {beside.name!r} of another time, which was not used; spend nothing until it "
-            "is known who put it there, then move it away"
-        )
-
-    def _judge(self, journal: Path, changes: int) -> None:
-        """Remove a needless journal, leave that of the last change to SQLite, refuse any other."""
-        before = _changes_before(journal)
-        if before is not None:
-            if before not in (changes, changes - 1):
-                self._strange(journal)
-            try:
-                with _alone(self.real, self.name, self._blank) as alone:
-                    alone.verify()
-            except LedgerCorrupt:
-                return
-        journal.unlink()
-
-    def _settle(self, beside: bool) -> None:
+    def _settle(self, logged: bool) -> None:
         """Make commits durable (fullfsync: macOS), and convert schema 3."""
-        log = self._beside("-wal")
-        if beside and log.is_file() and log.stat().st_size:
-            with _alone(self.real, self.name, self._blank) as alone:
-                known = alone.written()
-            with closing(_connect(self.real, self.timeout, "mode=ro")) as db:  # who only reads folds no log in
-                db.execute("BEGIN")
-                both = Chain(db, self.name, self._blank)
-                both.identify()
-                both.sync()
-                if not both.goes_through(*known):
-                    self._strange(log)
-        version = self.identify()
-        if beside and self._db.execute("PRAGMA journal_mode = DELETE").fetchone()[0] != "delete":
+        log = self._locked_path.beside("-wal")
+        if logged and log.is_file() and log.stat().st_size:
+            self._locked_path.check_log(log)
+        version = self.chain.identify()
+        if logged and self._db.execute("PRAGMA journal_mode = DELETE").fetchone()[0] != "delete":
             raise LedgerError(f"{self.name}: is in use by a process of an older version; try again when it is done")
-        _synchronous(self._db)
+        make_synchronous(self._db)
         if version == 3:  # whose readers would write a log beside the file again
-            self._mark()
+            _mark(self._db)
 
-    def _mark(self) -> None:
-        """Say in the file that it is of the present schema; undone with the transaction that it is in."""
-        if self._db.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
-            self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+def glance(path: str | Path, blank: Callable[[bytes], F]) -> Chain[F]:
+    """The log as the file alone says, without a lock or any change; LedgerError if it cannot be read."""
+    name = f"ledger={str(path)!r}"
+    if not Path(path).is_file():
+        raise LedgerError(f"{name}: no such file; give the path of one")
+    try:
+        with alone(Path(path), name, blank) as chain:
+            chain.sync()
+        return chain
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerError(f"{name}: cannot be read: {error}; correct that, and try again") from None
+
+
+def _mark(db: sqlite3.Connection) -> None:
+    """Say in the file that it is of the present schema; undone with the transaction that it is in."""
+    if db.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def _unwritten(file: Path, error: Exception) -> NotWritten:
     reason = getattr(error, "strerror", None) or str(error)
     return NotWritten(f"ledger={shown(file)}: cannot be written: {reason}; free some space, or give another path")
-
-
-def _connect(file: Path, timeout: float, how: str = "mode=rw") -> sqlite3.Connection:
-    # isolation_level None: Python opens no transaction of its own.  Threads are kept apart by the lock above.
-    return sqlite3.connect(
-        f"{file.resolve().as_uri()}?{how}", uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
-    )
-
-
-@contextmanager
-def _alone(path: Path, name: str, blank: Callable[[bytes], F]) -> Iterator[Chain[F]]:
-    """The log alone, without SQLite's companion files."""
-    with closing(_connect(path, 0.0, "mode=ro&immutable=1")) as db:
-        chain = Chain(db, name, blank)
-        with chain.translated():
-            chain.identify()
-            yield chain
-
-
-def _synchronous(db: sqlite3.Connection) -> None:
-    # Without spilling a journal is written once, with the first page in it.
-    for pragma in ("synchronous = EXTRA", "fullfsync = ON", "trusted_schema = OFF", "cache_spill = OFF"):
-        db.execute(f"PRAGMA {pragma}")
-
-
-def _changes_before(journal: Path) -> int | None:
-    """The count of changes that a journal would bring the file back to; -1 if unknown, None if it holds nothing."""
-    with journal.open("rb") as file:
-        header = file.read(28)
-        if len(header) < 28 or not header.startswith(_JOURNAL):
-            return None
-        count, _, _, sector, page = struct.unpack(">5I", header[8:])
-        for record in range(count):
-            file.seek(sector + record * (page + 8))
-            start = file.read(32)
-            if len(start) < 32:
-                break
-            if start[:4] == b"\0\0\0\1":
-                return int.from_bytes(start[28:], "big")
-    return -1 if count else None
-
-
-def _mounted(path: Path) -> bool:
-    try:
-        text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
-        return os.path.ismount(path)
-    escaped = (line.split(" ")[4] for line in text.splitlines())
-    points = {re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point) for point in escaped}
-    return str(path) in points or os.path.ismount(path)
-
-
-@contextmanager
-def _held(path: Path, name: str, timeout: float) -> Iterator[tuple[int, int]]:
-    """Lock the file against all other users; yields its device and inode.
-
-    LedgerError if it is gone, has several paths, or is in use for too long.
-    """
-    # Linux keeps flock apart from SQLite's locks.  BSD does not, so that there the folder stands for the file.
-    target = path if sys.platform in ("linux", "win32") else path.parent
-    try:
-        handle = os.open(target, os.O_RDWR if target == path else os.O_RDONLY)
-    except OSError as error:
-        raise LedgerError(
-            f"{name}: cannot be opened ({error.strerror}); if it is lost, count its budget as spent"
-        ) from None
-    owner = os.getpid()
-    try:
-        until, pause = time.monotonic() + timeout, 0.0005
-        while not _locked(handle):
-            if time.monotonic() > until:
-                raise LedgerError(f"{name}: is in use by another process; try again when it is done")
-            time.sleep(pause)
-            pause = min(2.0 * pause, 0.01)
-        found = path.stat() if path.exists() else None
-        if found is None or (target == path and not os.path.samestat(found, os.fstat(handle))):
-            raise LedgerError(f"{name}: was moved or replaced meanwhile; open it where it is")
-        if found.st_nlink > 1:
-            raise LedgerError(
-                f"{name}: has {found.st_nlink} paths (hard links), and what SQLite writes beside one is lost to the "
-                "others; remove all but one"
-            )
-        yield found.st_dev, found.st_ino
-    finally:
-        if sys.platform != "win32" and os.getpid() == owner:  # a process that was forked meanwhile holds it, too
-            fcntl.flock(handle, fcntl.LOCK_UN)
-        os.close(handle)
-
-
-def _locked(handle: int) -> bool:
-    try:
-        if sys.platform == "win32":
-            os.lseek(handle, 1 << 40, os.SEEK_SET)  # a byte that nobody reads
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        else:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import ChainMap, Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,17 +16,6 @@ from ..privacy.conditions import Conditions, all_priced
 from ..privacy.events import Event, from_dict, same_relation
 from ..util.plain import canonical, keyed_hash
 from ..util.typing import Any, Array
-
-
-def rows_digest(*arrays: Array) -> bytes:
-    """Digest of arrays of rows, for :meth:`DurableLedger.bind`.  It has no key: treat it as secret, never store it."""
-    digest = hashlib.blake2b(digest_size=32)
-    for array in arrays:
-        values = np.ascontiguousarray(array, dtype="<f8")
-        digest.update(repr(values.shape).encode())
-        digest.update(values.tobytes())
-    return digest.digest()
-
 
 _UNITS = 2.0**64  # to one of the accountant's currency
 MOST = 10_000_000
@@ -111,11 +99,6 @@ def unpacked(packs: Iterable[tuple[dict[str, Any], int]]) -> Iterator[tuple[dict
         yield before, count
 
 
-def stored(run: str, release: int, payload: bytes) -> dict[str, Any]:
-    """The record of a release's bytes."""
-    return {"kind": "store", "run": run, "release": release, "digest": keyed_hash(payload).hex()}
-
-
 def _counted(count: object) -> int:
     if type(count) is not int or not 1 <= count <= MOST:
         raise ValueError
@@ -143,7 +126,10 @@ class RunHistory:
 
     @property
     def state(self) -> str:
-        return "open" if self.open else "given up" if self.given_up else "closed"
+        """``open``, ``closed`` or ``given up``."""
+        if self.open:
+            return "open"
+        return "given up" if self.given_up else "closed"
 
     @property
     def former(self) -> bool:
@@ -154,6 +140,16 @@ class RunHistory:
     def left(self) -> int:
         """Reserved events without a row."""
         return len(self.planned) - self.charged
+
+    @property
+    def exchanged(self) -> tuple[int, int]:
+        """Messages sent and inboxes received, which alternate."""
+        return len(self.sent), len(self.received)
+
+    def is_drawable(self, release: int) -> bool:
+        """Whether a release has a row of which nothing is known yet."""
+        known = release in self.stored or release in self.failed or release in self.loose
+        return 1 <= release <= self.charged and not known
 
 
 def _any(value: object) -> bool:
@@ -168,15 +164,51 @@ def _text(value: object) -> bool:
     return isinstance(value, str) and value.isascii()
 
 
+def _whole_or_none(value: object) -> bool:
+    return value is None or _whole(value)
+
+
+def _string(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _string_or_none(value: object) -> bool:
+    return value is None or _string(value)
+
+
+def _object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _list(value: object) -> bool:
+    return isinstance(value, list)
+
+
 _FITS: dict[str, Callable[[Any], bool]] = {  # of an entry of a record: whether a value is of its type
-    "kind": _text, "key": _text, "tag": _text, "digest": _text, "at": _text, "accountant": _text, "round": _whole,
-    "release": lambda v: v is None or _whole(v), "plan": lambda v: isinstance(v, str),
-    "run": lambda v: v is None or isinstance(v, str), "kept": lambda v: isinstance(v, bool),
-    "demonstration": lambda v: isinstance(v, bool), "given_up": lambda v: isinstance(v, bool),
-    "epsilon": lambda v: isinstance(v, list),
-    "events": lambda v: isinstance(v, list), "event": lambda v: isinstance(v, dict),
-    "releases": lambda v: isinstance(v, list), "count": _whole, "version": _whole,
-}  # fmt: skip
+    "kind": _text,
+    "key": _text,
+    "tag": _text,
+    "digest": _text,
+    "at": _text,
+    "accountant": _text,
+    "round": _whole,
+    "count": _whole,
+    "version": _whole,
+    "release": _whole_or_none,
+    "plan": _string,
+    "run": _string_or_none,
+    "kept": _flag,
+    "demonstration": _flag,
+    "given_up": _flag,
+    "epsilon": _list,
+    "events": _list,
+    "releases": _list,
+    "event": _object,
+}
 
 
 class History:
@@ -214,13 +246,13 @@ class History:
                 self.runs[record["run"]] = self._reserved(record)
             case "charge" if number > 1:
                 self._charge(record)
-            case "store" if self._drawable(record):
+            case "store" if self.runs[record["run"]].is_drawable(record["release"]):
                 self.runs[record["run"]].stored[record["release"]] = number, record["digest"]
-            case "fail" if self._drawable(record):
+            case "fail" if self.runs[record["run"]].is_drawable(record["release"]):
                 self.runs[record["run"]].failed.add(record["release"])
-            case "send" if self._turn(record) == (record["round"], record["round"]):
+            case "send" if self.runs[record["run"]].exchanged == (record["round"], record["round"]):
                 self.runs[record["run"]].sent.append((number, record["digest"]))
-            case "receive" if self._turn(record) == (record["round"] + 1, record["round"]):
+            case "receive" if self.runs[record["run"]].exchanged == (record["round"] + 1, record["round"]):
                 self.runs[record["run"]].received.append((number, record["digest"]))
             case "close" if self.runs[record["run"]].open:
                 run = self.runs[record["run"]]
@@ -259,23 +291,32 @@ class History:
         return RunHistory(record["plan"], events, texts, priced, record["at"], version=record.get("version"))
 
     def _charge(self, record: dict[str, Any]) -> None:
-        """A release of a run, which is the next reserved, or so many equal ones outside runs.
+        """A release of a run, or so many equal ones outside runs.
 
         Since schema 5 an event that is known is left out: the reserved one, or that of the last charge outside runs.
         """
-        count, told = _counted(record["count"]) if "count" in record else 1, record.get("event")
-        if record["run"] is not None:
-            run = self.runs[record["run"]]
-            if not run.open or record["release"] != run.charged + 1 or not run.left or count > 1:
-                raise ValueError
-            if told is not None and canonical(told) != run.texts[run.charged]:
-                raise ValueError
-            self.rows.append(run.planned[run.charged])
-            self._tally.add(run.priced[run.charged])
-            run.charged += 1
-            if not record["kept"]:
-                run.loose.add(run.charged)
-            return
+        count = _counted(record["count"]) if "count" in record else 1
+        if record["run"] is None:
+            self._charge_outside_runs(record.get("event"), count)
+        elif count > 1:
+            raise ValueError
+        else:
+            self._charge_in_run(self.runs[record["run"]], record)
+
+    def _charge_in_run(self, run: RunHistory, record: dict[str, Any]) -> None:
+        """The next release that the run reserved."""
+        if not run.open or not run.left or record["release"] != run.charged + 1:
+            raise ValueError
+        told = record.get("event")
+        if told is not None and canonical(told) != run.texts[run.charged]:
+            raise ValueError
+        self.rows.append(run.planned[run.charged])
+        self._tally.add(run.priced[run.charged])
+        run.charged += 1
+        if not record["kept"]:
+            run.loose.add(run.charged)
+
+    def _charge_outside_runs(self, told: dict[str, Any] | None, count: int) -> None:
         text = self.last if told is None else canonical(told)
         event = self._events[text] if told is None else self._event(text, told)
         self.last = text
@@ -285,16 +326,6 @@ class History:
             return
         for priced, times in Counter(self._alone.add(event) for _ in range(count)).items():  # an event is its own key
             self._tally.add(self._priced(text, event, priced), times)
-
-    def _drawable(self, record: dict[str, Any]) -> bool:
-        run, release = self.runs[record["run"]], record["release"]
-        known = release in run.stored or release in run.failed or release in run.loose
-        return 1 <= release <= run.charged and not known
-
-    def _turn(self, record: dict[str, Any]) -> tuple[int, int]:
-        """Messages sent and inboxes received in the run of `record`, which alternate."""
-        run = self.runs[record["run"]]
-        return len(run.sent), len(run.received)
 
     @property
     def used(self) -> bool:

@@ -13,13 +13,14 @@ from __future__ import annotations
 from ..errors import LedgerMismatch
 from ..util.plain import keyed_hash
 from .durable import DurableLedger
+from .history import History
 
 
 class Journal:
     """What run `run` sent and received."""
 
     def __init__(self, ledger: DurableLedger, run: str) -> None:
-        self._file, self._run = ledger._file, run
+        self._file, self._run = ledger.file, run
 
     @property
     def highest(self) -> int:
@@ -30,8 +31,7 @@ class Journal:
     @property
     def mark(self) -> str:
         """Hash of the ledger's last record, in hexadecimal digits."""
-        with self._file.transaction("DEFERRED"):
-            return self._file.head().partition(":")[2]
+        return self._file.head().partition(":")[2]
 
     def sent(self, round: int) -> bytes | None:
         """The message of a round."""
@@ -53,16 +53,16 @@ class Journal:
         self._keep("receive", "received", round, inbox)
 
     def _find(self, which: str, round: int) -> bytes | None:
-        with self._file.transaction("DEFERRED"):
-            return self._stored(which, round)
+        with self._file.transaction("DEFERRED") as state:
+            return self._stored(state, which, round)
 
-    def _stored(self, which: str, round: int) -> bytes | None:
-        known = getattr(self._file.state.runs[self._run], which)
-        return self._file.payload(*known[round]) if round < len(known) else None
+    def _stored(self, state: History, which: str, round: int) -> bytes | None:
+        known = getattr(state.runs[self._run], which)
+        return self._file.chain.payload(*known[round]) if round < len(known) else None
 
     def _keep(self, kind: str, which: str, round: int, data: bytes) -> bytes | None:
-        with self._file.transaction():
-            found = self._stored(which, round)
+        with self._file.transaction() as state:
+            found = self._stored(state, which, round)
             if found is None:
                 record = {"kind": kind, "run": self._run, "round": round, "digest": keyed_hash(data).hex()}
                 self._file.append(record, data)
@@ -71,4 +71,4 @@ class Journal:
                     f"run={self._run!r}: something else was {which} in round {round} already; that stands, and "
                     "nothing was done under this one"
                 )
-            return self._stored("received", round)
+            return self._stored(state, "received", round)

@@ -22,7 +22,7 @@ from ..errors import (
     SottovoceError,
     shown,
 )
-from ..ledger.durable import Run
+from ..ledger.run import Run
 from ..network.net import Net
 from ..problem.facts import Among, Facts
 from ..queries import Query

@@ -19,8 +19,10 @@ from ..algorithms import ANSWERS, Algorithm, Recipe
 from ..data.move import Move
 from ..data.rows import Rows
 from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerMismatch, shown
-from ..ledger.durable import DurableLedger, Run, rows_digest
-from ..ledger.memory import Joint, Ledger
+from ..ledger.durable import DurableLedger, rows_digest
+from ..ledger.joint import Joint
+from ..ledger.memory import Ledger
+from ..ledger.run import Run
 from ..network.dropout import DropoutNet, drawn
 from ..network.net import DenseNet
 from ..privacy.events import Event
@@ -372,11 +374,11 @@ def _book(
     if isinstance(ledger, DurableLedger):
         if ledger.demonstration and not simulated:
             raise InvalidInput("ledger", None, "was made for a demonstration", "use the ledger of these rows")
-        ledger.bind(*rows.digests_on_disk())
+        ledger.identity.bind(*rows.digests_on_disk())
         name = run_name or key
         if name in ledger.runs:
-            ledger.check_goes_on(name)
-            prepared = with_reserved_noise(prepared, ledger.reserved(name))
+            ledger.runs.check_goes_on(name)
+            prepared = with_reserved_noise(prepared, ledger.runs[name].planned)
         elif run_name is None:
             _check_no_former(ledger)
         return prepared, _reserve(prepared, ledger, name, key)
@@ -584,7 +586,7 @@ def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> 
 
 def _check_no_former(ledger: DurableLedger) -> None:
     """Refuse to begin a run without a name beside one of a version before 0.3 that did not end: it may be the same."""
-    former = [name for name in ledger.former_runs if re.fullmatch("[0-9a-f]{32}", name)]
+    former = [name for name in ledger.runs.former if re.fullmatch("[0-9a-f]{32}", name)]
     if former:
         rule = f"{FORMER}, and it holds what it reserved; this may be the same run"
         remedy = "end it with version 0.2, close it with `sottovoce ledger close`, or give this one a name of its own"

@@ -1,0 +1,216 @@
+"""The account of a ledger in memory: what was spent, what is held, and what a release would cost."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from ..errors import BudgetExceeded, InvalidInput, LedgerError
+from ..privacy.accountants import Accountant
+from ..privacy.conditions import Conditions
+from ..privacy.events import Event, counted, same_relation
+from ..util.typing import Any, ArrayLike
+from .book import Deal, RowBook, agreed_nodes
+from .spending import Budget, Spending
+
+STAYS = (
+    "ledger: one in memory stays in its process, where charges from elsewhere would be lost; nothing was drawn; use "
+    "n_jobs=1, threads (joblib's 'threading') or a DurableLedger"
+)
+
+Planned = deque[tuple[Event, Event]]
+"""Releases to come, in order, with the event that prices each."""
+
+
+class Hold:
+    """What a run in progress will charge under a deal, held so that no other run can take it."""
+
+    def __init__(self, deal: Deal, planned: Iterable[tuple[Event, Event]]) -> None:
+        self.deal = deal
+        self.left: Planned = deque(planned)
+
+
+class Account:
+    """Rows of one data set, what they cost, and the budget.  Nothing is drawn here: a ledger charges, then draws.
+
+    Threads take turns by :attr:`lock`, under which every method is called that does not say otherwise.
+
+    Attributes
+    ----------
+    lock : RLock
+        Held from the decision that a release is affordable until its row is written.
+    book : RowBook
+        The rows.
+    spending : Spending
+        What the rows cost; replaced as a whole, so that one look at it needs no lock.
+    budget : Budget
+    holds : list of Hold
+        Of runs in progress.
+    conditions : dict
+        By deal, of what was charged by no run that holds it.
+    """
+
+    def __init__(self, accountant: Accountant[Any], epsilon: ArrayLike, delta: float, sites_per_row: int) -> None:
+        self.lock = threading.RLock()
+        self.book = RowBook()
+        self.spending = Spending(accountant, delta, sites_per_row)
+        self.budget = Budget(epsilon)
+        self.holds: list[Hold] = []
+        self.conditions: dict[Deal, Conditions] = {}
+        self._expected: Planned = deque()
+        self._process = os.getpid()
+
+    def priced(self, events: Iterable[Event], deal: Deal) -> list[tuple[Event, Event]]:
+        """These events with what would price each if they were charged now, in order."""
+        conditions = self.conditions_of(deal).copy()
+        return [(event, conditions.add(event)) for event in events]
+
+    def afford(self, priced: Sequence[Event], deal: Deal) -> Spending:
+        """What is spent once the releases with these prices are charged together.
+
+        Parameters
+        ----------
+        priced : sequence of Event
+            What prices each of them.
+        deal : bytes, optional
+            Of their rows.
+
+        Raises
+        ------
+        BudgetExceeded
+            If that, with what runs in progress hold, passes a budget.
+        InvalidInput
+            If their relation or number of nodes does not agree with the rows.
+        LedgerError
+            In a process to which the account was copied by a fork.
+        """
+        _check_process(self._process)
+        self._expected.clear()  # it was tested with other charges in mind
+        _check_agreement(self, priced, deal)
+        after = self.plus(priced, deal)
+        if self._needs_no_test(after, deal):
+            return after
+        held = [(hold.deal, price, 1) for hold in self.holds for _, price in hold.left]
+        what = f"a run of {len(priced)} releases"
+        if len(priced) == 1:
+            what = f"release {len(self.book) + 1}"
+        self.budget.check(self.spending, after.after(held) if held else after, what, held=bool(self.holds))
+        return after
+
+    def afford_next(self, event: Event, deal: Deal) -> tuple[Event, Spending]:
+        """What prices one release, and what is spent with it; refused as by :meth:`afford`."""
+        price = self.conditions_of(deal).priced(event)
+        _check_process(self._process)
+        if self._is_expected(event, price, deal):
+            return price, self.plus([price], deal)
+        return price, self.afford([price], deal)
+
+    def expect(self, events: Sequence[Event]) -> None:
+        """Test what a run will charge, in order; while it charges these, and nobody else does, it is not tested again.
+
+        The first releases of a run tell no more than all of them, so no test of theirs can fail.  If not all are
+        affordable, nothing happens: every charge is tested, and the run ends where the budget does.
+        """
+        planned = self.priced(events, None)
+        try:
+            self.afford([price for _, price in planned], None)
+        except BudgetExceeded:
+            return
+        self._expected = deque(planned)
+
+    def write(self, event: Event, deal: Deal, price: Event, after: Spending) -> None:
+        """Write a row that was found affordable."""
+        self.spending = after  # first: an interrupt may leave too much spent, never too little
+        self.book.write(event, deal, price)
+
+    def take(self, event: Event, deal: Deal, price: Event, after: Spending) -> None:
+        """Write a row, on which the price of the next round of its run may depend."""
+        self.write(event, deal, price, after)
+        self.conditions_of(deal).add(event)  # last: after an interrupt the next round is priced alone
+
+    def take_over(self, event: Event) -> None:
+        """Write a row that an earlier part of the same run found affordable."""
+        price = self.conditions_of(None).priced(event)
+        self._is_expected(event, price, None)
+        self.take(event, None, price, self.plus([price], None))
+
+    def reprice(self, accountant: Accountant[Any]) -> None:
+        """Price all rows by another accountant from now on."""
+        self._expected.clear()
+        nothing = replace(self.spending.nothing(), accountant=accountant)
+        self.spending = nothing.after((row.deal, row.priced, row.times) for row in self.book)
+
+    def against(self, coalition: Collection[int]) -> float:
+        """Epsilon of a person with no row at these sites, against them together: of the worst nodes outside.
+
+        Sums over sites are priced against as many colluders as the coalition has sites, if their plan allowed fewer.
+        InvalidInput if there is no such site.  It takes the lock itself.
+        """
+        inside = set(coalition)
+        with self.lock:
+            most = max(self.book.nodes.values(), default=0)
+            strange = [site for site in inside if not 0 <= site < most]
+            if strange and self.book.nodes:
+                rule = f"sites are numbered 0 to {most - 1}"
+                raise InvalidInput("coalition", min(strange), rule, "name others")
+            outside = {
+                deal: [site for site in range(nodes) if site not in inside] for deal, nodes in self.book.nodes.items()
+            }
+            return _seen_by(self, len(inside)).among(outside).total()
+
+    def copy(self) -> Account:
+        """An independent copy, which holds what this one holds."""
+        before = self.spending
+        twin = Account(before.accountant, self.budget.epsilon, before.delta, before.sites_per_row)
+        twin.book, twin.spending, twin.holds = self.book.copy(), before, list(self.holds)
+        twin.conditions = {deal: conditions.copy() for deal, conditions in self.conditions.items()}
+        return twin
+
+    def conditions_of(self, deal: Deal) -> Conditions:
+        """Of what was charged under a deal by no run that holds it."""
+        return self.conditions.setdefault(deal, Conditions(self.spending.sites_per_row))
+
+    def plus(self, priced: Iterable[Event], deal: Deal) -> Spending:
+        """What is spent once the releases with these prices are charged, affordable or not."""
+        return self.spending.after((deal, price, count) for price, count in counted(priced))
+
+    def _needs_no_test(self, after: Spending, deal: Deal) -> bool:
+        """Whether no budget can refuse it, whatever is held."""
+        if not self.budget.endless or self.spending.by_deal.keys() - {deal}:
+            return False
+        return deal in after.by_deal and after.accountant.endless(after.by_deal[deal])
+
+    def _is_expected(self, event: Event, price: Event, deal: Deal) -> bool:
+        """Whether it is the next of the releases that were tested together; if not, none of them is expected now."""
+        if self._expected and deal is None:
+            known, its_price = self._expected[0]
+            if known.terms == event.terms and its_price.terms == price.terms:
+                self._expected.popleft()
+                return True
+        self._expected.clear()
+        return False
+
+
+def _check_process(process: int) -> None:
+    """Refuse (LedgerError) what a fork copied unasked."""
+    if os.getpid() != process:
+        raise LedgerError(STAYS)
+
+
+def _seen_by(account: Account, sites: int) -> Spending:
+    """What is spent against that many sites together."""
+    if all(row.event.against(sites) is row.event for row in account.book):
+        return account.spending
+    return account.spending.nothing().after((row.deal, row.priced.against(sites), row.times) for row in account.book)
+
+
+def _check_agreement(account: Account, priced: Sequence[Event], deal: Deal) -> None:
+    """Refuse (InvalidInput) releases whose relation or number of nodes is not that of the rows and budgets."""
+    relation, nodes = account.book.relation, account.book.nodes.get(deal, 1)
+    for price in {id(price): price for price in priced}.values():
+        relation = same_relation(relation, price)
+        nodes = agreed_nodes(nodes, price)
+        account.budget.check_nodes(price.nodes)

@@ -1,0 +1,86 @@
+"""The rows of a ledger in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..errors import InvalidInput
+from ..privacy.events import Event, same_relation
+
+Deal = bytes | None
+"""A digest of which row is at which node; None if the caller vouches that it never changes."""
+
+
+class ChargedRow(NamedTuple):
+    """Equal releases that follow one another, under one deal, with the event that prices each."""
+
+    event: Event
+    deal: Deal
+    priced: Event
+    times: int
+
+
+class RowBook:
+    """Rows in the order of their charges.
+
+    Attributes
+    ----------
+    relation : str, optional
+        The neighbouring relation of all rows; None before the first that has one.
+    nodes : dict
+        Number of nodes of each deal's rows.
+    """
+
+    def __init__(self) -> None:
+        self.relation: str | None = None
+        self.nodes: dict[Deal, int] = {}
+        self._rows: list[ChargedRow] = []
+        self._releases = 0
+
+    def __len__(self) -> int:
+        """Number of releases."""
+        return self._releases
+
+    def __iter__(self) -> Iterator[ChargedRow]:
+        return iter(self._rows)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """An event for each release."""
+        return tuple(row.event for row in self._rows for _ in range(row.times))
+
+    def write(self, event: Event, deal: Deal, priced: Event) -> None:
+        """Add a row for one release, which was found to agree with the rows so far."""
+        self.relation = same_relation(self.relation, event)
+        self.nodes[deal] = max(self.nodes.get(deal, 1), event.nodes)
+        last = self._rows[-1] if self._rows else None
+        if last is not None and _equal(last, event, deal, priced):
+            self._rows[-1] = last._replace(times=last.times + 1)
+        else:
+            self._rows.append(ChargedRow(event, deal, priced, 1))
+        self._releases += 1
+
+    def copy(self) -> RowBook:
+        """An independent copy."""
+        twin = RowBook()
+        twin.relation, twin.nodes = self.relation, dict(self.nodes)
+        twin._rows, twin._releases = list(self._rows), self._releases
+        return twin
+
+
+def agreed_nodes(nodes: int, event: Event) -> int:
+    """How many nodes a deal's rows are of once `event` is among them; 1 stands for any number.
+
+    InvalidInput if its number is another one.
+    """
+    if 1 not in (event.nodes, nodes) and event.nodes != nodes:
+        rule = f"releases of these rows were of {nodes} nodes so far"
+        raise InvalidInput("nodes", event.nodes, rule, "use a ledger of its own for each network")
+    return max(nodes, event.nodes)
+
+
+def _equal(row: ChargedRow, event: Event, deal: Deal, priced: Event) -> bool:
+    if row.deal != deal:
+        return False
+    return row.event.terms == event.terms and row.priced.terms == priced.terms

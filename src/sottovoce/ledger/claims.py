@@ -1,0 +1,42 @@
+"""What the papers claim for the rows of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..privacy.events import Event
+from ..util.typing import Array
+
+
+def printed_claims(rows: Iterable[Event], delta: float) -> Array | None:
+    """The paper's claim for the releases of one run, per node; None where it claims nothing.
+
+    Parameters
+    ----------
+    rows : iterable of Event
+        All releases of the run, of the same rows at the same nodes.
+    delta : float
+        0 for pure epsilon.
+
+    Returns
+    -------
+    array (N,) or None
+        Epsilon.
+    """
+    events = tuple(rows)
+    if delta > 0:  # 004, Theorem 3.3
+        rho = _sum_if_all(getattr(event, "claimed_rho", None) for event in events)
+        if rho is not None:
+            return np.asarray(rho + 2.0 * np.sqrt(rho * np.log(1.0 / delta)))
+    return _sum_if_all(getattr(event, "claimed", None) for event in events)
+
+
+def _sum_if_all(values: Iterable[Array | None]) -> Array | None:
+    """The sum of these, or None if there are none or one is missing."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    if not known or len(known) < len(found):
+        return None
+    return np.asarray(np.sum(known, axis=0))

@@ -1,0 +1,104 @@
+"""The account of a ledger on disk: what was spent, what is held, and what a run would cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ..errors import BudgetExceeded, InvalidInput
+from ..privacy.conditions import all_priced
+from ..privacy.events import Event, same_relation
+from ..util.plain import canonical
+from ..util.typing import Array
+from .file import ChainFile
+from .history import History
+from .identity import RowsIdentity
+
+
+class DiskAccount:
+    """Totals of the rows and reservations in a file, compared with its lifetime budget."""
+
+    def __init__(self, file: ChainFile[History], identity: RowsIdentity) -> None:
+        self._file, self._identity = file, identity
+
+    def spent(self) -> Array:
+        """Epsilon of each node by the rows, (N,)."""
+        with self._file.transaction("DEFERRED") as state:
+            return state.price()
+
+    def committed(self) -> Array:
+        """Epsilon of each node that is spent or reserved by open runs, (N,)."""
+        with self._file.transaction("DEFERRED") as state:
+            return state.price(state.held())
+
+    def afford(self, events: Sequence[Event]) -> Array:
+        """What these events of one run would add to every node's total, (N,), without reserving.
+
+        Refused as by :meth:`sottovoce.ledger.durable.DurableLedger.reserve`.
+        """
+        with self._file.transaction("DEFERRED") as state:
+            return self.check(state, all_priced(events), f"a run of {len(events)} releases", "reserved")
+
+    def check(self, state: History, priced: Iterable[Event], what: str, undone: str) -> Array:
+        """What these releases add to the totals, (N,), inside a transaction; refused if that passes a budget.
+
+        Parameters
+        ----------
+        state : History
+            Of the transaction.
+        priced : iterable of Event
+            What prices each of them.
+        what, undone : str
+            The releases, and what was not done with them, for the message.
+
+        Raises
+        ------
+        BudgetExceeded
+            If what is spent, what open runs hold and these together pass a node's budget.
+        InvalidInput
+            If the relation or the number of nodes is not the ledger's.
+        LedgerMismatch
+            If the ledger is tied to rows that were not shown.
+        """
+        self._identity.check_shown(state)
+        counts, events = _counted(state, priced)
+        held = state.held()
+        after = _of_each_node(state, state.price(held + counts, events))
+        spent = _of_each_node(state, state.price())
+        committed = _of_each_node(state, state.price(held))
+        over = np.flatnonzero(~(after <= state.epsilon))  # NaN is over, too
+        if over.size:
+            node = int(over[0])
+            where = f"node {node}" if state.epsilon.size > 1 else "these rows"
+            now, remedy = "spent", "plan a smaller run"
+            if held:
+                now = f"{spent[node]:.6g} spent, the rest held by open runs"
+                remedy += ", or close abandoned runs"
+            raise BudgetExceeded(
+                f"epsilon={state.epsilon[node]:g}: {what} would bring {where} from {committed[node]:.6g} ({now}) to "
+                f"{after[node]:.6g}, past the ledger's budget; nothing was {undone}; {remedy}"
+            )
+        return after - committed
+
+
+def _counted(state: History, priced: Iterable[Event]) -> tuple[Counter[str], dict[str, Event]]:
+    """How often each text is among the releases, and its event; refused if it does not fit the ledger."""
+    relation = state.relation
+    counts, events = Counter[str](), dict[str, Event]()
+    for event in priced:
+        text = canonical(event.to_dict())
+        counts[text] += 1
+        if text in events:
+            continue
+        events[text], relation = event, same_relation(relation, event)
+        shape = state.alone(text, event).shape
+        if shape not in ((), (1,), state.epsilon.shape):
+            rule = f"must price {state.epsilon.size} nodes"
+            raise InvalidInput("event", shape, rule, "use the ledger's n_nodes")
+    return counts, events
+
+
+def _of_each_node(state: History, price: Array) -> Array:
+    return np.broadcast_to(price, state.epsilon.shape)

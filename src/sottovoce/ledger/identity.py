@@ -1,0 +1,90 @@
+"""Which rows a ledger on disk belongs to."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import InvalidInput, LedgerMismatch
+from ..util.plain import keyed_hash
+from ..util.typing import Array
+from .file import ChainFile, glance
+from .history import History
+
+
+def rows_digest(*arrays: Array) -> bytes:
+    """Digest of arrays of rows, for :meth:`RowsIdentity.bind`.  It has no key: treat it as secret, never store it."""
+    digest = hashlib.blake2b(digest_size=32)
+    for array in arrays:
+        values = np.ascontiguousarray(array, dtype="<f8")
+        digest.update(repr(values.shape).encode())
+        digest.update(values.tobytes())
+    return digest.digest()
+
+
+def holds_rows(path: str | Path, *digests: bytes) -> bool:
+    """Whether a file is a ledger, not a demonstration's, of the rows with one of these digests; it is only read.
+
+    LedgerError if that cannot be told.
+    """
+    found = glance(path, History)
+    return not found.state.demonstration and _is_known(found.state, _tags(found.secret, *digests))
+
+
+class RowsIdentity:
+    """Ties the ledger in a file to rows, and remembers whether this process has shown them."""
+
+    def __init__(self, file: ChainFile[History]) -> None:
+        self._file = file
+        self._shown = False
+
+    @property
+    def bound(self) -> bool:
+        """Whether the ledger is tied to rows, whose fingerprint it needs to spend."""
+        return bool(self._file.read().tags)
+
+    def bind(self, digest: bytes, *others: bytes, learn: bool = True) -> None:
+        """Tie the ledger to the rows with this digest (:func:`rows_digest`), or check that it is tied to them.
+
+        `others` are digests by which the same rows may have been tied before, such as those of encoded rows.  If the
+        rows are known by one of them, the ledger knows them by `digest` too from now on, unless not to `learn`.
+        The file keeps a hash of the digest under a random key that never leaves the file, so an export says nothing
+        about the rows.  Who holds the file can test a guess of *all* rows: keep it where the rows are kept.
+
+        Raises
+        ------
+        LedgerMismatch
+            If the ledger belongs to another data set, or was used before it was bound.
+        """
+        if any(len(one) < 16 for one in (digest, *others)):
+            raise InvalidInput("fingerprint", None, "must be a digest of 16 bytes or more", "use rows_digest(...)")
+        tags = _tags(self._file.chain.secret, digest, *others)
+        with self._file.transaction() as state:
+            if not state.tags and state.used:
+                raise LedgerMismatch(
+                    f"{self._file.name}: was used before it was bound to rows; bind a new ledger before its first use"
+                )
+            if state.tags and not _is_known(state, tags):
+                raise LedgerMismatch(
+                    f"{self._file.name}: belongs to other rows; open the ledger of these, or give those unchanged"
+                )
+            if tags[0] not in state.tags and (learn or not state.tags):
+                self._file.append({"kind": "bind", "tag": tags[0]})
+        self._shown = True
+
+    def check_shown(self, state: History) -> None:
+        """LedgerMismatch, inside a transaction, if the ledger is tied to rows that were not shown."""
+        if state.tags and not self._shown:
+            raise LedgerMismatch(f"{self._file.name}: is bound to rows that were not shown; open with fingerprint=...")
+
+
+def _tags(secret: bytes, *digests: bytes) -> list[str]:
+    """What a ledger with this secret keeps of digests of rows."""
+    return [keyed_hash(digest, key=secret).hex() for digest in digests]
+
+
+def _is_known(state: History, tags: list[str]) -> bool:
+    return any(hmac.compare_digest(tag, known) for tag in tags for known in state.tags)

@@ -1,0 +1,71 @@
+"""A run in memory that shares the ledger of its data set with other runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from ..errors import LedgerError, LedgerMismatch
+from ..privacy.conditions import Conditions
+from ..privacy.events import Event
+from ..util.typing import Any
+from .account import Hold
+from .memory import Ledger, check_may_draw
+
+
+class Joint:
+    """A run's own ledger inside a shared one, which pays for the whole run or refuses it at once.
+
+    What it holds is this run's only, so runs in other threads cannot take it; a context manager, which gives back what
+    was not drawn.
+
+    `events` are all that the run will charge, in order, under `deal`; BudgetExceeded if the shared ledger cannot pay
+    for them, and nothing is held then.
+    """
+
+    def __init__(self, own: Ledger, shared: Ledger, events: Sequence[Event], deal: bytes | None = None) -> None:
+        conditions = Conditions(shared.sites_per_row)  # its own: other runs take turns with it
+        planned = [(event, conditions.add(event)) for event in events]
+        self.own = own
+        self._shared = shared.account
+        self._hold = Hold(deal, planned)
+        own.expect(events)
+        check_may_draw(shared)
+        with self._shared.lock:
+            self._shared.afford([price for _, price in planned], deal)
+            self._shared.holds.append(self._hold)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._shared.lock:
+            self._shared.holds.remove(self._hold)
+            self._hold.left.clear()
+
+    @property
+    def rows(self) -> tuple[Event, ...]:
+        return self.own.rows
+
+    def charge(self, event: Event) -> None:
+        """Charge both, or neither; LedgerMismatch unless it is the next planned event."""
+        deal, left = self._hold.deal, self._hold.left
+        with self._shared.lock, self.own.account.lock:
+            own_price, own_after = self.own.account.afford_next(event, None)
+            if not left or event.terms != left[0][0].terms:
+                raise LedgerMismatch("ledger: the release is not the next one planned; nothing was drawn")
+            price = left[0][1]
+            self._shared.write(event, deal, price, self._shared.plus([price], deal))
+            left.popleft()
+            self.own.account.take(event, None, own_price, own_after)
+
+    def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
+        self.charge(event)
+        return draw()
+
+    def to_list(self) -> list[dict[str, Any]]:
+        return self.own.to_list()
+
+    def restore(self, rows: list[dict[str, Any]]) -> None:
+        """Not possible: whether the shared ledger holds these rows cannot be known."""
+        raise LedgerError("ledger: a ledger in memory cannot go on from a checkpoint; use a ledger on disk")

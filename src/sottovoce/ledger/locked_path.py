@@ -1,0 +1,192 @@
+"""Where the file of a log lies: one path, one user at a time, no SQLite journal between commits.
+
+SQLite finds its journal by the file's *path*, and trusts whatever journal lies there (``docs/reference/ledger.md``).
+So
+
+- a file with several paths (a hard link, a mounted file) is refused, and every use holds a lock on the file itself;
+- a journal that lies there was left by a process that died during a commit, of which nobody had been told, or was put
+  there.  If the file is whole without it, it is deleted.  If not, SQLite may roll the file back, provided that the
+  journal belongs to the file's last change (SQLite counts changes on the first page); any other is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+from ..errors import LedgerCorrupt, LedgerError
+from .chain import Chain, Fold
+from .connection import alone, connect
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how SQLite's journals begin
+
+
+class LockedPath:
+    """The path of a log's file; `blank` makes the state before the first record, with which a file is verified."""
+
+    def __init__(self, path: str | Path, name: str, blank: Callable[[bytes], Fold], timeout: float) -> None:
+        self.real = Path(os.path.realpath(path))
+        self.name, self.timeout = name, timeout
+        self._blank = blank
+        self._inode: tuple[int, int] | None = None
+        if not self.real.is_file():
+            raise LedgerError(
+                f"{self.name}: no such file; `sottovoce ledger init` makes one, once for a data set; if it was "
+                "lost, count its budget as spent"
+            )
+        if _is_mounted(self.real):
+            raise LedgerError(
+                f"{self.name}: is mounted as a file, so what SQLite writes beside it is lost to its other path; mount "
+                "the folder that holds it"
+            )
+
+    @contextmanager
+    def turn(self) -> Iterator[bool]:
+        """Lock the file and deal with a left-over journal; yields whether there is a write-ahead log."""
+        with locked(self.real, self.name, self.timeout) as inode:
+            if os.path.realpath(self.real) != str(self.real):  # a link stands there now: SQLite's journals do not move
+                raise LedgerError(f"{self.name}: was moved or replaced meanwhile; open it where it is")
+            if self._inode not in (None, inode):
+                raise LedgerError(f"{self.name}: is another file than the one that was opened; open it again")
+            self._inode = inode
+            with self.real.open("rb") as file:
+                header = file.read(28)
+            journal, log = self.beside("-journal"), self.beside("-wal")
+            if journal.is_file():
+                self._judge(journal, int.from_bytes(header[24:28], "big"))
+            logged = header[18:20] == b"\2\2"
+            if log.is_file() and not logged:
+                if log.stat().st_size:
+                    self.refuse(log)
+                log.unlink()
+            yield logged
+
+    def beside(self, suffix: str) -> Path:
+        """What SQLite may have written beside the file."""
+        return self.real.with_name(self.real.name + suffix)
+
+    def check_log(self, log: Path) -> None:
+        """Refuse a write-ahead log that does not take the file forward."""
+        with alone(self.real, self.name, self._blank) as chain:
+            known = chain.written()
+        with closing(connect(self.real, self.timeout, "mode=ro")) as db:  # who only reads folds no log in
+            db.execute("BEGIN")
+            both = Chain(db, self.name, self._blank)
+            both.identify()
+            both.sync()
+            if not both.goes_through(*known):
+                self.refuse(log)
+
+    def refuse(self, beside: Path) -> NoReturn:
+        """LedgerCorrupt: a file beside the log is not of its last change."""
+        raise LedgerCorrupt(
+            f"{self.name}: beside it lies {beside.name!r} of another time, which was not used; spend nothing until it "
+            "is known who put it there, then move it away"
+        )
+
+    def _judge(self, journal: Path, changes: int) -> None:
+        """Remove a needless journal, leave that of the last change to SQLite, refuse any other."""
+        before = _changes_before(journal)
+        if before is not None:
+            if before not in (changes, changes - 1):
+                self.refuse(journal)
+            try:
+                with alone(self.real, self.name, self._blank) as log:
+                    log.verify()
+            except LedgerCorrupt:
+                return
+        journal.unlink()
+
+
+def _changes_before(journal: Path) -> int | None:
+    """The count of changes that a journal would bring the file back to; -1 if unknown, None if it holds nothing."""
+    with journal.open("rb") as file:
+        header = file.read(28)
+        if len(header) < 28 or not header.startswith(_JOURNAL):
+            return None
+        count, _, _, sector, page = struct.unpack(">5I", header[8:])
+        for record in range(count):
+            file.seek(sector + record * (page + 8))
+            start = file.read(32)
+            if len(start) < 32:
+                break
+            if start[:4] == b"\0\0\0\1":
+                return int.from_bytes(start[28:], "big")
+    return -1 if count else None
+
+
+def _is_mounted(path: Path) -> bool:
+    try:
+        text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return os.path.ismount(path)
+    escaped = (line.split(" ")[4] for line in text.splitlines())
+    points = {re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point) for point in escaped}
+    return str(path) in points or os.path.ismount(path)
+
+
+@contextmanager
+def locked(path: Path, name: str, timeout: float) -> Iterator[tuple[int, int]]:
+    """Lock the file against all other users; yields its device and inode.
+
+    LedgerError if it is gone, has several paths, or is in use for too long.
+    """
+    # Linux keeps flock apart from SQLite's locks.  BSD does not, so that there the folder stands for the file.
+    target = path if sys.platform in ("linux", "win32") else path.parent
+    try:
+        handle = os.open(target, os.O_RDWR if target == path else os.O_RDONLY)
+    except OSError as error:
+        raise LedgerError(
+            f"{name}: cannot be opened ({error.strerror}); if it is lost, count its budget as spent"
+        ) from None
+    owner = os.getpid()
+    try:
+        _wait_for_lock(handle, name, timeout)
+        found = path.stat() if path.exists() else None
+        if found is None or (target == path and not os.path.samestat(found, os.fstat(handle))):
+            raise LedgerError(f"{name}: was moved or replaced meanwhile; open it where it is")
+        if found.st_nlink > 1:
+            raise LedgerError(
+                f"{name}: has {found.st_nlink} paths (hard links), and what SQLite writes beside one is lost to the "
+                "others; remove all but one"
+            )
+        yield found.st_dev, found.st_ino
+    finally:
+        if sys.platform != "win32" and os.getpid() == owner:  # a process that was forked meanwhile holds it, too
+            fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
+
+
+def _wait_for_lock(handle: int, name: str, timeout: float) -> None:
+    """Lock an open file, and try again for `timeout` seconds; LedgerError after that."""
+    until, pause = time.monotonic() + timeout, 0.0005
+    while not _lock(handle):
+        if time.monotonic() > until:
+            raise LedgerError(f"{name}: is in use by another process; try again when it is done")
+        time.sleep(pause)
+        pause = min(2.0 * pause, 0.01)
+
+
+def _lock(handle: int) -> bool:
+    """Lock an open file, unless another user has it."""
+    try:
+        if sys.platform == "win32":
+            os.lseek(handle, 1 << 40, os.SEEK_SET)  # a byte that nobody reads
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True

@@ -1,0 +1,127 @@
+"""One run of a ledger on disk, as the ledger of its releases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+from ..errors import BudgetExceeded, LedgerCorrupt
+from ..privacy.accountants import Accountant
+from ..privacy.events import Event
+from ..util.plain import canonical
+from ..util.typing import Any, Array
+from .readings import Readings
+from .run_records import RunRecords
+
+
+class Run(Readings):
+    """One run's view of a ledger, with the interface of :class:`sottovoce.ledger.memory.Ledger`.
+
+    It goes through the run from its first release.  Rows that exist are replayed: the same events are expected, and
+    nothing is charged.  A context manager: left normally, it closes the run and returns the price of events without a
+    row; left by an exception, the run stays open.
+
+    Attributes
+    ----------
+    epsilon : array (N,)
+        Lifetime budget of the data set.
+    release : int
+        Number of the last release charged or replayed; 0 before the first.
+    records : RunRecords
+        The run's rows and stored bytes, by the numbers of its releases.
+    journaled : bool
+        A promise that bytes of :meth:`once` leave this process only in messages of the :class:`.journal.Journal`.  They
+        are then stored first thing at the next use of the file: by such a message's commit, or an earlier one.
+    """
+
+    def __init__(self, records: RunRecords, accountant: Accountant[Any], epsilon: Array, delta: float) -> None:
+        self.records, self.name = records, records.name
+        self.accountant, self.epsilon, self.delta = accountant, epsilon, delta
+        self.release = 0
+        self.journaled = False
+        self._most = len(records.history.planned)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+
+    @property
+    def rows(self) -> tuple[Event, ...]:
+        """Events of this run up to :attr:`release`."""
+        return tuple(self.records.history.planned[: self.release])
+
+    @property
+    def failed(self) -> bool:
+        """Whether the draw of a release failed, so that the run cannot go past it."""
+        return bool(self.records.history.failed)
+
+    @property
+    def answers(self) -> list[str]:
+        """Digests of stored answers up to :attr:`release` ("" for none); they match a checkpoint to its ledger."""
+        stored = self.records.history.stored
+        return [stored[k][1] if k in stored else "" for k in range(1, self.release + 1)]
+
+    def charge(self, event: Event, *, kept: bool = False) -> None:
+        """Record the next release, durably, or find it recorded; see :meth:`.run_records.RunRecords.charge`."""
+        self._charge_next(event, kept=kept)
+
+    def _charge_next(self, event: Event, *, kept: bool) -> bytes | None:
+        if self.release >= self._most:
+            what = f"all {self.release} reserved releases are made; nothing was drawn; reserve a new run"
+            raise BudgetExceeded(f"run={self.name!r}: {what}")
+        found = self.records.charge(self.release + 1, event, kept=kept)
+        self.release += 1
+        return found
+
+    def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
+        """The next release: charged, drawn and stored if it is new; else its stored bytes, without a draw.
+
+        If `draw` raises, the row is marked as failed and the error goes on; LedgerError if it failed before.
+        """
+        found = self._charge_next(event, kept=True)
+        if found is not None:
+            return found
+        try:
+            drawn = draw()
+        except Exception:
+            found = self.records.fail(self.release)
+            if found is None:
+                raise
+            return found
+        if self.journaled:
+            self.records.keep_later(self.release, drawn)
+            return drawn
+        return self.records.keep(self.release, drawn)
+
+    def payload(self) -> bytes | None:
+        """The stored bytes of the current release; None if nobody has seen any."""
+        return self.records.payload(self.release)
+
+    def store(self, payload: bytes) -> None:
+        """Store the bytes of the current release; see :meth:`.run_records.RunRecords.store`."""
+        self.records.store(self.release, payload)
+
+    def per_node(self) -> Array:
+        """Epsilon of this run per node, of all its rows in the file, replayed or not."""
+        history = self.records.history
+        return self.accountant.total(history.planned[: history.charged], self.delta)
+
+    def restore(self, rows: list[dict[str, Any]]) -> None:
+        """Continue after `rows`, which a checkpoint of this run holds; LedgerCorrupt if the run lacks them."""
+        history = self.records.history
+        if len(rows) > history.charged or [canonical(row) for row in rows] != history.texts[: len(rows)]:
+            raise LedgerCorrupt(
+                f"run={self.name!r}: the ledger lacks rows of this checkpoint; find the ledger that was used with it"
+            )
+        self.release = len(rows)
+
+    def anew(self) -> Self:
+        """The same run from before its first release: what is stored is read again."""
+        return type(self)(self.records, self.accountant, self.epsilon, self.delta)
+
+    def close(self) -> None:
+        """End the run, and return the price of events without a row."""
+        self.records.close(reclaim=True, given_up=False)

@@ -1,0 +1,169 @@
+"""The releases of one run in a ledger on disk: their rows, and the bytes that were drawn under them."""
+
+from __future__ import annotations
+
+from ..errors import LedgerError, LedgerMismatch
+from ..privacy.events import Event
+from ..util.plain import canonical, keyed_hash
+from ..util.typing import Any
+from .file import ChainFile
+from .history import History, RunHistory
+from .identity import RowsIdentity
+
+
+class RunRecords:
+    """Writes down and finds the releases of the run `name`, which are numbered from 1.
+
+    :mod:`sottovoce.ledger.durable` says why a row is drawn once, whatever a crash leaves.
+    """
+
+    def __init__(self, file: ChainFile[History], identity: RowsIdentity, name: str) -> None:
+        self._file, self._identity, self.name = file, identity, name
+
+    @property
+    def history(self) -> RunHistory:
+        """What the run reserved and how far it has come, with what others wrote."""
+        return find_run(self._file.read(), self.name)
+
+    def charge(self, release: int, event: Event, *, kept: bool) -> bytes | None:
+        """Record a release, durably, or find it recorded.
+
+        Parameters
+        ----------
+        release : int
+            Its number.
+        event : Event
+            The reserved one.
+        kept : bool
+            Promises to store the bytes before they are handed out.  Only such a row can be drawn again.
+
+        Returns
+        -------
+        bytes or None
+            The bytes stored with it, as :meth:`payload`, to a caller that made the promise.
+
+        Raises
+        ------
+        LedgerMismatch
+            If it is not the reserved event, or not the next release.
+        LedgerError
+            If the run is closed, or the row was written without that promise.
+        """
+        with self._file.transaction() as state:
+            known = find_run(state, self.name)
+            self._identity.check_shown(state)
+            self._check_planned(known, release, event)
+            if release > known.charged:
+                if not known.open:
+                    raise LedgerError(f"run={self.name!r}: is closed; nothing was drawn; reserve a new run")
+                self._file.append({"kind": "charge", "run": self.name, "release": release, "kept": kept})
+            elif release in known.loose:
+                raise LedgerError(
+                    f"run={self.name!r}: release {release} was charged before and its bytes were not kept, so they "
+                    "may have been seen; nothing was drawn; close the run and plan another"
+                )
+            return self._stored(known, release) if kept else None
+
+    def payload(self, release: int) -> bytes | None:
+        """The bytes stored with a row; None if nobody has seen any, LedgerError if the row's draw failed."""
+        with self._file.transaction("DEFERRED") as state:
+            return self._stored(find_run(state, self.name), release)
+
+    def store(self, release: int, payload: bytes) -> None:
+        """Store the bytes of a release, durably, before they are handed out; LedgerMismatch if it has others."""
+        if self.keep(release, payload) != payload:
+            raise LedgerMismatch(
+                f"run={self.name!r}: release {release} has other bytes already; hand out those of payload()"
+            )
+
+    def keep(self, release: int, payload: bytes) -> bytes:
+        """As :meth:`store`, but returns the bytes to hand out: `payload`, or those of an earlier commit."""
+        with self._file.transaction() as state:
+            found = self._stored(find_run(state, self.name), release)
+            if found is None:
+                self._file.append(self._record(release, payload), payload)
+        return payload if found is None else found
+
+    def keep_later(self, release: int, payload: bytes) -> None:
+        """Store the bytes of a release first thing at the next use of the file.
+
+        The caller hands out nothing that depends on them before that is over.
+        """
+        self._file.later(self._record(release, payload), payload)
+
+    def fail(self, release: int) -> bytes | None:
+        """Record that the draw of a row failed: it stays spent and is never drawn again.
+
+        Bytes that another process has stored meanwhile are the release: they are returned, and nothing is recorded.
+        """
+        with self._file.transaction() as state:
+            known = find_run(state, self.name)
+            if release in known.failed:
+                return None
+            found = self._stored(known, release)
+            if found is None:
+                self._file.append({"kind": "fail", "run": self.name, "release": release})
+        return found
+
+    def close(self, *, reclaim: bool, given_up: bool) -> int:
+        """Close the run for good; how many reserved events without a row were given back, 0 if it was closed before.
+
+        Parameters
+        ----------
+        reclaim : bool
+            Give these back; LedgerError if there are any, and this is false.
+        given_up : bool
+            Whether it is closed from outside, and not at its own end.
+        """
+        with self._file.transaction() as state:
+            known = find_run(state, self.name)
+            if not known.open:
+                return 0
+            if known.left and not reclaim:
+                raise LedgerError(
+                    f"run={self.name!r}: {known.left} of {len(known.planned)} reserved releases have no row; resume "
+                    "the run, or close it with reclaim=True to give them back"
+                )
+            returned = known.left
+            record: dict[str, Any] = {"kind": "close", "run": self.name, "returned": returned}
+            if given_up:
+                record["given_up"] = True
+            self._file.append(record)
+            return returned
+
+    def _check_planned(self, known: RunHistory, release: int, event: Event) -> None:
+        """LedgerMismatch unless the release was charged before, or is the next, and its event is the reserved one."""
+        if not 1 <= release <= min(known.charged + 1, len(known.planned)):
+            raise LedgerMismatch(
+                f"run={self.name!r}: release {release} is not the next of {known.charged} charged and "
+                f"{len(known.planned)} reserved; plan every release before the first round"
+            )
+        plain = event.to_dict()
+        if canonical(plain) != known.texts[release - 1]:
+            reserved = known.planned[release - 1].to_dict()
+            names = sorted(k for k in plain.keys() | reserved.keys() if plain.get(k) != reserved.get(k))
+            raise LedgerMismatch(
+                f"run={self.name!r}: release {release} differs in {', '.join(names)} from what was reserved; nothing "
+                "was drawn; run what was planned"
+            )
+
+    def _stored(self, known: RunHistory, release: int) -> bytes | None:
+        """The bytes of a row, inside a transaction."""
+        run = f"run={self.name!r}"
+        if not 1 <= release <= known.charged:
+            raise LedgerError(f"{run}: release {release} has no row; charge it before it is drawn")
+        if release in known.failed:
+            raise LedgerError(f"{run}: the draw of release {release} failed in view; close the run, plan another")
+        if release in known.loose:
+            raise LedgerError(f"{run}: release {release} was charged without kept=True; its bytes are unknown")
+        return self._file.chain.payload(*known.stored[release]) if release in known.stored else None
+
+    def _record(self, release: int, payload: bytes) -> dict[str, Any]:
+        return {"kind": "store", "run": self.name, "release": release, "digest": keyed_hash(payload).hex()}
+
+
+def find_run(state: History, run: str) -> RunHistory:
+    """The run of this name; LedgerError if there is none."""
+    if run not in state.runs:
+        raise LedgerError(f"run={run!r}: is not in this ledger; see show() for its runs")
+    return state.runs[run]

@@ -1,0 +1,59 @@
+"""The runs in a ledger on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import count
+
+from ..errors import LedgerMismatch
+from ..util.compatibility import FORMER
+from .file import ChainFile
+from .history import History, RunHistory
+from .identity import RowsIdentity
+from .run_records import RunRecords, find_run
+
+
+class Runs(Mapping[str, RunHistory]):
+    """All runs, open or closed, by their names; every look reads what other processes have written."""
+
+    def __init__(self, file: ChainFile[History], identity: RowsIdentity) -> None:
+        self._file, self._identity = file, identity
+
+    def __getitem__(self, run: str) -> RunHistory:
+        return self._file.read().runs[run]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._file.read().runs))
+
+    def __len__(self) -> int:
+        return len(self._file.read().runs)
+
+    @property
+    def former(self) -> tuple[str, ...]:
+        """Names of open runs that a version before 0.3 began: they do not go on, and hold what they reserved."""
+        return tuple(name for name, run in self._file.read().runs.items() if run.former and run.open)
+
+    def records(self, run: str) -> RunRecords:
+        """Rows and stored bytes of a run; LedgerError at their first use if there is no such run."""
+        return RunRecords(self._file, self._identity, run)
+
+    def check_goes_on(self, run: str) -> None:
+        """Refuse, by LedgerMismatch, a run that a version before 0.3 began; LedgerError if there is no such run."""
+        state = self._file.read()
+        if find_run(state, run).former:
+            raise LedgerMismatch(why_over(state, run))
+
+
+def free_name(state: History, run: str) -> str:
+    """A name for a new run that is like `run`."""
+    return next(name for k in count(2) if (name := f"{run}-{k}") not in state.runs)
+
+
+def why_over(state: History, run: str) -> str:
+    """Why a run that a version before 0.3 began does not go on, and what to do."""
+    known, again = find_run(state, run), f"run again as {free_name(state, run)!r}"
+    if not known.open:
+        return f"run={run!r}: {FORMER}; replay it with version 0.2, or {again}"
+    held = f"the {known.left} releases that it holds stay charged until it is closed"
+    close = f"close it with `sottovoce ledger close` and {again}"
+    return f"run={run!r}: {FORMER}, and {held}; end it with version 0.2, or {close}"

@@ -1,0 +1,156 @@
+"""What rows have cost, composed by an accountant, and the budget that it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..errors import BudgetExceeded, InvalidInput
+from ..privacy.accountants import Accountant
+from ..privacy.events import Event
+from ..util.typing import Any, Array, ArrayLike, BoolArray
+from .book import Deal
+
+_REMEDY = "nothing was drawn; raise the budget or lower the noise's price"
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What was spent under each deal, in the accountant's currency, and the epsilons that follow.
+
+    With several deals nobody knows at which nodes a row was: the total is the sum over deals of the worst node (of the
+    `sites_per_row` worst nodes together).
+    """
+
+    accountant: Accountant[Any]
+    delta: float
+    sites_per_row: int
+    by_deal: Mapping[Deal, Any] = field(default_factory=dict)
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several deals."""
+        return len(self.by_deal) > 1
+
+    def nothing(self) -> Spending:
+        """What is spent before the first release."""
+        return self._with({})
+
+    def after(self, charges: Iterable[tuple[Deal, Event, int]]) -> Spending:
+        """What is spent once these are charged, each as often as its count says."""
+        spent = dict(self.by_deal)
+        for deal, priced, count in charges:
+            before = spent[deal] if deal in spent else self.accountant.nothing()
+            spent[deal] = self.accountant.add(before, priced, count)
+        return self._with(spent)
+
+    def among(self, nodes: Mapping[Deal, Collection[int]]) -> Spending:
+        """What is spent at these nodes of each deal alone; a deal of which no node is named is left out."""
+        spent = {deal: self.accountant.among(self.by_deal[deal], list(some)) for deal, some in nodes.items() if some}
+        return self._with(spent)
+
+    def per_node(self) -> Array:
+        """Epsilon of each node, (N,); () before the first event, (1,) with several deals."""
+        return self.accountant.epsilon(self._composed(), self.delta)
+
+    def total(self) -> float:
+        """Epsilon of the network: of the worst node, or of the `sites_per_row` worst nodes together."""
+        if self._sites == 1:
+            return float(np.max(self.per_node()))
+        return self._together()
+
+    def report(self) -> dict[str, float]:
+        """The network's epsilon by every notion that the accountant knows."""
+        return self.accountant.report(self._composed(), self.delta, self._sites)
+
+    def within(self, limits: Array) -> BoolArray:
+        """Whether each node's epsilon is at most its limit; False for what is no number."""
+        return np.atleast_1d(self.accountant.within(self._composed(), self.delta, limits))
+
+    def together_within(self, limit: float) -> float | None:
+        """The epsilon of a person with rows at several sites if it is above `limit`, else None."""
+        if self._sites == 1 or not np.isfinite(limit):
+            return None
+        together = self._together()
+        return None if together <= limit else together
+
+    def _with(self, by_deal: Mapping[Deal, Any]) -> Spending:
+        return Spending(self.accountant, self.delta, self.sites_per_row, by_deal)
+
+    @property
+    def _sites(self) -> int:
+        """How many of the composed nodes hold a row of one person."""
+        return 1 if self.several else self.sites_per_row
+
+    def _together(self) -> float:
+        return self.accountant.network(self._composed(), self.delta, self._sites)
+
+    def _composed(self) -> Any:
+        """The spending of all deals."""
+        if not self.by_deal:
+            return self.accountant.nothing()
+        if not self.several:
+            return next(iter(self.by_deal.values()))
+        first, *others = (self.accountant.worst(spent, self.sites_per_row) for spent in self.by_deal.values())
+        return sum(others, first)
+
+
+class Budget:
+    """Epsilon that each node may spend; infinity records without limiting."""
+
+    def __init__(self, epsilon: ArrayLike) -> None:
+        self.epsilon = np.asarray(epsilon, dtype=float)
+
+    @property
+    def endless(self) -> bool:
+        return bool(np.all(np.isinf(self.epsilon)))
+
+    def check_nodes(self, nodes: int) -> None:
+        """InvalidInput if releases of so many nodes do not fit the values of epsilon."""
+        if 1 not in (nodes, self.epsilon.size) and nodes != self.epsilon.size:
+            rule = f"has {self.epsilon.size} budgets, and the release is of {nodes} nodes"
+            raise InvalidInput("epsilon", None, rule, "give one budget, or one for each node")
+
+    def check(self, before: Spending, after: Spending, what: str, *, held: bool) -> None:
+        """BudgetExceeded if a total passes its budget, or is no number.
+
+        Parameters
+        ----------
+        before : Spending
+            By the rows alone.
+        after : Spending
+            With the releases at hand, and all that runs in progress hold.
+        what : str
+            The releases at hand, for the message.
+        held : bool
+            Whether runs in progress hold anything.
+        """
+        least = float(np.min(self.epsilon))
+        limits = np.array(least) if after.several else self.epsilon
+        over = np.flatnonzero(~after.within(limits))
+        if over.size:
+            raise BudgetExceeded(_of_node(int(over[0]), limits, before, after, what, held))
+        together = after.together_within(least)
+        if together is not None:
+            where = f"a person with rows at {after.sites_per_row} sites"
+            raise BudgetExceeded(f"epsilon={least:g}: {what} would bring {where} to {together:.6g}; {_REMEDY}")
+
+
+def _of_node(node: int, limits: Array, before: Spending, after: Spending, what: str, held: bool) -> str:
+    """Why the releases at hand are refused at a node."""
+    total = np.atleast_1d(after.per_node())
+    if after.several:
+        where, spent = f"a row that was dealt to nodes {len(after.by_deal)} times", before.total()
+    else:
+        where, spent = f"node {node}", _at(before.per_node(), node)
+    now = f"{spent:.6g} spent, the rest held by runs in progress" if held else f"{spent:.6g}"
+    budget = _at(limits, node)
+    return f"epsilon={budget:g}: {what} would bring {where} from {now} to {_at(total, node):.6g}; {_REMEDY}"
+
+
+def _at(values: Array, node: int) -> float:
+    """The value of a node, where one value stands for all."""
+    each = np.ravel(values)
+    return float(each[node if each.size > 1 else 0])

@@ -1,0 +1,50 @@
+"""A ledger on disk as plain data."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..util.plain import jsonable
+from ..util.typing import Any, Array
+from .file import ChainFile
+from .history import History, RunHistory
+
+
+def summary(file: ChainFile[History]) -> dict[str, Any]:
+    """Budget, spending, runs and head; an infinite epsilon is the text ``inf``."""
+    with file.transaction("DEFERRED") as state:
+        return {
+            "epsilon": _of_each_node(state, state.epsilon),
+            "spent": _of_each_node(state, state.price()),
+            "committed": _of_each_node(state, state.price(state.held())),
+            "path": str(file.path),
+            "accountant": state.accountant.label,
+            "delta": state.delta,
+            "n_nodes": state.epsilon.size,
+            "releases": len(state.rows),
+            "bound": bool(state.tags),
+            "since": state.since,
+            "runs": [_run(name, run) for name, run in state.runs.items()],
+            "head": file.chain.head(),
+            "demonstration": state.demonstration,
+            "cautions": state.cautions(),
+        }
+
+
+def _of_each_node(state: History, values: Array) -> list[Any]:
+    return [jsonable(float(value)) for value in np.broadcast_to(values, state.epsilon.shape)]
+
+
+def _run(name: str, run: RunHistory) -> dict[str, Any]:
+    return {
+        "run": name,
+        "plan": run.plan,
+        "state": run.state,
+        "since": run.since,
+        "planned": len(run.planned),
+        "charged": run.charged,
+        "released": len(run.stored),
+        "failed": len(run.failed),
+        "held": run.left if run.open else 0,
+        "goes_on": run.open and not run.former,
+    }
