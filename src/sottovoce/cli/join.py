@@ -12,8 +12,8 @@ from ..deploy.certificates import Authority, check_host, hosts_of
 from ..deploy.files import together, write_new
 from ..deploy.invitation import Answer, Invitation, same
 from ..deploy.joining import Made, make_site
+from ..deploy.members import ANSWER, Member
 from ..deploy.names import check_name
-from ..deploy.plan import ANSWER, Member
 from ..deploy.relay import target
 from ..errors import InvalidInput, printable
 from ..util import files

@@ -16,7 +16,8 @@ from ..deploy.keys import SigningKey
 from ..deploy.known import ENDING as KNOWN
 from ..deploy.known import Known
 from ..deploy.lock import only_one
-from ..deploy.plan import Member, Plan
+from ..deploy.members import Member
+from ..deploy.plan_file import read_plan
 from ..deploy.settings import SiteSettings
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
@@ -68,7 +69,7 @@ def replace(
             rule = "is missing: the lifetime budget that the lost ledger had"
             raise InvalidInput("epsilon", None, rule, "give it, and its --delta")
         check_folder("folder", folder)
-        agreed = [Plan.read(path) for path in plans]
+        agreed = [read_plan(path) for path in plans]
         if found.schema is None:
             raise InvalidInput("schema", None, "is in no file that site.toml names", "write it there: [data] schema")
         made = make_site(

@@ -44,7 +44,10 @@ from .hub import Hub
 from .hublog import HubLog
 from .keys import SigningKey
 from .local import answer_sites, train_sites
-from .plan import Member, Plan, trained_rows
+from .members import Member, trained_rows
+from .plan import Plan
+from .plan_file import write_plan
+from .proposal import Proposal, make_plan
 from .settings import write_settings
 from .sums.roster import Attempt
 from .waits import DEFAULT, Waits
@@ -140,13 +143,13 @@ def build(
     centring = None
     if centre and not (asks is not None and asks.inference):
         centring = decide(config, trained_rows(members, asks), rows.d, frame_of(dataset.schema)).centring
-    plan = Plan.make(
+    plan = make_plan(Proposal(
         "demonstration", config, members, rows.d, schema=dataset.schema.to_dict(), asks=asks,
         centre=centring, waits=waits,
-    )  # fmt: skip
-    plan.write(hub / "plan.json")
+    ))  # fmt: skip
+    write_plan(plan, hub / "plan.json")
     for name in names:
-        plan.write(folder / name / "plan.json")
+        write_plan(plan, folder / name / "plan.json")
         write_settings(folder / name, name, f"127.0.0.1:{port}", Path("rows.csv"), agreed=plan.digest)
     tables = [
         table_of(dataset.schema, dataset.X_train[p], dataset.y_train[p], columns_of(dataset.train_columns, p))
@@ -235,7 +238,7 @@ def _halfway(demo: Demonstration) -> bool:
     if not (demo.hub / "hub.log").exists():
         return False
     with HubLog(demo.hub / "hub.log") as log:
-        return log.last(demo.plan.run, demo.plan.names[-1]) >= max(1, demo.plan.attempts // 3)
+        return log.last(demo.plan.run, demo.plan.names[-1]) >= max(1, demo.plan.exchange_table.attempts // 3)
 
 
 def progress(demo: Demonstration) -> list[dict[str, Any]]:
@@ -247,7 +250,7 @@ def progress(demo: Demonstration) -> list[dict[str, Any]]:
             sent = Journal(ledger, demo.plan.run).highest
             if demo.plan.summed:  # greetings and rosters are messages too
                 sent = len(ledger.rows)
-        done = min(max(sent, 0), demo.plan.attempts)
+        done = min(max(sent, 0), demo.plan.exchange_table.attempts)
         shown.append({"site": name, "round": done, "spent": spent, "budget": budget})
     return shown
 
@@ -283,7 +286,7 @@ def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
         "seconds_per_round": seconds / max(rounds, 1),
         "seconds_with_messages_per_round": max(end["waited"] for end in ends) / max(rounds, 1), "seconds": wall,
         "test_error": error, "difference": float(np.max(np.abs(models - np.array(twin)))),
-        "privacy": plan.statement.to_dict(), "plan": plan.digest,
+        "privacy": plan.privacy.statement.to_dict(), "plan": plan.digest,
         "spent": [end["spent"] for end in ends], "demonstration": DEMONSTRATION, "folder": str(demo.folder),
         "roster": roster,
     } | told  # fmt: skip

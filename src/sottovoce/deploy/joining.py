@@ -15,8 +15,9 @@ from . import certificates
 from .crypto import need_cryptography
 from .files import together, write_new
 from .keys import SigningKey
+from .members import Member
 from .names import check_name
-from .plan import Member, Plan
+from .plan import Plan
 from .relay import target
 from .settings import check_no_other, digests_of, load_rows, write_settings
 
@@ -57,7 +58,7 @@ def make_site(
         ) as ledger:
             made(book)
             for plan in spent:
-                events = plan.events(name)
+                events = plan.privacy.events(name)
                 with ledger.reserve(plan.run, plan.digest, events) as run:
                     for event in events:
                         run.charge(event)

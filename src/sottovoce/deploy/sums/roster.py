@@ -123,7 +123,7 @@ class ProtocolState:
     @property
     def least(self) -> int:
         """The fewest sites of a roster."""
-        return self.plan.least
+        return self.plan.quorum.least
 
     @property
     def enough(self) -> bool:
@@ -135,7 +135,7 @@ class ProtocolState:
         plan = self.plan
         if plan.summed or len(members) in (0, len(plan.sites)):
             return len(members) >= self.least
-        if len(members) < self.least or not plan.goes_on or self.attempt < plan.stages[0].first:
+        if len(members) < self.least or not plan.quorum.may_lose_sites or self.attempt < plan.stages[0].first:
             return False  # what comes before the training is a mean over the rows of all
         return plan.graph.joins([plan.index(name) for name in members])
 
