@@ -14,7 +14,7 @@ from ..deploy.answering import document
 from ..deploy.files import write_new
 from ..deploy.invitation import Answer, Invitation
 from ..deploy.invitation import plan_code as code_of_plan
-from ..deploy.joining import make_site
+from ..deploy.joining import LifetimeBudget, TableSource, make_site
 from ..deploy.lock import only_one
 from ..deploy.members import ANSWER
 from ..deploy.names import check_name
@@ -82,7 +82,9 @@ def init(
     check_name("name", name)
     check_folder("folder", folder)
     encoding = Schema.from_toml(schema)
-    made = make_site(folder, name, hub, data, encoding, schema.resolve(), epsilon, delta, accountant)
+    made = make_site(
+        folder, name, hub, TableSource(data, encoding, schema.resolve()), LifetimeBudget(epsilon, delta, accountant)
+    )
     click.echo(
         f"made {folder}\n"
         f"1. give the hub's operator {name}.csr and {name}.public.json, and read out the key that is to be admitted:\n"

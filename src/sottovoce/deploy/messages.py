@@ -8,6 +8,7 @@ doubles in base64, the signature is Ed25519 over the canonical JSON of the other
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -182,13 +183,8 @@ def opened(
     """
     if len(data) > longest(plan):
         raise Refused(f"{where}: has {len(data)} bytes, more than any of this plan")
-    try:
-        body = parse(data, longest(plan))
-        known = isinstance(body, dict) and any(body.keys() == one for one in keys)
-        known = known and canonical(body).encode() == data  # one text a message: a signature vouches for every byte
-    except (ValueError, TypeError, RecursionError):
-        known = False
-    if not known:
+    body = _read_canonical(data, longest(plan), keys)
+    if body is None:
         raise Refused(f"{where}: is no message of this schema")
     if body["v"] != VERSION or type(body["v"]) is not int:
         shown = body["v"] if type(body["v"]) is int else "?"
@@ -198,9 +194,28 @@ def opened(
     if body["sender"] != sender or sender not in plan.names:
         raise Refused(f"{where}: names another sender")
     latest = plan.exchange_table.last if last is None else last
-    if type(body["round"]) is not int or (round is not None and not 0 <= body["round"] == round <= latest):
+    if not _is_of_round(body["round"], round, latest):
         raise Refused(f"{where}: is of another round")
-    return dict(body)
+    return body
+
+
+def _read_canonical(data: bytes, most: int, keys: Sequence[set[str]]) -> dict[str, Any] | None:
+    """A JSON object with one of these sets of keys, in its one text; None for anything else."""
+    try:
+        body = parse(data, most)
+        if not isinstance(body, dict) or not any(body.keys() == one for one in keys):
+            return None
+        is_canonical = canonical(body).encode() == data  # one text a message: a signature vouches for every byte
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return body if is_canonical else None
+
+
+def _is_of_round(found: object, round: int | None, latest: int) -> bool:
+    """Whether a message is of this round, the `latest` at most; without a `round`, whether it is of any."""
+    if type(found) is not int:
+        return False
+    return round is None or 0 <= found == round <= latest
 
 
 def check_signature(plan: Plan, where: str, domain: bytes, body: dict[str, Any]) -> None:
