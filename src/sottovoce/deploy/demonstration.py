@@ -337,9 +337,10 @@ def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
         attempts = carried.rounds.attempts if plan.summed else None
     names = [name for name in plan.names if name not in roster["gone"]]
     ends = [json.loads((demo.folder / name / f"{name}.json").read_text()) for name in names]
+    told: dict[str, Any] = {}
     if plan.asks is None:
         whole = all(end["stopped"] in (FINISHED, BUDGET) for end in ends)
-        twin, told = _twin(demo, names, roster, attempts, whole=whole), {}
+        twin = _twin(demo, names, roster, attempts, whole=whole)
     else:
         twin, told = _twin_with_answers(demo, ends)
     models, error = _models_and_error(demo, names, ends)

@@ -154,9 +154,12 @@ def asked_text(plan: Plan) -> str:
 
 def last_words(site: dict[str, Any], rounds: int) -> str:
     """Progress of a site, an entry of :meth:`sottovoce.deploy.hub.Hub.sites`, in words."""
-    if site["round"] > rounds:
+    round = site["round"]
+    if round > rounds:
         return "last model"
-    return "none" if site["round"] < 0 else "greeting" if site["round"] == 0 else f"round {site['round']}"
+    if round < 0:
+        return "none"
+    return "greeting" if round == 0 else f"round {round}"
 
 
 def write_summary(stem: Path, summary: dict[str, Any]) -> None:
