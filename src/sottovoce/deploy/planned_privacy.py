@@ -8,7 +8,6 @@ from functools import cached_property, reduce
 from ..errors import InvalidInput, UnknownEvent
 from ..privacy.events import Event
 from ..privacy.statement import Statement, either
-from ..privacy.statement_facts import Caveat
 from .members import node_of
 from .stages import Stage
 
@@ -25,7 +24,7 @@ class PlannedPrivacy:
     stages : tuple of Stage
     demonstration : bool
         Whether the noise can be repeated, so that the run protects nothing.
-    caveat
+    caveat : str or None
         Of every privacy statement of the plan.
     """
 
@@ -33,7 +32,7 @@ class PlannedPrivacy:
     names: tuple[str, ...]
     stages: tuple[Stage, ...]
     demonstration: bool
-    caveat: Caveat
+    caveat: str | None
 
     @cached_property
     def statement(self) -> Statement:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -55,7 +56,7 @@ class Proposal:
 
     run: str
     config: RunConfig
-    sites: tuple[Member, ...] | list[Member]
+    sites: Sequence[Member]
     d: int
     schema: dict[str, Any] | None = None
     norm_cap: float | None = None
