@@ -205,7 +205,7 @@ def judged(life: Life) -> list[str]:
     flat.mkdir()
     for name in plan.names:
         shutil.copy(life.ledger(name), flat)
-    auditor = Auditor(flat, plan.run, plan.names, plan.least, summed=plan.summed)
+    auditor = Auditor(flat, plan.run, plan.names, plan.quorum.least, summed=plan.summed)
     auditor.order = plan.names
     auditor.read(messages(demo), but=life.harmed)
     for name in plan.names:
@@ -241,7 +241,7 @@ def judged(life: Life) -> list[str]:
             told = {"attempts": [([index(name) for name in one.members], one.opened) for one in attempts]}
         made = run_sites(plan.config, demo.rows, **told)
         for name in stay:
-            twin = plan.prepared.algorithm.at(index(name)).model(made[index(name)][0].state)
+            twin = plan.stages[0].prepared.algorithm.at(index(name)).model(made[index(name)][0].state)
             if not np.array_equal(Result.load(demo.folder / name / f"{name}.npz").models[0, 0], np.ravel(twin)):
                 auditor.breach(f"{name}: another model than its twin's")
     return auditor.broken

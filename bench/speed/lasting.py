@@ -35,6 +35,7 @@ from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.messages import Kind, Message
 from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.plan_file import read_plan, write_plan
 from sottovoce.deploy.session import SiteSession
 from sottovoce.deploy.sums.masks import Bound, RunKey, seal
 
@@ -44,7 +45,7 @@ CASES = ("graph:3:10000", "graph:100:100", "sums:3:1000", "sums:100:100", "masks
 def record(kind: str, many: int, rounds: int, folder: Path) -> None:
     """Leave plan.json in `folder`, and sent.log with all messages of a run."""
     plan, keys, rows = agreed(kind, many, rounds)
-    plan.write(folder / "plan.json")
+    write_plan(plan, folder / "plan.json")
     if kind == "graph":
         with sqlite3.connect(folder / "sent.db") as sent:
             sent.execute("CREATE TABLE message (round INTEGER, site TEXT, bytes BLOB)")
@@ -65,9 +66,9 @@ def record(kind: str, many: int, rounds: int, folder: Path) -> None:
 
 def forged(plan: Plan, keys: list[SigningKey]) -> Iterator[tuple[int, str, bytes]]:
     """Well-signed messages of all sites and rounds."""
-    for round in range(plan.last_round + 1):
-        kind: Kind = "hello" if round == 0 else "stop" if round == plan.last_round else "release"
-        payload = np.zeros(0 if round == 0 else plan.widths[0])
+    for round in range(plan.exchange_table.last + 1):
+        kind: Kind = "hello" if round == 0 else "stop" if round == plan.exchange_table.last else "release"
+        payload = np.zeros(0 if round == 0 else plan.exchange_table.widths[0])
         for name, key in zip(plan.names, keys, strict=True):
             yield round, name, Message(plan.run, plan.digest, round, name, kind, payload).seal(key)
 
@@ -80,7 +81,7 @@ def memory() -> float:
 
 def replay(folder: Path) -> dict[str, Any]:
     """Give a hub of its own all messages again."""
-    plan = Plan.read(folder / "plan.json")
+    plan = read_plan(folder / "plan.json")
     sent = sqlite3.connect(folder / "sent.db")
     with HubLog(folder / "hub.log") as log:
         hub, told, size = Hub(plan, log), dict[int, float](), 0

@@ -31,7 +31,10 @@ from sottovoce.deploy.certificates import Authority, request
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.plan import Member, Plan
+from sottovoce.deploy.members import Member
+from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.plan_file import write_plan
+from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.deploy.session import SiteSession
 from sottovoce.deploy.settings import write_settings
 
@@ -63,7 +66,7 @@ def agreed(kind: str, many: int, rounds: int) -> tuple[Plan, list[SigningKey], R
     config = RunConfig.from_dict(
         {"method": "momentum", "rounds": rounds, "epsilon": 2.0, "delta": 1e-5, "seed": None, **KINDS[kind]}
     )
-    return Plan.make("bench", config, members, COLUMNS), keys, rows
+    return make_plan(Proposal("bench", config, members, COLUMNS)), keys, rows
 
 
 def ledger(path: Path) -> Path:
@@ -102,7 +105,7 @@ def started(folder: Path, times: int) -> float:
     name, signed = plan.names[0], rows.node(0).signed[0]
     y = np.where(np.arange(ROWS) % 2, 1.0, -1.0)
     write_rows(folder / "data", [(0, np.asarray(signed) * y[:, None], y)])
-    plan.write(folder / "plan.json")
+    write_plan(plan, folder / "plan.json")
     keys[0].write(folder / f"{name}.signing")
     ledger(folder / f"{name}.ledger")
     authority = Authority.make(folder)

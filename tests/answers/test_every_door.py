@@ -36,7 +36,9 @@ from sottovoce.deploy.answering import document, record
 from sottovoce.deploy.asks import Asks, table_of
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.local import answer_sites
-from sottovoce.deploy.plan import Member, Plan
+from sottovoce.deploy.members import Member
+from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.errors import CheckpointError, HolderNote, InvalidInput, SottovoceError
 from sottovoce.reports import page
 
@@ -217,14 +219,14 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, list[Any],
     members = [Member(name, len(part), SigningKey.make().public) for name, part in zip(SITES, parts, strict=True)]
     asks = Asks(inference=True, site_constants=True, evaluation=math.inf, holdout=0.3)
     config = RunConfig("auto", EPSILON, 1e-5, trust="sum", seed=SEED)
-    plan = Plan.make("trial", config, members, dataset.n_features, schema=dataset.schema.to_dict(), asks=asks)
+    plan = make_plan(Proposal("trial", config, members, dataset.n_features, schema=dataset.schema.to_dict(), asks=asks))
     return plan, tables, answer_sites(plan, tables)[0][1], files
 
 
 def test_separate_sites_have_the_table_of_a_simulation(deployed: Any, tmp_path: Path) -> None:
     plan, tables, _, files = deployed
     plain = replace(plan.asks, evaluation=None, holdout=0.0)
-    whole = Plan.make("trial", plan.config, plan.sites, plan.d, schema=plan.schema, asks=plain)
+    whole = make_plan(Proposal("trial", plan.config, plan.sites, plan.d, schema=plan.schema, asks=plain))
     there = record(whole, answer_sites(whole, tables)[0][1])
     here = trained(files, "classes")
     for one, other in zip(there["coefficients"], here.coefficients.to_dict(), strict=True):

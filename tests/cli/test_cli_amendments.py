@@ -13,6 +13,7 @@ from sottovoce.deploy.amendment import Amendment
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.known import Known
 from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.plan_file import read_plan
 from sottovoce.ledger.durable import DurableLedger
 
 __all__ = ["agreed"]
@@ -23,7 +24,7 @@ CHANGED = "another signing key of north"
 @pytest.fixture
 def after(run: Call, agreed: int) -> Plan:
     """Three sites, as they are after their run trial-1: each knows the others, and which run they shared."""
-    plan = Plan.read("plan.json")
+    plan = read_plan("plan.json")
     for name in NAMES:
         book = f"{name}/{name}.ledger"
         rows = Path(f"{name}/site.toml")
@@ -31,8 +32,8 @@ def after(run: Call, agreed: int) -> Plan:
 
         with DurableLedger.open(book) as ledger:
             SiteSettings.read(rows).session(ledger).check(bind=True)
-            with ledger.reserve(plan.run, plan.digest, plan.events(name)) as made:
-                for event in plan.events(name):
+            with ledger.reserve(plan.run, plan.digest, plan.privacy.events(name)) as made:
+                for event in plan.privacy.events(name):
                     made.charge(event)
             Known().after(plan, name, ledger.file.head(), True).write(Path(f"{name}/{name}.known"))
     return plan

@@ -92,7 +92,7 @@ def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
     """Decided when it is written; without, the plan says nothing of it."""
     pytest.importorskip("cryptography")
     from sottovoce.deploy.keys import SigningKey
-    from sottovoce.deploy.plan import Plan
+    from sottovoce.deploy.plan_file import read_plan
 
     words: list[Any] = ["plan", *table[2:], "--run", "trial-1", "--epsilon", "2"]
     for name in ("north", "east", "south"):
@@ -102,16 +102,16 @@ def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
     for method, trust in (("momentum", "nobody"), ("momentum", "sum"), ("auto", "nobody")):
         asked = [*words, "--write", tmp_path / "plan.json", "--method", method, "--trust", trust, "--rounds", "8"]
         told = json.loads(said(*asked, "--json"))
-        plan = Plan.read(tmp_path / "plan.json")
+        plan = read_plan(tmp_path / "plan.json")
         assert plan.centre is not None and plan.centre.gain == 2.0
         assert told["centre"]["alpha"] == plan.centre.alpha and "Released too" in told["privacy"]["says"]
-        assert len(told["releases"]) == 1 + plan.rounds == len(plan.events("east"))
-        assert plan.statement.epsilon <= 2.0
+        assert len(told["releases"]) == 1 + plan.config.rounds == len(plan.privacy.events("east"))
+        assert plan.privacy.statement.epsilon <= 2.0
         if method != "auto":  # the screen says the same of a method that was searched for
             assert "taken away from all rows" in said(*asked).replace("\n", " ")
         bare = json.loads(said(*asked, "--json", "--set", "centre=no"))
-        plain = Plan.read(tmp_path / "plan.json")
+        plain = read_plan(tmp_path / "plan.json")
         assert plain.centre is None and "centre" not in {*bare, *plain.to_dict()}
-        assert "Released too" not in bare["privacy"]["says"] and len(bare["releases"]) == plain.rounds
+        assert "Released too" not in bare["privacy"]["says"] and len(bare["releases"]) == plain.config.rounds
     said(*words, "--write", tmp_path / "asked.json", "--inference")
-    assert Plan.read(tmp_path / "asked.json").centre is None
+    assert read_plan(tmp_path / "asked.json").centre is None

@@ -19,7 +19,7 @@ from sottovoce.deploy.certificates import Authority
 from sottovoce.deploy.demonstration import free_port
 from sottovoce.deploy.invitation import Answer, Invitation, plan_code, same, stretch
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.plan_file import read_plan
 from sottovoce.ledger.durable import DurableLedger
 
 pytest.importorskip("grpc")
@@ -121,7 +121,7 @@ def test_six_commands_and_six_files_of_the_page_lead_to_three_reports(
     for person in (*sites.values(), hub):
         person.ends()
     assert len(sent) == 6
-    plan = Plan.read(office / "hub/plan.json")
+    plan = read_plan(office / "hub/plan.json")
     for name in NAMES:
         page = (tmp_path / name / name / f"{name}.html").read_text()
         assert f"Site {name}" in page and "held-out" in page
@@ -131,7 +131,7 @@ def test_six_commands_and_six_files_of_the_page_lead_to_three_reports(
     assert (office / "hub/hub.html").exists()
     # a second run: two commands at the hub, one at each site, and no file is sent
     Person(office, COMMANDS[4][1].replace("trial-1", "trial-2").replace("--rounds 30", "--rounds 3")).ends()
-    agreed = plan_code(Plan.read(office / "hub/plan.json").digest)
+    agreed = plan_code(read_plan(office / "hub/plan.json").digest)
     hub = Person(office, f"hub run hub --listen localhost:{port} --once")
     sites = {name: Person(tmp_path / name, f"site join {name}.invite --wait --plan-code {agreed}") for name in NAMES}
     for person in (*sites.values(), hub):
@@ -234,7 +234,7 @@ def test_an_invitation_opens_what_is_public_and_nothing_else(
     assert run("hub", "admit", "hub", "site/north.joined", "--code", f"north={invited[1].code}").code == 0
     one, hub = invited[0], Path("hub")
     with HubLog("hub/hub.log") as log:
-        plan = Plan.read("hub/plan.json")
+        plan = read_plan("hub/plan.json")
         refusals: list[tuple[str, str]] = []
         server, port = serve(
             Hub(plan, log), Credentials(hub / "ca.crt", hub / "hub.crt", hub / "hub.key"), "localhost:0",

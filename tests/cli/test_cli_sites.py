@@ -22,7 +22,7 @@ from sottovoce.deploy.demonstration import free_port
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.lock import only_one
-from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.plan_file import read_plan
 from sottovoce.deploy.relay import Credentials, serve
 from sottovoce.errors import Busy, InvalidInput
 from sottovoce.ledger.durable import DurableLedger
@@ -98,7 +98,7 @@ def agreed(run: Call, tmp_path: Path) -> int:
 
 
 def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -> None:
-    plan = Plan.read("plan.json")
+    plan = read_plan("plan.json")
     assert not plan.demonstration and [site.rows for site in plan.sites] == [300, 301, 302]
     checked = run("site", "check", "north/site.toml", "--json").json
     assert checked["sent"] == 0 and checked["plan"] == plan.digest and checked["privacy"]["release"]
@@ -160,7 +160,7 @@ def test_separate_processes_find_answers_though_one_is_killed(run: Call, agreed:
     assert run("site", "check", "north/site.toml").code == 2  # no site has agreed to a plan of sums yet
     for name in NAMES:
         path = tmp_path / name / "site.toml"
-        path.write_text(f'agreed = "{Plan.read("asks.json").digest}"\n{path.read_text()}')
+        path.write_text(f'agreed = "{read_plan("asks.json").digest}"\n{path.read_text()}')
     checked = " ".join(run("site", "check", "north/site.toml").out.split())
     assert "coefficients with intervals, an evaluation on 270 held-out rows" in checked
     assert "90 rows are held out by their positions" in checked
@@ -182,7 +182,7 @@ def test_separate_processes_find_answers_though_one_is_killed(run: Call, agreed:
     assert all(one == records[0] for one in records) and records[0]["evaluation"]["auc"]["value"] > 0.8
     for name in NAMES:
         with DurableLedger.open(f"{name}/{name}.ledger") as ledger:
-            assert ledger.to_list() == [event.to_dict() for event in Plan.read("asks.json").events(name)]
+            assert ledger.to_list() == [event.to_dict() for event in read_plan("asks.json").privacy.events(name)]
     assert run("predict", "hub/hub.json", "north.csv", "--out", "scores.csv").code == 0
     assert "AUC" in said(start("site", "run", "north/site.toml"))[0]  # it was done before
 
@@ -319,7 +319,7 @@ def test_a_site_says_what_it_waits_for(run: Call, agreed: int, tmp_path: Path, m
     monkeypatch.setattr(transport, "POLL", 0.2)
     with HubLog(tmp_path / "hub.log") as log:
         credentials = Credentials(*(tmp_path / "hub" / file for file in ("ca.crt", "hub.crt", "hub.key")))
-        server, port = serve(Hub(Plan.read("plan.json"), log), credentials, "127.0.0.1:0")
+        server, port = serve(Hub(read_plan("plan.json"), log), credentials, "127.0.0.1:0")
         path.write_text(path.read_text().replace(str(agreed), str(port)))
 
         def tire() -> None:

@@ -10,7 +10,7 @@ import pytest
 from command_line import Call, Clinic, make_table, numbers, write_csv
 
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.plan_file import read_plan
 from sottovoce.runs.simulate import Result
 
 QUICK = ("train", "--data", "synthetic:n=600,d=5,seed=1", "--method", "prox_admm", "--delta", "1e-5", "--rounds", "4")
@@ -93,7 +93,7 @@ def test_the_plan_of_separate_sites_holds_the_start(run: Call, clinic: Clinic) -
     write_csv(Path("public.csv"), make_table(90, seed=5))
     ran = run(*write, "--set", "public=public.csv")
     assert ran.code == 0 and "Not covered: the public rows" in ran.out
-    plan = Plan.read("plan.json")
+    plan = read_plan("plan.json")
     assert plan.start is not None and plan.config.start == plan.start.digest and plan.start.kind == "public"
 
     pure = clinic.train.index("--pure")
@@ -104,7 +104,7 @@ def test_the_plan_of_separate_sites_holds_the_start(run: Call, clinic: Clinic) -
     assert ran.code == 2 and "protects nothing" in ran.err
     assert run(*train, "--system-noise", "--rounds", 1, "--save", "real.npz").code == 0
     assert run(*write, "--set", "start=real.npz").code == 0
-    plan = Plan.read("plan.json")
+    plan = read_plan("plan.json")
     assert plan.start is not None and plan.start.kind == "run" and plan.start.epsilon is not None
     both = run(*write, "--set", "start=real.npz", "--set", "public=public.csv")
     assert both.code == 2 and both.err.startswith("error: start:")

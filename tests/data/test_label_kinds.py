@@ -14,7 +14,8 @@ from sottovoce.data.labels import rows_of, two_classes
 from sottovoce.data.memmap import map_parquet
 from sottovoce.data.schema import BEYOND
 from sottovoce.data.schema import LABEL as UNKNOWN
-from sottovoce.deploy.asks import Asks, lists_of
+from sottovoce.deploy.asks import Asks
+from sottovoce.deploy.recipes import price_recipes
 from sottovoce.deploy.settings import load_rows
 from sottovoce.errors import InvalidInput, SchemaError
 from sottovoce.problem.losses import Logistic
@@ -149,4 +150,4 @@ def test_plans_that_ask_for_answers_take_two_classes_that_count_alike(
     given, asks = schema(label, **more), Asks(evaluation=4.0, holdout=0.3)
     run = RunConfig(method="sum_momentum", trust="sum", epsilon=4.0, delta=1e-5)
     with pytest.raises(InvalidInput, match=said):
-        lists_of(asks, run, [4000] * 4, given.n_features, given, ["a", "b", "c", "d"])
+        price_recipes(asks, run, [4000] * 4, given.n_features, given, ["a", "b", "c", "d"])

@@ -11,7 +11,8 @@ from sites_in_tests import Consortium
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.asks import Asks, SiteTable
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.plan import Member, Plan, trained_rows
+from sottovoce.deploy.members import Member, trained_rows
+from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.runs.centre import Frame, decide
 from sottovoce.runs.config import RunConfig
 
@@ -42,7 +43,7 @@ def centred(folder: Path, asks: Asks | None = None, **knobs: Any) -> Consortium:
     members = [Member(name, size, keys[name].public) for name, size in zip(NAMES, SIZES, strict=True)]
     centre = decide(config, trained_rows(members, asks), P, FRAME).centring
     assert centre is not None
-    return Consortium(folder, Plan.make("trial", config, members, P, asks=asks, centre=centre), keys, rows)
+    return Consortium(folder, make_plan(Proposal("trial", config, members, P, asks=asks, centre=centre)), keys, rows)
 
 
 SUMS: dict[str, Any] = {"method": "momentum", "trust": "sum", "graph": "complete"}

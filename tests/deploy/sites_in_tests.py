@@ -17,8 +17,11 @@ from sottovoce.data.rows import Rows
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
+from sottovoce.deploy.members import Member
 from sottovoce.deploy.messages import Farewell, Kind, Message, Reason
-from sottovoce.deploy.plan import Member, Plan
+from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.plan_file import write_plan
+from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.deploy.session import Finished, SiteSession
 from sottovoce.deploy.settings import write_settings
 from sottovoce.deploy.transport import Transport
@@ -96,7 +99,7 @@ def consortium(
     keys = {name: SigningKey.make() for name in names}
     members = [Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)]
     waits = settings.pop("waits", Waits() if str(settings["method"]).startswith("sum") else ENDLESS)
-    plan = Plan.make("trial", RunConfig.from_dict(settings), members, rows.d, waits=waits)
+    plan = make_plan(Proposal("trial", RunConfig.from_dict(settings), members, rows.d, waits=waits))
     return Consortium(folder, plan, keys, rows)
 
 
@@ -132,7 +135,7 @@ def settle(sites: Consortium, home: Path) -> Path:
     signed = sites.rows.node(0).signed[0]
     y = np.where(np.arange(len(signed)) % 2, 1.0, -1.0)
     write_rows(home / "data", [(0, signed * y[:, None], y)])
-    sites.plan.write(home / "plan.json")
+    write_plan(sites.plan, home / "plan.json")
     sites.keys[name].write(home / f"{name}.signing")
     sites.folder = home
     sites.ledger(name).close()

@@ -73,7 +73,7 @@ def twin(sites: Consortium, attempts: list[Attempt]) -> dict[str, np.ndarray]:
     names = sites.plan.names
     told = [([names.index(name) for name in one.members], one.opened) for one in attempts]
     made = run_sites(sites.plan.config, sites.rows, attempts=told)
-    algorithms = [sites.plan.prepared.algorithm.at(i) for i in range(len(names))]
+    algorithms = [sites.plan.stages[0].prepared.algorithm.at(i) for i in range(len(names))]
     return {name: algorithms[i].model(made[i][0].state) for i, name in enumerate(names)}
 
 

@@ -30,6 +30,7 @@ from sottovoce.deploy.asks import Asks, SiteTable, held_out
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.local import answer_sites
 from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.plan_file import read_plan, write_plan
 from sottovoce.deploy.relay import serve
 from sottovoce.deploy.report import site_page, write_hub
 from sottovoce.deploy.session import Finished
@@ -49,7 +50,7 @@ def check_spending(sites: Answering, names: tuple[str, ...] = NAMES) -> None:
     for name in names:
         with sites.ledger(name) as ledger:
             ledger.file.verify()
-            assert ledger.to_list() == [event.to_dict() for event in sites.plan.events(name)]
+            assert ledger.to_list() == [event.to_dict() for event in sites.plan.privacy.events(name)]
 
 
 def judged(held: Held, plan: Plan, rows: Rows, model: np.ndarray) -> Quality:
@@ -72,7 +73,7 @@ def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, t
         assert isinstance(end, Finished) and end.outcome.stopped == "finished" and end.found is not None
         np.testing.assert_array_equal(end.model, model)
         assert record(sites.plan, end.found) == record(sites.plan, twin) == known
-        assert end.statement.made == end.statement.planned == len(sites.plan.events("north"))
+        assert end.statement.made == end.statement.planned == len(sites.plan.privacy.events("north"))
     assert at_hub is not None and record(sites.plan, at_hub) == known
     assert (tmp_path / "hub.npz").exists() == (not sites.plan.infers)
     for page in ((tmp_path / "hub.html").read_text(), site_page(sites.plan, "north", ends["north"])):
@@ -100,7 +101,7 @@ def test_pages_begin_with_the_answer(tmp_path: Path, what: str) -> None:
 def test_it_is_what_a_simulation_computes(tmp_path: Path, trust: str) -> None:
     """The row guard of a simulation holds all nodes at once; the same noise gives the same numbers."""
     sites = answering(tmp_path, BOTH, trust=trust)
-    plan, lists = sites.plan, sites.plan.lists
+    plan, lists = sites.plan, sites.plan.recipes
     assert lists is not None and lists.naming is not None and plan.asks is not None
     parts = [[table.at(p) for p in plan.asks.split(len(table.y))] for table in sites.tables]
     rows = lists.naming.rows([(own.X, own.y) for own, _ in parts])
@@ -291,7 +292,7 @@ def test_rows_that_are_trained_on_never_reach_the_evaluation(tmp_path: Path) -> 
     sites = answering(tmp_path, BOTH)
     trained = [BOTH.split(n)[0] for n in SIZES]
     changed = [other(table, own) for table, own in zip(sites.tables, trained, strict=True)]
-    model, lists = np.array([2.0, -1.0, 0.5, 0.0, 0.0, 0.0, 0.0]), sites.plan.lists
+    model, lists = np.array([2.0, -1.0, 0.5, 0.0, 0.0, 0.0, 0.0]), sites.plan.recipes
     assert lists is not None and lists.naming is not None and lists.evaluation is not None
     found = []
     for rows in (sites.tables, changed):
@@ -323,13 +324,13 @@ def test_which_rows_are_held_out_depends_on_positions_alone() -> None:
 def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(tmp_path: Path, what: str, evaluation: float) -> None:
     sites = answering(tmp_path, replace(EVERY[what], evaluation=evaluation, holdout=0.3))
     plan, accountant = sites.plan, make_accountant("best")
-    prices, events = [], plan.planned(0)
+    prices, events = [], plan.privacy.planned_events(0)
     for some in (events[:-4], events[-4:], events):
         ledger = Ledger(accountant, math.inf, 1e-5)
         for event in some:
             ledger.charge(event)
         prices.append(ledger.total())
-    for said in (plan.statement, plan.statement_at("east", True)):
+    for said in (plan.privacy.statement, plan.privacy.statement_at("east", True)):
         assert said.epsilon == pytest.approx(max(prices[:2]), rel=1e-6) and said.epsilon < prices[2] * 0.99
         lists = (len(events) - 4, 4)
         assert (said.releases, said.others) == (
@@ -337,20 +338,22 @@ def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(tmp_path: Path, 
         )  # those that were priced
         assert f"{said.releases} releases a site, and {said.others} of other rows" in said.text
         assert "which rows are held out" in said.public and Statement.from_dict(said.to_dict()) == said
-    assert [part.epsilon for part in plan.statements] == pytest.approx(prices[:2], rel=1e-6)
-    assert plan.statement.epsilon <= max(20.0, evaluation) * (1 + 1e-9)
-    alone = [part.alone for part in plan.statements]
-    assert None not in alone and plan.statement.alone == max(alone)  # type: ignore[type-var]
+    assert [part.epsilon for part in plan.privacy.statements] == pytest.approx(prices[:2], rel=1e-6)
+    assert plan.privacy.statement.epsilon <= max(20.0, evaluation) * (1 + 1e-9)
+    alone = [part.alone for part in plan.privacy.statements]
+    assert None not in alone and plan.privacy.statement.alone == max(alone)  # type: ignore[type-var]
 
 
 def test_a_plan_file_says_what_is_asked(tmp_path: Path) -> None:
     sites = answering(tmp_path / "sites", BOTH)
-    sites.plan.write(tmp_path / "plan.json")
-    again = Plan.read(tmp_path / "plan.json")
+    write_plan(sites.plan, tmp_path / "plan.json")
+    again = read_plan(tmp_path / "plan.json")
     assert again == sites.plan and again.digest == sites.plan.digest
     scales = [[stage.recipe.listed.scale for stage in plan.stages if stage.recipe] for plan in (again, sites.plan)]
     assert scales[0] == scales[1] and len(scales[0]) == 2
-    assert [e.to_dict() for e in again.planned(1)] == [e.to_dict() for e in sites.plan.planned(1)]
+    assert [e.to_dict() for e in again.privacy.planned_events(1)] == [
+        e.to_dict() for e in sites.plan.privacy.planned_events(1)
+    ]
     another = answering(tmp_path / "others", replace(BOTH, holdout=0.31))
     assert another.plan.digest != sites.plan.digest
 
@@ -367,7 +370,7 @@ def test_a_plan_file_that_asks_for_what_cannot_be_is_refused(tmp_path: Path, cha
     plain = plan.to_dict()
     rewrite(tmp_path / "plan.json", plain | {"asks": plain["asks"] | change})
     with pytest.raises(InvalidInput, match=why):
-        Plan.read(tmp_path / "plan.json")
+        read_plan(tmp_path / "plan.json")
 
 
 # Refusals

@@ -22,7 +22,9 @@ from sottovoce.deploy import certificates
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.plan import Member, Plan
+from sottovoce.deploy.members import Member
+from sottovoce.deploy.plan_file import read_plan, write_plan
+from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.deploy.settings import SiteSettings, write_settings
 from sottovoce.deploy.strict import NotStrict, parse
 from sottovoce.errors import InvalidInput, NotWritten, Refused, SottovoceError
@@ -196,10 +198,10 @@ def test_no_plan_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
     """Every part of a plan replaced, under a digest that is right."""
     sites = consortium(tmp_path / "sites", delta=1e-5, method="prox_admm", epsilon=(2.0, 3.0, 2.5))
     schema = Schema.from_dict(PLAIN_SCHEMA)
-    plan = Plan.make("trial", sites.plan.config, sites.plan.sites, schema.n_features, schema=schema.to_dict())
+    plan = make_plan(Proposal("trial", sites.plan.config, sites.plan.sites, schema.n_features, schema=schema.to_dict()))
     plain, path = json.loads(json.dumps(plan.to_dict())), tmp_path / "plan.json"
     rewrite(path, plain)
-    assert Plan.read(path) == plan
+    assert read_plan(path) == plan
     rng, todo = np.random.default_rng(0), [(place, odd) for place in places(plain) for odd in ODD]
     said = []
     for k in rng.permutation(len(todo))[:700]:
@@ -207,7 +209,7 @@ def test_no_plan_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
         odd_one = changed(plain, place, odd)
         rewrite(path, odd_one if isinstance(odd_one, dict) else {"version": 3, "plan": odd_one})
         try:
-            found = Plan.read(path)
+            found = read_plan(path)
         except InvalidInput as error:
             said.append(str(error))
         else:
@@ -218,16 +220,16 @@ def test_no_plan_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
 def test_a_plan_makes_nobody_read_a_file_or_draw_a_graph(tmp_path: Path) -> None:
     (tmp_path / "edges").write_text("0 1\n1 2\n")
     sites = consortium(tmp_path / "sites", graph=f"edges:{tmp_path / 'edges'}")
-    sites.plan.write(tmp_path / "plan.json")
+    write_plan(sites.plan, tmp_path / "plan.json")
     (tmp_path / "edges").unlink()
-    plan = Plan.read(tmp_path / "plan.json")
-    assert plan.edges == ((0, 1), (1, 2)) and plan.neighbours("north") == ("east",)
+    plan = read_plan(tmp_path / "plan.json")
+    assert plan.edges == ((0, 1), (1, 2)) and plan.exchange_table.neighbours("north") == ("east",)
     with HubLog(tmp_path / "hub.log") as log:
         assert {end.outcome.rounds for end in sites.run_locally(log).values()} == {4}
     plain = json.loads(json.dumps(plan.to_dict()))
     for graph in ("edges:/dev/zero", "erdos-renyi:p=1e-300", "watts-strogatz:k=2,p=0.3"):
         rewrite(tmp_path / "plan.json", changed(plain, ("config", "graph"), graph))
-        assert Plan.read(tmp_path / "plan.json").edges == plan.edges
+        assert read_plan(tmp_path / "plan.json").edges == plan.edges
     for place, odd, why in (
         (("config", "graph"), "ring", "is not the graph of the plan's edges"),
         (("edges",), [[0, 1]], "must be connected"), (("edges",), [[1, 0], [1, 2]], "must be sorted"),
@@ -236,7 +238,7 @@ def test_a_plan_makes_nobody_read_a_file_or_draw_a_graph(tmp_path: Path) -> None
     ):  # fmt: skip
         rewrite(tmp_path / "plan.json", changed(plain, place, odd))
         with pytest.raises(InvalidInput, match=why):
-            Plan.read(tmp_path / "plan.json")
+            read_plan(tmp_path / "plan.json")
 
 
 DEEP = 100_000
@@ -264,7 +266,7 @@ def test_json_is_read_strictly(name: str, tmp_path: Path) -> None:
         parse(data, 5_000_000)
     (tmp_path / "plan.json").write_bytes(data)
     with pytest.raises(InvalidInput, match=r"is no plan file|was changed"):
-        Plan.read(tmp_path / "plan.json")
+        read_plan(tmp_path / "plan.json")
     (tmp_path / "north.public.json").write_bytes(data)
     with pytest.raises(InvalidInput, match="is not what `site init` writes"):
         Member.read(tmp_path / "north.public.json")
@@ -443,7 +445,7 @@ def test_a_log_that_is_no_hubs_is_one_line_and_is_not_touched(
     sites = consortium(tmp_path / "sites")
     hub = tmp_path / "hub"
     assert main(["hub", "init", str(hub), "--host", "127.0.0.1"]) is None
-    sites.plan.write(hub / "plan.json")
+    write_plan(sites.plan, hub / "plan.json")
     make(hub / "hub.log")
     before = files(hub)
     capsys.readouterr()

@@ -9,7 +9,7 @@ import pytest
 from sites_in_tests import NAMES, consortium
 
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.plan_file import read_plan, write_plan
 from sottovoce.deploy.report import _agreed
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.clipped import Capped
@@ -23,8 +23,8 @@ pytest.importorskip("cryptography")
 def test_sites_of_a_capped_plan_repeat_the_simulation_and_resume(tmp_path: Path, method: str) -> None:
     capped = consortium(tmp_path / "a", method=method, delta=1e-5, max_grad_norm=0.15, eta=0.1, rounds=3)
     bare = consortium(tmp_path / "b", method=method, delta=1e-5, eta=0.1, rounds=3)
-    capped.plan.write(tmp_path / "plan.json")
-    read = Plan.read(tmp_path / "plan.json")
+    write_plan(capped.plan, tmp_path / "plan.json")
+    read = read_plan(tmp_path / "plan.json")
     assert read.config == capped.plan.config and read.config.gradient_cap == 0.15 and read.digest == capped.plan.digest
     with HubLog(tmp_path / "hub.log") as log:
         found = capped.run_locally(log)

@@ -23,7 +23,8 @@ from sottovoce.deploy.asks import Asks
 from sottovoce.deploy.hub import LocalTransport
 from sottovoce.deploy.local import answer_sites, train_sites
 from sottovoce.deploy.messages import check_payload, read
-from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.plan_file import read_plan, write_plan
+from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.deploy.report import hub_page, result, site_page
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.sums.roster import LATE
@@ -86,30 +87,32 @@ class TestOneMean:
             with sites.ledger(name) as ledger:
                 ledger.file.verify()
                 rows = ledger.to_list()
-            assert rows == [event.to_dict() for event in plan.events(name)] and len(rows) == 1 + plan.rounds
+            assert (
+                rows == [event.to_dict() for event in plan.privacy.events(name)] and len(rows) == 1 + plan.config.rounds
+            )
             assert "mean of rows" in str(rows[0]) and "mean of rows" not in str(rows[1:])
             if not plan.summed:  # its own number of rows, and not the mean number
-                event = plan.events(name)[0]
+                event = plan.privacy.events(name)[0]
                 assert isinstance(event, GaussianMechanism)
                 assert float(np.max(event.sensitivity)) == pytest.approx(2.0 / SIZES[i], rel=1e-5)
             said = ends[name].privacy
             assert said["discloses"] == DISCLOSED and said["epsilon"] <= 2.0
             assert f"Released too: {DISCLOSED}" in " ".join("".join(pair) for pair in ends[name].statement.words)
             assert "taken away from all rows" in site_page(plan, name, ends[name])
-        assert plan.statement.discloses == DISCLOSED and "taken away from all rows" in hub_page(
-            plan, {"sites": []}, np.zeros((1 if plan.summed else 4, plan.d)), plan.statement
+        assert plan.privacy.statement.discloses == DISCLOSED and "taken away from all rows" in hub_page(
+            plan, {"sites": []}, np.zeros((1 if plan.summed else 4, plan.d)), plan.privacy.statement
         )
-        plain = Plan.make("trial", replace(plan.config, centre=None, noise=None), plan.sites, plan.d)
-        assert plain.statement.discloses is None and len(plain.events("north")) == plan.rounds
+        plain = make_plan(Proposal("trial", replace(plan.config, centre=None, noise=None), plan.sites, plan.d))
+        assert plain.privacy.statement.discloses is None and len(plain.privacy.events("north")) == plan.config.rounds
 
     def test_on_a_graph_every_site_hears_every_mean(self, tmp_path: Path) -> None:
         """A path, where the ends are no neighbours: all hear all in two exchanges, and neighbours alone later."""
         plan = centred(tmp_path).plan
-        assert plan.widths == (5, 5, 5, 5, 5) and plan.stages[0].first == 2
+        assert plan.exchange_table.widths == (5, 5, 5, 5, 5) and plan.stages[0].first == 2
         for k in (1, 2):
-            assert plan.neighbours("north", k) == ("east", "south", "west")
-        assert plan.neighbours("north", 3) == ("east",) == plan.neighbours("north", 0)
-        assert centred(tmp_path, **SUMS).plan.widths == (5, 5, 5, 5)
+            assert plan.exchange_table.heard_by("north", k) == ("east", "south", "west")
+        assert plan.exchange_table.heard_by("north", 3) == ("east",) == plan.exchange_table.heard_by("north", 0)
+        assert centred(tmp_path, **SUMS).plan.exchange_table.widths == (5, 5, 5, 5)
 
     @pytest.mark.parametrize("after", [False, True])
     def test_a_sum_that_is_lost_leaves_rows_where_they_are(self, tmp_path: Path, after: bool) -> None:
@@ -278,12 +281,13 @@ class TestPlanted:
 
     def test_a_site_cannot_send_more_than_rows_and_noise_can_make(self, tmp_path: Path) -> None:
         plan = centred(tmp_path).plan
-        firsts = [plan.events(name)[0] for name in NAMES]
+        firsts = [plan.privacy.events(name)[0] for name in NAMES]
         spread = max(float(np.max(event.spread())) * n for n, event in zip(SIZES, firsts, strict=True))
-        assert 1.0 < plan.cap(1) == plan.cap(2) < 1.01 + 45.0 * spread / sum(SIZES) < 10.0 < plan.cap(3)
-        check_payload(plan, "release", np.full(5, plan.cap(1) / 3.0), 1)
+        caps = [row.norm_cap for row in plan.exchange_table.rows]
+        assert 1.0 < caps[0] == caps[1] < 1.01 + 45.0 * spread / sum(SIZES) < 10.0 < caps[2]
+        check_payload(plan, "release", np.full(5, caps[0] / 3.0), 1)
         with pytest.raises(Refused, match="longer than the plan's cap"):
-            check_payload(plan, "release", np.full(5, plan.cap(1)), 1)
+            check_payload(plan, "release", np.full(5, caps[0]), 1)
 
     @BOTH
     def test_a_mean_that_is_not_charged_is_found(
@@ -319,7 +323,10 @@ class TestPlanted:
         result(plan, end.model[None], end.statement, how.stopped, how.rounds, end.move).save(path)
         kept = Result.load(path)
         assert kept.move is not None and kept.move.at(0) == end.move and kept.centring == plan.centre
-        for models_, statement, move in ((end.model[None], end.statement, None), (models, plan.statement, None)):
+        for models_, statement, move in (
+            (end.model[None], end.statement, None),
+            (models, plan.privacy.statement, None),
+        ):
             result(plan, models_, statement, how.stopped, how.rounds, move).save(path)
             with pytest.raises(CheckpointError, match="not a saved run"):
                 Result.load(path)
@@ -358,8 +365,8 @@ class TestPlanted:
 class TestPlans:
     def test_it_is_read_back_and_what_was_changed_is_refused(self, tmp_path: Path) -> None:
         plan, path = centred(tmp_path).plan, tmp_path / "plan.json"
-        plan.write(path)
-        assert Plan.read(path) == plan and Plan.read(path).digest == plan.digest
+        write_plan(plan, path)
+        assert read_plan(path) == plan and read_plan(path).digest == plan.digest
         plain = plan.to_dict()
         assert plain["version"] == 3 and plain["centre"] == plan.centre.to_dict()
         for change in (
@@ -369,7 +376,7 @@ class TestPlans:
         ):  # fmt: skip
             rewrite(path, plain | change)
             with pytest.raises(InvalidInput):
-                Plan.read(path)
+                read_plan(path)
         rewrite(path, {key: value for key, value in plain.items() if key != "centre"})
         with pytest.raises(InvalidInput, match="centring that was not given"):
-            Plan.read(path)
+            read_plan(path)

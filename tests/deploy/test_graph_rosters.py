@@ -19,6 +19,7 @@ from sottovoce.algorithms import METHODS
 from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.plan_file import read_plan, write_plan
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.sums.messages import sign
 from sottovoce.deploy.sums.roster import EXPELLED, LATE, LEFT, ProtocolState
@@ -47,7 +48,7 @@ def twin(sites: Consortium, roster: dict[str, Any]) -> dict[str, np.ndarray]:
     names = sites.plan.names
     made = run_sites(sites.plan.config, sites.rows, lost={names.index(n): k for n, k in roster["since"].items()})
     return {
-        name: sites.plan.prepared.algorithm.at(i).model(made[i][0].state)
+        name: sites.plan.stages[0].prepared.algorithm.at(i).model(made[i][0].state)
         for i, name in enumerate(names)
         if name in roster["members"]
     }
@@ -57,7 +58,7 @@ def check_spending(sites: Consortium) -> None:
     """Rows are a beginning of what was planned, event for event."""
     for name in sites.plan.names:
         with sites.ledger(name) as ledger:
-            planned = [event.to_dict() for event in sites.plan.events(name)]
+            planned = [event.to_dict() for event in sites.plan.privacy.events(name)]
             assert ledger.to_list() == planned[: len(ledger.rows)]
 
 
@@ -82,7 +83,7 @@ def test_a_run_goes_on_without_a_lost_site(tmp_path: Path, method: str, last: in
         assert isinstance(end, Finished) and end.outcome.stopped == "finished" and end.outcome.rounds == 6
         np.testing.assert_array_equal(end.model, model)
         assert end.lost == {"south": LATE} and end.roster == roster
-        assert end.statement.epsilon == sites.plan.statement_at(name, True).epsilon
+        assert end.statement.epsilon == sites.plan.privacy.statement_at(name, True).epsilon
     check_spending(sites)
 
 
@@ -267,12 +268,12 @@ def test_a_roster_counts_when_all_have_signed_the_same(tmp_path: Path) -> None:
 
 def test_waits_are_in_the_plan_and_its_digest(tmp_path: Path) -> None:
     sites = lasting(tmp_path / "sites")
-    sites.plan.write(tmp_path / "plan.json")
-    again = type(sites.plan).read(tmp_path / "plan.json")
+    write_plan(sites.plan, tmp_path / "plan.json")
+    again = read_plan(tmp_path / "plan.json")
     assert again == sites.plan and again.digest != replace(sites.plan, waits=Waits(1.0, 3.0)).digest
     endless = replace(sites.plan, waits=ENDLESS)
-    endless.write(tmp_path / "endless.json")
-    assert type(sites.plan).read(tmp_path / "endless.json") == endless and endless.digest != sites.plan.digest
+    write_plan(endless, tmp_path / "endless.json")
+    assert read_plan(tmp_path / "endless.json") == endless and endless.digest != sites.plan.digest
     assert endless.to_dict()["waits"] == {"deadline": None, "patience": None}
     for bad in ({"deadline": 0.0}, {"deadline": float("nan")}, {"patience": 1.0}, {"deadline": True}):
         with pytest.raises(InvalidInput, match=next(iter(bad))):

@@ -15,7 +15,7 @@ from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.known import check_hub
 from sottovoce.deploy.messages import Farewell
-from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.deploy.requests import RequestTransport, answer
 from sottovoce.deploy.transport import Transport
 from sottovoce.errors import LedgerCorrupt, LedgerError, Unreachable
@@ -42,7 +42,7 @@ DOORS: dict[str, Callable[[Hub, str], Transport]] = {"local": LocalTransport, "r
 def second(sites: Consortium) -> Consortium:
     """The same sites with the plan of another run."""
     plan = sites.plan
-    return replace(sites, plan=Plan.make("trial-2", plan.config, plan.sites, plan.d))
+    return replace(sites, plan=make_plan(Proposal("trial-2", plan.config, plan.sites, plan.d)))
 
 
 @pytest.fixture(params=["graph", "sums"])

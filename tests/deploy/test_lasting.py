@@ -31,7 +31,7 @@ def test_a_hub_holds_no_more_after_a_thousand_rounds_than_after_a_hundred(tmp_pa
     plan, held = sites.plan, dict[int, int]()
 
     def post(hub: Hub, round: int, kind: Kind) -> None:
-        payload = np.zeros(0 if round == 0 else plan.widths[0])
+        payload = np.zeros(0 if round == 0 else plan.exchange_table.widths[0])
         for name in plan.names:
             message = Message(plan.run, plan.digest, round, name, kind, payload).seal(sites.keys[name])
             hub.exchange(name, round, message, 0.0)
@@ -58,7 +58,9 @@ def test_sums_of_200_000_columns_are_those_of_one_process(tmp_path: Path) -> Non
         ends = run(sites, hub)
     made = run_sites(sites.plan.config, sites.rows)
     for i, name in enumerate(sites.plan.names):
-        np.testing.assert_array_equal(ends[name].model, sites.plan.prepared.algorithm.at(i).model(made[i][0].state))
+        np.testing.assert_array_equal(
+            ends[name].model, sites.plan.stages[0].prepared.algorithm.at(i).model(made[i][0].state)
+        )
 
 
 def test_a_site_too_slow_for_the_deadline_of_the_plan_is_told_when_it_asks(tmp_path: Path) -> None:
@@ -71,7 +73,7 @@ def test_a_site_too_slow_for_the_deadline_of_the_plan_is_told_when_it_asks(tmp_p
         late = sites.run_site("south", Lost(hub, "south", 99))
     assert late.outcome.stopped not in ("finished", "budget spent")
     with sites.ledger("south") as ledger:
-        assert len(ledger.rows) < len(sites.plan.events("south"))
+        assert len(ledger.rows) < len(sites.plan.privacy.events("south"))
         assert ledger.account.committed()[0] == ledger.total()
 
 

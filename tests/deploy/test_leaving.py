@@ -200,13 +200,13 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
         with pytest.raises(EndedEarly, match="the hub ended it" if by == "the hub" else "its sites left"):
             hub.check_end()
     for name, end in ends.items():
-        planned = sites.plan.events(name)
+        planned = sites.plan.privacy.events(name)
         assert end.outcome.stopped == (HUB if by == "the hub" else FEW) and end.outcome.rounds == 2
         assert end.by == (None if by == "the hub" else "east")
         made = end.privacy["made"]
         assert made < end.privacy["releases"] == len(planned)
         i = sites.plan.index(name)
-        alone = replace(sites.plan.prepared, facts=sites.plan.prepared.facts.node(i))
+        alone = replace(sites.plan.stages[0].prepared, facts=sites.plan.stages[0].prepared.facts.node(i))
         everything, part = (
             privacy_statement(alone, rows, simulated=True).epsilon for rows in (planned, planned[:made])
         )

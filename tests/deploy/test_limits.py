@@ -18,9 +18,11 @@ from sottovoce.cli import main
 from sottovoce.deploy import limits, names, run_sites
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.keys import SigningKey
+from sottovoce.deploy.members import Member
 from sottovoce.deploy.messages import Message, Reason, longest
 from sottovoce.deploy.nvflare import __main__ as nvflare
-from sottovoce.deploy.plan import Member, Plan
+from sottovoce.deploy.plan_file import read_plan, write_plan
+from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.deploy.requests import sizes
 from sottovoce.deploy.settings import write_settings
 from sottovoce.deploy.waits import ENDLESS
@@ -43,7 +45,7 @@ def wide(folder: Path, sites: int, d: int) -> Consortium:
     config = RunConfig(method="prox_admm", epsilon=5.0, delta=1e-5, rounds=2, seed=3, graph="star", rho=0.02)
     folder.mkdir()
     members = [Member(n, 4, keys[n].public) for n in names]
-    return Consortium(folder, Plan.make("trial", config, members, d, waits=ENDLESS), keys, rows)
+    return Consortium(folder, make_plan(Proposal("trial", config, members, d, waits=ENDLESS)), keys, rows)
 
 
 def test_an_inbox_beyond_the_default_limit_crosses_the_relay(tmp_path: Path) -> None:
@@ -52,19 +54,21 @@ def test_an_inbox_beyond_the_default_limit_crosses_the_relay(tmp_path: Path) -> 
     with relay(sites, tmp_path / "tls") as (address, log):
         ends = sites.run(lambda name: transport(sites, tmp_path / "tls", address, name))
         messages = log.messages("trial")
-        largest = sum(len(messages[1, name]) for name in sites.plan.neighbours("site-0"))
+        largest = sum(len(messages[1, name]) for name in sites.plan.exchange_table.neighbours("site-0"))
         assert largest > DEFAULT
         assert largest < sizes(sites.plan)[1]
         assert Hub(sites.plan, log).results.models() is not None
     for i, (outcome, _) in enumerate(run_sites(sites.plan.config, sites.rows)):
-        np.testing.assert_array_equal(ends[f"site-{i}"].model, sites.plan.prepared.algorithm.at(i).model(outcome.state))
+        np.testing.assert_array_equal(
+            ends[f"site-{i}"].model, sites.plan.stages[0].prepared.algorithm.at(i).model(outcome.state)
+        )
 
 
 def test_no_message_is_longer_than_was_foreseen() -> None:
     names = tuple(f"{i}" + 61 * "x" + "y" for i in range(5))
     keys = {name: SigningKey.make() for name in names}
     config = RunConfig(method="prox_admm", epsilon=5.0, delta=1e-5, rounds=2, graph="complete", seed=None)
-    plan = Plan.make(63 * "r", config, [Member(n, 10**6, keys[n].public) for n in names], 997, norm_cap=1e300)
+    plan = make_plan(Proposal(63 * "r", config, [Member(n, 10**6, keys[n].public) for n in names], 997, norm_cap=1e300))
     rng = np.random.default_rng(0)
     inbox = {}
     for name in names:
@@ -116,17 +120,17 @@ def test_a_plan_beyond_every_limit_is_refused_at_once(
     sites: int, d: int, changes: dict[str, int], field: str
 ) -> None:  # fmt: skip
     with pytest.raises(InvalidInput) as caught:
-        Plan.make("trial", replace(CONFIG, **changes), members(sites), d)
+        make_plan(Proposal("trial", replace(CONFIG, **changes), members(sites), d))
     assert caught.value.field == field and caught.value.remedy.startswith("use fewer")
 
 
 def test_a_site_with_a_store_that_is_too_small_spends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sites = consortium(tmp_path / "sites")
-    sites.plan.write(tmp_path / "plan.json")
+    write_plan(sites.plan, tmp_path / "plan.json")
     known = limits.known()
     monkeypatch.setattr(limits, "known", lambda: known | {"a record of a ledger (SQLite)": 7000})
     with pytest.raises(InvalidInput, match=r"d=4: a site with 2 neighbours .* a record of a ledger \(SQLite\) takes"):
-        Plan.read(tmp_path / "plan.json")
+        read_plan(tmp_path / "plan.json")
 
 
 def test_a_plan_beyond_the_maximum_is_refused_by_every_command(

@@ -12,8 +12,9 @@ from sites_in_tests import Consortium, consortium, rewrite
 
 from sottovoce.cli import main
 from sottovoce.deploy import certificates
+from sottovoce.deploy.members import Member
 from sottovoce.deploy.names import check_name, check_run
-from sottovoce.deploy.plan import Member, Plan
+from sottovoce.deploy.plan_file import read_plan
 from sottovoce.deploy.report import other_run, put_aside, write_summary
 from sottovoce.deploy.settings import SiteSettings, write_settings
 from sottovoce.errors import InvalidInput
@@ -201,4 +202,4 @@ def test_a_plan_with_such_a_name_is_refused(sites: Consortium, tmp_path: Path) -
         text = json.dumps(sites.plan.to_dict()).replace('"north"', json.dumps(name))
         rewrite(tmp_path / "plan.json", json.loads(text))
         with pytest.raises(InvalidInput, match=f"name='{name}'"):
-            Plan.read(tmp_path / "plan.json")
+            read_plan(tmp_path / "plan.json")

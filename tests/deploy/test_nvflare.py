@@ -32,6 +32,7 @@ from sottovoce.deploy.nvflare import layout
 from sottovoce.deploy.nvflare.loopback import SERVER, Federation, demonstrate
 from sottovoce.deploy.nvflare.provision import SUPERVISOR, check_kit, project, provision, write_project
 from sottovoce.deploy.nvflare.supervisor import Supervisor, open_session, write_job
+from sottovoce.deploy.plan_file import write_plan
 from sottovoce.errors import InvalidInput, Refused
 from sottovoce.runs.config import RunConfig
 
@@ -78,7 +79,7 @@ def settle(sites: Consortium, folder: Path) -> dict[str, Path]:
         signed = sites.rows.node(i).signed[0]
         y = np.where(np.arange(len(signed)) % 2, 1.0, -1.0)
         write_rows(home / "rows", [(0, signed * y[:, None], y)])
-        sites.plan.write(home / "plan.json")
+        write_plan(sites.plan, home / "plan.json")
         sites.keys[name].write(home / "signing")
         sites.folder = home
         sites.ledger(name).close()
@@ -97,7 +98,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     hub.mkdir()
     spy.mkdir()
     (spy / "sitecustomize.py").write_text(_SPY.format(path=str(folder / "asked")))
-    sites.plan.write(hub / layout.PLAN_FILE)
+    write_plan(sites.plan, hub / layout.PLAN_FILE)
     kits = provision(project(sites.plan, SERVER, port, store=folder / "store"), folder / "kits")
     (kits / SERVER / "local" / layout.HUB_FOLDER).symlink_to(hub)
     for name, path in settle(sites, folder / "homes").items():
@@ -230,7 +231,7 @@ def test_a_run_of_real_processes(world: World, tmp_path: Path) -> None:
     plan, kit = world.sites.plan, world.kits / SUPERVISOR
     other = consortium(tmp_path / "other", seed=4)  # a plan that the sites do not have
     (tmp_path / "hub").mkdir()
-    other.plan.write(tmp_path / "hub" / layout.PLAN_FILE)
+    write_plan(other.plan, tmp_path / "hub" / layout.PLAN_FILE)
     link = world.kits / SERVER / "local" / layout.HUB_FOLDER
     link.unlink()
     link.symlink_to(tmp_path / "hub")
@@ -268,7 +269,7 @@ def test_a_run_that_the_hub_ended_has_an_exit_code_of_its_own(world: World, tmp_
     sites = consortium(tmp_path / "sites", seed=5)
     hub = tmp_path / "hub"
     hub.mkdir()
-    sites.plan.write(hub / layout.PLAN_FILE)
+    write_plan(sites.plan, hub / layout.PLAN_FILE)
     with HubLog(hub / layout.HUB_LOG) as log:
         log.decisions.end(sites.plan.run)
     links = {world.kits / SERVER / "local" / layout.HUB_FOLDER: hub} | {

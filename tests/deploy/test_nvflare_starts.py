@@ -42,7 +42,7 @@ def before(sites: Consortium, closed: tuple[str, ...], still_open: tuple[str, ..
     with sites.ledger("north") as ledger:
         ledger.identity.bind(rows_digest(*rows.arrays()))
         for name in closed + still_open:
-            ledger.reserve(name, "a plan", sites.plan.events("north")[:1])
+            ledger.reserve(name, "a plan", sites.plan.privacy.events("north")[:1])
         for name in closed:
             ledger.close_run(name, reclaim=True)
         return str(ledger.file.head())

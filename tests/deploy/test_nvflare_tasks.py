@@ -23,6 +23,7 @@ from sottovoce.deploy.nvflare.__main__ import main
 from sottovoce.deploy.nvflare.provision import hardened, project
 from sottovoce.deploy.nvflare.supervisor import Supervisor, write_job
 from sottovoce.deploy.nvflare.tasks import Post, TaskTransport, converse, serve
+from sottovoce.deploy.plan_file import write_plan
 from sottovoce.deploy.requests import sizes
 from sottovoce.errors import EndedEarly, InvalidInput, Refused, SottovoceError, Unreachable
 from sottovoce.ledger.journal import Journal
@@ -260,7 +261,7 @@ def test_an_error_of_the_hubs_own_is_written_down_as_that(
         result.update({tasks.NUMBER: 1, tasks.METHOD: "highest", tasks.REQUEST: asked})
         task.result_received_cb(SimpleNamespace(result=result), fl_ctx)
 
-    sites.plan.write(tmp_path / layout.PLAN_FILE)
+    write_plan(sites.plan, tmp_path / layout.PLAN_FILE)
     (tmp_path / layout.LAST_FAILURE).write_text("site 'north' stopped")  # of an earlier job
     monkeypatch.setattr(Hub, "highest", broken)
     controller = SiteController()
@@ -280,7 +281,7 @@ def test_a_job_holds_no_code_and_no_plan(sites: Consortium, tmp_path: Path) -> N
 
 
 def test_the_command_writes_a_project_without_nvflare(sites: Consortium, tmp_path: Path) -> None:
-    sites.plan.write(tmp_path / "plan.json")
+    write_plan(sites.plan, tmp_path / "plan.json")
     options = ["--server", "hub.example.org", "--store", "/srv/jobs", "--workspace", str(tmp_path / "kits")]
     arguments = ["provision", str(tmp_path / "plan.json"), *options, "--project", str(tmp_path / "project.yml")]
     done = CliRunner().invoke(main, arguments, catch_exceptions=False)

@@ -13,7 +13,9 @@ from sottovoce.data import Schema
 from sottovoce.deploy import run_sites
 from sottovoce.deploy.asks import Asks, SiteTable
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.plan import Member, Plan
+from sottovoce.deploy.members import Member
+from sottovoce.deploy.plan_file import read_plan, write_plan
+from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.deploy.settings import load_site
 from sottovoce.errors import InvalidInput
 from sottovoce.runs.config import RunConfig
@@ -58,15 +60,19 @@ def test_sites_repeat_the_simulation(tmp_path: Path) -> None:
 def test_a_plan_is_about_the_schema_s_people(tmp_path: Path) -> None:
     members = tuple(Member(name, 25, SigningKey.make().public) for name in NAMES)
     plain = SCHEMA.to_dict()
-    plan = Plan.make("people", replace(RUN, seed=None), members, 2, schema=plain)
-    assert plan.statement.unit == "one person with all rows at one site, of which up to 3 are read"
-    plan.write(tmp_path / "plan.json")
-    assert Plan.read(tmp_path / "plan.json").digest == plan.digest
+    plan = make_plan(Proposal("people", replace(RUN, seed=None), members, 2, schema=plain))
+    assert plan.privacy.statement.unit == "one person with all rows at one site, of which up to 3 are read"
+    write_plan(plan, tmp_path / "plan.json")
+    assert read_plan(tmp_path / "plan.json").digest == plan.digest
     for wrong in (replace(RUN, rows_per_person=None), replace(RUN, rows_per_person=4)):
         with pytest.raises(InvalidInput, match="rows_per_person"):
-            Plan.make("people", replace(wrong, seed=None), members, 2, schema=plain)
+            make_plan(Proposal("people", replace(wrong, seed=None), members, 2, schema=plain))
     with pytest.raises(InvalidInput, match=r"^person: "):
-        Plan.make("people", replace(RUN, seed=None), members, 2, schema=plain, asks=Asks(evaluation=1.0, holdout=0.2))
+        make_plan(
+            Proposal(
+                "people", replace(RUN, seed=None), members, 2, schema=plain, asks=Asks(evaluation=1.0, holdout=0.2)
+            )
+        )
 
 
 def test_a_site_with_rows_that_are_not_bounded_takes_no_part(tmp_path: Path) -> None:

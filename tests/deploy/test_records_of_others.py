@@ -14,7 +14,7 @@ from sottovoce.deploy.amendment import Amendment
 from sottovoce.deploy.asks import Asks
 from sottovoce.deploy.invitation import Answer, Invitation
 from sottovoce.deploy.known import Known, SharedRun
-from sottovoce.deploy.plan import Member
+from sottovoce.deploy.members import Member
 from sottovoce.errors import InvalidInput
 
 KEY, OTHER = (base64.b64encode(bytes([byte]) * 32).decode() for byte in (1, 2))

@@ -18,6 +18,7 @@ from sottovoce.deploy import certificates
 from sottovoce.deploy.certificates import Authority, check, ends, is_revoked
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.plan_file import write_plan
 from sottovoce.deploy.relay import Credentials, RelayTransport, serve
 from sottovoce.errors import InvalidInput, Refused, Unreachable
 
@@ -33,7 +34,7 @@ def call(*words: object) -> None:
 def folder(sites: Consortium, tmp_path: Path) -> Path:
     """A hub's folder, with the plan."""
     call("hub", "init", tmp_path / "hub", "--host", "127.0.0.1")
-    sites.plan.write(tmp_path / "hub/plan.json")
+    write_plan(sites.plan, tmp_path / "hub/plan.json")
     return tmp_path / "hub"
 
 

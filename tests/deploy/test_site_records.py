@@ -24,7 +24,8 @@ from sottovoce.data.schema import Schema
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.plan import Member
+from sottovoce.deploy.members import Member
+from sottovoce.deploy.plan_file import write_plan
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.settings import SiteSettings, load_rows
 from sottovoce.errors import InvalidInput, LedgerCorrupt
@@ -65,7 +66,7 @@ def planned(sites: Consortium, run: str, **keys: SigningKey) -> Consortium:
     known = sites.keys | keys
     members = tuple(Member(site.name, site.rows, known[site.name].public) for site in sites.plan.sites)
     again = replace(sites, plan=replace(sites.plan, run=run, sites=members), keys=known)
-    again.plan.write(sites.folder / "plan.json")
+    write_plan(again.plan, sites.folder / "plan.json")
     return again
 
 
@@ -115,7 +116,7 @@ def test_a_known_site_is_known_under_its_name_in_other_capitals(sites: Consortiu
     members = tuple(replace(s, name=s.name.capitalize()) if s.name == "east" else s for s in sites.plan.sites)
     other = tuple(replace(s, key=SigningKey.make().public) if s.name == "East" else s for s in members)
     for sites_of, code in ((members, 0), (other, 2)):
-        replace(sites.plan, run="trial-2", sites=sites_of).write(sites.folder / "plan.json")
+        write_plan(replace(sites.plan, run="trial-2", sites=sites_of), sites.folder / "plan.json")
         ended, told = say("site", "check", sites.folder / "site.toml")
         assert ended == code and ("another signing key of East" in told) == (code == 2) and "not in any" not in told
 
@@ -153,7 +154,7 @@ def test_sites_that_were_in_no_run_before_are_named(sites: Consortium, say: Say)
     through(sites)
     west = SigningKey.make()
     members = (*sites.plan.sites[:2], Member("west", sites.plan.sites[2].rows, west.public))
-    replace(sites.plan, run="trial-2", sites=members).write(sites.folder / "plan.json")
+    write_plan(replace(sites.plan, run="trial-2", sites=members), sites.folder / "plan.json")
     code, told = say("site", "check", sites.folder / "site.toml")
     assert code == 0 and "not in any run of this site before: west" in told
 

@@ -15,7 +15,8 @@ from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.messages import read
-from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.plan_file import read_plan, write_plan
+from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.deploy.session import Finished
 from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerMismatch, Refused, TransportClosed
 from sottovoce.ledger.journal import Journal
@@ -48,7 +49,7 @@ def test_separate_sites_arrive_where_one_process_does(tmp_path: Path, log: HubLo
     twin = run_sites(sites.plan.config, sites.rows)
     models = Hub(sites.plan, log).results.models()
     for i, name in enumerate(sites.plan.names):
-        algorithm = sites.plan.prepared.algorithm.at(i)
+        algorithm = sites.plan.stages[0].prepared.algorithm.at(i)
         np.testing.assert_array_equal(finished[name].model, algorithm.model(twin[i][0].state))
         np.testing.assert_array_equal(models[i], finished[name].model)
         assert finished[name].outcome.rounds == sites.plan.config.rounds
@@ -186,7 +187,7 @@ def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLo
         with pytest.raises(Refused, match="of another plan"):
             sites.session("north", ledger, plan=other).run(LocalTransport(hub, "north"))
         assert ledger.rows == () and not ledger.runs  # the name is free for the right one
-        ledger.reserve("trial", other.digest, other.events("north"))
+        ledger.reserve("trial", other.digest, other.privacy.events("north"))
         with pytest.raises(LedgerMismatch, match="go on with that one, or give this run another name"):
             sites.session("north", ledger).run(LocalTransport(hub, "north"))
     assert log.messages("trial") == {}
@@ -230,22 +231,22 @@ def test_rows_of_another_number_are_refused(sites: Consortium) -> None:
 
 def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(sites: Consortium, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    sites.plan.write(path)
-    again = Plan.read(path)
+    write_plan(sites.plan, path)
+    again = read_plan(path)
     assert again == sites.plan and again.digest == sites.plan.digest
     text = path.read_text()
     path.write_text(text.replace('"rho": 0.02', '"rho": 0.03'))
     with pytest.raises(InvalidInput, match="was changed"):
-        Plan.read(path)
+        read_plan(path)
     for version, rule in ((1, "before 0.3"), (2, "before 0.3"), (4, "later version: its format is 4")):
         path.write_text(text.replace('"version": 3', f'"version": {version}'))
         with pytest.raises(InvalidInput, match=rule):
-            Plan.read(path)
+            read_plan(path)
     path.write_text("{}")
     with pytest.raises(InvalidInput, match="no plan file"):
-        Plan.read(path)
+        read_plan(path)
     with pytest.raises(InvalidInput, match="curator"):
-        Plan.make("trial", sites.plan.config.but(method="central", eta=0.1), sites.plan.sites, 4)
+        make_plan(Proposal("trial", sites.plan.config.but(method="central", eta=0.1), sites.plan.sites, 4))
     with pytest.raises(InvalidInput, match="a name of its own"):
         replace(sites.plan, sites=(sites.plan.sites[0],) * 3)
 
@@ -253,7 +254,7 @@ def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(sites: Consorti
 def test_a_journal_keeps_the_first_and_only_the_next(sites: Consortium) -> None:
     with sites.ledger("north") as ledger:
         ledger.identity.bind(b"1" * 32)
-        ledger.reserve("trial", sites.plan.digest, sites.plan.events("north"))
+        ledger.reserve("trial", sites.plan.digest, sites.plan.privacy.events("north"))
         journal = Journal(ledger, "trial")
         assert journal.highest == -1 and Journal(ledger, "unknown").highest == -1
         journal.send(0, b"hello")

@@ -14,7 +14,8 @@ from sites_in_tests import NAMES, Consortium, Fragile, Stop, consortium
 from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.plan_file import read_plan, write_plan
+from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.deploy.report import result
 from sottovoce.errors import InvalidInput
 from sottovoce.runs.engine import FINISHED
@@ -34,7 +35,7 @@ def log(tmp_path: Path) -> HubLog:
 def started(sites: Consortium, start: Start = START) -> Consortium:
     """The same sites, under a plan that has a start."""
     config = replace(sites.plan.config, start=None)
-    return replace(sites, plan=Plan.make("trial", config, sites.plan.sites, 4, start=start))
+    return replace(sites, plan=make_plan(Proposal("trial", config, sites.plan.sites, 4, start=start)))
 
 
 @pytest.mark.parametrize("knobs", [{"method": "mr_admm"}, {"method": "prox_admm", "delta": 1e-5}, {"method": "output"}])
@@ -54,39 +55,41 @@ def test_sites_arrive_where_the_simulation_does_also_after_a_crash(
     with ThreadPoolExecutor(3) as pool:
         models = np.stack(list(pool.map(take_part, NAMES)))
     twin = run_sites(config, sites.rows, start=START)
-    algorithm = sites.plan.prepared.algorithm
+    algorithm = sites.plan.stages[0].prepared.algorithm
     for i, model in enumerate(models):
         np.testing.assert_array_equal(model, algorithm.at(i).model(twin[i][0].state) + START.vector)
     np.testing.assert_array_equal(models, hub.results.models())
     np.testing.assert_allclose(models, simulate(config, sites.rows, start=START).models[0], rtol=1e-9, atol=1e-9)
-    saved = result(sites.plan, models, sites.plan.statement, FINISHED, config.rounds)
+    saved = result(sites.plan, models, sites.plan.privacy.statement, FINISHED, config.rounds)
     saved.save(tmp_path / "hub.npz")
     assert Result.load(tmp_path / "hub.npz").start == START
-    assert "by its record epsilon = 0.500, delta = 1e-06" in str(sites.plan.statement.caveat)
+    assert "by its record epsilon = 0.500, delta = 1e-06" in str(sites.plan.privacy.statement.caveat)
 
 
 def test_a_plan_with_a_start_costs_the_same_and_has_another_digest(tmp_path: Path) -> None:
     sites = consortium(tmp_path / "sites", method="prox_admm", delta=1e-5)
     other = started(sites)
-    assert [e.to_dict() for e in other.plan.events("north")] == [e.to_dict() for e in sites.plan.events("north")]
-    assert other.plan.statement.epsilon == sites.plan.statement.epsilon
+    assert [e.to_dict() for e in other.plan.privacy.events("north")] == [
+        e.to_dict() for e in sites.plan.privacy.events("north")
+    ]
+    assert other.plan.privacy.statement.epsilon == sites.plan.privacy.statement.epsilon
     digests = {p.digest for p in (sites.plan, other.plan, started(sites, Start(START.vector)).plan)}
     assert len(digests) == 3 and "start" not in sites.plan.to_dict()
 
 
 def test_the_plan_file_keeps_the_start_and_an_edited_one_is_refused(tmp_path: Path) -> None:
     plan, path = started(consortium(tmp_path / "sites")).plan, tmp_path / "plan.json"
-    plan.write(path)
-    again = Plan.read(path)
+    write_plan(plan, path)
+    again = read_plan(path)
     assert again == plan and again.start == START
     plain = json.loads(path.read_text())
     for change in ({"vector": [2.0, -1.0, 0.5, 3.1]}, {"epsilon": 0.1}, {"vector": "1234"}, {"kind": "public"}):
         path.write_text(json.dumps(plain | {"start": plain["start"] | change}))
         with pytest.raises(InvalidInput, match="was changed"):
-            Plan.read(path)
+            read_plan(path)
     path.write_text(json.dumps({key: value for key, value in plain.items() if key != "start"}))
     with pytest.raises(InvalidInput, match="was changed"):
-        Plan.read(path)
+        read_plan(path)
 
 
 def test_what_no_plan_has(tmp_path: Path) -> None:
@@ -100,4 +103,4 @@ def test_what_no_plan_has(tmp_path: Path) -> None:
             replace(plan, **change)
     for start, rule in ((Start(np.zeros(3)), "has 3 entries"), (Start(np.zeros(4), "run"), "protects nothing")):
         with pytest.raises(InvalidInput, match=rule):
-            Plan.make("trial", RunConfig("prox_admm", 1.0, 1e-5, seed=None), plan.sites, 4, start=start)
+            make_plan(Proposal("trial", RunConfig("prox_admm", 1.0, 1e-5, seed=None), plan.sites, 4, start=start))

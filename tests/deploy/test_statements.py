@@ -17,7 +17,9 @@ from sottovoce.data.schema import FROM_ROWS, Schema
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.plan import Member, Plan
+from sottovoce.deploy.members import Member
+from sottovoce.deploy.plan_file import read_plan, write_plan
+from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.deploy.report import ENDINGS, site_page, write_hub
 from sottovoce.deploy.settings import SiteSettings, write_settings
 from sottovoce.errors import InvalidInput
@@ -52,19 +54,21 @@ def clinic(folder: Path, truth: bool) -> Consortium:
         parts.append((encoded.X, encoded.y))
     members = [Member(n, size, keys[n].public) for n, size in zip(NAMES, SIZES, strict=True)]
     config = RunConfig(method="dvp", epsilon=2.0, rounds=3, seed=3, graph="ring", rho=0.02)
-    return Consortium(folder, Plan.make("trial", config, members, 2, schema=schema.to_dict()), keys, Rows.build(parts))
+    return Consortium(
+        folder, make_plan(Proposal("trial", config, members, 2, schema=schema.to_dict())), keys, Rows.build(parts)
+    )
 
 
 @pytest.mark.parametrize("truth", [True, False])
 def test_an_encoding_that_was_computed_from_rows_is_said_everywhere(tmp_path: Path, truth: bool) -> None:
     sites = clinic(tmp_path / "sites", truth)
     plan = sites.plan
-    plan.write(tmp_path / "plan.json")
-    assert Plan.read(tmp_path / "plan.json").caveat == plan.caveat == (FROM_ROWS if truth else None)
+    write_plan(plan, tmp_path / "plan.json")
+    assert read_plan(tmp_path / "plan.json").privacy.caveat == plan.privacy.caveat == (FROM_ROWS if truth else None)
     with HubLog(tmp_path / "hub.log") as log:
         ends = sites.run_locally(log)
         write_hub(tmp_path, Hub(plan, log))
-    statements = [plan.statement.to_dict(), *(end.privacy for end in ends.values())]
+    statements = [plan.privacy.statement.to_dict(), *(end.privacy for end in ends.values())]
     statements += [
         json.loads((tmp_path / "hub.json").read_text())["privacy"],
         Result.load(tmp_path / "hub.npz").privacy,
@@ -81,7 +85,7 @@ def test_the_plan_and_a_sites_schema_say_the_same_of_that(tmp_path: Path) -> Non
     other = clinic(tmp_path / "other", False)
     assert sites.plan.digest != other.plan.digest
     home = sites.folder
-    sites.plan.write(home / "plan.json")
+    write_plan(sites.plan, home / "plan.json")
     sites.keys["north"].write(home / "north.signing")
     sites.ledger("north").close()
     settings = write_settings(home, "north", "127.0.0.1:1", Path("north.csv"), Path("schema.toml"))

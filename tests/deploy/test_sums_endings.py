@@ -22,6 +22,7 @@ from sums_in_tests import NAMES, Background, Lost, hub_of, run, summed
 from sottovoce.cli import cli
 from sottovoce.deploy.demonstration import free_port
 from sottovoce.deploy.hub import Hub, LocalTransport
+from sottovoce.deploy.plan_file import write_plan
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.settings import SiteSettings
 from sottovoce.deploy.site_net import SiteNet
@@ -305,7 +306,7 @@ def test_a_kill_while_the_key_is_made_leaves_no_key(sites: Consortium, disk: Dis
     key = secret_of(sites.folder / "north.ledger", "trial")
     with sites.ledger("north") as ledger:
         sites.session("north", ledger).check(bind=True)
-        ledger.reserve("trial", sites.plan.digest, sites.plan.events("north"))
+        ledger.reserve("trial", sites.plan.digest, sites.plan.privacy.events("north"))
     done = subprocess.run([sys.executable, "-c", KILLED, str(key), when], check=False, timeout=60)
     (half,) = sites.folder.glob(".*.tmp")
     disk.keys.add(half.read_bytes())
@@ -322,7 +323,7 @@ def test_a_start_erases_keys_of_runs_that_cannot_go_on(sites: Consortium, settin
     home = sites.folder
     with sites.ledger("north") as ledger:
         for name in ("open", "over", "left"):
-            ledger.reserve(name, "a plan", sites.plan.events("north")[:1])
+            ledger.reserve(name, "a plan", sites.plan.privacy.events("north")[:1])
         ledger.runs.records("over").close(reclaim=True, given_up=False)
         ledger.close_run("left", reclaim=True)
     DurableLedger.create(home / "north.left.ledger", epsilon=1.0).close()  # of a site called north.left
@@ -399,7 +400,7 @@ def once(
     """``hub run --once`` over the relay, in a run that goes on without north; what it says, and its exit code."""
     folder, port, lost = tmp_path / "hub", free_port(), list[BaseException]()
     certify(folder, NAMES)
-    sites.plan.write(folder / "plan.json")
+    write_plan(sites.plan, folder / "plan.json")
     address = f"127.0.0.1:{port}"
 
     def one(name: str) -> None:
@@ -469,7 +470,7 @@ def test_a_site_says_that_its_key_stays(sites: Consortium, settings: str, disk: 
         session = SiteSettings.read(settings).session(ledger)
         session.noise = KeyedNoise(3, [0], [0], lead=())  # the plan's
         session.check(bind=True)
-        ledger.reserve("trial", sites.plan.digest, sites.plan.events("north"))
+        ledger.reserve("trial", sites.plan.digest, sites.plan.privacy.events("north"))
     RunKey.make(secret_of(sites.folder / "north.ledger", "trial"))
     path = Path(settings)
     path.write_text(path.read_text().replace("plan = ", "patience = 0.1\nplan = ", 1))

@@ -229,7 +229,7 @@ class Wild:
         own = SiteNet(self.plan, name, self.journals[name], door, self.sites.keys[name], self.secrets[name])
         self.nets[name], self.doors[name] = own, door
         own.greet()
-        facts = self.plan.prepared.facts.node(self.plan.index(name))
+        facts = self.plan.stages[0].prepared.facts.node(self.plan.index(name))
         for attempt in range(1, ATTEMPTS + 1):
             own.among(facts)
             if (name, attempt) not in self.sealed:  # as the ledger keeps it

@@ -63,7 +63,7 @@ def test_a_site_killed_before_any_write_goes_on(
         models = twin(sites, hub.rounds.attempts)
         with sites.ledger("north") as ledger:
             ledger.file.verify()
-            assert ledger.to_list() == [event.to_dict() for event in sites.plan.events("north")]
+            assert ledger.to_list() == [event.to_dict() for event in sites.plan.privacy.events("north")]
             assert [Journal(ledger, "trial").sent(k) for k in range(5)] == [
                 hub.log.message("trial", k, "north") for k in range(5)
             ]

@@ -16,7 +16,7 @@ from sums_in_tests import NAMES, hub_of, run, summed
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.messages import Message
-from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.deploy.sums.masks import RunKey
 from sottovoce.deploy.sums.messages import (
     Attestation,
@@ -187,11 +187,10 @@ def test_valid_quorum_is_accepted(quorum: tuple[int, int, int]) -> None:
 
 def test_a_site_checks_the_numbers_itself(sites: Consortium, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Also of a plan that another program made: nothing is sent for it."""
-    facts = sites.plan.prepared.facts
+    stage = sites.plan.stages[0]
     for changes, match in (({"colluders": 0}, "at least 1"), ({"participants": 3}, "more than half")):
-        monkeypatch.setitem(
-            sites.plan.__dict__, "prepared", replace(sites.plan.prepared, facts=replace(facts, **changes))
-        )
+        planted = replace(stage.prepared, facts=replace(stage.facts, **changes))
+        monkeypatch.setitem(sites.plan.__dict__, "stages", (replace(stage, prepared=planted),))
         with pytest.raises(Refused, match=match):
             Hub(sites.plan, None)
         with pytest.raises(Refused, match=match):
@@ -202,7 +201,7 @@ def test_a_site_checks_the_numbers_itself(sites: Consortium, monkeypatch: pytest
 def test_no_plan_has_such_numbers(sites: Consortium, changes: dict[str, int]) -> None:
     def make() -> None:
         config = RunConfig.from_dict({"method": "sum_momentum", "delta": 1e-5, "rounds": 4, "seed": 3, **changes})
-        Plan.make("trial", config, sites.plan.sites, 4)
+        make_plan(Proposal("trial", config, sites.plan.sites, 4))
 
     with pytest.raises(InvalidInput, match=r"colluders|participants"):
         make()
@@ -332,7 +331,7 @@ def test_a_message_of_an_earlier_run_masks_nothing_here(sites: Consortium, tmp_p
         run(sites, hub)
         old = hub.log.messages("trial")
     members = sites.plan.sites
-    plan = Plan.make("trial-2", sites.plan.config, members, sites.plan.d)
+    plan = make_plan(Proposal("trial-2", sites.plan.config, members, sites.plan.d))
     later = Consortium(tmp_path / "later", plan, sites.keys, sites.rows)
     with hub_of(later, tmp_path / "later.log") as hub:
         for (round, name), data in old.items():

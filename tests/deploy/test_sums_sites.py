@@ -44,7 +44,7 @@ def check_spending(sites: Consortium, ends: dict[str, Any]) -> None:
     for name in finished(ends):
         with sites.ledger(name) as ledger:
             ledger.file.verify()
-            assert ledger.to_list() == [event.to_dict() for event in sites.plan.events(name)]
+            assert ledger.to_list() == [event.to_dict() for event in sites.plan.privacy.events(name)]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_separate_sites_arrive_where_one_process_does(tmp_path: Path, knobs: dic
         common = hub.results.models()
     made = run_sites(sites.plan.config, sites.rows)
     for i, name in enumerate(NAMES):
-        model = sites.plan.prepared.algorithm.at(i).model(made[i][0].state)
+        model = sites.plan.stages[0].prepared.algorithm.at(i).model(made[i][0].state)
         np.testing.assert_array_equal(ends[name].model, model)
         np.testing.assert_array_equal(common, model[None])
         assert ends[name].outcome.stopped == "finished" and ends[name].lost == {}
@@ -102,7 +102,7 @@ def test_a_run_ends_with_those_that_remain(sites: Consortium, tmp_path: Path, la
         np.testing.assert_array_equal(ends[name].model, models[name])
         assert ends[name].outcome.stopped == "finished"
         assert ends[name].lost == ({} if (last, after) == (6, True) else {"south": LATE})
-        assert ends[name].statement.epsilon == sites.plan.statement.epsilon  # the price that the plan had
+        assert ends[name].statement.epsilon == sites.plan.privacy.statement.epsilon  # the price that the plan had
     check_spending(sites, ends)
 
 

@@ -83,7 +83,7 @@ def test_a_site_that_crashes_goes_on(sites: Consortium, hub: Hub, door: Door, cr
 def test_an_inbox_holds_the_bytes_of_the_neighbours(sites: Consortium, door: Door) -> None:
     hello = {name: sites.sealed(name, 0) for name in NAMES}
     inboxes = send(door, 0, hello)
-    assert inboxes == {name: {n: hello[n] for n in sites.plan.neighbours(name)} for name in NAMES}
+    assert inboxes == {name: {n: hello[n] for n in sites.plan.exchange_table.neighbours(name)} for name in NAMES}
     assert set(inboxes["north"]) == {"east"}  # and of nobody else
 
 

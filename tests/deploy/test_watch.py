@@ -272,12 +272,13 @@ def test_what_was_sent_in_runs_that_are_over_can_go(sites: Consortium, tmp_path:
     from dataclasses import replace
 
     from sottovoce.cli import main
-    from sottovoce.deploy.plan import Plan
+    from sottovoce.deploy.plan_file import write_plan
+    from sottovoce.deploy.proposal import Proposal, make_plan
     from sottovoce.deploy.report import write_hub
 
     folder = tmp_path / "hub"
     folder.mkdir()
-    plans = [Plan.make(f"trial-{k}", sites.plan.config, sites.plan.sites, sites.plan.d) for k in range(3)]
+    plans = [make_plan(Proposal(f"trial-{k}", sites.plan.config, sites.plan.sites, sites.plan.d)) for k in range(3)]
     with HubLog(folder / "hub.log") as log:
         for plan in plans[:2]:  # the second one's results are those at hand, the first one's were put aside
             replace(sites, plan=plan).run_locally(log)
@@ -286,11 +287,11 @@ def test_what_was_sent_in_runs_that_are_over_can_go(sites: Consortium, tmp_path:
         log.post("unknown", 1, "north", b"y")
         kept = {run: log.earlier("another", "north") for run in ("", "trial-0")}
         size = (folder / "hub.log").stat().st_size
-    plans[1].write(folder / "plan.json")
+    write_plan(plans[1], folder / "plan.json")
     main(["hub", "prune", str(folder)])
     with HubLog(folder / "hub.log") as log:  # the plan's own run stays
         assert log.last("trial-1", "east") == 5 and log.last("trial-0", "east") == 0
-    plans[2].write(folder / "plan.json")
+    write_plan(plans[2], folder / "plan.json")
     main(["hub", "prune", str(folder)])
     with HubLog(folder / "hub.log") as log:
         assert log.last("trial-0", "north") == log.last("trial-1", "east") == 0 and log.last("unknown", "north") == 1

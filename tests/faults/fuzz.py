@@ -49,7 +49,10 @@ from sottovoce.data.memmap import map_rows, write_rows  # noqa: E402
 from sottovoce.deploy import messages  # noqa: E402
 from sottovoce.deploy.hublog import HubLog  # noqa: E402
 from sottovoce.deploy.keys import SigningKey  # noqa: E402
-from sottovoce.deploy.plan import Member, Plan  # noqa: E402
+from sottovoce.deploy.members import Member  # noqa: E402
+from sottovoce.deploy.plan import Plan  # noqa: E402
+from sottovoce.deploy.plan_file import read_plan, write_plan  # noqa: E402
+from sottovoce.deploy.proposal import Proposal, make_plan  # noqa: E402
 from sottovoce.deploy.settings import SiteSettings, write_settings  # noqa: E402
 from sottovoce.errors import SottovoceError  # noqa: E402
 from sottovoce.ledger.durable import DurableLedger  # noqa: E402
@@ -151,8 +154,8 @@ def make(home: Path) -> Fixture:
     members = [Member(name, ROWS, made.keys[name].public) for name in names]
     settings = RunConfig(method="dvp", epsilon=50.0, rounds=3, seed=None, rho=0.1, graph="path")
     schema = Schema.from_dict(SCHEMA)
-    plan = Plan.make("trial", settings, members, schema.n_features, schema=schema.to_dict())
-    plan.write(home / "plan.json")
+    plan = make_plan(Proposal("trial", settings, members, schema.n_features, schema=schema.to_dict()))
+    write_plan(plan, home / "plan.json")
     (home / "north.public.json").write_text(
         json.dumps({"name": "north", "rows": ROWS, "key": made.keys["north"].public})
     )
@@ -166,7 +169,7 @@ def make(home: Path) -> Fixture:
                 log.post("trial", k, name, sealed(made, plan, name, k))
     DurableLedger.create(home / "j.ledger", epsilon=900.0).close()
     with DurableLedger.open(home / "j.ledger") as ledger:
-        ledger.reserve("trial", plan.digest, plan.events("north"))
+        ledger.reserve("trial", plan.digest, plan.privacy.events("north"))
         journal = Journal(ledger, "trial")
         journal.send(0, b"a greeting")
         journal.receive(0, b"an inbox")
@@ -298,7 +301,7 @@ def plan_file(rng: Rng, made: Fixture) -> Said:
             stated = keyed_hash(b"plan", text.encode()).hex()  # as another program may have written it
             plain |= {"digest": stated}
         (made.home / "plan.json").write_text(json.dumps(plain))
-    return attempt(lambda: [Plan.read(made.home / "plan.json").events(name) for name in ("north", "east")])
+    return attempt(lambda: [read_plan(made.home / "plan.json").privacy.events(name) for name in ("north", "east")])
 
 
 def plan_members(rng: Rng, made: Fixture) -> Said:
@@ -403,7 +406,7 @@ def npz(rng: Rng, whole: bytes) -> bytes:
 
 
 def message(rng: Rng, made: Fixture) -> Said:
-    plan = Plan.read(made.home / "plan.json")
+    plan = read_plan(made.home / "plan.json")
     name, k = ("north", "east")[rng.integers(2)], int(rng.integers(4))
     last = rng.integers(3) == 0
     farewell = messages.Farewell(plan.run, plan.digest, k, name, "done").seal(made.keys[name])

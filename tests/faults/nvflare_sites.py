@@ -35,8 +35,10 @@ from sottovoce.data.memmap import write_rows  # noqa: E402
 from sottovoce.deploy.hub import Hub, LocalTransport  # noqa: E402
 from sottovoce.deploy.hublog import HubLog  # noqa: E402
 from sottovoce.deploy.keys import SigningKey  # noqa: E402
+from sottovoce.deploy.members import Member  # noqa: E402
 from sottovoce.deploy.nvflare.loopback import SERVER, Federation, run_loopback  # noqa: E402
-from sottovoce.deploy.plan import Member, Plan  # noqa: E402
+from sottovoce.deploy.plan_file import write_plan  # noqa: E402
+from sottovoce.deploy.proposal import Proposal, make_plan  # noqa: E402
 from sottovoce.deploy.settings import SiteSettings  # noqa: E402
 from sottovoce.ledger.durable import DurableLedger  # noqa: E402
 from sottovoce.ledger.journal import Journal  # noqa: E402
@@ -52,20 +54,20 @@ class Consortium:
         self.keys = {name: SigningKey.make() for name in NAMES}
         members = [Member(name, SIZE, self.keys[name].public) for name in NAMES]
         config = RunConfig(method="dvp", rounds=rounds, epsilon=1.0, delta=1e-5, seed=0)
-        self.plan = Plan.make("bench", config, members, WIDTH)
+        self.plan = make_plan(Proposal("bench", config, members, WIDTH))
 
     def sites(self, folder: Path) -> dict[str, Path]:
         """Write the files of all sites, and return those with their settings."""
         rng, found = np.random.default_rng(0), {}
         folder.mkdir(parents=True)
-        self.plan.write(folder / "plan.json")
+        write_plan(self.plan, folder / "plan.json")
         for name in NAMES:
             home = folder / name
             home.mkdir()
             X = rng.normal(size=(SIZE, WIDTH))
             X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)) * (1 + 1e-12)
             write_rows(home / "rows", [(0, X, np.where(X[:, 0] + 0.3 * rng.normal(size=SIZE) > 0, 1.0, -1.0))])
-            self.plan.write(home / "plan.json")
+            write_plan(self.plan, home / "plan.json")
             self.keys[name].write(home / "signing")
             ledger = DurableLedger.create(
                 home / "ledger", epsilon=100.0, delta=1e-5, accountant="rdp", demonstration=True
@@ -125,7 +127,7 @@ def check(consortium: Consortium, sites: dict[str, Path], hub: Path, calm: dict[
     with HubLog(hub / "hub.log") as log:
         messages, models = log.messages(plan.run), Hub(plan, log).results.models()
     assert models is not None, "a site has not sent its model"
-    last = plan.attempts + 1
+    last = plan.exchange_table.attempts + 1
     assert sorted(messages) == sorted((k, name) for k in range(last + 1) for name in NAMES)
     for i, name in enumerate(NAMES):
         settings = SiteSettings.read(sites[name])
@@ -135,7 +137,7 @@ def check(consortium: Consortium, sites: dict[str, Path], hub: Path, calm: dict[
             for k in range(last + 1):
                 assert journal.sent(k) == messages[k, name], f"{name}, round {k}: journal and hub differ"
                 inbox = json.loads(journal.received(k) or b"{}")
-                assert inbox == {other: messages[k, other].decode() for other in plan.neighbours(name, k)}
+                assert inbox == {other: messages[k, other].decode() for other in plan.exchange_table.heard_by(name, k)}
         model, rows, total = calm[name]
         assert np.array_equal(models[i], model), f"{name}: not the model of an undisturbed run"
         assert spend(sites[name]) == (rows, total), f"{name}: spent something else than an undisturbed run"

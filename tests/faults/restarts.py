@@ -145,7 +145,10 @@ def play(demo: Demonstration, restarts: int, rng: random.Random) -> dict[str, in
             for start in range(restarts):
                 before = hub.asked(plan.names[1]).get(name)
                 open_ += before is not None
-                goes_on = further < plan.attempts - 1 and rng.random() < plan.attempts / restarts
+                goes_on = (
+                    further < plan.exchange_table.attempts - 1
+                    and rng.random() < plan.exchange_table.attempts / restarts
+                )
                 further += goes_on
                 if one(demo, name, address, rng.uniform(0.0, LONGEST), goes_on) is not None:
                     raise SystemExit(f"start {start} of {name} was not cut off")
@@ -165,7 +168,7 @@ def play(demo: Demonstration, restarts: int, rng: random.Random) -> dict[str, in
         if end is None or not np.array_equal(end.model, twins[i][0]):
             raise SystemExit(f"{site}: its model differs from the twin's")
         with DurableLedger.open(demo.folder / site / f"{site}.ledger") as ledger:
-            if ledger.to_list() != [event.to_dict() for event in plan.events(site)]:
+            if ledger.to_list() != [event.to_dict() for event in plan.privacy.events(site)]:
                 raise SystemExit(f"{site}: spent something else than what was planned")
         if list((demo.folder / site).glob("*.masks*")):
             raise SystemExit(f"{site}: its key is still there")

@@ -117,21 +117,21 @@ def check(demo: Demonstration) -> int:
         with DurableLedger.open(demo.folder / name / f"{name}.ledger") as ledger:
             ledger.file.verify()
             journal = Journal(ledger, plan.run)
-            if journal.highest != plan.attempts + 1:
+            if journal.highest != plan.exchange_table.attempts + 1:
                 raise SystemExit(f"{name}: its journal ends at round {journal.highest}")
-            for k in range(plan.attempts + 2):
+            for k in range(plan.exchange_table.attempts + 2):
                 if journal.sent(k) != held.get((k, name)):
                     raise SystemExit(f"{name}, round {k}: journal and hub hold different bytes")
                 inbox = json.loads(journal.received(k) or b"null")
-                if inbox != {other: held[k, other].decode() for other in plan.neighbours(name, k)}:
+                if inbox != {other: held[k, other].decode() for other in plan.exchange_table.heard_by(name, k)}:
                     raise SystemExit(f"{name}, round {k}: the inbox is not what its neighbours sent")
-            planned = plan.events(name)
+            planned = plan.privacy.events(name)
             price = float(np.max(ledger.accountant.total(planned, ledger.delta)))  # in doubles; the ledger: exact
             if ledger.to_list() != [event.to_dict() for event in planned] or not np.isclose(
                 ledger.total(), price, rtol=1e-12, atol=0.0
             ):
                 raise SystemExit(f"{name}: spent something else than what was planned")
-    if len(held) != len(plan.names) * (plan.attempts + 2):
+    if len(held) != len(plan.names) * (plan.exchange_table.attempts + 2):
         raise SystemExit(f"the hub holds {len(held)} messages")
     return len(held)
 

@@ -84,7 +84,7 @@ def check(demo: Demonstration, lost: set[str]) -> dict[str, int]:
         attempts, gone, models = hub.rounds.attempts, hub.rounds.gone, hub.results.models()
     if not lost <= gone.keys():
         raise SystemExit(f"lost {lost}, and the hub went on without {gone}")
-    if models is None or len(attempts) != plan.attempts:
+    if models is None or len(attempts) != plan.exchange_table.attempts:
         raise SystemExit(f"ended after {len(attempts)} attempts")
     told = [([plan.names.index(name) for name in one.members], one.opened) for one in attempts]
     made = train_sites(plan, demo.rows, told)
@@ -94,13 +94,13 @@ def check(demo: Demonstration, lost: set[str]) -> dict[str, int]:
             journal, rows = Journal(ledger, plan.run), ledger.to_list()
             sent = [journal.sent(k) for k in range(journal.highest + 1)]
             total = ledger.total()
-            price = float(np.max(ledger.accountant.total(plan.events(name)[: len(rows)], ledger.delta)))
+            price = float(np.max(ledger.accountant.total(plan.privacy.events(name)[: len(rows)], ledger.delta)))
         posted = [held[k, name] for k in range(len(sent)) if (k, name) in held]
         if sent[: len(posted)] != posted or len(sent) > len(posted) + (name in gone):
             raise SystemExit(f"{name}: journal and hub hold different bytes")
         if any(".masks" in path.name for path in (demo.folder / name).iterdir()):
             raise SystemExit(f"{name}: its key is still there")
-        planned = [event.to_dict() for event in plan.events(name)]
+        planned = [event.to_dict() for event in plan.privacy.events(name)]
         if rows != planned[: len(rows)] or not np.isclose(total, price, rtol=1e-12, atol=0.0):
             raise SystemExit(f"{name}: spent something else than what was planned")
         if name in gone:
@@ -133,7 +133,7 @@ def one_run(
     moved, before, at_kill = time.monotonic(), -1, 0
     next_kill, until = (
         time.monotonic() + rng.uniform(0.0, 4.0),
-        rng.randrange(len(demo.plan.names), 4 * demo.plan.last_round),
+        rng.randrange(len(demo.plan.names), 4 * demo.plan.exchange_table.last),
     )
     try:
         while not supervised.over:

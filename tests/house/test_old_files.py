@@ -25,7 +25,7 @@ from sottovoce.answers.terms import of_columns
 from sottovoce.answers.training import infer
 from sottovoce.cli import main
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.plan_file import read_plan
 from sottovoce.errors import CheckpointError, InvalidInput, LedgerMismatch
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.file import ChainFile
@@ -245,7 +245,7 @@ def test_a_saved_model_with_names_is_refused(
 @pytest.mark.parametrize("name", ["plan", "inferred", "evaluated"])
 def test_a_plan_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        Plan.read(OLD / f"{name}.json")
+        read_plan(OLD / f"{name}.json")
     assert refused.value.field == "plan" and refused.value.rule == FORMER
 
 

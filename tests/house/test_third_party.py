@@ -26,7 +26,9 @@ from sottovoce.audit.game import watch
 from sottovoce.cli import cli
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.plan import Member, Plan
+from sottovoce.deploy.members import Member
+from sottovoce.deploy.plan_file import read_plan, write_plan
+from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.runs.prepare import prepare
@@ -194,11 +196,11 @@ def test_the_list_of_methods_names_it_and_loads_nothing(extra: Path) -> None:
 def test_a_plan_of_others_loads_no_package(extra: Path, tmp_path: Path) -> None:
     sites = [Member(name, 50, SigningKey.make().public) for name in ("north", "east", "south")]
     config = RunConfig(method="combine", epsilon=1.0, delta=1e-5, rounds=2, seed=None)
-    Plan.make("trial", config, sites, 3).write(tmp_path / "plan.json")
-    Plan.read(tmp_path / "plan.json")  # where the program has registered the method itself
+    write_plan(make_plan(Proposal("trial", config, sites, 3)), tmp_path / "plan.json")
+    read_plan(tmp_path / "plan.json")  # where the program has registered the method itself
     forget()
     with pytest.raises(InvalidInput) as refused:
-        Plan.read(tmp_path / "plan.json")
+        read_plan(tmp_path / "plan.json")
     assert refused.value.field == "plan" and "'combine'" in refused.value.rule and not loaded()
 
 

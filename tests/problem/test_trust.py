@@ -16,7 +16,8 @@ from problems import make_rows
 from sottovoce import ConsensusClassifier, ConsensusRegressor
 from sottovoce.algorithms import METHODS, NAMES, REGISTRY, trusts_of, under
 from sottovoce.cli import cli
-from sottovoce.deploy.plan import Member, Plan
+from sottovoce.deploy.members import Member
+from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.network.net import DenseNet
@@ -222,6 +223,6 @@ def test_a_method_of_sums_does_not_run_where_nothing_is_sealed() -> None:
 def test_plans_of_sites_carry_the_trust_in_their_digest() -> None:
     keys = [base64.b64encode(bytes([k]) * 32).decode() for k in range(3)]
     sites = [Member(name, 60, key) for name, key in zip(("north", "east", "south"), keys, strict=True)]
-    made = {trust: Plan.make("run", config_of("momentum", trust), sites, 4) for trust in ("nobody", "sum")}
+    made = {trust: make_plan(Proposal("run", config_of("momentum", trust), sites, 4)) for trust in ("nobody", "sum")}
     assert made["nobody"].digest != made["sum"].digest
     assert [made[trust].statement.trust.kind for trust in made] == list(made)

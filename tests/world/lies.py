@@ -47,7 +47,11 @@ class Lies:
                 inbox.pop(name, None)
             if rng.random() < 0.02 and (round - 1, name) in held:
                 inbox[name] = held[round - 1, name]
-            if not plan.summed and name not in plan.neighbours(self.name, round) and not isinstance(mine, Roster):
+            if (
+                not plan.summed
+                and name not in plan.exchange_table.heard_by(self.name, round)
+                and not isinstance(mine, Roster)
+            ):
                 inbox = {who: data for who, data in inbox.items() if who != name or data in (b"", b"expelled", b"left")}
             elif not plan.summed and name not in inbox and rng.random() < 0.8:
                 inbox[name] = b""

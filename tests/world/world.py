@@ -41,8 +41,10 @@ from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
+from sottovoce.deploy.members import Member
 from sottovoce.deploy.messages import agree
-from sottovoce.deploy.plan import Member, Plan
+from sottovoce.deploy.plan import Plan
+from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.deploy.session import Finished, SiteSession, check_end
 from sottovoce.deploy.sums.masks import erase_old
 from sottovoce.deploy.waits import Waits
@@ -100,7 +102,7 @@ def agreed(work: Workload) -> tuple[Plan, dict[str, SigningKey], Any]:
     config = RunConfig.from_dict(
         {"method": work.method, "epsilon": 2.0, "delta": 1e-5, "rounds": work.rounds, "seed": 3, "rho": 0.02, **graph}
     )
-    return Plan.make("trial", config, members, rows.d, waits=WAITS), keys, rows
+    return make_plan(Proposal("trial", config, members, rows.d, waits=WAITS)), keys, rows
 
 
 def _faults(kind: str) -> list[str]:
@@ -144,7 +146,7 @@ class World:
         names = list(self.plan.names)
         self.liar = self.rng.choice(names) if kind == "liar" else None
         self.auditor = Auditor(
-            self.folder, "trial", names, self.plan.least, summed=self.plan.summed,
+            self.folder, "trial", names, self.plan.quorum.least, summed=self.plan.summed,
             liars=() if self.liar is None else (self.liar,),
         )  # fmt: skip
         self.auditor.order = self.plan.names
@@ -222,7 +224,7 @@ class World:
     @property
     def longest(self) -> float:
         """Simulated seconds after which every run of this world is over."""
-        rounds = self.plan.last_round + 2
+        rounds = self.plan.exchange_table.last + 2
         slack = 4.0 * max(self.slow.values()) + 3.0
         waits = rounds * (slack + WAITS.patience / min(1.0, self.drift)) + 2.0 * GREETING
         return waits + TRIES * (PATIENCE + 25.0) + 200.0
@@ -364,7 +366,7 @@ class World:
             right = 4 if not whole else 5 if end.lost else 0
             if code != right:
                 auditor.breach(f"{name}: ended with {code} where {right} is right")
-            if name in roster["gone"] and code == 0 and end.outcome.rounds < plan.rounds:
+            if name in roster["gone"] and code == 0 and end.outcome.rounds < plan.config.rounds:
                 auditor.breach(f"{name}: is out, and says that all is well")
         stay = [name for name in roster["members"] if name not in harmed]
         rosters = [self.ends[name].roster for name in stay if name in self.ends]
@@ -389,7 +391,7 @@ class World:
         else:
             made = run_sites(plan.config, self.rows, lost={index(name): k for name, k in roster["since"].items()})
         for name in stay:
-            model = plan.prepared.algorithm.at(index(name)).model(made[index(name)][0].state)
+            model = plan.stages[0].prepared.algorithm.at(index(name)).model(made[index(name)][0].state)
             if not np.array_equal(model, self.ends[name].model):
                 self.auditor.breach(f"{name}: another model than its twin's")
 

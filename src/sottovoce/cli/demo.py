@@ -107,7 +107,7 @@ def demo(
         print_json(report)
         return
     console.print(table)
-    console.print(privacy(demo.plan.statement.words, f"Privacy: {DEMONSTRATION}"))
+    console.print(privacy(demo.plan.privacy.statement.words, f"Privacy: {DEMONSTRATION}"))
     if "record" in report:
         from .answers import render_record  # loads SciPy's statistics
 
@@ -129,7 +129,7 @@ def demo(
 
 def _table(demo: Demonstration) -> Table:
     table = listing("<site", ">rows", ">round", "<", ">epsilon spent", ">of")
-    rounds, rows = demo.plan.attempts, demo.rows.n[:, 0].astype(int)
+    rounds, rows = demo.plan.exchange_table.attempts, demo.rows.n[:, 0].astype(int)
     for one, size in zip(demonstration.progress(demo), rows, strict=True):
         bar = "█" * round(24 * one["round"] / rounds)
         spent = (ceil_text(one["spent"]), f"{one['budget']:g}")

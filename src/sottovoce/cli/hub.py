@@ -17,9 +17,10 @@ from ..deploy.hub import Hub
 from ..deploy.hublog import HubLog
 from ..deploy.invitation import Answer
 from ..deploy.lock import only_one
+from ..deploy.members import ANSWER
 from ..deploy.monitor import PAGE
 from ..deploy.names import check_name
-from ..deploy.plan import ANSWER, Plan
+from ..deploy.plan_file import read_plan
 from ..deploy.relay import Credentials
 from ..deploy.report import other_run, run_of
 from ..deploy.waits import DEFAULT
@@ -212,7 +213,7 @@ def run(
     are written to FOLDER; the hub goes on answering until Ctrl-C, or SIGTERM, unless --once is given.  A site
     without which a run of sums went on erases its key of the run when it is told so; --once gives it some time to ask.
     """
-    plan = Plan.read(folder / "plan.json")
+    plan = read_plan(folder / "plan.json")
     _check_seconds(patience, greeting, linger)
     waits = None if patience is None else plan.waits.with_deadline(patience)
     credentials = Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key")))
@@ -260,7 +261,7 @@ def status(folder: Path, as_json: bool) -> None:
 
     Only reads: it may run as another user, and while the hub runs.  Times are the hub's own.
     """
-    plan = Plan.read(folder / "plan.json")
+    plan = read_plan(folder / "plan.json")
     with _log(folder, read_only=True) as log:
         carried = Hub(plan, log)
         carried.check()
@@ -292,7 +293,7 @@ def end(folder: Path, run_name: str) -> None:
     Every site that asks the hub from now on is told so, ends with exit code 4, and gives back what it has not spent.
     The hub may run meanwhile or be started afterwards; what the sites have spent stays spent.
     """
-    plan = Plan.read(folder / "plan.json")
+    plan = read_plan(folder / "plan.json")
     if run_name != plan.run:
         raise InvalidInput("run", run_name, f"the plan of {folder} is of the run {plan.run!r}", "give that name")
     with _log(folder) as log:
@@ -313,7 +314,7 @@ def expel(folder: Path, name: str) -> None:
     The others do not wait for it any longer: they sign a roster without it and go on, or end if too few would be left.
     NAME is told when it asks, and ends with exit code 4.  The hub may run meanwhile or be started afterwards.
     """
-    plan = Plan.read(folder / "plan.json")
+    plan = read_plan(folder / "plan.json")
     plan.index(name)
     if plan.waits.endless:
         rule = "this plan needs all its sites to its end: it was written without a deadline"
@@ -336,7 +337,7 @@ def prune(folder: Path) -> None:
     sites' greetings and farewells stay: a farewell is signed, and holds the hash of the site's ledger, in which every
     message is.  The hub must not run meanwhile.
     """
-    plan = Plan.read(folder / "plan.json")
+    plan = read_plan(folder / "plan.json")
     with only_one(folder / "hub.lock"), _log(folder) as log:
         there = {run_of(path) for path in folder.glob("hub*.json")}
         over = [run for run in log.runs() if run != plan.run and (run in there or log.decisions.ended(run))]

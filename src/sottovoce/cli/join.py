@@ -11,9 +11,9 @@ from ..data.schema import Schema
 from ..deploy.certificates import Authority, check_host, hosts_of
 from ..deploy.files import together, write_new
 from ..deploy.invitation import Answer, Invitation, same
-from ..deploy.joining import Made, make_site
+from ..deploy.joining import LifetimeBudget, Made, TableSource, make_site
+from ..deploy.members import ANSWER, Member
 from ..deploy.names import check_name
-from ..deploy.plan import ANSWER, Member
 from ..deploy.relay import target
 from ..errors import InvalidInput, printable
 from ..util import files
@@ -167,7 +167,9 @@ def make(
         }  # fmt: skip
 
     file = Path("schema.toml") if schema is None else schema.resolve()
-    made = make_site(folder, name, invited.hub, data, encoding, file, epsilon, delta, accountant, more)
+    made = make_site(
+        folder, name, invited.hub, TableSource(data, encoding, file), LifetimeBudget(epsilon, delta, accountant), more
+    )
     answer = Answer(made.member, made.request, invited.digest)
     click.echo(f"made {folder}: {made.member.rows:,} rows, keys, and the one ledger of these rows")
     if schema is None:

@@ -18,7 +18,10 @@ from ..data.schema import Schema
 from ..data.synthetic_tables import Expected
 from ..deploy.answering import ahead
 from ..deploy.invitation import plan_code
-from ..deploy.plan import Member, Plan, check_public
+from ..deploy.members import Member
+from ..deploy.plan import check_public
+from ..deploy.plan_file import write_plan
+from ..deploy.proposal import Proposal, make_plan
 from ..deploy.waits import Waits
 from ..errors import InvalidInput
 from ..network.dropout import outlook
@@ -274,19 +277,21 @@ def agreed(
 ) -> dict[str, Any]:
     """Write the plan that sites agree on; what to tell about it."""
     assert sites.schema is not None and options.run_name is not None and options.write is not None
-    made = Plan.make(
-        options.run_name,
-        config,
-        sites.members,
-        sites.features,
-        schema=sites.schema.to_dict(),
-        norm_cap=options.norm_cap,
-        start=start,
-        asks=options.asks,
-        centre=None if decision is None else decision.centring,
-        waits=Waits(options.deadline, options.patience),
+    made = make_plan(
+        Proposal(
+            options.run_name,
+            config,
+            sites.members,
+            sites.features,
+            schema=sites.schema.to_dict(),
+            norm_cap=options.norm_cap,
+            start=start,
+            asks=options.asks,
+            centre=None if decision is None else decision.centring,
+            waits=Waits(options.deadline, options.patience),
+        )
     )
-    made.write(options.write)
+    write_plan(made, options.write)
     return ahead(made, releases, options.life, options.assumed) | {
         "plan": str(options.write),
         "digest": made.digest,

@@ -11,12 +11,13 @@ import click
 
 from ..data.schema import Schema
 from ..deploy.amendment import ENDING, Amendment
-from ..deploy.joining import make_site
+from ..deploy.joining import LifetimeBudget, TableSource, make_site
 from ..deploy.keys import SigningKey
 from ..deploy.known import ENDING as KNOWN
 from ..deploy.known import Known
 from ..deploy.lock import only_one
-from ..deploy.plan import Member, Plan
+from ..deploy.members import Member
+from ..deploy.plan_file import read_plan
 from ..deploy.settings import SiteSettings
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
@@ -68,13 +69,11 @@ def replace(
             rule = "is missing: the lifetime budget that the lost ledger had"
             raise InvalidInput("epsilon", None, rule, "give it, and its --delta")
         check_folder("folder", folder)
-        agreed = [Plan.read(path) for path in plans]
+        agreed = [read_plan(path) for path in plans]
         if found.schema is None:
             raise InvalidInput("schema", None, "is in no file that site.toml names", "write it there: [data] schema")
-        made = make_site(
-            folder, name, found.hub, found.data, Schema.from_toml(found.schema), found.schema, epsilon, delta or None,
-            None, spent=agreed,
-        )  # fmt: skip
+        table = TableSource(found.data, Schema.from_toml(found.schema), found.schema)
+        made = make_site(folder, name, found.hub, table, LifetimeBudget(epsilon, delta or None), spent=agreed)
         place, key = folder, SigningKey.read(folder / f"{name}.signing")
         runs = {plan.run: plan.digest for plan in agreed}
         known = Known.read(found.file(KNOWN))

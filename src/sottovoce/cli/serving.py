@@ -149,7 +149,7 @@ class Serving:
         console = self._teller.console
         if self._teller.as_json or not console.is_terminal:
             return nullcontext()
-        rounds = self._hub.plan.attempts
+        rounds = self._hub.plan.exchange_table.attempts
         return Live(
             get_renderable=lambda: sites_table(self._hub.sites(), rounds), console=console, refresh_per_second=2
         )

@@ -14,10 +14,10 @@ from ..deploy.answering import document
 from ..deploy.files import write_new
 from ..deploy.invitation import Answer, Invitation
 from ..deploy.invitation import plan_code as code_of_plan
-from ..deploy.joining import make_site
+from ..deploy.joining import LifetimeBudget, TableSource, make_site
 from ..deploy.lock import only_one
+from ..deploy.members import ANSWER
 from ..deploy.names import check_name
-from ..deploy.plan import ANSWER
 from ..deploy.relay import RelayTransport, ask_welcome
 from ..deploy.report import asked_text, sums_text
 from ..deploy.requests import sizes
@@ -82,7 +82,9 @@ def init(
     check_name("name", name)
     check_folder("folder", folder)
     encoding = Schema.from_toml(schema)
-    made = make_site(folder, name, hub, data, encoding, schema.resolve(), epsilon, delta, accountant)
+    made = make_site(
+        folder, name, hub, TableSource(data, encoding, schema.resolve()), LifetimeBudget(epsilon, delta, accountant)
+    )
     click.echo(
         f"made {folder}\n"
         f"1. give the hub's operator {name}.csr and {name}.public.json, and read out the key that is to be admitted:\n"
@@ -203,18 +205,19 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
             click.echo(f"Note: {printable(found.data.name)}: {note}", err=True)
         plan, shown = session.plan, ledger.show()
         known = plan.run in ledger.runs
-        takes_now = 0.0 if known else float(ledger.account.afford(plan.events(found.name)).max())
+        takes_now = 0.0 if known else float(ledger.account.afford(plan.privacy.events(found.name)).max())
     found.check_connection()
     authority = certificates.fingerprint(found.credentials.read()[0])
+    table, planned = plan.exchange_table, plan.privacy.statement
     report: dict[str, Any] = {
         "site": found.name, "run": plan.run, "plan": plan.digest, "hub": found.hub, "rows": int(session.rows.n[0, 0]),
-        "features": plan.last_width, "method": plan.config.method, "rounds": plan.attempts,
+        "features": table.last_model.width, "method": plan.config.method, "rounds": table.attempts,
         "asks": None if plan.asks is None else plan.asks.to_dict(),
-        "neighbours": list(plan.neighbours(found.name)), "sites": list(plan.names),
+        "neighbours": list(table.neighbours(found.name)), "sites": list(plan.names),
         "demonstration": plan.demonstration, "spent": shown["spent"][0], "budget": shown["epsilon"][0],
         "certificate_ends": certificates.ends(found.credentials.authority, found.credentials.certificate).isoformat(),
         "authority": authority, "known": known, "takes": takes_now,
-        "privacy": plan.statement.to_dict(), "participants": plan.facts.participants,
+        "privacy": planned.to_dict(), "participants": plan.facts.participants,
         "colluders": plan.facts.colluders, "sent": 0,
         "message_bytes": sizes(plan)[0], "inbox_bytes": sizes(plan)[1], "agreed": found.digest == plan.digest,
         "new_sites": remembered.new(plan, found.name), "erased": sorted(erased),
@@ -227,10 +230,10 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
     console = Console()
     console.print(
         f"[bold]{escape(found.name)}[/] in run [bold]{escape(plan.run)}[/]: {report['rows']:,} "
-        f"{plan.statement.counted}, {plan.last_width} features, {asked_text(plan)}, "
+        f"{planned.counted}, {table.last_model.width} features, {asked_text(plan)}, "
         + (f"sums {sums_text(plan)}" if plan.summed else f"neighbours {escape(', '.join(report['neighbours']))}")
     )
-    console.print(privacy(plan.statement.words, "Privacy of the whole run"))
+    console.print(privacy(planned.words, "Privacy of the whole run"))
     spent, budget = (x if isinstance(x, str) else ceil_text(x) for x in (report["spent"], report["budget"]))
     console.print(
         f"ledger: {spent} spent of {budget}; "
@@ -239,7 +242,7 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
     )
     if plan.asks is not None and plan.asks.evaluation is not None:
         console.print(
-            f"{plan.asks.held(report['rows']):,} {plan.statement.counted} are held out by their positions: the order "
+            f"{plan.asks.held(report['rows']):,} {planned.counted} are held out by their positions: the order "
             "of the table must not depend on what is in it", highlight=False,
         )  # fmt: skip
     console.print(
@@ -388,7 +391,7 @@ def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
 
     with (
         only_one(found.lock),
-        progress(console, f"{found.name}: round", plan.attempts, quiet=as_json) as bar,
+        progress(console, f"{found.name}: round", plan.exchange_table.attempts, quiet=as_json) as bar,
         RelayTransport(found.hub, found.credentials, plan, found.patience, tell) as transport,
     ):
         if not as_json:
@@ -396,7 +399,7 @@ def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
 
         def watch(k: int, spent: float, budget: float) -> None:
             if as_json:
-                line = {"round": k, "rounds": plan.attempts, "spent": spent, "budget": budget}
+                line = {"round": k, "rounds": plan.exchange_table.attempts, "spent": spent, "budget": budget}
                 print_json(line)
             elif bar is not None:
                 text = f"{found.name}: {ceil_text(spent)} of {budget:g} spent for life; round"

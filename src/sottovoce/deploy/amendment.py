@@ -23,8 +23,9 @@ from ..util.plain import canonical
 from .invitation import PLAN_GROUPS, stretch
 from .keys import SigningKey, verify
 from .known import Known
+from .members import Member
 from .names import check_name, check_run
-from .plan import Member, Plan
+from .plan import Plan
 from .strict import parse, told
 
 ENDING = "amendment"

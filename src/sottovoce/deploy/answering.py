@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,11 +29,13 @@ from ..runs.pricing import release_costs
 from ..runs.row_guard import Asked, Book, RowGuard
 from ..util.plain import digest_of
 from ..util.typing import Any, Array, IntArray
-from .asks import Lists, SiteTable
-from .plan import Plan
+from .asks import SiteTable
+from .plan import Plan, encoding_of
+from .recipes import Recipes
 from .stages import Stage
 
 if TYPE_CHECKING:
+    from ..answers.fits import LogOdds
     from ..answers.inference import Estimates
     from ..answers.metrics import Quality
 
@@ -61,8 +64,8 @@ class Asker:
 
     Parameters
     ----------
-    curate : callable ``(facts, stage)``
-        Makes the row guard of a stage, or the hub's :class:`Reader`.
+    guard_of : callable ``(facts, stage, move)``
+        Makes the row guard of a stage, or the hub's :class:`Reader`; `move` is that of the model which is judged.
     node : int
         The node whose view of the facts is taken; all views give the same results.
     observe : callable ``(k)``, optional
@@ -72,19 +75,18 @@ class Asker:
     """
 
     def __init__(
-        self, plan: Plan, net: Net, curate: Callable[[Facts, Stage], Asked], node: int,
+        self, plan: Plan, net: Net, guard_of: Callable[[Facts, Stage, Move | None], Asked], node: int,
         observe: Callable[[int], None] | None = None, trained: Rows | None = None,
     ) -> None:  # fmt: skip
-        self.plan, self._net, self._curate, self._node = plan, net, curate, node
+        self.plan, self._net, self._guard_of, self._node = plan, net, guard_of, node
         self._observe, self.trained = observe, trained
-        self.move: Move | None = None  # of the model that is judged
 
-    def _run(self, stage: Stage, **public: Any) -> tuple[Outcome, Any]:
+    def _run(self, stage: Stage, move: Move | None = None, **public: Any) -> tuple[Outcome, Any]:
         """Outcome and result of a stage, None if it ended early; `public` are further arguments of its recipe."""
         facts, recipe = stage.facts.node(self._node), stage.recipe
         assert recipe is not None
         method, tell = replace(recipe, **public).at(self._node), self._observe
-        place = Place(facts, self._net, self._curate(facts, stage), (), facts.d)
+        place = Place(facts, self._net, self._guard_of(facts, stage, move), (), facts.d)
         watch = [] if tell is None else [lambda k, state: tell(stage.first + k)]
         outcome = engine.run(method, place, len(method.items), observers=watch)
         return outcome, method.outcome(outcome.state, facts) if outcome.stopped == FINISHED else None
@@ -101,7 +103,7 @@ class Asker:
         """
         from ..answers.evaluation import qualities
 
-        stage, asks, self.move = self.plan.stages[-1], self.plan.asks, move
+        stage, asks = self.plan.stages[-1], self.plan.asks
         assert asks is not None
         if stage.shown:
             try:
@@ -109,17 +111,62 @@ class Asker:
             except NetClosed:
                 return Outcome(None, 0, NEIGHBOUR), found
         judged = digest_of(model) if move is None else digest_of(model, move.digest)
-        outcome, cells = self._run(stage, weights=model, judged=judged)
+        outcome, cells = self._run(stage, move, weights=model, judged=judged)
         if outcome.stopped == FEW:
             return outcome, replace(found, notes=(LOST,))
         if outcome.stopped != FINISHED:
             return outcome, found
-        return outcome, replace(found, quality=qualities(cells, asks.threshold, _lists(self.plan).levels)[0])
+        return outcome, replace(found, quality=qualities(cells, asks.threshold, _recipes_of(self.plan).levels)[0])
 
 
-def _lists(plan: Plan) -> Lists:
-    assert plan.lists is not None
-    return plan.lists
+def _recipes_of(plan: Plan) -> Recipes:
+    assert plan.recipes is not None
+    return plan.recipes
+
+
+class SiteRows:
+    """A site's rows, as the stages of a plan read them.
+
+    Parameters
+    ----------
+    plan : Plan
+    node : int
+        The site's.
+    table : SiteTable
+        All of its rows.
+    """
+
+    def __init__(self, plan: Plan, node: int, table: SiteTable) -> None:
+        assert plan.asks is not None
+        self._node, self._naming = node, _recipes_of(plan).naming
+        trained, held_out = plan.asks.split(len(table.y))
+        self._trained, self._held_out = table.at(trained), table.at(held_out)
+
+    @cached_property
+    def trained(self) -> Rows:
+        """The rows that are not held out."""
+        if self._naming is None:
+            return self._trained.rows()
+        return self._naming.rows([(self._trained.raw, self._trained.y)], self._node)
+
+    @cached_property
+    def held_out(self) -> Rows:
+        """The held-out rows."""
+        return self.held_out_moved(None)
+
+    def held_out_moved(self, move: Move | None) -> Rows:
+        """The held-out rows, as short as the rows of a training that were moved by `move`."""
+        from ..answers.evaluation import rows_of
+
+        part = self._held_out
+        X = part.X if self._naming is None else self._naming.encoded(part.raw, self._node)
+        return rows_of([(X if move is None else move.shortened(X), part.y)])
+
+    def of(self, stage: Stage, move: Move | None = None) -> Rows:
+        """The rows that a stage reads; `move` is that of the model which it judges."""
+        if not stage.held:
+            return self.trained
+        return self.held_out if move is None else self.held_out_moved(move)
 
 
 def at_site(
@@ -127,34 +174,24 @@ def at_site(
     observe: Callable[[int], None] | None = None,
 ) -> Asker:  # fmt: skip
     """The recipes of a plan at site `name`, with its table and its part of the noise."""
-    from ..answers.evaluation import rows_of
-
-    i, naming = plan.index(name), _lists(plan).naming
-    assert plan.asks is not None
-    trained, others = (table.at(positions) for positions in plan.asks.split(len(table.y)))
-
-    def rows_at(held: bool, move: Move | None = None) -> Rows:
-        part = others if held else trained
-        raw = part.X if part.columns is None else part.columns
-        if held:
-            X = part.X if naming is None else naming.encoded(raw, i)
-            return rows_of([(X if move is None else move.shortened(X), part.y)])
-        return part.rows() if naming is None else naming.rows([(raw, part.y)], i)
-
-    rows = {stage.held: rows_at(stage.held) for stage in plan.stages}
+    node = plan.index(name)
+    rows = SiteRows(plan, node, table)
     for stage in plan.stages:
         if stage.recipe is not None:
-            rows[stage.held].check(stage.facts.loss)
+            rows.of(stage).check(stage.facts.loss)
 
-    def curate(facts: Facts, stage: Stage) -> RowGuard:
-        seed, own = stage.prepared.config.seed, noise
-        if stage.before and noise.simulated and seed is not None:  # a row guard numbers its releases: each has its key
-            own = KeyedNoise(seed, [0], [i], lead=())
-        known = rows[stage.held] if asker.move is None else rows_at(stage.held, asker.move)
-        return RowGuard(known, facts, own, book)
+    def guard_of(facts: Facts, stage: Stage, move: Move | None) -> RowGuard:
+        return RowGuard(rows.of(stage, move), facts, _noise_of(stage, noise, node), book)
 
-    asker = Asker(plan, net, curate, i, observe, rows[False])
-    return asker
+    return Asker(plan, net, guard_of, node, observe, rows.trained)
+
+
+def _noise_of(stage: Stage, noise: Noise, node: int) -> Noise:
+    """A site's noise in a stage: a row guard numbers its releases from 1, so keyed noise has a key for each stage."""
+    seed = stage.prepared.config.seed
+    if stage.before and noise.simulated and seed is not None:
+        return KeyedNoise(seed, [0], [node], lead=())
+    return noise
 
 
 class ReadNet(Net):
@@ -232,7 +269,7 @@ def moved(plan: Plan, net: ReadNet) -> Move | None:
 
 def at_hub(plan: Plan, net: ReadNet) -> Asker:
     """The recipes of a plan at its hub."""
-    return Asker(plan, net, lambda facts, _: Reader(facts), 0)
+    return Asker(plan, net, lambda facts, *_: Reader(facts), 0)
 
 
 def ahead(
@@ -243,31 +280,49 @@ def ahead(
     `releases` are those of the training, `life` is the lifetime budget of a ledger, and `assumed` is what a forecast of
     coefficients takes the rows for.
     """
-    asks = plan.asks
+    asks, privacy = plan.asks, plan.privacy
     if asks is None:
         return {}
-    more = list(releases)
+    plain: dict[str, Any] = {
+        "method": _method_of(plan),
+        "graph": plan.config.graph,
+        "rounds": plan.exchange_table.attempts,
+        "n": [site.rows for site in plan.sites],
+        "features": plan.exchange_table.last_model.width,
+        "privacy": privacy.statement.to_dict(),
+        "releases": [*releases, *_costs_of_recipes(plan)],
+        "config": plan.config.to_dict(),
+        "asks": asks.to_dict(),
+        "held": [asks.held(site.rows) for site in plan.sites],
+        "parts": [statement.to_dict() for statement in privacy.statements],
+        "life": share_of_life(privacy.planned_events(), plan.config.delta, life),
+    }
+    if plan.infers:
+        plain |= {"algorithm": {}, "forecast": _forecast(plan, assumed or Assumed())}
+    return plain
+
+
+def _method_of(plan: Plan) -> str:
+    return "inference" if plan.infers else plan.config.method
+
+
+def _costs_of_recipes(plan: Plan) -> list[dict[str, Any]]:
+    """What every release of the plan's recipes costs, in order."""
+    found = []
     for stage in plan.stages:
         if stage.recipe is None:
             continue
         costs = release_costs(stage.prepared, stage.planned())
         for item, cost in zip(stage.recipe.items, costs, strict=True):
-            more.append({"event": cost["event"], "asks": item.name} | cost)
-    plain: dict[str, Any] = {
-        "method": "inference" if plan.infers else plan.config.method, "graph": plan.config.graph,
-        "rounds": plan.attempts, "n": [site.rows for site in plan.sites], "features": plan.last_width,
-        "privacy": plan.statement.to_dict(), "releases": more, "config": plan.config.to_dict(), "asks": asks.to_dict(),
-        "held": [asks.held(site.rows) for site in plan.sites], "parts": [said.to_dict() for said in plan.statements],
-        "life": share_of_life(plan.planned(), plan.config.delta, life),
-    }  # fmt: skip
-    return plain | ({"algorithm": {}, "forecast": _forecast(plan, assumed or Assumed())} if plan.infers else {})
+            found.append({"event": cost["event"], "asks": item.name} | cost)
+    return found
 
 
 def _forecast(plan: Plan, assumed: Assumed) -> dict[str, Any]:
     """What the table will be worth (:func:`sottovoce.answers.forecast.forecast`); empty without noise."""
     from ..answers.forecast import LogOdds, forecast_of
 
-    stage, naming = plan.stages[0], _lists(plan).naming
+    stage, naming = plan.stages[0], _recipes_of(plan).naming
     if naming is None or stage.recipe is None:
         return {}
     return forecast_of(LogOdds(naming, assumed.positives), stage.prepared, assumed)
@@ -277,29 +332,53 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
     """The results as plain data, under the keys of a simulation's report."""
     from ..answers.terms import outcome
 
-    lists, asks, statements = _lists(plan), plan.asks, plan.statements
+    asks, best = plan.asks, None if found.quality is None else found.quality[""]
     assert asks is not None
-    held = [asks.held(site.rows) for site in plan.sites]
-    asked = [[] if stage.recipe is None else stage.recipe.listed.to_plain() for stage in plan.stages]
-    best = None if found.quality is None else found.quality[""]
     plain: dict[str, Any] = {
-        "method": "inference" if plan.infers else plan.config.method, "data": plan.run, "nodes": len(plan.sites),
-        "n_train": plan.facts.n[:, 0].astype(int).tolist(), "n_test": sum(held), "features": plan.last_width,
-        "sites": list(plan.names), "label": outcome(plan.encoding), "asked": asked[0],
-        "auc": None if best is None else best.auc.value, "brier": None if best is None else best.brier.value,
-        "evaluation": None, "privacy": statements[0].to_dict(), "notes": list(found.notes),
+        "method": _method_of(plan),
+        "data": plan.run,
+        "nodes": len(plan.sites),
+        "n_train": plan.facts.n[:, 0].astype(int).tolist(),
+        "n_test": sum(asks.held(site.rows) for site in plan.sites),
+        "features": plan.exchange_table.last_model.width,
+        "sites": list(plan.names),
+        "label": outcome(encoding_of(plan.schema)),
+        "asked": _asked_in(plan.stages[0]),
+        "auc": None if best is None else best.auc.value,
+        "brier": None if best is None else best.brier.value,
+        "evaluation": None,
+        "privacy": plan.privacy.statements[0].to_dict(),
+        "notes": list(found.notes),
         "config": plan.config.to_dict(),
-    }  # fmt: skip
+    }
     if found.estimates is not None:
-        assert lists.fit is not None
-        read = lists.fit.read(found.estimates, plan.config.delta)
+        read = _fit_of(plan).read(found.estimates, plan.config.delta)
         plain |= read.plain | {"forecast": {}}  # after a run its own table tells what it needs
-    if found.quality is not None and best is not None:
-        plain["evaluation"] = {
-            **best.to_dict(), "privacy": statements[-1].to_dict(), "asked": asked[-1],
-            "by": {name: one.to_dict() for name, one in found.quality.items() if name},
-        }  # fmt: skip
+    if found.quality is not None:
+        plain["evaluation"] = _evaluation(plan, found.quality)
     return plain
+
+
+def _asked_in(stage: Stage) -> Any:
+    """The releases of a stage with their shares of the budget, as plain data; none of a training."""
+    return [] if stage.recipe is None else stage.recipe.listed.to_plain()
+
+
+def _fit_of(plan: Plan) -> LogOdds:
+    """What reads the estimates of an inference."""
+    fit = _recipes_of(plan).fit
+    assert fit is not None
+    return fit
+
+
+def _evaluation(plan: Plan, quality: dict[str, Quality]) -> dict[str, Any]:
+    """The quality on the held-out rows: of all, and of each level that the plan tells apart."""
+    return {
+        **quality[""].to_dict(),
+        "privacy": plan.privacy.statements[-1].to_dict(),
+        "asked": _asked_in(plan.stages[-1]),
+        "by": {name: one.to_dict() for name, one in quality.items() if name},
+    }
 
 
 def document(plan: Plan, found: Found) -> dict[str, Any]:
@@ -307,7 +386,5 @@ def document(plan: Plan, found: Found) -> dict[str, Any]:
     plain = record(plan, found)
     if found.estimates is None:
         return {"record": plain}
-    fit = _lists(plan).fit
-    assert fit is not None
-    whole = fit.layout.saved(found.model, plan.encoding, plain).to_dict()
+    whole = _fit_of(plan).layout.saved(found.model, encoding_of(plan.schema), plain).to_dict()
     return {"record": whole.pop("record"), "answers": whole}

@@ -1,35 +1,23 @@
 """What a plan asks after its training, or instead of it: quality on held-out rows, coefficients with intervals.
 
-Which rows are held out depends only on their positions, so it is public, and a replaced row stays on its side.  The
-price of either side is that of its own releases (docs/privacy/answers.md, "Between sites").
+Which rows are held out depends only on their positions, so it is public, and a replaced row stays on its side.  What
+is asked is priced in :mod:`sottovoce.deploy.recipes`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
-from ..algorithms import Recipe
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..data.table import Table
 from ..errors import InvalidInput
-from ..problem.losses import Loss, make_loss
-from ..problem.task import TwoClasses
-from ..runs.config import RunConfig
-from ..runs.prepare import prepare
-from ..runs.pricing import Prepared
 from ..util.codec import Unreadable, from_plain, to_plain
 from ..util.typing import Any, Array, IntArray
-
-if TYPE_CHECKING:  # which load SciPy's statistics, and most plans ask nothing
-    from ..answers.evaluation import Level
-    from ..answers.fits import LogOdds
-    from ..answers.terms import Naming
 
 _MIXED = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
@@ -66,6 +54,11 @@ class SiteTable:
     def rows(self) -> Rows:
         """All rows, as the training reads them."""
         return Rows.build([(self.X, self.y)])
+
+    @property
+    def raw(self) -> Any:
+        """What the encoding with reference levels reads: raw columns, or encoded rows without a schema."""
+        return self.X if self.columns is None else self.columns
 
     def at(self, positions: IntArray) -> Self:
         """The rows at these positions."""
@@ -146,85 +139,6 @@ class Asks:
             return from_plain(cls, plain)
         except Unreadable as error:
             raise InvalidInput("asks", None, f"is not what a plan asks: {error}", "write the plan again") from None
-
-
-class Lists(NamedTuple):
-    """A plan's recipes, priced: the inference on the training rows, the evaluation on the held-out rows."""
-
-    inference: Prepared | None
-    fit: LogOdds | None
-    evaluation: Prepared | None
-    levels: tuple[Level, ...]
-
-    @property
-    def naming(self) -> Naming | None:
-        """The encoding of an inference."""
-        return None if self.fit is None else self.fit.layout.naming
-
-
-def lists_of(
-    asks: Asks, config: RunConfig, sizes: Sequence[int], d: int, schema: Schema | None, names: Sequence[str]
-) -> Lists:
-    """Check what is asked against public facts, and price it; calibrates the noise if `asks` has no scale yet.
-
-    `sizes` are the rows of every site, held-out ones included, `d` is the number of features by the schema.  Raises
-    :class:`InvalidInput` if it cannot be asked, or a site has too few rows.
-    """
-    from ..answers import evaluation, inference
-    from ..answers.fits import Layout, LogOdds, site_constants
-
-    for field, many in (("sites_per_row", config.sites_per_row), ("copies", config.copies)):
-        if many != 1:
-            rule = "the rows of a plan with answers are priced one by one, for one run"
-            raise InvalidInput(field, many, rule, f"use {field}=1")
-    loss = make_loss(config.loss)
-    if loss.outputs != 1 or loss.offset_bound or (schema is not None and not isinstance(schema.task, TwoClasses)):
-        rule = "answers between sites are for two classes"
-        raise InvalidInput("label", None, rule, "leave evaluation and inference out")
-    if schema is not None and schema.weighs:
-        rule = "answers between sites count every row once, and this schema declares weights"
-        raise InvalidInput("weight", None, rule, "leave weight and class_weight out, or evaluation and inference")
-    if schema is not None and schema.person is not None:
-        rule = "answers between sites count every row once, and this schema bounds a person's rows together"
-        raise InvalidInput("person", None, rule, "leave evaluation and inference out, or keep one row a person")
-    held = [asks.held(n) for n in sizes]
-    trained = np.array([[float(n - m)] for n, m in zip(sizes, held, strict=True)])
-    if asks.evaluation is not None:
-        short = next((i for i, (n, m) in enumerate(zip(sizes, held, strict=True)) if not 0 < m < n), None)
-        if short is not None:
-            rule = f"leaves {held[short]} held-out rows and {sizes[short] - held[short]} others at {names[short]!r}"
-            raise InvalidInput("holdout", asks.holdout, rule, "give each site at least one of both")
-    fit, priced = None, None
-    width, based = d, schema
-    if asks.inference:
-        inference.check_run(config)
-        if config.noise is not None:
-            rule = "inference calibrates the noise of its own releases"
-            raise InvalidInput("noise", None, rule, "leave it out, and give an epsilon")
-        plain = [f"x{j}" for j in range(d)]
-        constants = site_constants(names, at_random=False, asked=asks.site_constants)
-        site = None if schema is None else schema.site
-        layout = Layout.of(schema, plain, 1.0, trained[:, 0].tolist(), constants, site)
-        fit, naming = LogOdds(layout), layout.naming
-        priced = _priced(fit.recipe, config, trained, naming.d, fit.loss, asks.scale)
-        width, based = naming.d, naming.schema
-    if asks.evaluation is None:
-        return Lists(priced, fit, None, ())
-    levels = evaluation.levels_of(based, asks.by)
-    groups = evaluation.groups_of(levels, width + 1)
-    histogram = evaluation.Histogram(judged=b"", threshold=asks.threshold, groups=groups)  # of what will be trained
-    own = evaluation.Held(asks.evaluation, asks.threshold, asks.by).config(config, histogram)
-    n = np.array([[float(m)] for m in held])
-    judged = _priced(histogram, own, n, width + 1, evaluation.LOSS, asks.evaluation_scale)
-    evaluation.check_rows(judged)
-    return Lists(priced, fit, judged, levels)
-
-
-def _priced(method: Recipe, config: RunConfig, n: Array, d: int, loss: Loss, scale: float | None) -> Prepared:
-    """A recipe with the noise of `scale`, or calibrated now."""
-    if scale is not None:
-        method = method.with_noise(method.listed.shape.scaled(scale))
-    return prepare(config.for_recipe(method), n, d, method=method, loss=loss)
 
 
 def table_of(schema: Schema | None, X: Array, y: Array, columns: dict[str, Any] | Table | None) -> SiteTable:

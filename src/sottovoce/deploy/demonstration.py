@@ -44,7 +44,10 @@ from .hub import Hub
 from .hublog import HubLog
 from .keys import SigningKey
 from .local import answer_sites, train_sites
-from .plan import Member, Plan, trained_rows
+from .members import Member, trained_rows
+from .plan import Plan
+from .plan_file import write_plan
+from .proposal import Proposal, make_plan
 from .settings import write_settings
 from .sums.roster import Attempt
 from .waits import DEFAULT, Waits
@@ -122,37 +125,64 @@ def build(
     dataset = load(data, schema=schema)
     if dataset.schema is None:
         raise InvalidInput("data", data, "has no schema that sites could share", "use 'adult' or a table")
-    names = _NAMES[:sites] if sites <= len(_NAMES) else tuple(f"site-{i + 1}" for i in range(sites))
     parts = partition("iid", dataset.y_train, sites, config.seed, dataset.train_columns)
-    encoded = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
-    rows = rows_of(dataset.task, encoded, dataset.weights_of(parts))
+    rows = _rows_of(dataset, parts)
     rows.check(make_loss(config.loss))
     if folder.exists() and any(folder.iterdir()):
         raise InvalidInput("keep", str(folder), "holds files already", "give an empty or a new folder")
-    port, hub = free_port(), folder / "hub"
-    hub.mkdir(parents=True)
-    authority = certificates.Authority.make(hub)
-    authority.serve(hub, ["127.0.0.1"])
-    members = [
-        _site(folder / name, name, dataset, parts[i], rows.node(i), config, authority, hub)
-        for i, name in enumerate(names)
-    ]
+    port, members = free_port(), _make_sites(folder, config, dataset, parts, rows)
     centring = None
     if centre and not (asks is not None and asks.inference):
         centring = decide(config, trained_rows(members, asks), rows.d, frame_of(dataset.schema)).centring
-    plan = Plan.make(
-        "demonstration", config, members, rows.d, schema=dataset.schema.to_dict(), asks=asks,
-        centre=centring, waits=waits,
-    )  # fmt: skip
-    plan.write(hub / "plan.json")
-    for name in names:
-        plan.write(folder / name / "plan.json")
+    plan = make_plan(
+        Proposal(
+            "demonstration",
+            config,
+            members,
+            rows.d,
+            schema=dataset.schema.to_dict(),
+            asks=asks,
+            centre=centring,
+            waits=waits,
+        )
+    )
+    write_plan(plan, folder / "hub" / "plan.json")
+    for name in plan.names:
+        write_plan(plan, folder / name / "plan.json")
         write_settings(folder / name, name, f"127.0.0.1:{port}", Path("rows.csv"), agreed=plan.digest)
-    tables = [
-        table_of(dataset.schema, dataset.X_train[p], dataset.y_train[p], columns_of(dataset.train_columns, p))
-        for p in parts
-    ]  # fmt: skip
-    return Demonstration(folder, plan, dataset, rows, port, tables)
+    return Demonstration(folder, plan, dataset, rows, port, _tables_of(dataset, parts))
+
+
+def _rows_of(dataset: Dataset, parts: Sequence[IntArray]) -> Rows:
+    """The encoded rows of all sites."""
+    encoded = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
+    return rows_of(dataset.task, encoded, dataset.weights_of(parts))
+
+
+def _tables_of(dataset: Dataset, parts: Sequence[IntArray]) -> list[SiteTable]:
+    """The tables of all sites."""
+    return [
+        table_of(dataset.schema, dataset.X_train[part], dataset.y_train[part], columns_of(dataset.train_columns, part))
+        for part in parts
+    ]
+
+
+def _make_sites(
+    folder: Path, config: RunConfig, dataset: Dataset, parts: Sequence[IntArray], rows: Rows
+) -> list[Member]:
+    """Make the folders of the hub and of all sites, with rows, ledgers, certificates and keys."""
+    hub = folder / "hub"
+    hub.mkdir(parents=True)
+    authority = certificates.Authority.make(hub)
+    authority.serve(hub, ["127.0.0.1"])
+    return [
+        _site(folder / name, name, dataset, parts[i], rows.node(i), config, authority, hub)
+        for i, name in enumerate(_names_of(len(parts)))
+    ]
+
+
+def _names_of(sites: int) -> tuple[str, ...]:
+    return _NAMES[:sites] if sites <= len(_NAMES) else tuple(f"site-{i + 1}" for i in range(sites))
 
 
 def _site(
@@ -193,41 +223,87 @@ def relay(demo: Demonstration, tick: Callable[[], None], lose: int = 0) -> dict[
     The last `lose` sites are killed in the middle of the run and do not come back.  Returns the exit codes of hub and
     sites.  Raises :class:`SottovoceError` with the message of the first that fails.
     """
-    names, until = demo.plan.names, time.monotonic() + LONGEST
-    listen, lost = f"127.0.0.1:{demo.port}", names[len(names) - lose :]
-    doomed = lost
-    hub = ("hub", "run", str(demo.hub), "--listen", listen, "--once", "--linger", "0")
-    processes = {"hub": start(*hub, errors=demo.hub / "errors")}
-    fine = {0, exit_code(EndedEarly("")), exit_code(FinishedWithout(""))} if lose else {0}
+    until = time.monotonic() + LONGEST
+    processes = _Processes(demo, lose)
     try:
-        for name in names:
-            processes[name] = start(
-                "site", "run", str(demo.settings(name)), "--json", errors=demo.folder / name / "errors"
-            )
-        while any(process.poll() is None for process in processes.values()):
-            if doomed and _halfway(demo):
-                for name in doomed:
-                    if processes[name].poll() == 0:
-                        raise SottovoceError(f"lose_site: {name} came to its end before it was lost; use more rounds")
-                    processes[name].kill()
-                doomed = ()
-            for name, process in processes.items():
-                dead = process.poll() is not None and (name in doomed or name not in lost)
-                if dead and process.returncode not in fine:
-                    said = (demo.folder / name / "errors").read_text().strip()
-                    raise SottovoceError(f"{name}: {said or f'exit code {process.returncode}'}")
+        processes.start()
+        while processes.any_runs:
+            if processes.doomed and _halfway(demo):
+                processes.kill_doomed()
+            processes.check()
             if time.monotonic() > until:
                 raise SottovoceError(f"demonstration: not done after {LONGEST:g} s")
             tick()
-            time.sleep(0.01 if doomed else 0.05)
-        return {name: process.wait() for name, process in processes.items()}
+            time.sleep(0.01 if processes.doomed else 0.05)
+        return processes.exit_codes()
     finally:
-        for name, process in processes.items():
+        processes.end()
+
+
+class _Processes:
+    """The processes of a demonstration, by name: the hub and its sites, the last `lose` of which are to be killed.
+
+    Attributes
+    ----------
+    doomed : tuple of str
+        Sites that are to be killed and run still.
+    """
+
+    def __init__(self, demo: Demonstration, lose: int) -> None:
+        names = demo.plan.names
+        self._demo = demo
+        self._lost = self.doomed = names[len(names) - lose :]
+        self._running: dict[str, subprocess.Popen[str]] = {}
+        self._fine = {0}
+        if lose:
+            self._fine |= {exit_code(EndedEarly("")), exit_code(FinishedWithout(""))}
+
+    def start(self) -> None:
+        """Start the hub, then all sites."""
+        demo = self._demo
+        hub = ("hub", "run", str(demo.hub), "--listen", f"127.0.0.1:{demo.port}", "--once", "--linger", "0")
+        self._running["hub"] = start(*hub, errors=self._errors("hub"))
+        for name in demo.plan.names:
+            site = ("site", "run", str(demo.settings(name)), "--json")
+            self._running[name] = start(*site, errors=self._errors(name))
+
+    @property
+    def any_runs(self) -> bool:
+        """Whether any of them runs still."""
+        return any(process.poll() is None for process in self._running.values())
+
+    def kill_doomed(self) -> None:
+        """Kill the sites that are to be lost; raises :class:`SottovoceError` if one came to its end before."""
+        for name in self.doomed:
+            if self._running[name].poll() == 0:
+                raise SottovoceError(f"lose_site: {name} came to its end before it was lost; use more rounds")
+            self._running[name].kill()
+        self.doomed = ()
+
+    def check(self) -> None:
+        """Raise :class:`SottovoceError` with what a process said that failed, and was not killed on purpose."""
+        for name, process in self._running.items():
+            killed = name in self._lost and name not in self.doomed
+            if killed or process.poll() is None or process.returncode in self._fine:
+                continue
+            said = self._errors(name).read_text().strip()
+            raise SottovoceError(f"{name}: {said or f'exit code {process.returncode}'}")
+
+    def exit_codes(self) -> dict[str, int]:
+        """The exit codes, once all have ended."""
+        return {name: process.wait() for name, process in self._running.items()}
+
+    def end(self) -> None:
+        """Kill what runs still, and remove the files of those that had nothing to say."""
+        for name, process in self._running.items():
             process.kill()
             process.wait()
-            errors = demo.folder / name / "errors"
+            errors = self._errors(name)
             if errors.exists() and not errors.stat().st_size:
                 errors.unlink()
+
+    def _errors(self, name: str) -> Path:
+        return self._demo.folder / name / "errors"
 
 
 def _halfway(demo: Demonstration) -> bool:
@@ -235,7 +311,7 @@ def _halfway(demo: Demonstration) -> bool:
     if not (demo.hub / "hub.log").exists():
         return False
     with HubLog(demo.hub / "hub.log") as log:
-        return log.last(demo.plan.run, demo.plan.names[-1]) >= max(1, demo.plan.attempts // 3)
+        return log.last(demo.plan.run, demo.plan.names[-1]) >= max(1, demo.plan.exchange_table.attempts // 3)
 
 
 def progress(demo: Demonstration) -> list[dict[str, Any]]:
@@ -247,7 +323,7 @@ def progress(demo: Demonstration) -> list[dict[str, Any]]:
             sent = Journal(ledger, demo.plan.run).highest
             if demo.plan.summed:  # greetings and rosters are messages too
                 sent = len(ledger.rows)
-        done = min(max(sent, 0), demo.plan.attempts)
+        done = min(max(sent, 0), demo.plan.exchange_table.attempts)
         shown.append({"site": name, "round": done, "spent": spent, "budget": budget})
     return shown
 
@@ -258,35 +334,54 @@ def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
     with HubLog(demo.hub / "hub.log") as log:
         carried = Hub(plan, log)
         roster = carried.rounds.roster
-        names = [name for name in plan.names if name not in roster["gone"]]
         attempts = carried.rounds.attempts if plan.summed else None
-    ends = [json.loads((demo.folder / n / f"{n}.json").read_text()) for n in names]
+    names = [name for name in plan.names if name not in roster["gone"]]
+    ends = [json.loads((demo.folder / name / f"{name}.json").read_text()) for name in names]
+    told: dict[str, Any] = {}
     if plan.asks is None:
-        twin = _twin(demo, names, roster, attempts, whole=all(end["stopped"] in (FINISHED, BUDGET) for end in ends))
-        told: dict[str, Any] = {}
+        whole = all(end["stopped"] in (FINISHED, BUDGET) for end in ends)
+        twin = _twin(demo, names, roster, attempts, whole=whole)
     else:
-        alone = answer_sites(plan, demo.tables)
-        twin = [model for model, _ in alone]
-        known = [jsonable(record(plan, found)) for _, found in alone]
-        told = {"record": ends[0]["record"], "same_answers": [end["record"] for end in ends] == known}
-    if plan.infers:
-        models = np.array([end["answers"]["model"] for end in ends])
-        answered = SavedModel.load(demo.folder / plan.names[0] / f"{plan.names[0]}.json")
-        error = _error(demo.dataset, answered.margins(demo.dataset.test_columns))
-    else:
-        models = np.array([Result.load(demo.folder / n / f"{n}.npz").models[0, 0] for n in names])
-        error = _error(demo.dataset, demo.dataset.X_test @ models.mean(axis=0))
+        twin, told = _twin_with_answers(demo, ends)
+    models, error = _models_and_error(demo, names, ends)
     rounds = min(end["rounds"] for end in ends)
     seconds = max(end["seconds"] for end in ends)
     return {
-        "transport": transport, "sites": len(plan.names), "rounds": rounds, "stopped": ends[0]["stopped"],
+        "transport": transport,
+        "sites": len(plan.names),
+        "rounds": rounds,
+        "stopped": ends[0]["stopped"],
         "seconds_per_round": seconds / max(rounds, 1),
-        "seconds_with_messages_per_round": max(end["waited"] for end in ends) / max(rounds, 1), "seconds": wall,
-        "test_error": error, "difference": float(np.max(np.abs(models - np.array(twin)))),
-        "privacy": plan.statement.to_dict(), "plan": plan.digest,
-        "spent": [end["spent"] for end in ends], "demonstration": DEMONSTRATION, "folder": str(demo.folder),
+        "seconds_with_messages_per_round": max(end["waited"] for end in ends) / max(rounds, 1),
+        "seconds": wall,
+        "test_error": error,
+        "difference": float(np.max(np.abs(models - np.array(twin)))),
+        "privacy": plan.privacy.statement.to_dict(),
+        "plan": plan.digest,
+        "spent": [end["spent"] for end in ends],
+        "demonstration": DEMONSTRATION,
+        "folder": str(demo.folder),
         "roster": roster,
-    } | told  # fmt: skip
+    } | told
+
+
+def _twin_with_answers(demo: Demonstration, ends: Sequence[dict[str, Any]]) -> tuple[list[Array], dict[str, Any]]:
+    """The models of the same run in one process, and whether its answers are those of the sites."""
+    alone = answer_sites(demo.plan, demo.tables)
+    known = [jsonable(record(demo.plan, found)) for _, found in alone]
+    same = [end["record"] for end in ends] == known
+    return [model for model, _ in alone], {"record": ends[0]["record"], "same_answers": same}
+
+
+def _models_and_error(demo: Demonstration, names: Sequence[str], ends: Sequence[dict[str, Any]]) -> tuple[Array, float]:
+    """The models of these sites, (sites, d), and the test error of an inference's, or of the mean of all."""
+    if demo.plan.infers:
+        models = np.array([end["answers"]["model"] for end in ends])
+        first = demo.plan.names[0]
+        answered = SavedModel.load(demo.folder / first / f"{first}.json")
+        return models, _error(demo.dataset, answered.margins(demo.dataset.test_columns))
+    models = np.array([Result.load(demo.folder / name / f"{name}.npz").models[0, 0] for name in names])
+    return models, _error(demo.dataset, demo.dataset.X_test @ models.mean(axis=0))
 
 
 def _twin(

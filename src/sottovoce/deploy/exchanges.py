@@ -133,7 +133,7 @@ class Exchanges:
         """
         others = set(self.state.members) - {self.name}
         all_hear = self.plan.summed or self.state.phase == "roster"
-        heard = others if all_hear else others.intersection(self.plan.neighbours(self.name, self.round))
+        heard = others if all_hear else others.intersection(self.plan.exchange_table.heard_by(self.name, self.round))
         present: dict[str, SignedMessage] = {}
         why: dict[str, str] = {}
         for name in sorted(inbox):

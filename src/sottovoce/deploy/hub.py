@@ -154,10 +154,11 @@ class Hub:
 
     def status(self) -> dict[str, Any]:
         """The run and its sites, as plain data."""
+        plan = self.plan
         return {
-            "run": self.plan.run, "plan": self.plan.digest, "rounds": self.plan.attempts, "sites": self.sites(),
-            "demonstration": self.plan.demonstration, "finished": self.results.models() is not None,
-            "ended": self.log.decisions.ended(self.plan.run), "roster": self.rounds.roster,
+            "run": plan.run, "plan": plan.digest, "rounds": plan.exchange_table.attempts, "sites": self.sites(),
+            "demonstration": plan.demonstration, "finished": self.results.models() is not None,
+            "ended": self.log.decisions.ended(plan.run), "roster": self.rounds.roster,
         }  # fmt: skip
 
 

@@ -33,8 +33,9 @@ from ..errors import InvalidInput, SottovoceError
 from ..util import files
 from ..util.codec import from_plain, to_plain
 from ..util.plain import canonical, keyed_hash
+from .members import ANSWER, Member
 from .names import check_name
-from .plan import ANSWER, LARGEST, Member
+from .plan_file import LARGEST
 from .strict import parse, told
 
 GROUPS, PLAN_GROUPS = 3, 5

@@ -15,8 +15,9 @@ from . import certificates
 from .crypto import need_cryptography
 from .files import together, write_new
 from .keys import SigningKey
+from .members import Member
 from .names import check_name
-from .plan import Member, Plan
+from .plan import Plan
 from .relay import target
 from .settings import check_no_other, digests_of, load_rows, write_settings
 
@@ -31,36 +32,78 @@ class Made:
     unknown: list[str]
 
 
+@dataclass(frozen=True)
+class TableSource:
+    """Where a new site's rows are, and how they are encoded."""
+
+    data: Path
+    schema: Schema
+    schema_file: Path
+
+
+@dataclass(frozen=True)
+class LifetimeBudget:
+    """What the ledger of a new site's rows may spend in all.
+
+    Parameters
+    ----------
+    epsilon : float
+    delta : float or None
+        None for pure epsilon.
+    accountant : str or None
+        The rule by which it adds up; None for the one that goes with delta.
+    """
+
+    epsilon: float
+    delta: float | None
+    accountant: str | None = None
+
+    @property
+    def rule(self) -> str:
+        """The rule by which it adds up."""
+        return self.accountant or ("pure" if self.delta is None else "rdp")
+
+
 def make_site(
-    folder: Path, name: str, hub: str, data: Path, schema: Schema, schema_file: Path, epsilon: float,
-    delta: float | None, accountant: str | None, more: Callable[[Member, str], dict[str, str]] = lambda *_: {},
-    spent: Sequence[Plan] = (),
+    folder: Path, name: str, hub: str, table: TableSource, budget: LifetimeBudget,
+    more: Callable[[Member, str], dict[str, str]] = lambda *_: {}, spent: Sequence[Plan] = (),
 ) -> Made:  # fmt: skip
     """Make a site's folder: all of its files, or none.
 
-    `more` gives further files by name, from the public facts and the certificate request.  The ledger has charged all
-    that the plans in `spent` planned for the site, in place of a ledger that was lost.
+    Parameters
+    ----------
+    folder : Path
+    name, hub : str
+        Of the site, and the hub's address, ``HOST:PORT``.
+    table : TableSource
+    budget : LifetimeBudget
+    more : callable ``(member, request)``, optional
+        Gives further files by name, from the public facts and the certificate request.
+    spent : sequence of Plan
+        The ledger has charged all that these planned for the site, in place of a ledger that was lost.
+
+    Raises
+    ------
+    InvalidInput
+        Before anything is made, for what cannot be read and for rows that have a ledger already.
     """
     need_cryptography()
     check_name("name", name)
     target(hub)
     if (folder / "site.toml").exists():
         raise InvalidInput("folder", str(folder), "holds a site already", "use another folder")
-    rows = load_rows(data, schema)
-    kind = accountant or ("pure" if delta is None else "rdp")
-    ours = digests_of(data, schema, rows)
-    unknown = check_no_other(data, folder, *ours)
+    rows = load_rows(table.data, table.schema)
+    ours = digests_of(table.data, table.schema, rows)
+    unknown = check_no_other(table.data, folder, *ours)
+    delta = budget.delta or 0.0
     with together(folder) as made:
         book = folder / f"{name}.ledger"
         with DurableLedger.create(
-            book, epsilon=epsilon, delta=delta or 0.0, accountant=kind, fingerprint=ours[0]
+            book, epsilon=budget.epsilon, delta=delta, accountant=budget.rule, fingerprint=ours[0]
         ) as ledger:
             made(book)
             for plan in spent:
-                events = plan.events(name)
-                with ledger.reserve(plan.run, plan.digest, events) as run:
-                    for event in events:
-                        run.charge(event)
+                _charge_planned(ledger, plan, name)
         certificates.request(folder, name)
         for ending in ("key", "csr"):
             made(folder / f"{name}.{ending}")
@@ -72,5 +115,13 @@ def make_site(
         for file, text in (public | more(member, request)).items():
             write_new(folder / file, text)
             made(folder / file)
-        write_settings(folder, name, hub, data.resolve(), schema_file)
-    return Made(member, request, example(kind, epsilon, delta or 0.0), unknown)
+        write_settings(folder, name, hub, table.data.resolve(), table.schema_file)
+    return Made(member, request, example(budget.rule, budget.epsilon, delta), unknown)
+
+
+def _charge_planned(ledger: DurableLedger, plan: Plan, name: str) -> None:
+    """Charge all that a plan planned for a site, which is at least what was spent."""
+    events = plan.privacy.events(name)
+    with ledger.reserve(plan.run, plan.digest, events) as run:
+        for event in events:
+            run.charge(event)

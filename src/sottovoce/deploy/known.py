@@ -21,7 +21,8 @@ from ..util.codec import from_plain, to_plain
 from ..util.typing import Any
 from .messages import own_words
 from .names import check_name, check_run
-from .plan import LARGEST, Plan
+from .plan import Plan
+from .plan_file import LARGEST
 from .strict import NotStrict, parse, told
 from .sums.messages import DOMAIN as SUMS
 

@@ -95,7 +95,7 @@ def train_sites(
 ) -> list[tuple[Array, Move | None]]:
     """The training of a plan with a seed: every site's model of rows as they are, and the map of centred rows."""
     found = _run(plan.config, rows, 0, plan.start, attempts, plan.centre, lost)
-    algorithm = plan.prepared.algorithm
+    algorithm = plan.stages[0].prepared.algorithm
     return [
         (np.array(np.broadcast_to(place.classifier(algorithm.at(i).model(outcome.state)), (plan.d,))), place.move)
         for i, (outcome, _, place) in enumerate(found)
@@ -147,7 +147,8 @@ def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array, F
     """Last model and results of every site of a plan with a seed, each in a thread: the bit-exact twin of a session."""
     asks, names, seed = plan.asks, plan.names, plan.config.seed
     assert asks is not None and seed is not None
-    models, moves = [np.zeros(plan.last_width)] * len(names), list[Move | None]([None] * len(names))
+    models = [np.zeros(plan.exchange_table.last_model.width)] * len(names)
+    moves = list[Move | None]([None] * len(names))
     if not plan.infers:
         parts = [table.at(asks.split(len(table.y))[0]) for table in tables]
         trained = train_sites(plan, Rows.build([(part.X, part.y) for part in parts]))

@@ -8,6 +8,7 @@ doubles in base64, the signature is Ed25519 over the canonical JSON of the other
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -93,25 +94,26 @@ def signed(key: SigningKey, domain: bytes, body: dict[str, Any]) -> bytes:
 
 def longest(plan: Plan) -> int:
     """The most bytes of a message of this plan."""
-    return message_bytes(plan.widest)
+    return message_bytes(plan.exchange_table.widest)
 
 
 def longest_inbox(plan: Plan) -> int:
     """The most bytes of a site's inbox of one round."""
-    degree = len(plan.sites) - 1 if plan.all_hear else int(plan.graph.degree.max())
+    degree = len(plan.sites) - 1 if plan.exchange_table.all_hear else int(plan.graph.degree.max())
     rosters = inbox_bytes(0, len(plan.sites))  # signed rosters, and who is missing and why
-    return inbox_bytes(plan.widest, degree + PROOFS) + rosters
+    return inbox_bytes(plan.exchange_table.widest, degree + PROOFS) + rosters
 
 
 def check_payload(plan: Plan, kind: str, payload: Array, round: int) -> None:
     """Raise :class:`Refused` unless a vector has its exchange's shape, is finite, and is within the public norm cap."""
-    width = plan.widths[round - 1] if kind == "release" and 1 <= round <= plan.attempts else plan.last_width
-    expected = (0,) if kind == "hello" else (width,)
+    table = plan.exchange_table
+    agreed = table.release(round) if kind == "release" else table.last_model
+    expected = (0,) if kind == "hello" else (agreed.width,)
     if payload.shape != expected:
         raise Refused(f"payload: must have shape {expected}, and has {payload.shape}")
     if not np.all(np.isfinite(payload)):
         raise Refused("payload: holds NaN or infinite entries")
-    cap = plan.cap(round) if kind == "release" else plan.norm_cap
+    cap = agreed.norm_cap
     if not (np.max(np.abs(payload), initial=0.0) <= cap and np.linalg.norm(payload) <= cap):  # no square overflows
         raise Refused(f"payload: is longer than the plan's cap of {cap:g}")
 
@@ -143,7 +145,7 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
 def read_farewell(plan: Plan, data: bytes, sender: str, round: int) -> Farewell:
     """Check the farewell of `sender`, who sends nothing from `round` on; raises :class:`Refused`."""
     where = f"farewell of {printable(sender)!r} before round {round}"
-    body = opened(plan, where, data, _FAREWELL, _MARKED, sender=sender, round=round, last=plan.last_round + 1)
+    body = opened(plan, where, data, _FAREWELL, _MARKED, sender=sender, round=round, last=plan.exchange_table.last + 1)
     if body["reason"] not in get_args(Reason):
         raise Refused(f"{where}: gives a reason that is none of {', '.join(get_args(Reason))}")
     if not isinstance(body.get("ledger", ""), str):
@@ -181,13 +183,8 @@ def opened(
     """
     if len(data) > longest(plan):
         raise Refused(f"{where}: has {len(data)} bytes, more than any of this plan")
-    try:
-        body = parse(data, longest(plan))
-        known = isinstance(body, dict) and any(body.keys() == one for one in keys)
-        known = known and canonical(body).encode() == data  # one text a message: a signature vouches for every byte
-    except (ValueError, TypeError, RecursionError):
-        known = False
-    if not known:
+    body = _read_canonical(data, longest(plan), keys)
+    if body is None:
         raise Refused(f"{where}: is no message of this schema")
     if body["v"] != VERSION or type(body["v"]) is not int:
         shown = body["v"] if type(body["v"]) is int else "?"
@@ -196,10 +193,29 @@ def opened(
         raise Refused(f"{where}: {_OTHER_PLAN}")
     if body["sender"] != sender or sender not in plan.names:
         raise Refused(f"{where}: names another sender")
-    latest = plan.last_round if last is None else last
-    if type(body["round"]) is not int or (round is not None and not 0 <= body["round"] == round <= latest):
+    latest = plan.exchange_table.last if last is None else last
+    if not _is_of_round(body["round"], round, latest):
         raise Refused(f"{where}: is of another round")
-    return dict(body)
+    return body
+
+
+def _read_canonical(data: bytes, most: int, keys: Sequence[set[str]]) -> dict[str, Any] | None:
+    """A JSON object with one of these sets of keys, in its one text; None for anything else."""
+    try:
+        body = parse(data, most)
+        if not isinstance(body, dict) or not any(body.keys() == one for one in keys):
+            return None
+        is_canonical = canonical(body).encode() == data  # one text a message: a signature vouches for every byte
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return body if is_canonical else None
+
+
+def _is_of_round(found: object, round: int | None, latest: int) -> bool:
+    """Whether a message is of this round, the `latest` at most; without a `round`, whether it is of any."""
+    if type(found) is not int:
+        return False
+    return round is None or 0 <= found == round <= latest
 
 
 def check_signature(plan: Plan, where: str, domain: bytes, body: dict[str, Any]) -> None:

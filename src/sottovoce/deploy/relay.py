@@ -28,7 +28,8 @@ from . import limits, requests
 from .certificates import INVITED, check
 from .files import KEY
 from .hub import Hub
-from .plan import LARGEST, Plan
+from .plan import Plan
+from .plan_file import LARGEST
 from .requests import METHODS, OTHER_REQUEST, OTHER_VERSION, RequestTransport, answer, sizes
 from .transport import printable
 

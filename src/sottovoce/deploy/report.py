@@ -22,7 +22,8 @@ from ..util.typing import Any, Array
 from .answering import Found, document, record
 from .hub import Hub
 from .names import check_run
-from .plan import LARGEST, Plan
+from .plan import Plan
+from .plan_file import LARGEST
 from .session import Finished
 from .strict import parse
 
@@ -34,7 +35,7 @@ def site_page(plan: Plan, name: str, finished: Finished) -> str:
     facts = [
         ("Run", plan.run),
         ("Plan", plan.digest),
-        ("Rounds", f"{outcome.rounds} of {plan.rounds or plan.attempts}"),
+        ("Rounds", f"{outcome.rounds} of {_rounds_of(plan)}"),
         ("Ended", ended),
         ("Releases of this site", f"{finished.statement.made} of {finished.statement.planned}"),
         ("Rows", f"{plan.sites[plan.index(name)].rows:,}"),
@@ -65,7 +66,7 @@ def hub_page(
     """
     columns = [Column("site"), Column(statement.counted, "n"), Column("last message"), Column("left")]
     rows = [
-        [site["site"], f"{site['rows']:,}", last_words(site, plan.attempts), site["left"] or "no"]
+        [site["site"], f"{site['rows']:,}", last_words(site, plan.exchange_table.attempts), site["left"] or "no"]
         for site in status["sites"]
     ]
     owners = ["all sites"] if plan.summed else names or plan.names
@@ -81,6 +82,11 @@ def hub_page(
         classifiers=None if plan.infers else _classifiers(models, owners),
         unseen="no rows, and no single share of a sum" if plan.summed else "no rows",
     )
+
+
+def _rounds_of(plan: Plan) -> int:
+    """Rounds of the training; of an inference, all of its exchanges."""
+    return plan.exchange_table.attempts if plan.infers else plan.config.rounds
 
 
 ENDINGS = ("html", "npz", "json")
@@ -139,7 +145,7 @@ def sums_text(plan: Plan) -> str:
 def asked_text(plan: Plan) -> str:
     """What a plan does, in a few words."""
     asks, parts = plan.asks, []
-    parts.append("coefficients with intervals" if plan.infers else f"{plan.config.method}, {plan.rounds} rounds")
+    parts.append("coefficients with intervals" if plan.infers else f"{plan.config.method}, {plan.config.rounds} rounds")
     if asks is not None and asks.evaluation is not None:
         held = sum(asks.held(site.rows) for site in plan.sites)
         parts.append(f"an evaluation on {held:,} held-out rows")
@@ -148,9 +154,12 @@ def asked_text(plan: Plan) -> str:
 
 def last_words(site: dict[str, Any], rounds: int) -> str:
     """Progress of a site, an entry of :meth:`sottovoce.deploy.hub.Hub.sites`, in words."""
-    if site["round"] > rounds:
+    round = site["round"]
+    if round > rounds:
         return "last model"
-    return "none" if site["round"] < 0 else "greeting" if site["round"] == 0 else f"round {site['round']}"
+    if round < 0:
+        return "none"
+    return "greeting" if round == 0 else f"round {round}"
 
 
 def write_summary(stem: Path, summary: dict[str, Any]) -> None:
@@ -179,7 +188,7 @@ def write_hub(folder: Path, hub: Hub) -> bool:
     plan, models = hub.plan, hub.results.models()
     if models is None:
         return False
-    statement, stem, status = plan.statement, folder / "hub", hub.status()
+    statement, stem, status = plan.privacy.statement, folder / "hub", hub.status()
     put_aside(stem, plan)
     found, sites = hub.results.found(), [*hub.results.last_models()]
     files.write("report", folder / "hub.html", hub_page(plan, status, models, statement, found, sites))
@@ -197,7 +206,7 @@ def result(
 
     It does not say how long the run took, because that depends on rows.
     """
-    prepared = plan.prepared
+    prepared = plan.stages[0].prepared
     extra: dict[str, Any] = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}
     if plan.asks is not None and plan.asks.evaluation is not None:
         extra["threshold"] = plan.asks.threshold

@@ -31,7 +31,7 @@ OTHER_REQUEST = "request: is none of this version; use the same release everywhe
 
 def sizes(plan: Plan) -> tuple[int, int]:
     """The most bytes of a site's request to the hub of this plan, and of a reply."""
-    return limits.inbox_bytes(plan.widest, 1), longest_inbox(plan)
+    return limits.inbox_bytes(plan.exchange_table.widest, 1), longest_inbox(plan)
 
 
 def read(data: bytes, longest: int, otherwise: str) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 
 from ..data.move import Move
-from ..problem.facts import Among
 from ..util.typing import Array, IntArray
 from .answering import LOST, Found, ReadNet, at_hub, moved
 from .hublog import HubLog
@@ -78,7 +77,7 @@ class Results:
         if plan.asks is None or models is None:
             return None
         first = 1 if plan.infers else plan.stages[-1].before + 1
-        net = self._opened(first) if plan.summed else self._sent(first, plan.attempts)
+        net = self._opened(first) if plan.summed else self._sent(first, plan.exchange_table.attempts)
         asker, found = at_hub(plan, net), Found()
         if plan.infers:
             found = asker.infer()[1]
@@ -109,13 +108,12 @@ class Results:
     def _opened(self, first: int) -> ReadNet:
         """The sums that were opened from attempt `first` on; the first attempt without one ends it."""
         totals = []
-        for attempt in range(first, self._plan.attempts + 1):
+        for attempt in range(first, self._plan.exchange_table.attempts + 1):
             opened = self.opened(attempt)
             if opened is None:
                 break
             members, total = opened
-            counts = self._plan.counts(attempt)
-            totals.append((Among(float(sum(counts[name] for name in members)), len(members)), total))
+            totals.append((self._plan.exchange_table.among(attempt, members), total))
         return ReadNet(totals)
 
     def _sent(self, first: int, last: int) -> ReadNet:

@@ -18,7 +18,6 @@ import numpy as np
 
 from ..data.move import Move
 from ..errors import Refused, TransportClosed
-from ..problem.facts import Among
 from ..util.typing import Any
 from .answering import ReadNet, moved
 from .hublog import HubLog
@@ -72,7 +71,7 @@ class Inboxes:
             self._kept[round] = self._whole(round)
         heard = self._kept[round]
         if not self._plan.summed and round not in self._rosters:
-            heard = {name: heard[name] for name in self._plan.neighbours(site, round) if name in heard}
+            heard = {name: heard[name] for name in self._plan.exchange_table.heard_by(site, round) if name in heard}
         inbox = self._notices.get(round, {}) | heard
         return {name: data for name, data in inbox.items() if name != site}
 
@@ -210,7 +209,7 @@ class RoundSequence:
         if round < 0:
             return -1
         if self.state.phase == "over" and round >= self.open.number - 1:
-            return self._plan.attempts + 1
+            return self._plan.exchange_table.attempts + 1
         own = not self._plan.summed and self.state.phase == "share" and round == self.open.number
         return sum(at <= round for at in self.shares) + own
 
@@ -274,8 +273,8 @@ class RoundSequence:
 
     def _moved(self) -> Move:
         """The map by which the sites move their rows, after the attempt for their mean."""
-        counts, members, total = self._plan.counts(1), self.state.attempts[0].members, self.state.total
-        among = Among(float(sum(counts[name] for name in members)), len(members))
+        among = self._plan.exchange_table.among(1, self.state.attempts[0].members)
+        total = self.state.total
         move = moved(self._plan, ReadNet([(among, None if total is None else total.view(np.int64))]))
         assert move is not None
         return move

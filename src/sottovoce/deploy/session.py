@@ -184,7 +184,7 @@ class SiteSession:
         if self.plan.run in self.ledger.runs:
             self.ledger.resume(self.plan.run, self.plan.digest)
         else:
-            self.ledger.account.afford(self.plan.events(self.name))
+            self.ledger.account.afford(self.plan.privacy.events(self.name))
         return noise, rows
 
     def _check_part(self) -> None:
@@ -304,7 +304,7 @@ class SiteSession:
         if plan.run in self.ledger.runs:
             book = self.ledger.resume(plan.run, plan.digest)
         else:
-            book = self.ledger.reserve(plan.run, plan.digest, plan.events(self.name))
+            book = self.ledger.reserve(plan.run, plan.digest, plan.privacy.events(self.name))
         book.journaled = True
         return book
 
@@ -334,7 +334,7 @@ class SiteSession:
     def _train(self, net: SiteNet, rows: Rows, noise: Noise, book: Run) -> tuple[Array, Outcome, Move | None]:
         """The model for rows as they are, the outcome, and the map by which rows were centred."""
         plan, i = self.plan, self.plan.index(self.name)
-        facts, algorithm = plan.facts.node(i), plan.prepared.algorithm.at(i)
+        facts, algorithm = plan.facts.node(i), plan.stages[0].prepared.algorithm.at(i)
         guard = RowGuard(rows, facts, noise, book, centring=plan.centre)
         place, stopped = Place(facts, net, guard, (), plan.d, place_of(plan.start)), FINISHED
         if plan.centre is not None:
@@ -347,7 +347,7 @@ class SiteSession:
         if stopped == FINISHED:
             before = plan.stages[0].first
             tell = [partial(self._after, observe, before) for observe in self.observers]
-            outcome = engine.run(algorithm, place, plan.rounds, observers=tell)
+            outcome = engine.run(algorithm, place, plan.config.rounds, observers=tell)
         else:
             outcome = Outcome(algorithm.init(place), 0, stopped)
         model = np.broadcast_to(place.classifier(algorithm.model(outcome.state)), (plan.d,))
@@ -360,7 +360,7 @@ class SiteSession:
     def _blank(self) -> Array:
         """The model before the first round."""
         start = place_of(self.plan.start)
-        return np.zeros(self.plan.last_width) + (0.0 if start is None else start)
+        return np.zeros(self.plan.exchange_table.last_model.width) + (0.0 if start is None else start)
 
     def _observe(self, k: int) -> None:
         for observe in self.observers:
@@ -371,4 +371,4 @@ class SiteSession:
 
         Others see releases before they end a run, and the tightest accountants price only what was fixed beforehand.
         """
-        return restate(self.plan.statement_at(self.name, noise.simulated), AtSite(self.name, made))
+        return restate(self.plan.privacy.statement_at(self.name, noise.simulated), AtSite(self.name, made))

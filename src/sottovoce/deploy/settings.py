@@ -54,7 +54,8 @@ from .files import KEY, write_new
 from .keys import SigningKey
 from .known import ENDING, Known, check_ledger
 from .names import check_name
-from .plan import Plan
+from .plan import Plan, encoding_of
+from .plan_file import read_plan
 from .relay import Credentials, target
 from .report import finished, other_run, put_aside, result, site_page, write_summary
 from .session import Finished, SiteSession
@@ -238,10 +239,10 @@ class SiteSettings:
     @cached_property
     def agreed(self) -> Plan:
         """The plan; raises :class:`InvalidInput` if this site's schema differs from the plan's."""
-        plan = Plan.read(self.plan)
+        plan = read_plan(self.plan)
         if self.schema is not None:
             own = Schema.from_toml(self.schema)
-            agreed = None if plan.schema is None else Schema.from_dict(plan.schema)
+            agreed = encoding_of(plan.schema)
             if agreed is not None and own.data_dependent != agreed.data_dependent:
                 rule = f"the plan's schema says {agreed.data_dependent}, and statements depend on it"
                 raise InvalidInput("data_dependent", own.data_dependent, rule, "agree on what is true")
@@ -286,7 +287,7 @@ class SiteSettings:
         file, and ties it to the demonstration's rows.
         """
         plan = self.agreed
-        schema = None if plan.schema is None else Schema.from_dict(plan.schema)
+        schema = encoding_of(plan.schema)
         noise: Noise | None = None
         if ledger.demonstration and plan.config.seed is not None:
             noise = KeyedNoise(plan.config.seed, [0], [plan.index(self.name)], lead=())

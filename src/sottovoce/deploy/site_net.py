@@ -47,7 +47,7 @@ class SiteNet(Net):
         self._edges = Edges()
         self._own_key = OwnKey(plan, name, secret)
         self._witnesses = Witnesses(self.exchanges, again=journal.highest >= 0 or secret.exists())
-        heard = len(plan.sites) - 1 if plan.summed else len(plan.neighbours(name))
+        heard = len(plan.sites) - 1 if plan.summed else len(plan.exchange_table.neighbours(name))
         self.degree = np.array([float(heard)])
         self._handed = False  # whether the curator judges a sum just now
         transport.answers = self._witnesses.answer if plan.summed else None
@@ -91,7 +91,7 @@ class SiteNet(Net):
 
     def neighbour_sum(self, x: Array) -> Array:
         told = self._release(x)
-        return self._edges.sum(x, {name: told.get(name) for name in self._plan.neighbours(self._name)})
+        return self._edges.sum(x, {name: told.get(name) for name in self._plan.exchange_table.neighbours(self._name)})
 
     def lost_dual(self, weight: Array | float) -> Array | float:
         return self._edges.lost_dual(weight)
@@ -117,8 +117,7 @@ class SiteNet(Net):
         self.exchanges.agree_on_roster(self._make_ready)
         self._make_ready()
         state = self.exchanges.state
-        rows = self._plan.counts(state.attempt)
-        return Among(float(sum(rows[name] for name in state.members)), len(state.members))
+        return self._plan.exchange_table.among(state.attempt, state.members)
 
     def seal(self, share: IntArray) -> IntArray:
         """The share with masks that vanish in the sum over the roster."""

@@ -68,14 +68,6 @@ class Stage:
         """The exchange before its first round."""
         return self.before + len(self.opening)
 
-    def heard_by_all(self, exchange: int) -> bool:
-        """Whether all sites hear each other in an exchange of the plan; else the neighbours."""
-        return self.recipe is not None or exchange <= self.first
-
-    def answers(self, exchange: int) -> bool:
-        """Whether an exchange of the plan carries answers that are no model: of a recipe, or the mean of rows."""
-        return self.heard_by_all(exchange) and (exchange > self.first or not self.shown)
-
     def planned(self, node: int | None = None) -> tuple[Event, ...]:
         """All events in order, of all sites or of one, whatever the budget."""
         return self.prepared.plan(node=node).rows

@@ -115,8 +115,7 @@ class Watch:
             "at": _stamp(now), "running": running, "seconds_a_round": seconds,
             "round": min((s["round"] for s in shown["sites"] if s["left"] is None), default=shown["rounds"]),
         }  # fmt: skip
-        over = all(site["left"] is not None for site in shown["sites"])
-        shown["alarms"] = [*self._alarms(shown, now, over, said, heard, seconds), *self._ending(now)]
+        shown["alarms"] = [*self._alarms_of_run(shown, now, said, heard), *self._ending(now)]
         return shown
 
     def _waits(self, shown: dict[str, Any], said: dict[str, float]) -> dict[str, list[str]]:
@@ -131,34 +130,52 @@ class Watch:
                     found[name] = sorted(missing)
         return found
 
-    def _alarms(
-        self, shown: dict[str, Any], now: float, over: bool, said: dict[str, float], heard: dict[str, float],
-        seconds: float | None,
-    ) -> list[dict[str, str]]:  # fmt: skip
-        if over:
+    def _alarms_of_run(
+        self, shown: dict[str, Any], now: float, said: dict[str, float], heard: dict[str, float]
+    ) -> list[dict[str, str]]:
+        """The alarms of a run that goes on; none once every site has left."""
+        if all(site["left"] is not None for site in shown["sites"]):
             return []
+        stalled = self._if_stalled(shown, now, said, heard)
+        return [*self._if_not_running(shown, now), *stalled, *self._if_disk_is_full(shown)]
+
+    def _if_not_running(self, shown: dict[str, Any], now: float) -> list[dict[str, str]]:
+        """The alarm that no process serves the run."""
+        if shown["running"] is not False:
+            return []
+        when = "never did" if self._served is None else f"was last seen {_ago(now - self._served)} ago"
+        return [_alarm("not running", f"the hub {when}", f"sottovoce hub run {self._folder}")]
+
+    def _if_stalled(
+        self, shown: dict[str, Any], now: float, said: dict[str, float], heard: dict[str, float]
+    ) -> list[dict[str, str]]:
+        """An alarm for each site for which the others wait far longer than a round takes."""
+        longest = max(STALLED, 10.0 * (shown["seconds_a_round"] or 0.0))
         alarms = []
-        if shown["running"] is False:
-            when = "never did" if self._served is None else f"was last seen {_ago(now - self._served)} ago"
-            alarms.append(_alarm("not running", f"the hub {when}", f"sottovoce hub run {self._folder}"))
-        longest = max(STALLED, 10.0 * (seconds or 0.0))
         for site in shown["sites"]:
             name = site["site"]
             since = [said[s["site"]] for s in shown["sites"] if name in s["waits_for"] and s["site"] in said]
             if since and now - min(since) > longest:
                 quiet = f"last heard {_ago(now - heard[name])} ago" if name in heard else "never heard"
                 what = f"the others wait for {name} since {_ago(now - min(since))}; it was {quiet}"
-                do = "ask its people to look at it, and to repeat `sottovoce site run`; if it will not come back: "
-                needs_all = self._hub.plan.waits.endless
-                end = f"end {self._folder} {shown['run']}" if needs_all else f"expel {self._folder} {name}"
-                do += f"`sottovoce hub {end}`"
-                alarms.append(_alarm("stalled", what, do))
+                alarms.append(_alarm("stalled", what, self._remedy_for(name)))
+        return alarms
+
+    def _remedy_for(self, name: str) -> str:
+        """What the hub's operator can do about a site for which the others wait."""
+        needs_all, run = self._hub.plan.waits.endless, self._hub.plan.run
+        end = f"end {self._folder} {run}" if needs_all else f"expel {self._folder} {name}"
+        do = "ask its people to look at it, and to repeat `sottovoce site run`; if it will not come back: "
+        return f"{do}`sottovoce hub {end}`"
+
+    def _if_disk_is_full(self, shown: dict[str, Any]) -> list[dict[str, str]]:
+        """The alarm that the disk may not hold what the sites still send."""
         need = self._bytes_left(shown) + _SPARE
         free = shutil.disk_usage(self._folder).free
-        if free < need:
-            what = f"the disk of {self._folder} has {free >> 20:,} MiB free, and this run may need {need >> 20:,}"
-            alarms.append(_alarm("disk", what, "free some space; the sites wait meanwhile"))
-        return alarms
+        if free >= need:
+            return []
+        what = f"the disk of {self._folder} has {free >> 20:,} MiB free, and this run may need {need >> 20:,}"
+        return [_alarm("disk", what, "free some space; the sites wait meanwhile")]
 
     def _bytes_left(self, shown: dict[str, Any]) -> int:
         message = sizes(self._hub.plan)[0]

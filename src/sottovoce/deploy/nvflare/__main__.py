@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ...errors import EXIT_CODES, SottovoceError, exit_code
-from ..plan import Plan
+from ..plan_file import read_plan
 from . import provision as kits
 from .supervisor import Supervisor
 
@@ -30,7 +30,7 @@ def main() -> None:
 @click.option("--project", type=_FILE, help="Only write the file for `nvflare provision -p`.")
 def provision(plan: Path, server: str, port: int, store: Path, workspace: Path, project: Path | None) -> None:
     """Make a startup kit for the hub, for every site of PLAN and for the supervisor."""
-    description = kits.project(Plan.read(plan), server, port, store=store)
+    description = kits.project(read_plan(plan), server, port, store=store)
     if project is not None:
         kits.write_project(project, description)
         click.echo(f"wrote {project}; go on with: nvflare provision -p {project} -w {workspace}")

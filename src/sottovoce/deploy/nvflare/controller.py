@@ -19,7 +19,7 @@ from nvflare.apis.signal import Signal
 from ...util.typing import Any
 from ..hub import Hub
 from ..hublog import HubLog
-from ..plan import Plan
+from ..plan_file import read_plan
 from . import layout
 from .tasks import PATIENCE, serve
 
@@ -65,7 +65,7 @@ class SiteController(Controller):
     def _serve(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         over = threading.Event()
         with HubLog(self._folder / layout.HUB_LOG) as log:
-            hub = Hub(Plan.read(self._folder / layout.PLAN_FILE), log)
+            hub = Hub(read_plan(self._folder / layout.PLAN_FILE), log)
             hub.check()
             failure = serve(hub, partial(self._carry, fl_ctx, abort_signal, over), over)
         if failure is not None:

@@ -17,7 +17,7 @@ from typing import Self
 
 from ..demonstration import ONE_THREAD, Demonstration, free_port
 from ..hublog import HubLog
-from ..plan import Plan
+from ..plan_file import read_plan
 from . import layout
 from .provision import SUPERVISOR, project, provision
 from .supervisor import Supervisor
@@ -164,7 +164,7 @@ def run_loopback(
         Called some times a second with the federation and the number of complete rounds.
     """
     hub, folder = Path(hub).resolve(), Path(folder).resolve()
-    plan = Plan.read(hub / layout.PLAN_FILE)
+    plan = read_plan(hub / layout.PLAN_FILE)
     kits = provision(project(plan, SERVER, free_port(), store=folder / "store"), folder / "federation")
     (kits / SERVER / "local" / layout.HUB_FOLDER).symlink_to(hub)
     for name, path in sites.items():

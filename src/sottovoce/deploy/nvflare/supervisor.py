@@ -19,6 +19,7 @@ from ...errors import InvalidInput, Refused, Unreachable
 from ..hub import Hub
 from ..hublog import HubLog
 from ..plan import Plan
+from ..plan_file import read_plan
 from ..report import write_hub
 from . import layout
 from .provision import SUPERVISOR
@@ -114,7 +115,7 @@ class Supervisor:
     def __init__(self, kit: str | Path, hub: str | Path, *, task_seconds: float = 30.0, tries: int = 5) -> None:
         layout.need_nvflare()
         self._kit, self._hub = Path(kit), Path(hub)
-        self.plan = Plan.read(self._hub / layout.PLAN_FILE)
+        self.plan = read_plan(self._hub / layout.PLAN_FILE)
         if not (self._kit / "startup" / "fed_admin.json").is_file():
             raise InvalidInput("kit", str(kit), "is no startup kit of a supervisor", f"give the folder {SUPERVISOR}")
         self._task_seconds, self._tries = task_seconds, tries

@@ -168,9 +168,10 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
 
 def _share(plan: Plan, where: str, body: dict[str, Any]) -> Share:
     raw, attempt = decoded(where, body["words"]), _count(where, body["attempt"], 1)
-    if attempt > plan.attempts:
-        raise Refused(f"{where}: is of attempt {attempt}, and the plan has {plan.attempts}")
-    width = plan.widths[attempt - 1]
+    table = plan.exchange_table
+    if attempt > table.attempts:
+        raise Refused(f"{where}: is of attempt {attempt}, and the plan has {table.attempts}")
+    width = table.widths[attempt - 1]
     if body["dtype"] != DTYPE or body["shape"] != [width] or len(raw) != 8 * width:
         raise Refused(f"{where}: must hold {width} words of 64 bits")
     words = np.frombuffer(raw, dtype=DTYPE).astype(np.uint64)

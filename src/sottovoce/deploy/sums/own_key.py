@@ -59,4 +59,4 @@ class OwnKey:
     @cached_property
     def _queries(self) -> list[bytes]:
         """Digests of the events of all attempts, the same at all sites."""
-        return [keyed_hash(canonical(event.to_dict()).encode()) for event in self._plan.planned(0)]
+        return [keyed_hash(canonical(event.to_dict()).encode()) for event in self._plan.privacy.planned_events(0)]

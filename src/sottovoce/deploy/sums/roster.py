@@ -123,7 +123,7 @@ class ProtocolState:
     @property
     def least(self) -> int:
         """The fewest sites of a roster."""
-        return self.plan.least
+        return self.plan.quorum.least
 
     @property
     def enough(self) -> bool:
@@ -135,7 +135,7 @@ class ProtocolState:
         plan = self.plan
         if plan.summed or len(members) in (0, len(plan.sites)):
             return len(members) >= self.least
-        if len(members) < self.least or not plan.goes_on or self.attempt < plan.stages[0].first:
+        if len(members) < self.least or not plan.quorum.may_lose_sites or self.attempt < plan.stages[0].first:
             return False  # what comes before the training is a mean over the rows of all
         return plan.graph.joins([plan.index(name) for name in members])
 
@@ -199,12 +199,9 @@ class ProtocolState:
             if isinstance(content := present[name].content, Hello):
                 self.keys[name] = content.key
         self.total = None
-        last = [name for name, signed in present.items() if ends_run(signed)]
-        over = bool(last) and len(last) == len(present)  # all that are there sent their last model
-        here = present.keys() if self.plan.summed else set(self.members) - why.keys()
-        out = {name: why.get(name, LATE) for name in self.members if name not in here}
-        ends = {} if over else dict.fromkeys(last, LEFT)
-        lost = {name: (out | ends)[name] for name in self.members if name in out or name in ends}
+        ends = [name for name, signed in present.items() if ends_run(signed)]
+        over = bool(ends) and len(ends) == len(present)  # all that are there sent their last model
+        lost = self._lost(present, why, [] if over else ends)
         stay = tuple(name for name in self.members if name not in lost)
         self.since |= dict.fromkeys(lost, self.attempt)
         if over:
@@ -215,6 +212,15 @@ class ProtocolState:
             self._go_on_over_graph(whole=not lost)
         self.members = stay
         self.gone |= lost
+
+    def _lost(
+        self, present: Collection[str], why: Mapping[str, str], ends: Collection[str]
+    ) -> dict[str, str]:  # fmt: skip
+        """Members that take part no longer, and why: those without a message, and those whose last model it was."""
+        here = present if self.plan.summed else set(self.members) - why.keys()
+        reasons = {name: why.get(name, LATE) for name in self.members if name not in here}
+        reasons |= dict.fromkeys(ends, LEFT)
+        return {name: reasons[name] for name in self.members if name in reasons}
 
     def _go_on_over_graph(self, *, whole: bool) -> None:
         """The next round, or the next roster unless the round was `whole`: every member took part and stays."""

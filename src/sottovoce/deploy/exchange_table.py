@@ -1,0 +1,161 @@
+"""The table of a plan's exchanges: how many numbers a site sends in each, how long they may be, and who hears them.
+
+Every site and the hub compute it from the plan, so it is agreed on before the first message, and a message that does
+not keep to it is refused.  Exchanges are numbered: 0 is the greeting, 1 to :attr:`ExchangeTable.attempts` are the rows
+of the table, and the last models follow.  Where sites may be lost, signed rosters take exchanges in between, so the
+number of an attempt is that of its exchange only in a run over a graph that has lost nobody.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from ..network.graphs import Graph
+from ..problem.facts import Among
+from .asks import Asks
+from .members import Member, node_of, rows_read
+from .quorum import Quorum
+from .stages import Stage
+
+ANSWERS_CAP = 1e9
+"""Norm cap of answers in a run without sums; without noise they have a norm of at most 1."""
+
+
+class Exchange(NamedTuple):
+    """What sites agreed on for one exchange.
+
+    Parameters
+    ----------
+    width : int
+        Numbers that a site sends.
+    norm_cap : float
+        The most that their Euclidean norm may be.
+    heard_by_all : bool
+        Whether all sites hear each other; else each hears its neighbours.
+    held_out : bool
+        Whether it is about the held-out rows; else about all others.
+    """
+
+    width: int
+    norm_cap: float
+    heard_by_all: bool = False
+    held_out: bool = False
+
+
+@dataclass(frozen=True)
+class ExchangeTable:
+    """The exchanges of a plan in order.
+
+    Parameters
+    ----------
+    sites : tuple of Member
+    graph : Graph
+    stages : tuple of Stage
+    asks : Asks or None
+        Which rows are held out.
+    quorum : Quorum
+        How many sites may be lost, each of which takes an exchange for the next roster.
+    last_model : Exchange
+        What a site sends when it sends its last model.
+    features : int
+        Encoded columns of a row.
+    """
+
+    sites: tuple[Member, ...]
+    graph: Graph
+    stages: tuple[Stage, ...]
+    asks: Asks | None
+    quorum: Quorum
+    last_model: Exchange
+    features: int
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sites, in the order of the graph's nodes."""
+        return tuple(site.name for site in self.sites)
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Numbers that a site sends in each exchange, without greetings, rosters and last models."""
+        return tuple(width for stage in self.stages for width in stage.widths)
+
+    @cached_property
+    def rows(self) -> tuple[Exchange, ...]:
+        """All exchanges but greetings, rosters and last models."""
+        return tuple(row for stage in self.stages for row in _exchanges_of(stage, self.last_model.norm_cap))
+
+    @property
+    def attempts(self) -> int:
+        """Exchanges without greetings, rosters and last models; with sums, the attempts that are priced."""
+        return len(self.widths)
+
+    @property
+    def last(self) -> int:
+        """The highest number of an exchange, greeting and last models included.
+
+        Every roster takes an exchange: one for each site that may be lost, and with sums the first one.
+        """
+        first_roster = 1 if self.stages[0].facts.summed else 0
+        return self.attempts + 1 + self.quorum.losable + first_roster
+
+    @cached_property
+    def widest(self) -> int:
+        """The most numbers in a message."""
+        return max(self.last_model.width, self.features, *self.widths)
+
+    @cached_property
+    def all_hear(self) -> bool:
+        """Whether there are exchanges in which all sites hear each other, whatever the graph."""
+        return any(stage.opening or stage.recipe is not None for stage in self.stages)
+
+    def release(self, exchange: int) -> Exchange:
+        """What a site may release in an exchange; after the attempts, what it may send as its last model."""
+        return self.rows[exchange - 1] if 1 <= exchange <= self.attempts else self.last_model
+
+    def neighbours(self, name: str) -> tuple[str, ...]:
+        """Sites that a site hears unless all hear each other, in the order of the graph's nodes.
+
+        Raises :class:`InvalidInput` if the plan has no such site.
+        """
+        return tuple(self.names[j] for j in self.graph.neighbours(node_of(self.names, name)))
+
+    def heard_by(self, name: str, exchange: int) -> tuple[str, ...]:
+        """Sites that a site hears in an exchange over a graph, in the order of the graph's nodes."""
+        if self.release(exchange).heard_by_all:
+            return tuple(other for other in self.names if other != name)
+        return self.neighbours(name)
+
+    def among(self, attempt: int, members: Collection[str]) -> Among:
+        """The sites that take part in an attempt, and how many rows they bring to it."""
+        rows = rows_read(self.sites, self.asks, held_out=self.rows[attempt - 1].held_out)
+        return Among(float(sum(rows[name] for name in members)), len(members))
+
+
+def _exchanges_of(stage: Stage, norm_cap: float) -> tuple[Exchange, ...]:
+    """The exchanges of one stage; answers have a norm cap of their own, and so have means of rows."""
+    opening_cap = norm_cap if stage.shown or not stage.opening else longest_mean(stage)
+    opening = [Exchange(width, opening_cap, heard_by_all=True, held_out=stage.held) for width in stage.opening]
+    if stage.recipe is None:
+        release = Exchange(stage.facts.d, norm_cap)
+        return (*opening, *[release] * stage.prepared.config.rounds)
+    answers = [
+        Exchange(width, ANSWERS_CAP, heard_by_all=True, held_out=stage.held)
+        for width in stage.recipe.widths(stage.facts)
+    ]
+    return (*opening, *answers)
+
+
+def longest_mean(stage: Stage) -> float:
+    """What no site's part of the mean of rows is longer than, nor their sum once it is shrunk.
+
+    Rows have norm at most 1, and d normals one above ``sqrt(d) + 40`` with a probability below e^-800.
+    """
+    facts = stage.facts
+    noise = np.broadcast_to(stage.planned()[0].spread(), (facts.n_nodes,)) * facts.n.ravel()
+    return 1.001 + float(np.max(noise) / np.sum(facts.n)) * (math.sqrt(facts.d) + 40.0)

@@ -1,0 +1,98 @@
+"""The members of a plan: the public facts of every site, and the file in which a site tells them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from ..errors import InvalidInput, SottovoceError
+from ..util.typing import Array
+from . import limits
+from .asks import Asks
+from .names import check_different, check_name
+from .strict import parse
+
+ROWS = 10**12
+"""The most rows of a site."""
+ANSWER = "joined"
+"""Ending of a site's answer to an invitation, which holds more than a plan needs of it."""
+_KEY_BYTES = 32  # of an Ed25519 public key
+_PUBLIC_FILE_BYTES = 4096  # the most that a site tells about itself
+
+
+@dataclass(frozen=True)
+class Member:
+    """The public facts of a site.
+
+    Parameters
+    ----------
+    name : str
+        Also the common name of its certificate; see :func:`sottovoce.deploy.names.check_name`.
+    rows : int
+    key : str
+        Its Ed25519 public key, 32 bytes in base64.
+    """
+
+    name: str
+    rows: int
+    key: str
+
+    def __post_init__(self) -> None:
+        check_name("name", self.name)
+        limits.check_number("rows", self.rows, ROWS, "give the site's row count")
+        try:
+            raw = base64.b64decode(self.key, validate=True)
+        except (ValueError, TypeError):
+            raw = b""
+        if len(raw) != _KEY_BYTES or base64.b64encode(raw).decode() != self.key:
+            rule = f"of {self.name!r} must be {_KEY_BYTES} bytes in base64"
+            raise InvalidInput("key", None, rule, "give the file that `site init` wrote")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the ``NAME.public.json`` of ``site init``, or what ``site join`` wrote; raises :class:`InvalidInput`."""
+        try:
+            if not path.is_file():
+                raise InvalidInput("site", str(path), "there is no such file", "give each site's NAME.public.json")
+            with path.open("rb") as file:
+                told = parse(file.read(_PUBLIC_FILE_BYTES + 1), _PUBLIC_FILE_BYTES)
+            if path.suffix == f".{ANSWER}":
+                told = {name: told[name] for name in ("name", "rows", "key")}
+            return cls(**told)
+        except SottovoceError:
+            raise
+        except (OSError, ValueError, TypeError, LookupError):
+            rule = "is not what `site init` writes"
+            raise InvalidInput("site", str(path), rule, "give each site's NAME.public.json") from None
+
+
+def check_members(sites: Sequence[Member]) -> None:
+    """Raise :class:`InvalidInput` unless every site has a name and a key of its own."""
+    check_different("sites", tuple(site.name for site in sites))
+    if len({site.key for site in sites}) != len(sites):
+        raise InvalidInput("sites", None, "every site needs a key of its own", "correct the list")
+
+
+def node_of(names: Sequence[str], name: str) -> int:
+    """The node of a site; raises :class:`InvalidInput` if there is no such site."""
+    if name not in names:
+        raise InvalidInput("name", name, f"is no site of the plan, which has {', '.join(names)}", "correct it")
+    return names.index(name)
+
+
+def trained_rows(sites: Sequence[Member], asks: Asks | None) -> Array:
+    """Rows of every site that are not held out, (N, 1)."""
+    return np.array([[float(rows)] for rows in rows_read(sites, asks, held_out=False).values()])
+
+
+def rows_read(sites: Sequence[Member], asks: Asks | None, *, held_out: bool) -> dict[str, int]:
+    """Rows of every site, by its name, that a stage reads: the held-out rows, or all others."""
+    if asks is None:
+        return {site.name: site.rows for site in sites}
+    held = {site.name: asks.held(site.rows) for site in sites}
+    return held if held_out else {site.name: site.rows - held[site.name] for site in sites}

@@ -1,0 +1,132 @@
+"""The file of a plan, which comes from others: it is read in bounded memory, and refused if it was changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from ..algorithms import KNOWN
+from ..errors import InvalidInput, SottovoceError
+from ..runs.centre import Centring
+from ..runs.config import RunConfig
+from ..runs.start import Start
+from ..util import files
+from ..util.codec import from_plain
+from ..util.compatibility import refusal_of_format
+from ..util.typing import Any
+from . import limits
+from .asks import Asks
+from .members import Member
+from .plan import LONGEST_START, Plan, digest_of_plan
+from .strict import parse, told
+from .waits import Waits
+
+PLANNED_BEFORE = "end its run with version 0.2 at all sites, or write another plan: ledgers keep what was spent"
+"""What to do with a plan of a version before 0.3."""
+LARGEST = 32 * 2**20
+"""The most bytes of a plan file."""
+_CHANGED = "does not have the digest that stands in it: it was changed"
+_UNSOUND = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError)
+"""What a text that is no plan may raise on the way."""
+
+
+def write_plan(plan: Plan, path: str | Path) -> None:
+    """Write the file that every site gets."""
+    plain = plan.to_dict() | {"digest": plan.digest}
+    files.write("plan", path, json.dumps(plain, indent=1, allow_nan=False) + "\n")  # the schema's order counts
+
+
+def read_plan(path: str | Path) -> Plan:
+    """Read what :func:`write_plan` wrote.
+
+    Raises
+    ------
+    InvalidInput
+        If it is not a plan of this version, or was changed since it was written.
+    """
+    try:
+        plain = _read_plain(path)
+        stated = plain.pop("digest")
+        _check_stated(path, plain, stated)
+        with np.errstate(all="ignore"):  # numbers that are too large are refused with one line and no warning
+            plan = plan_from_dict(plain)
+    except InvalidInput:
+        raise
+    except SottovoceError as error:
+        raise InvalidInput("plan", str(path), f"cannot be run: {error}", "correct what it says") from None
+    except _UNSOUND as error:
+        rule = f"is no plan file{told(error)}"
+        raise InvalidInput("plan", str(path), rule, "write one with `sottovoce plan`") from None
+    if plan.digest != stated:  # it holds what this version would not write
+        raise InvalidInput("plan", str(path), _CHANGED, "get the agreed file again")
+    return plan
+
+
+def plan_from_dict(plain: dict[str, Any]) -> Plan:
+    """The plan of :meth:`sottovoce.deploy.plan.Plan.to_dict`.
+
+    Raises
+    ------
+    InvalidInput
+        For what sites cannot agree on.
+    Exception
+        Any, for what is no plan at all.
+    """
+    sites = _bounded_list(plain["sites"], limits.SITES, "sites")
+    return Plan(
+        run=plain["run"],
+        config=RunConfig.from_dict(plain["config"]),
+        d=plain["d"],
+        sites=tuple(from_plain(Member, site) for site in sites),
+        edges=tuple((i, j) for i, j in plain["edges"]),
+        norm_cap=plain["norm_cap"],
+        schema=plain["schema"],
+        start=_start_from_dict(plain.get("start")),
+        asks=Asks.from_dict(plain["asks"]) if "asks" in plain else None,
+        centre=Centring.of(plain["centre"]) if "centre" in plain else None,
+        waits=Waits(**plain["waits"]),
+    )
+
+
+def _read_plain(path: str | Path) -> dict[str, Any]:
+    """What the file holds, as plain data."""
+    if not Path(path).is_file():
+        raise InvalidInput("plan", str(path), "there is no such file", "see `sottovoce plan --write`")
+    with Path(path).open("rb") as file:
+        found: dict[str, Any] = parse(file.read(LARGEST + 1), LARGEST)
+    return found
+
+
+def _check_stated(path: str | Path, plain: dict[str, Any], stated: object) -> None:
+    """Refuse a file of another format, one that was changed, and one whose method this version does not have."""
+    refused = refusal_of_format(plain["version"], PLANNED_BEFORE)
+    if refused is not None:
+        raise InvalidInput("plan", str(path), refused.rule, refused.remedy)
+    if digest_of_plan(plain) != stated:
+        raise InvalidInput("plan", str(path), _CHANGED, "get the agreed file again")
+    _check_method(path, plain["config"]["method"])
+
+
+def _check_method(path: str | Path, method: object) -> None:
+    """Refuse a method of another package: a plan comes from others, and makes nobody load code by its name."""
+    if method not in KNOWN:
+        rule = f"runs the method {method!r}, which this version does not have"
+        remedy = "let all take the same version, or register the method in the program that reads the plan"
+        raise InvalidInput("plan", str(path), rule, remedy)
+
+
+def _start_from_dict(plain: dict[str, Any] | None) -> Start | None:
+    if plain is None:
+        return None
+    record = dict(plain)
+    vector = _bounded_list(record.pop("vector"), LONGEST_START, "start")
+    return Start.of(np.array(vector, dtype=float), record)
+
+
+def _bounded_list(values: Any, most: int, field: str) -> list[Any]:
+    if not isinstance(values, list):
+        raise TypeError
+    limits.check_number(field, len(values), most)
+    return values

@@ -1,0 +1,72 @@
+"""What a plan costs its sites: the events that each will charge, and what is proved of all of them together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+from ..errors import InvalidInput, UnknownEvent
+from ..privacy.events import Event
+from ..privacy.statement import Statement, either
+from .members import node_of
+from .stages import Stage
+
+
+@dataclass(frozen=True)
+class PlannedPrivacy:
+    """Events and statements of a plan, of which nothing is spent yet.
+
+    Parameters
+    ----------
+    run : str
+    names : tuple of str
+        Sites, in the order of the graph's nodes.
+    stages : tuple of Stage
+    demonstration : bool
+        Whether the noise can be repeated, so that the run protects nothing.
+    caveat : str or None
+        Of every privacy statement of the plan.
+    """
+
+    run: str
+    names: tuple[str, ...]
+    stages: tuple[Stage, ...]
+    demonstration: bool
+    caveat: str | None
+
+    @cached_property
+    def statement(self) -> Statement:
+        """What is proved of the whole run, for every site: of a row, whichever releases read it."""
+        return reduce(either, self.statements)
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """The same of the training rows, and of the held-out rows if there are any."""
+        return tuple(stage.statement(self.demonstration, self.caveat) for stage in self.stages)
+
+    def statement_at(self, name: str, simulated: bool) -> Statement:
+        """What is proved of all that is planned for one site, about its own rows."""
+        node = node_of(self.names, name)
+        return reduce(either, [stage.statement_at(node, simulated, self.caveat) for stage in self.stages])
+
+    def planned_events(self, node: int | None = None) -> tuple[Event, ...]:
+        """All planned events in order, whatever the budget; of one node, or of all sites."""
+        return tuple(event for stage in self.stages for event in stage.planned(node))
+
+    def events(self, name: str) -> tuple[Event, ...]:
+        """The events that a site will charge, in order, as far as the run's own budget allows.
+
+        Raises :class:`InvalidInput` if the plan has no such site, or one of its events has no proved price.
+        """
+        if name not in self._events:
+            node = node_of(self.names, name)
+            try:
+                self._events[name] = tuple(event for stage in self.stages for event in stage.allowed(node))
+            except UnknownEvent as error:
+                raise InvalidInput("plan", self.run, f"has no proved price: {error}", "write another one") from None
+        return self._events[name]
+
+    @cached_property
+    def _events(self) -> dict[str, tuple[Event, ...]]:
+        """Events of the sites that were asked for."""
+        return {}

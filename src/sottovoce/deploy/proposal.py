@@ -1,0 +1,165 @@
+"""From what people propose to the plan that sites agree on: the noise is calibrated here, once for all sites."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..network.graphs import make_graph
+from ..runs.centre import Centring, centred
+from ..runs.config import RunConfig
+from ..runs.prepare import prepare
+from ..runs.pricing import Prepared
+from ..runs.start import Start, named
+from ..util.typing import Any
+from .asks import Asks
+from .members import Member, trained_rows
+from .plan import Plan, check_public, encoding_of
+from .recipes import Recipes, price_recipes
+from .waits import DEFAULT, Waits
+
+_ROOM = 100.0
+"""By how much a norm cap exceeds the norm that minimisers and noise reach."""
+_LONGEST_LOG_ODDS = 1e9
+"""Norm cap of an inference: no coefficient of encoded columns is longer."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What people decide of a run between sites, before its noise is calibrated.
+
+    Parameters
+    ----------
+    run : str
+        Its name in the hub's log and in every site's ledger.
+    config : RunConfig
+    sites : sequence of Member
+        In the order of the graph's nodes.
+    d : int
+        Features, the constant one included.
+    schema : dict, optional
+        Of :meth:`sottovoce.data.Schema.to_dict`.
+    norm_cap : float, optional
+        None for a hundred times the norm that minimisers and noise reach with these public parameters, plus the norm
+        of the start.
+    start : Start, optional
+        The public point from which all sites start.
+    asks : Asks, optional
+        What is asked in addition to the training, or instead of it.
+    centre : Centring, optional
+        Of :func:`sottovoce.runs.centre.decide`.
+    waits : Waits
+        How long a round waits for its last site.
+    """
+
+    run: str
+    config: RunConfig
+    sites: Sequence[Member]
+    d: int
+    schema: dict[str, Any] | None = None
+    norm_cap: float | None = None
+    start: Start | None = None
+    asks: Asks | None = None
+    centre: Centring | None = None
+    waits: Waits = DEFAULT
+
+
+def make_plan(proposal: Proposal) -> Plan:
+    """Check and calibrate a run, and return its plan.
+
+    Raises
+    ------
+    InvalidInput
+        For what sites cannot agree on, for a budget that cannot be met, and for what cannot be asked.
+    """
+    check_public(proposal.run, proposal.config, proposal.sites, proposal.d)
+    config = centred(named(proposal.config, proposal.start, proposal.d), proposal.centre)
+    proposal = replace(proposal, config=config)
+    if proposal.asks is None:
+        return _plan_of_training(proposal)
+    recipes = _priced(proposal, proposal.asks)
+    asks = replace(
+        proposal.asks,
+        scale=_scale_of(recipes.inference),
+        evaluation_scale=_scale_of(recipes.evaluation),
+    )
+    proposal = replace(proposal, asks=asks)
+    return _plan_of_training(proposal) if recipes.inference is None else _plan_of_inference(proposal)
+
+
+def _priced(proposal: Proposal, asks: Asks) -> Recipes:
+    """What is asked, with calibrated noise."""
+    sizes = [site.rows for site in proposal.sites]
+    names = [site.name for site in proposal.sites]
+    return price_recipes(asks, proposal.config, sizes, proposal.d, encoding_of(proposal.schema), names)
+
+
+def _scale_of(prepared: Prepared | None) -> float | None:
+    """Shift over sigma of a recipe's releases together; None without a recipe, and without noise."""
+    noise = None if prepared is None else prepared.algorithm.noise
+    return None if noise is None else float(np.max(noise.factor))
+
+
+def _plan_of_inference(proposal: Proposal) -> Plan:
+    """The plan of an inference, in which all sites hear each other and rows are read as they are."""
+    config = replace(proposal.config, graph="complete", accountant=proposal.config.notion)
+    edges = make_graph("complete", len(proposal.sites)).edges
+    norm_cap = _LONGEST_LOG_ODDS if proposal.norm_cap is None else proposal.norm_cap
+    return _agreed(proposal, config, edges, norm_cap, centre=None)
+
+
+def _plan_of_training(proposal: Proposal) -> Plan:
+    """The plan of a training, with the penalty and noise that its budget allows."""
+    rows = trained_rows(proposal.sites, proposal.asks)
+    prepared = prepare(proposal.config, rows, proposal.d, centre=proposal.centre)
+    config = replace(
+        proposal.config,
+        eta=prepared.algorithm.penalty,
+        eta_growth=1.0,
+        noise=prepared.algorithm.noise,
+        noise_growth=1.0,
+        accountant=proposal.config.notion,
+    )
+    norm_cap = _norm_cap(proposal, prepared) if proposal.norm_cap is None else proposal.norm_cap
+    return _agreed(proposal, config, prepared.graph.edges, norm_cap, centre=proposal.centre)
+
+
+def _agreed(
+    proposal: Proposal,
+    config: RunConfig,
+    edges: tuple[tuple[int, int], ...],
+    norm_cap: float,
+    *,
+    centre: Centring | None,
+) -> Plan:
+    """The plan with what was found out of its proposal."""
+    return Plan(
+        run=proposal.run,
+        config=config,
+        d=proposal.d,
+        sites=tuple(proposal.sites),
+        edges=edges,
+        norm_cap=norm_cap,
+        schema=proposal.schema,
+        start=proposal.start,
+        asks=proposal.asks,
+        centre=centre,
+        waits=proposal.waits,
+    )
+
+
+def _norm_cap(proposal: Proposal, prepared: Prepared) -> float:
+    """A norm cap from public facts.
+
+    A site's minimiser has norm at most slope times C over mu, and noise adds to it.  Last models hold the start too,
+    and between models of moved rows and of rows as they are lies a stretch.
+    """
+    facts = prepared.facts
+    minimiser = facts.loss.derivative_bound * facts.C / facts.mu
+    events = prepared.plan(proposal.config.rounds).rows
+    spread = max((float(np.max(event.spread())) for event in events), default=0.0)
+    noise = np.sqrt(facts.d).item() * spread
+    start = 0.0 if proposal.start is None else float(np.linalg.norm(proposal.start.vector))
+    return (_ROOM * (minimiser + noise) + start) * facts.stretch

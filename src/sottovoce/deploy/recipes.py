@@ -1,0 +1,153 @@
+"""The recipes of a plan, priced: what it asks after its training, or instead of it, checked against public facts.
+
+The price of either side is that of its own releases (docs/privacy/answers.md, "Between sites").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..algorithms import Recipe
+from ..data.schema import Schema
+from ..errors import InvalidInput
+from ..problem.losses import Loss, make_loss
+from ..problem.task import TwoClasses
+from ..runs.config import RunConfig
+from ..runs.prepare import prepare
+from ..runs.pricing import Prepared
+from ..util.typing import Array
+from .asks import Asks
+
+if TYPE_CHECKING:  # which load SciPy's statistics, and most plans ask nothing
+    from ..answers.evaluation import Level
+    from ..answers.fits import LogOdds
+    from ..answers.terms import Naming
+
+
+class Recipes(NamedTuple):
+    """A plan's recipes, priced: the inference on the training rows, the evaluation on the held-out rows."""
+
+    inference: Prepared | None
+    fit: LogOdds | None
+    evaluation: Prepared | None
+    levels: tuple[Level, ...]
+
+    @property
+    def naming(self) -> Naming | None:
+        """The encoding of an inference."""
+        return None if self.fit is None else self.fit.layout.naming
+
+
+def price_recipes(
+    asks: Asks, config: RunConfig, sizes: Sequence[int], d: int, schema: Schema | None, names: Sequence[str]
+) -> Recipes:
+    """Check what is asked against public facts, and price it; calibrates the noise if `asks` has no scale yet.
+
+    Parameters
+    ----------
+    asks : Asks
+    config : RunConfig
+        Of the training, whose trust and unit hold for the answers too.
+    sizes : sequence of int
+        Rows of every site, held-out ones included.
+    d : int
+        Features by the schema.
+    schema : Schema or None
+    names : sequence of str
+        Of the sites.
+
+    Raises
+    ------
+    InvalidInput
+        If it cannot be asked, or a site has too few rows.
+    """
+    _check_rows_count_alike(config, schema)
+    _check_held_out(asks, sizes, names)
+    prepared, fit = None, None
+    if asks.inference:
+        prepared, fit = _price_inference(asks, config, sizes, d, schema, names)
+    if asks.evaluation is None:
+        return Recipes(prepared, fit, None, ())
+    width, encoding = d, schema
+    if fit is not None:
+        naming = fit.layout.naming
+        width, encoding = naming.d, naming.schema
+    judged, levels = _price_evaluation(asks, config, sizes, width, encoding)
+    return Recipes(prepared, fit, judged, levels)
+
+
+def _check_rows_count_alike(config: RunConfig, schema: Schema | None) -> None:
+    """Refuse rows that do not count one by one, and labels of another kind than two classes."""
+    for field, many in (("sites_per_row", config.sites_per_row), ("copies", config.copies)):
+        if many != 1:
+            rule = "the rows of a plan with answers are priced one by one, for one run"
+            raise InvalidInput(field, many, rule, f"use {field}=1")
+    loss = make_loss(config.loss)
+    has_other_label = schema is not None and not isinstance(schema.task, TwoClasses)
+    if loss.outputs != 1 or loss.offset_bound or has_other_label:
+        rule = "answers between sites are for two classes"
+        raise InvalidInput("label", None, rule, "leave evaluation and inference out")
+    if schema is not None and schema.weighs:
+        rule = "answers between sites count every row once, and this schema declares weights"
+        raise InvalidInput("weight", None, rule, "leave weight and class_weight out, or evaluation and inference")
+    if schema is not None and schema.person is not None:
+        rule = "answers between sites count every row once, and this schema bounds a person's rows together"
+        raise InvalidInput("person", None, rule, "leave evaluation and inference out, or keep one row a person")
+
+
+def _check_held_out(asks: Asks, sizes: Sequence[int], names: Sequence[str]) -> None:
+    """Refuse a share that leaves some site without held-out rows, or without others."""
+    if asks.evaluation is None:
+        return
+    for name, rows in zip(names, sizes, strict=True):
+        held = asks.held(rows)
+        if not 0 < held < rows:
+            rule = f"leaves {held} held-out rows and {rows - held} others at {name!r}"
+            raise InvalidInput("holdout", asks.holdout, rule, "give each site at least one of both")
+
+
+def _price_inference(
+    asks: Asks, config: RunConfig, sizes: Sequence[int], d: int, schema: Schema | None, names: Sequence[str]
+) -> tuple[Prepared, LogOdds]:
+    """The inference on the rows that are not held out; arguments as for :func:`price_recipes`."""
+    from ..answers import inference
+    from ..answers.fits import Layout, LogOdds, site_constants
+
+    inference.check_run(config)
+    if config.noise is not None:
+        rule = "inference calibrates the noise of its own releases"
+        raise InvalidInput("noise", None, rule, "leave it out, and give an epsilon")
+    trained = [rows - asks.held(rows) for rows in sizes]
+    columns = [f"x{j}" for j in range(d)]
+    constants = site_constants(names, at_random=False, asked=asks.site_constants)
+    site = None if schema is None else schema.site
+    fit = LogOdds(Layout.of(schema, columns, 1.0, trained, constants, site))
+    n = np.array(trained, dtype=float)[:, None]
+    return _prepared(fit.recipe, config, n, fit.layout.naming.d, fit.loss, asks.scale), fit
+
+
+def _price_evaluation(
+    asks: Asks, config: RunConfig, sizes: Sequence[int], width: int, encoding: Schema | None
+) -> tuple[Prepared, tuple[Level, ...]]:
+    """The evaluation on the held-out rows, of a model with `width` entries, and the levels that it tells apart."""
+    from ..answers import evaluation
+
+    assert asks.evaluation is not None
+    levels = evaluation.levels_of(encoding, asks.by)
+    groups = evaluation.groups_of(levels, width + 1)
+    histogram = evaluation.Histogram(judged=b"", threshold=asks.threshold, groups=groups)  # of what will be trained
+    own = evaluation.Held(asks.evaluation, asks.threshold, asks.by).config(config, histogram)
+    n = np.array([[float(asks.held(rows))] for rows in sizes])
+    prepared = _prepared(histogram, own, n, width + 1, evaluation.LOSS, asks.evaluation_scale)
+    evaluation.check_rows(prepared)
+    return prepared, levels
+
+
+def _prepared(method: Recipe, config: RunConfig, n: Array, d: int, loss: Loss, scale: float | None) -> Prepared:
+    """A recipe with the noise of `scale`, or calibrated now."""
+    if scale is not None:
+        method = method.with_noise(method.listed.shape.scaled(scale))
+    return prepare(config.for_recipe(method), n, d, method=method, loss=loss)
