@@ -126,8 +126,8 @@ class PrivateEstimator(Notifying, BaseEstimator):
 
     def _keep_columns(self, terms: Terms, features: Features) -> None:
         """What scikit-learn wants to know of the columns of a fit, and the schema that was read."""
-        vars(self).pop("schema_", None)
-        vars(self).pop("feature_names_in_", None)
+        self.__dict__.pop("schema_", None)
+        self.__dict__.pop("feature_names_in_", None)
         if terms.schema is not None:
             self.schema_ = terms.schema
         if features.names is not None:

@@ -286,7 +286,7 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
     def _decided(self, declared: Declared, planned: Planned) -> Planned:
         """Keep what was decided, and tell it, before anything is spent."""
         self.choice_, self.centring_ = planned.choice, planned.decision
-        vars(self).pop("forecast_", None)
+        self.__dict__.pop("forecast_", None)
         if not declared.inference:
             self.forecast_ = planned.forecast
         return self._tell(planned, stacklevel=3)

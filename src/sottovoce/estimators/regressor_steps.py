@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -466,7 +465,7 @@ def _closing_notes(declared: Declared, encoded: Encoded, fitted: Fitted) -> tupl
         what = f"{beyond} of {len(target)} numbers lie beyond y_bounds, {task.low:g} to {task.high:g}"
         text = f"{what}, and were clipped to them (for the data's holder only)"
         notes.append(Note("y_bounds", text, HolderNote))
-    if terms.simulated and math.isfinite(declared.config.epsilon):
+    if terms.simulated and declared.config.budgeted:
         rows = encoded.features.values if terms.schema is None else encoded.features.table
         with np.errstate(all="ignore"):  # rows that are too long must not tell by a warning
             answers = fitted.numbers(rows, places_of(fitted.answered, rows, encoded.groups))

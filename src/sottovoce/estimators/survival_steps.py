@@ -23,7 +23,7 @@ from ..runs.config import MOST_ROUNDS, TRUSTED, RunConfig
 from ..runs.simulate import Result
 from ..util.typing import Any, Array
 from .declared import in_units
-from .encoding import SLACK, NormEncoding
+from .encoding import SLACK
 from .fitting import AskedRows, Planned, Public, plan_recipe, stated
 from .hazard_rows import COARSE, FINE, SHARE, expand, leaving, person_weight, read_events, read_times
 from .notices import Note
@@ -281,10 +281,10 @@ def decode(declared: Declared, encoded: Encoded, planned: Planned, results: tupl
     found: Hazards = results[0].outcome
     vector = found.slopes / SLACK * math.sqrt(1.0 - SHARE)
     intercept = found.constants + found.correction
-    if isinstance(terms.encoding, NormEncoding):
+    if terms.schema is None:
         coef = vector / (terms.norm * SLACK)
     else:
-        coef, constant = in_units(terms.encoding.schema, vector)
+        coef, constant = in_units(terms.schema, vector)
         intercept = intercept + constant
     notes = [*misfit_notes(terms, encoded.features), *_unread_notes(declared, encoded)]
     if not found.converged:
