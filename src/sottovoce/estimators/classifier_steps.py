@@ -75,8 +75,6 @@ class Declared:
     method, loss : str
         As they were asked for.
     inference : bool
-    site_constants : bool or None
-        Whether every site has a constant in an inference.
     fields : dict
         Of :class:`RunConfig`.
     config : RunConfig or None
@@ -97,7 +95,6 @@ class Declared:
     method: str
     loss: str
     inference: bool
-    site_constants: bool | None
     fields: dict[str, Any]
     config: RunConfig | None
     centre: bool
@@ -143,19 +140,17 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
     """
     inference = bool(estimator.inference)
     terms = terms_of(estimator, weighed=inference, one_row_each=inference, many_fits=many_fits)
-    knobs = estimator._knobs()
-    asked = knobs.get("site_constants")
     raise_all(
         [
             *_missing_classes(estimator, terms),
             *ledger_errors(estimator.ledger, estimator.accounting, cloned=estimator._cloned),
-            *site_constants_errors(asked, named=inference),
+            *site_constants_errors(terms, named=inference),
             *norm_errors(estimator, terms),
             *max_weight_errors(terms),
             *_inference_errors(estimator, terms),
         ]
     )
-    given = knobs | estimator.get_params(deep=False)
+    given = terms.knobs | estimator.get_params(deep=False)
     defaults = type(estimator).own_knobs | {"rounds": _DEFAULT.rounds}
     found = Declared(
         terms=terms,
@@ -164,10 +159,9 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
         method=estimator.method,
         loss=estimator.loss,
         inference=inference,
-        site_constants=None if asked is None else bool(asked),
-        fields=terms.run_fields({"rounds": 1} | estimator._run_fields()),
+        fields={"rounds": 1} | terms.fields,
         config=None,
-        centre=bool(knobs["centre"]),
+        centre=bool(terms.knobs["centre"]),
         free=tuple(knob for knob in KNOBS if knob in given and given[knob] == defaults[knob]),
         ledger=estimator.ledger,
         cloned=estimator._cloned,
@@ -412,7 +406,7 @@ def _check_inference(labelled: Labelled, features: Features, *, weighed: bool) -
 def _inference_rows(declared: Declared, of: LabelledRows) -> InferenceRows:
     """Rows in the encoding of an inference."""
     features, dealt, label = of.features, of.dealt, of.labelled.number
-    fit = LogOdds(dealt.layout(declared.terms, features, declared.site_constants))
+    fit = LogOdds(dealt.layout(declared.terms, features))
     if declared.terms.schema is None:
         tables = [features.values[part] for part in dealt.parts]
     else:
@@ -470,9 +464,10 @@ def _check_ledger_fits(declared: Declared, public: TrainingFacts) -> None:
 
 @dataclass(frozen=True)
 class _Resolved:
-    """The configuration of every run of a training, but for its seed, and what led to it."""
+    """The configuration of every run of a training, but for its seed, how its rows are centred, and what led to it."""
 
     config: RunConfig
+    decision: Decision | None
     choice: Choice | None
     forecast: Forecast | None
 
@@ -484,12 +479,10 @@ def _plan_training(declared: Declared, public: TrainingFacts) -> Planned:
     contrasts = of_classes(K).contrasts if several else (1,)
     first = replace(declared.config_of(K), seed=seed_of_class(terms.seed, contrasts[0]), copies=len(contrasts))
     found = _resolved(declared, public, first)
+    centre = None if found.decision is None else found.decision.centring
     runs, labels, says = list[PlannedRun](), list[str](), list[str]()
-    decision = None
     for c, start in zip(contrasts, public.starts, strict=False):
         config = replace(found.config, seed=seed_of_class(terms.seed, c))
-        decision = _centring(declared, public, config)
-        centre = None if decision is None else decision.centring
         runs.append(plan_run(config, public.sites.n, _entries(public), start=start, centre=centre))
         labels.append(f"class {c} of {K}" if several else f"{K} classes")
         says.append(f"{config.method}, {labels[-1]}")
@@ -498,7 +491,7 @@ def _plan_training(declared: Declared, public: TrainingFacts) -> Planned:
         labels=tuple(labels),
         says=tuple(says),
         choice=found.choice,
-        decision=decision,
+        decision=found.decision,
         forecast=found.forecast,
         notes=forecast_notes(found.forecast, terms),
     )
@@ -528,7 +521,9 @@ def _resolved(declared: Declared, public: TrainingFacts, config: RunConfig) -> _
     if config.auto:
         choice = choose(config, n, d, free=declared.free, centre=centre, **where)
         config = replace(choice.config, seed=config.seed)
-    return _Resolved(config, choice, forecast(config if centre is None else centre.rest(config), n, d, **where))
+        decision = _centring(declared, public, config)
+    rehearsed = config if centre is None else centre.rest(config)
+    return _Resolved(config, decision, choice, forecast(rehearsed, n, d, **where))
 
 
 # Decode

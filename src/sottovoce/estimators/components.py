@@ -67,8 +67,7 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
     """What is declared, checked; no row is read.  InvalidInput for what is wrong."""
     terms = terms_of(estimator, weighed=True, many_fits=many_fits)
     raise_all([*norm_errors(estimator, terms)])
-    fields = terms.run_fields(estimator._run_fields())
-    return Declared(terms, estimator.n_components, RunConfig.from_dict({"method": "auto", **fields}))
+    return Declared(terms, estimator.n_components, RunConfig.from_dict({"method": "auto", **terms.fields}))
 
 
 @dataclass(frozen=True, kw_only=True)

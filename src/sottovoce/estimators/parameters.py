@@ -9,6 +9,8 @@ from typing import TypeVar
 from ..algorithms import KNOBS
 from ..algorithms.knobs import paragraphs
 from ..errors import InvalidInput
+from ..ledger.durable import DurableLedger
+from ..ledger.memory import Ledger
 from ..privacy.accountants import make_accountant
 from ..problem.losses import loss_texts
 from ..runs import defaults
@@ -49,7 +51,8 @@ def run_fields_of(estimator: Any) -> dict[str, Any]:
         raise InvalidInput("accounting", rule, said, "use accounting='best', or ledger= for a ledger") from None
     known = RunConfig.defaults().keys() - {"centre"}  # a run's is a digest
     fields = {name: given[name] for name in known if name in given} | {"accountant": rule}
-    if defaults.pure_total(rule if ledger is None else ledger):
+    counted = ledger if isinstance(ledger, Ledger | DurableLedger) else rule  # what is no ledger is refused elsewhere
+    if defaults.pure_total(counted):
         fields["delta"] = None
     return fields
 

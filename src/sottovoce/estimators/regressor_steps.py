@@ -56,8 +56,6 @@ class Declared:
         Whether least squares fit a constant.
     has_constant : bool
         Whether the model has one.
-    site_constants : bool or None
-        Whether every site has a constant of its own under the squared loss.
     """
 
     terms: Terms
@@ -67,7 +65,6 @@ class Declared:
     inference: bool
     intercept: bool
     has_constant: bool
-    site_constants: bool | None
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -94,13 +91,12 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
     """
     squared = bool(estimator.loss == SQUARED)
     terms = terms_of(estimator, weighed=squared, one_row_each=squared, many_fits=many_fits)
-    asked = estimator._knobs().get("site_constants")
     bounds = _declared_bounds(estimator, terms)
     raise_all(
         [
             *_bounds_errors(bounds, terms),
             *norm_errors(estimator, terms),
-            *site_constants_errors(asked, named=squared),
+            *site_constants_errors(terms, named=squared),
             *_inference_errors(estimator, terms),
             *max_weight_errors(terms),
             *_loss_errors(estimator.loss),
@@ -114,7 +110,6 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
         inference=bool(estimator.inference),
         intercept=estimator.fit_intercept,
         has_constant=_has_constant(estimator, terms),
-        site_constants=None if asked is None else bool(asked),
     )
 
 
@@ -153,15 +148,14 @@ def _loss_errors(loss: Any) -> Iterator[InvalidInput]:
 
 def _run_fields(estimator: Any, terms: Terms) -> dict[str, Any]:
     """The fields of :class:`RunConfig`, for least squares without those of a method."""
-    fields = terms.run_fields(estimator._run_fields())
-    fields = {name: value for name, value in fields.items() if name not in ("method", "loss", "rounds", "rho")}
+    fields = {name: value for name, value in terms.fields.items() if name not in ("method", "loss", "rounds", "rho")}
     if estimator.loss == SQUARED:
         return {"method": "auto", **fields}
     method = estimator.method
     if method == defaults.METHOD:
         method = defaults.method_of_numbers(estimator.trust or "nobody", fields["delta"])
     of_method = {"method": method, "loss": estimator.loss, "rounds": estimator.rounds}
-    return {**of_method, "rho": estimator._knobs()["rho"], **fields}
+    return {**of_method, "rho": terms.knobs["rho"], **fields}
 
 
 def _has_constant(estimator: Any, terms: Terms) -> bool:
@@ -286,7 +280,7 @@ def _task(target: Array, bounds: tuple[float, float] | None) -> tuple[BoundedNum
 
 def _least_squares(declared: Declared, features: Features, dealt: Dealt, task: BoundedNumber) -> Numbers:
     """What :mod:`sottovoce.answers.fits` asks at every door."""
-    layout = dealt.layout(declared.terms, features, declared.site_constants)
+    layout = dealt.layout(declared.terms, features)
     return Numbers(layout, task=task, intervals=declared.inference, intercept=declared.intercept)
 
 

@@ -84,7 +84,7 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
     """
     terms = terms_of(estimator, of_people=False, many_fits=many_fits)
     edges = _edges(estimator.edges)
-    rho = estimator._knobs()["rho"]
+    rho = terms.knobs["rho"]
     raise_all(
         [
             *_weight_errors(terms.schema),
@@ -94,8 +94,7 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
             *norm_errors(estimator, terms),
         ]
     )
-    fields = terms.run_fields(estimator._run_fields())
-    del fields["rho"]  # it weighs slopes in the recipe, and may be 0 there
+    fields = {name: value for name, value in terms.fields.items() if name != "rho"}  # which weighs slopes, and may be 0
     config = RunConfig.from_dict({"method": "auto", **fields})
     recipe = _recipe(len(edges) - 1, int(estimator.rounds), float(rho), noisy=config.budgeted)
     return Declared(terms=terms, edges=edges, event_code=estimator.event_code, config=config, recipe=recipe)

@@ -145,8 +145,9 @@ class Dealt:
         counted = self.parts if self.people is None else [np.unique(own) for own in self.people]
         return np.array([[float(len(one))] for one in counted])
 
-    def layout(self, terms: Terms, features: Features, asked: bool | None) -> Layout:
-        """The encoding of rows at these sites whose coefficients have names; `asked` is the knob `site_constants`."""
+    def layout(self, terms: Terms, features: Features) -> Layout:
+        """The encoding of rows at these sites whose coefficients have names."""
+        asked = None if terms.site_constants is None else bool(terms.site_constants)
         constants = site_constants(list(self.sites), at_random=not self.apart, asked=asked)
         columns = features.called if terms.schema is None else []
         check_products(len(constants), len(columns) if terms.schema is None else terms.schema.n_features)

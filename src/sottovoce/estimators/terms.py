@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,12 +12,17 @@ from sklearn.utils import check_random_state
 from ..data.schema import Schema
 from ..data.weights import check_cap
 from ..errors import InvalidInput, PublicNote, SchemaError
-from ..runs.config import RunConfig
 from ..util.typing import Any
 from .caveats import rests_on
 from .declared import schema_of
 from .encoding import Encoding, NormEncoding, SchemaEncoding
 from .notices import Note
+from .parameters import knobs_of, run_fields_of
+
+NO_NORM = (
+    "data_norm is not declared: rows longer than 1 are shortened to norm 1, which makes unscaled rows alike; declare "
+    "data_norm, a public bound on the norm of most rows, or a schema"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +50,10 @@ class Terms:
         Whether the budget is finite.
     one_row_each : bool
         Whether one row of each of the schema's people is read, or as many as the schema says.
-    max_weight : float or None
-        The public cap on sample weights.
+    knobs : dict
+        All of them by name, with their values.
+    fields : dict
+        Of :class:`RunConfig`, by name, with the seed and the unit of this fit.
     rests : tuple of str
         On what epsilon rests that the estimator cannot see.
     notes : tuple of Note
@@ -62,7 +69,8 @@ class Terms:
     weighed: bool
     noisy: bool
     one_row_each: bool
-    max_weight: Any
+    knobs: dict[str, Any]
+    fields: dict[str, Any]
     rests: tuple[str, ...]
     notes: tuple[Note, ...]
 
@@ -71,16 +79,19 @@ class Terms:
         return self.seed is not None
 
     @property
+    def max_weight(self) -> Any:
+        """The public cap on sample weights; None without one."""
+        return self.knobs.get("max_weight")
+
+    @property
+    def site_constants(self) -> Any:
+        """Whether every site is to have a constant of its own; None if that is left open."""
+        return self.knobs.get("site_constants")
+
+    @property
     def rows_per_person(self) -> int | None:
         """The most rows of a person at a site that are read; None where the unit is a row."""
-        if self.schema is None or self.schema.person is None:
-            return None
-        return 1 if self.one_row_each else self.schema.person.rows
-
-    def run_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The `fields` of :class:`RunConfig` that an estimator sets, with the seed and the unit of this fit."""
-        unit = {} if self.rows_per_person is None else {"rows_per_person": self.rows_per_person}
-        return {**fields, "seed": self.seed, **unit}
+        return self.fields.get("rows_per_person")
 
 
 def terms_of(
@@ -104,8 +115,10 @@ def terms_of(
     InvalidInput
         For a schema that cannot be read, or a seed that is none.
     """
-    schema = schema_of(estimator.schema)
-    knobs = estimator._knobs()
+    schema, seed = schema_of(estimator.schema), seed_of(estimator.random_state)
+    fields = run_fields_of(estimator) | {"seed": seed}
+    if schema is not None and schema.person is not None:
+        fields["rows_per_person"] = 1 if one_row_each else schema.person.rows
     rests, notes = rests_on(schema, cloned=estimator._cloned, many_fits=many_fits)
     norm = 1.0 if estimator.data_norm is None else estimator.data_norm
     if schema is None and estimator.columns is not None:
@@ -118,7 +131,7 @@ def terms_of(
         notes = (*notes, Note("data_norm", NO_NORM, PublicNote))
     return Terms(
         name=type(estimator).__name__,
-        seed=seed_of(estimator.random_state),
+        seed=seed,
         n_sites=estimator.n_sites,
         schema=schema,
         columns=estimator.columns,
@@ -127,16 +140,11 @@ def terms_of(
         weighed=weighed,
         noisy=not np.all(np.isinf(estimator.epsilon)),
         one_row_each=one_row_each,
-        max_weight=knobs.get("max_weight"),
+        knobs=knobs_of(estimator),
+        fields=fields,
         rests=rests,
         notes=notes,
     )
-
-
-NO_NORM = (
-    "data_norm is not declared: rows longer than 1 are shortened to norm 1, which makes unscaled rows alike; declare "
-    "data_norm, a public bound on the norm of most rows, or a schema"
-)
 
 
 def seed_of(random_state: Any) -> int | None:
@@ -166,8 +174,9 @@ def norm_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
         yield InvalidInput("fit_intercept", False, "is the schema's to say", "use intercept = false in it")
 
 
-def site_constants_errors(asked: Any, *, named: bool) -> Iterator[InvalidInput]:
+def site_constants_errors(terms: Terms, *, named: bool) -> Iterator[InvalidInput]:
     """What is wrong with the knob `site_constants`, of a model whose coefficients are `named` or not."""
+    asked = terms.site_constants
     if asked is not None and not isinstance(asked, bool | np.bool_):
         yield InvalidInput("site_constants", asked, "must be True, False or None", "use False for one constant")
     elif asked is not None and not named:
@@ -184,18 +193,8 @@ def max_weight_errors(terms: Terms) -> Iterator[InvalidInput]:
         yield error
 
 
-def config_and_errors(fields: Mapping[str, Any]) -> tuple[RunConfig | None, list[InvalidInput]]:
-    """The configuration that these fields describe, or all that is wrong with them."""
-    try:
-        return RunConfig.from_dict(fields), []
-    except InvalidInput as error:
-        others, error.others = error.others, ()
-        return None, [error, *others]
-
-
 __all__ = [
     "Terms",
-    "config_and_errors",
     "max_weight_errors",
     "norm_errors",
     "seed_of",

@@ -26,6 +26,8 @@ class PlannedRun:
 
     Parameters
     ----------
+    config : RunConfig
+        With the digests of its start and of how its rows are centred.
     prepared : Prepared
     n : array (N, 1)
         Rows of every site, or people where these are bounded together.
@@ -36,15 +38,12 @@ class PlannedRun:
     start : Start, optional
     """
 
+    config: RunConfig
     prepared: Prepared
     n: Array
     d: int
     loss: Loss
     start: Start | None = None
-
-    @property
-    def config(self) -> RunConfig:
-        return self.prepared.config
 
     def check(self, rows: Rows) -> None:
         """Refuse rows of other sizes, or for another loss or unit, than those that were priced; InvalidInput."""
@@ -95,7 +94,7 @@ def plan_run(
     """
     config = centred(named(asked_by(config, method), start, d), centre)
     prepared = prepare(config, n, d, method=method, loss=loss, centre=centre)
-    return PlannedRun(prepared, n, d, make_loss(config.loss) if loss is None else loss, start)
+    return PlannedRun(config, prepared, n, d, make_loss(config.loss) if loss is None else loss, start)
 
 
 __all__ = ["PlannedRun", "check_kind", "plan_run"]
