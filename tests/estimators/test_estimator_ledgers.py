@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from sottovoce import ConsensusClassifier, PrivateClassifier
 from sottovoce.errors import InvalidInput, LedgerMismatch
-from sottovoce.estimators import classifiers as estimators
+from sottovoce.estimators import fitting
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
 
@@ -155,13 +155,13 @@ def test_folds_are_other_rows_to_a_ledger_that_is_bound(on_disk: DurableLedger, 
 def deals(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
     """The deals of all runs."""
     found: list[bytes | None] = []
-    real = estimators.simulate
+    real = fitting.run_planned
 
     def watch(*arguments: Any, deal: bytes | None, **options: Any) -> Any:
         found.append(deal)
         return real(*arguments, deal=deal, **options)
 
-    monkeypatch.setattr(estimators, "simulate", watch)
+    monkeypatch.setattr(fitting, "run_planned", watch)
     return found
 
 

@@ -22,8 +22,8 @@ from sklearn.utils.estimator_checks import check_estimator
 import sottovoce
 from sottovoce import ConsensusClassifier, PrivateClassifier
 from sottovoce.errors import BudgetExceeded, HolderNote, InvalidInput
-from sottovoce.estimators import classifiers as estimators
-from sottovoce.estimators import guessing
+from sottovoce.estimators import classifier_steps
+from sottovoce.estimators.encoding import NormEncoding
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import for_life, make_accountant
@@ -70,8 +70,8 @@ def test_scikit_learns_checks(
 ) -> None:
     """The default is chosen once here: the checks have 20 shapes, and a search for each takes a minute."""
     chosen = {"method": "momentum", "rounds": 100, "rho": 1e-5, "max_grad_norm": 0.1}
-    monkeypatch.setattr(estimators, "choose", lambda config, *_, **__: Choice(config.but(**chosen, auto=False)))
-    monkeypatch.setattr(guessing, "forecast", lambda *_, **__: None)
+    monkeypatch.setattr(classifier_steps, "choose", lambda config, *_, **__: Choice(config.but(**chosen, auto=False)))
+    monkeypatch.setattr(classifier_steps, "forecast", lambda *_, **__: None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # skipped checks warn; what is skipped is listed in the results
         results = check_estimator(estimator, expected_failed_checks=expected, on_fail=None)
@@ -125,7 +125,7 @@ def test_coefficients_are_in_the_units_of_x() -> None:
         norm = math.sqrt(2.0) if intercept else 1.0
         encoded = np.hstack([X / 100.0, np.ones((len(X), 1))]) / norm if intercept else X / 100.0
         assert np.linalg.norm(encoded, axis=1).max() <= 1
-        np.testing.assert_allclose(encoded, model._encode(X), rtol=1e-9)
+        np.testing.assert_allclose(encoded, NormEncoding(100.0, intercept).rows(X), rtol=1e-9)
         w = np.append(model.coef_[0] * 100.0, model.intercept_[0]) * norm if intercept else model.coef_[0] * 100.0
         np.testing.assert_allclose(model.decision_function(X), encoded @ w, rtol=1e-9)
         assert model.site_coef_.shape == (5, 3)
@@ -134,7 +134,7 @@ def test_coefficients_are_in_the_units_of_x() -> None:
 
 def test_rows_beyond_the_declared_norm_are_shortened() -> None:
     X, _ = problem()
-    encoded = ConsensusClassifier(data_norm=1.0)._encode(1e6 * X)
+    encoded = NormEncoding(1.0, intercept=True).rows(1e6 * X)
     np.testing.assert_allclose(np.linalg.norm(encoded, axis=1), 1.0, rtol=1e-9)
     assert np.linalg.norm(encoded, axis=1).max() <= 1.0
 
@@ -145,7 +145,7 @@ def test_rows_beyond_the_declared_norm_are_shortened() -> None:
 def test_no_row_is_too_large_to_be_shortened(data_norm: float, size: float, intercept: bool) -> None:
     """Nothing overflows, directions are kept, and no norm passes one."""
     X = size * problem(50)[0] / 5.0
-    encoded = ConsensusClassifier(data_norm=data_norm, fit_intercept=intercept)._encode(X)
+    encoded = NormEncoding(data_norm, intercept).rows(X)
     assert np.linalg.norm(encoded, axis=1).max() <= 1.0
     features = encoded[:, :3] * math.sqrt(2.0) if intercept else encoded
     length = np.minimum(1.0, size / data_norm * np.linalg.norm(X / size, axis=1, keepdims=True))
@@ -171,7 +171,7 @@ def test_without_noise_it_is_logistic_regression_at_the_mapped_weights(intercept
     n = np.bincount(site)[:, None].astype(float)
     weights = Facts(make_loss("logistic"), n, 3 + intercept, C=1.0, rho=0.1, n_nodes=4).sklearn_weights()[site, 0]
     reference = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10, solver="newton-cholesky")
-    reference.fit(model._encode(X), y, sample_weight=weights)
+    reference.fit(NormEncoding(30.0, intercept).rows(X), y, sample_weight=weights)
     w = np.append(model.coef_[0] * 30.0, model.intercept_[0]) * math.sqrt(2.0) if intercept else model.coef_[0] * 30.0
     np.testing.assert_allclose(w, reference.coef_[0], atol=1e-5)
     np.testing.assert_allclose(model.site_coef_, np.tile(model.coef_, (4, 1)), atol=1e-5)  # every site agrees

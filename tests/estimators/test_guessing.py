@@ -11,6 +11,8 @@ import pytest
 
 from sottovoce import ConsensusClassifier, ConsensusPCA, ConsensusRegressor, PrivateClassifier
 from sottovoce.errors import HolderNote, PublicNote
+from sottovoce.estimators.tables import deal, read_features
+from sottovoce.estimators.terms import terms_of
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.forecast import LEAST, Forecast, forecast
 from sottovoce.runs.row_guard import RowGuard
@@ -149,6 +151,7 @@ def test_the_whole_run_is_as_it_was_without_a_forecast() -> None:
 def _rows(model: ConsensusClassifier, X: np.ndarray, y: np.ndarray) -> Any:
     from sottovoce.data.rows import Rows
 
-    parts = model._deal(X, None, len(X)).parts
-    encoded = model._encode(X)
+    terms = terms_of(model, many_fits=False)
+    parts = deal(terms, read_features(terms, X), None).parts
+    encoded = terms.encoding.rows(X)
     return Rows.build([(encoded[part], np.where(y[part] == 1, 1.0, -1.0)) for part in parts])

@@ -18,7 +18,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.data.validation import declared, index_of
 from sottovoce.deploy.settings import load_rows
 from sottovoce.errors import HolderNote, InvalidInput
-from sottovoce.estimators import classifiers as estimators
+from sottovoce.estimators import fitting
 from sottovoce.problem.losses import Softmax, make_loss
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.solvers.local import Solver
@@ -110,13 +110,13 @@ def test_a_rare_label_is_a_row_of_zeros_and_nothing_else(
     column = y.astype(object)
     column[7] = rare
     seen: list[Rows] = []
-    real = estimators.simulate
+    real = fitting.run_planned
 
-    def watch(run: Any, rows: Rows, **options: Any) -> Any:
+    def watch(planned: Any, rows: Rows, **options: Any) -> Any:
         seen.append(rows)
-        return real(run, rows, **options)
+        return real(planned, rows, **options)
 
-    monkeypatch.setattr(estimators, "simulate", watch)
+    monkeypatch.setattr(fitting, "run_planned", watch)
     one, other = (ConsensusClassifier(random_state=0, **(SMALL | knobs)) for _ in range(2))
     one.fit(X, y)
     half = len(seen)

@@ -15,7 +15,7 @@ from sottovoce import ConsensusSurvival
 from sottovoce.answers.hazards import LifeTable, Seen, cell_numbers, newton_step, pooled
 from sottovoce.data.rows import Rows
 from sottovoce.errors import HolderNote, InvalidInput, PublicNote
-from sottovoce.estimators.survival import Leaving, expand, leaving, person_weight, read_events, read_times
+from sottovoce.estimators.hazard_rows import Leaving, expand, leaving, person_weight, read_events, read_times
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import Logistic
 from sottovoce.queries import Bounded, Curvature, Exits, Gradient

@@ -15,18 +15,20 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-import sottovoce.estimators.survival as survival
 from sottovoce import ConsensusSurvival
 from sottovoce.answers.hazards import cell_numbers
 from sottovoce.data.rows import Rows
 from sottovoce.errors import HolderNote, InvalidInput, PublicNote, SchemaError
-from sottovoce.estimators.survival import COARSE, expand, leaving
+from sottovoce.estimators import fitting
+from sottovoce.estimators.encoding import SLACK
+from sottovoce.estimators.hazard_rows import COARSE, expand, leaving
 from sottovoce.privacy.events import Event
 from sottovoce.problem.clipped import cap
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import Logistic, Loss
 from sottovoce.queries import Bounded, Curvature, Exits, Gradient, NoisyBounded
-from sottovoce.runs.prepare import held, prepare
+from sottovoce.runs.planned import PlannedRun
+from sottovoce.runs.prepare import held
 
 EDGES = np.array([0.0, 1.0, 2.0, 4.0])
 NOISY: dict[str, Any] = {"epsilon": 3.0, "data_norm": 1.5, "random_state": 0}
@@ -77,18 +79,18 @@ def asked(monkeypatch: pytest.MonkeyPatch, model: ConsensusSurvival, *data: Any)
     """What `fit` hands to the simulation."""
     found: dict[str, Any] = {}
 
-    def stop(run: Any, rows: Rows, **terms: Any) -> None:
-        found.update(terms, run=run, rows=rows)
+    def stop(planned: PlannedRun, rows: Rows, **terms: Any) -> None:
+        found.update(planned=planned, rows=rows)
         raise Stopped
 
     with monkeypatch.context() as patched, warnings.catch_warnings():
         warnings.simplefilter("ignore", HolderNote)
-        patched.setattr(survival, "simulate", stop)
+        patched.setattr(fitting, "run_planned", stop)
         with pytest.raises(Stopped):
             model.fit(*data)
-    run, rows, loss = found["run"], found["rows"], found["loss"]
-    prepared = prepare(run, rows.n, rows.d, method=found["method"], loss=loss)
-    return Asked(held(run, rows), loss, prepared.facts, prepared.plan().rows)
+    planned, rows = found["planned"], found["rows"]
+    prepared = planned.prepared
+    return Asked(held(planned.config, rows), planned.loss, prepared.facts, prepared.plan().rows)
 
 
 def odd_person(rng: np.random.Generator, edges: np.ndarray, d: int) -> tuple[np.ndarray, Any, Any]:
@@ -157,7 +159,7 @@ def test_all_pairs_of_people_of_a_small_domain_are_within_the_bound(m: int, most
     edges = np.arange(m + 1.0)
     near = (np.nextafter(edges, 9.0), np.nextafter(edges, -9.0))
     times = np.unique(np.r_[edges, edges[:-1] + 0.5, *near, 9.0, -1.0, np.inf, np.nan])
-    columns = np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [-0.6, -0.8]]) / survival.SLACK
+    columns = np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [-0.6, -0.8]]) / SLACK
     everybody = list(itertools.product(columns, times, (False, True), (False, True)))
     x, time, event, known = (np.array(one) for one in zip(*everybody, strict=True))
     leaves = leaving(time, event, known, edges, COARSE)

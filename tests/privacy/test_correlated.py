@@ -5,7 +5,7 @@ import pytest
 from scipy import special
 from scipy.optimize import minimize
 
-from sottovoce.estimators.survival import Leaving, expand
+from sottovoce.estimators.hazard_rows import Leaving, expand
 
 
 def norms(A: np.ndarray) -> np.ndarray:

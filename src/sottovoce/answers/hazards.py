@@ -152,8 +152,8 @@ class Step(NamedTuple):
 class HazardSteps(Recipe):
     """Slopes and constants of discrete-time hazards; the outcome is :class:`Hazards`, of one replicate.
 
-    Rows are those of :func:`sottovoce.estimators.survival.expand`: columns, a constant for each interval, and a column
-    that holds a cell of the life table.
+    Rows are those of :func:`sottovoce.estimators.hazard_rows.expand`: columns, a constant for each interval, and a
+    column that holds a cell of the life table.
 
     Parameters
     ----------

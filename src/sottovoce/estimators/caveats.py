@@ -8,8 +8,6 @@ columns of mean zero and variance one do, are told to the holder of the rows onl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from scipy.sparse import issparse
@@ -18,9 +16,8 @@ from sklearn.utils import get_tags
 
 from ..data.schema import Schema
 from ..errors import HolderNote, InvalidInput, PublicNote
-from ..privacy.statement import Statement, restate
-from ..privacy.statement_facts import RestsOn
 from ..util.typing import Any
+from .notices import Note
 
 ASSUMED = (
     "epsilon holds if X was made row by row from public constants, and not by a step that learned from rows, as one "
@@ -112,34 +109,34 @@ def _public(step: Any, kind: str) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class Caveats:
-    """On what epsilon rests that the estimator cannot see, beside what a statement says by itself."""
+def rests_on(schema: Schema | None, *, cloned: bool, many_fits: bool) -> tuple[tuple[str, ...], tuple[Note, ...]]:
+    """On what epsilon of a fit rests, for its statement, and what is told of it at once.
 
-    rests: tuple[str, ...] = ()
+    Parameters
+    ----------
+    schema : Schema or None
+    cloned : bool
+        Whether scikit-learn made the estimator, so that it may be fitted on part of a table.
+    many_fits : bool
+        Whether another clone of the same estimator was fitted before: then it is told that fits add up.
+    """
+    rests = [ASSUMED if schema is None else ASSUMED_OF_TABLES]
+    notes: tuple[Note, ...] = ()
+    if cloned:
+        many = [ADD_UP] if schema is None or schema.person is None else [ADD_UP, DIVIDED]
+        rests += many
+        if many_fits:
+            notes = (Note("clones", "; ".join(many), PublicNote),)
+    return tuple(rests), notes
 
-    @classmethod
-    def of(cls, estimator: Any, schema: Schema | None, *, stacklevel: int) -> Self:
-        """The caveats of a fit; the second fit among the clones of one estimator warns that fits add up."""
-        rests = [ASSUMED if schema is None else ASSUMED_OF_TABLES]
-        if estimator._cloned:
-            many = [ADD_UP] if schema is None or schema.person is None else [ADD_UP, DIVIDED]
-            rests += many
-            if estimator._is_another_clone():
-                estimator._notify("clones", "; ".join(many), PublicNote, stacklevel + 1)
-        return cls(tuple(rests))
 
-    def on(self, statement: Statement) -> Statement:
-        """The statement, with what it rests on."""
-        return restate(statement, RestsOn(self.rests))
-
-
-def tell_values(estimator: Any, X: Any, stacklevel: int) -> None:
-    """Tell the holder of rows whose columns were computed from the rows."""
-    if why := learned(X):
-        what = f"{why}: the rows made it so, and then the guarantee does not hold"
-        text = f"{what} (for the data's holder only).  Instead, {INSTEAD}"
-        estimator._notify("learned", text, HolderNote, stacklevel + 1)
+def made_from_rows(X: Any) -> Note | None:
+    """What the holder of rows is told whose columns were computed from the rows."""
+    why = learned(X)
+    if why is None:
+        return None
+    what = f"{why}: the rows made it so, and then the guarantee does not hold"
+    return Note("learned", f"{what} (for the data's holder only).  Instead, {INSTEAD}", HolderNote)
 
 
 def learned(X: Any) -> str | None:

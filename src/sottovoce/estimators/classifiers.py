@@ -3,75 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
+from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from ..answers.saved import SavedModel
-from ..answers.training import WEIGHED
-from ..data.expected import expected_rows
 from ..data.frames import read_frame
-from ..data.rows import Rows
-from ..data.validation import check_columns, checked, classes_in, declared, index_of, init_in, typed_labels
-from ..errors import HolderNote, InvalidInput, LedgerMismatch, NotCalibrated
+from ..data.validation import typed_labels
+from ..errors import NotCalibrated
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
-from ..privacy.statement_facts import Caveat
 from ..problem.clipped import NOT_CALIBRATED
-from ..problem.task import TwoClasses, of_classes
+from ..problem.task import of_classes
 from ..runs import defaults
-from ..runs.auto_candidates import KNOBS
-from ..runs.auto_search import Choice, choose
-from ..runs.registering import find_method
-from ..runs.relations import with_other_relation
-from ..runs.simulate import Result, RunConfig, Start, simulate
-from ..util.progress import Teller, told
-from ..util.typing import Any, Array, ArrayLike, IntArray
-from .base import Dealt, Sited
-from .caveats import Caveats, tell_values
-from .declared import Labelled, as_columns, labels_of, one_label_each, with_classes
-from .guessing import Foretelling
-from .inference import Inferring, deal_digest
-from .ledgers import Ledgered
-from .own_site import OwnSite
+from ..runs.auto_search import Choice
+from ..runs.centre import Decision
+from ..runs.config import RunConfig
+from ..runs.forecast import Forecast
+from ..util.typing import Any, Array, ArrayLike
+from .as_sklearn import as_sklearn
+from .base import LinearEstimator
+from .classifier_steps import AUTO, Declared, Fitted, LabelledRows, decode, encode, plan, validate
+from .declared import as_columns, label_column, labels_of, one_label_each
+from .fitting import Planned, run
+from .notices import Note
 from .parameters import OFFERED, with_knobs
+from .predicting import LinearModel
 
 _DEFAULT = RunConfig()
-AUTO = "auto"
-"""The loss that depends on the number of classes: logistic for two, softmax for more where the method has it."""
-_READ = "the classes were read off the rows, and epsilon does not cover that"
-
-
-@dataclass(frozen=True)
-class _EveryRun:
-    """What is the same of every run of one fit.
-
-    Parameters
-    ----------
-    table
-        The frame that was fitted, for the digest of a ledger on disk; None if labels or sites came beside it.
-    deal : bytes, optional
-        What a ledger in memory knows the rows at their sites by.
-    caveat
-        What epsilon does not cover.
-    starts : list of Start or None
-        One a model.
-    teller : Teller
-    """
-
-    table: Any
-    deal: bytes | None
-    caveat: Caveat
-    starts: list[Start | None]
-    teller: Teller
 
 
 def _has_probabilities(estimator: Any) -> bool:
@@ -82,7 +48,7 @@ def _has_probabilities(estimator: Any) -> bool:
     *("relation", "sites_per_row", "colluders", "graph", "C", "rho", "eta", "eta_growth", "noise_growth", "form"),
     *OFFERED, tol=None, max_weight=None, centre=True, site_constants=None,
 )  # fmt: skip
-class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, ClassifierMixin, BaseEstimator):
+class ConsensusClassifier(ClassifierMixin, LinearEstimator):
     """A linear classifier trained across sites that exchange noisy vectors instead of rows.
 
     Parameters
@@ -274,7 +240,10 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
         self.verbose = verbose
         self.knobs = knobs
 
-    _result: Result | None
+    takes_sparse: ClassVar[bool] = True
+    choice_: Choice | None
+    centring_: Decision | None
+    forecast_: Forecast | None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -308,242 +277,36 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
         -------
         ConsensusClassifier
         """
-        X = self._opened(X)
-        caveats = Caveats.of(self, self.schema_, stacklevel=2)
-        fixed = self._declared_classes()
-        self._check_ledger()
-        self._site_constants(self.inference)
-        features = self._table(X, reset=True)
-        n = features.shape[0]
-        labelled, read = self._labels(X, y, fixed, n)
-        classes, label = labelled.names, labelled.number
-        self._check_norm()
-        dealt = self._deal(X, groups, n, one=self.inference)
-        self.loss_ = self._loss(len(classes))
-        self._check_ledger_fits(dealt, len(classes))
-        starts = self._starts(coef_init, intercept_init, labelled, self._columns_of(features))
-        encoded = self._encode(features)
-        knobs = {"rounds": 1} | self._run_fields() | {"loss": self.loss_} | dealt.unit
-        own_weights = self._declared_weights(X)
-        if self.inference and any(one is not None for one in (sample_weight, own_weights, self.class_weight)):
-            raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
-        counts, of_weights = self._weights(sample_weight, n, dealt.parts, classes, label, own_weights)
-        said = (None if self.schema_ is None else self.schema_.caveat, read, of_weights)
-        if self.schema_ is None:
-            tell_values(self, features, stacklevel=2)
-        self._forget()
-        with told(self.verbose) as teller:
-            if self.inference:
-                last = self._infer(labelled, X, features, dealt, knobs, said)
-            else:
-                how = _EveryRun(
-                    table=X if y is None and groups is None else None,
-                    deal=self._deal_digest(features, label, dealt),
-                    caveat=said,
-                    starts=starts,
-                    teller=teller,
-                )
-                last = self._by_rounds(labelled, encoded, dealt, counts, knobs, how)
-        last = replace(last, statement=caveats.on(last.statement))
-        self.privacy_spent_ = last.privacy
-        self._result = None if self._result is None else last
-        self._tell_norm(features)
-        self.classes_, self.sites_ = labelled.names[labelled.order], dealt.sites
-        if not self.inference:
-            self.coefficients_: Any = as_columns(self)
-        self._tell_undeclared_labels(label)
-        self._tell_one_class(X, features, groups)
-        return self
+        declared = self._tell(validate(self, many_fits=self._follows_another_clone()))
+        encoded = self._tell(encode(declared, X, y, groups, sample_weight, (coef_init, intercept_init)))
+        planned = self._decided(declared, plan(declared, encoded.public))
+        results = run(planned, encoded, verbose=self.verbose)
+        return self._keep(declared, encoded.of, decode(declared, encoded, planned, results))
 
-    def _declared_classes(self) -> Array | None:
-        """The classes that the estimator is given; InvalidInput if a release has none, and no schema says them."""
-        if self.classes is not None:
-            return declared(self.classes)
-        if self.random_state is None and (self.schema_ is None or self.schema_.label is None):
-            rule = "a release needs its labels declared: which of them occur is private"
-            raise InvalidInput("classes", None, rule, "give classes=[...], or a random_state for a simulation")
-        return None
-
-    def _check_ledger_fits(self, dealt: Dealt, classes: int) -> None:
-        """InvalidInput for a ledger that cannot hold the runs of this fit."""
-        if isinstance(self.ledger, DurableLedger) and not dealt.apart and self.n_sites != 1:
-            rule = "a ledger on disk belongs to sites that stay the same"
-            raise InvalidInput("groups", None, rule, "give the site of every row to fit")
-        if self.ledger is not None and len(of_classes(classes).contrasts) > 1 and self.loss_ != "softmax":
-            rule = "a shared ledger cannot reserve the runs of more than two classes at once"
-            raise InvalidInput("ledger", type(self.ledger).__name__, rule, "leave it out, or use loss='softmax'")
-
-    def _deal_digest(self, features: Any, label: IntArray, dealt: Dealt) -> bytes | None:
-        """What a ledger in memory knows the rows at their sites by."""
-        if not isinstance(self.ledger, Ledger):
-            return None
-        return deal_digest(features, label, dealt.parts + (dealt.people or []))
-
-    def _forget(self) -> None:
-        """Drop what an earlier fit left."""
-        self.choice_: Choice | None = None
-        self.centring_ = None
+    def _decided(self, declared: Declared, planned: Planned) -> Planned:
+        """Keep what was decided, and tell it, before anything is spent."""
+        self.choice_, self.centring_ = planned.choice, planned.decision
         self.__dict__.pop("forecast_", None)
-        self._answered = None
-        self._result = None
+        if not declared.inference:
+            self.forecast_ = planned.forecast
+        return self._tell(planned, stacklevel=3)
 
-    def _by_rounds(
-        self,
-        labelled: Labelled,
-        encoded: Any,
-        dealt: Dealt,
-        weights: list[Array] | None,
-        knobs: dict[str, Any],
-        how: _EveryRun,
-    ) -> Result:
-        """Train by a method of rounds, once or once a class, and keep the coefficients."""
-        fit = self._fit_softmax if self.loss_ == "softmax" else self._fit_each
-        tables = [(encoded[part], labelled.number[part]) for part in dealt.parts]
-        bounded = partial(dealt.bounded, weights=weights)
-        choose_of = partial(self._chosen, differ=dealt.apart, teller=how.teller)
-        run = partial(self._run, how)
-        last = with_other_relation(fit(labelled, tables, bounded, dealt.seed, knobs, choose_of, run))
-        self.n_iter_, self.stopped_, self.max_grad_norm_ = last.rounds, last.stopped, last.config.gradient_cap
-        return last
-
-    def _tell_undeclared_labels(self, label: IntArray) -> None:
-        """Tell the holder how many labels are none of the classes."""
-        if strange := int(np.sum(label < 0)):
-            what = f"{strange} of {len(label)} rows have a label that is none of the declared classes"
-            text = f"{what}: they were rows of zeros (for the data's holder only)"
-            self._notify("labels", text, HolderNote, stacklevel=3)
-
-    @property
-    def _weighs(self) -> bool:
-        return bool(self.inference)
-
-    def _labels(self, X: Any, y: Any, fixed: Array | None, n: int) -> tuple[Labelled, str | None]:
-        """Labels, and a caveat."""
-        column = self._label_column(X, y)
-        self._check_y(column, "label")
-        if fixed is not None:
-            return Labelled.of(fixed, index_of(column, fixed, n)), None
-        if self.schema_ is not None and self.schema_.label is not None:
-            return labels_of(self.schema_, one_label_each(column, n)), None
-        return Labelled.of(*classes_in(column, n)), _READ
-
-    def _loss(self, K: int) -> str:
-        """The loss's name, for so many classes."""
-        if self.loss != AUTO:
-            return self.loss
-        known = find_method(self.method)
-        several = K > 2 and not (known is not None and known.objective_noise)
-        return "softmax" if several and not self.inference else _DEFAULT.loss
-
-    def _run(self, how: _EveryRun, run: RunConfig, rows: Rows, label: str, model: int) -> Result:
-        centre, digest = self._centring(run, rows), self._raw_digest(how.table, run, len(rows.n))
-        how.teller.phase(f"{run.method}, {label}", run.rounds)
-        try:
-            return simulate(
-                run,
-                rows,
-                ledger=self.ledger,
-                deal=how.deal,
-                digest=digest,
-                label=label,
-                caveat=how.caveat,
-                start=how.starts[model],
-                centre=centre,
-                observers=[how.teller],
-            )
-        except LedgerMismatch as error:
-            if not self._cloned:
-                raise
-            said = f"{error}; cross-validation fits parts of a table, which a Ledger in memory counts"
-        raise LedgerMismatch(said)
-
-    def _fit_each(
-        self, labelled: Labelled, parts: Any, bounded: Callable[[Rows], Rows], seed: int | None, knobs: dict[str, Any],
-        chosen: Callable[[RunConfig, Rows], RunConfig], simulated: Callable[..., Result],
-    ) -> Result:  # fmt: skip
-        """One run for two classes, else one for each class against the rest."""
-        K = len(labelled.names)
-        contrasts = of_classes(K).contrasts
-        results = []
-        for model, c in enumerate(contrasts):
-            rows = bounded(Rows.build([(X, TwoClasses().encode(label, c)) for X, label in parts]))
-            run = RunConfig.from_dict({"seed": self._of_class(seed, c), "copies": len(contrasts), **knobs})
-            results.append(simulated(chosen(run, rows), rows, f"class {c} of {K}", model))
-        vectors = np.concatenate([result.consensus for result in results])
-        self._keep(labelled, vectors, np.stack([result.models[0] for result in results], axis=1), results)
-        return results[-1]
-
-    def _fit_softmax(
-        self, labelled: Labelled, parts: Any, bounded: Callable[[Rows], Rows], seed: int | None, knobs: dict[str, Any],
-        chosen: Callable[[RunConfig, Rows], RunConfig], simulated: Callable[..., Result],
-    ) -> Result:  # fmt: skip
-        K = len(labelled.names)
-        rows = bounded(Rows.of_classes(parts, K))
-        run = chosen(RunConfig.from_dict({"seed": seed, **(knobs | {"loss": f"softmax:{K}"})}), rows)
-        result = simulated(run, rows, f"{K} classes", 0)
-        blocks = np.concatenate([result.consensus, result.models[0]]).reshape(-1, K, rows.d // K)
-        blocks = of_classes(K).from_softmax(blocks)
-        self._keep(labelled, blocks[0], blocks[1:], [result])
-        return result
-
-    def _keep(self, labelled: Labelled, vectors: Array, by_site: Array, results: list[Result]) -> None:
-        """Coefficients by the sorted classes, from models of encoded rows, (models, d) and (sites, models, d)."""
-        coef, intercept = self._decode(np.concatenate([vectors[None], by_site]).reshape(-1, vectors.shape[-1]))
-        shape = (1 + len(by_site), len(vectors))
-        coef, intercept = (labelled.sorted(x.reshape(*shape, *x.shape[1:]), axis=1) for x in (coef, intercept))
-        self.coef_, self.intercept_ = coef[0], intercept[0]
-        self.site_coef_, self.site_intercept_ = (x[1:, 0] if len(vectors) == 1 else x[1:] for x in (coef, intercept))
-        self._result = results[0] if len(results) == 1 else None
-        if self.schema_ is not None:
-            capped = results[0].config.gradient_cap < math.inf
-            ours = self.schema_.label is not None and self.classes is None
-            schema = self.schema_ if ours else with_classes(self.schema_, labelled.names)
-            move = results[0].move if len(results) == 1 else None  # several have one each: linear for all rows
-            self._answered = SavedModel(
-                None, vectors.ravel(), np.ones(1), schema=schema, loss=results[0].config.loss, capped=capped,
-                move=None if move is None else move.at(0),
-            )  # fmt: skip
-            self._order = labelled.order
-
-    def _chosen(self, run: RunConfig, rows: Rows, differ: bool, teller: Teller) -> RunConfig:
-        """What "auto" picks, once a fit; other configurations unchanged."""
-        likely = None if self.schema_ is None else expected_rows(self.schema_)
-        centre = self._centring(run, rows)
-        where: Any = {"heterogeneity": "label" if differ else "iid", "expected": likely}
-        if run.auto:
-            if self.choice_ is None:
-                teller.phase("choosing a method")
-                default = self.own_knobs | {"rounds": _DEFAULT.rounds}
-                given = self._knobs() | self.get_params(deep=False)
-                free = [knob for knob in KNOBS if knob in given and given[knob] == default[knob]]
-                self.choice_ = choose(run, rows.n[:, 0], rows.d, free=free, centre=centre, **where)
-            run = replace(self.choice_.config, seed=run.seed)
-        self._foretell(run if centre is None else centre.rest(run), rows, where)
-        return run
-
-    def _table(self, X: ArrayLike, *, reset: bool) -> Any:
-        """X as scikit-learn validates it, dense or CSR; under a schema, encoded rows."""
-        if self.schema_ is not None:
-            return self._by_rows(X)
-        check_columns(X)
-        return checked("X", lambda: validate_data(self, X, reset=reset, dtype=np.float64, accept_sparse="csr"), X)
-
-    def _starts(
-        self, coef: ArrayLike | None, intercept: ArrayLike | None, labelled: Labelled, features: int
-    ) -> list[Start | None]:
-        """Where each run starts, in the units of :meth:`_encode`."""
-        models = len(of_classes(len(labelled.names)).contrasts)
-        given = init_in(coef, intercept, models, features)
-        if given is None:
-            return [None] * models
-        given = labelled.unsorted(given[0]), labelled.unsorted(given[1])
-        if intercept is not None and not self.fit_intercept:
-            rule = "there is no intercept with fit_intercept=False"
-            raise InvalidInput("intercept_init", None, rule, "leave it out")
-        W = self._recode(*given)
-        if self.loss_ == "softmax":
-            W = (np.concatenate([-W, W]) / 2.0 if models == 1 else W).reshape(1, -1)
-        return [Start(w) for w in W]
+    def _keep(self, declared: Declared, of: LabelledRows, fitted: Fitted) -> Self:
+        """Set the fitted attributes, then tell what is to be known of the model."""
+        self._keep_columns(declared.terms, of.features)
+        model = fitted.model
+        self.coef_, self.intercept_ = model.coef, model.intercept
+        self.site_coef_, self.site_intercept_ = fitted.site_coef, fitted.site_intercept
+        self.classes_, self.sites_, self.loss_ = fitted.classes, fitted.sites, fitted.loss
+        self.n_iter_, self.stopped_, self.max_grad_norm_ = fitted.n_iter, fitted.stopped, fitted.max_grad_norm
+        self.privacy_spent_ = fitted.result.privacy
+        self._result = fitted.result if fitted.whole else None
+        self._answered = model.answered
+        if model.order is not None:
+            self._order = model.order
+        self.coefficients_: Any = as_columns(self) if fitted.table is None else fitted.table
+        self._tell(fitted, stacklevel=3)
+        return self
 
     def decision_function(self, X: Any, groups: Any = None) -> Array:
         """``X @ coef_.T + intercept_``, shape (n_samples,), or (n_samples, n_classes) for more than two classes.
@@ -561,17 +324,8 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
         """
         check_is_fitted(self, "coef_")
         rows = self._rows_of(X)
-        return self._margins(rows, self._places(rows, groups))
-
-    def _margins(self, rows: Any, where: IntArray | None) -> Array:
-        """Margins of rows, of the sites in these places, by the sorted classes."""
-        if self._answered is not None:
-            margins = self._answered.margins(rows, where=where).T
-            if len(self._order) == 2:
-                return margins if self._order[0] == 0 else -margins
-            return np.asarray(margins[:, self._order])
-        margins = np.asarray(rows @ self.coef_.T + self.intercept_)
-        return margins[:, 0] if len(self.coef_) == 1 else margins
+        model = LinearModel(self.coef_, self.intercept_, self._answered, getattr(self, "_order", None))
+        return model.margins(rows, self._places(rows, groups))
 
     def predict(self, X: Any, groups: Any = None) -> Any:
         """The class of every row, shape (n_samples,); `groups` as for :meth:`decision_function`."""
@@ -585,11 +339,11 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
         `groups` are those of :meth:`decision_function`.
         """
         if self.schema_ is None or self.schema_.label is None or self.classes is not None:
-            labels = typed_labels(np.asarray(self._label_column(X, y)))
+            labels = typed_labels(np.asarray(label_column(self.schema_, X, y)))
             return float(accuracy_score(labels, self.predict(X, groups), sample_weight=sample_weight))
         table = read_frame(X, self.columns)
         answers = self.predict(table, groups)
-        labelled = labels_of(self.schema_, one_label_each(self._label_column(table, y), len(answers)))
+        labelled = labels_of(self.schema_, one_label_each(label_column(self.schema_, table, y), len(answers)))
         known = labelled.number >= 0
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
         return float(np.average(answers[known] == labelled.names[labelled.number[known]], weights=weight))
@@ -629,7 +383,21 @@ class ConsensusClassifier(OwnSite, Ledgered, Foretelling, Sited, Inferring, Clas
 
     def _warn_if_capped(self) -> None:
         if self.max_grad_norm_ < math.inf:
-            self._notify("capped", NOT_CALIBRATED, NotCalibrated, stacklevel=3)
+            self._notify(Note("capped", NOT_CALIBRATED, NotCalibrated), stacklevel=3)
+
+    def to_sklearn(self) -> LogisticRegression | Pipeline:
+        """A fitted ``LogisticRegression`` of scikit-learn with the same coefficients, and so the same answers.
+
+        Both are linear in X, also for rows that training shortened.  Under a schema a pipeline from raw columns, with a
+        :class:`sottovoce.SchemaTransformer` before it; classes are those of :meth:`predict`.
+
+        Raises
+        ------
+        InvalidInput
+            If the loss is another than the logistic one, classes were trained against the rest, or coefficients are
+            those of inference under a schema.
+        """
+        return as_sklearn(self)
 
 
 @with_knobs("relation", "C", "eta", "form", *OFFERED, rho=0.0002, tol=None, max_weight=None, centre=True)

@@ -8,27 +8,28 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.items import Item
 from ..algorithms.once import Once
-from ..answers.terms import of_columns
-from ..data.frames import read_frame
-from ..errors import InvalidInput
+from ..answers.terms import Naming, of_columns
+from ..data.schema import Schema
+from ..errors import InvalidInput, raise_all
 from ..problem.losses import Logistic
 from ..problem.weighted_loss import Weighted
 from ..queries import SecondMoments
 from ..queries.moments import square
 from ..runs import defaults
 from ..runs.config import RunConfig
-from ..runs.relations import with_other_relation
-from ..runs.simulate import simulate
-from ..util.progress import told
-from ..util.typing import Any, Array
-from .base import SitedTable
-from .caveats import Caveats, tell_values
+from ..runs.simulate import Result
+from ..util.typing import Any, Array, BoolArray
+from .base import PrivateEstimator
+from .fitting import AskedRows, Planned, Public, plan_recipe, run, stated
+from .notices import Note
 from .parameters import with_knobs
+from .tables import Features, deal, misfit_notes, read_encoded, read_features
+from .terms import Terms, norm_errors, terms_of
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,120 @@ class Components(Once):
         return np.zeros(d)
 
 
+# The steps of a fit
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What is declared: how many components are asked for, under which budget."""
+
+    terms: Terms
+    count: Any
+    config: RunConfig
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        return self.terms.notes
+
+
+def validate(estimator: Any, *, many_fits: bool) -> Declared:
+    """What is declared, checked; no row is read.  InvalidInput for what is wrong."""
+    terms = terms_of(estimator, weighed=True, many_fits=many_fits)
+    raise_all([*norm_errors(estimator, terms)])
+    return Declared(terms, estimator.n_components, RunConfig.from_dict({"method": "auto", **terms.fields}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded(AskedRows):
+    """Rows at sites in an encoding whose columns have names."""
+
+    public: Public
+    features: Features
+    naming: Naming
+    notes: tuple[Note, ...]
+
+
+def encode(declared: Declared, X: Any, groups: Any) -> Encoded:
+    """Read rows and deal them to sites; InvalidInput, without a value of them, for what does not fit."""
+    terms = declared.terms
+    features = read_features(terms, X)
+    values = features.values if terms.schema is None else numbers_of(terms.schema, features)
+    d = values.shape[1]
+    if len(features) < 2:
+        raise InvalidInput("X", None, "n_samples=1 is too few for components", "give more rows")
+    if not (isinstance(declared.count, int | np.integer) and 1 <= declared.count <= d):
+        rule = f"must be a whole number from 1 to the number of columns, {d}"
+        raise InvalidInput("n_components", declared.count, rule, "use fewer")
+    dealt = deal(terms, features, groups)
+    naming = of_columns([f"x{j}" for j in range(d)], terms.norm)
+    rows = dealt.bounded(naming.rows([(values[part], np.ones(len(part))) for part in dealt.parts]))
+    return Encoded(
+        made=rows,
+        caveat=None if terms.schema is None else terms.schema.caveat,
+        public=Public(rows.n, rows.d, dealt.sites, dealt.apart),
+        features=replace(features, values=values),
+        naming=naming,
+        notes=(*features.notes, *dealt.notes),
+    )
+
+
+def numbers_of(schema: Schema, features: Features) -> Array:
+    """Encoded rows without the constant."""
+    columns = sum(len(block.names) for block in schema.blocks)
+    return np.asarray(features.values[:, :columns])
+
+
+def plan(declared: Declared, public: Public) -> Planned:
+    """Price the one release from public facts alone; nothing is spent."""
+    return plan_recipe(declared.config, Components(), Weighted(Logistic()), public, "second moments")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """Components of the noisy covariance matrix: all of it follows from the release."""
+
+    components: Array
+    mean: Array
+    variance: Array
+    variance_ratio: Array
+    noise: float
+    sampling: Array
+    clear: BoolArray
+    result: Result
+    notes: tuple[Note, ...]
+
+
+def decode(declared: Declared, encoded: Encoded, results: tuple[Result, ...]) -> Fitted:
+    """Components in the units of the columns, and how sure they are."""
+    answer, k, d = results[0].outcome, declared.count, encoded.public.d - 1
+    S, s = square(answer.value[0], d + 1), answer.spread
+    scale, value = float(encoded.naming.into_units[0, 0]), encoded.naming.value
+    count = min(max(float(S[-1, -1]) / value**2, 5.0 * s / value**2), 1.0)  # the mean weight of a row
+    mean = S[:-1, -1] / (value * count)
+    values, vectors = np.linalg.eigh((S[:-1, :-1] / count - np.outer(mean, mean)) / scale**2)
+    values, vectors = np.maximum(values[::-1], 0.0), vectors.T[::-1]
+    vectors = vectors * np.sign(vectors[np.arange(d), np.abs(vectors).argmax(axis=1)])[:, None]
+    total = float(values.sum())
+    noise = s * math.sqrt(2.0 * d) / (count * scale**2)
+    # E[(x'v)^2 |x|^2] <= explained variance * bound^2, the mean square of a row's entries beside v
+    sampling = np.sqrt(values[:k] / (len(encoded.features) * count * scale**2))
+    gaps = np.abs(np.diff(values, append=0.0, prepend=np.inf))
+    unsure = 2.0 * np.hypot(noise, sampling)
+    return Fitted(
+        components=vectors[:k],
+        mean=mean / scale,
+        variance=values[:k],
+        variance_ratio=values[:k] / total if total > 0.0 else np.zeros(k),
+        noise=noise,
+        sampling=sampling,
+        clear=np.asarray(np.minimum(gaps[:-1], gaps[1:])[:k] > unsure),
+        result=replace(results[0], statement=stated(results[0].statement, declared.terms.rests)),
+        notes=misfit_notes(declared.terms, encoded.features),
+    )
+
+
 @with_knobs("relation", "colluders")
-class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
+class ConsensusPCA(TransformerMixin, PrivateEstimator):
     """Principal components of rows at several sites.
 
     Parameters
@@ -98,7 +211,7 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
     (True, [True])
     """
 
-    fit_intercept: ClassVar[bool] = True  # type: ignore[misc]
+    fit_intercept: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -137,64 +250,33 @@ class ConsensusPCA(SitedTable, TransformerMixin, BaseEstimator):
         groups : array-like of shape (n_samples,), optional
             The site of every row.
         """
-        X = self._opened(X)
-        caveats = Caveats.of(self, self.schema_, stacklevel=2)
-        self._check_norm()
-        features = self._table(X, reset=True)
-        d = features.shape[1]
-        if len(features) < 2:
-            raise InvalidInput("X", None, "n_samples=1 is too few for components", "give more rows")
-        if not (isinstance(self.n_components, int | np.integer) and 1 <= self.n_components <= d):
-            rule = f"must be a whole number from 1 to the number of columns, {d}"
-            raise InvalidInput("n_components", self.n_components, rule, "use fewer")
-        if self.schema_ is None:
-            tell_values(self, features, stacklevel=2)
-        dealt = self._deal(X, groups, len(features))
-        naming = of_columns([f"x{j}" for j in range(d)], self._norm)
-        rows = dealt.bounded(naming.rows([(features[part], np.ones(len(part))) for part in dealt.parts]))
-        run = RunConfig.from_dict({"method": "auto", "seed": dealt.seed, **self._run_fields(), **dealt.unit})
-        said = None if self.schema_ is None else self.schema_.caveat
-        with told(self.verbose) as teller:
-            teller.phase("second moments")
-            result = with_other_relation(
-                simulate(run, rows, method=Components(), loss=Weighted(Logistic()), caveat=said)
-            )
-        S, s = square(result.outcome.value[0], d + 1), result.outcome.spread
-        scale, value = float(naming.into_units[0, 0]), naming.value
-        count = min(max(float(S[-1, -1]) / value**2, 5.0 * s / value**2), 1.0)  # the mean weight of a row
-        mean = S[:-1, -1] / (value * count)
-        values, vectors = np.linalg.eigh((S[:-1, :-1] / count - np.outer(mean, mean)) / scale**2)
-        values, vectors = np.maximum(values[::-1], 0.0), vectors.T[::-1]
-        vectors = vectors * np.sign(vectors[np.arange(d), np.abs(vectors).argmax(axis=1)])[:, None]
-        k, total = self.n_components, float(values.sum())
-        self.noise_ = s * math.sqrt(2.0 * d) / (count * scale**2)
-        # E[(x'v)^2 |x|^2] <= explained variance * bound^2, the mean square of a row's entries beside v
-        self.sampling_ = np.sqrt(values[:k] / (len(features) * count * scale**2))
-        gaps = np.abs(np.diff(values, append=0.0, prepend=np.inf))
-        unsure = 2.0 * np.hypot(self.noise_, self.sampling_)
-        self.clear_ = np.asarray(np.minimum(gaps[:-1], gaps[1:])[:k] > unsure)
-        self.components_, self.explained_variance_, self.mean_ = vectors[:k], values[:k], mean / scale
-        self.explained_variance_ratio_ = values[:k] / total if total > 0.0 else np.zeros(k)
-        self._result = replace(result, statement=caveats.on(result.statement))
-        self.sites_, self.privacy_spent_ = dealt.sites, self._result.privacy
-        self._tell_norm(features)
+        declared = self._tell(validate(self, many_fits=self._follows_another_clone()))
+        encoded = self._tell(encode(declared, X, groups))
+        planned = self._tell(plan(declared, encoded.public))
+        results = run(planned, encoded, verbose=self.verbose)
+        return self._keep(declared, encoded, decode(declared, encoded, results))
+
+    def _keep(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
+        """Set the fitted attributes, then tell what is to be known of the model."""
+        self._keep_columns(declared.terms, encoded.features)
+        self.components_, self.mean_ = fitted.components, fitted.mean
+        self.explained_variance_, self.explained_variance_ratio_ = fitted.variance, fitted.variance_ratio
+        self.noise_, self.sampling_, self.clear_ = fitted.noise, fitted.sampling, fitted.clear
+        self.sites_ = encoded.public.sites
+        self._result, self.privacy_spent_ = fitted.result, fitted.result.privacy
+        self._tell(fitted, stacklevel=3)
         return self
-
-    @property
-    def _weighs(self) -> bool:
-        return True
-
-    def _table(self, X: Any, *, reset: bool) -> Array:
-        """Numbers of X; under a schema, encoded rows without the constant."""
-        if self.schema_ is None:
-            return super()._table(X, reset=reset)
-        columns = sum(len(block.names) for block in self.schema_.blocks)
-        return self._by_rows(read_frame(X, self.columns))[:, :columns]
 
     def transform(self, X: Any) -> Array:
         """Rows in the components' coordinates, (n_samples, n_components)."""
         check_is_fitted(self, "components_")
-        return np.asarray((self._table(X, reset=False) - self.mean_) @ self.components_.T)
+        if self.schema_ is None:
+            rows = self._array(X)
+        else:
+            found = read_encoded(self.schema_, X, self.columns, weighed=True)
+            self._tell(found)
+            rows = numbers_of(self.schema_, found)
+        return np.asarray((rows - self.mean_) @ self.components_.T)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Names of the components, as scikit-learn makes them."""

@@ -6,16 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import ClassVar, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from ..answers.saved import SavedModel
 from ..answers.terms import CONSTANT, into_units
 from ..data.frames import read_frame
 from ..data.labels import ClassLabel, NumberLabel
 from ..data.schema import Schema, column_errors
+from ..data.table import Table
 from ..data.validation import checked
 from ..data.values import MISSING_MARKS, Column, as_text, is_missing, text_of
 from ..errors import InvalidInput, SchemaError
@@ -82,99 +81,57 @@ def labels_of(schema: Schema, column: Any) -> Labelled:
     return Labelled(names, label.task.number(label.encode(column, schema.na)), np.argsort(names))
 
 
-class Declares:
-    """Mixin of estimators with `schema` and `columns`: see :class:`sottovoce.ConsensusClassifier`."""
+def open_table(schema: Schema, X: Any, columns: Sequence[str] | None) -> Table:
+    """X as a table that has the columns of the schema; `columns` name those of an array that has no names."""
+    table = read_frame(X, columns)
+    if errors := column_errors(schema, table.columns, labels=False):
+        raise errors[0]
+    return table
 
-    schema: Any = None
-    columns: Sequence[str] | None = None
-    schema_: Schema | None = None
-    _answered: SavedModel | None = None  # the model of encoded rows
-    _of_people: ClassVar[bool] = True
-    """Whether the rows of a schema's people may be several."""
 
-    def _check_person(self, schema: Schema) -> None:
-        """Refuse people with several rows where each row is a person."""
-        if schema.person is not None and not self._of_people:
-            rule = "bounds several rows of a person together, and this takes one row a person"
-            raise SchemaError("person", None, rule, "keep one row a person and leave person out of the schema")
+def sources_of(schema: Schema, columns: Mapping[str, Any]) -> list[str]:
+    """Names of the columns that a schema reads for the model, each once."""
+    return list(dict.fromkeys(source for block in schema.blocks for source in block.sources(columns)))
 
-    def _opened(self, X: Any) -> Any:
-        """A table, if there is a schema; else X.  Sets `schema_`."""
-        self.__dict__.pop("schema_", None)
-        if (schema := schema_of(self.schema)) is None:
-            if self.columns is not None:
-                rule = "names columns for a schema, and there is none"
-                raise InvalidInput("columns", None, rule, "give schema=, or leave columns out")
-            return X
-        self._check_person(schema)
-        self.schema_ = schema
-        table = read_frame(X, self.columns)
-        me: Any = self
-        sources = dict.fromkeys(source for block in self.schema_.blocks for source in block.sources(table.columns))
-        if errors := column_errors(self.schema_, table.columns, labels=False):
-            raise errors[0]
-        me.feature_names_in_ = np.array(list(sources), dtype=object)
-        me.n_features_in_ = len(sources)
-        return table
 
-    def _site_column(self, table: Any) -> Any:
-        """The sites that a table's column names; None without one."""
-        schema = self.schema_
-        if schema is None or schema.site is None or schema.site not in table.columns:
-            return None
-        column = table.columns[schema.site]
-        if is_missing(column, (), MISSING_MARKS).any():
-            raise SchemaError(schema.site, None, "has rows without a site", "name the site of every row")
-        return as_text(column)
+def site_column(schema: Schema | None, table: Any) -> Any:
+    """The sites that a table's column names; None without one."""
+    if schema is None or schema.site is None or schema.site not in table.columns:
+        return None
+    column = table.columns[schema.site]
+    if is_missing(column, (), MISSING_MARKS).any():
+        raise SchemaError(schema.site, None, "has rows without a site", "name the site of every row")
+    return as_text(column)
 
-    def _people(self, table: Any) -> IntArray | None:
-        """Whose rows they are, by the column that the schema declares; None where the unit is a row."""
-        unit = None if self.schema_ is None else self.schema_.person
-        return None if unit is None else unit.among(table.columns, frozenset(self.schema_.na))  # type: ignore[union-attr]
 
-    def _label_column(self, table: Any, y: Any) -> Any:
-        """The labels: `y`, or the column that the schema declares."""
-        schema = self.schema_
-        if y is not None:
-            return y
-        if schema is None or schema.label is None:
-            return None
-        if schema.label.column not in table.columns:
-            rule = "is the label that the schema declares, and the frame does not have it"
-            raise SchemaError(schema.label.column, None, rule, "add the column, or give y")
-        return table.columns[schema.label.column]
+def people_of(schema: Schema | None, table: Any) -> IntArray | None:
+    """Whose rows they are, by the column that the schema declares; None where the unit is a row."""
+    if schema is None or schema.person is None:
+        return None
+    return schema.person.among(table.columns, frozenset(schema.na))
 
-    def _declared_weights(self, table: Any) -> tuple[Array, int] | None:
-        """Weights in [0, 1] of the column that the schema declares, and how many are capped; None without one."""
-        schema = self.schema_
-        if schema is None or schema.weight is None:
-            return None
-        if schema.weight.column not in table.columns:
-            rule = "is the weight that the schema declares, and the frame does not have it"
-            raise SchemaError(schema.weight.column, None, rule, "add the column")
-        found: tuple[Array, int] = schema.weight.encode(table.columns[schema.weight.column], frozenset(schema.na))
-        return found
 
-    def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names of the columns that coefficients belong to.
+def label_column(schema: Schema | None, table: Any, y: Any) -> Any:
+    """The labels: `y`, or the column that the schema declares; None if there are none."""
+    if y is not None:
+        return y
+    if schema is None or schema.label is None:
+        return None
+    if schema.label.column not in table.columns:
+        rule = "is the label that the schema declares, and the frame does not have it"
+        raise SchemaError(schema.label.column, None, rule, "add the column, or give y")
+    return table.columns[schema.label.column]
 
-        Parameters
-        ----------
-        input_features : ignored under a schema; else names of the columns of X, if it had none
 
-        Returns
-        -------
-        ndarray of str objects
-            Those of `coef_`: of encoded columns under a schema, such as "ward=icu"; else those of X.
-        """
-        me: Any = self
-        check_is_fitted(me, "n_features_in_")
-        if (schema := self.schema_) is None:
-            return np.asarray(_check_feature_names_in(me, input_features))
-        if self._answered is not None and self._answered.naming is not None:
-            schema = self._answered.naming.schema or schema
-        names = [name for block in schema.blocks for name in block.names]
-        return np.array(names, dtype=np.object_)
+def declared_weights(schema: Schema | None, table: Any) -> tuple[Array, int] | None:
+    """Weights in [0, 1] of the column that the schema declares, and how many are capped; None without one."""
+    if schema is None or schema.weight is None:
+        return None
+    if schema.weight.column not in table.columns:
+        rule = "is the weight that the schema declares, and the frame does not have it"
+        raise SchemaError(schema.weight.column, None, rule, "add the column")
+    found: tuple[Array, int] = schema.weight.encode(table.columns[schema.weight.column], frozenset(schema.na))
+    return found
 
 
 def columns_of_array(width: int) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -84,89 +83,85 @@ def _read_array(value: dict[str, Any]) -> Any:
     return array.reshape([int(n) for n in value["shape"]]).copy()
 
 
-class Kept:
-    """Mixin: :meth:`save` and :meth:`load`."""
+def save_fitted(model: Any, path: str | Path) -> None:
+    """Write a fitted estimator to a file, in one step.
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to a file, in one step.
+    Raises
+    ------
+    InvalidInput
+        For one model of each class against the rest, which are several runs.
+    NotWritten
+    """
+    check_is_fitted(model, "privacy_spent_")
+    result, answered = model._result, model._answered
+    record = {"estimator": _record(model), "sites": [str(site) for site in np.ravel(model.sites_)]}
+    schema = None if answered is None or answered.schema is None else answered.schema.to_dict()
+    if result is not None:
+        result = replace(result, extra={"data": "a frame", "schema": schema} | record)
+    if answered is not None and answered.naming is not None:
+        told = answered.record | ({} if result is None else record_of(result))
+        replace(answered, record=told | record).save(path)
+        return
+    if result is None:
+        rule = "classes that were trained against the rest are several runs, and a file holds one"
+        raise InvalidInput("loss", getattr(model, "loss_", None), rule, "use loss='softmax', or pickle the model")
+    result.save(path)
 
-        The file is one of ``sottovoce train --save``, which ``sottovoce report`` and, under a schema, ``sottovoce
-        predict`` and ``export`` read too; :meth:`load` reads it back.
 
-        Raises
-        ------
-        InvalidInput
-            For one model of each class against the rest, which are several runs.
-        NotWritten
-        """
-        me: Any = self
-        check_is_fitted(me, "privacy_spent_")
-        result, answered = getattr(me, "_result", None), getattr(me, "_answered", None)
-        record = {"estimator": self._record(), "sites": [str(site) for site in np.ravel(me.sites_)]}
-        schema = None if answered is None or answered.schema is None else answered.schema.to_dict()
-        if result is not None:
-            result = replace(result, extra={"data": "a frame", "schema": schema} | record)
-        if answered is not None and answered.naming is not None:
-            told = answered.record | ({} if result is None else record_of(result))
-            replace(answered, record=told | record).save(path)
-            return
-        if result is None:
-            rule = "classes that were trained against the rest are several runs, and a file holds one"
-            raise InvalidInput("loss", getattr(me, "loss_", None), rule, "use loss='softmax', or pickle the model")
-        result.save(path)
+def _record(model: Any) -> dict[str, Any]:
+    """The estimator's class, parameters and fitted attributes, as JSON holds them."""
+    parameters = model.get_params(deep=False) | {"ledger": None, "random_state": None}
+    parameters["schema"] = None if model.schema_ is None else model.schema_.to_dict()
+    kept = {name: value for name, value in parameters.items() if name in model._get_param_names()}
+    fitted = {name: getattr(model, name) for name in FITTED if name in vars(model)}
+    if isinstance(table := fitted.get("coefficients_"), Coefficients):
+        fitted["coefficients_"] = table.plain()
+    return {"class": type(model).__name__, "parameters": plain(kept), "fitted": plain(fitted)}
 
-    def _record(self) -> dict[str, Any]:
-        me: Any = self
-        parameters = me.get_params(deep=False) | {"ledger": None, "random_state": None}
-        parameters["schema"] = None if me.schema_ is None else me.schema_.to_dict()
-        kept = {name: value for name, value in parameters.items() if name in me._get_param_names()}
-        fitted = {name: getattr(me, name) for name in FITTED if name in vars(me)}
-        if isinstance(table := fitted.get("coefficients_"), Coefficients):
-            fitted["coefficients_"] = table.plain()
-        return {"class": type(me).__name__, "parameters": plain(kept), "fitted": plain(fitted)}
 
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read what :meth:`save` wrote, which may come from anybody.
+def load_fitted(kind: Any, path: str | Path) -> Any:
+    """A fitted estimator of this class from a file that :func:`save_fitted` wrote, which may come from anybody.
 
-        The ledger and the `random_state` are not in the file: a fit of the loaded estimator is a release.
+    Raises
+    ------
+    CheckpointError
+        If it is no saved estimator of this class.
+    """
+    place = Path(path)
+    answered: SavedModel | None
+    result: Result | None
+    try:
+        if is_text(place):
+            named = SavedModel.load(place)
+            answered, record, result = named, named.record, None
+            statement = Statement.from_dict(record["privacy"])
+        else:
+            result = Result.load(place)
+            record, statement = result.extra, result.statement
+            of_model = record.get("schema") is not None and result.config.method not in ANSWERS
+            answered = SavedModel.of_result(result) if of_model else None
+        model = _of_record(kind, record["estimator"])
+    except UNREADABLE as error:
+        rule = "not a saved estimator of this class; use a file that its save() wrote"
+        raise CheckpointError(f"run={shown(place)}: {rule}") from error
+    model._answered, model._result = answered, result
+    model.privacy_spent_ = statement.to_dict()
+    return model
 
-        Raises
-        ------
-        CheckpointError
-            If it is no saved estimator of this class.
-        """
-        kind: Any = cls
-        place = Path(path)
-        answered: SavedModel | None
-        result: Result | None
-        try:
-            if is_text(place):
-                named = SavedModel.load(place)
-                answered, record, result = named, named.record, None
-                statement = Statement.from_dict(record["privacy"])
-            else:
-                result = Result.load(place)
-                record, statement = result.extra, result.statement
-                of_model = record.get("schema") is not None and result.config.method not in ANSWERS
-                answered = SavedModel.of_result(result) if of_model else None
-            told = record["estimator"]
-            parameters, fitted = read(told["parameters"]), read(told["fitted"])
-            if told["class"] != cls.__name__ or not set(parameters) <= set(kind._get_param_names()):
-                raise ValueError("another estimator")
-            model: Any = kind(**parameters)
-            if not set(fitted) <= set(FITTED):
-                raise ValueError("another attribute")
-            if isinstance(table := fitted.get("coefficients_"), dict) and "covariance" in table:
-                fitted["coefficients_"] = Coefficients.of_plain(table)
-            elif isinstance(table, dict):
-                fitted["coefficients_"] = ColumnTable(table)
-            vars(model).update(fitted)
-            if parameters["schema"] is not None:
-                model.schema_ = Schema.from_dict(parameters["schema"])
-        except UNREADABLE as error:
-            rule = "not a saved estimator of this class; use a file that its save() wrote"
-            raise CheckpointError(f"run={shown(place)}: {rule}") from error
-        model._answered, model._result = answered, result
-        model.privacy_spent_ = statement.to_dict()
-        return model
+
+def _of_record(kind: Any, told: Any) -> Any:
+    """An estimator of this class with its fitted attributes; an error of ``UNREADABLE`` for another record."""
+    parameters, fitted = read(told["parameters"]), read(told["fitted"])
+    if told["class"] != kind.__name__ or not set(parameters) <= set(kind._get_param_names()):
+        raise ValueError("another estimator")
+    model = kind(**parameters)
+    if not set(fitted) <= set(FITTED):
+        raise ValueError("another attribute")
+    if isinstance(table := fitted.get("coefficients_"), dict) and "covariance" in table:
+        fitted["coefficients_"] = Coefficients.of_plain(table)
+    elif isinstance(table, dict):
+        fitted["coefficients_"] = ColumnTable(table)
+    vars(model).update(fitted)
+    if parameters["schema"] is not None:
+        model.schema_ = Schema.from_dict(parameters["schema"])
+    return model

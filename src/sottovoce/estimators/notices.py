@@ -7,7 +7,9 @@ estimator are given one :class:`Told` to share.  An estimator that is fitted by 
 from __future__ import annotations
 
 import warnings
-from typing import Self
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar
 
 from ..util.typing import Any
 
@@ -36,8 +38,27 @@ def _of_this_process() -> Told:
     return _HERE
 
 
+@dataclass(frozen=True)
+class Note:
+    """What a step of a fit has to tell; of each kind, all fits of a search tell one."""
+
+    kind: str
+    text: str
+    category: type[Warning]
+
+
+class Step(Protocol):
+    """What a step of a fit returns: frozen values, and notes."""
+
+    @property
+    def notes(self) -> Sequence[Note]: ...
+
+
+S = TypeVar("S", bound=Step)
+
+
 class Notifying:
-    """Mixin of estimators that tell the user what to know of a fit."""
+    """An estimator that tells its user what to know of a fit, and whose clones tell each notice once."""
 
     _cloned = False  # whether scikit-learn may be fitting it on part of a table
     _told: Told | None = None  # what the other clones of the same estimator have told
@@ -48,20 +69,26 @@ class Notifying:
         twin._told = vars(self).setdefault("_told_by_clones", Told())
         return twin
 
-    def _is_another_clone(self) -> bool:
+    def _follows_another_clone(self) -> bool:
         """Whether another clone of the same estimator began a fit before; called once a fit."""
         if self._told is None:
             return False
         self._told.fits += 1
         return self._told.fits > 1
 
-    def _notify(self, kind: str, text: str, category: type[Warning], stacklevel: int) -> None:
+    def _tell(self, step: S, stacklevel: int = 2) -> S:
+        """Warn of the notes of a step of `fit`, where that was called, and hand the step on."""
+        for note in step.notes:
+            self._notify(note, stacklevel=stacklevel + 1)
+        return step
+
+    def _notify(self, note: Note, stacklevel: int) -> None:
         """Warn, unless another clone of the same estimator has told a notice of this kind."""
         if self._told is not None:
-            if kind in self._told.kinds:
+            if note.kind in self._told.kinds:
                 return
-            self._told.kinds.add(kind)
-        warnings.warn(text, category, stacklevel=stacklevel + 1)
+            self._told.kinds.add(note.kind)
+        warnings.warn(note.text, note.category, stacklevel=stacklevel + 1)
 
 
-__all__ = ["Notifying", "Told"]
+__all__ = ["Note", "Notifying", "Told"]

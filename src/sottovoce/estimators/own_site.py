@@ -2,57 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-from scipy.sparse import issparse
 
 from ..answers.own_site import unknown
 from ..answers.saved import SavedModel
-from ..data.frames import read_frame
-from ..data.schema import Schema
 from ..data.validation import one_site_each
 from ..errors import HolderNote, InvalidInput
 from ..util.typing import Any, IntArray
+from .notices import Note
 
 
-class OwnSite:
-    """Mixin of estimators whose models may have a constant for every site."""
+def named_model(answered: SavedModel | None) -> SavedModel | None:
+    """The model, if its coefficients have names."""
+    return None if answered is None or answered.naming is None else answered
 
-    schema_: Schema | None
-    _answered: SavedModel | None
-    _notify: Callable[..., None]
 
-    @property
-    def _named(self) -> SavedModel | None:
-        """The model, if its coefficients have names."""
-        return None if self._answered is None or self._answered.naming is None else self._answered
+def places_of(answered: SavedModel | None, rows: Any, groups: Any) -> IntArray | None:
+    """The places of rows' sites in a model; None if all rows have one constant."""
+    model = named_model(answered)
+    if model is None:
+        return None
+    return model.places(rows, None if groups is None else one_site_each(groups, many(rows)))
 
-    def _rows_of(self, X: Any) -> Any:
-        """Rows to predict: raw columns for a model under a schema, else an array."""
-        me: Any = self
-        if self.schema_ is not None and self._answered is not None:
-            return read_frame(X, me.columns)
-        rows = me._table(X, reset=False)
-        return rows.toarray() if issparse(rows) and self._named is not None else rows
 
-    def _places(self, rows: Any, groups: Any) -> IntArray | None:
-        """The places of rows' sites in the model; their holder is told of rows that name no site that it knows."""
-        where = self._own_places(rows, groups)
-        if where is None and groups is not None:
-            rule = "is for models with a constant for every site, and this one has the same for all rows"
-            raise InvalidInput("groups", None, rule, "leave it out")
-        if where is not None and (said := unknown(where)) is not None:
-            remedy = "" if groups is not None else "; groups= names the site of every row"
-            self._notify("average site", f"{said}{remedy} (for the data's holder only)", HolderNote, stacklevel=4)
-        return where
+def check_groups(where: IntArray | None, groups: Any) -> None:
+    """Refuse sites of rows for a model that has no use for them."""
+    if where is None and groups is not None:
+        rule = "is for models with a constant for every site, and this one has the same for all rows"
+        raise InvalidInput("groups", None, rule, "leave it out")
 
-    def _own_places(self, rows: Any, groups: Any) -> IntArray | None:
-        """The same in silence; None if all rows have one constant."""
-        model = self._named
-        if model is None:
-            return None
-        return model.places(rows, None if groups is None else one_site_each(groups, many(rows)))
+
+def unknown_sites(where: IntArray | None, groups: Any) -> Note | None:
+    """What the rows' holder is told of rows that name no site that the model knows."""
+    if where is None or (said := unknown(where)) is None:
+        return None
+    remedy = "" if groups is not None else "; groups= names the site of every row"
+    return Note("average site", f"{said}{remedy} (for the data's holder only)", HolderNote)
 
 
 def many(rows: Any) -> int:

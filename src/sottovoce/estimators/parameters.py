@@ -4,76 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from textwrap import fill, indent
-from typing import ClassVar, Self, TypeVar
+from typing import TypeVar
 
 from ..algorithms import KNOBS
 from ..algorithms.knobs import paragraphs
 from ..errors import InvalidInput
+from ..ledger.durable import DurableLedger
+from ..ledger.memory import Ledger
 from ..privacy.accountants import make_accountant
 from ..problem.losses import loss_texts
 from ..runs import defaults
 from ..runs.config import RunConfig
-from ..util.compatibility import FORMAT, refusal_of_format
+from ..util.compatibility import refusal_of_format
 from ..util.typing import Any
 
 E = TypeVar("E")
-_PICKLED_BY = "_sottovoce_format"
+PICKLED_BY = "_sottovoce_format"
 _PICKLED_BEFORE = "open it with version 0.2, or fit again: a ledger keeps what was spent"
 OFFERED = {name: knob for name, knob in KNOBS.items() if knob.offered}
 
 
-class Knobbed:
-    """For estimators with ``knobs={...}``, whose names and defaults :func:`with_knobs` declares."""
+def knobs_of(estimator: Any) -> dict[str, Any]:
+    """The values of all knobs; unknown names are refused, and attributes that have no effect."""
+    kind = type(estimator)
+    known: dict[str, Any] = kind.own_knobs
+    if not isinstance(estimator.knobs, Mapping | None):
+        raise InvalidInput("knobs", estimator.knobs, "must be a dict of values by name, or None", "use {'rho': 0.01}")
+    given = dict(estimator.knobs or {})
+    if unknown := [name for name in given if name not in known]:
+        rule = f"{kind.__name__} has no such knob; it has {', '.join(sorted(known, key=str.lower))}"
+        raise InvalidInput("knobs", unknown[0], rule, "use one of these")
+    if stray := (vars(estimator).keys() & {*known, "accountant"}).difference(kind._get_param_names()):
+        rule = f"is no attribute of {kind.__name__} and has no effect"
+        raise InvalidInput(min(stray), None, rule, "delete it and use accounting=, ledger= or knobs={...}")
+    return known | given
 
-    knobs: Mapping[str, Any] | None
-    own_knobs: ClassVar[dict[str, Any]]
 
-    def _knobs(self) -> dict[str, Any]:
-        """The values of all knobs; unknown names are refused, and attributes that have no effect."""
-        kind: Any = type(self)
-        known = kind.own_knobs
-        if not isinstance(self.knobs, Mapping | None):
-            raise InvalidInput("knobs", self.knobs, "must be a dict of values by name, or None", "use {'rho': 0.01}")
-        given = dict(self.knobs or {})
-        if unknown := [name for name in given if name not in known]:
-            rule = f"{kind.__name__} has no such knob; it has {', '.join(sorted(known, key=str.lower))}"
-            raise InvalidInput("knobs", unknown[0], rule, "use one of these")
-        if stray := (vars(self).keys() & {*known, "accountant"}).difference(kind._get_param_names()):
-            rule = f"is no attribute of {kind.__name__} and has no effect"
-            raise InvalidInput(min(stray), None, rule, "delete it and use accounting=, ledger= or knobs={...}")
-        return known | given
+def run_fields_of(estimator: Any) -> dict[str, Any]:
+    """The fields of :class:`RunConfig` that parameters and knobs set."""
+    given = estimator.get_params(deep=False) | knobs_of(estimator)
+    rule, ledger = given.get("accounting"), given.get("ledger")
+    try:
+        _ = rule is None or make_accountant(rule)
+    except (AttributeError, InvalidInput) as error:
+        said = getattr(error, "rule", "must be the name of a rule, or None")
+        raise InvalidInput("accounting", rule, said, "use accounting='best', or ledger= for a ledger") from None
+    known = RunConfig.defaults().keys() - {"centre"}  # a run's is a digest
+    fields = {name: given[name] for name in known if name in given} | {"accountant": rule}
+    counted = ledger if isinstance(ledger, Ledger | DurableLedger) else rule  # what is no ledger is refused elsewhere
+    if defaults.pure_total(counted):
+        fields["delta"] = None
+    return fields
 
-    def _run_fields(self) -> dict[str, Any]:
-        """The fields of :class:`RunConfig` that parameters and knobs set."""
-        given = self.get_params(deep=False) | self._knobs()  # type: ignore[attr-defined]
-        rule, ledger = given.get("accounting"), given.get("ledger")
-        try:
-            _ = rule is None or make_accountant(rule)
-        except (AttributeError, InvalidInput) as error:
-            said = getattr(error, "rule", "must be the name of a rule, or None")
-            raise InvalidInput("accounting", rule, said, "use accounting='best', or ledger= for a ledger") from None
-        known = RunConfig.defaults().keys() - {"centre"}  # a run's is a digest
-        found = {name: given[name] for name in known if name in given} | {"accountant": rule}
-        return found | ({"delta": None} if defaults.pure_total(rule if ledger is None else ledger) else {})
 
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``knobs__rho=...`` sets one knob and leaves the others."""
-        one = {name.removeprefix("knobs__"): params.pop(name) for name in list(params) if name.startswith("knobs__")}
-        if one:
-            params["knobs"] = dict(params.get("knobs", self.knobs) or {}) | one
-        found: Self = super().set_params(**params)  # type: ignore[misc]
-        return found
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: Any = super().__getstate__()
-        return {**state, _PICKLED_BY: FORMAT}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        state = dict(state)
-        refused = refusal_of_format(state.pop(_PICKLED_BY, None), _PICKLED_BEFORE)
-        if refused is not None:
-            raise InvalidInput("pickle", type(self).__name__, refused.rule, refused.remedy)
-        super().__setstate__(state)  # type: ignore[misc]
+def unpickled(state: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The state of a pickled estimator without what it says of its format; InvalidInput for another format."""
+    state = dict(state)
+    refused = refusal_of_format(state.pop(PICKLED_BY, None), _PICKLED_BEFORE)
+    if refused is not None:
+        raise InvalidInput("pickle", kind, refused.rule, refused.remedy)
+    return state
 
 
 def with_knobs(*names: str, **own: Any) -> Callable[[type[E]], type[E]]:

@@ -1,202 +1,27 @@
-"""Discrete-time survival: hazards by public intervals, with all of a person's rows protected together.
-
-A person becomes one row for each interval entered: did the event come in it?  The rows are those of a logistic
-regression with a constant for each interval.  An interval that a person leaves without the event counts by the part
-that was seen.  One more row, of weight 0, holds the cell of the life table in which the person leaves.  The weights are
-so small that together the rows count as one at most, so the price of a row is the price of a person
-(docs/privacy/survival.md).
-"""
+"""Discrete-time survival: hazards by public intervals, with all of a person's rows protected together."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..answers.hazards import Hazards, HazardSteps, cell_numbers
 from ..data.frames import read_frame
-from ..data.rows import Rows
-from ..data.table import Table
-from ..data.validation import checked
-from ..data.values import MISSING_MARKS, identity, is_masked, marks_of, number_of, objects, text_of
-from ..errors import HolderNote, InvalidInput, PublicNote, SchemaError
-from ..privacy.statement import restate
-from ..privacy.statement_facts import Unit
-from ..problem.clipped import cap
-from ..problem.losses import Logistic
 from ..reports.plots import survival_plot
 from ..runs import defaults
-from ..runs.config import MOST_ROUNDS, TRUSTED, RunConfig
-from ..runs.relations import with_other_relation
-from ..runs.simulate import simulate
-from ..util.progress import told
-from ..util.typing import Any, Array, BoolArray, IntArray
-from .base import SLACK, SitedTable
-from .caveats import Caveats, tell_values
-from .declared import in_units, schema_of
+from ..util.typing import Any, Array
+from .base import PrivateEstimator
+from .declared import in_units
+from .fitting import run
 from .parameters import with_knobs
-
-SHARE = 0.5
-"""Share of a row's squared norm that the interval's constant takes."""
-FINE, COARSE = 1024, 8
-"""Cells of the life table in each interval, without noise and with it: each cell adds noise to those at risk."""
-MOST_STEPS = 25
-"""Newton steps of a fit without noise, at least: they cost nothing, and the last ones move nothing."""
-TRUTHS = {"1": "1", "true": "1", "0": "0", "false": "0"}
-"""Texts of truth values, in lower case, as the number that they stand for."""
-
-
-def person_weight(m: int, share: float = SHARE) -> float:
-    """Weight of each of a person's m rows: ``1 / sqrt(m (m s^2 + t^2))``, with ``t^2 = share = 1 - s^2``.
-
-    Rows are ``a_j = (x, t e_j)`` with ``|x| <= s``, and slopes are in [-1, 1].  Unweighted, the person's gradient has
-    norm at most ``sqrt((m s)^2 + m t^2)``, attained by equal slopes, and the largest eigenvalue of the sum of ``a_j
-    a_j'`` is at most ``m s^2 + t^2 <= sqrt(m (m s^2 + t^2))``.  Weighted, both are at most 1, as for one row in the
-    unit ball.
-    """
-    return 1.0 / (math.sqrt(m * (m * (1.0 - share) + share)) * SLACK)
-
-
-class Expanded(NamedTuple):
-    """Rows with their labels, 1 for the event, -1 for none and 0 for a row of zeros, and with their weights."""
-
-    rows: Array
-    label: Array
-    weight: Array
-
-
-class Leaving(NamedTuple):
-    """How each of n people leaves follow-up."""
-
-    last: IntArray  # the interval (edges[j], edges[j + 1]] entered last; -1 for none  (n,)
-    event: BoolArray  # whether the event came in it  (n,)
-    exposed: Array  # the part of it that was seen; 1 where the event came  (n,)
-    cell: IntArray  # of the life table, from 0  (n,)
-
-
-def leaving(time: Array, event: BoolArray, known: BoolArray, edges: Array, cells: int) -> Leaving:
-    """How each person leaves, by their own time and event alone.
-
-    A person without a known event, or whose time is no number or not above the first edge, enters no interval.  An
-    event after the last edge survives all of them, and so does a person who was seen until the last edge or longer.
-
-    Parameters
-    ----------
-    time : array (n,)
-    event, known : array of bool (n,)
-    edges : array (m + 1,)
-    cells : int
-        Cells of the life table in an interval.
-    """
-    m = len(edges) - 1
-    inside = known & (time > edges[0])  # False for NaN
-    ends = np.where(inside, time, edges[-1])
-    entered = np.minimum(np.searchsorted(edges[1:], ends, side="left"), m - 1)
-    came = inside & event & (ends <= edges[-1])
-    start, end = edges[entered], edges[entered + 1]
-    part = np.minimum((np.minimum(ends, end) - start) / (end - start), 1.0)
-    fine = np.clip(np.ceil(part * cells) - 1.0, 0.0, cells - 1.0).astype(np.intp)
-    within = entered * cells + fine
-    without = np.where(part >= 1.0, 2 * m * cells + entered, m * cells + within)
-    return Leaving(
-        last=np.where(inside, entered, -1),
-        event=came,
-        exposed=np.where(came, 1.0, part),
-        cell=np.where(inside, np.where(came, within, without), 2 * m * cells + m),
-    )
-
-
-def expand(X: Array, leaves: Leaving, m: int, cells: int) -> Expanded:
-    """Rows of all people, m + 1 of each together: one for each interval, and one that holds a cell of the life table.
-
-    Parameters
-    ----------
-    X : array (n, d)
-        Columns, of norm at most 1.
-    leaves : Leaving
-    m, cells : int
-        Intervals, and cells of the life table in each.
-    """
-    n, d = X.shape
-    interval, last = np.arange(m), leaves.last[:, None]
-    label = np.where(interval <= last, -1.0, 0.0)
-    label[(interval == last) & leaves.event[:, None]] = 1.0
-    part = np.where(interval == last, leaves.exposed[:, None], 1.0)
-    weight = person_weight(m) * part * np.abs(label)
-    rows = np.zeros((n, m + 1, d + m + 1))
-    rows[:, :m, :d] = math.sqrt(1.0 - SHARE) / SLACK * X[:, None, :]
-    rows[:, :m, d : d + m] = math.sqrt(SHARE) / SLACK * np.eye(m)
-    rows[:, :m] *= np.abs(label)[:, :, None]
-    rows[:, m, -1] = (leaves.cell + 1.0) / cell_numbers(m, cells)
-    size = n * (m + 1)
-    return Expanded(
-        rows.reshape(size, d + m + 1),
-        np.hstack([label, np.ones((n, 1))]).reshape(size),
-        np.hstack([weight, np.zeros((n, 1))]).reshape(size),
-    )
-
-
-def read_times(given: Any) -> Array:
-    """Times as numbers, each read by itself; NaN for what is none."""
-    return np.array([_number(one) for one in _each("time", given)], dtype=np.float64)
-
-
-def read_events(given: Any, code: Any = None) -> Array:
-    """1 where the event came, 0 where it did not, NaN where that is not known; each read by itself.
-
-    Parameters
-    ----------
-    given : sequence
-        Numbers, truth values, texts, or a mixture.
-    code : optional
-        The value that means the event; every other one that is not missing means that it did not come.  None for 1 and
-        0, and for "true" and "false" in any spelling: whatever else is not known.
-    """
-    texts = [_meaning(one) for one in _each("event", given)]
-    if code is None:
-        known = {"1": 1.0, "0": 0.0}
-        return np.array([known.get(text, math.nan) for text in texts], dtype=np.float64)
-    own, missing = _meaning(code), marks_of(MISSING_MARKS) - {_meaning(code)}
-    return np.array([math.nan if text in missing else float(text == own) for text in texts], dtype=np.float64)
-
-
-def _meaning(value: Any) -> str:
-    """The text that stands for all values of one meaning: 1, 1.0, "1" and True are one."""
-    text = identity(text_of(value))
-    return TRUTHS.get(text.casefold(), text)
-
-
-def _number(value: Any) -> float:
-    try:
-        return number_of(value)
-    except (ValueError, OverflowError):
-        return math.nan
-
-
-def _each(name: str, given: Any) -> list[Any]:
-    """The values of a column, one a person; None for what a mask hides.
-
-    Values of mixed types are not made one type first: one of them would change how the others are read.
-    """
-    if is_masked(given):
-        hidden: Any = given.astype(object)
-        given = hidden.filled(None)
-    typed = hasattr(given, "dtype") or hasattr(given, "__array__")
-    column = checked(name, lambda: np.asarray(given) if typed else objects(given))
-    if column.ndim != 1 or column.dtype.kind not in "biufOUST":
-        rule = f"must be one column of numbers, truth values or texts; this is {column.dtype} of shape {column.shape}"
-        raise InvalidInput(name, None, rule, "give one value for each row of X")
-    return list(column.tolist())
+from .survival_steps import Declared, Encoded, Fitted, decode, encode, plan, validate
 
 
 @with_knobs("relation", "colluders", "max_grad_norm", rho=0.0)
-class ConsensusSurvival(SitedTable, BaseEstimator):
+class ConsensusSurvival(PrivateEstimator):
     """Discrete-time hazards trained across sites, with a person's rows of all intervals protected together.
 
     The log-odds of the event in interval j, for those who reach it, are ``intercept_[j] + x . coef_``.  Slopes are
@@ -260,8 +85,7 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
     True
     """
 
-    fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # every interval has a constant
-    _of_people: ClassVar[bool] = False
+    fit_intercept: ClassVar[bool] = False  # every interval has a constant
 
     def __init__(
         self,
@@ -312,144 +136,27 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         groups : array-like of shape (n_samples,), optional
             The site of every person.
         """
-        X, time, event = self._split(X, time, event)
-        caveats = Caveats.of(self, self.schema_, stacklevel=2)
-        edges = self._edges()
-        self._check_terms()
-        self._check_norm()
-        features = self._table(X, reset=True)
-        n, m = len(features), len(edges) - 1
-        times = self._one_each("time", read_times(time), n)
-        events = self._one_each("event", read_events(event, self.event_code), n)
-        if self.schema_ is None:
-            tell_values(self, features, stacklevel=2)
-        seed, sites, parts, *_ = self._deal(X, groups, n)
-        run = self._run(seed)
-        recipe = self._recipe(m, run)
-        leaves = leaving(times, events == 1.0, ~np.isnan(events), edges, recipe.cells)
-        encoded = self._encode(features)
-        tables = [expand(encoded[part], _those(leaves, part), m, recipe.cells) for part in parts]
-        rows = Rows.build([(one.rows, one.label) for one in tables]).with_weight([one.weight for one in tables])
-        said = None if self.schema_ is None else self.schema_.caveat
-        loss = cap(Logistic(), run.gradient_cap)
-        with told(self.verbose) as teller:
-            teller.phase("hazards", len(recipe.items))
-            result = with_other_relation(simulate(run, rows, method=recipe, loss=loss, caveat=said, observers=[teller]))
-        found: Hazards = result.outcome
-        self._vector = found.slopes / SLACK * math.sqrt(1.0 - SHARE)
-        self.correction_ = found.correction
-        self.intercept_ = found.constants + found.correction
-        if self.schema_ is None:
-            self.coef_ = self._vector / (self._norm * SLACK)
-        else:
-            self.coef_, constant = in_units(self.schema_, self._vector)
-            self.intercept_ = self.intercept_ + constant
-        self.converged_ = found.converged
-        self.edges_, self.sites_ = edges, sites
-        self._result = replace(result, statement=caveats.on(restate(result.statement, Unit.of_people(m))))
-        self.privacy_spent_ = self._result.privacy
-        self._tell_norm(features)
-        self._tell_unread(times, events, edges)
-        if not found.converged:
-            self._notify("converged", _unconverged(found, len(found.slopes) + m), PublicNote, stacklevel=2)
+        declared = self._tell(validate(self, many_fits=self._follows_another_clone()))
+        encoded = self._tell(encode(declared, X, time, event, groups))
+        planned = self._tell(plan(declared, encoded.public))
+        results = run(planned, encoded, verbose=self.verbose)
+        return self._keep(declared, encoded, decode(declared, encoded, planned, results))
+
+    def _keep(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
+        """Set the fitted attributes, then tell what is to be known of the model."""
+        self._keep_columns(declared.terms, encoded.features)
+        self._vector = fitted.vector
+        self.coef_, self.intercept_, self.correction_ = fitted.coef, fitted.intercept, fitted.correction
+        self.converged_, self.edges_, self.sites_ = fitted.converged, fitted.edges, fitted.sites
+        self._result, self.privacy_spent_ = fitted.result, fitted.result.privacy
+        self._tell(fitted, stacklevel=3)
         return self
-
-    def _check_terms(self) -> None:
-        """Refuse terms that hazards cannot be fitted under, before anything is read."""
-        if self.trust not in TRUSTED:
-            raise InvalidInput("trust", self.trust, f"must be one of {', '.join(TRUSTED)}", "use 'nobody'")
-        whole = isinstance(self.rounds, int | np.integer) and not isinstance(self.rounds, bool)
-        if not (whole and 1 <= self.rounds <= MOST_ROUNDS):
-            rule = f"must be a whole number of Newton steps, from 1 to {MOST_ROUNDS}"
-            raise InvalidInput("rounds", self.rounds, rule, "use rounds=5")
-        rho = self._knobs()["rho"]
-        if not (isinstance(rho, int | float | np.number) and 0.0 <= rho < math.inf):
-            raise InvalidInput("rho", rho, "must be finite and >= 0, as a weight of the slopes", "use 0")
-
-    def _run(self, seed: int | None) -> RunConfig:
-        """Budget, trust and relation of the fit; its `rho` weighs slopes in the recipe, and may be 0 there."""
-        given = self._run_fields()
-        del given["rho"]
-        return RunConfig.from_dict({"method": "auto", "seed": seed, **given})
-
-    def _recipe(self, m: int, run: RunConfig) -> HazardSteps:
-        """The releases of a fit of m intervals."""
-        noisy = run.budgeted
-        return HazardSteps(
-            intervals=m,
-            cells=COARSE if noisy else FINE,
-            steps=int(self.rounds) if noisy else max(int(self.rounds), MOST_STEPS),
-            value=math.sqrt(SHARE) / SLACK,
-            weight=person_weight(m),
-            ridge=float(self._knobs()["rho"]),
-        )
-
-    def _tell_unread(self, times: Array, events: Array, edges: Array) -> None:
-        """Tell the people's holder how many of them add nothing, and why."""
-        n = len(times)
-        if late := int(np.sum(~(times > edges[0]))):
-            what = f"{late} of {n} people have no time after the first edge"
-            self._notify("time", f"{what}: they add nothing (for the data's holder only)", HolderNote, stacklevel=3)
-        if unknown := int(np.sum(np.isnan(events))):
-            meant = "1, 0, true or false" if self.event_code is None else "a value"
-            what = f"{unknown} of {n} people have no event that is {meant}"
-            remedy = "" if self.event_code is not None else "; declare event_code, the value that means the event"
-            text = f"{what}: they add nothing (for the data's holder only){remedy}"
-            self._notify("event", text, HolderNote, stacklevel=3)
-
-    def _split(self, X: Any, time: Any, event: Any) -> tuple[Any, Any, Any]:
-        """X, which is a table under a schema, without the columns that hold the time and the event."""
-        if self.schema is None:
-            return self._opened(X), time, event
-        table = read_frame(X, self.columns)
-        named = [name for name in (time, event) if isinstance(name, str)]
-        if lost := [name for name in named if name not in table.columns]:
-            raise InvalidInput(lost[0], None, "is no column of the frame", "name the columns of time and event")
-        self._check_schema(named, table)
-        columns = dict(table.columns)
-        time, event = (columns[one] if isinstance(one, str) else one for one in (time, event))
-        return self._opened(Table(table.name, {k: v for k, v in columns.items() if k not in named})), time, event
-
-    def _check_schema(self, named: list[str], table: Table) -> None:
-        """Refuse a schema that declares the columns of time or event for the model, or weights of people.
-
-        The life table counts everybody once, so hazards with weights would be corrected by a curve without them.
-        """
-        schema = schema_of(self.schema)
-        assert schema is not None
-        self._check_person(schema)
-        if schema.weight is not None:
-            rule = "declares weights, and hazards count every person alike"
-            raise SchemaError("weight", None, rule, "leave weight out of the schema")
-        declared = {source for block in schema.blocks for source in block.sources(table.columns)}
-        if both := [name for name in named if name in declared]:
-            rule = "holds the time or the event, and the schema declares it as a column of the model"
-            raise SchemaError(both[0], None, rule, "leave it out of [columns]")
-
-    def _edges(self) -> Array:
-        edges = checked("edges", lambda: np.asarray(self.edges, dtype=np.float64))
-        remedy = "declare public times such as [0, 30, 90, 365]"
-        if edges.ndim != 1 or len(edges) < 2 or not np.all(np.isfinite(edges)):
-            raise InvalidInput("edges", None, "must be two or more finite numbers, increasing", remedy)
-        with np.errstate(over="ignore"):
-            lengths = np.diff(edges)
-        if not np.all(lengths > 0):
-            raise InvalidInput("edges", None, "must be two or more finite numbers, increasing", remedy)
-        if not np.all(np.isfinite(lengths)):  # of such an interval no part is a number, and people's times would tell
-            raise InvalidInput("edges", None, "must have intervals of finite length", remedy)
-        return np.asarray(edges)
-
-    def _one_each(self, name: str, column: Array, n: int) -> Array:
-        if column.shape != (n,):
-            rule = f"must have one value for each of the {n} people, and has shape {column.shape}"
-            raise InvalidInput(name, None, rule, "give one value a row of X")
-        return column
 
     def predict_hazard(self, X: Any) -> Array:
         """Probabilities of the event in each interval, for those who reach it: (n_samples, m)."""
         check_is_fitted(self, "coef_")
         if self.schema_ is None:
-            return np.asarray(expit((self._table(X, reset=False) @ self.coef_)[:, None] + self.intercept_))
+            return np.asarray(expit((self._array(X) @ self.coef_)[:, None] + self.intercept_))
         given = read_frame(X, self.columns)
         known = {source for block in self.schema_.blocks for source in block.sources(given.columns)}
         X = self.schema_.encode({k: v for k, v in given.columns.items() if k in known}, labels=False).X
@@ -488,26 +195,4 @@ class ConsensusSurvival(SitedTable, BaseEstimator):
         return survival_plot(self.edges_, np.cumprod(1.0 - expit(middle)), (), ax)
 
 
-def _those(leaves: Leaving, people: IntArray) -> Leaving:
-    return Leaving(leaves.last[people], leaves.event[people], leaves.exposed[people], leaves.cell[people])
-
-
-def _unconverged(found: Hazards, directions: int) -> str:
-    """Why a fit is not converged, and what to do, from what was released."""
-    if found.hidden:
-        what = f"noise hides {found.hidden} of {directions} directions of the hazards, which stay near their start"
-        return f"{what}: not converged; raise epsilon, or use fewer intervals or columns, or more people"
-    what = "the last Newton step still moved the hazards"
-    return f"{what}: not converged; use more rounds, or fewer columns or intervals if some tell who has the event"
-
-
-__all__ = [
-    "ConsensusSurvival",
-    "Expanded",
-    "Leaving",
-    "expand",
-    "leaving",
-    "person_weight",
-    "read_events",
-    "read_times",
-]
+__all__ = ["ConsensusSurvival"]

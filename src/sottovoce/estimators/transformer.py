@@ -13,7 +13,7 @@ from ..data.schema import Schema, column_errors, unfit
 from ..errors import HolderNote, InvalidInput, SchemaError
 from ..util.typing import Any, Array
 from .declared import schema_of
-from .notices import Notifying
+from .notices import Note, Notifying
 
 
 class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
@@ -81,7 +81,7 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
         schema = getattr(self, "schema_", None) or self._read()
         found = schema.encode(read_frame(X, self.columns), labels=False)
         if notes := unfit(found.clipped):
-            self._notify("schema", "; ".join(notes), HolderNote, stacklevel=2)
+            self._notify(Note("schema", "; ".join(notes), HolderNote), stacklevel=2)
         return found.X
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:

@@ -18,7 +18,7 @@ from .bounded import Bounded, counts
 class Exits(Bounded):
     """Shares of rows by the cell that they hold in the last column, as ``cell / cells``, from 1; 0 is in no cell.
 
-    Of a person's rows one holds a cell (:func:`sottovoce.estimators.survival.expand`), so a person adds at most 1.
+    Of a person's rows one holds a cell (:func:`sottovoce.estimators.hazard_rows.expand`), so a person adds at most 1.
 
     Parameters
     ----------

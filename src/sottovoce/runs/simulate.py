@@ -37,9 +37,10 @@ from ..util.compatibility import FORMAT, FORMER, Refusal, refusal_of_format
 from ..util.later import Later
 from ..util.typing import Any, Array
 from . import engine
-from .centre import Centring, centred
+from .centre import Centring
 from .config import RunConfig
 from .engine import Observer, Place
+from .planned import PlannedRun, check_kind, plan_run
 from .prepare import asked_by, held, prepare
 from .pricing import Prepared, privacy_facts, privacy_statement
 from .reserved import with_reserved_noise
@@ -59,6 +60,7 @@ __all__ = [
     "pooled_minimiser",
     "prepare",
     "privacy_statement",
+    "run_planned",
     "simulate",
     "simulate_many",
 ]
@@ -281,11 +283,57 @@ def simulate(
         On a parameter that breaks a rule; nothing has been spent.
     """
     started = time.perf_counter()
-    config = asked_by(config, method)
-    rows.check(make_loss(config.loss) if loss is None else loss)
-    rows.check_unit(config.rows_per_person)
-    config = centred(named(config, start, rows.d), centre)
-    prepared = prepare(config, rows.n, rows.d, method=method, loss=loss, centre=centre)
+    asked = asked_by(config, method)
+    check_kind(rows, asked, make_loss(asked.loss) if loss is None else loss)
+    planned = plan_run(config, rows.n, rows.d, method=method, loss=loss, start=start, centre=centre)
+    result = run_planned(
+        planned,
+        rows,
+        observers=observers,
+        checkpoint=checkpoint,
+        label=label,
+        ledger=ledger,
+        run_name=run_name,
+        caveat=caveat,
+        deal=deal,
+        digest=digest,
+        dropout=dropout,
+    )
+    return replace(result, seconds=time.perf_counter() - started)
+
+
+def run_planned(
+    planned: PlannedRun,
+    rows: Rows,
+    *,
+    observers: Sequence[Observer] = (),
+    checkpoint: str | Path | None = None,
+    label: str = "",
+    ledger: DurableLedger | Ledger | None = None,
+    run_name: str | None = None,
+    caveat: Caveat = None,
+    deal: bytes | None = None,
+    digest: bytes | None = None,
+    dropout: float = 0.0,
+) -> Result:
+    """Run what is planned on the rows that it was planned for: charge, draw, exchange, and state what was proved.
+
+    Parameters
+    ----------
+    planned : PlannedRun
+    rows : Rows
+        Of the sizes that the run was priced for.
+    observers, checkpoint, label, ledger, run_name, caveat, deal, digest, dropout
+        As for :func:`simulate`.
+
+    Raises
+    ------
+    InvalidInput
+        For other rows, or a ledger that the run does not fit; nothing has been spent.
+    """
+    started = time.perf_counter()
+    planned.check(rows)
+    prepared, config, start = planned.prepared, planned.config, planned.start
     if checkpoint is not None:
         files.check("checkpoint", checkpoint, make=True)
     key = _key(config, prepared.facts, label, prepared.algorithm.identity())
@@ -294,9 +342,9 @@ def simulate(
     rows_in_ledger = _RowsInLedger(rows, held(config, rows), deal=deal, digest=digest)
     prepared, book = _book(prepared, ledger, rows_in_ledger, run_name, key, simulated=noise.simulated)
     with book if isinstance(book, Joint) else nullcontext():
-        alone = ledger is None and checkpoint is None and method is None
+        alone = ledger is None and checkpoint is None and config.method not in ANSWERS
         lossy = _lossy(dropout, prepared, rows_in_ledger.held, config.seed, alone)
-        guard = RowGuard(rows_in_ledger.held, prepared.facts, noise, book, centring=centre)
+        guard = RowGuard(rows_in_ledger.held, prepared.facts, noise, book, centring=prepared.centring)
         net = DenseNet(prepared.graph) if lossy is None else lossy
         place = Place(prepared.facts, net, guard, lead, rows.d, place_of(start))
         file = None if checkpoint is None else _Checkpoint(Path(checkpoint), key, guard)
@@ -325,7 +373,7 @@ def simulate(
         statement=statement,
         seconds=time.perf_counter() - started,
         start=start,
-        centring=centre,
+        centring=prepared.centring,
         move=guard.move,
         extra=_lost_sites(lossy, dropout, config.rounds),
         outcome=prepared.algorithm.outcome(outcome.state, prepared.facts) if finished else None,

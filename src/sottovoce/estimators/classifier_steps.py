@@ -1,0 +1,698 @@
+"""The steps of a classifier's `fit`: a training by a method of rounds, or the inference of coefficients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.sparse import issparse
+
+from ..answers.coefficients import Coefficients
+from ..answers.fits import LogOdds
+from ..answers.saved import SavedModel
+from ..answers.training import WEIGHED, check
+from ..data.expected import expected_rows
+from ..data.rows import Rows
+from ..data.validation import classes_in, declared, index_of, init_in
+from ..errors import HolderNote, InvalidInput, raise_all
+from ..ledger.durable import DurableLedger
+from ..ledger.memory import Ledger
+from ..privacy.statement_facts import Caveat
+from ..problem.task import Classification, TwoClasses, of_classes
+from ..runs.auto_search import KNOBS, Choice, choose
+from ..runs.centre import Decision, decide
+from ..runs.config import RunConfig
+from ..runs.engine import FINISHED
+from ..runs.forecast import Forecast, forecast
+from ..runs.planned import PlannedRun, plan_run
+from ..runs.registering import find_method
+from ..runs.simulate import Result, Start
+from ..util.plain import jsonable
+from ..util.progress import told
+from ..util.typing import Any, Array, ArrayLike
+from .declared import Labelled, label_column, labels_of, one_label_each, with_classes
+from .encoding import NormEncoding
+from .fitting import NOT_SHARED, Planned, Public, SharedLedger, plan_recipe, stated
+from .guessing import forecast_notes, one_class_of_made_up, one_class_of_rows
+from .ledgers import ledger_errors
+from .notices import Note
+from .own_site import places_of
+from .predicting import LinearModel
+from .tables import (
+    Dealt,
+    Features,
+    deal,
+    deal_digest,
+    misfit_notes,
+    read_features,
+    read_weights,
+    seed_of_class,
+)
+from .terms import Terms, max_weight_errors, norm_errors, site_constants_errors, terms_of
+
+AUTO = "auto"
+"""The loss that depends on the number of classes: logistic for two, softmax for more where the method has it."""
+LABELS_READ = "the classes were read off the rows, and epsilon does not cover that"
+_DEFAULT = RunConfig()
+
+
+# Validate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What a classifier declares.
+
+    Parameters
+    ----------
+    terms : Terms
+    classes : array or None
+        The classes that the estimator is given, sorted.
+    class_weight : dict or None
+        Public weights of classes.
+    method, loss : str
+        As they were asked for.
+    inference : bool
+    fields : dict
+        Of :class:`RunConfig`.
+    config : RunConfig or None
+        None if a simulation reads the classes off the rows, of whose number the loss depends.
+    centre : bool
+        Whether rows may be centred.
+    free : tuple of str
+        What ``method="auto"`` may choose.
+    ledger : Ledger, DurableLedger or None
+    cloned : bool
+        Whether scikit-learn may be fitting the estimator on part of a table.
+    verbose : bool or None
+    """
+
+    terms: Terms
+    classes: Array | None
+    class_weight: Any
+    method: str
+    loss: str
+    inference: bool
+    fields: dict[str, Any]
+    config: RunConfig | None
+    centre: bool
+    free: tuple[str, ...]
+    ledger: Ledger | DurableLedger | None
+    cloned: bool
+    verbose: bool | int | None
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        return self.terms.notes
+
+    def loss_of(self, classes: int) -> str:
+        """The loss's name, for so many classes."""
+        if self.loss != AUTO:
+            return self.loss
+        known = find_method(self.method)
+        several = classes > 2 and not (known is not None and known.objective_noise)
+        return "softmax" if several and not self.inference else _DEFAULT.loss
+
+    def config_of(self, classes: int) -> RunConfig:
+        """The configuration of a run, for so many classes."""
+        if self.config is not None:
+            return self.config
+        loss = self.loss_of(classes)
+        named = f"softmax:{classes}" if loss == "softmax" and not self.inference else loss
+        return RunConfig.from_dict(self.fields | {"loss": named})
+
+
+def validate(estimator: Any, *, many_fits: bool) -> Declared:
+    """What a classifier declares, checked; no row is read.
+
+    Parameters
+    ----------
+    estimator : ConsensusClassifier
+    many_fits : bool
+        Whether another clone of it was fitted before.
+
+    Raises
+    ------
+    InvalidInput
+        For what is wrong.
+    """
+    inference = bool(estimator.inference)
+    terms = terms_of(estimator, weighed=inference, one_row_each=inference, many_fits=many_fits)
+    raise_all(
+        [
+            *_missing_classes(estimator, terms),
+            *ledger_errors(estimator.ledger, estimator.accounting, cloned=estimator._cloned),
+            *site_constants_errors(terms, named=inference),
+            *norm_errors(estimator, terms),
+            *max_weight_errors(terms),
+            *_inference_errors(estimator, terms),
+        ]
+    )
+    given = terms.knobs | estimator.get_params(deep=False)
+    defaults = type(estimator).own_knobs | {"rounds": _DEFAULT.rounds}
+    found = Declared(
+        terms=terms,
+        classes=None if estimator.classes is None else declared(estimator.classes),
+        class_weight=_class_weight(estimator, terms),
+        method=estimator.method,
+        loss=estimator.loss,
+        inference=inference,
+        fields={"rounds": 1} | terms.fields,
+        config=None,
+        centre=bool(terms.knobs["centre"]),
+        free=tuple(knob for knob in KNOBS if knob in given and given[knob] == defaults[knob]),
+        ledger=estimator.ledger,
+        cloned=estimator._cloned,
+        verbose=estimator.verbose,
+    )
+    number = _declared_number(found)
+    return found if number is None else replace(found, config=found.config_of(number))
+
+
+def _missing_classes(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
+    """A release without declared classes, whose schema says none either."""
+    if estimator.classes is None and not terms.simulated and (terms.schema is None or terms.schema.label is None):
+        rule = "a release needs its labels declared: which of them occur is private"
+        yield InvalidInput("classes", None, rule, "give classes=[...], or a random_state for a simulation")
+
+
+def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
+    """What is declared that inference has no steps for."""
+    if not estimator.inference:
+        return
+    if estimator.class_weight is not None or (terms.schema is not None and terms.schema.weight is not None):
+        yield InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
+    if not estimator.fit_intercept:
+        yield InvalidInput("inference", True, "needs dense rows and an intercept", "leave it out")
+    if estimator.ledger is not None:
+        yield InvalidInput("ledger", None, "inference takes no ledger", "leave it out")
+
+
+def _class_weight(estimator: Any, terms: Terms) -> Any:
+    """Weights of classes that the estimator is given, or else the schema's; None if there are none."""
+    if estimator.class_weight is None and terms.schema is not None and terms.schema.class_weight:
+        return dict(terms.schema.class_weight)
+    return estimator.class_weight
+
+
+def _declared_number(found: Declared) -> int | None:
+    """How many classes are declared; None if they are read off the rows."""
+    if found.classes is not None:
+        return len(found.classes)
+    label = None if found.terms.schema is None else found.terms.schema.label
+    if label is None or not isinstance(label.task, Classification):
+        return None
+    return len(label.task.names)
+
+
+# Encode
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledRows:
+    """Rows with labels, dealt to sites: what a training and an inference have in common.
+
+    Parameters
+    ----------
+    features : Features
+    labelled : Labelled
+    dealt : Dealt
+    weights : list of array, or None
+        In [0, 1], of the rows of each site.
+    caveat : Caveat
+        What epsilon does not cover.
+    groups
+        The sites as `fit` was given them.
+    notes : tuple of Note
+    """
+
+    features: Features
+    labelled: Labelled
+    dealt: Dealt
+    weights: list[Array] | None
+    caveat: Caveat
+    groups: Any
+    notes: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """What a plan of a training may know: the sites, the number of classes, the loss and where its runs start."""
+
+    sites: Public
+    classes: int
+    loss: str
+    starts: tuple[Start | None, ...]
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Rows of a training, which are made for each run; `ball` has them in the unit ball."""
+
+    public: TrainingFacts
+    of: LabelledRows
+    ball: Any
+    shared: SharedLedger
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        return self.of.notes
+
+    @property
+    def caveat(self) -> Caveat:
+        return self.of.caveat
+
+    def rows(self, k: int) -> Rows:
+        """Rows of all classes, or of class k of the runs against the rest."""
+        label, dealt = self.of.labelled.number, self.of.dealt
+        tables = [(self.ball[part], label[part]) for part in dealt.parts]
+        if self.public.loss == "softmax":
+            return dealt.bounded(Rows.of_classes(tables, self.public.classes), self.of.weights)
+        c = of_classes(self.public.classes).contrasts[k]
+        rows = Rows.build([(X, TwoClasses().encode(own, c)) for X, own in tables])
+        return dealt.bounded(rows, self.of.weights)
+
+
+@dataclass(frozen=True)
+class InferenceFacts:
+    """What a plan of an inference may know: the sites, and what is asked in the encoding of the rows."""
+
+    sites: Public
+    fit: LogOdds
+
+
+@dataclass(frozen=True)
+class InferenceRows:
+    """Rows of an inference, in an encoding whose coefficients have names."""
+
+    public: InferenceFacts
+    of: LabelledRows
+    made: Rows
+    shared: SharedLedger = NOT_SHARED
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        return self.of.notes
+
+    @property
+    def caveat(self) -> Caveat:
+        return self.of.caveat
+
+    def rows(self, k: int) -> Rows:
+        return self.made
+
+
+def encode(
+    declared: Declared,
+    X: Any,
+    y: Any,
+    groups: Any,
+    sample_weight: ArrayLike | None,
+    init: tuple[ArrayLike | None, ArrayLike | None],
+) -> TrainingRows | InferenceRows:
+    """Read rows, deal them to sites and put them in the unit ball.
+
+    Parameters
+    ----------
+    declared : Declared
+    X, y, groups, sample_weight
+        As for :meth:`sottovoce.ConsensusClassifier.fit`.
+    init : pair of array-like or None
+        Its `coef_init` and `intercept_init`.
+
+    Raises
+    ------
+    InvalidInput
+        For rows that do not fit what is declared; the message shows no value of them.
+    """
+    terms = declared.terms
+    features = read_features(terms, X, sparse=True)
+    labelled, caveat = _labels(declared, features, y)
+    dealt = deal(terms, features, groups)
+    loss = declared.loss_of(len(labelled.names))
+    starts = _starts(declared, *init, labelled, features, loss)
+    if declared.inference:
+        _check_inference(labelled, features, weighed=sample_weight is not None)
+    weights = read_weights(terms, features, sample_weight).of_class(
+        declared.class_weight, labelled.names, labelled.number
+    )
+    schema_caveat = None if terms.schema is None else terms.schema.caveat
+    of = LabelledRows(
+        features=features,
+        labelled=labelled,
+        dealt=dealt,
+        weights=weights.at(dealt.parts),
+        caveat=(schema_caveat, caveat, weights.caveat),
+        groups=groups,
+        notes=(*features.notes, *dealt.notes, *weights.notes),
+    )
+    if declared.inference:
+        return _inference_rows(declared, of)
+    ball = terms.encoding.rows(features.values)
+    public = Public(dealt.n, ball.shape[1], dealt.sites, dealt.apart)
+    facts = TrainingFacts(public, len(labelled.names), loss, tuple(starts))
+    return TrainingRows(facts, of, ball, _shared_ledger(declared, of, alone=y is None and groups is None))
+
+
+def _labels(declared: Declared, features: Features, y: Any) -> tuple[Labelled, str | None]:
+    """Labels, and a caveat if classes were read off them."""
+    schema, n = declared.terms.schema, len(features)
+    column = label_column(schema, features.table, y)
+    if column is None:
+        rule = f"{declared.terms.name} requires y to be passed, but the target y is None"
+        raise InvalidInput("y", None, rule, "give the label of every row")
+    if declared.classes is not None:
+        return Labelled.of(declared.classes, index_of(column, declared.classes, n)), None
+    if schema is not None and schema.label is not None:
+        return labels_of(schema, one_label_each(column, n)), None
+    return Labelled.of(*classes_in(column, n)), LABELS_READ
+
+
+def _starts(
+    declared: Declared,
+    coef: ArrayLike | None,
+    intercept: ArrayLike | None,
+    labelled: Labelled,
+    features: Features,
+    loss: str,
+) -> list[Start | None]:
+    """Where each run starts, as a model of encoded rows."""
+    encoding = declared.terms.encoding
+    models = len(of_classes(len(labelled.names)).contrasts)
+    given = init_in(coef, intercept, models, encoding.columns(int(features.values.shape[1])))
+    if given is None:
+        return [None] * models
+    if intercept is not None and isinstance(encoding, NormEncoding) and not encoding.intercept:
+        rule = "there is no intercept with fit_intercept=False"
+        raise InvalidInput("intercept_init", None, rule, "leave it out")
+    vectors = encoding.from_units(labelled.unsorted(given[0]), labelled.unsorted(given[1]))
+    if loss == "softmax":
+        vectors = (np.concatenate([-vectors, vectors]) / 2.0 if models == 1 else vectors).reshape(1, -1)
+    return [Start(vector) for vector in vectors]
+
+
+def _check_inference(labelled: Labelled, features: Features, *, weighed: bool) -> None:
+    """InvalidInput for classes, rows or weights for which inference has no steps."""
+    if weighed:
+        raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
+    if len(labelled.names) != 2:
+        raise InvalidInput("inference", True, "is for two classes", "leave it out")
+    if issparse(features.values):
+        raise InvalidInput("inference", True, "needs dense rows and an intercept", "leave it out")
+
+
+def _inference_rows(declared: Declared, of: LabelledRows) -> InferenceRows:
+    """Rows in the encoding of an inference."""
+    features, dealt, label = of.features, of.dealt, of.labelled.number
+    fit = LogOdds(dealt.layout(declared.terms, features))
+    if declared.terms.schema is None:
+        tables = [features.values[part] for part in dealt.parts]
+    else:
+        tables = [features.table.take(part) for part in dealt.parts]
+    made = fit.rows(tables, [TwoClasses().encode(label[part]) for part in dealt.parts])
+    return InferenceRows(InferenceFacts(Public(made.n, made.d, dealt.sites, dealt.apart), fit), of, made)
+
+
+def _shared_ledger(declared: Declared, of: LabelledRows, *, alone: bool) -> SharedLedger:
+    """The ledger, and what it knows these rows by; `alone` says that the table holds their labels and sites."""
+    deal_of_rows = None
+    if isinstance(declared.ledger, Ledger):
+        parts = of.dealt.parts + (of.dealt.people or [])
+        deal_of_rows = deal_digest(of.features.values, of.labelled.number, parts)
+    return SharedLedger(
+        declared.ledger,
+        deal=deal_of_rows,
+        table=of.features.table if alone else None,
+        schema=declared.terms.schema,
+        part_of_a_table=declared.cloned,
+    )
+
+
+# Plan
+
+
+def plan(declared: Declared, public: TrainingFacts | InferenceFacts) -> Planned:
+    """Choose what was left open and price all runs, from public facts alone; nothing is spent.
+
+    Raises
+    ------
+    InvalidInput
+        For a budget that cannot be met, or a ledger that cannot hold the runs.
+    """
+    if isinstance(public, InferenceFacts):
+        config = declared.config_of(2)
+        check(config)
+        return plan_recipe(config, public.fit.recipe, public.fit.loss, public.sites)
+    _check_ledger_fits(declared, public)
+    with told(declared.verbose) as teller:
+        if declared.config_of(public.classes).auto:
+            teller.phase("choosing a method")
+        return _plan_training(declared, public)
+
+
+def _check_ledger_fits(declared: Declared, public: TrainingFacts) -> None:
+    """InvalidInput for a ledger that cannot hold the runs of this fit."""
+    if isinstance(declared.ledger, DurableLedger) and not public.sites.apart and declared.terms.n_sites != 1:
+        rule = "a ledger on disk belongs to sites that stay the same"
+        raise InvalidInput("groups", None, rule, "give the site of every row to fit")
+    if declared.ledger is not None and len(of_classes(public.classes).contrasts) > 1 and public.loss != "softmax":
+        rule = "a shared ledger cannot reserve the runs of more than two classes at once"
+        raise InvalidInput("ledger", type(declared.ledger).__name__, rule, "leave it out, or use loss='softmax'")
+
+
+@dataclass(frozen=True)
+class _Resolved:
+    """The configuration of every run of a training, but for its seed, how its rows are centred, and what led to it."""
+
+    config: RunConfig
+    decision: Decision | None
+    choice: Choice | None
+    forecast: Forecast | None
+
+
+def _plan_training(declared: Declared, public: TrainingFacts) -> Planned:
+    """One run for two classes or for softmax, else one for each class against the rest, at one configuration."""
+    K, terms = public.classes, declared.terms
+    several = public.loss != "softmax"
+    contrasts = of_classes(K).contrasts if several else (1,)
+    first = replace(declared.config_of(K), seed=seed_of_class(terms.seed, contrasts[0]), copies=len(contrasts))
+    found = _resolved(declared, public, first)
+    centre = None if found.decision is None else found.decision.centring
+    runs, labels, says = list[PlannedRun](), list[str](), list[str]()
+    for c, start in zip(contrasts, public.starts, strict=False):
+        config = replace(found.config, seed=seed_of_class(terms.seed, c))
+        runs.append(plan_run(config, public.sites.n, _entries(public), start=start, centre=centre))
+        labels.append(f"class {c} of {K}" if several else f"{K} classes")
+        says.append(f"{config.method}, {labels[-1]}")
+    return Planned(
+        tuple(runs),
+        labels=tuple(labels),
+        says=tuple(says),
+        choice=found.choice,
+        decision=found.decision,
+        forecast=found.forecast,
+        notes=forecast_notes(found.forecast, terms),
+    )
+
+
+def _entries(public: TrainingFacts) -> int:
+    """Entries of a model: columns of an encoded row, times the margins of the loss."""
+    return public.sites.d * (public.classes if public.loss == "softmax" else 1)
+
+
+def _centring(declared: Declared, public: TrainingFacts, config: RunConfig) -> Decision | None:
+    """Whether and how a run centres its rows; None if that is not asked."""
+    if not declared.centre:
+        return None
+    width = public.sites.d
+    return decide(config, public.sites.n, width, declared.terms.encoding.frame(width))
+
+
+def _resolved(declared: Declared, public: TrainingFacts, config: RunConfig) -> _Resolved:
+    """What "auto" picks, once a fit, and what is expected of it; other configurations unchanged."""
+    likely = None if declared.terms.schema is None else expected_rows(declared.terms.schema)
+    decision = _centring(declared, public, config)
+    centre = None if decision is None else decision.centring
+    n, d = public.sites.n[:, 0], _entries(public)
+    where: dict[str, Any] = {"heterogeneity": "label" if public.sites.apart else "iid", "expected": likely}
+    choice = None
+    if config.auto:
+        choice = choose(config, n, d, free=declared.free, centre=centre, **where)
+        config = replace(choice.config, seed=config.seed)
+        decision = _centring(declared, public, config)
+    rehearsed = config if centre is None else centre.rest(config)
+    return _Resolved(config, decision, choice, forecast(rehearsed, n, d, **where))
+
+
+# Decode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """What is known of a fitted classifier: all of it follows from what was released.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The average over sites, in the units of the columns, by the sorted classes.
+    site_coef, site_intercept : array
+        Of every site.
+    classes, sites : array
+    table : Coefficients or None
+        With intervals, after an inference.
+    result : Result
+        The last run.
+    whole : bool
+        Whether it is the only one.
+    loss : str
+    n_iter, stopped, max_grad_norm
+        Of the last run.
+    planned : Planned
+    notes : tuple of Note
+    """
+
+    model: LinearModel
+    site_coef: Array
+    site_intercept: Array
+    classes: Array
+    sites: Any
+    table: Coefficients | None
+    result: Result
+    whole: bool
+    loss: str
+    n_iter: int
+    stopped: str
+    max_grad_norm: float
+    planned: Planned
+    notes: tuple[Note, ...]
+
+
+def decode(
+    declared: Declared, encoded: TrainingRows | InferenceRows, planned: Planned, results: tuple[Result, ...]
+) -> Fitted:
+    """The model in the units of the columns, its statement, and what its holder should know."""
+    result = replace(results[-1], statement=stated(results[-1].statement, declared.terms.rests))
+    if isinstance(encoded, InferenceRows):
+        fitted = _decode_inference(declared, encoded, planned, result)
+    else:
+        fitted = _decode_training(declared, encoded, planned, (*results[:-1], result))
+    return replace(fitted, notes=_closing_notes(declared, encoded.of, fitted.model))
+
+
+def _decode_training(
+    declared: Declared, encoded: TrainingRows, planned: Planned, results: tuple[Result, ...]
+) -> Fitted:
+    """A model of every class, or one for two, from models of encoded rows."""
+    labelled, last = encoded.of.labelled, results[-1]
+    vectors, by_site = _vectors(encoded.public, results)
+    encoding = declared.terms.encoding
+    coef, intercept = encoding.to_units(np.concatenate([vectors[None], by_site]).reshape(-1, vectors.shape[-1]))
+    shape = (1 + len(by_site), len(vectors))
+    coef = labelled.sorted(coef.reshape(*shape, -1), axis=1)
+    intercept = labelled.sorted(intercept.reshape(shape), axis=1)
+    one = len(vectors) == 1
+    answered = _saved(declared, labelled, vectors, results)
+    order = None if answered is None else labelled.order
+    return Fitted(
+        model=LinearModel(coef[0], intercept[0], answered, order),
+        site_coef=coef[1:, 0] if one else coef[1:],
+        site_intercept=intercept[1:, 0] if one else intercept[1:],
+        classes=labelled.names[labelled.order],
+        sites=encoded.of.dealt.sites,
+        table=None,
+        result=last,
+        whole=len(results) == 1,
+        loss=encoded.public.loss,
+        n_iter=last.rounds,
+        stopped=last.stopped,
+        max_grad_norm=last.config.gradient_cap,
+        planned=planned,
+        notes=(),
+    )
+
+
+def _vectors(public: TrainingFacts, results: tuple[Result, ...]) -> tuple[Array, Array]:
+    """Models of encoded rows, (models, d), and those of every site, (sites, models, d)."""
+    if public.loss != "softmax":
+        vectors = np.concatenate([result.consensus for result in results])
+        return vectors, np.stack([result.models[0] for result in results], axis=1)
+    (result,), K = results, public.classes
+    blocks = np.concatenate([result.consensus, result.models[0]]).reshape(-1, K, public.sites.d)
+    blocks = of_classes(K).from_softmax(blocks)
+    return blocks[0], blocks[1:]
+
+
+def _saved(declared: Declared, labelled: Labelled, vectors: Array, results: tuple[Result, ...]) -> SavedModel | None:
+    """The model of raw columns; None without a schema."""
+    schema = declared.terms.schema
+    if schema is None:
+        return None
+    if schema.label is None or declared.classes is not None:
+        schema = with_classes(schema, labelled.names)
+    config = results[0].config
+    move = results[0].move if len(results) == 1 else None  # several have one each: linear for all rows
+    return SavedModel(
+        None,
+        vectors.ravel(),
+        np.ones(1),
+        schema=schema,
+        loss=config.loss,
+        capped=config.gradient_cap < math.inf,
+        move=None if move is None else move.at(0),
+    )
+
+
+def _decode_inference(declared: Declared, encoded: InferenceRows, planned: Planned, result: Result) -> Fitted:
+    """Coefficients with intervals."""
+    schema, labelled, fit = declared.terms.schema, encoded.of.labelled, encoded.public.fit
+    naming, sites = fit.layout.naming, len(encoded.of.dealt.parts)
+    found = fit.read(result.outcome, planned.runs[0].config.delta)
+    if schema is not None and not schema.label:
+        schema = with_classes(schema, labelled.names)
+    answered = fit.layout.saved(found.model, schema, jsonable(found.plain))
+    in_units, k = naming.into_units @ found.model, int(np.sum(naming.constant == 0))
+    coef = labelled.sorted(in_units[None, :k])
+    intercept = labelled.sorted(np.atleast_1d(in_units[k:] @ answered.shares))
+    return Fitted(
+        model=LinearModel(coef, intercept, answered, labelled.order),
+        site_coef=np.repeat(coef, sites, axis=0),
+        site_intercept=labelled.sorted(in_units[k:]) if naming.sites else np.repeat(intercept, sites),
+        classes=labelled.names[labelled.order],
+        sites=encoded.of.dealt.sites,
+        table=found.table,
+        result=result,
+        whole=True,
+        loss=declared.loss_of(2),
+        n_iter=1,
+        stopped=FINISHED,
+        max_grad_norm=math.inf,
+        planned=planned,
+        notes=(),
+    )
+
+
+def _closing_notes(declared: Declared, of: LabelledRows, model: LinearModel) -> tuple[Note, ...]:
+    """What is told once a model is there: of rows that did not fit, and of one that answers all rows alike."""
+    terms, label = declared.terms, of.labelled.number
+    undeclared: tuple[Note, ...] = ()
+    if strange := int(np.sum(label < 0)):
+        what = f"{strange} of {len(label)} rows have a label that is none of the declared classes"
+        text = f"{what}: they were rows of zeros (for the data's holder only)"
+        undeclared = (Note("labels", text, HolderNote),)
+    alike: tuple[Note, ...] = ()
+    if terms.simulated:
+        alike = one_class_of_rows(_own_margins(terms, of, model))
+    elif not declared.inference:
+        alike = one_class_of_made_up(model, terms)
+    return (*misfit_notes(terms, of.features), *undeclared, *alike)
+
+
+def _own_margins(terms: Terms, of: LabelledRows, model: LinearModel) -> Array:
+    """Margins of the rows that were fitted."""
+    if model.answered is None:
+        with np.errstate(all="ignore"):  # rows that are too long must not tell by a warning
+            return model.linear(of.features.values)
+    rows = of.features.values if terms.schema is None else of.features.table
+    return model.margins(rows, places_of(model.answered, rows, of.groups))

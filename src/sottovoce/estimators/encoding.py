@@ -1,0 +1,120 @@
+"""Rows in the unit ball, by public constants, and models of such rows in the units of the columns."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array, hstack, issparse
+
+from ..data.schema import Schema
+from ..runs.centre import GAIN, Frame, frame_of
+from ..util.typing import Any, Array
+from .declared import from_units, in_units
+
+SLACK = 1.0 + 1e-12
+"""Keeps rounding from carrying a row of norm one outside the unit ball."""
+
+
+class Encoding(ABC):
+    """A map of rows into the unit ball that reads public constants and one row at a time."""
+
+    @abstractmethod
+    def rows(self, features: Any) -> Any:
+        """Encoded rows, (n, d), dense or CSR as the `features` are."""
+
+    @abstractmethod
+    def frame(self, width: int) -> Frame | None:
+        """The constants in encoded rows of this width; None without one."""
+
+    @abstractmethod
+    def columns(self, width: int) -> int:
+        """How many of the features have coefficients."""
+
+    @abstractmethod
+    def to_units(self, vectors: Array) -> tuple[Array, Array]:
+        """Coefficients (..., columns) and constants (...) in the units of the columns, from models of encoded rows."""
+
+    @abstractmethod
+    def from_units(self, coef: Array, intercept: Array) -> Array:
+        """Inverse of :meth:`to_units`."""
+
+
+@dataclass(frozen=True)
+class NormEncoding(Encoding):
+    """Numbers ``x`` as ``(x / R, 1) / sqrt 2`` with a declared R, and longer x shortened to norm R.
+
+    Parameters
+    ----------
+    norm : float
+        R, in the units of the columns.
+    intercept : bool
+        Whether rows get the constant; without one they are ``x / R``.
+    """
+
+    norm: float
+    intercept: bool
+
+    def rows(self, features: Any) -> Any:
+        if issparse(features):
+            return self._sparse_rows(csr_array(features))
+        peak = np.maximum(np.abs(features).max(axis=1, keepdims=True), self.norm)  # no square can overflow below it
+        unit = features / peak
+        unit /= np.maximum(1.0, np.linalg.norm(unit, axis=1, keepdims=True)) * SLACK
+        if not self.intercept:
+            return unit
+        return np.hstack([unit, np.ones((len(features), 1))]) / (math.sqrt(2.0) * SLACK)
+
+    def _sparse_rows(self, features: csr_array) -> csr_array:
+        peak = np.maximum(np.asarray(abs(features).max(axis=1).todense()).reshape(-1, 1), self.norm)
+        unit = csr_array(features.multiply(1.0 / peak))
+        norms = np.sqrt(np.asarray(unit.power(2).sum(axis=1))).reshape(-1, 1)
+        unit = csr_array(unit.multiply(1.0 / (np.maximum(1.0, norms) * SLACK)))
+        if not self.intercept:
+            return unit
+        return csr_array(hstack([unit, csr_array(np.ones((features.shape[0], 1)))]) / (math.sqrt(2.0) * SLACK))
+
+    def frame(self, width: int) -> Frame | None:
+        return Frame((width - 1,), 1.0 / (math.sqrt(2.0) * SLACK), GAIN) if self.intercept else None
+
+    def columns(self, width: int) -> int:
+        return width
+
+    def to_units(self, vectors: Array) -> tuple[Array, Array]:
+        if not self.intercept:
+            return vectors / (self.norm * SLACK), np.zeros(len(vectors))
+        scaled = vectors / (math.sqrt(2.0) * SLACK)
+        return scaled[:, :-1] / (self.norm * SLACK), scaled[:, -1]
+
+    def from_units(self, coef: Array, intercept: Array) -> Array:
+        slopes = coef * (self.norm * SLACK)
+        if not self.intercept:
+            return slopes
+        return np.hstack([slopes, intercept[:, None]]) * (math.sqrt(2.0) * SLACK)
+
+
+@dataclass(frozen=True)
+class SchemaEncoding(Encoding):
+    """Rows that a schema has put into the unit ball already."""
+
+    schema: Schema
+
+    def rows(self, features: Any) -> Any:
+        return features
+
+    def frame(self, width: int) -> Frame | None:
+        return frame_of(self.schema)
+
+    def columns(self, width: int) -> int:
+        return width - (self.schema.intercept > 0)
+
+    def to_units(self, vectors: Array) -> tuple[Array, Array]:
+        return in_units(self.schema, vectors)
+
+    def from_units(self, coef: Array, intercept: Array) -> Array:
+        return from_units(self.schema, coef, intercept)
+
+
+__all__ = ["SLACK", "Encoding", "NormEncoding", "SchemaEncoding"]

@@ -1,0 +1,231 @@
+"""The third and the fourth step of every `fit`: what will be asked, at which price, and the asking.
+
+Each step of a fit is a function of frozen values and returns its notes:
+
+1. ``validate``: what is declared, checked; no row is read.
+2. ``encode``: rows at sites in the unit ball, which stay here, and their public sizes.
+3. ``plan``: methods chosen and priced from public facts; nothing is spent.
+4. :func:`run`: the ledger is charged, noise is drawn, vectors are released.
+5. ``decode``: coefficients in the units of the columns, from what was released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..algorithms import Recipe
+from ..data.loaders import table_digest
+from ..data.rows import Rows
+from ..data.schema import Schema
+from ..errors import LedgerMismatch
+from ..ledger.durable import DurableLedger
+from ..ledger.memory import Ledger
+from ..privacy.statement import Statement, restate
+from ..privacy.statement_facts import Caveat, RestsOn
+from ..problem.losses import Loss
+from ..runs.auto_search import Choice
+from ..runs.centre import Decision
+from ..runs.config import RunConfig
+from ..runs.engine import Observer
+from ..runs.forecast import Forecast
+from ..runs.planned import PlannedRun, plan_run
+from ..runs.relations import with_other_relation
+from ..runs.simulate import Result, run_planned
+from ..runs.training import deal_of
+from ..util.progress import told
+from ..util.typing import Any, Array
+from .notices import Note
+
+
+@dataclass(frozen=True)
+class Public:
+    """What is public of encoded rows, and all that a plan may know of them.
+
+    Parameters
+    ----------
+    n : array (N, 1)
+        Rows of every site, or people where their rows are bounded together.
+    d : int
+        Entries of a row.
+    sites : array
+        Identifiers.
+    apart : bool
+        Whether sites were given, and not dealt at random.
+    """
+
+    n: Array
+    d: int
+    sites: Any
+    apart: bool
+
+
+@dataclass(frozen=True)
+class SharedLedger:
+    """The ledger that several fits share, if there is one, and what it knows the rows by.
+
+    Parameters
+    ----------
+    ledger : Ledger, DurableLedger or None
+    deal : bytes or None
+        Digest of the rows at their sites, for a ledger in memory.
+    table
+        The frame that was fitted, for a ledger on disk; None if labels or sites came beside it.
+    schema : Schema or None
+    part_of_a_table : bool
+        Whether scikit-learn may be fitting a part of a table.
+    """
+
+    ledger: Ledger | DurableLedger | None = None
+    deal: bytes | None = None
+    table: Any = None
+    schema: Schema | None = None
+    part_of_a_table: bool = False
+
+    def digest(self, config: RunConfig, sites: int) -> bytes | None:
+        """What a ledger on disk knows a table with its labels and sites by, whatever the schema's bounds."""
+        if self.table is None or self.schema is None or not isinstance(self.ledger, DurableLedger):
+            return None
+        return table_digest([self.table], deal_of(f"site:{self.schema.site}", self.schema, sites, config))
+
+
+NOT_SHARED = SharedLedger()
+"""A fit with a budget of its own."""
+
+
+class EncodedRows(Protocol):
+    """What stays with the rows, of which :func:`run` needs this."""
+
+    @property
+    def caveat(self) -> Caveat:
+        """What epsilon does not cover."""
+
+    @property
+    def shared(self) -> SharedLedger:
+        """The ledger of several fits."""
+
+    def rows(self, k: int) -> Rows:
+        """The rows of run k of a fit, in the unit ball."""
+
+
+@dataclass(frozen=True)
+class AskedRows:
+    """Rows that one run is asked of."""
+
+    made: Rows
+    caveat: Caveat
+    shared: SharedLedger = NOT_SHARED
+
+    def rows(self, k: int) -> Rows:
+        return self.made
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The runs of a fit, priced, with all that was resolved on the way; nothing has been spent.
+
+    Parameters
+    ----------
+    runs : tuple of PlannedRun
+        Copies share one budget.
+    labels : tuple of str
+        What each of them is called in the keys of ledgers, and on the way.
+    says : tuple of str
+        What a bar says of each; empty for none.
+    choice : Choice or None
+        What ``method="auto"`` picked.
+    decision : Decision or None
+        Whether rows are centred.
+    forecast : Forecast or None
+    notes : tuple of Note
+    """
+
+    runs: tuple[PlannedRun, ...]
+    labels: tuple[str, ...] = ("",)
+    says: tuple[str, ...] = ()
+    choice: Choice | None = None
+    decision: Decision | None = None
+    forecast: Forecast | None = None
+    notes: tuple[Note, ...] = ()
+
+
+def plan_recipe(config: RunConfig, recipe: Recipe, loss: Loss, public: Public, says: str = "") -> Planned:
+    """Price a recipe, the only run of a fit.
+
+    Parameters
+    ----------
+    config : RunConfig
+        Budget, trust and seed.
+    recipe : Recipe
+    loss : Loss
+    public : Public
+    says : str
+        What a bar says; empty for none.
+    """
+    asked = plan_run(config, public.n, public.d, method=recipe, loss=loss)
+    return Planned((asked,), says=(says,) if says else ())
+
+
+def run(planned: Planned, encoded: EncodedRows, *, verbose: bool | int | None = None) -> tuple[Result, ...]:
+    """Ask what is planned: each release is charged before its noise is drawn.
+
+    Parameters
+    ----------
+    planned : Planned
+    encoded : EncodedRows
+    verbose : bool or None
+        Whether to say how far it is.
+
+    Returns
+    -------
+    tuple of Result
+        One a run.  The statement of the last, which is that of the fit, has the price under the other relation too.
+    """
+    results = []
+    with told(verbose) as teller:
+        for k, one in enumerate(planned.runs):
+            if planned.says:
+                teller.phase(planned.says[k], one.config.rounds)
+            observers = [teller] if planned.says else []
+            results.append(_run_one(one, encoded, k, planned.labels[k], observers))
+    return (*results[:-1], with_other_relation(results[-1]))
+
+
+def _run_one(planned: PlannedRun, encoded: EncodedRows, k: int, label: str, observers: Sequence[Observer]) -> Result:
+    """Run k of a fit."""
+    shared = encoded.shared
+    try:
+        return run_planned(
+            planned,
+            encoded.rows(k),
+            observers=observers,
+            label=label,
+            ledger=shared.ledger,
+            caveat=encoded.caveat,
+            deal=shared.deal,
+            digest=shared.digest(planned.config, len(planned.n)),
+        )
+    except LedgerMismatch as error:
+        if not shared.part_of_a_table:
+            raise
+        said = f"{error}; cross-validation fits parts of a table, which a Ledger in memory counts"
+    raise LedgerMismatch(said)
+
+
+def stated(statement: Statement, rests: Sequence[str]) -> Statement:
+    """A statement, with what it rests on that the estimator cannot see."""
+    return restate(statement, RestsOn(tuple(rests)))
+
+
+__all__ = [
+    "NOT_SHARED",
+    "AskedRows",
+    "EncodedRows",
+    "Planned",
+    "Public",
+    "SharedLedger",
+    "plan_recipe",
+    "run",
+    "stated",
+]

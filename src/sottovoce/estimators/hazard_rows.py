@@ -1,0 +1,179 @@
+"""People as rows of intervals, with all of a person's rows protected together.
+
+A person becomes one row for each interval entered: did the event come in it?  The rows are those of a logistic
+regression with a constant for each interval.  An interval that a person leaves without the event counts by the part
+that was seen.  One more row, of weight 0, holds the cell of the life table in which the person leaves.  The weights are
+so small that together the rows count as one at most, so the price of a row is the price of a person
+(docs/privacy/survival.md).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ..answers.hazards import cell_numbers
+from ..data.validation import checked
+from ..data.values import MISSING_MARKS, identity, is_masked, marks_of, number_of, objects, text_of
+from ..errors import InvalidInput
+from ..util.typing import Any, Array, BoolArray, IntArray
+from .encoding import SLACK
+
+SHARE = 0.5
+"""Share of a row's squared norm that the interval's constant takes."""
+FINE, COARSE = 1024, 8
+"""Cells of the life table in each interval, without noise and with it: each cell adds noise to those at risk."""
+TRUTHS = {"1": "1", "true": "1", "0": "0", "false": "0"}
+"""Texts of truth values, in lower case, as the number that they stand for."""
+
+
+def person_weight(m: int, share: float = SHARE) -> float:
+    """Weight of each of a person's m rows: ``1 / sqrt(m (m s^2 + t^2))``, with ``t^2 = share = 1 - s^2``.
+
+    Rows are ``a_j = (x, t e_j)`` with ``|x| <= s``, and slopes are in [-1, 1].  Unweighted, the person's gradient has
+    norm at most ``sqrt((m s)^2 + m t^2)``, attained by equal slopes, and the largest eigenvalue of the sum of ``a_j
+    a_j'`` is at most ``m s^2 + t^2 <= sqrt(m (m s^2 + t^2))``.  Weighted, both are at most 1, as for one row in the
+    unit ball.
+    """
+    return 1.0 / (math.sqrt(m * (m * (1.0 - share) + share)) * SLACK)
+
+
+class Expanded(NamedTuple):
+    """Rows with their labels, 1 for the event, -1 for none and 0 for a row of zeros, and with their weights."""
+
+    rows: Array
+    label: Array
+    weight: Array
+
+
+class Leaving(NamedTuple):
+    """How each of n people leaves follow-up."""
+
+    last: IntArray  # the interval (edges[j], edges[j + 1]] entered last; -1 for none  (n,)
+    event: BoolArray  # whether the event came in it  (n,)
+    exposed: Array  # the part of it that was seen; 1 where the event came  (n,)
+    cell: IntArray  # of the life table, from 0  (n,)
+
+    def of(self, people: IntArray) -> Leaving:
+        """How these people leave."""
+        return Leaving(self.last[people], self.event[people], self.exposed[people], self.cell[people])
+
+
+def leaving(time: Array, event: BoolArray, known: BoolArray, edges: Array, cells: int) -> Leaving:
+    """How each person leaves, by their own time and event alone.
+
+    A person without a known event, or whose time is no number or not above the first edge, enters no interval.  An
+    event after the last edge survives all of them, and so does a person who was seen until the last edge or longer.
+
+    Parameters
+    ----------
+    time : array (n,)
+    event, known : array of bool (n,)
+    edges : array (m + 1,)
+    cells : int
+        Cells of the life table in an interval.
+    """
+    m = len(edges) - 1
+    inside = known & (time > edges[0])  # False for NaN
+    ends = np.where(inside, time, edges[-1])
+    entered = np.minimum(np.searchsorted(edges[1:], ends, side="left"), m - 1)
+    came = inside & event & (ends <= edges[-1])
+    start, end = edges[entered], edges[entered + 1]
+    part = np.minimum((np.minimum(ends, end) - start) / (end - start), 1.0)
+    fine = np.clip(np.ceil(part * cells) - 1.0, 0.0, cells - 1.0).astype(np.intp)
+    within = entered * cells + fine
+    without = np.where(part >= 1.0, 2 * m * cells + entered, m * cells + within)
+    return Leaving(
+        last=np.where(inside, entered, -1),
+        event=came,
+        exposed=np.where(came, 1.0, part),
+        cell=np.where(inside, np.where(came, within, without), 2 * m * cells + m),
+    )
+
+
+def expand(X: Array, leaves: Leaving, m: int, cells: int) -> Expanded:
+    """Rows of all people, m + 1 of each together: one for each interval, and one that holds a cell of the life table.
+
+    Parameters
+    ----------
+    X : array (n, d)
+        Columns, of norm at most 1.
+    leaves : Leaving
+    m, cells : int
+        Intervals, and cells of the life table in each.
+    """
+    n, d = X.shape
+    interval, last = np.arange(m), leaves.last[:, None]
+    label = np.where(interval <= last, -1.0, 0.0)
+    label[(interval == last) & leaves.event[:, None]] = 1.0
+    part = np.where(interval == last, leaves.exposed[:, None], 1.0)
+    weight = person_weight(m) * part * np.abs(label)
+    rows = np.zeros((n, m + 1, d + m + 1))
+    rows[:, :m, :d] = math.sqrt(1.0 - SHARE) / SLACK * X[:, None, :]
+    rows[:, :m, d : d + m] = math.sqrt(SHARE) / SLACK * np.eye(m)
+    rows[:, :m] *= np.abs(label)[:, :, None]
+    rows[:, m, -1] = (leaves.cell + 1.0) / cell_numbers(m, cells)
+    size = n * (m + 1)
+    return Expanded(
+        rows.reshape(size, d + m + 1),
+        np.hstack([label, np.ones((n, 1))]).reshape(size),
+        np.hstack([weight, np.zeros((n, 1))]).reshape(size),
+    )
+
+
+def read_times(given: Any) -> Array:
+    """Times as numbers, each read by itself; NaN for what is none."""
+    return np.array([_number(one) for one in _each("time", given)], dtype=np.float64)
+
+
+def read_events(given: Any, code: Any = None) -> Array:
+    """1 where the event came, 0 where it did not, NaN where that is not known; each read by itself.
+
+    Parameters
+    ----------
+    given : sequence
+        Numbers, truth values, texts, or a mixture.
+    code : optional
+        The value that means the event; every other one that is not missing means that it did not come.  None for 1 and
+        0, and for "true" and "false" in any spelling: whatever else is not known.
+    """
+    texts = [_meaning(one) for one in _each("event", given)]
+    if code is None:
+        known = {"1": 1.0, "0": 0.0}
+        return np.array([known.get(text, math.nan) for text in texts], dtype=np.float64)
+    own, missing = _meaning(code), marks_of(MISSING_MARKS) - {_meaning(code)}
+    return np.array([math.nan if text in missing else float(text == own) for text in texts], dtype=np.float64)
+
+
+def _meaning(value: Any) -> str:
+    """The text that stands for all values of one meaning: 1, 1.0, "1" and True are one."""
+    text = identity(text_of(value))
+    return TRUTHS.get(text.casefold(), text)
+
+
+def _number(value: Any) -> float:
+    try:
+        return number_of(value)
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _each(name: str, given: Any) -> list[Any]:
+    """The values of a column, one a person; None for what a mask hides.
+
+    Values of mixed types are not made one type first: one of them would change how the others are read.
+    """
+    if is_masked(given):
+        hidden: Any = given.astype(object)
+        given = hidden.filled(None)
+    typed = hasattr(given, "dtype") or hasattr(given, "__array__")
+    column = checked(name, lambda: np.asarray(given) if typed else objects(given))
+    if column.ndim != 1 or column.dtype.kind not in "biufOUST":
+        rule = f"must be one column of numbers, truth values or texts; this is {column.dtype} of shape {column.shape}"
+        raise InvalidInput(name, None, rule, "give one value for each row of X")
+    return list(column.tolist())
+
+
+__all__ = ["Expanded", "Leaving", "expand", "leaving", "person_weight", "read_events", "read_times"]

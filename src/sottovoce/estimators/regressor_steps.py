@@ -1,0 +1,469 @@
+"""The steps of a regressor's `fit`: least squares by sums, or a training by a method of rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
+
+from ..answers.coefficients import Coefficients
+from ..answers.fits import Numbers
+from ..answers.regression import SQUARED
+from ..answers.saved import SavedModel
+from ..answers.training import WEIGHED
+from ..data.labels import NumberLabel, numbers_in
+from ..data.rows import Rows
+from ..data.validation import checked
+from ..errors import HolderNote, InvalidInput, raise_all
+from ..problem.losses import loss_texts
+from ..problem.task import BoundedNumber
+from ..runs import defaults
+from ..runs.config import RunConfig
+from ..runs.planned import plan_run
+from ..runs.simulate import Result
+from ..util.plain import jsonable
+from ..util.typing import Any, Array, ArrayLike, IntArray
+from .declared import label_column, with_number
+from .fitting import AskedRows, Planned, Public, plan_recipe, stated
+from .notices import Note
+from .own_site import places_of
+from .tables import Dealt, Features, Weights, deal, misfit_notes, read_features, read_weights
+from .terms import Terms, max_weight_errors, norm_errors, site_constants_errors, terms_of
+
+ALIKE = 1e-3
+"""Share of the target's range in which the answers to all rows lie if they are about one number."""
+BOUNDS_READ = "the target's bounds were read off the rows, and epsilon does not cover that"
+
+
+# Validate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What a regressor declares.
+
+    Parameters
+    ----------
+    terms : Terms
+    bounds : (float, float) or None
+        Of the target; None if a simulation reads them off the rows.
+    loss : str
+    config : RunConfig
+    inference : bool
+    intercept : bool
+        Whether least squares fit a constant.
+    has_constant : bool
+        Whether the model has one.
+    """
+
+    terms: Terms
+    bounds: tuple[float, float] | None
+    loss: str
+    config: RunConfig
+    inference: bool
+    intercept: bool
+    has_constant: bool
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        return self.terms.notes
+
+    @property
+    def squared(self) -> bool:
+        return self.loss == SQUARED
+
+
+def validate(estimator: Any, *, many_fits: bool) -> Declared:
+    """What a regressor declares, checked; no row is read.
+
+    Parameters
+    ----------
+    estimator : ConsensusRegressor
+    many_fits : bool
+        Whether another clone of it was fitted before.
+
+    Raises
+    ------
+    InvalidInput
+        For what is wrong.
+    """
+    squared = bool(estimator.loss == SQUARED)
+    terms = terms_of(estimator, weighed=squared, one_row_each=squared, many_fits=many_fits)
+    bounds = _declared_bounds(estimator, terms)
+    raise_all(
+        [
+            *_bounds_errors(bounds, terms),
+            *norm_errors(estimator, terms),
+            *site_constants_errors(terms, named=squared),
+            *_inference_errors(estimator, terms),
+            *max_weight_errors(terms),
+            *_loss_errors(estimator.loss),
+        ]
+    )
+    return Declared(
+        terms=terms,
+        bounds=bounds,
+        loss=estimator.loss,
+        config=RunConfig.from_dict(_run_fields(estimator, terms)),
+        inference=bool(estimator.inference),
+        intercept=estimator.fit_intercept,
+        has_constant=_has_constant(estimator, terms),
+    )
+
+
+def _declared_bounds(estimator: Any, terms: Terms) -> Any:
+    """The bounds of the target that the estimator is given, or else the schema's; None if there are none."""
+    label = None if terms.schema is None else terms.schema.label
+    if estimator.y_bounds is None and isinstance(label, NumberLabel):
+        return label.lo, label.hi
+    return estimator.y_bounds
+
+
+def _bounds_errors(bounds: Any, terms: Terms) -> Iterator[InvalidInput]:
+    """A release without bounds of the target."""
+    if bounds is None and not terms.simulated:
+        rule = "a release needs the target's bounds declared: the rows' own are private"
+        yield InvalidInput("y_bounds", None, rule, "give y_bounds=(lo, hi), or a random_state for a simulation")
+
+
+def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
+    """What is declared that inference has no steps for."""
+    if not estimator.inference:
+        return
+    if estimator.loss != SQUARED or not estimator.fit_intercept:
+        yield InvalidInput("inference", True, "is for the squared loss with an intercept", "leave it out")
+    if terms.schema is not None and terms.schema.weight is not None:
+        yield InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
+
+
+def _loss_errors(loss: Any) -> Iterator[InvalidInput]:
+    """A loss that is not one of numbers."""
+    known = {text.partition(":")[0] for text in loss_texts(numbers=True)}
+    if loss != SQUARED and str(loss).partition(":")[0] not in known:
+        rule = f"must be 'squared', {', '.join(loss_texts(numbers=True))}"
+        yield InvalidInput("loss", loss, rule, "use loss='squared'")
+
+
+def _run_fields(estimator: Any, terms: Terms) -> dict[str, Any]:
+    """The fields of :class:`RunConfig`, for least squares without those of a method."""
+    fields = {name: value for name, value in terms.fields.items() if name not in ("method", "loss", "rounds", "rho")}
+    if estimator.loss == SQUARED:
+        return {"method": "auto", **fields}
+    method = estimator.method
+    if method == defaults.METHOD:
+        method = defaults.method_of_numbers(estimator.trust or "nobody", fields["delta"])
+    of_method = {"method": method, "loss": estimator.loss, "rounds": estimator.rounds}
+    return {**of_method, "rho": terms.knobs["rho"], **fields}
+
+
+def _has_constant(estimator: Any, terms: Terms) -> bool:
+    if terms.schema is None:
+        return bool(estimator.fit_intercept)
+    return bool(terms.schema.intercept or estimator.loss == SQUARED)
+
+
+# Encode
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a plan of a regression may know: the sites, and under the squared loss what is asked of them."""
+
+    sites: Public
+    fit: Numbers | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded(AskedRows):
+    """Rows with a number to predict, at sites, in the unit ball.
+
+    Parameters
+    ----------
+    public : Facts
+    features : Features
+    dealt : Dealt
+    target : array (n,)
+        In the target's unit, NaN for none.
+    task : BoundedNumber
+        The target's bounds.
+    groups
+        The sites as `fit` was given them.
+    notes : tuple of Note
+    """
+
+    public: Facts
+    features: Features
+    dealt: Dealt
+    target: Array
+    task: BoundedNumber
+    groups: Any
+    notes: tuple[Note, ...]
+
+
+def encode(declared: Declared, X: Any, y: Any, groups: Any, sample_weight: ArrayLike | None) -> Encoded:
+    """Read rows, deal them to sites and put them in the unit ball.
+
+    Parameters
+    ----------
+    declared : Declared
+    X, y, groups, sample_weight
+        As for :meth:`sottovoce.ConsensusRegressor.fit`.
+
+    Raises
+    ------
+    InvalidInput
+        For rows that do not fit what is declared; the message shows no value of them.
+    """
+    terms = declared.terms
+    if declared.inference and sample_weight is not None:
+        raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
+    features = read_features(terms, X)
+    if len(features) < 2:
+        raise InvalidInput("X", None, "n_samples=1 is too few for a regression", "give more rows")
+    target = _target(declared, features, y)
+    task, caveat = _task(target, declared.bounds)
+    dealt = deal(terms, features, groups)
+    weights = read_weights(terms, features, sample_weight)
+    offsets = task.encode(target)
+    targets = [offsets[part] for part in dealt.parts]
+    fit = _least_squares(declared, features, dealt, task) if declared.squared else None
+    if fit is None:
+        rows = _ball_rows(terms, features, dealt, targets, weights, task)
+    else:
+        rows = _moment_rows(terms, features, dealt, targets, weights, fit)
+    return Encoded(
+        made=rows,
+        caveat=(None if terms.schema is None else terms.schema.caveat, caveat, weights.caveat),
+        public=Facts(Public(rows.n, rows.d, dealt.sites, dealt.apart), fit),
+        features=features,
+        dealt=dealt,
+        target=target,
+        task=task,
+        groups=groups,
+        notes=(*features.notes, *dealt.notes, *weights.notes),
+    )
+
+
+def _target(declared: Declared, features: Features, y: Any) -> Array:
+    """Numbers, in the target's unit; from a column that a schema reads, NaN where there is none."""
+    column = label_column(declared.terms.schema, features.table, y)
+    if column is None:
+        rule = f"{declared.terms.name} requires y to be passed, but the target y is None"
+        raise InvalidInput("y", None, rule, "give the number of every row")
+    if y is None:
+        assert declared.terms.schema is not None
+        return numbers_in(column, declared.terms.schema.na)
+
+    def read() -> Array:
+        found = column_or_1d(check_array(column, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
+        check_consistent_length(np.empty(len(features)), found)
+        return np.asarray(found)
+
+    return np.asarray(checked("y", read))
+
+
+def _task(target: Array, bounds: tuple[float, float] | None) -> tuple[BoundedNumber, str | None]:
+    """The target's bounds, and a caveat if they were read off it."""
+    if bounds is not None:
+        try:
+            low, high = bounds
+        except (TypeError, ValueError):
+            rule = "must be two numbers, the lower first"
+            raise InvalidInput("y_bounds", None, rule, "use y_bounds=(0, 60)") from None
+        return BoundedNumber(low, high), None
+    known = target[np.isfinite(target)]
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    return BoundedNumber(low, high if high > low else low + 1.0), BOUNDS_READ
+
+
+def _least_squares(declared: Declared, features: Features, dealt: Dealt, task: BoundedNumber) -> Numbers:
+    """What :mod:`sottovoce.answers.fits` asks at every door."""
+    layout = dealt.layout(declared.terms, features)
+    return Numbers(layout, task=task, intervals=declared.inference, intercept=declared.intercept)
+
+
+def _moment_rows(
+    terms: Terms, features: Features, dealt: Dealt, targets: list[Array], weights: Weights, fit: Numbers
+) -> Rows:
+    """Rows of least squares, in an encoding whose coefficients have names."""
+    if terms.schema is None:
+        tables = [features.values[part] for part in dealt.parts]
+    else:
+        tables = [features.table.take(part) for part in dealt.parts]
+    return dealt.bounded(fit.rows(tables, targets, weights.at(dealt.parts)))
+
+
+def _ball_rows(
+    terms: Terms, features: Features, dealt: Dealt, targets: list[Array], weights: Weights, task: BoundedNumber
+) -> Rows:
+    """Rows of a training by rounds; one without a number is a row of zeros."""
+    ball = terms.encoding.rows(features.values)
+    known = [task.known(y).astype(float) for y in targets]
+    made = Rows.build([(ball[part], one) for part, one in zip(dealt.parts, known, strict=True)])
+    return dealt.bounded(made.with_offset([np.nan_to_num(y) for y in targets]), weights.at(dealt.parts))
+
+
+# Plan
+
+
+def plan(declared: Declared, public: Facts) -> Planned:
+    """Price the run from public facts alone; nothing is spent.
+
+    Raises
+    ------
+    InvalidInput
+        For a budget that cannot be met.
+    """
+    says = f"{declared.loss} loss"
+    if public.fit is not None:
+        return plan_recipe(declared.config, public.fit.recipe, public.fit.loss, public.sites, says)
+    return Planned((plan_run(declared.config, public.sites.n, public.sites.d),), says=(says,))
+
+
+# Decode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """What is known of a fitted regressor: all of it follows from what was released.
+
+    Parameters
+    ----------
+    coef, intercept
+        In the units of the columns and of the target.
+    site_intercept : array (sites,)
+    table : Coefficients or None
+        With intervals, after an inference.
+    answered : SavedModel or None
+        The model of raw columns.
+    bounds : (float, float)
+    sites : array
+    result : Result
+    notes : tuple of Note
+    """
+
+    coef: Array
+    intercept: float
+    site_intercept: Array
+    table: Coefficients | None
+    answered: SavedModel | None
+    bounds: tuple[float, float]
+    sites: Any
+    result: Result
+    notes: tuple[Note, ...]
+
+    def numbers(self, rows: Any, where: IntArray | None) -> Array:
+        """Predicted numbers of rows, of the sites in these places."""
+        return numbers_of(self.coef, self.intercept, self.bounds, self.answered, rows, where)
+
+
+def numbers_of(
+    coef: Array,
+    intercept: float,
+    bounds: tuple[float, float],
+    answered: SavedModel | None,
+    rows: Any,
+    where: IntArray | None,
+) -> Array:
+    """Predicted numbers of rows, (n,), within the bounds.
+
+    Parameters
+    ----------
+    coef, intercept
+        In the units of the columns and of the target.
+    bounds : (float, float)
+        Of the target.
+    answered : SavedModel or None
+        The model of raw columns, if it has one.
+    rows
+        Raw columns for such a model, else an array (n, p).
+    where : array of int or None
+        The places of the rows' sites in that model.
+    """
+    if answered is not None:
+        return BoundedNumber(*bounds).decode(answered.margins(rows, where=where))
+    with np.errstate(all="ignore"):  # a row of any length
+        return np.clip(rows @ coef + intercept, *bounds)
+
+
+def decode(declared: Declared, encoded: Encoded, planned: Planned, results: tuple[Result, ...]) -> Fitted:
+    """The model in the units of the columns and of the target, its statement, and what its holder should know."""
+    result = replace(results[0], statement=stated(results[0].statement, declared.terms.rests))
+    if encoded.public.fit is None:
+        fitted = _decode_rounds(declared, encoded, result)
+    else:
+        fitted = _decode_squared(declared, encoded, encoded.public.fit, result)
+    return replace(fitted, notes=_closing_notes(declared, encoded, fitted))
+
+
+def _decode_squared(declared: Declared, encoded: Encoded, fit: Numbers, result: Result) -> Fitted:
+    """Least squares: coefficients by name, and a constant or one for every site."""
+    schema, naming = declared.terms.schema, fit.layout.naming
+    found = fit.read(result.outcome, declared.config.delta)
+    named = None if schema is None else with_number(schema, encoded.task)
+    answered = fit.layout.saved(found.model, named, jsonable(found.plain))
+    in_units, k = naming.into_units @ found.model, int(np.sum(naming.constant == 0))
+    every = _constants(declared, encoded, in_units[k:])
+    return _fitted(encoded, in_units[:k], every, float(every @ answered.shares), answered, found.table, result)
+
+
+def _decode_rounds(declared: Declared, encoded: Encoded, result: Result) -> Fitted:
+    """The average over sites of a training by rounds."""
+    schema, answered = declared.terms.schema, None
+    if schema is not None:
+        named = with_number(schema, encoded.task)
+        answered = SavedModel(None, result.consensus[0], np.ones(1), schema=named, loss=declared.loss)
+    coef, constant = declared.terms.encoding.to_units(result.consensus)
+    every = _constants(declared, encoded, constant[:1])
+    return _fitted(encoded, coef[0], every, float(every[0]), answered, None, result)
+
+
+def _constants(declared: Declared, encoded: Encoded, constants: Array) -> Array:
+    """Constants in the target's unit, from those of a target in [-1, 1]."""
+    task = encoded.task
+    half = 0.5 * (task.high - task.low)
+    return np.asarray(task.low + half + half * constants * declared.has_constant)
+
+
+def _fitted(
+    encoded: Encoded,
+    coef: Array,
+    every: Array,
+    intercept: float,
+    answered: SavedModel | None,
+    table: Coefficients | None,
+    result: Result,
+) -> Fitted:
+    """A fitted regressor, from coefficients of a target in [-1, 1] and constants in its unit."""
+    task = encoded.task
+    return Fitted(
+        coef=0.5 * (task.high - task.low) * coef,
+        intercept=intercept,
+        site_intercept=every if len(every) > 1 else np.repeat(every, len(encoded.dealt.parts)),
+        table=table,
+        answered=answered,
+        bounds=(task.low, task.high),
+        sites=encoded.dealt.sites,
+        result=result,
+        notes=(),
+    )
+
+
+def _closing_notes(declared: Declared, encoded: Encoded, fitted: Fitted) -> tuple[Note, ...]:
+    """What is told once a model is there: of rows and numbers that did not fit, and of answers that are all alike."""
+    terms, task, target = declared.terms, encoded.task, encoded.target
+    notes = [*misfit_notes(terms, encoded.features)]
+    if beyond := int(np.sum((target < task.low) | (target > task.high))):
+        what = f"{beyond} of {len(target)} numbers lie beyond y_bounds, {task.low:g} to {task.high:g}"
+        text = f"{what}, and were clipped to them (for the data's holder only)"
+        notes.append(Note("y_bounds", text, HolderNote))
+    if terms.simulated and declared.config.budgeted:
+        rows = encoded.features.values if terms.schema is None else encoded.features.table
+        with np.errstate(all="ignore"):  # rows that are too long must not tell by a warning
+            answers = fitted.numbers(rows, places_of(fitted.answered, rows, encoded.groups))
+        if np.ptp(answers) < ALIKE * (task.high - task.low):
+            what = "the model gives about one number for every row"
+            notes.append(Note("one number", f"{what} (a simulation, for the data's holder only)", HolderNote))
+    return tuple(notes)

@@ -1,0 +1,78 @@
+"""How fitted linear models are shown: in words, in HTML, as a plot."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ..answers.coefficients import Coefficients
+from ..errors import printable
+from ..reports.coefficients import page_table
+from ..reports.notebook import ColumnTable
+from ..reports.plots import coefficient_plot, forest_plot
+from ..util.pages import notebook
+from ..util.typing import Any
+from .declared import positive_of
+
+
+def intervals_of(model: Any) -> Coefficients | None:
+    """The table of coefficients with intervals; None for a model that has none."""
+    found = getattr(model, "coefficients_", None)
+    return found if isinstance(found, Coefficients) else None
+
+
+def summary_of(model: Any) -> str:
+    """A fitted model in words: what was trained, its coefficients, and what is promised, with all caveats."""
+    check_is_fitted(model, "privacy_spent_")
+    kind = str(getattr(model, "loss_", getattr(model, "loss", "")))
+    sizes = f"{len(model.sites_)} sites, {model.n_features_in_} columns"
+    head = [f"{type(model).__name__}: {kind}, {sizes}".replace(": ,", ":")]
+    if (positive := positive_of(model)) is not None:
+        head.append(f"Coefficients are for the class {printable(positive)}.")
+    if getattr(model, "max_grad_norm_", math.inf) < math.inf:
+        head.append("Gradients were capped: sizes are not calibrated.  inference=True asks for those, with errors.")
+    table = str(intervals_of(model) or "") or _plain_table(model)
+    return "\n\n".join(part for part in ("\n".join(head), table, str(model.privacy_spent_["says"])) if part)
+
+
+def _plain_table(model: Any) -> str:
+    """Coefficients by name, in aligned columns; of many columns the first ones."""
+    table = getattr(model, "coefficients_", None)
+    return str(table) if isinstance(table, ColumnTable) else ""
+
+
+def plot_of(model: Any, ax: Any) -> Any:
+    """The coefficients of a fitted model on matplotlib's Axes: with their intervals, or as bars."""
+    check_is_fitted(model, "coef_")
+    if (found := intervals_of(model)) is not None:
+        return forest_plot(found.to_dict(), ax)
+    table = dict(model.coefficients_)
+    names = table.pop("name")[:-1]  # without the constant
+    if "coefficient" in table:
+        positive = positive_of(model)
+        return coefficient_plot(names, table["coefficient"][:-1], () if positive is None else (positive,), ax)
+    return coefficient_plot(names, np.array(list(table.values()))[:, :-1], list(table), ax)
+
+
+def page_of(model: Any) -> str:
+    """HTML with the privacy statement and, after inference, the table of coefficients."""
+    check_is_fitted(model, "coef_")
+    promised = str(model.privacy_spent_["says"])
+    found = intervals_of(model)
+    if found is None:
+        return notebook(text=promised)
+    return notebook(text=promised, table=page_table(found.to_dict()), remark=found.remark())
+
+
+def text_of_model(model: Any) -> str:
+    """What ``str`` gives of a model: its parameters, and once it is fitted what is promised, and the table."""
+    if not hasattr(model, "privacy_spent_"):
+        return repr(model)
+    found = intervals_of(model)
+    parts = [repr(model), str(model.privacy_spent_["says"]), *([] if found is None else [str(found)])]
+    return "\n\n".join(parts)
+
+
+__all__ = ["intervals_of", "page_of", "plot_of", "summary_of", "text_of_model"]

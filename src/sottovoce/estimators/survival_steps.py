@@ -1,0 +1,326 @@
+"""The steps of the `fit` of hazards: people as rows of intervals, a life table, and Newton steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..answers.hazards import Hazards, HazardSteps
+from ..data.frames import read_frame
+from ..data.rows import Rows
+from ..data.schema import Schema
+from ..data.table import Table
+from ..data.validation import checked
+from ..errors import HolderNote, InvalidInput, PublicNote, SchemaError, raise_all
+from ..privacy.statement import restate
+from ..privacy.statement_facts import Unit
+from ..problem.clipped import cap
+from ..problem.losses import Logistic
+from ..runs.config import MOST_ROUNDS, TRUSTED, RunConfig
+from ..runs.simulate import Result
+from ..util.typing import Any, Array
+from .declared import in_units
+from .encoding import SLACK
+from .fitting import AskedRows, Planned, Public, plan_recipe, stated
+from .hazard_rows import COARSE, FINE, SHARE, expand, leaving, person_weight, read_events, read_times
+from .notices import Note
+from .tables import Features, deal, misfit_notes, read_features
+from .terms import Terms, norm_errors, terms_of
+
+MOST_STEPS = 25
+"""Newton steps of a fit without noise, at least: they cost nothing, and the last ones move nothing."""
+
+
+# Validate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What is declared of hazards.
+
+    Parameters
+    ----------
+    terms : Terms
+    edges : array (m + 1,)
+        Public times between m intervals.
+    event_code
+        The value that means the event; None for 1 and truth values.
+    config : RunConfig
+    recipe : HazardSteps
+        All that is asked.
+    """
+
+    terms: Terms
+    edges: Array
+    event_code: Any
+    config: RunConfig
+    recipe: HazardSteps
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        return self.terms.notes
+
+    @property
+    def intervals(self) -> int:
+        return len(self.edges) - 1
+
+
+def validate(estimator: Any, *, many_fits: bool) -> Declared:
+    """What is declared of hazards, checked; no row is read.
+
+    Parameters
+    ----------
+    estimator : ConsensusSurvival
+    many_fits : bool
+        Whether another clone of it was fitted before.
+
+    Raises
+    ------
+    InvalidInput
+        For what is wrong.
+    """
+    terms = terms_of(estimator, of_people=False, many_fits=many_fits)
+    edges = _edges(estimator.edges)
+    rho = terms.knobs["rho"]
+    raise_all(
+        [
+            *_weight_errors(terms.schema),
+            *_trust_errors(estimator.trust),
+            *_rounds_errors(estimator.rounds),
+            *_ridge_errors(rho),
+            *norm_errors(estimator, terms),
+        ]
+    )
+    fields = {name: value for name, value in terms.fields.items() if name != "rho"}  # which weighs slopes, and may be 0
+    config = RunConfig.from_dict({"method": "auto", **fields})
+    recipe = _recipe(len(edges) - 1, int(estimator.rounds), float(rho), noisy=config.budgeted)
+    return Declared(terms=terms, edges=edges, event_code=estimator.event_code, config=config, recipe=recipe)
+
+
+def _edges(given: Any) -> Array:
+    """Public times between intervals; InvalidInput for what is none."""
+    edges = checked("edges", lambda: np.asarray(given, dtype=np.float64))
+    remedy = "declare public times such as [0, 30, 90, 365]"
+    if edges.ndim != 1 or len(edges) < 2 or not np.all(np.isfinite(edges)):
+        raise InvalidInput("edges", None, "must be two or more finite numbers, increasing", remedy)
+    with np.errstate(over="ignore"):
+        lengths = np.diff(edges)
+    if not np.all(lengths > 0):
+        raise InvalidInput("edges", None, "must be two or more finite numbers, increasing", remedy)
+    if not np.all(np.isfinite(lengths)):  # of such an interval no part is a number, and people's times would tell
+        raise InvalidInput("edges", None, "must have intervals of finite length", remedy)
+    return np.asarray(edges)
+
+
+def _weight_errors(schema: Schema | None) -> Iterator[InvalidInput]:
+    """Weights of people: the life table counts everybody once, and would correct weighted hazards wrongly."""
+    if schema is not None and schema.weight is not None:
+        rule = "declares weights, and hazards count every person alike"
+        yield SchemaError("weight", None, rule, "leave weight out of the schema")
+
+
+def _trust_errors(trust: Any) -> Iterator[InvalidInput]:
+    if trust not in TRUSTED:
+        yield InvalidInput("trust", trust, f"must be one of {', '.join(TRUSTED)}", "use 'nobody'")
+
+
+def _rounds_errors(rounds: Any) -> Iterator[InvalidInput]:
+    whole = isinstance(rounds, int | np.integer) and not isinstance(rounds, bool)
+    if not (whole and 1 <= rounds <= MOST_ROUNDS):
+        rule = f"must be a whole number of Newton steps, from 1 to {MOST_ROUNDS}"
+        yield InvalidInput("rounds", rounds, rule, "use rounds=5")
+
+
+def _ridge_errors(rho: Any) -> Iterator[InvalidInput]:
+    if not (isinstance(rho, int | float | np.number) and 0.0 <= rho < math.inf):
+        yield InvalidInput("rho", rho, "must be finite and >= 0, as a weight of the slopes", "use 0")
+
+
+def _recipe(m: int, rounds: int, ridge: float, *, noisy: bool) -> HazardSteps:
+    """The releases of a fit of m intervals."""
+    return HazardSteps(
+        intervals=m,
+        cells=COARSE if noisy else FINE,
+        steps=rounds if noisy else max(rounds, MOST_STEPS),
+        value=math.sqrt(SHARE) / SLACK,
+        weight=person_weight(m),
+        ridge=ridge,
+    )
+
+
+# Encode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded(AskedRows):
+    """People as rows of intervals, at sites.
+
+    Parameters
+    ----------
+    public : Public
+    features : Features
+    times, events : array (n,)
+        As they were read, NaN for none.
+    notes : tuple of Note
+    """
+
+    public: Public
+    features: Features
+    times: Array
+    events: Array
+    notes: tuple[Note, ...]
+
+
+def encode(declared: Declared, X: Any, time: Any, event: Any, groups: Any) -> Encoded:
+    """Read people, deal them to sites and make rows of their intervals.
+
+    Parameters
+    ----------
+    declared : Declared
+    X, time, event, groups
+        As for :meth:`sottovoce.ConsensusSurvival.fit`.
+
+    Raises
+    ------
+    InvalidInput
+        For people that do not fit what is declared; the message shows no value of them.
+    """
+    terms, m, cells = declared.terms, declared.intervals, declared.recipe.cells
+    if terms.schema is not None:
+        X, time, event = _split(terms, terms.schema, X, time, event)
+    features = read_features(terms, X)
+    n = len(features)
+    times = _one_each("time", read_times(time), n)
+    events = _one_each("event", read_events(event, declared.event_code), n)
+    dealt = deal(terms, features, groups)
+    leaves = leaving(times, events == 1.0, ~np.isnan(events), declared.edges, cells)
+    ball = terms.encoding.rows(features.values)
+    tables = [expand(ball[part], leaves.of(part), m, cells) for part in dealt.parts]
+    rows = Rows.build([(one.rows, one.label) for one in tables]).with_weight([one.weight for one in tables])
+    return Encoded(
+        made=rows,
+        caveat=None if terms.schema is None else terms.schema.caveat,
+        public=Public(rows.n, rows.d, dealt.sites, dealt.apart),
+        features=features,
+        times=times,
+        events=events,
+        notes=(*features.notes, *dealt.notes),
+    )
+
+
+def _split(terms: Terms, schema: Schema, X: Any, time: Any, event: Any) -> tuple[Table, Any, Any]:
+    """The table without the columns that hold the time and the event, and these; others stay as they were given."""
+    table = read_frame(X, terms.columns)
+    named = [name for name in (time, event) if isinstance(name, str)]
+    if lost := [name for name in named if name not in table.columns]:
+        raise InvalidInput(lost[0], None, "is no column of the frame", "name the columns of time and event")
+    read = {source for block in schema.blocks for source in block.sources(table.columns)}
+    if both := [name for name in named if name in read]:
+        rule = "holds the time or the event, and the schema declares it as a column of the model"
+        raise SchemaError(both[0], None, rule, "leave it out of [columns]")
+    columns = dict(table.columns)
+    time, event = (columns[one] if isinstance(one, str) else one for one in (time, event))
+    return Table(table.name, {k: v for k, v in columns.items() if k not in named}), time, event
+
+
+def _one_each(name: str, column: Array, n: int) -> Array:
+    if column.shape != (n,):
+        rule = f"must have one value for each of the {n} people, and has shape {column.shape}"
+        raise InvalidInput(name, None, rule, "give one value a row of X")
+    return column
+
+
+# Plan
+
+
+def plan(declared: Declared, public: Public) -> Planned:
+    """Price the life table and the Newton steps from public facts alone; nothing is spent."""
+    loss = cap(Logistic(), declared.config.gradient_cap)
+    return plan_recipe(declared.config, declared.recipe, loss, public, "hazards")
+
+
+# Decode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """Fitted hazards: all of it follows from what was released.
+
+    Parameters
+    ----------
+    vector : array (d,)
+        Slopes of encoded columns.
+    coef : array (p,)
+        In the units of the columns.
+    intercept, correction : array (m,)
+    converged : bool
+    edges, sites : array
+    result : Result
+    notes : tuple of Note
+    """
+
+    vector: Array
+    coef: Array
+    intercept: Array
+    correction: Array
+    converged: bool
+    edges: Array
+    sites: Any
+    result: Result
+    notes: tuple[Note, ...]
+
+
+def decode(declared: Declared, encoded: Encoded, planned: Planned, results: tuple[Result, ...]) -> Fitted:
+    """Hazards in the units of the columns, their statement, and what their holder should know."""
+    terms, m = declared.terms, declared.intervals
+    of_people = restate(results[0].statement, Unit.of_people(m))
+    found: Hazards = results[0].outcome
+    vector = found.slopes / SLACK * math.sqrt(1.0 - SHARE)
+    intercept = found.constants + found.correction
+    if terms.schema is None:
+        coef = vector / (terms.norm * SLACK)
+    else:
+        coef, constant = in_units(terms.schema, vector)
+        intercept = intercept + constant
+    notes = [*misfit_notes(terms, encoded.features), *_unread_notes(declared, encoded)]
+    if not found.converged:
+        notes.append(Note("converged", _unconverged(found, len(found.slopes) + m), PublicNote))
+    return Fitted(
+        vector=vector,
+        coef=coef,
+        intercept=intercept,
+        correction=found.correction,
+        converged=found.converged,
+        edges=declared.edges,
+        sites=encoded.public.sites,
+        result=replace(results[0], statement=stated(of_people, terms.rests)),
+        notes=tuple(notes),
+    )
+
+
+def _unread_notes(declared: Declared, encoded: Encoded) -> list[Note]:
+    """What the people's holder is told of those who add nothing, and why."""
+    times, events, notes = encoded.times, encoded.events, list[Note]()
+    n = len(times)
+    if late := int(np.sum(~(times > declared.edges[0]))):
+        what = f"{late} of {n} people have no time after the first edge"
+        notes.append(Note("time", f"{what}: they add nothing (for the data's holder only)", HolderNote))
+    if unknown := int(np.sum(np.isnan(events))):
+        meant = "1, 0, true or false" if declared.event_code is None else "a value"
+        what = f"{unknown} of {n} people have no event that is {meant}"
+        remedy = "" if declared.event_code is not None else "; declare event_code, the value that means the event"
+        text = f"{what}: they add nothing (for the data's holder only){remedy}"
+        notes.append(Note("event", text, HolderNote))
+    return notes
+
+
+def _unconverged(found: Hazards, directions: int) -> str:
+    """Why a fit is not converged, and what to do, from what was released."""
+    if found.hidden:
+        what = f"noise hides {found.hidden} of {directions} directions of the hazards, which stay near their start"
+        return f"{what}: not converged; raise epsilon, or use fewer intervals or columns, or more people"
+    what = "the last Newton step still moved the hazards"
+    return f"{what}: not converged; use more rounds, or fewer columns or intervals if some tell who has the event"

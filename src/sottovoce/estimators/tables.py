@@ -1,0 +1,296 @@
+"""The second step of every `fit`, in parts: rows as they are read, dealt to sites, weighed, and put in the unit ball.
+
+All of it stays with the rows.  Notes that count rows are for their holder only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from ..answers.fits import Layout, check_products, site_constants
+from ..answers.training import ONE_EACH
+from ..data import partition
+from ..data.person import at_random, kept
+from ..data.rows import Rows
+from ..data.schema import Schema, unfit
+from ..data.validation import check_columns, checked, misfit, sites_in
+from ..data.weights import class_shares, shares
+from ..errors import HolderNote, InvalidInput, PublicNote
+from ..ledger.durable import rows_digest
+from ..util.typing import Any, Array, ArrayLike, IntArray
+from .caveats import made_from_rows
+from .declared import columns_of_array, declared_weights, open_table, people_of, site_column, sources_of
+from .notices import Note
+from .terms import Terms
+
+HEAVIEST_READ = "the largest weight was read off the rows, and epsilon does not cover that"
+
+
+@dataclass(frozen=True)
+class Features:
+    """Rows as numbers, and what scikit-learn wants to know of their columns.
+
+    Parameters
+    ----------
+    table
+        The frame under a schema; without one X as it was given.
+    values : array or CSR (n, p)
+        Under a schema, encoded rows.
+    names : array of str or None
+        Names of the columns of X; None for those of an array.
+    width : int
+        How many columns X has, or a schema reads.
+    notes : tuple of Note
+    """
+
+    table: Any
+    values: Any
+    names: Array | None
+    width: int
+    notes: tuple[Note, ...] = ()
+
+    def __len__(self) -> int:
+        return int(self.values.shape[0])
+
+    @property
+    def called(self) -> list[str]:
+        """Names of the columns of an array: its own, or x0, x1, ..."""
+        names = columns_of_array(self.values.shape[1]) if self.names is None else self.names
+        return [str(name) for name in names]
+
+
+class _Columns(BaseEstimator):
+    """On which scikit-learn notes the number and the names of an array's columns."""
+
+
+def read_features(terms: Terms, X: Any, *, sparse: bool = False) -> Features:
+    """X as scikit-learn validates it, dense or, if `sparse` is allowed, CSR; under a schema, encoded rows."""
+    if terms.schema is not None:
+        return read_encoded(terms.schema, X, terms.columns, weighed=terms.weighed)
+    if issparse(X) and not sparse:
+        raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
+    check_columns(X)
+    columns: Any = _Columns()
+    accepted = "csr" if sparse else False
+
+    def validated() -> Any:
+        return validate_data(columns, X, dtype=np.float64, accept_sparse=accepted, estimator=terms.name)
+
+    values = checked("X", validated, X)
+    told = made_from_rows(values)
+    notes = () if told is None else (told,)
+    return Features(X, values, getattr(columns, "feature_names_in_", None), columns.n_features_in_, notes)
+
+
+def read_encoded(schema: Schema, X: Any, columns: Sequence[str] | None, *, weighed: bool) -> Features:
+    """Encoded rows of a table; its holder is told of what did not fit.
+
+    Parameters
+    ----------
+    schema : Schema
+    X
+        A frame, or an array whose `columns` are named.
+    columns : sequence of str or None
+    weighed : bool
+        Whether rows beyond the norm bound are weighed down, and not shortened.
+    """
+    table = open_table(schema, X, columns)
+    found = schema.encode(table, labels=False)
+    unfitted = unfit(found.clipped, weighed=weighed)
+    notes = (Note("schema", "; ".join(unfitted), HolderNote),) if unfitted else ()
+    names = np.array(sources_of(schema, table.columns), dtype=object)
+    return Features(table, found.X, names, len(names), notes)
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """The sites' identifiers, the rows of each, and whose they are if the unit is a person.
+
+    Parameters
+    ----------
+    sites : array
+        Identifiers, taken as public.
+    parts : list of array of int
+        Numbers of the rows at each site.
+    people : list of array of int or None
+        Of each part's rows, if they are bounded together.
+    most : int or None
+        Rows of a person that are read, if the unit is a person.
+    apart : bool
+        Whether sites were given, and not dealt at random.
+    column : str or None
+        The schema's column that gave them, if it did.
+    notes : tuple of Note
+    """
+
+    sites: Any
+    parts: list[IntArray]
+    people: list[IntArray] | None = None
+    most: int | None = None
+    apart: bool = True
+    column: str | None = None
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def n(self) -> Array:
+        """Rows of every site, or people where their rows are bounded together, (N, 1)."""
+        counted = self.parts if self.people is None else [np.unique(own) for own in self.people]
+        return np.array([[float(len(one))] for one in counted])
+
+    def layout(self, terms: Terms, features: Features) -> Layout:
+        """The encoding of rows at these sites whose coefficients have names."""
+        asked = None if terms.site_constants is None else bool(terms.site_constants)
+        constants = site_constants(list(self.sites), at_random=not self.apart, asked=asked)
+        columns = features.called if terms.schema is None else []
+        check_products(len(constants), len(columns) if terms.schema is None else terms.schema.n_features)
+        sizes = [len(part) for part in self.parts]
+        return Layout.of(terms.schema, columns, terms.norm, sizes, constants, self.column)
+
+    def bounded(self, rows: Rows, weights: list[Array] | None = None) -> Rows:
+        """The rows of each part, with their weights, and a person's bounded together."""
+        if weights is not None:
+            rows = rows.with_weight(weights)
+        if self.people is None or self.most is None:
+            return rows
+        return rows.with_people(self.people, self.most)
+
+
+def deal(terms: Terms, features: Features, groups: ArrayLike | None) -> Dealt:
+    """Deal rows to the sites that `groups` or the schema's column name, or else at random."""
+    people, column = people_of(terms.schema, features.table), None
+    if groups is None and terms.n_sites != 1:
+        groups = site_column(terms.schema, features.table)
+        column = None if groups is None or terms.schema is None else terms.schema.site
+    if groups is None:
+        dealt = Dealt(np.arange(terms.n_sites), _at_random(terms, len(features), people), apart=False)
+    else:
+        dealt = Dealt(*sites_in(groups, len(features)), column=column)
+    return dealt if people is None else _with_people(terms, dealt, people)
+
+
+def _at_random(terms: Terms, n: int, people: IntArray | None) -> list[IntArray]:
+    """Numbers of the n rows at each of the sites, at random; those of one person together."""
+    units, what = (n, "rows") if people is None else (int(people.max()) + 1, "people")
+    if not (isinstance(terms.n_sites, int | np.integer) and 1 <= terms.n_sites <= units):
+        rule = f"must be a whole number from 1 to the number of {what}, {units}"
+        raise InvalidInput("n_sites", terms.n_sites, rule, "use fewer sites or more rows")
+    seed = secrets.randbits(64) if terms.seed is None else terms.seed
+    if people is None:
+        return partition("iid", np.ones(n), terms.n_sites, seed)
+    return at_random(people, terms.n_sites, seed)
+
+
+def _with_people(terms: Terms, dealt: Dealt, people: IntArray) -> Dealt:
+    """The rows that are kept of each person: one, or as many as the schema says."""
+    most = terms.rows_per_person
+    assert most is not None
+    mine = [part[kept(people[part], most)] for part in dealt.parts]
+    if terms.one_row_each:
+        note = Note("one row a person", ONE_EACH, PublicNote)
+        return replace(dealt, parts=mine, most=most, notes=(note,))
+    notes: tuple[Note, ...] = ()
+    if left := len(people) - sum(map(len, mine)):
+        what = f"{left} of {len(people)} rows were left out: their people have more than person.rows"
+        notes = (Note("people", f"{what} (for the data's holder only)", HolderNote),)
+    return replace(dealt, parts=mine, people=[people[part] for part in mine], most=most, notes=notes)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights in [0, 1] of all rows, None if they count alike, and what epsilon does not cover of them."""
+
+    of_rows: Array | None = None
+    caveat: str | None = None
+    notes: tuple[Note, ...] = ()
+
+    def at(self, parts: list[IntArray]) -> list[Array] | None:
+        """Those of each site's rows."""
+        return None if self.of_rows is None else [self.of_rows[part] for part in parts]
+
+    def of_class(self, of_classes: Any, names: Array, number: IntArray) -> Weights:
+        """These times public weights of classes; rows of no class are rows of zeros and may have any."""
+        if of_classes is None:
+            return self
+        of_class = class_shares("class_weight", of_classes, names.tolist())[np.maximum(number, 0)]
+        return replace(self, of_rows=of_class if self.of_rows is None else self.of_rows * of_class)
+
+
+def read_weights(terms: Terms, features: Features, given: ArrayLike | None) -> Weights:
+    """The weights that `fit` was `given`, or else those of the column that the schema declares."""
+    n, caveat = len(features), None
+    if given is not None:
+        own = np.asarray(checked("sample_weight", lambda: np.asarray(given, dtype=np.float64)))
+        cap, caveat = _cap(terms, own, n)
+        weight, heavy = shares("sample_weight", own, cap)
+    else:
+        declared = declared_weights(terms.schema, features.table)
+        if declared is None:
+            return Weights()
+        weight, heavy = declared
+    notes: tuple[Note, ...] = ()
+    if heavy:
+        what = f"{heavy} of {n} rows have a weight above max_weight and count as much as that"
+        notes = (Note("max_weight", f"{what} (for the data's holder only)", HolderNote),)
+    return Weights(weight, caveat, notes)
+
+
+def _cap(terms: Terms, own: Array, n: int) -> tuple[Any, str | None]:
+    """The cap on weights, of n rows, and a caveat if it was read off them; InvalidInput if that must not be."""
+    if own.shape != (n,):
+        rule = f"must have one number for each of the {n} rows, and has shape {own.shape}"
+        raise InvalidInput("sample_weight", None, rule, "give one number a row")
+    if terms.max_weight is not None:
+        return terms.max_weight, None
+    if not terms.simulated:
+        rule = "a release needs a public cap on weights: the largest one is private"
+        remedy = "give knobs={'max_weight': 3}, or a random_state for a simulation"
+        raise InvalidInput("max_weight", None, rule, remedy)
+    if not np.any(own):
+        rule = "Sample weights must contain at least one non-zero number"
+        raise InvalidInput("sample_weight", None, rule, "declare the knob max_weight, or leave weights out")
+    largest = float(np.max(own))
+    caveat = HEAVIEST_READ if not np.all(own == own[0]) else None
+    return largest if 0 < largest < np.inf else 1.0, caveat  # others are refused when shares are taken
+
+
+def misfit_notes(terms: Terms, features: Features) -> tuple[Note, ...]:
+    """What the rows' holder is told, in a simulation, of a `data_norm` that suits no row."""
+    if not terms.simulated or terms.schema is not None:
+        return ()
+    ill = misfit(features.values, terms.norm, noisy=terms.noisy, weighed=terms.weighed)
+    return (Note("norms", f"{ill} (a simulation, for the data's holder only)", HolderNote),) if ill else ()
+
+
+def deal_digest(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
+    """Of all rows and of each site's part: a ledger in memory adds up by site only fits that share it."""
+    whole = (X.data, X.indices, X.indptr) if issparse(X) else (X,)
+    return rows_digest(*(np.asarray(array, dtype=float) for array in (*whole, label, *parts)))
+
+
+def seed_of_class(seed: int | None, c: int) -> int | None:
+    """The seed of the run of class c, which has noise of its own; of two classes the one run keeps the seed."""
+    if seed is None or c == 1:
+        return seed
+    return int.from_bytes(hashlib.blake2b(f"{seed} class {c}".encode(), digest_size=7).digest(), "big")
+
+
+__all__ = [
+    "Dealt",
+    "Features",
+    "Weights",
+    "deal",
+    "deal_digest",
+    "misfit_notes",
+    "read_encoded",
+    "read_features",
+    "read_weights",
+    "seed_of_class",
+]

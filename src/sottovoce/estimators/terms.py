@@ -1,0 +1,203 @@
+"""The first step of every `fit`: what is declared, checked before any row is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from ..data.schema import Schema
+from ..data.weights import check_cap
+from ..errors import InvalidInput, PublicNote, SchemaError
+from ..util.typing import Any
+from .caveats import rests_on
+from .declared import schema_of
+from .encoding import Encoding, NormEncoding, SchemaEncoding
+from .notices import Note
+from .parameters import knobs_of, run_fields_of
+
+NO_NORM = (
+    "data_norm is not declared: rows longer than 1 are shortened to norm 1, which makes unscaled rows alike; declare "
+    "data_norm, a public bound on the norm of most rows, or a schema"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What every estimator declares: public, and the same for whatever rows come.
+
+    Parameters
+    ----------
+    name : str
+        Of the estimator's class, for messages.
+    seed : int or None
+        Of a simulation; None for a release.
+    n_sites : int
+        To how many sites rows are dealt if none are given.
+    schema : Schema or None
+    columns : sequence of str or None
+        Names for the columns of an array, under a schema.
+    norm : float
+        The bound on the norms of rows: 1 unless one is declared.
+    encoding : Encoding
+        How rows get into the unit ball.
+    weighed : bool
+        Whether rows beyond the bound are weighed down, and not shortened.
+    noisy : bool
+        Whether the budget is finite.
+    one_row_each : bool
+        Whether one row of each of the schema's people is read, or as many as the schema says.
+    knobs : dict
+        All of them by name, with their values.
+    fields : dict
+        Of :class:`RunConfig`, by name, with the seed and the unit of this fit.
+    rests : tuple of str
+        On what epsilon rests that the estimator cannot see.
+    notes : tuple of Note
+    """
+
+    name: str
+    seed: int | None
+    n_sites: int
+    schema: Schema | None
+    columns: Sequence[str] | None
+    norm: float
+    encoding: Encoding
+    weighed: bool
+    noisy: bool
+    one_row_each: bool
+    knobs: dict[str, Any]
+    fields: dict[str, Any]
+    rests: tuple[str, ...]
+    notes: tuple[Note, ...]
+
+    @property
+    def simulated(self) -> bool:
+        return self.seed is not None
+
+    @property
+    def max_weight(self) -> Any:
+        """The public cap on sample weights; None without one."""
+        return self.knobs.get("max_weight")
+
+    @property
+    def site_constants(self) -> Any:
+        """Whether every site is to have a constant of its own; None if that is left open."""
+        return self.knobs.get("site_constants")
+
+    @property
+    def rows_per_person(self) -> int | None:
+        """The most rows of a person at a site that are read; None where the unit is a row."""
+        return self.fields.get("rows_per_person")
+
+
+def terms_of(
+    estimator: Any, *, weighed: bool = False, one_row_each: bool = False, of_people: bool = True, many_fits: bool
+) -> Terms:
+    """What an estimator declares.
+
+    Parameters
+    ----------
+    estimator
+        With `random_state`, `n_sites`, `epsilon`, `data_norm`, `schema`, `columns` and `fit_intercept`.
+    weighed, one_row_each
+        As for :class:`Terms`.
+    of_people : bool
+        Whether the rows of a schema's people may be several.
+    many_fits : bool
+        Whether another clone of the estimator was fitted before.
+
+    Raises
+    ------
+    InvalidInput
+        For a schema that cannot be read, or a seed that is none.
+    """
+    schema, seed = schema_of(estimator.schema), seed_of(estimator.random_state)
+    fields = run_fields_of(estimator) | {"seed": seed}
+    if schema is not None and schema.person is not None:
+        fields["rows_per_person"] = 1 if one_row_each else schema.person.rows
+    rests, notes = rests_on(schema, cloned=estimator._cloned, many_fits=many_fits)
+    norm = 1.0 if estimator.data_norm is None else estimator.data_norm
+    if schema is None and estimator.columns is not None:
+        rule = "names columns for a schema, and there is none"
+        raise InvalidInput("columns", None, rule, "give schema=, or leave columns out")
+    if schema is not None and schema.person is not None and not of_people:
+        rule = "bounds several rows of a person together, and this takes one row a person"
+        raise SchemaError("person", None, rule, "keep one row a person and leave person out of the schema")
+    if schema is None and estimator.data_norm is None and estimator.random_state is None:
+        notes = (*notes, Note("data_norm", NO_NORM, PublicNote))
+    return Terms(
+        name=type(estimator).__name__,
+        seed=seed,
+        n_sites=estimator.n_sites,
+        schema=schema,
+        columns=estimator.columns,
+        norm=norm,
+        encoding=NormEncoding(norm, estimator.fit_intercept) if schema is None else SchemaEncoding(schema),
+        weighed=weighed,
+        noisy=not np.all(np.isinf(estimator.epsilon)),
+        one_row_each=one_row_each,
+        knobs=knobs_of(estimator),
+        fields=fields,
+        rests=rests,
+        notes=notes,
+    )
+
+
+def seed_of(random_state: Any) -> int | None:
+    """The seed of a fit, drawn once from a generator; None for a release.  InvalidInput for what gives none."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(np.iinfo(np.int32).max))
+    if random_state is None:
+        return None
+    if not isinstance(random_state, int | np.integer):
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    if random_state < 0:
+        raise InvalidInput("random_state", random_state, "must be >= 0", "use random_state=0, or None for a release")
+    return int(random_state)
+
+
+def norm_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
+    """What is wrong with the bound on norms, or with what a schema says instead."""
+    if terms.schema is None:
+        if not (math.isfinite(terms.norm) and terms.norm > 0):
+            rule = "must be finite and > 0, because rows are divided by it"
+            yield InvalidInput("data_norm", estimator.data_norm, rule, "declare a public bound on the norm of a row")
+        return
+    if estimator.data_norm is not None:
+        rule = "is for columns without a schema, which has bounds of its own"
+        yield InvalidInput("data_norm", estimator.data_norm, rule, "leave it out")
+    if "fit_intercept" in vars(estimator) and not estimator.fit_intercept:
+        yield InvalidInput("fit_intercept", False, "is the schema's to say", "use intercept = false in it")
+
+
+def site_constants_errors(terms: Terms, *, named: bool) -> Iterator[InvalidInput]:
+    """What is wrong with the knob `site_constants`, of a model whose coefficients are `named` or not."""
+    asked = terms.site_constants
+    if asked is not None and not isinstance(asked, bool | np.bool_):
+        yield InvalidInput("site_constants", asked, "must be True, False or None", "use False for one constant")
+    elif asked is not None and not named:
+        yield InvalidInput("site_constants", asked, "is for inference and for least squares", "leave it out")
+
+
+def max_weight_errors(terms: Terms) -> Iterator[InvalidInput]:
+    """What is wrong with the cap on sample weights."""
+    if terms.max_weight is None:
+        return
+    try:
+        check_cap("max_weight", terms.max_weight)
+    except InvalidInput as error:
+        yield error
+
+
+__all__ = [
+    "Terms",
+    "max_weight_errors",
+    "norm_errors",
+    "seed_of",
+    "site_constants_errors",
+    "terms_of",
+]

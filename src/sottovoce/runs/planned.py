@@ -1,0 +1,100 @@
+"""A run that is decided and priced, and has not read a row: what :func:`sottovoce.runs.simulate.run_planned` takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..algorithms import Recipe
+from ..data.rows import Rows
+from ..errors import InvalidInput
+from ..problem.losses import Loss, make_loss
+from ..util.typing import Array
+from .centre import Centring, centred
+from .config import RunConfig
+from .prepare import asked_by, prepare
+from .pricing import Prepared
+from .start import Start, named
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A priced run, its public start, and the public sizes that it was priced for.
+
+    It is run once: the ledger of :attr:`prepared` is the one that the run charges.
+
+    Parameters
+    ----------
+    config : RunConfig
+        With the digests of its start and of how its rows are centred.
+    prepared : Prepared
+    n : array (N, 1)
+        Rows of every site, or people where these are bounded together.
+    d : int
+        Entries of a model.
+    loss : Loss
+        Of a row, before gradients are clipped.
+    start : Start, optional
+    """
+
+    config: RunConfig
+    prepared: Prepared
+    n: Array
+    d: int
+    loss: Loss
+    start: Start | None = None
+
+    def check(self, rows: Rows) -> None:
+        """Refuse rows of other sizes, or for another loss or unit, than those that were priced; InvalidInput."""
+        check_kind(rows, self.config, self.loss)
+        if rows.d != self.d or not np.array_equal(rows.n, self.n):
+            rule = f"the run was planned for {len(self.n)} sites and models of {self.d} entries, of other sizes"
+            raise InvalidInput("rows", None, rule, "plan a run for these rows")
+
+
+def check_kind(rows: Rows, config: RunConfig, loss: Loss) -> None:
+    """Refuse rows that are not of the loss's kind, or not bounded in the run's unit; InvalidInput."""
+    rows.check(loss)
+    rows.check_unit(config.rows_per_person)
+
+
+def plan_run(
+    config: RunConfig,
+    n: Array,
+    d: int,
+    *,
+    method: Recipe | None = None,
+    loss: Loss | None = None,
+    start: Start | None = None,
+    centre: Centring | None = None,
+) -> PlannedRun:
+    """Decide and price a run from public facts.
+
+    Parameters
+    ----------
+    config : RunConfig
+    n : array (N, 1)
+        Rows of every site, or people where these are bounded together.
+    d : int
+        Entries of a model.
+    method : Recipe, optional
+        Asked in place of the configuration's method, under its budget, trust and seed.
+    loss : Loss, optional
+        None for the configuration's.
+    start : Start, optional
+        The public point from which the run starts; None for zero.
+    centre : Centring, optional
+        Ask the rows' mean first, within the budget, and run the method on moved rows.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`sottovoce.runs.prepare.prepare`, and for a start that does not fit.
+    """
+    config = centred(named(asked_by(config, method), start, d), centre)
+    prepared = prepare(config, n, d, method=method, loss=loss, centre=centre)
+    return PlannedRun(config, prepared, n, d, make_loss(config.loss) if loss is None else loss, start)
+
+
+__all__ = ["PlannedRun", "check_kind", "plan_run"]
