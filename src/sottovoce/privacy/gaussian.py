@@ -238,12 +238,3 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
     if relation == "add":
         bound = np.minimum(bound, gauss + objective_dominating(sigma, kappa, relation="add").fixed)
     return np.minimum(bound, ends + log_det)
-
-
-# --- the sparse vector ----------------------------------------------------------------------------------------------
-
-
-def above_threshold_split(epsilon: float, positives: int) -> tuple[float, float]:
-    """U5: shares ``(e1, e2)`` of `epsilon` for threshold and queries, ``1 : (2 c)^{2/3}`` (Lyu, Su and Li 2017)."""
-    ratio = (2.0 * positives) ** (2.0 / 3.0)
-    return epsilon / (1.0 + ratio), epsilon * ratio / (1.0 + ratio)
