@@ -81,7 +81,7 @@ BEYOND_REFERENCE = {
     "data.sweep": "results that do not depend on how many cores are free",
     "data.table": "columns of a table as numbers",
     "queries": "every kind of release",
-    "queries.moments": "the release of second moments",
+    "queries.moments": "symmetric matrices as the vectors that are released",
     "algorithms.ipp_admm": "a method's class is public, as is the way in which 004 splits its budget",
     "network.net": "the exchange of a simulation",
     "privacy.noise": "the source of noise of a simulation, which whoever makes a row guard must name",

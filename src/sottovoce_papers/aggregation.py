@@ -199,7 +199,7 @@ def _promise(
     claim: Claim | None = None,
     unprotected: str | None = None,
 ) -> Statement:
-    """Privacy statement of a simulation, from its ledger; a noisy printed form's also has the paper's claim."""
+    """Privacy statement of a simulation, from its ledger; `claim` is the paper's, for a noisy printed form."""
     noisy = math.isfinite(terms.epsilon)
     known: list[Fact] = [
         Proved.by(ledger, nodes),
@@ -211,10 +211,9 @@ def _promise(
         Form(form if noisy else "corrected"),
         Unproved(unprotected),
     ]
-    if claim is not None:
-        known.append(claim)
     if noisy and form != "corrected":
-        known.append(Claim(terms.epsilon, EXACT))
+        assert claim is not None  # every printed form states what its paper claims, and on which assumption
+        known.append(claim)
     return build_statement(known)
 
 
@@ -241,7 +240,8 @@ def local(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
     lead = (terms.replicates, len(sites.n))
     models, ledger = _learn(sites, terms, terms.noise(range(lead[1])), lead, form)
     trust = Trust("nobody", sees="every party's model")
-    said = _promise(ledger, terms, trust, nodes=lead[1], form=form, unprotected="exact models are released")
+    claim, why = Claim(terms.epsilon, EXACT), "exact models are released"
+    said = _promise(ledger, terms, trust, nodes=lead[1], form=form, claim=claim, unprotected=why)
     return Fit(models, said, _unused(terms))
 
 
@@ -251,7 +251,8 @@ def pooled(parties: Rows, terms: Terms, form: str = "corrected") -> Fit:
     N = len(parties.n)
     models, ledger = _learn(rows, terms, terms.noise(range(N, N + 1)), (terms.replicates, 1), form)
     trust = Trust("curator", sees="the model")
-    said = _promise(ledger, terms, trust, form=form, unprotected="the exact model of all rows is released")
+    claim, why = Claim(terms.epsilon, EXACT), "the exact model of all rows is released"
+    said = _promise(ledger, terms, trust, form=form, claim=claim, unprotected=why)
     return Fit(models[:, 0], said, said)
 
 
@@ -274,10 +275,11 @@ def average_trusted(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
         return NoisyAverage(rate, terms.delta is not None, start)
 
     noise = terms.noise(range(len(sites.n), len(sites.n) + 1), (terms.replicates,))
-    budget, claimed = (terms.epsilon, None) if form == "corrected" else (math.inf, terms.epsilon)
+    budget = terms.epsilon if form == "corrected" else math.inf
     models, ledger = _ask(build(rate_for(build, worst, terms), worst), sites, terms, noise, budget)
     trust = Trust("aggregator", sees="the average")
-    said = _promise(ledger, terms, trust, nodes=len(sites.n), unit=ONE_ROW, form=form, claim=Claim(claimed))
+    claim = Claim(terms.epsilon, "all sites have the same number of rows")  # the solver's error is in the noise
+    said = _promise(ledger, terms, trust, nodes=len(sites.n), unit=ONE_ROW, form=form, claim=claim)
     return Fit(models, said, _unused(terms))
 
 
@@ -305,7 +307,7 @@ def feature(released: Fit, aggregator: Rows, terms: Terms, own: str = "private",
     lead, key = (terms.replicates,), M.shape[1] if party is None else party
     noise = terms.noise(range(key, key + 1), lead)
     # Each replicate of the one release is a node here, so the price of the release is that of the ledger's worst node.
-    claimed = assumes = unprotected = None
+    claim, unprotected = None, None
     if own == "private":
         v, ledger = _learn(rows, terms, noise, lead)
     else:
@@ -317,8 +319,8 @@ def feature(released: Fit, aggregator: Rows, terms: Terms, own: str = "private",
         elif own == "printed":
             ridge, rate = listed(terms.epsilon, facts)
             law, q = SphericalLaw(rate * norms, polish=False), q + ridge
-            assumes = "the noise is for features of norm 1, these are larger; the minimiser is taken to be exact"
-            claimed = terms.epsilon
+            assumes = "features of norm 1, which these may exceed, and an exact minimiser"
+            claim = Claim(terms.epsilon, assumes)
         else:
             raise InvalidInput("own", own, "must be 'private', 'public' or 'printed'", "use 'private'")
         query = PerturbedObjective(start, q / norms**2 - facts.mu, start, law, "003, Algorithm 5")
@@ -328,8 +330,7 @@ def feature(released: Fit, aggregator: Rows, terms: Terms, own: str = "private",
         sites = restate(sites, Unproved(why))
     said = _promise(
         ledger, terms, Trust("nobody", sees="every model"), unit="one row of the aggregator",
-        form="printed" if own == "printed" else "corrected", claim=Claim(claimed, assumes),
-        unprotected=unprotected,
+        form="printed" if own == "printed" else "corrected", claim=claim, unprotected=unprotected,
     )  # fmt: skip
     return Fit(np.einsum("rn,rnd->rd", v / norms, M), sites, said)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, special
 
+from sottovoce.algorithms.ipp_admm import above_threshold_split
 from sottovoce.privacy.accountants import BestAccountant
 from sottovoce.privacy.events import (
     Event,
@@ -20,7 +21,6 @@ from sottovoce.privacy.events import (
     LaplaceMechanism,
     MinimiserGateRelease,
 )
-from sottovoce.privacy.gaussian import above_threshold_split
 from sottovoce.util.typing import Array
 
 SITES, NEIGHBOURS, ROUNDS, ROWS, FEATURES = 5, 2, 30, 7000, 41
@@ -47,7 +47,7 @@ def claimed(total: float) -> float:
 def tests(total: float) -> tuple[float, float, float]:
     """epsilon_1 and epsilon_2 of Algorithm 2, and what a test costs for a change of ``2 C_loss`` over its divisor."""
     share = math.sqrt(2.0 * TESTS_SHARE * zcdp(total))
-    e1, e2 = above_threshold_split(share, POSITIVES)
+    e1, e2 = map(float, above_threshold_split(np.array(share), POSITIVES))
     return e1, e2, min(e1 / POSITIVES, e2 / (2.0 * POSITIVES))
 
 

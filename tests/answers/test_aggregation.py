@@ -230,6 +230,7 @@ def test_exact_models_protect_no_site_and_large_features_cost_more_than_claimed(
     fit = aggregation.feature(aggregation.local(sites, replace(EXACT, replicates=3)), boss, PURE, "printed")
     assert math.isinf(fit.sites.epsilon) and "NO protection" in fit.sites.not_protected
     assert fit.aggregator.printed_claim == 1.0 < fit.aggregator.epsilon < math.inf
+    assert "norm 1" in str(fit.aggregator.assumes)
     public = aggregation.feature(aggregation.local(sites, PURE), boss, PURE, "public")
     assert math.isinf(public.aggregator.epsilon) and "public" in public.aggregator.not_protected
     assert public.sites.epsilon <= 1.0
@@ -293,8 +294,10 @@ def test_the_command_prints_a_table_or_json() -> None:
 
 def test_the_printed_average_is_sized_by_the_mean_site_and_priced_by_the_smallest(sites: Rows) -> None:
     fit = aggregation.average_trusted(sites, PURE, "printed")
-    assert fit.sites.printed_claim == 1.0
+    assert fit.sites.printed_claim == 1.0 and "same number of rows" in str(fit.sites.assumes)
     assert fit.sites.epsilon == pytest.approx(np.mean(SITES) / min(SITES), rel=1e-3)
+    alike = make_rows([50] * 4, 4, seed=1)
+    assert aggregation.average_trusted(alike, PURE, "printed").sites.epsilon == pytest.approx(1.0, rel=1e-3)
 
 
 def test_printed_sites_are_algorithm_2_to_the_letter() -> None:

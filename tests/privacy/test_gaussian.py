@@ -10,6 +10,7 @@ import pytest
 from profiles import objective_delta
 from scipy import integrate, special, stats
 
+from sottovoce.algorithms.ipp_admm import above_threshold_split
 from sottovoce.privacy import events, gaussian, pld, prices, spherical
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import HuberSVM, Logistic, Loss
@@ -98,8 +99,6 @@ def test_objective_bounds_hold_in_one_dimension(loss: Loss, sigma: float, K: flo
                 logs = order * log_p[keep] + (1 - order) * log_q[keep]
                 truth = np.log(np.sum(np.exp(logs) * cell[keep])) / (order - 1)
                 assert truth <= float(gaussian.objective_rdp(order, sigma, kappa, relation=relation)) * 1.001 + 1e-4
-                if relation != "replace-one":
-                    assert truth <= float(gaussian.objective_rdp_any_derivative(order, sigma, kappa)) + 1e-4
             for epsilon in (0.0, 0.2, 1.0):
                 truth = np.sum(np.clip(p - np.exp(epsilon) * q, 0, None) * cell)
                 assert truth <= objective_delta(epsilon, sigma, kappa, relation=relation) + 5e-4
@@ -156,16 +155,12 @@ def test_prices_tend_to_the_gaussian_mechanism() -> None:
 
 
 def test_the_determinant_is_free_over_thirty_releases() -> None:
-    """sigma 22, delta 1e-5: the Gaussian's own Renyi bound is 1.0078; a bound for derivatives of any sign says 1.76."""
+    """sigma 22, delta 1e-5: the Gaussian's own Renyi bound is 1.0078."""
     orders, free = spherical.ORDERS, 30 * spherical.ORDERS / (2 * 22.0**2)
     ideal = spherical.epsilon_from_rdp(orders, free, 1e-5)
     for kappa in (1.8e-5, 1e-3):
         price = 30 * gaussian.objective_rdp(orders, 22.0, kappa, relation="zero-out")
         assert spherical.epsilon_from_rdp(orders, price, 1e-5) == pytest.approx(ideal, rel=1e-6)
-        rough = spherical.epsilon_from_rdp(
-            orders, 30 * gaussian.objective_rdp_any_derivative(orders, 22.0, kappa), 1e-5
-        )
-        assert rough > 1.7
 
 
 def test_unknown_relations_are_refused() -> None:
@@ -177,7 +172,7 @@ def test_unknown_relations_are_refused() -> None:
 
 def test_above_threshold_holds_exactly_for_two_queries() -> None:
     """One positive allowed, opposite moves of two queries: exact probabilities of all outputs by quadrature."""
-    e1, e2 = gaussian.above_threshold_split(1.0, 1)
+    e1, e2 = map(float, above_threshold_split(np.array(1.0), 1))
     assert e1 + e2 == pytest.approx(1.0) and e2 / e1 == pytest.approx(2 ** (2 / 3))
     scale_t, scale_q = 1.0 / e1, 2.0 / e2
     r = np.linspace(-80, 80, 160001)

@@ -88,8 +88,7 @@ class IPPADMM(PPADMM):
     def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
         alpha = None if self.noise is None else self.noise(1)
         whole = self.test_share * (0.0 if alpha is None else alpha) * np.sqrt(self.options.positives)
-        ratio = (2.0 * self.options.positives) ** (2.0 / 3.0)  # Lyu, Su and Li 2017
-        e1, e2 = whole / (1 + ratio), whole * ratio / (1 + ratio)
+        e1, e2 = above_threshold_split(whole, self.options.positives)
         if self.form == "printed" and alpha is not None:
             law = self.printed(alpha, terms.curvature, node)
             return RedrawnGate(
@@ -108,3 +107,9 @@ class IPPADMM(PPADMM):
             )
         source = "004, Algorithm 2 (corrected)"
         return GatedMinimiser(f, alpha, source, None, *terms, self.options.threshold, e1, e2, self.options.positives, k)
+
+
+def above_threshold_split(epsilon: Array, positives: int) -> tuple[Array, Array]:
+    """U5: shares ``(e1, e2)`` of `epsilon` for threshold and tests, ``1 : (2 c)^{2/3}`` (Lyu, Su and Li 2017)."""
+    ratio = (2.0 * positives) ** (2.0 / 3.0)
+    return epsilon / (1.0 + ratio), epsilon * ratio / (1.0 + ratio)

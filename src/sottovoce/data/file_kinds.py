@@ -114,7 +114,6 @@ _SQL = re.compile(
     rb"(--[^\n]*\n\s*|/\*.*?\*/;?\s*)*(insert\s+into|create\s+(table|database)|drop\s+table)\s", re.I | re.S
 )
 _ARFF = re.compile(rb"(%[^\n]*\n\s*)*@relation\b", re.IGNORECASE)
-_TEXT_OF_HTML = re.compile(rb"<!doctype html|<html", re.IGNORECASE)
 _BOM = b"\xef\xbb\xbf"
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")
 

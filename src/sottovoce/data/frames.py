@@ -28,17 +28,6 @@ _NAMED = 5  # names in a message
 _READ = "a frame of pandas, polars or pyarrow, a dict of columns, or an array with names"
 
 
-def names_of(X: Any, columns: Sequence[str] | None = None) -> list[str] | None:
-    """Names of columns, without reading any; None if `X` has none."""
-    if isinstance(X, Table | Mapping):
-        return list(X.columns if isinstance(X, Table) else X)
-    if not hasattr(type(X), "columns"):
-        own = getattr(getattr(X, "dtype", None), "names", None)
-        return list(own) if own else None if columns is None else [str(name) for name in columns]
-    names = X.column_names if hasattr(type(X), "column_names") else X.columns  # of pyarrow, or of the others
-    return [str(name) for name in names]
-
-
 def read_frame(X: Any, columns: Sequence[str] | None = None, name: str = "X") -> Table:
     """The columns of a frame as a :class:`Table`.
 

@@ -221,12 +221,6 @@ class ReadNet(Net):
             raise AttemptLost("a share is missing")
         return total
 
-    def whole_sum(self, x: Array) -> Array:
-        total = np.zeros_like(x)
-        for one in self.everyones(x):
-            total = total + one
-        return total
-
     def everyones(self, x: Array) -> Array:
         self._next += 1
         return np.stack(self._sent[self._next - 1])

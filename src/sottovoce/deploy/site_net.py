@@ -96,12 +96,6 @@ class SiteNet(Net):
     def lost_dual(self, weight: Array | float) -> Array | float:
         return self._edges.lost_dual(weight)
 
-    def whole_sum(self, x: Array) -> Array:
-        total = np.zeros_like(x)
-        for one in self.everyones(x):
-            total = total + one
-        return total
-
     def everyones(self, x: Array) -> Array:
         told = self._release(x) | {self._name: x}
         return np.stack([told[name] for name in self._plan.names])

@@ -21,7 +21,8 @@ from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
 from ..privacy.statement_facts import Caveat
 from ..problem.task import Classification, TwoClasses, of_classes
-from ..runs.auto_search import KNOBS, Choice, choose
+from ..runs.auto_candidates import KNOBS
+from ..runs.auto_search import Choice, choose
 from ..runs.centre import Decision, decide
 from ..runs.config import RunConfig
 from ..runs.engine import FINISHED

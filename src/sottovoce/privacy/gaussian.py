@@ -238,23 +238,3 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
     if relation == "add":
         bound = np.minimum(bound, gauss + objective_dominating(sigma, kappa, relation="add").fixed)
     return np.minimum(bound, ends + log_det)
-
-
-def objective_rdp_any_derivative(orders: ArrayLike, sigma: float, kappa: float) -> Array:
-    """Zero-out Renyi bound for derivatives of either sign, in [-1, 1] (Redberg, Koskela and Wang 2023).
-
-    No event is priced by it.  The loss is at most ``ln(1 + kappa) + (2 |t| + 1) / (2 sigma^2)``, in both directions,
-    with ``t`` of law ``N(0, sigma^2)``.
-    """
-    a = np.asarray(orders, dtype=float)
-    moment = np.log(2.0) + (a - 1.0) ** 2 / (2.0 * sigma**2) + special.log_ndtr((a - 1.0) / sigma)
-    return float(np.log1p(kappa)) + 0.5 / sigma**2 + moment / (a - 1.0)
-
-
-# --- the sparse vector ----------------------------------------------------------------------------------------------
-
-
-def above_threshold_split(epsilon: float, positives: int) -> tuple[float, float]:
-    """U5: shares ``(e1, e2)`` of `epsilon` for threshold and queries, ``1 : (2 c)^{2/3}`` (Lyu, Su and Li 2017)."""
-    ratio = (2.0 * positives) ** (2.0 / 3.0)
-    return epsilon / (1.0 + ratio), epsilon * ratio / (1.0 + ratio)

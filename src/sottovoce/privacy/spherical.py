@@ -26,7 +26,6 @@ ORDERS: Array = np.concatenate([1 + np.geomspace(0.05, 1.0, 12), np.geomspace(2.
 ORDERS.setflags(write=False)
 
 _MARGIN = 1e-12
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _FEW, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(8)
 _STEPS = 45.0  # of a recurrence, their square over the argument: a bracket shrinks by e^-45
 _GROUPS = 6  # of numbers for which a recurrence begins at one height
@@ -211,23 +210,6 @@ def window(d: int, s: float) -> tuple[float, float]:
         return -1.0, 1.0
     reach = float(np.sqrt(2.0 * 58.0 / d))
     return max(-1.0, s / (2.0 * d) - reach), min(1.0, s / (2.0 * d) + reach)
-
-
-def profile(epsilon: float, d: int, s: float) -> float:
-    """U2: the exact ``delta`` at `epsilon` (any sign) of one release, ``E (1 - e^{epsilon - s eta})_+``."""
-    if epsilon >= s:
-        return 0.0
-    high = window(d, s)[1]
-    start = max(-1.0, min(high, epsilon / s))
-    theta = np.linspace(np.arccos(np.clip(start, -1, 1)), np.arccos(high), 401)
-    half = 0.5 * (theta[:-1] - theta[1:])
-    at = theta[1:, None] + half[:, None] * (1.0 + _NODES)
-    eta = np.clip(np.cos(at), -1.0 + 1e-16, 1.0 - 1e-16)
-    inside = np.exp(log_density(eta, d, s)) * np.sin(at) * -np.expm1(np.minimum(0.0, epsilon - s * eta))
-    total = float(half @ (inside @ _WEIGHTS)) * (1.0 + _MARGIN) + 2e-25
-    if d == 1:
-        total += -0.5 * np.expm1(epsilon - s) + 0.5 * np.exp(-s) * -np.expm1(min(0.0, epsilon + s))
-    return min(total, 1.0)
 
 
 # --- U2 inside an objective -----------------------------------------------------------------------------------------

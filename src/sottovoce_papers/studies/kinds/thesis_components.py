@@ -21,12 +21,13 @@ from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.facts import Facts
 from sottovoce.queries import GaussianLaw
-from sottovoce.queries.moments import NoisyMoments, SquaredMargin, square
+from sottovoce.queries.moments import square
 from sottovoce.queries.objective import PerturbedObjective
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.util.typing import Any, Array
 
 from ...aggregation import Terms
+from ...moments import NoisyMoments, SquaredMargin
 from . import Row, check
 from .thesis_data import derived, load, splits
 from .thesis_models import DELTA

@@ -5,7 +5,7 @@ maps the rows, not centred, onto them.  Projected rows stay in the unit ball, so
 components*; what these cost depends on `pca`: ``none``, no reduction; ``public``, 003's rule on half of the
 held-out rows, declared public (free; the other half is scored); ``thesis``, 003's rule on all training rows, without
 noise, so that nothing protects them; ``private``, noisy second moments of every site, see
-:class:`sottovoce.queries.moments.NoisyMoments`.  Held-out rows are halved in turn, every second one public: MNIST's are
+:class:`sottovoce_papers.moments.NoisyMoments`.  Held-out rows are halved in turn, every second one public: MNIST's are
 sorted, and the same model errs four times as often on their first half as on their last.
 """
 
