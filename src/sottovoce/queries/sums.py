@@ -38,22 +38,44 @@ _SLACK = 1.0 + 2.0**-40  # of noise, for the rounding of its size
 
 
 class Grid(NamedTuple):
-    """An attempt's grid, and the standard deviation of a share in its steps."""
+    """The grid of one attempt at a sum, the same at all its sites.
+
+    `step` is the length of a grid step, and `tau` the standard deviation of a site's share of the
+    noise in steps; both have shape (..., 1).
+    """
 
     step: Array
     tau: Array
 
 
 def as_released(query: NoisyBounded, facts: Facts) -> NoisyBounded | Sum:
-    """A query as a run with these facts releases it: itself, or the sum of all sites' statistics.  It has the price."""
-    return Sum.of(query) if facts.summed else query
+    """Return the query by which a run with these facts releases a statistic.
+
+    It is the query itself under local trust, and the sum of all sites' statistics where only sums
+    are opened.  Either has the price of its own event.
+    """
+    if facts.summed:
+        return Sum.of(query)
+    return query
 
 
 @dataclass(frozen=True)
 class Sum:
-    """A statistic of the rows of all sites, released in shares; a site weighs as much as it has rows.
+    """The mean of a statistic over the rows of all sites, released by secure aggregation.
 
-    `what` is asked at a public point, the same at all sites; its `alpha` is for one row of all.
+    Each site sends a masked update; it weighs as much as it has rows.
+
+    Parameters
+    ----------
+    what : NoisyValue
+        The statistic, at a public point that is the same at all sites.  Its `alpha` is sensitivity
+        over sigma for one row of all sites.
+
+    Guarantee
+    ---------
+    Every attempt is the Gaussian mechanism of sensitivity over sigma ``alpha`` for one row, against
+    an adversary who sees all messages and what `colluders` of the sites know; it is priced by
+    :class:`~sottovoce.privacy.events.SummedGaussianMechanism` (docs/privacy/sums.md).
     """
 
     what: NoisyValue
@@ -64,14 +86,20 @@ class Sum:
 
     @classmethod
     def of(cls, query: Query) -> Self:
-        """The query's statistic as one sum over all sites; InvalidInput unless its class declares :attr:`in_sums`."""
+        """Return the query's statistic as one sum over all sites.
+
+        Raises
+        ------
+        InvalidInput
+            If the query's class does not declare :attr:`NoisyValue.in_sums`.
+        """
         if not isinstance(query, NoisyValue):
             raise refused(query)
         return cls(query)
 
     @property
     def alpha(self) -> Array | None:
-        """Shift over sigma of one row, against as many colluders as planned; None for no noise."""
+        """Sensitivity over sigma for one row, against the planned colluders; None for no noise."""
         return self.what.alpha
 
     @property
@@ -80,7 +108,7 @@ class Sum:
         return self.what
 
     def at_shift(self, alpha: Array) -> Self:
-        """The same sum at another shift over sigma."""
+        """Return the same sum with another ratio of sensitivity to sigma."""
         return type(self)(self.what.at_shift(alpha))
 
     @property
@@ -88,14 +116,22 @@ class Sum:
         return self.what.in_sums or self.what.source
 
     def influence(self, facts: Facts, rows: float) -> Array:
-        """Largest change of a sum over `rows` rows by one of them, computation included; shape (..., 1)."""
+        """Return the sensitivity of the computed mean over `rows` rows of all sites, (..., 1)."""
         return self.what.moved(facts, np.full((*facts.n.shape[:-1], 1), rows))
 
     def proved_of_people(self) -> bool:
-        """Whether a unit may have several rows."""
+        """Return whether the statistic is proved for units of several rows."""
         return self.what.proved_of_people()
 
     def check(self, facts: Facts) -> None:
+        """Check, before the charge, that the sum has a price and fits into 64-bit words.
+
+        Raises
+        ------
+        InvalidInput
+            If public vectors are not finite, if every price must be pure, if `alpha` differs by
+            site, or if rows or noise do not fit into sums of 64-bit words.
+        """
         length(self.what.start, "start")
         if facts.pure and self.alpha is not None:
             raise InvalidInput("delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5")
@@ -115,7 +151,7 @@ class Sum:
             raise InvalidInput("epsilon", None, rule, "use a larger epsilon, or fewer features")
 
     def event(self, facts: Facts) -> Event:
-        """The event of an attempt, the same for any sites that take part."""
+        """Return the event of an attempt, the same for any sites that take part."""
         assert facts.rows is not None
         if self.alpha is None:
             return Unprotected(self.source, facts.n)
@@ -133,9 +169,25 @@ class Sum:
         return self.what.blank(facts)
 
     def share(self, vault: Vault, facts: Facts, among: Among, release: int) -> IntArray:
-        """Each site's addend plus its share of the noise in steps of the grid, (..., d), after the charge.
+        """Compute each site's addend plus its share of the noise, after the charge.
 
         It must be masked before it leaves: alone it is not protected.
+
+        Parameters
+        ----------
+        vault : Vault
+            The rows (inside their solver) and the source of noise.
+        facts : Facts
+            Public facts of the site, or of all sites of a simulation.
+        among : Among
+            The sites of this attempt, agreed on before noise is drawn.
+        release : int
+            Running number of the release, which keys its noise in a simulation.
+
+        Returns
+        -------
+        integer array of shape (..., d)
+            In steps of the attempt's grid.
         """
         words = self.addend(vault, facts, among)
         if self.alpha is not None:
@@ -143,21 +195,50 @@ class Sum:
         return words
 
     def addend(self, vault: Vault, facts: Facts, among: Among) -> IntArray:
-        """The share without its noise, for the audit; it never leaves the query."""
+        """Compute each site's addend, which is its share without noise; it never leaves the query.
+
+        Parameters
+        ----------
+        vault : Vault
+            The rows (inside their solver).
+        facts : Facts
+            Public facts of the site, or of all sites of a simulation.
+        among : Among
+            The sites of this attempt.
+
+        Returns
+        -------
+        integer array of shape (..., d)
+            The statistic weighed by the site's share of the rows, rounded to steps of the attempt's
+            grid.
+        """
         exact = self.what.addend(vault, facts) * (facts.n / among.rows) / self._grid(facts, among).step
         return np.asarray(np.rint(exact).astype(np.int64))
 
     def spread(self, facts: Facts, among: Among) -> Array:
-        """Standard deviation of a coordinate of a share's noise, in steps of the grid, (..., 1)."""
+        """Return the standard deviation of a share's noise per coordinate, in grid steps, (..., 1)."""
         return self._grid(facts, among).tau
 
     def total_spread(self, facts: Facts, among: Among) -> Array:
-        """Standard deviation of an entry of the opened mean."""
+        """Return the standard deviation of the noise on an entry of the opened mean, (..., 1)."""
         grid = self._grid(facts, among)
         return np.asarray(math.sqrt(among.sites) * grid.tau * grid.step)
 
     def mean_spread(self, facts: Facts, among: Among) -> float:
-        """:meth:`total_spread`, from the facts of all nodes."""
+        """Return the standard deviation of the noise on an entry of the opened mean.
+
+        Parameters
+        ----------
+        facts : Facts
+            Public facts of all nodes.
+        among : Among
+            The sites of the attempt.
+
+        Returns
+        -------
+        float
+            0 without noise.
+        """
         if self.alpha is None:
             return 0.0
         if among.sites < facts.n_nodes:
@@ -165,34 +246,88 @@ class Sum:
         return float(self.event(facts).spread()[0])
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
+        """Update the vault in place of :meth:`share`, if the share is taken from the ledger.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.replay`.
+        """
         self.what.replay(vault, facts.alike, release)
 
     def at_once(self, vault: Vault, facts: Facts, release: int) -> Array:
-        """The answer as if one site held all rows, with the noise of all shares and no grid, for rehearsals only."""
+        """Compute the answer as if one site held all rows, for rehearsals only.
+
+        It has the noise of all sites' shares together, and no grid.
+
+        Parameters
+        ----------
+        vault : Vault
+            All rows (inside their solver) and a source of noise.
+        facts : Facts
+            Public facts of the run.
+        release : int
+            Running number of the release, which keys its noise.
+
+        Returns
+        -------
+        array of shape (..., d)
+        """
         mean = self.what.addend(vault, facts)
         if self.alpha is not None:
+            # All sites add a share, and the honest ones' alone must be enough.
             shares = facts.n_nodes / (facts.n_nodes - facts.colluders)
             scale = self.influence(facts, Among.all(facts).rows) / self.alpha * math.sqrt(shares)
             mean = mean + scale * vault.noise.gaussian(mean.shape[-1], release, 1)
         return self.what.centred(mean, facts)
 
     def opened(self, total: IntArray, facts: Facts, among: Among) -> Array:
-        """The released mean, from the sum of an attempt's shares modulo ``2^64``."""
+        """Return the released mean, given the opened sum of an attempt's shares.
+
+        Parameters
+        ----------
+        total : integer array of shape (..., d)
+            The sum modulo ``2^64``, in steps of the attempt's grid.
+        facts : Facts
+            Public facts of the run.
+        among : Among
+            The sites of the attempt.
+
+        Returns
+        -------
+        array of shape (..., d)
+        """
         return self.what.centred(total * self._grid(facts, among).step, facts)
 
     def within(self, total: IntArray, facts: Facts, among: Among) -> bool:
-        """Whether honest sites can have made this sum, from rows and noise."""
+        """Return whether honest sites can have made this sum, from rows and noise.
+
+        Parameters
+        ----------
+        total : integer array of shape (..., d)
+            The opened sum modulo ``2^64``, in steps of the attempt's grid.
+        facts : Facts
+            Public facts of the run.
+        among : Among
+            The sites of the attempt.
+
+        Returns
+        -------
+        bool
+            False if an entry is larger than the largest sum of addends, plus a step of rounding a
+            site, plus noise of `_TAIL` standard deviations.
+        """
         grid = self._grid(facts, among)
         noise = _TAIL * math.sqrt(among.sites) * grid.tau
         most = self.what.reach(facts) / grid.step + among.sites + noise
         return bool(np.all(np.abs(total.astype(float)) <= most))
 
     def _moved(self, facts: Facts, among: Among) -> Array:
-        """:meth:`influence`, with the rounding of a product with the site's weight."""
+        """Return :meth:`influence`, with the rounding of a product with the site's weight."""
         return np.asarray(self.influence(facts, among.rows) + _ROUNDING * self.what.reach(facts))
 
     def _bits(self, facts: Facts) -> int:
-        """The grid's fineness: as fine as the ring allows to all sites together, and no finer than is of use.
+        """Return the binary digits of the grid: as many as fit and are of use.
 
         Below :data:`sottovoce.privacy.prices.COARSEST` the price is infinite, and `check` refuses.
         """
@@ -204,14 +339,14 @@ class Sum:
         return min(FINEST, _RING - 1 - math.frexp(float(np.max(self.what.reach(facts) / share)) + 1.0)[1])
 
     def _noise_fits(self, facts: Facts) -> bool:
-        """Whether any sites' noise leaves the words of honest sums below half of the ring."""
+        """Return whether noise of all sites leaves the words of honest sums below half of the ring."""
         alpha, d, sites = float(np.min(np.asarray(self.alpha))), self.what.entries(facts), math.sqrt(facts.n_nodes)
         tau = 2.0 ** (self._bits(facts) + 1) + math.sqrt(d) * (1.0 + 0.5 * sites) / alpha
         return (_TAIL + 1.0) * sites * tau <= 2.0**_RING
 
     @staticmethod
     def _honest(facts: Facts, among: Among) -> int:
-        """How many shares of the noise nobody knows."""
+        """Return how many shares of the noise the adversary does not know."""
         return among.sites - facts.colluders
 
     def _grid(self, facts: Facts, among: Among) -> Grid:
