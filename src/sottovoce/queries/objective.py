@@ -54,7 +54,10 @@ _FINE = 2.0**-11  # of the certificate's error: the grid's share of it
 
 
 def _changed(facts: Facts) -> float:
-    """How far a row moves the noise: no event carries a derivative bound, so every loss is priced as if it were 1."""
+    """Return how many gradients of norm 1 a row changes.
+
+    No event carries a derivative bound, so every loss is priced as if it were 1.
+    """
     return RELATIONS[facts.relation]
 
 
@@ -63,18 +66,36 @@ def _loss_terms(facts: Facts) -> dict[str, float | bool]:
 
 
 def _check_loss(facts: Facts) -> None:
-    """Refuse losses that do not meet the conditions of the events for objectives."""
+    """Check that the loss meets the conditions of the events for objectives."""
     if rule := facts.loss.unproved_inside:
         raise InvalidInput("loss", facts.loss.spec, rule, "use a method with noise on answers, e.g. 'prox_admm'")
 
 
 def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> Array:
-    """The noise rate ``beta`` (sum scale) at which one release costs `epsilon`, per node.
+    """Return the noise rate ``beta`` (sum scale) at which one release costs `epsilon`, per node.
 
-    Under pure accounting `epsilon` is the whole price, with the noise on the answer.  With a delta it is the price
-    ``Delta beta`` of the noise alone; the accountant adds the curvature's part, which costs almost nothing.
+    Under pure accounting `epsilon` is the whole price, with the noise on the answer.  With a delta
+    it is the price ``Delta beta`` of the noise alone; the accountant adds the curvature's part,
+    which costs almost nothing.
 
-    InvalidInput, with ``nodes``, says where the curvature alone costs more than `epsilon`.
+    Parameters
+    ----------
+    epsilon : float or array of shape (..., 1)
+        Pure epsilon of one release, > 0.
+    curvature : float or array of shape (..., 1)
+        Public quadratic term of the objective, >= 0.
+    facts : Facts
+        Public facts of the nodes.
+
+    Returns
+    -------
+    array of shape (..., 1)
+        Rate of noise of density ``exp(-beta ||b||)``.
+
+    Raises
+    ------
+    InvalidInput
+        If the curvature alone costs more than `epsilon`; its ``nodes`` says at which nodes.
     """
     delta_gradient = _changed(facts)
     if not facts.pure:
@@ -93,10 +114,17 @@ def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> 
 
 @dataclass(frozen=True)
 class SphericalLaw:
-    """Noise of density ``exp(-rate ||b||)`` in sum scale, shape (..., 1).
+    """Spherical noise of density ``exp(-rate ||b||)`` in the objective.
 
-    `polish` adds noise to the solver's answer, so that the proof covers the solver's error; printed forms leave it out,
-    and their price assumes exact minimisation.  `claimed` is the paper's own epsilon per release.
+    Parameters
+    ----------
+    rate : array of shape (..., 1)
+        In sum scale, > 0.
+    polish : bool
+        Whether noise is added to the solver's answer, so that the proof covers the solver's error.
+        Printed forms leave it out, and their price assumes exact minimisation.
+    claimed : array of shape (..., 1), optional
+        Pure epsilon per release that the paper claims.
     """
 
     rate: Array
@@ -106,10 +134,18 @@ class SphericalLaw:
 
 @dataclass(frozen=True)
 class GaussianLaw:
-    """Noise ``N(0, sigma^2 I)`` in sum scale, which has no pure price; fields as in :class:`SphericalLaw`.
+    """Gaussian noise ``N(0, sigma^2 I)`` in the objective, which has no pure price.
 
-    `release` is the standard deviation of the noise on the answer where a paper sets it, `claimed_rho` the paper's own
-    zCDP per release.
+    Parameters
+    ----------
+    sigma : array of shape (..., 1)
+        Standard deviation, in sum scale, > 0.
+    polish, claimed
+        As for :class:`SphericalLaw`.
+    release : array of shape (..., 1), optional
+        Standard deviation of the noise on the answer, where a paper sets it.
+    claimed_rho : array of shape (..., 1), optional
+        zCDP per release that the paper claims.
     """
 
     sigma: Array
@@ -120,7 +156,13 @@ class GaussianLaw:
 
 
 def check_law(law: str, facts: Facts) -> None:
-    """Refuse an unknown law, or one without a price here, with :class:`InvalidInput`."""
+    """Check that a noise law is known and has a price here.
+
+    Raises
+    ------
+    InvalidInput
+        If it is unknown, or Gaussian where every price must be pure.
+    """
     if law not in ("spherical", "gaussian"):
         raise InvalidInput("law", law, "must be 'spherical' or 'gaussian'", "use 'spherical'")
     if law == "gaussian" and facts.pure:
@@ -128,7 +170,29 @@ def check_law(law: str, facts: Facts) -> None:
 
 
 def law_of(law: str, alpha: Array, curvature: ArrayLike, facts: Facts) -> SphericalLaw | GaussianLaw:
-    """The noise of a release at `alpha`: spherical of epsilon `alpha`, or Gaussian of shift over sigma `alpha`."""
+    """Return the noise in the objective of a release at `alpha`.
+
+    Parameters
+    ----------
+    law : {"spherical", "gaussian"}
+        Family of the noise.
+    alpha : array of shape (..., 1)
+        Pure epsilon of spherical noise, as for :func:`rate_for_epsilon`; sensitivity over sigma of
+        Gaussian noise.
+    curvature : float or array of shape (..., 1)
+        Public quadratic term of the objective, >= 0.
+    facts : Facts
+        Public facts of the nodes.
+
+    Returns
+    -------
+    SphericalLaw or GaussianLaw
+
+    Raises
+    ------
+    InvalidInput
+        If the law is refused by :func:`check_law`, or the curvature alone costs more than `alpha`.
+    """
     check_law(law, facts)
     if law == "gaussian":
         return GaussianLaw(_changed(facts) / alpha)
@@ -137,19 +201,32 @@ def law_of(law: str, alpha: Array, curvature: ArrayLike, facts: Facts) -> Spheri
 
 @dataclass(frozen=True)
 class PerturbedObjective(Query):
-    """``argmin f_i(w) + linear.w + curvature ||w||^2 / 2 + (C/n_i) b.w``, with noise ``b`` from the law, if any.
+    """The minimiser of a local objective with a random linear term: objective perturbation.
+
+    ``argmin f_i(w) + linear.w + curvature ||w||^2 / 2 + (C/n_i) b.w`` with noise ``b``.
 
     Parameters
     ----------
-    linear, start : array (..., d)
-        Public linear term and starting point of the solver.
-    curvature : array (..., 1)
+    linear : array of shape (..., d)
+        Public linear term.
+    curvature : array of shape (..., 1)
         Public quadratic term.
+    start : array of shape (..., d)
+        Public point where the solver starts.
     noise : SphericalLaw, GaussianLaw or None
+        Law of b; None for no noise.
     source : str
-        Of the mechanism.
+        The mechanism's name in ledgers.
     tol : float, optional
-        Relative gradient norm to which this solve is certified; None for ``tol`` of the facts.
+        Gradient norm, over C, to which this solve is certified; None for ``tol`` of the facts.
+
+    Guarantee
+    ---------
+    For one row of the node under the relation of the facts, and all public vectors: the price of
+    :class:`~sottovoce.privacy.events.SphericalObjectivePerturbation` or
+    :class:`~sottovoce.privacy.events.GaussianObjectivePerturbation`, which covers the solver's error if
+    the law polishes the answer (U1, U3 and U4; docs/privacy/objective_perturbation.md).  None without
+    noise (:class:`~sottovoce.privacy.events.Unprotected`).
     """
 
     linear: Array
@@ -169,12 +246,16 @@ class PerturbedObjective(Query):
         return certified_error(facts.C, self._tol(facts), facts.mu + self._per_node(self.curvature, facts))
 
     def _error(self, facts: Facts, law: SphericalLaw | GaussianLaw) -> Array:
-        """The solver's certificate, the grid, and how far the noise's rounding moves the minimiser, added up."""
+        """Return how far the answer may be from the exact minimiser, at most.
+
+        The sum of the solver's certificate, the grid's step, and how far the noise's rounding moves
+        the minimiser.
+        """
         rounding = _ROUNDING * self._longest(facts, law) / self._K(facts)
         return self._certified(facts) * (1.0 + _FINE) + rounding
 
     def _longest(self, facts: Facts, law: SphericalLaw | GaussianLaw | None) -> Array:
-        """A length that the objective's noise exceeds with probability at most ``e^-700``, in sum scale."""
+        """Return a norm that the noise exceeds with probability at most ``e^-700``, in sum scale."""
         d = facts.d
         if isinstance(law, SphericalLaw):
             return self._per_node((d + np.sqrt(2.0 * d * _FAR) + _FAR) / law.rate, facts)
@@ -183,53 +264,66 @@ class PerturbedObjective(Query):
         return np.zeros(facts.n.shape)
 
     def _minimiser(self, vault: Vault, facts: Facts, release: int) -> Array:
-        """The minimiser with the release's noise in its linear term."""
+        """Return the minimiser with the release's noise in its linear term."""
         law, linear = self.noise, self.linear
         if isinstance(law, SphericalLaw):
             linear = linear + facts.C / facts.n * (vault.noise.spherical(facts.d, release) / law.rate)
         elif law is not None:
             linear = linear + facts.C / facts.n * (vault.noise.gaussian(facts.d, release) * law.sigma)
-        tol, q = self._tol(facts), self._q(facts)
+        tol = self._tol(facts)
+        q = self._q(facts)
         pull = np.linalg.norm(linear, axis=-1, keepdims=True)
         w = vault.solver.minimise(linear, q, self._nearest_start(facts), tol).w
         return inside(w, facts, tol, pull, q)
 
     def _nearest_start(self, facts: Facts) -> Array:
-        """The nearest start in reach without noise: public, so a resumed run can repeat it."""
+        """Return the start's projection to the ball of answers, which is public and repeatable."""
         pull = length(self.linear, "linear") + self._noise(facts)
         return inside(self.start, facts, self._tol(facts), pull, self._q(facts))
 
     def _noise(self, facts: Facts) -> Array:
-        """:meth:`_longest` as part of the linear term."""
+        """Return :meth:`_longest` as part of the linear term."""
         return facts.C / facts.n * self._longest(facts, self.noise)
 
     def _tol(self, facts: Facts) -> Array:
         if self.noise is None or not self.noise.polish:
-            return np.array(facts.exact_tol if self.tol is None else self.tol)
-        tol = matched(facts, self._enough(facts, self.noise)) if self.tol is None else self.tol
+            if self.tol is None:
+                return np.array(facts.exact_tol)
+            return np.array(self.tol)
+        tol: ArrayLike
+        if self.tol is None:
+            tol = matched(facts, self._enough(facts, self.noise))
+        else:
+            tol = self.tol
         return certificate(facts, tol, self._q(facts), self._noise(facts))
 
     def _enough(self, facts: Facts, law: SphericalLaw | GaussianLaw) -> Array:
-        """The certificate at which noise on the answer makes the release at most `INFLATION` noisier.
+        """Return the certificate at which the release is at most `INFLATION` noisier.
 
-        Noise of deviation s in the objective, sum scale, moves the answer by at least about
-        ``(C / n) s / (q + C c1 / d)``, root mean square over directions: the eigenvalues of the data's Hessian have a
-        mean of at most ``C c1 / d``, and ``1 / (q + x)^2`` is convex.  Noise on the answer has a deviation of
-        ``2 error / share`` with ``error = 2 C tol / q``; independent noises add in squares.
+        Noise of deviation s in the objective, sum scale, moves the answer by at least about ``(C /
+        n) s / (q + C c1 / d)``, root mean square over directions: the eigenvalues of the data's
+        Hessian have a mean of at most ``C c1 / d``, and ``1 / (q + x)^2`` is convex.  Noise on the
+        answer has a deviation of ``2 error / share`` with ``error = 2 C tol / q``; independent
+        noises add in squares.
         """
         if isinstance(law, GaussianLaw) and law.release is not None:  # a paper's own, whatever the error
             return np.array(facts.exact_tol)
         if isinstance(law, GaussianLaw):
             spread = self._per_node(law.sigma, facts)
-        else:
-            spread = self._per_node((1.0 if facts.pure else np.sqrt(facts.d + 1.0)) / law.rate, facts)
+        elif facts.pure:  # the noise on the answer is spherical too: the factor sqrt(d + 1) cancels
+            spread = self._per_node(1.0 / law.rate, facts)
+        else:  # E ||b||^2 = d (d + 1) / rate^2
+            spread = self._per_node(np.sqrt(facts.d + 1.0) / law.rate, facts)
         q = facts.mu + self._per_node(self.curvature, facts)
         q_typical = q + facts.C * facts.loss.curvature_bound / facts.d
         room = np.sqrt((1.0 + INFLATION) ** 2 - 1.0)
         return np.asarray(room * self._share(facts, law) * spread * q / (4.0 * facts.n * q_typical))
 
     def _share(self, facts: Facts, law: SphericalLaw | GaussianLaw) -> Array:
-        """What the noise on an answer may cost: pure epsilon, or with a delta a shift over sigma."""
+        """Return the price of the noise on the answer.
+
+        It is pure epsilon, or with a delta sensitivity over sigma.
+        """
         delta_gradient = _changed(facts)
         if isinstance(law, GaussianLaw):
             return np.sqrt(POLISH_SQUARED) * self._per_node(delta_gradient / law.sigma, facts)
@@ -245,7 +339,7 @@ class PerturbedObjective(Query):
         return self._per_node(facts.K(self.curvature), facts)
 
     def _release(self, facts: Facts, law: SphericalLaw | GaussianLaw) -> tuple[Array, Array]:
-        """``beta_release`` and ``sigma_release``."""
+        """Return rate and standard deviation of the noise on the answer: 0 for the law not used."""
         error, none = self._error(facts, law), np.zeros(facts.n.shape)
         if not law.polish:
             return none, none
@@ -261,13 +355,17 @@ class PerturbedObjective(Query):
             return Unprotected(source=self.source, rows=facts.n)
         _check_loss(facts)
         beta_release, sigma_release = self._release(facts, law)
-        claimed = None if law.claimed is None else self._per_node(law.claimed, facts)
+        claimed = None
+        claimed_rho = None
+        if law.claimed is not None:
+            claimed = self._per_node(law.claimed, facts)
+        if isinstance(law, GaussianLaw) and law.claimed_rho is not None:
+            claimed_rho = self._per_node(law.claimed_rho, facts)
         if isinstance(law, GaussianLaw):
             return GaussianObjectivePerturbation(
                 source=self.source, relation=facts.relation, sigma=self._per_node(law.sigma, facts), K=self._K(facts),
                 curvature_bound=facts.loss.curvature_bound, dimension=facts.d, error=self._error(facts, law),
-                sigma_release=sigma_release, claimed=claimed,
-                claimed_rho=None if law.claimed_rho is None else self._per_node(law.claimed_rho, facts),
+                sigma_release=sigma_release, claimed=claimed, claimed_rho=claimed_rho,
             )  # fmt: skip
         return SphericalObjectivePerturbation(
             source=self.source, relation=facts.relation, beta=self._per_node(law.rate, facts), K=self._K(facts),
@@ -276,11 +374,23 @@ class PerturbedObjective(Query):
         )  # fmt: skip
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
-        law, d, w = self.noise, facts.d, self._minimiser(vault, facts, release)
+        """Solve with noise in the objective, and add the noise that covers the solver's error.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.answer`.
+
+        Returns
+        -------
+        array of shape (..., d)
+        """
+        law = self.noise
+        w = self._minimiser(vault, facts, release)
         if law is None or not law.polish:
             return w
         rate, sigma = self._release(facts, law)
-        coarsest = _FINE * self._certified(facts) / np.sqrt(d)
+        coarsest = _FINE * self._certified(facts) / np.sqrt(facts.d)
         if np.any(sigma > 0):
             return vault.noise.add_gaussian(w, sigma, coarsest, release)
         return vault.noise.add_pure(w, rate, coarsest, release)
@@ -297,47 +407,73 @@ class PerturbedObjective(Query):
             vault.noise.load()
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
+        """Repeat the solve in a simulation, so that the next solve starts as if uninterrupted.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.replay`.
+        """
         vault.repeat(lambda: self._minimiser(vault, facts, release), self._nearest_start(facts))
 
     def blank(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)
 
     def around(self, origin: Array, facts: Facts) -> Query:
-        """``linear.v + q ||v||^2 / 2 = (linear - q origin).w + q ||w||^2 / 2 + const``, rho's part of q included."""
+        """Return the same problem about ``w = v + origin``.
+
+        ``linear.v + q ||v||^2 / 2 = (linear - q origin).w + q ||w||^2 / 2 + const``, rho's part of
+        q included.
+        """
         return replace(self, linear=self.linear - self._q(facts) * origin, start=self.start + origin)
 
     def has_exact_density(self, supposed: Supposed, answers: Array) -> bool:
-        """Gaussian noise in the objective and on the answer add up exactly only where the loss is linear."""
+        """Return whether the density is exact at these answers.
+
+        Gaussian noise in the objective and on the answer add up exactly only where the loss is
+        linear.
+        """
         if not isinstance(self.noise, GaussianLaw) or self.noise.release is None:
             return True
         return not np.any(supposed.facts.loss.curvature(np.einsum("kd,rd->rk", supposed.signed, answers[:, 0])))
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
-        """The density of the noise that makes the answer the minimiser, times the determinant of that map (U1)."""
-        vault, facts, law, w = supposed.vault, supposed.facts, self.noise, answer
+        """Return the log density of the answer by a change of variables (U1).
+
+It is that of the noise that makes the answer the minimiser, plus the log determinant of the map
+        from answers to noise: the Hessian in sum scale.
+        """
+        vault, facts = supposed.vault, supposed.facts
+        law, w = self.noise, answer
         if law is None:
             return certain(w, self.answer(vault, facts, 1))
-        q, sums = self._q(facts), facts.n / facts.C
+        q = self._q(facts)
+        sums = facts.n / facts.C  # brings a mean gradient to sum scale
         if isinstance(law, GaussianLaw) and law.release is not None:  # the noise on the answer is not small:
             spread = np.hypot(law.sigma / (sums * q), law.release)  # compare answers instead, both noises Gaussian
             return gaussian(w - self.answer(vault, facts, 1), spread)
+        # At the minimiser the gradient vanishes, which gives the noise.
         b = -sums * (vault.solver.gradient(w) + np.asarray(self.linear) + q * w)
         curvature = facts.loss.curvature(np.einsum("kd,rd->rk", supposed.signed, w[:, 0]))
         hessian = np.einsum("rk,kd,ke->rde", curvature, supposed.signed, supposed.signed)
         hessian = hessian + (sums * q).reshape(-1, 1, 1) * np.eye(w.shape[-1])
         determinant = np.linalg.slogdet(hessian)[1]
-        inside_it = gaussian(b, law.sigma) if isinstance(law, GaussianLaw) else spherical(b, law.rate)
-        return np.asarray(inside_it + determinant)
+        if isinstance(law, GaussianLaw):
+            return np.asarray(gaussian(b, law.sigma) + determinant)
+        return np.asarray(spherical(b, law.rate) + determinant)
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
-        """The noise that makes the answer the minimiser, without the determinant, which one row hardly changes."""
+        """Return how the noise that makes the answer the minimiser depends on canary rows.
+
+        The determinant is left out: one row hardly changes it.
+        """
         law, d = self.noise, canaries.facts.d
         q = float(np.max(self._q(canaries.facts)))
         middle, lean = canaries.gradients(answer)
         residual = -(middle + canaries.sums * (vector(self.linear) + q * answer))
         if law is None:
             return Leaning(residual, lean, 0.0)
-        if isinstance(law, SphericalLaw):
+        if isinstance(law, SphericalLaw):  # variance of a coordinate: E ||b||^2 / d = (d + 1) / rate^2
             return Leaning(residual, lean, (d + 1.0) / float(np.min(law.rate)) ** 2)
         covariance = float(np.max(law.sigma)) ** 2 * np.eye(d)
         if law.release is not None:
@@ -348,9 +484,23 @@ class PerturbedObjective(Query):
 
 @dataclass(frozen=True)
 class SecretStartObjective(PerturbedObjective):
-    """001, (21) to (23) as printed: the linear term has a part ``own * f``, with f the last round's exact minimiser.
+    """A perturbed objective that reads the last exact minimiser (paper 001, (21) to (23) as printed).
 
-    ``before`` is the query that stored f in the vault; it knows how far a row moves f.
+    The linear term has a part ``own * f``, with f the last round's exact minimiser, which is secret.
+
+    Parameters
+    ----------
+    linear, curvature, start, noise, source, tol
+        As for :class:`PerturbedObjective`; `noise` is spherical.
+    own : array of shape (..., 1)
+        Factor of the secret part of the linear term.
+    before : SecretMinimiser
+        The query that stored f in the vault; it knows the sensitivity of f.
+
+    Guarantee
+    ---------
+    Priced by :class:`~sottovoce.privacy.events.SecretStartPerturbation`: a row moves the linear term by
+    ``(n / C) |own|`` times the sensitivity of f, in sum scale, besides its own part of the objective.
     """
 
     around = Query.around  # refused: its linear term is secret
@@ -364,20 +514,40 @@ class SecretStartObjective(PerturbedObjective):
         _check_loss(facts)
         moved = self.before.exact_sensitivity(facts)
         shift = facts.n / facts.C * np.abs(np.asarray(self.own, dtype=float)) * moved
-        claimed = None if law.claimed is None else self._per_node(law.claimed, facts)
+        claimed = None
+        if law.claimed is not None:
+            claimed = self._per_node(law.claimed, facts)
         return SecretStartPerturbation(
             self.source, facts.relation, self._per_node(law.rate, facts), self._K(facts), facts.loss.curvature_bound,
             facts.d, self._per_node(shift, facts), claimed,
         )  # fmt: skip
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        """Solve with the secret part in the linear term.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.answer`.
+
+        Returns
+        -------
+        array of shape (..., d)
+        """
         return PerturbedObjective.answer(self._told(vault), vault, facts, release)
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
+        """Repeat the solve in a simulation, with the secret part in the linear term.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.replay`.
+        """
         PerturbedObjective.replay(self._told(vault), vault, facts, release)
 
     def _told(self, vault: Vault) -> SecretStartObjective:
-        """The same query with the secret part added to its linear term."""
+        """Return the same query with the secret part added to its linear term."""
         secret = np.asarray(self.own, dtype=float) * last_minimiser(vault, self.start)
         return replace(self, linear=self.linear + secret, own=0.0)
 
