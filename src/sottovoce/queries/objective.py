@@ -440,8 +440,8 @@ class PerturbedObjective(Query):
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
         """Return the log density of the answer by a change of variables (U1).
 
-It is that of the noise that makes the answer the minimiser, plus the log determinant of the map
-        from answers to noise: the Hessian in sum scale.
+        It is that of the noise that makes the answer the minimiser, plus the log determinant of the
+        map from answers to noise: the Hessian in sum scale.
         """
         vault, facts = supposed.vault, supposed.facts
         law, w = self.noise, answer
