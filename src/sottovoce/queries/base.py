@@ -1,7 +1,8 @@
 """Queries: a kind of release that sees rows, draws noise and states its event.
 
-A class that defines no event cannot be instantiated, so no release can go uncharged.  Queries are asked through a
-:class:`sottovoce.runs.row_guard.RowGuard` only, which charges the event before it calls :meth:`Query.answer`.
+A class that defines no event cannot be instantiated, so no release can go uncharged.  Queries are
+asked through a :class:`sottovoce.runs.row_guard.RowGuard` only, which charges the event before it
+calls :meth:`Query.answer`.
 """
 
 from __future__ import annotations
@@ -47,10 +48,11 @@ class Query(ABC):
     """
 
     of_people: ClassVar[bool] = False
-    """Whether the proof holds for user-level privacy: a unit of several rows that weigh no more than 1
-    together (docs/privacy/person.md).
+    """Whether the proof holds for user-level privacy, with units of several rows of total weight 1
+    or less (docs/privacy/person.md).
 
-    Each class declares it for itself: a subclass has another statistic, of which nothing is proved."""
+    Each class declares it for itself: a subclass has another statistic, of which nothing is
+    proved."""
 
     def proved_of_people(self) -> bool:
         """Return whether this query is proved for units of several rows."""
@@ -99,9 +101,10 @@ class Query(ABC):
         """
 
     def stamp(self) -> bytes:
-        """Digest that is stored with an answer and compared when it is read again; empty by default.
+        """Return a digest that is stored with an answer and compared when it is read again.
 
-        Queries whose answers, or later ones, mean something at their own public point only stamp that point.
+        It is empty by default.  A query stamps its public point if its answers, or later ones, mean
+        something at that point only.
         """
         return b""
 

@@ -1,12 +1,14 @@
 """Bounded sums: means over rows of a statistic of bounded size.
 
-A :class:`Bounded` says what a row adds, and how much.  :class:`NoisyBounded` asks each site for its own mean with all
-of the noise in it; as a :class:`sottovoce.queries.Sum` it asks for the mean of all rows, and nobody sees an addend.
+A :class:`Bounded` says what a row adds, and how much.  :class:`NoisyBounded` asks each site for its
+own mean with all of the noise in it; as a :class:`sottovoce.queries.Sum` it asks for the mean of
+all rows, and nobody sees an addend.
 
 Guarantee
 ---------
-With ``alpha`` an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row.  Sensitivities follow from
-public facts, with the rounding of the computation; ``docs/privacy/answers.md`` has their proofs.
+With ``alpha`` an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row.
+Sensitivities follow from public facts, with the rounding of the computation;
+``docs/privacy/answers.md`` has their proofs.
 """
 
 from __future__ import annotations
@@ -51,8 +53,8 @@ class Bounded(ABC):
     """Whether rows count by their weights, so that a unit of several rows of total weight 1 adds as
     much as one row at most (user-level privacy)."""
     cone: ClassVar[bool] = False
-    """Whether it is proved that no two rows' contributions have a negative inner product, which makes
-    the sensitivity to a replaced row smaller."""
+    """Whether it is proved that no two rows' contributions have a negative inner product, so that
+    the sensitivity to a replaced row is smaller."""
     degree: ClassVar[int] = 1
     """How many times the row is a factor of its contribution: 1 for gradients, 2 for matrices."""
 
@@ -125,7 +127,8 @@ class Bounded(ABC):
         summands = summands + elsewhere
         if facts.stretch == 1.0:
             return np.asarray((summands + facts.d + 24.0) * _UNIT * self.norm(facts))
-        # Rows that a map moves are never written down: every factor of the sum rounds by the stretch.
+        # Rows that a map moves are never written down: every factor of the sum rounds by the
+        # stretch.
         power = self.degree
         if facts.loss.by_norm:
             power = 2 * self.degree
@@ -217,9 +220,10 @@ class HuberGradient(_Vector):
 
 
 class Gram(Bounded):
-    """Sums of ``c_k a_k a_k'`` with ``c_k >= 0``, flattened by :func:`sottovoce.queries.moments.flat`.
+    """Sums of ``c_k a_k a_k'`` with factors ``c_k >= 0``, as vectors.
 
-    ``<a a', b b'> = (a.b)^2 >= 0``, so contributions lie in a cone.
+    Matrices are flattened by :func:`sottovoce.queries.moments.flat`.  ``<a a', b b'> = (a.b)^2 >=
+    0``, so contributions lie in a cone.
     """
 
     cone: ClassVar[bool] = True
@@ -263,7 +267,7 @@ class SecondMoments(Gram):
 
 @dataclass(frozen=True)
 class Curvature(Gram):
-    """The mean Hessian with clipped curvatures, in units of :meth:`unit`; a row's norm is at most 1.
+    """The mean Hessian with clipped curvatures, in units of :meth:`unit`; rows add at most 1.
 
     ``(1/n) sum_k min(curvature(a_k.w), most) a_k a_k'``
 
@@ -292,7 +296,10 @@ class Curvature(Gram):
 
 @dataclass(frozen=True)
 class SlopeMoments(Gram):
-    """``(1/n) sum_k derivative(a_k.w)^2 a_k a_k'``, second moments of gradients: norm at most the bound squared."""
+    """Second moments of gradients, ``(1/n) sum_k derivative(a_k.w)^2 a_k a_k'``.
+
+    A row's norm is at most the derivative bound squared.
+    """
 
     def norm(self, facts: Facts) -> float:
         return facts.loss.derivative_bound**2
@@ -303,9 +310,10 @@ class SlopeMoments(Gram):
 
 @dataclass(frozen=True)
 class ResidualMoments(SlopeMoments):
-    """``(1/n) sum_k weight_k^2 clip(r_k / h, -1, 1)^2 a_k a_k'`` with residuals ``r = a.w - t``: norm at most 1.
+    """Second moments of Huber's gradients, in units of h squared; a row's norm is at most 1.
 
-    `h` is as in :class:`HuberGradient`.
+    ``(1/n) sum_k weight_k^2 clip(r_k / h, -1, 1)^2 a_k a_k'`` with residuals ``r = a.w - t``.  `h`
+    is as in :class:`HuberGradient`.
     """
 
     h: float = 1.0
@@ -345,7 +353,7 @@ class Products(_Vector):
 
 @dataclass(frozen=True)
 class RowMean(Bounded):
-    """The mean of the columns, ``(1/n) sum_k x_k``, with 0 for the constants; a row's norm is at most 1.
+    """The mean row ``(1/n) sum_k x_k``, with 0 for the constants; a row's norm is at most 1.
 
     x_k is the row without its label's sign (which the sign of its constant tells), without class,
     and without weight unless a person's rows weigh no more than 1 together.  A row whose constants
@@ -546,8 +554,8 @@ class Residuals(Bounded):
 class AtBounds(Bounded):
     """Shares of rows whose target is at its lower and at its upper declared bound, two entries.
 
-    Targets beyond the declared bounds were clipped to them, so these are the shares at or beyond the
-    bounds.
+    Targets beyond the declared bounds were clipped to them, so these are the shares at or beyond
+    the bounds.
 
     Parameters
     ----------
@@ -587,9 +595,9 @@ class AtBounds(Bounded):
 class Cells(Bounded):
     """Histograms of several columns at once: shares of rows by cell, times ``1 / sqrt(columns)``.
 
-    Rows hold in every column the number of their cell, from 1; any other number is in no cell.  A row
-    counts by its weight.  A row adds ``1 / sqrt(columns)`` to each column's histogram, so its norm is
-    at most 1.
+    Rows hold in every column the number of their cell, from 1; any other number is in no cell.  A
+    row counts by its weight.  A row adds ``1 / sqrt(columns)`` to each column's histogram, so its
+    norm is at most 1.
 
     Parameters
     ----------
@@ -718,7 +726,8 @@ def score_cells(
     cell = np.searchsorted(edges, score, side="right")
     group = np.zeros(sign.shape, dtype=np.int64)
     if groups is not None:
-        # From the last to the first, so that the first group that a row is in overwrites the others.
+        # From the last to the first, so that the first group that a row is in overwrites the
+        # others.
         for k in reversed(range(len(groups))):
             inside = np.asarray(block.host(block.moves(_everywhere(groups[k], at)))) != 0.0
             group = np.where(np.broadcast_to(inside, sign.shape), k + 1, group)
@@ -732,15 +741,16 @@ class NoisyBounded(NoisyValue):
     Parameters
     ----------
     start, alpha, source, claimed
-        As for :class:`sottovoce.queries.statistic.NoisyStatistic`; `start` is the statistic's point.
+        As for :class:`sottovoce.queries.statistic.NoisyStatistic`; `start` is the statistic's
+        point.
     what : Bounded
         The statistic.
 
     Guarantee
     ---------
     With ``alpha``, the Gaussian mechanism of sensitivity over sigma ``alpha`` for one row of the
-    node, priced by :class:`~sottovoce.privacy.events.GaussianMechanism` (docs/privacy/answers.md).  In
-    a sum, a site's rounding, weighed by its rows, is below that of all rows at one site.
+    node, priced by :class:`~sottovoce.privacy.events.GaussianMechanism` (docs/privacy/answers.md).
+    In a sum, a site's rounding, weighed by its rows, is below that of all rows at one site.
     """
 
     what: Bounded = field(kw_only=True)

@@ -1,8 +1,9 @@
-"""What a histogram of scores misses of smooth sums over rows: each row's part, less the part that its cell stands for.
+"""Corrections to smooth sums over rows that are computed from a histogram of scores.
 
-A histogram tells the sum of any statistic of score and label up to where scores lie within their cells.  What a row
-adds to these corrections is the difference, which is small, so that noise in them is too.  Every statistic here depends
-on the row's own score, label and group, and on public numbers.
+A histogram tells the sum of any statistic of score and label up to where scores lie within their
+cells.  What a row adds to these corrections is the difference, which is small, so that noise in
+them is too.  Every statistic here depends on the row's own score, label and group, and on public
+numbers.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ def line_statistics(curve: Curves, u: Array, positive: Array, worth: Array, reac
 
 
 def share_in_reach(u: Array, reach: Array) -> Array:
-    """Return the root of a row's weight by its score: 1 within the reach, ``reach / |u|`` beyond."""
+    """Return the root of rows' weights: 1 within the reach, and ``reach / |u|`` beyond it."""
     return np.asarray(reach / np.maximum(np.abs(u), reach))
 
 
@@ -167,11 +168,12 @@ def places(edges: Array, u: Array, cell: IntArray, tails: Array) -> Array:
 
 @dataclass(frozen=True)
 class Corrections(Bounded):
-    """Means of :func:`statistics` less their values by cell, in units, for all rows and for each group.
+    """Means of :func:`statistics` less their values by cell, for all rows and for each group.
 
-    A row's contribution is clipped to norm 1; if there are groups, to norm ``sqrt(1/2)`` in each of the
-    two blocks that the row is in.  Units that follow from earlier releases leave nothing to clip.  So
-    the bound holds whatever the public numbers are.  A row without a known label adds nothing.
+    A row's contribution is clipped to norm 1; if there are groups, to norm ``sqrt(1/2)`` in each of
+    the two blocks that the row is in.  Units that follow from earlier releases leave nothing to
+    clip.  So the bound holds whatever the public numbers are.  A row without a known label adds
+    nothing.
 
     Parameters
     ----------

@@ -1,14 +1,17 @@
-"""Correlated noise: noisy gradients of one sign, each less a share of those before it, at the same price.
+"""Correlated noise over rounds, for gradients whose derivatives have one sign.
 
-A row's gradient of a margin loss is ``-s a`` with the row's own direction a and s never negative.  So half of the
-noise's variance may be the same in all rounds.  No draw is kept secret for it: a release is a gradient less a share of
-the earlier ones, with fresh noise.
+A release is a noisy gradient less a share of those before it, at the same price.
+
+A row's gradient of a margin loss is ``-s a`` with the row's own direction a and s never negative.
+So half of the noise's variance may be the same in all rounds.  No draw is kept secret for it: a
+release is a gradient less a share of the earlier ones, with fresh noise.
 
 Guarantee
 ---------
-For a loss whose derivative is never positive, the releases of the rounds 1 .. t are post-processing of Gaussian
-mechanisms of the shifts that their events state, whatever else is released between them
-(``docs/privacy/correlated_noise.md``).  A round without those before it is priced as a release by itself.
+For a loss whose derivative is never positive, the releases of the rounds 1 .. t are post-processing
+of Gaussian mechanisms of the shifts that their events state, whatever else is released between them
+(``docs/privacy/correlated_noise.md``).  A round without those before it is priced as a release by
+itself.
 """
 
 from __future__ import annotations
@@ -151,8 +154,8 @@ class CarriedGradient(NoisyGradient):
     Parameters
     ----------
     start, alpha, source, claimed
-        As for :class:`NoisyGradient`; `alpha` is the sensitivity over sigma that a round of independent
-        noise of the same total would have.
+        As for :class:`NoisyGradient`; `alpha` is the sensitivity over sigma that a round of
+        independent noise of the same total would have.
     index : int
         The round t, from 1.
     rounds : int
@@ -170,7 +173,7 @@ class CarriedGradient(NoisyGradient):
 
     @property
     def share(self) -> float:
-        """Share of the sum of earlier gradients that a release leaves out, and its readers add again."""
+        """Share of the sum of earlier gradients that is subtracted, and added again by readers."""
         return 1.0 / (self.rounds + self.index - 1.0)
 
     def _sigma(self, sensitivity: Array) -> Array:

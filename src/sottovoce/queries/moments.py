@@ -17,9 +17,11 @@ from .vault import Vault
 
 @dataclass(frozen=True)
 class SquaredMargin(Loss):
-    """``z^2 / 2``: its mean gradient at the unit vector e_j is column j of the rows' second moments.
+    """The loss ``z^2 / 2``, by whose gradients second moments are computed.
 
-    It is used only for rows in the unit ball and ``|w| <= 1``, where derivative and curvature are bounded by 1.
+    Its mean gradient at the unit vector e_j is column j of the rows' second moments.  It is used
+    only for rows in the unit ball and ``|w| <= 1``, where derivative and curvature are bounded by
+    1.
     """
 
     name: ClassVar[str] = "squared margin"
@@ -48,8 +50,9 @@ class NoisyMoments(NoisyValue):
 
     Guarantee
     ---------
-    In the Frobenius norm, which :func:`flat` keeps, ``||x x' - z z'||^2 = |x|^4 + |z|^4 - 2 (x.z)^2 <= 2`` in the unit
-    ball, attained by orthogonal unit rows: the sensitivity is ``sqrt(2) / n``, and ``1 / n`` for a row that is zeroed.
+    In the Frobenius norm, which :func:`flat` keeps, ``||x x' - z z'||^2 = |x|^4 + |z|^4 - 2 (x.z)^2
+    <= 2`` in the unit ball, attained by orthogonal unit rows: the sensitivity is ``sqrt(2) / n``,
+    and ``1 / n`` for a row that is zeroed.
     """
 
     width: int = 0
@@ -64,14 +67,17 @@ class NoisyMoments(NoisyValue):
 
 
 def flat(S: Array) -> Array:
-    """Symmetric matrices (..., d, d) as vectors of their d (d + 1) / 2 entries, of the same Euclidean norm."""
+    """Flatten symmetric matrices (..., d, d) to vectors (..., d (d + 1) / 2) of the same norm."""
     i, j = np.triu_indices(S.shape[-1])
+    # An entry off the diagonal stands twice in the Frobenius norm.
     return np.asarray(S[..., i, j] * np.where(i == j, 1.0, np.sqrt(2.0)))
 
 
 def square(v: Array, d: int) -> Array:
-    """Inverse of :func:`flat`."""
+    """Return the symmetric matrices (..., d, d) of vectors by :func:`flat`."""
     i, j = np.triu_indices(d)
     S = np.zeros((*v.shape[:-1], d, d))
-    S[..., i, j] = S[..., j, i] = v / np.where(i == j, 1.0, np.sqrt(2.0))
+    entries = v / np.where(i == j, 1.0, np.sqrt(2.0))
+    S[..., i, j] = entries
+    S[..., j, i] = entries
     return S

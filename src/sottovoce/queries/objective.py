@@ -1,11 +1,14 @@
-"""Objective perturbation: minimise the local objective with a random linear term (003, Alg. 2; U1, U3 and U4).
+"""Objective perturbation (003, Alg. 2; U1, U3 and U4).
+
+A site releases the minimiser of its local objective with a random linear term.
 
 Guarantee
 ---------
-With a noise law, an answer costs its node what :mod:`sottovoce.privacy.prices` gives for its event, for all public
-vectors: the price depends on public curvatures only.  The answer is the solver's plus noise that pays for its distance
-to the exact minimiser (U4): the solver's certificate, the release's grid, and the rounding of the noise in the
-objective.  Without a noise law nothing is guaranteed, and the event says so.
+With a noise law, an answer costs its node what :mod:`sottovoce.privacy.prices` gives for its event,
+for all public vectors: the price depends on public curvatures only.  The answer is the solver's
+plus noise that pays for its distance to the exact minimiser (U4): the solver's certificate, the
+release's grid, and the rounding of the noise in the objective.  Without a noise law nothing is
+guaranteed, and the event says so.
 """
 
 from __future__ import annotations
@@ -224,9 +227,9 @@ class PerturbedObjective(Query):
     ---------
     For one row of the node under the relation of the facts, and all public vectors: the price of
     :class:`~sottovoce.privacy.events.SphericalObjectivePerturbation` or
-    :class:`~sottovoce.privacy.events.GaussianObjectivePerturbation`, which covers the solver's error if
-    the law polishes the answer (U1, U3 and U4; docs/privacy/objective_perturbation.md).  None without
-    noise (:class:`~sottovoce.privacy.events.Unprotected`).
+    :class:`~sottovoce.privacy.events.GaussianObjectivePerturbation`, which covers the solver's
+    error if the law polishes the answer (U1, U3 and U4; docs/privacy/objective_perturbation.md).
+    None without noise (:class:`~sottovoce.privacy.events.Unprotected`).
     """
 
     linear: Array
@@ -255,7 +258,7 @@ class PerturbedObjective(Query):
         return self._certified(facts) * (1.0 + _FINE) + rounding
 
     def _longest(self, facts: Facts, law: SphericalLaw | GaussianLaw | None) -> Array:
-        """Return a norm that the noise exceeds with probability at most ``e^-700``, in sum scale."""
+        """Return a norm, in sum scale, that noise exceeds with probability ``e^-700`` at most."""
         d = facts.d
         if isinstance(law, SphericalLaw):
             return self._per_node((d + np.sqrt(2.0 * d * _FAR) + _FAR) / law.rate, facts)
@@ -484,9 +487,10 @@ class PerturbedObjective(Query):
 
 @dataclass(frozen=True)
 class SecretStartObjective(PerturbedObjective):
-    """A perturbed objective that reads the last exact minimiser (paper 001, (21) to (23) as printed).
+    """A perturbed objective that reads the last exact minimiser (001, (21) to (23) as printed).
 
-    The linear term has a part ``own * f``, with f the last round's exact minimiser, which is secret.
+    The linear term has a part ``own * f``, with f the last round's exact minimiser, which is
+    secret.
 
     Parameters
     ----------
@@ -499,8 +503,9 @@ class SecretStartObjective(PerturbedObjective):
 
     Guarantee
     ---------
-    Priced by :class:`~sottovoce.privacy.events.SecretStartPerturbation`: a row moves the linear term by
-    ``(n / C) |own|`` times the sensitivity of f, in sum scale, besides its own part of the objective.
+    Priced by :class:`~sottovoce.privacy.events.SecretStartPerturbation`: a row moves the linear
+    term by ``(n / C) |own|`` times the sensitivity of f, in sum scale, besides its own part of the
+    objective.
     """
 
     around = Query.around  # refused: its linear term is secret

@@ -1,13 +1,15 @@
 """Sparse vector before a noisy proximal step (004, Algorithm 2, corrected; U5 and U7).
 
-Each round asks whether the local gradient at the *public* iterate is longer than a threshold.  A release follows only
-if a noisy comparison says yes, and there are at most `positives` releases in all.
+Each round asks whether the local gradient at the *public* iterate is longer than a threshold.  A
+release follows only if a noisy comparison says yes, and there are at most `positives` releases in
+all.
 
 Guarantee
 ---------
-AboveThreshold with the threshold's noise drawn once is ``epsilon_threshold + epsilon_queries`` differentially private,
-and every release is the Gaussian mechanism; :class:`sottovoce.privacy.events.GatedRelease` charges the tests with round
-1 and one release with each of the rounds 1 .. `positives`.  The query reads rows and public state only.  That tests run
+AboveThreshold with the threshold's noise drawn once is ``epsilon_threshold + epsilon_queries``
+differentially private, and every release is the Gaussian mechanism;
+:class:`sottovoce.privacy.events.GatedRelease` charges the tests with round 1 and one release with
+each of the rounds 1 .. `positives`.  The query reads rows and public state only.  That tests run
 between other releases costs nothing more (``docs/privacy/tight.md``, "A gate between releases").
 """
 
@@ -41,14 +43,18 @@ class Gate(Secret):
 
 @dataclass(frozen=True)
 class Allowance(Secret):
-    """How many releases may still follow, shape (..., 1), if every round draws its own threshold."""
+    """How many releases may still follow, (..., 1), if every round draws its own threshold."""
 
     left: Array
 
 
 @dataclass(frozen=True)
 class GateSeen(Secret):
-    """The auditor's record: log density of the tests' bits at quantiles of the threshold (R, bars), releases (R,)."""
+    """The auditor's record of the tests of R replicates.
+
+    `bits`, (R, bars), is the log density of the tests' outcomes at quantiles of the threshold, and
+    `sent`, (R,), the number of releases.
+    """
 
     bits: Array
     sent: Array
@@ -80,9 +86,10 @@ class GatedMinimiser(NoisyMinimiser):
 
     Guarantee
     ---------
-    Tests are ``epsilon_threshold + epsilon_queries`` differentially private together (AboveThreshold),
-    and each release is the Gaussian mechanism; :class:`~sottovoce.privacy.events.GatedRelease` charges
-    the tests with round 1, and one release with each of the rounds 1 .. `positives`.
+    Tests are ``epsilon_threshold + epsilon_queries`` differentially private together
+    (AboveThreshold), and each release is the Gaussian mechanism;
+    :class:`~sottovoce.privacy.events.GatedRelease` charges the tests with round 1, and one release
+    with each of the rounds 1 .. `positives`.
     """
 
     threshold: float = 0.0
@@ -188,22 +195,24 @@ class GatedMinimiser(NoisyMinimiser):
         return np.asarray(np.logaddexp.reduce(bits, axis=1) - np.logaddexp.reduce(seen.bits, axis=1) + release)
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
-        return super().leaning(canaries, answer[:-1]) if answer[-1] > 0 else None
+        if answer[-1] > 0:
+            return super().leaning(canaries, answer[:-1])
+        return None
 
 
 @dataclass(frozen=True)
 class RedrawnGate(PerturbedObjective):
-    """A gate that redraws its threshold and reads the private minimiser (004, Algorithm 2 as listed).
+    """A gate that redraws its threshold and reads the minimiser (004, Algorithm 2 as listed).
 
-    A round sends if ``f_i(start) - f_i(minimiser) + Lap(4 c B / e2) >= threshold + Lap(2 c B / e1)``, at most c times.
-    Here f_i has every row's loss clipped at B, and its regulariser, which is not clipped.  Losses, B and the threshold
-    are in units of C.
+    A round sends if ``f_i(start) - f_i(minimiser) + Lap(4 c B / e2) >= threshold + Lap(2 c B /
+    e1)``, at most c times.  Here f_i has every row's loss clipped at B, and its regulariser, which
+    is not clipped.  Losses, B and the threshold are in units of C.
 
-    The sparse vector's theorem does not apply.  Given the exact minimiser, though, one row moves the query by at most
-    ``2 B / n``, because the regulariser at a known minimiser reads no rows.  So a test is ``min(e1 / c, e2 / 2c)
-    divisor / n``-DP, and the minimiser is charged in every round: see
-    :class:`sottovoce.privacy.events.MinimiserGateRelease`.  As in other printed forms, the price is that of an exact
-    solver in the test.
+    The sparse vector's theorem does not apply.  Given the exact minimiser, though, one row moves
+    the query by at most ``2 B / n``, because the regulariser at a known minimiser reads no rows.
+    So a test is ``min(e1 / c, e2 / 2c) divisor / n``-DP, and the minimiser is charged in every
+    round: see :class:`sottovoce.privacy.events.MinimiserGateRelease`.  As in other printed forms,
+    the price is that of an exact solver in the test.
 
     Parameters
     ----------
@@ -221,7 +230,8 @@ class RedrawnGate(PerturbedObjective):
     index : int
         The round, from 1.
     divisor : array of shape (..., 1)
-        Divides both noises: 1 as listed, ``|D_i|`` for the sensitivity that the proof of Lemma 4.2 loses.
+        Divides both noises: 1 as listed, ``|D_i|`` for the sensitivity that the proof of Lemma 4.2
+        loses.
     """
 
     around = Query.around  # refused: its quality is that of the problem around zero

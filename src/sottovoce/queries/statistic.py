@@ -2,10 +2,10 @@
 
 Guarantee
 ---------
-With ``alpha``, an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row of its node; where every
-price must be pure, it has spherical noise of pure epsilon ``alpha``.  Sensitivities are computed here, from public
-facts, with the solver's error and the rounding to the release's grid.  Without ``alpha`` nothing is guaranteed, and the
-event says so.
+With ``alpha``, an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row of its
+node; where every price must be pure, it has spherical noise of pure epsilon ``alpha``.
+Sensitivities are computed here, from public facts, with the solver's error and the rounding to the
+release's grid.  Without ``alpha`` nothing is guaranteed, and the event says so.
 """
 
 from __future__ import annotations
@@ -145,9 +145,9 @@ class NoisyStatistic(Query):
     Guarantee
     ---------
     Under the relation of the facts, for one row of the node, or one person where the facts say so:
-    the Gaussian mechanism (:class:`~sottovoce.privacy.events.GaussianMechanism`), or spherical noise
-    (:class:`~sottovoce.privacy.events.ExactSphericalMechanism`) under pure accounting.  None without
-    `alpha` (:class:`~sottovoce.privacy.events.Unprotected`).
+    the Gaussian mechanism (:class:`~sottovoce.privacy.events.GaussianMechanism`), or spherical
+    noise (:class:`~sottovoce.privacy.events.ExactSphericalMechanism`) under pure accounting.  None
+    without `alpha` (:class:`~sottovoce.privacy.events.Unprotected`).
     """
 
     start: Array
@@ -185,8 +185,9 @@ class NoisyStatistic(Query):
 
     def _coarsest(self, sensitivity: Array, facts: Facts) -> Array:
         """Return the largest step of the release's grid."""
-        # Rounding moves an entry by half a step, a vector of d entries by sqrt(d) / 2 steps, and both
-        # neighbours' values are rounded: _FINE / 2 of the sensitivity, below what it was enlarged by.
+        # Rounding moves an entry by half a step, a vector of d entries by sqrt(d) / 2 steps, and
+        # both neighbours' values are rounded: _FINE / 2 of the sensitivity, below what it was
+        # enlarged by.
         return np.asarray(_FINE / 2.0 * sensitivity / np.sqrt(self.entries(facts)))
 
     def noisy(self, exact: Array, vault: Vault, facts: Facts, release: int, use: int = 1) -> Array:
@@ -245,13 +246,15 @@ class NoisyStatistic(Query):
 class NoisyValue(NoisyStatistic):
     """A statistic whose value gets noise once, under local trust or in a secure aggregation.
 
-    At a node it gets all of its noise; in a sum every site adds a share (:class:`sottovoce.queries.Sum`).
+    At a node it gets all of its noise; in a sum every site adds a share
+    (:class:`sottovoce.queries.Sum`).
     """
 
     in_sums: ClassVar[str | None] = None
-    """The source that ledgers name for a sum of it, empty for its own; None if it may not be summed.
+    """The name in ledgers of a sum of it, empty for its own; None if it may not be summed.
 
-    Each class declares it for itself: a subclass has another statistic, of which no sum is proved."""
+    Each class declares it for itself: a subclass has another statistic, of which no sum is
+    proved."""
 
     def moved(self, facts: Facts, rows: Array) -> Array:
         """Return the sensitivity of a computed mean of :meth:`addend` over sites.
@@ -348,9 +351,9 @@ class NoisyMinimiser(NoisyValue):
 
     Guarantee
     ---------
-    That of :class:`NoisyStatistic`, with sensitivity ``Delta C / (n q) + 2 error`` for
-    ``q = rho / N + curvature`` and the solver's certified error (``docs/privacy/tight.md``).  In a sum
-    the site weighs ``n / rows <= 1``, so a row moves the mean by at most ``Delta C / (rows q) + 2 error``.
+    That of :class:`NoisyStatistic`, with sensitivity ``Delta C / (n q) + 2 error`` for ``q = rho /
+    N + curvature`` and the solver's certified error (``docs/privacy/tight.md``).  In a sum the site
+    weighs ``n / rows <= 1``, so a row moves the mean by at most ``Delta C / (rows q) + 2 error``.
     Sites add up how far their minimisers are from those without rows, which public facts bound
     whatever the public point.
     """
@@ -388,7 +391,8 @@ class NoisyMinimiser(NoisyValue):
         alike = facts.alike
         start, tol = self._nearest(self.start, alike), self._tol(alike)
         found = vault.solver.minimise(self._linear(), self._q(facts), start, tol).w - self._alone(facts)
-        # Certified answers lie in this ball; the projection makes the bound hold for whatever comes.
+        # Certified answers lie in this ball; the projection makes the bound hold for whatever
+        # comes.
         most = self.reach(facts)
         norm = np.linalg.norm(found, axis=-1, keepdims=True)
         return np.where(norm > most, found * (most / np.maximum(norm, most)), found)
@@ -435,7 +439,7 @@ class NoisyMinimiser(NoisyValue):
 
 @dataclass(frozen=True)
 class NoisyGradient(NoisyValue):
-    """The data's mean gradient with noise, ``(C / n) sum_k derivative(a_k.w) a_k`` at ``w = start``.
+    """The data's gradient ``(C / n) sum_k derivative(a_k.w) a_k`` at ``w = start``, with noise.
 
     Parameters
     ----------
@@ -444,8 +448,8 @@ class NoisyGradient(NoisyValue):
 
     Guarantee
     ---------
-    That of :class:`NoisyStatistic`, with :func:`gradient_sensitivity`.  In a sum, a site's rounding,
-    weighed by its rows, is below that of all rows at one site.
+    That of :class:`NoisyStatistic`, with :func:`gradient_sensitivity`.  In a sum, a site's
+    rounding, weighed by its rows, is below that of all rows at one site.
     """
 
     of_people: ClassVar[bool] = True
@@ -483,8 +487,8 @@ class NoisyGradient(NoisyValue):
 class NoisyEpoch(NoisyStatistic):
     """One pass of noisy gradient steps over `batches` fixed parts of the rows (one epoch).
 
-    ``w <- w - step (g_b + mu (w - origin))`` with the noisy mean gradient ``g_b`` of part b, which has
-    the rows k with ``k mod batches = b``.
+    ``w <- w - step (g_b + mu (w - origin))`` with the noisy mean gradient ``g_b`` of part b, which
+    has the rows k with ``k mod batches = b``.
 
     Parameters
     ----------
@@ -568,10 +572,10 @@ class LastMinimiser(Secret):
 
 @dataclass(frozen=True)
 class SecretMinimiser(NoisyMinimiser):
-    """A minimiser whose objective reads the last exact minimiser (paper 001, Algorithm 3 as printed).
+    """A minimiser whose objective reads the last exact minimiser (001, Algorithm 3 as printed).
 
-    The linear term has a part ``own * f``, with f the last round's exact minimiser, which never leaves
-    the vault.
+    The linear term has a part ``own * f``, with f the last round's exact minimiser, which never
+    leaves the vault.
 
     Parameters
     ----------
@@ -584,11 +588,11 @@ class SecretMinimiser(NoisyMinimiser):
 
     Guarantee
     ---------
-    Given all that was sent, f is a function of the rows, of sensitivity
-    ``delta(t) = (Delta C / n + |own(t)| delta(t-1)) / q(t) + 2 error(t)``, ``delta(0) = 0``,
-    ``q = mu + |own|``, which prices it; errors apart it stays below ``Delta C / (n mu)``
-    (docs/privacy/verdicts.md).  The noise's rate is the paper's, ``rho n alpha / (2 C)``, and the price
-    is that of :class:`~sottovoce.privacy.events.ExactSphericalMechanism`.
+    Given all that was sent, f is a function of the rows, of sensitivity ``delta(t) = (Delta C / n +
+    |own(t)| delta(t-1)) / q(t) + 2 error(t)``, ``delta(0) = 0``, ``q = mu + |own|``, which prices
+    it; errors apart it stays below ``Delta C / (n mu)`` (docs/privacy/verdicts.md).  The noise's
+    rate is the paper's, ``rho n alpha / (2 C)``, and the price is that of
+    :class:`~sottovoce.privacy.events.ExactSphericalMechanism`.
     """
 
     around = Query.around  # refused: its linear term is secret

@@ -1,13 +1,15 @@
-"""Sums over sites, of gradients, proximal steps and bounded statistics; nobody sees a single addend.
+"""Sums over sites by secure aggregation: gradients, proximal steps and bounded statistics.
 
-A site's addend and its share of the noise are whole numbers of steps of a public grid.  Their sum modulo ``2^64``
-leaves the site masked (:mod:`sottovoce.network.net`); only the sum over all sites of an attempt is ever opened.
+Nobody sees a single addend.  A site's addend and its share of the noise are whole numbers of steps
+of a public grid.  Their sum modulo ``2^64`` leaves the site masked (:mod:`sottovoce.network.net`);
+only the sum over all sites of an attempt is ever opened.
 
 Guarantee
 ---------
-Every attempt is the Gaussian mechanism of shift over sigma ``alpha`` for one row, against an adversary who sees all
-messages and all that `colluders` of the sites know (``docs/privacy/sums.md``).  The sites of an attempt are known
-before noise is drawn, so shares are as large as these need, and `alpha` is the same for all.
+Every attempt is the Gaussian mechanism of shift over sigma ``alpha`` for one row, against an
+adversary who sees all messages and all that `colluders` of the sites know
+(``docs/privacy/sums.md``).  The sites of an attempt are known before noise is drawn, so shares are
+as large as these need, and `alpha` is the same for all.
 """
 
 from __future__ import annotations
@@ -216,7 +218,7 @@ class Sum:
         return np.asarray(np.rint(exact).astype(np.int64))
 
     def spread(self, facts: Facts, among: Among) -> Array:
-        """Return the standard deviation of a share's noise per coordinate, in grid steps, (..., 1)."""
+        """Return the standard deviation of an entry of a share's noise, in grid steps, (..., 1)."""
         return self._grid(facts, among).tau
 
     def total_spread(self, facts: Facts, among: Among) -> Array:
@@ -339,7 +341,7 @@ class Sum:
         return min(FINEST, _RING - 1 - math.frexp(float(np.max(self.what.reach(facts) / share)) + 1.0)[1])
 
     def _noise_fits(self, facts: Facts) -> bool:
-        """Return whether noise of all sites leaves the words of honest sums below half of the ring."""
+        """Return whether all sites' noise leaves honest sums below half of the ring."""
         alpha, d, sites = float(np.min(np.asarray(self.alpha))), self.what.entries(facts), math.sqrt(facts.n_nodes)
         tau = 2.0 ** (self._bits(facts) + 1) + math.sqrt(d) * (1.0 + 0.5 * sites) / alpha
         return (_TAIL + 1.0) * sites * tau <= 2.0**_RING
@@ -352,8 +354,8 @@ class Sum:
     def _grid(self, facts: Facts, among: Among) -> Grid:
         """The grid of an attempt, the same at all its sites.
 
-        With h honest shares of ``tau`` steps, a shift of D steps costs at most ``sqrt(D^2 / h + d h / 4) / tau``: it is
-        dealt to the shares in whole steps (docs/privacy/sums.md, Claim 3).
+        With h honest shares of ``tau`` steps, a shift of D steps costs at most ``sqrt(D^2 / h + d h
+        / 4) / tau``: it is dealt to the shares in whole steps (docs/privacy/sums.md, Claim 3).
         """
         moved = self._moved(facts, among)
         if self.alpha is None:
