@@ -122,7 +122,7 @@ class Algorithm(ABC, Generic[StateT]):
     """Whom people have to trust with their rows, and what everybody else sees."""
     any_trust: ClassVar[bool] = False  # it is the same under every trust, and has one name
     curvature: ClassVar[str] = "edge"
-    """Curvature that a penalty eta adds to the objective: ``2 eta`` per "edge", ``eta`` per "node"."""
+    """Curvature that a penalty eta adds: ``2 eta`` per "edge", or ``eta`` per "node"."""
     least_penalty: ClassVar[float] = 0.001
     """The smallest default penalty, in units of C; noise may ask for a larger one."""
     noise_weight: ClassVar[float] = 0.0
