@@ -54,7 +54,7 @@ class Knob:
 
     @property
     def offered(self) -> bool:
-        """Whether the command line and the estimators have it; printed forms' knobs are for studies."""
+        """Whether command line and estimators have it; printed forms' knobs are for studies."""
         return self.form != "printed"
 
 

@@ -15,7 +15,7 @@ from ..util.typing import Array
 from .base import Node
 
 LEFT_FOR_CURVATURE = 0.01
-"""``(epsilon_i1 - epsilon_i3) / epsilon_i1`` of 004, section 5: ``epsilon_i3 = 0.99 epsilon_i1``."""
+"""``(epsilon_i1 - epsilon_i3) / epsilon_i1`` in 004, section 5."""
 
 
 def check_curvature(penalty: Schedule, node: Node, paper: str) -> None:
