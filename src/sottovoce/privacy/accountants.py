@@ -113,7 +113,7 @@ class Accountant(ABC, Generic[Spent]):
         """Return what these nodes have spent."""
 
     def worst(self, spent: Spent, sites_per_row: int) -> Spent:
-        """Return the largest spending on a person with rows at `sites_per_row` sites, as of one node.
+        """Return the largest spending on a person with rows at `sites_per_row` sites, as one node's.
 
         Where rows are partitioned among the nodes anew, it adds up over the partitions.
 
@@ -366,7 +366,7 @@ class ZCDPAccountant(_Renyi):
 
 
 class RDPAccountant(_Renyi):
-    """Sums of Renyi curves, shape (directions, nodes, orders); epsilon by the best order, or one."""
+    """Sums of Renyi curves, shape (directions, nodes, orders); epsilon at one or the best order."""
 
     name: ClassVar[str] = "rdp"
 
