@@ -113,7 +113,7 @@ class Accountant(ABC, Generic[Spent]):
         """Return what these nodes have spent."""
 
     def worst(self, spent: Spent, sites_per_row: int) -> Spent:
-        """Return the largest spending on a person with rows at `sites_per_row` sites, as one node's.
+        """Return the most spent on a person with rows at `sites_per_row` sites, as one node's.
 
         Where rows are partitioned among the nodes anew, it adds up over the partitions.
 

@@ -292,7 +292,10 @@ class SystemNoise(Noise):
 
     @classmethod
     def _uniform(cls, shape: tuple[int, ...]) -> Array:
-        """Draw uniforms in (0, 1): a binade by its exact probability, to 2^-960, and 53 bits in it."""
+        """Draw uniforms in (0, 1): a binade by its exact probability, and 53 bits in it.
+
+        Binades go down to 2^-960.
+        """
         exponent, open_ = np.zeros(shape, dtype=int), np.ones(shape, dtype=bool)
         for _ in range(15):
             word = cls._words(shape)
