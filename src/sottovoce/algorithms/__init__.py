@@ -1,4 +1,6 @@
-"""Methods, one file each, and their registry: a new method needs a file, a line here, a test and a page.
+"""Methods, one file each, and their registry.
+
+A new method needs a file, a line here, a test and a page.
 
 Those from outside the package come by :func:`sottovoce.runs.registering.register`.
 """
@@ -59,7 +61,7 @@ METHODS = [
         "good_for": "what trust in one party would buy, by gradients with momentum",
     }),
 ]  # fmt: skip
-"""All pairs of a method and a trust; a method's own line comes first, and those from outside come last."""
+"""All pairs of a method and a trust: a method's own line first, methods from outside last."""
 
 REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound for one in METHODS}
 """Methods by the names that records know; :func:`under` finds that of a method and a trust."""
@@ -73,10 +75,10 @@ NAMES = list(dict.fromkeys(one.cls.name for one in METHODS))
 ANSWERS = (
     "newton", "slopes", "least_squares", "components", "histogram", "confusion", "misses", "survey", "hazards", "once",
 )  # fmt: skip
-"""Names of recipes in records of their runs (:mod:`sottovoce.answers`); users do not choose them."""
+"""Names of recipes in records of their runs (:mod:`sottovoce.answers`)."""
 
 KNOWN: dict[str, type[Algorithm]] = REGISTRY | dict.fromkeys(ANSWERS, Recipe)  # type: ignore[type-arg]
-"""Methods and recipes by the names that records hold; for a recipe's, what all recipes have in common."""
+"""Methods by the names that records hold; for a recipe's name, the base of all recipes."""
 
 KNOBS: dict[str, Knob] = gather(REGISTRY.values())
 """Knobs of all methods, by name."""
@@ -94,7 +96,8 @@ def under(name: str, trust: str) -> str:
     Raises
     ------
     InvalidInput
-        If the method cannot be run under this trust, or its name (as "sum_momentum") says another one.
+        If the method cannot be run under this trust, or its name (as "sum_momentum") says another
+        one.
     """
     known, says = trusts_of(name), REGISTRY[name].trust.kind
     plain = next(iter(known.values()))
@@ -111,9 +114,9 @@ def under(name: str, trust: str) -> str:
 def same_as(name: str) -> tuple[str, ...]:
     """Names of the methods that make the same releases as this one, at the defaults of both.
 
-    On the same seed results are the same bits if noise parameters have the same unit.  If not (`dvp` and `m_admm`),
-    they differ by rounding and by what the search for the noise may leave unspent
-    (:func:`sottovoce.privacy.calibration.tolerance_for`).
+    On the same seed results are the same bits if noise parameters have the same unit.  If not
+    (`dvp` and `m_admm`), they differ by rounding and by what the search for the noise may leave
+    unspent (:func:`sottovoce.privacy.calibration.tolerance_for`).
     """
     own = REGISTRY[name].equals
     return tuple(other for other, cls in REGISTRY.items() if other == own or cls.equals == name)

@@ -11,19 +11,59 @@ from .base import Algorithm, Node
 
 
 class Augmented(NamedTuple):
-    """The public linear and quadratic terms that ADMM adds to a node's objective."""
+    """The public linear term (..., d) and quadratic term (..., 1) that ADMM adds."""
 
     linear: Array
     curvature: Array
 
 
 def augment(eta: Array, V: Array, f: Array, S: Array, lam: Array) -> Augmented:
-    """``2 lam.w + eta sum_j ||w - (f_i + f_j)/2||^2 = linear.w + curvature ||w||^2 / 2 + const`` (000, eq. 9)."""
+    """Return the terms that ADMM adds to a node's objective (000, eq. 9).
+
+    ``2 lam.w + eta sum_j ||w - (f_i + f_j)/2||^2 = linear.w + curvature ||w||^2 / 2 + const``
+
+    Parameters
+    ----------
+    eta : array of shape () or (..., 1)
+        Penalty of an edge, > 0.
+    V : array of shape (..., 1)
+        Degree of the node: its number of neighbours.
+    f : array of shape (..., d)
+        What the node sent last, f_i.
+    S : array of shape (..., d)
+        Sum of what its neighbours sent last, ``sum_j f_j``.
+    lam : array of shape (..., d)
+        The node's dual variable lambda_i.
+
+    Returns
+    -------
+    Augmented
+    """
     return Augmented(linear=2 * lam - eta * (V * f + S), curvature=2 * eta * V)
 
 
 def dual(eta: Array, V: Array, f: Array, S: Array, lam: Array) -> Array:
-    """``lam_i + (eta / 2) sum_j (f_i - f_j)`` (000, eq. 11)."""
+    """Return the dual variable after an exchange, ``lam_i + (eta / 2) sum_j (f_i - f_j)``.
+
+    It is (11) of 000.
+
+    Parameters
+    ----------
+    eta : array of shape () or (..., 1)
+        Penalty of an edge, > 0.
+    V : array of shape (..., 1)
+        Degree of the node: its number of neighbours.
+    f : array of shape (..., d)
+        What the node sent in this round, f_i.
+    S : array of shape (..., d)
+        Sum of what its neighbours sent in this round, ``sum_j f_j``.
+    lam : array of shape (..., d)
+        The node's dual variable before, lambda_i.
+
+    Returns
+    -------
+    array of shape (..., d)
+    """
     return lam + eta / 2 * (V * f - S)
 
 
@@ -31,7 +71,10 @@ INDUCED = (
     "ADMM on the graph that is left, with a proximal term eta ||w - f_i||^2 for every lost edge: it converges with any "
     "such term (He, Liao, Han and Yang 2002), to the minimiser over the sites that are left"
 )
-"""Of consensus ADMM: a lost neighbour counts as oneself, and its edge's dual is dropped."""
+"""Why consensus ADMM may go on without a lost site.
+
+A lost neighbour counts as oneself, and its edge's dual is dropped.
+"""
 
 
 class ADMMState(NamedTuple):
@@ -44,9 +87,10 @@ class ADMMState(NamedTuple):
 
 @dataclass(frozen=True)
 class ADMM(Algorithm[ADMMState]):
-    """Exact local minimisers are exchanged: every message depends on rows without noise, so epsilon is infinite.
+    """Consensus ADMM over the graph, in which nodes exchange exact local minimisers.
 
-    Private forms differ in their :meth:`query`.
+    Every message depends on rows without noise, so epsilon is infinite.  Private forms differ in
+    their :meth:`query`.
     """
 
     name: ClassVar[str] = "admm"
@@ -63,22 +107,51 @@ class ADMM(Algorithm[ADMMState]):
         return ADMMState(f=zero, S=zero, lam=zero)
 
     def round(self, k: int, state: ADMMState, node: Node) -> ADMMState:
+        """Run round k: minimise locally (000, eq. 10), exchange, and update the dual (000, eq. 11).
+
+        Parameters
+        ----------
+        k, state, node
+            As for :meth:`Algorithm.round`.
+
+        Returns
+        -------
+        ADMMState
+        """
         f, S, lam = state
         eta, V = self.penalty(k), node.net.degree
-        answer = node.ask(self.query(k, augment(eta, V, f, S, lam), f, node))  # 000, eq. (9) and (10)
+        # 000, eq. (9) and (10): the local minimiser of the augmented objective.
+        answer = node.ask(self.query(k, augment(eta, V, f, S, lam), f, node))
         f = self.sent(answer, f)
         S = node.net.neighbour_sum(f)
+        # 000, eq. (11): the dual step, without the duals of edges that were lost.
         eta = self.dual_penalty(k)
-        return ADMMState(f, S, dual(eta, V, f, S, lam) - node.lost_dual(eta / 2))  # 000, eq. (11)
+        return ADMMState(f, S, dual(eta, V, f, S, lam) - node.lost_dual(eta / 2))
 
     def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
-        """What round k asks; the solver starts at `f`."""
+        """Return the query of round k.
+
+        Parameters
+        ----------
+        k : int
+            The round, from 1.
+        terms : Augmented
+            Linear and quadratic term that ADMM adds to the node's objective.
+        f : array of shape (..., d)
+            What the node sent last; the solver starts there.
+        node : Node
+            Gives public facts of the node.
+
+        Returns
+        -------
+        Query
+        """
         return PerturbedObjective(*terms, f, None, "000, eq. (10)")
 
     def sent(self, answer: Array, f: Array) -> Array:
-        """What a node sends after this answer; `f` is what it sent last."""
+        """Return what a node sends after an answer; `f` is what it sent last."""
         return answer
 
     def dual_penalty(self, k: int) -> Array:
-        """The penalty of round k's dual step."""
+        """Return the penalty of round k's dual step."""
         return self.penalty(k)

@@ -16,7 +16,7 @@ from .knobs import WRITTEN, MethodOptions, knobs_of, values_of
 
 
 class Node(Protocol):
-    """What an algorithm sees of its node."""
+    """The view that an algorithm has of its node: public facts, the network, and answers."""
 
     @property
     def facts(self) -> Facts:
@@ -27,27 +27,54 @@ class Node(Protocol):
         """Degree and neighbour sums."""
 
     def ask(self, query: Query) -> Array:
-        """The released answer, after its charge; in sums that of all sites together."""
+        """Charge a query and return its released answer; in sums that of all sites together."""
 
     def zeros(self) -> Array:
-        """A vector of zeros of shape (..., d)."""
+        """Return a vector of zeros of shape (..., d)."""
 
-    # How nodes come to agree.  Where answers are sums over all sites they agree already, and these change nothing.
+    # How nodes come to agree.  Where answers are sums over all sites they agree already, and these
+    # change nothing.
 
     def among(self) -> Among:
-        """The sites whose rows the next answer is of, once nodes agree; asked before the query."""
+        """Return the sites of the next answer, once nodes agree; called before the query."""
 
     def mean(self, answer: Array, among: Among) -> Array:
-        """The mean over the rows of these sites, from this node's answer; an exchange that all nodes hear."""
+        """Return the mean over the rows of these sites; an exchange that all nodes hear.
+
+        Parameters
+        ----------
+        answer : array of shape (..., width)
+            This node's answer.
+        among : Among
+            The sites.
+        """
 
     def mix(self, x: Array, share: float = 1.0) -> Array:
-        """`x`, moved by `share` of the way to the neighbourhood's mean; an exchange."""
+        """Return `x`, moved by `share` of the way to the neighbourhood's mean; an exchange."""
 
     def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
-        """``(I + W) / 2`` of ``step + current - previous``: a step of exact diffusion; an exchange."""
+        """Return ``(I + W) / 2`` of ``step + current - previous``, by an exchange: exact diffusion.
+
+        Parameters
+        ----------
+        step : array of shape (..., d)
+            Where the node's own step of this round leads.
+        current : array of shape (..., d)
+            The node's iterate before it.
+        previous : array of shape (..., d)
+            Where its own step of the last round led.
+
+        Returns
+        -------
+        array of shape (..., d)
+            The node's next iterate.
+        """
 
     def lost_dual(self, weight: Array | float) -> Array | float:
-        """See :meth:`sottovoce.network.net.Net.lost_dual`."""
+        """Return what the duals of edges lost in the last exchange add up to.
+
+        See :meth:`sottovoce.network.net.Net.lost_dual`.
+        """
 
 
 StateT = TypeVar("StateT", bound=NamedTuple)
@@ -58,8 +85,17 @@ _NO_OPTIONS = MethodOptions()
 class Algorithm(ABC, Generic[StateT]):
     """The public half of a method: hyperparameters in fields, all state in tuples of public arrays.
 
-    In a *round* each node exchanges one vector with its neighbours.  ``noise`` is the schedule of the paper's noise
-    parameter ``alpha_i(k)``, which a calibration scales to meet a target; ``None`` means no noise.
+    In a *round* each node exchanges one vector with its neighbours.
+
+    Parameters
+    ----------
+    penalty : Schedule
+        The penalty or step parameter eta_i(k) of each round and node, > 0.
+    noise : Schedule or None
+        The paper's noise parameter ``alpha_i(k)``, which a calibration scales to meet a target;
+        None for no noise.
+    options : MethodOptions
+        What users may set on this method alone.
     """
 
     penalty: Schedule
@@ -77,7 +113,7 @@ class Algorithm(ABC, Generic[StateT]):
     good_for: ClassVar[str]
     """When to choose the method."""
     equals: ClassVar[str] = ""
-    """The method that this one is at the defaults of both: see :func:`sottovoce.algorithms.same_as`."""
+    """Name of the method that this one equals at the defaults of both."""
     relations: ClassVar[tuple[str, ...]] = ("replace-one", "zero-out")
     """Neighbouring data for which releases have a price."""
     private: ClassVar[bool] = True
@@ -86,11 +122,11 @@ class Algorithm(ABC, Generic[StateT]):
     """Whom people have to trust with their rows, and what everybody else sees."""
     any_trust: ClassVar[bool] = False  # it is the same under every trust, and has one name
     curvature: ClassVar[str] = "edge"
-    """What a penalty eta adds to the objective's curvature: ``2 eta`` per "edge", or ``eta`` per "node"."""
+    """Curvature that a penalty eta adds: ``2 eta`` per "edge", or ``eta`` per "node"."""
     least_penalty: ClassVar[float] = 0.001
     """The smallest default penalty, in units of C; noise may ask for a larger one."""
     noise_weight: ClassVar[float] = 0.0
-    """Ratio of the default curvature to the noise's standard deviation, in sum scale; 0 if the default is fixed."""
+    """Ratio of the default curvature to the noise's deviation, in sum scale; 0 if it is fixed."""
     gradient_steps: ClassVar[bool] = False
     """Whether it takes gradient steps, with one over the penalty as step size."""
     single: ClassVar[bool] = False  # only the first round releases
@@ -98,70 +134,143 @@ class Algorithm(ABC, Generic[StateT]):
     idle: ClassVar[tuple[str, ...]] = ()
     """Fields that do nothing under its trust: records leave them out."""
     recalls: ClassVar[bool] = False
-    """Whether releases depend on statistics of earlier rounds, which a resumed run has to compute again."""
+    """Whether releases depend on statistics of earlier rounds, which a resumed run recomputes."""
     objective_noise: ClassVar[bool] = False
-    """Whether noise is inside the objective, so that the price includes a determinant that curvature makes small."""
+    """Whether noise is inside the objective; curvature then lowers the price of the determinant."""
     induced: ClassVar[str] = ""
-    """Why a run may go on with the graph that is left without a lost site; empty: its theorem does not allow it."""
+    """Why a run may go on with the graph without a lost site; empty if the theorem forbids it."""
     complete: ClassVar[bool] = False  # only all rounds together mean something: all are paid for, and none is lost
 
     @classmethod
     def own_penalty(cls, facts: Facts, rounds: int, spread: float, options: MethodOptions) -> float | None:
-        """A default penalty of the method's own, from public facts; None for the common rule.
+        """Return the method's own default penalty, from public facts.
 
-        `spread` is the standard deviation of a release's noise in each coordinate, in sum scale; 0 without a budget.
+        Parameters
+        ----------
+        facts : Facts
+            Public facts of all nodes.
+        rounds : int
+            Planned rounds.
+        spread : float
+            Standard deviation of a release's noise in each coordinate, in sum scale; 0 without a
+            budget.
+        options : MethodOptions
+            The method's options.
+
+        Returns
+        -------
+        float or None
+            None for the common rule.
         """
         return None
 
     def identity(self) -> dict[str, Any]:
-        """Public content that the configuration lacks, as plain data: part of the key of a stored run."""
+        """Return public content that the configuration lacks, for the key of a stored run."""
         return {}
 
     def check(self, node: Node) -> None:
-        """Refuse parameters that break a precondition of the method's theorems, before anything is spent."""
+        """Check the preconditions of the method's theorems, before anything is spent.
+
+        Raises
+        ------
+        InvalidInput
+            If a parameter breaks one.
+        """
 
     def check_claim(self, facts: Facts, rounds: int) -> None:
-        """Refuse (InvalidInput), of a printed form, noise outside the theorem whose claim stands beside its price.
+        """Check that a printed form's noise is within the theorem that its claim is from.
 
-        It is asked once the noise is calibrated, before anything is spent; :meth:`check` is asked whatever the noise.
+        It is called once the noise is calibrated, before anything is spent; :meth:`check` is called
+        whatever the noise.
+
+        Parameters
+        ----------
+        facts : Facts
+            Public facts of all nodes.
+        rounds : int
+            Planned rounds.
+
+        Raises
+        ------
+        InvalidInput
+            If it is outside the theorem.
         """
 
     @abstractmethod
     def init(self, node: Node) -> StateT:
-        """The state before the first round: a function of public facts, never of rows."""
+        """Return the state before the first round: a function of public facts, never of rows."""
 
     @abstractmethod
     def round(self, k: int, state: StateT, node: Node) -> StateT:
-        """Round k = 1, 2, ...: at most one query, exactly one exchange."""
+        """Run round k: at most one query, exactly one exchange.
+
+        Parameters
+        ----------
+        k : int
+            The round, from 1.
+        state : tuple of arrays
+            Public state after round ``k - 1``.
+        node : Node
+            Answers queries and exchanges vectors; one node, or all nodes of a simulation.
+
+        Returns
+        -------
+        tuple of arrays
+            Public state after round k.
+        """
 
     def priced(self, k: int, state: StateT, node: Node) -> StateT:
-        """Round k of a plan, where answers are blanks: the same releases."""
+        """Run round k of a plan, where answers are blanks: the same releases.
+
+        Parameters
+        ----------
+        k, state, node
+            As for :meth:`round`.
+
+        Returns
+        -------
+        tuple of arrays
+        """
         return self.round(k, state, node)
 
     def outcome(self, state: StateT, facts: Facts) -> Any:
-        """The result of a method that gives no model, from public state and the facts of all nodes."""
+        """Return the result of a method that gives no model, from public state and facts."""
         return None
 
     def model(self, state: StateT) -> Array:
-        """The classifier of every node, shape (..., d)."""
+        """Return the classifier of every node, shape (..., d)."""
         return state.f  # type: ignore[attr-defined]
 
+    def _alpha(self, k: int) -> Array | None:
+        """Return the noise parameter of round k, (N, 1) or (), or None without noise."""
+        if self.noise is None:
+            return None
+        return self.noise(k)
+
     def with_noise(self, noise: Schedule | None) -> Self:
-        """The same method with another noise schedule."""
+        """Return the same method with another noise schedule."""
         return replace(self, noise=noise)
 
     def at(self, node: int) -> Self:
-        """The method for node number `node` alone."""
+        """Return the method for node number `node` alone."""
         of_node = {k: v.node(node) for k, v in self.__dict__.items() if isinstance(v, Schedule)}
         return replace(self, **of_node)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
-        """Name and hyperparameters as plain data; knobs at their defaults are left out, but for ``WRITTEN``."""
+        """Return name and hyperparameters as plain data.
+
+        Knobs at their defaults are left out, but for those of
+        :data:`sottovoce.algorithms.knobs.WRITTEN`.
+        """
         hyperparameters = {k: v for k, v in self.__dict__.items() if k != "options" and k not in self.idle}
         defaults = {name: one.default for name, one in knobs_of(self.options).items() if name not in WRITTEN}
         chosen = {k: v for k, v in values_of(self.options).items() if k not in defaults or v != defaults[k]}
-        plain = {k: v.to_dict() if isinstance(v, Schedule) else v for k, v in (hyperparameters | chosen).items()}
-        return {"name": self.name} | plain
+        plain: dict[str, Any] = {"name": self.name}
+        for key, value in (hyperparameters | chosen).items():
+            if isinstance(value, Schedule):
+                value = value.to_dict()
+            plain[key] = value
+        return plain
 
 
 __all__ = ["Algorithm", "Node", "StateT"]

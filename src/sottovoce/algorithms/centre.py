@@ -1,4 +1,7 @@
-"""The first step of centring: the mean of all rows, asked once before any method (docs/explanation/centring.md)."""
+"""The first step of centring: the mean of all rows, released once before any method.
+
+See docs/explanation/centring.md.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,13 @@ from .once import Once
 
 @dataclass(frozen=True)
 class Centre(Once):
-    """The mean of the rows' columns but the constants', which are in `constants`; the outcome is its answer."""
+    """The recipe that releases the mean of the rows' columns; its outcome is the answer.
+
+    Parameters
+    ----------
+    constants : tuple of int
+        Columns that hold the constant features; they are left out.
+    """
 
     constants: tuple[int, ...] = field(kw_only=True)
 

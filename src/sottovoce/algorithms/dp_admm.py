@@ -1,4 +1,4 @@
-"""DP-ADMM (Huang, Hu, Guo, Chan-Tin and Gong 2020): linearised ADMM whose noise falls from round to round."""
+"""DP-ADMM (Huang, Hu, Guo, Chan-Tin and Gong 2020): linearised ADMM with falling noise."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from .knobs import CappedOptions
 from .prox import DualState, tail
 
 RADIUS = 10.0
-"""How far from zero a coefficient of the minimiser is taken to be, for the steps' length: no price depends on it."""
+"""Assumed bound on a coefficient of the minimiser, for the step size; no price depends on it."""
 TIED = 0.3
-"""ADMM's penalty of an edge, as a share of the proximal weight over the most neighbours of a node and itself."""
+"""ADMM's penalty of an edge, relative to ``penalty / (1 + largest degree)``."""
 
 
 @dataclass(frozen=True)
 class DPADMM(Algorithm[DualState]):
-    """ADMM's step with the data's objective replaced by its linearisation and a proximal term of weight tau_k.
+    """ADMM whose step linearises the data's objective, with a proximal term of weight tau_k.
 
-    ``f <- argmin (g + mu f_k).w + [ADMM's terms of 000, eq. 9] + tau_k ||w - f_k||^2 / 2`` with the noisy gradient g
-    at the public point f_k.  Noise on g is noise on what is sent, divided by ``2 eta V + tau_k``.  As in the paper
-    tau_k, ``penalty`` plus a term in proportion to the noise, grows like the square root of the round, so that noise
-    on what is sent falls.  The paper has a server, and its duals are the nodes' own; here neighbours exchange the same
-    over the graph, and the penalty eta of ADMM follows from ``penalty``.
+    ``f <- argmin (g + mu f_k).w + [ADMM's terms of 000, eq. 9] + tau_k ||w - f_k||^2 / 2`` with the
+    noisy gradient g at the public point f_k.  Noise on g is noise on what is sent, divided by ``2
+    eta V + tau_k``.  As in the paper tau_k, ``penalty`` plus a term in proportion to the noise,
+    grows like the square root of the round, so that noise on what is sent falls.  The paper has a
+    server, and its duals are the nodes' own; here neighbours exchange the same over the graph, and
+    the penalty eta of ADMM follows from ``penalty``.
 
     Guarantee
     ---------
-    Each round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``.  All else is computed from
-    it and from what the neighbours sent.
+    Each round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``.  All
+    else is computed from it and from what the neighbours sent.
     """
 
     options: CappedOptions = CappedOptions()
@@ -62,12 +63,27 @@ class DPADMM(Algorithm[DualState]):
         return DualState(zero, zero, zero, zero)
 
     def round(self, k: int, state: DualState, node: Node) -> DualState:
+        """Run round k: release a noisy gradient, make a linearised ADMM step, update the dual.
+
+        Parameters
+        ----------
+        k, state, node
+            As for :meth:`Algorithm.round`.
+
+        Returns
+        -------
+        DualState
+        """
         f, S, lam, mean = state
-        facts, V, weight = node.facts, node.net.degree, self.penalty(k)
+        facts = node.facts
+        V = node.net.degree
+        weight = self.penalty(k)
         eta = TIED * facts.mixing * weight
-        query = NoisyGradient(f, None if self.noise is None else self.noise(k), "noisy gradient")
+        query = NoisyGradient(f, self._alpha(k), "noisy gradient")
+        # The proximal weight grows with the root of the round, so that noise on what is sent falls.
         tau = weight + math.sqrt(2.0 * k) * _deviation(query, facts) / RADIUS
         slope = node.ask(query) + facts.mu * f
+        # The minimiser of the linearised, augmented objective (see the class) has a closed form.
         linear, curvature = augment(eta, V, f, S, lam)
         f = (tau * f - slope - linear) / (curvature + tau)
         S = node.net.neighbour_sum(f)
@@ -79,8 +95,10 @@ class DPADMM(Algorithm[DualState]):
 
 
 def _deviation(query: NoisyGradient, facts: Facts) -> Array:
-    """Standard deviation of a coordinate of the noise on a node's gradient, (N, 1) or (1,); 0 without noise."""
+    """Return the standard deviation per coordinate of a gradient's noise, (N, 1) or (1,)."""
     if query.alpha is None:
         return np.zeros_like(facts.n)
     scale = query.sensitivity(facts) / query.alpha
-    return scale * math.sqrt(facts.d + 1.0) if facts.pure else scale
+    if facts.pure:  # the norm of spherical noise is Gamma(d, 1): E ||v||^2 = d (d + 1)
+        return scale * math.sqrt(facts.d + 1.0)
+    return scale

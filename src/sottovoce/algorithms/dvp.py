@@ -22,7 +22,8 @@ class DVPOptions(MethodOptions):
     Parameters
     ----------
     phi : float
-        Extra curvature Phi of the corrected form: the log-determinant costs less, but the model has more bias.
+        Extra curvature Phi of the corrected form: the log-determinant costs less, but the model has
+        more bias.
     """
 
     phi: float = knob(
@@ -36,15 +37,18 @@ class DVPOptions(MethodOptions):
 
 @dataclass(frozen=True)
 class DVP(ADMM):
-    """ADMM with noise in the dual variable; ``noise`` is alpha_p(t), per release, of Gaussian noise shift over sigma.
+    """ADMM with noise in the dual variable: objective perturbation in every round.
+
+    ``noise`` is alpha_p(t) per release: pure epsilon, or sensitivity over sigma of Gaussian noise.
 
     Guarantee
     ---------
     Corrected: each release is alpha_p(t)-DP for one row of its node (U1 and U4 of
-    :mod:`sottovoce.privacy.bounds`), and the run costs their sum.  Printed: the listing draws noise of rate
-    ``alpha_hat``, but the proof needs ``alpha_hat / 2``; the claim of alpha_p(t) per release is false by up to a
-    factor 2.  With `zeta` "proof" the noise is the proof's, and the claim holds, for the exact minimisers that a
-    simulation computes.  That all rounds together cost no more (000, page 132, so read) is false of both.
+    :mod:`sottovoce.privacy.bounds`), and the run costs their sum.  Printed: the listing draws noise
+    of rate ``alpha_hat``, but the proof needs ``alpha_hat / 2``; the claim of alpha_p(t) per
+    release is false by up to a factor 2.  With `zeta` "proof" the noise is the proof's, and the
+    claim holds, for the exact minimisers that a simulation computes.  That all rounds together cost
+    no more (000, page 132, so read) is false of both.
     """
 
     form: str = "corrected"
@@ -62,7 +66,19 @@ class DVP(ADMM):
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
 
     def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
-        # mu = lam + (C / 2n) b, eq. (14): 2 mu.f = 2 lam.f + (C / n) b.f, which the law draws in sum scale.
+        """Return the query of round k: the augmented objective with noise in the dual variable.
+
+        Parameters
+        ----------
+        k, terms, f, node
+            As for :meth:`ADMM.query`.
+
+        Returns
+        -------
+        PerturbedObjective
+        """
+        # mu = lam + (C / 2n) b, eq. (14): 2 mu.f = 2 lam.f + (C / n) b.f, which the law draws in
+        # sum scale.
         phi, law = self._law(k, terms.curvature, node)
         return PerturbedObjective(terms.linear, terms.curvature + phi, f, law, f"000, Algorithm 2 ({self.form})")
 
@@ -77,18 +93,31 @@ class DVP(ADMM):
 
     @staticmethod
     def printed(alpha: Array, curvature: Array, node: Node, constants: str) -> tuple[Array, SphericalLaw]:
-        """The listing's curvature and noise for a claim of `alpha`, with the zeta of its `constants`.
+        """Return the curvature and the noise of the listing for a claim of `alpha`.
 
         Parameters
         ----------
-        alpha, curvature : array of shape (N, 1) or (1,)
-            The claim of one release, and what ADMM adds to a node's curvature.
+        alpha : array of shape (N, 1) or (1,)
+            Pure epsilon that the paper claims for one release.
+        curvature : array of shape (N, 1) or (1,)
+            Quadratic term that ADMM adds to a node's objective.
+        node : Node
+            Gives public facts of the node.
         constants : {"listing", "proof"}
-            The proof of Theorem 1 (of 001 Theorem 5) ends "by selecting zeta = alpha_hat / 2", where the listing has
-            alpha_hat; in both, alpha_hat is alpha / 2 where the determinant alone would cost more than alpha.
+            Which zeta: the proof of Theorem 1 (of 001 Theorem 5) ends "by selecting zeta =
+            alpha_hat / 2", where the listing has alpha_hat; in both, alpha_hat is alpha / 2 where
+            the determinant alone would cost more than alpha.
+
+        Returns
+        -------
+        phi : array of shape (N, 1) or (1,)
+            Extra curvature Phi.
+        law : SphericalLaw
+            Noise of rate zeta, without noise on the answer.
         """
         facts = node.facts
-        # As listed: alpha_hat = alpha - ln(1 + c1 / ((n/C)(rho + 2 eta V)))^2; Phi = 0 if that is > 0.
+        # As listed: alpha_hat = alpha - ln(1 + c1 / ((n/C)(rho + 2 eta V)))^2; Phi = 0 if that is >
+        # 0.
         c1 = facts.loss.curvature_bound
         alpha_hat = alpha - 2 * np.log1p(c1 / facts.K(curvature))
         needed = facts.C * c1 / (facts.n * np.expm1(alpha / 4)) - facts.mu - curvature

@@ -49,9 +49,19 @@ class DGD(Algorithm[DescentState]):
         return DescentState(zero, zero, zero)
 
     def round(self, k: int, state: DescentState, node: Node) -> DescentState:
+        """Run round k: release a noisy gradient, mix with the neighbours' iterates, and step.
+
+        Parameters
+        ----------
+        k, state, node
+            As for :meth:`Algorithm.round`.
+
+        Returns
+        -------
+        DescentState
+        """
         f, S, mean = state
-        alpha = None if self.noise is None else self.noise(k)
-        g = node.ask(NoisyGradient(f, alpha, "noisy gradient"))
+        g = node.ask(NoisyGradient(f, self._alpha(k), "noisy gradient"))
         f = f + node.facts.mixing * (S - node.net.degree * f) - (g + node.facts.mu * f) / self.penalty(k)
         return DescentState(f, node.net.neighbour_sum(f), tail(mean, f, k))
 
@@ -68,12 +78,14 @@ class SGDOptions(CappedOptions):
 
 @dataclass(frozen=True)
 class CentralSGD(DGD):
-    """Private stochastic gradient descent of a trusted curator: a round is one pass over fixed parts of the rows.
+    """Private stochastic gradient descent at a trusted curator.
+
+    A round is one pass over fixed parts of the rows.
 
     Guarantee
     ---------
-    A pass costs one release of sensitivity ``Delta C batches / n``, since each row is in one part.  No amplification by
-    sampling is claimed, because rows are not sampled.
+    A pass costs one release of sensitivity ``Delta C batches / n``, since each row is in one part.
+    No amplification by sampling is claimed, because rows are not sampled.
     """
 
     options: SGDOptions = SGDOptions()
@@ -86,7 +98,19 @@ class CentralSGD(DGD):
     least_penalty: ClassVar[float] = 0.08
 
     def round(self, k: int, state: DescentState, node: Node) -> DescentState:
+        """Run round k: one noisy pass over the rows, which releases the iterate after it.
+
+        Parameters
+        ----------
+        k, state, node
+            As for :meth:`Algorithm.round`.
+
+        Returns
+        -------
+        DescentState
+        """
         f, _, mean = state
-        alpha = None if self.noise is None else self.noise(k)
-        f = node.ask(NoisyEpoch(f, alpha, "noisy pass", None, self.options.batches, 1.0 / self.penalty(k)))
+        step = 1.0 / self.penalty(k)
+        query = NoisyEpoch(f, self._alpha(k), "noisy pass", batches=self.options.batches, step=step)
+        f = node.ask(query)
         return DescentState(f, node.net.neighbour_sum(f), tail(mean, f, k))

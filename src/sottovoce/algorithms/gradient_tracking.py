@@ -1,4 +1,4 @@
-"""Gradient tracking with noisy gradients: nodes step along their estimate of the network's mean gradient."""
+"""Gradient tracking: nodes step along noisy estimates of the network's mean gradient."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class TrackingState(NamedTuple):
 
 @dataclass(frozen=True)
 class GradientTracking(Algorithm[TrackingState]):
-    """DIGing (Nedic, Olshevsky and Shi 2017) in the form adapt, then combine (Xu, Zhu, Soh and Xie 2015).
+    """DIGing (Nedic, Olshevsky and Shi 2017), adapt then combine (Xu, Zhu, Soh and Xie 2015).
 
-    ``y <- y + g_new - g_old``, then ``f <- W (f - y / penalty)`` in an odd round, and ``y <- W y`` in the even round
-    after it, with lazy averages W over the neighbourhood.  The mean of y over the nodes is that of their last
-    gradients, so noise of earlier gradients leaves no trace in it, and sites that differ agree on the pooled
-    minimiser at a constant step.
+    ``y <- y + g_new - g_old``, then ``f <- W (f - y / penalty)`` in an odd round, and ``y <- W y``
+    in the even round after it, with lazy averages W over the neighbourhood.  The mean of y over the
+    nodes is that of their last gradients, so noise of earlier gradients leaves no trace in it, and
+    sites that differ agree on the pooled minimiser at a constant step.
 
     Guarantee
     ---------
-    Every odd round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``.  Even rounds exchange
-    what follows from earlier messages.
+    Every odd round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``.
+    Even rounds exchange what follows from earlier messages.
     """
 
     options: CappedOptions = CappedOptions()
@@ -54,13 +54,24 @@ class GradientTracking(Algorithm[TrackingState]):
         return TrackingState(zero, zero, zero, zero)
 
     def round(self, k: int, state: TrackingState, node: Node) -> TrackingState:
+        """Run round k: in odd rounds a gradient and a step, in even rounds an average of estimates.
+
+        Parameters
+        ----------
+        k, state, node
+            As for :meth:`Algorithm.round`.
+
+        Returns
+        -------
+        TrackingState
+        """
         f, track, before, mean = state
         if k % 2 == 0:
             track = node.mix(track, 0.5) + node.lost_dual(0.5 * node.facts.mixing)
             return TrackingState(f, track, before, mean)
         step = _step(k)
-        alpha = None if self.noise is None else self.noise(step)
-        slope = node.ask(NoisyGradient(f, alpha, "noisy gradient")) + node.facts.mu * f
+        slope = node.ask(NoisyGradient(f, self._alpha(step), "noisy gradient")) + node.facts.mu * f
+        # The mean of the estimates over the nodes stays that of the nodes' last gradients.
         track = track + slope - before
         f = node.mix(f - track / self.penalty(step), 0.5)
         track = track + node.lost_dual(0.0)  # what a lost edge has moved of the gradients' sum is put back
@@ -71,5 +82,5 @@ class GradientTracking(Algorithm[TrackingState]):
 
 
 def _step(k: int) -> int:
-    """Steps that have begun after round k."""
+    """Return how many steps have begun after round k."""
     return (k + 1) // 2

@@ -20,7 +20,13 @@ from .pp_admm import PPADMM, PPADMMOptions
 
 @dataclass(frozen=True)
 class IPPADMMOptions(PPADMMOptions):
-    """Options of the sparse-vector form; `positives` is c, the largest number of releases of a node."""
+    """Options of the sparse-vector form.
+
+    Parameters
+    ----------
+    positives : int
+        c, the largest number of releases of a node.
+    """
 
     positives: int = knob(10, "Releases of a node at most, ipp_admm.", Count())
     threshold: float = knob(
@@ -42,16 +48,19 @@ class IPPADMMOptions(PPADMMOptions):
 
 @dataclass(frozen=True)
 class IPPADMM(PPADMM):
-    """A node sends if its gradient at the public iterate exceeds a noisy threshold, at most ``positives`` times.
+    """ADMM whose nodes send only if their gradient exceeds a noisy threshold.
+
+    A node sends at most ``positives`` times.
 
     Guarantee
     ---------
-    Corrected: U5 for all tests together and U7 for ``positives`` releases, charged whether they are used or not.
-    Printed (threshold redrawn, private minimiser in the query): the minimiser is charged in every round, as if it were
-    released; then each test is pure, at the sensitivity ``2 C_loss / |D_i|``, which is that of Lemma 4.2 with the
-    factor that its proof loses, and a release costs the solver's error only.  The claim is that of Theorem 4.1, which
-    presumes line 3 and fewer releases than rounds.  With `test_sensitivity` "divided" the tests have the noise
-    for that sensitivity, as listed ``|D_i|`` times as much.
+    Corrected: U5 for all tests together and U7 for ``positives`` releases, charged whether they are
+    used or not.  Printed (threshold redrawn, private minimiser in the query): the minimiser is
+    charged in every round, as if it were released; then each test is pure, at the sensitivity ``2
+    C_loss / |D_i|``, which is that of Lemma 4.2 with the factor that its proof loses, and a release
+    costs the solver's error only.  The claim is that of Theorem 4.1, which presumes line 3 and
+    fewer releases than rounds.  With `test_sensitivity` "divided" the tests have the noise for that
+    sensitivity, as listed ``|D_i|`` times as much.
 
     Parameters
     ----------
@@ -91,6 +100,9 @@ class IPPADMM(PPADMM):
         e1, e2 = above_threshold_split(whole, self.options.positives)
         if self.form == "printed" and alpha is not None:
             law = self.printed(alpha, terms.curvature, node)
+            divisor: Array | float = 1.0
+            if self.options.test_sensitivity == "divided":
+                divisor = node.facts.n
             return RedrawnGate(
                 *terms,
                 f,
@@ -103,7 +115,7 @@ class IPPADMM(PPADMM):
                 e2,
                 self.options.positives,
                 k,
-                node.facts.n if self.options.test_sensitivity == "divided" else 1.0,
+                divisor,
             )
         source = "004, Algorithm 2 (corrected)"
         return GatedMinimiser(f, alpha, source, None, *terms, self.options.threshold, e1, e2, self.options.positives, k)

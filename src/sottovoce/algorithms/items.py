@@ -1,4 +1,4 @@
-"""What recipes are made of: the items that are asked, the answers, and the state that holds them."""
+"""The parts of recipes: releases that are listed, answers, and the state that holds them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ from ..util.typing import Any, Array
 
 
 class Item(NamedTuple):
-    """One release: its statistic at a public point, and its share of the squared shift over sigma of all."""
+    """One release of a recipe.
+
+    Parameters
+    ----------
+    name : str
+        What the release is called in ledgers and reports.
+    what : callable
+        Takes points of shape (..., d) to the statistic at these points.
+    share : float
+        Share of the squared sensitivity over sigma of all releases together.
+    """
 
     name: str
     what: Callable[[Array], Bounded]
@@ -87,14 +97,26 @@ class Kept(NamedTuple):
 
 
 class SiteAnswers(NamedTuple):
-    """What each of N sites released of its own rows, and the noise's standard deviation on each entry."""
+    """Each of N sites' answers about its own rows, and the noise's deviation on each entry."""
 
     values: Array  # (R, N, entries)
     spreads: Array  # (N,)
 
 
 class Answer(NamedTuple):
-    """The released mean over the rows of `among`, (R, entries), and the noise's standard deviation on each entry."""
+    """A released mean over the rows of some sites, for R replicates.
+
+    Parameters
+    ----------
+    value : array of shape (R, entries)
+        The mean.
+    among : Among
+        The sites.
+    spread : float
+        Standard deviation of the noise on each entry.
+    sites : SiteAnswers, optional
+        Every site's own answer, where a recipe keeps them.
+    """
 
     value: Array
     among: Among
@@ -118,19 +140,46 @@ class _Opened(NamedTuple):
 
 
 class Opened(_Opened):
-    """Public state, the same at all nodes: K answers of W entries together, and which sites each is of."""
+    """Public state, the same at all nodes: K answers of W entries in all, and the sites of each.
+
+    Parameters
+    ----------
+    told : array of shape (..., W)
+        The answers, side by side; zeros where none is yet.
+    rows : array of shape (K,)
+        Number of rows behind each answer.
+    sites : array of shape (K,)
+        Number of sites behind each answer.
+    """
 
     live: Script | None = None
-    """The script where it stands; no part of the state.  Without it, as after a checkpoint, it is played again."""
+    """The script where it stands, which is no part of the state.
+
+    Without it, as after a checkpoint, the script is played again."""
 
     def take(self) -> Script | None:
-        """The live script, once."""
+        """Return the live script, once; later calls return None."""
         live, self.live = self.live, None
         return live
 
 
 def play(script: Script, answers: Iterable[Answer], said: Any = None) -> Any:
-    """What a script yields or returns after these answers: the next statistic, or its outcome."""
+    """Send answers to a script, and return what it yields or returns last.
+
+    Parameters
+    ----------
+    script : Script
+        A generator that waits for the first of the answers.
+    answers : iterable of Answer
+        Answers to the items in order.
+    said : object
+        What the script yielded before them; returned if there are no answers.
+
+    Returns
+    -------
+    Bounded or object
+        The next statistic, or the script's outcome if it ended.
+    """
     for answer in answers:
         try:
             said = script.send(answer)
@@ -140,7 +189,27 @@ def play(script: Script, answers: Iterable[Answer], said: Any = None) -> Any:
 
 
 def same(what: Bounded, item: Item, facts: Facts) -> Bounded:
-    """The statistic that a script asks for; ValueError if it is not the item's, whose price was calibrated."""
+    """Check that the statistic which a script asks for is that of the listed item.
+
+    Parameters
+    ----------
+    what : Bounded
+        The statistic that the script yields.
+    item : Item
+        The next item of the list, whose price was calibrated.
+    facts : Facts
+        Public facts of the run.
+
+    Returns
+    -------
+    Bounded
+        `what`.
+
+    Raises
+    ------
+    ValueError
+        If type or width differ from the item's.
+    """
     listed = item.what(what.at)
     if type(what) is not type(listed) or what.width(facts) != listed.width(facts):
         raise ValueError(f"the next release of the list is {item.name!r}, and the script asks for {what}")
@@ -148,5 +217,7 @@ def same(what: Bounded, item: Item, facts: Facts) -> Bounded:
 
 
 def shared(x: Array, facts: Facts) -> Array:
-    """What all nodes have alike, once: in a simulation the axis of nodes gets length 1."""
-    return x[..., :1, :] if facts.n.ndim > 1 else x
+    """Drop the copies of what all nodes have alike: a simulation's axis of nodes gets length 1."""
+    if facts.n.ndim > 1:
+        return x[..., :1, :]
+    return x

@@ -4,10 +4,11 @@
 
     @dataclass(frozen=True)
     class MRADMMOptions(MethodOptions):
-        gamma: float = knob(0.1, "Proximal weight of even rounds, (M)R-ADMM.", Interval(low=0, closed="low"))
+        gamma: float = knob(0.1, "Proximal weight of even rounds, (M)R-ADMM.", Interval(low=0,
+        closed="low"))
 
-A method has its options in the field `options`.  The command line, the estimators, studies and the docs read knobs
-from there; :meth:`sottovoce.RunConfig.from_dict` takes them by name.
+A method has its options in the field `options`.  The command line, the estimators, studies and the
+docs read knobs from there; :meth:`sottovoce.RunConfig.from_dict` takes them by name.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from ..util.typing import Any
 
 _KEY = "knob"
 WRITTEN = ("gamma", "phi", "law", "batches", "positives", "threshold")
-"""Knobs that records name even at their defaults, as in version 0.1: digests depend on the records' text."""
+"""Knobs that records name even at their defaults, as digests depend on the records' text."""
 
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """What users may set on one method: a frozen dataclass of knobs in the method's file; this one has none."""
+    """Base of a method's options, which users may set: a frozen dataclass of knobs."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -47,42 +48,78 @@ class Knob:
     about: str  # help of its option, one line
     constraint: Constraint
     form: str
-    """The only form of the method that reads the knob; empty for all.  Knobs of printed forms are for studies."""
+    """The only form of the method that reads the knob; empty for all."""
     strict: str = ""
-    """Why methods and forms without the knob refuse values other than the default; empty if methods ignore them."""
+    """Why methods without the knob refuse values but the default; empty if they ignore them."""
 
     @property
     def offered(self) -> bool:
-        """Whether the command line and the estimators have it."""
+        """Whether command line and estimators have it; printed forms' knobs are for studies."""
         return self.form != "printed"
 
 
 def knob(default: Any, about: str, constraint: Constraint, form: str = "", strict: str = "") -> Any:
-    """A field of a method's options: see :class:`Knob`."""
+    """Declare a field of a method's options that users may set.
+
+    Parameters
+    ----------
+    default : object
+        The default value.
+    about : str
+        Help of the option, one line.
+    constraint : Constraint
+        Which values are allowed.
+    form : {"", "corrected", "printed"}
+        The only form of the method that reads the knob; empty for all.
+    strict : str
+        Why methods and forms without the knob refuse values other than the default; empty if they
+        ignore them.
+
+    Returns
+    -------
+    dataclasses.Field
+        To be assigned in the body of a :class:`MethodOptions`; :class:`Knob` describes it.
+
+    Examples -------- >>> @dataclass(frozen=True) ... class ProxOptions(MethodOptions): ...
+    damping: float = knob(1.0, "Share of a step that is taken.", Interval(0, 1, closed="high")) >>>
+    knobs_of(ProxOptions())["damping"].default 1.0
+    """
     own = {_KEY: (about, constraint, form, strict)}
     return field(default=default, metadata=own | constraint_metadata(constraint))
 
 
 @lru_cache(maxsize=256)
 def knobs_of(options: MethodOptions) -> MappingProxyType[str, Knob]:
-    """The knobs of options, by name."""
+    """Return the knobs of options, by name."""
     declared = fields(options)
-    kinds = {f.name: f.type if isinstance(f.type, str) else f.type.__name__ for f in declared}
+    kinds = {}
+    for f in declared:
+        # With `from __future__ import annotations` types are text; elsewhere they are classes.
+        if isinstance(f.type, str):
+            kinds[f.name] = f.type
+        else:
+            kinds[f.name] = f.type.__name__
     return MappingProxyType({f.name: Knob(f.name, kinds[f.name], f.default, *f.metadata[_KEY]) for f in declared})
 
 
 def values_of(options: MethodOptions) -> dict[str, Any]:
-    """The values of options, by name."""
+    """Return the values of options, by name."""
     return dict(vars(options))
 
 
 def paragraphs(knobs: Iterable[Knob]) -> str:
-    """Knobs as paragraphs of a docstring's Parameters."""
+    """Write knobs as paragraphs of a docstring's Parameters."""
     return "".join(f"    {one.name} : {one.kind}, default={one.default!r}\n        {one.about}\n" for one in knobs)
 
 
 def gather(methods: Iterable[Any]) -> dict[str, Knob]:
-    """The knobs of all methods; TypeError if two methods declare one name in different ways."""
+    """Collect the knobs of all methods, by name.
+
+    Raises
+    ------
+    TypeError
+        If two methods declare one name in different ways.
+    """
     found: dict[str, Knob] = {}
     for method in methods:
         for name, one in knobs_of(method.options).items():
@@ -92,7 +129,7 @@ def gather(methods: Iterable[Any]) -> dict[str, Knob]:
 
 
 def law() -> Any:
-    """The knob of methods whose corrected form offers both laws of noise inside the objective."""
+    """Declare the knob of methods that offer both laws of noise inside the objective."""
     return knob(
         "spherical",
         "Noise inside objectives: spherical or gaussian.",
@@ -102,7 +139,7 @@ def law() -> Any:
 
 
 def zeta() -> Any:
-    """The knob of 000's and 001's printed forms, whose listings and proofs have different rates of noise."""
+    """Declare the knob of 000's and 001's printed forms: the rate of noise in listing or proof."""
     return knob(
         "listing",
         "Rate of 000's and 001's printed noise: listing, alpha-hat, or proof, half of it, as their proofs need.",
@@ -112,7 +149,10 @@ def zeta() -> Any:
 
 
 def gradient_cap() -> Any:
-    """The knob of methods whose sensitivity is the norm of a row's gradient (:mod:`sottovoce.problem.clipped`)."""
+    """Declare the knob of gradient clipping (:mod:`sottovoce.problem.clipped`).
+
+    For methods whose sensitivity is the norm of a row's gradient.
+    """
     return knob(
         math.inf,
         "Cap on the norm of a row's gradient: less noise, linear tails of the loss; inf for none.",

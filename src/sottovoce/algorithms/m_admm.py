@@ -1,4 +1,4 @@
-"""M-ADMM (the penalty perturbation that 002 and 004 compare with): noise inside ADMM's penalty terms."""
+"""M-ADMM, the penalty perturbation that 002 and 004 compare with."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from .printed_conditions import check_curvature, check_growing
 
 @dataclass(frozen=True)
 class MADMM(ADMM):
-    """``eta_i(t) sum_j ||(f_i + f_j)/2 + eps_i(t) - f||^2`` with eps of density ``exp(-alpha ||eps||)``.
+    """ADMM with noise in its penalty terms.
 
-    The cross term ``-2 eta V eps.f`` is noise ``b = -(n/C) 2 eta V eps`` in sum scale, of rate
-    ``C alpha / (2 eta V n)``; the dual step uses the first round's penalty.
+    ``eta_i(t) sum_j ||(f_i + f_j)/2 + eps_i(t) - f||^2`` with eps of density ``exp(-alpha
+    ||eps||)``.  The cross term ``-2 eta V eps.f`` is noise ``b = -(n/C) 2 eta V eps`` in sum scale,
+    of rate ``C alpha / (2 eta V n)``; the dual step uses the first round's penalty.
 
     Guarantee
     ---------
-    Corrected: U1 and U4 for every round.  As printed: the claimed sum of ``C (1.4 c1 + alpha) / (eta V n)`` holds, but
-    is loose.
+    Corrected: U1 and U4 for every round.  As printed: the claimed sum of ``C (1.4 c1 + alpha) /
+    (eta V n)`` holds, but is loose.
     """
 
     form: str = "corrected"
@@ -48,6 +49,17 @@ class MADMM(ADMM):
             check_curvature(self.penalty, node, paper)
 
     def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
+        """Return the query of round k: the augmented objective with noise in its penalty terms.
+
+        Parameters
+        ----------
+        k, terms, f, node
+            As for :meth:`ADMM.query`.
+
+        Returns
+        -------
+        PerturbedObjective
+        """
         return PerturbedObjective(*terms, f, self._law(k, node), f"M-ADMM ({self.form})")
 
     def dual_penalty(self, k: int) -> Array:

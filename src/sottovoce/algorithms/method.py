@@ -22,6 +22,10 @@ class Method:
 
     Parameters
     ----------
+    cls : type of Algorithm
+        The method's class.
+    kind : {"nobody", "sum", "curator"}
+        The trust.
     name : str
         As records know the pair: published, so it never changes.  Empty for the class's own name.
     own : mapping
@@ -40,14 +44,15 @@ class Method:
     def bound(self) -> type[Algorithm[Any]]:
         """The class itself, or a subclass with the name and trust of this pair.
 
-        The subclass has a name of its own, "SumMomentum" for "sum_momentum", under which :mod:`sottovoce.algorithms`
-        holds it: pickle finds classes by module and name.
+        The subclass has a name of its own, "SumMomentum" for "sum_momentum", under which
+        :mod:`sottovoce.algorithms` holds it: pickle finds classes by module and name.
         """
         if self.name == self.cls.name:
             return self.cls
         known = {"__module__": __package__, "__doc__": self.cls.__doc__}
         named = {"name": self.name, "trust": TRUSTS[self.kind], "equals": ""}
-        named |= {"needs_delta": True} if TRUSTS[self.kind].opens_sums else {}  # shares of noise are Gaussian
+        if TRUSTS[self.kind].opens_sums:  # shares of noise are Gaussian
+            named |= {"needs_delta": True}
         class_name = "".join(word.capitalize() for word in self.name.split("_"))
         bound = type(class_name, (self.cls,), known | named | dict(self.own))
         return cast("type[Algorithm[Any]]", bound)

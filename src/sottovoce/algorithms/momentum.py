@@ -15,9 +15,9 @@ from .knobs import CappedOptions, MethodOptions, knob
 from .prox import MIXED, noise_of_mean, tail
 
 DRIFT = 4.0
-"""Largest standard deviation of a coordinate of the network's average model under the default penalty."""
+"""Largest deviation of a coordinate of the network's average model at the default penalty."""
 LATE = 8.0
-"""Iterates are averaged with weights ``round ** LATE``: half of the weight is on the last 8% of the rounds."""
+"""Power of the round in an iterate's weight: half of the weight is on the last 8% of the rounds."""
 
 
 class MomentumState(NamedTuple):
@@ -33,7 +33,7 @@ class MomentumState(NamedTuple):
 
 @dataclass(frozen=True)
 class SummedMomentumOptions(CappedOptions):
-    """Options of momentum in sums, whose noise comes in shares: rounds have none of it in common."""
+    """Options of momentum in sums, whose noise is independent over rounds."""
 
     momentum: float = knob(
         0.8,
@@ -43,7 +43,7 @@ class SummedMomentumOptions(CappedOptions):
 
     @property
     def correlates(self) -> bool:
-        """Whether half of the noise is that of all rounds together."""
+        """Whether noise is correlated: half of it is that of all rounds together."""
         return False
 
 
@@ -64,18 +64,20 @@ class MomentumOptions(SummedMomentumOptions):
 
 @dataclass(frozen=True)
 class Momentum(Algorithm[MomentumState]):
-    """Exact diffusion (Yuan, Ying, Zhao and Sayed 2019) with noisy gradients and heavy-ball momentum.
+    """Exact diffusion (Yuan, Ying, Zhao and Sayed 2019) with momentum and noisy gradients.
 
-    ``v <- momentum v + g``; ``s' = f - v / penalty``; ``f <- half the neighbourhood's mean of s' + f - s, plus half the
-    node's own``.  The correction ``f - s`` lets sites that differ agree on the pooled minimiser at a constant step.
-    Under trust in sums g is the gradient of all rows and the same everywhere, so that ``f <- s'``.
+    ``v <- momentum v + g``; ``s' = f - v / penalty``; ``f <- half the neighbourhood's mean of s' +
+    f - s, plus half the node's own``.  The correction ``f - s`` lets sites that differ agree on the
+    pooled minimiser at a constant step.  Under trust in sums g is the gradient of all rows and the
+    same everywhere, so that ``f <- s'``.
 
     Guarantee
     ---------
-    Each round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``; in a sum, n is the rows of
-    all sites, and it holds against the hub and `colluders` of the sites (docs/privacy/sums.md).  Else, with a delta and
-    a loss whose slope has one sign, it is the gradient less a share of the earlier ones, which are added again: at the
-    same price in all, half of the noise is that of all rounds together (docs/privacy/correlated_noise.md).
+    Each round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``; in a
+    sum, n is the rows of all sites, and it holds against the hub and `colluders` of the sites
+    (docs/privacy/sums.md).  Else, with a delta and a loss whose slope has one sign, it is the
+    gradient less a share of the earlier ones, which are added again: at the same price in all, half
+    of the noise is that of all rounds together (docs/privacy/correlated_noise.md).
 
     Parameters
     ----------
@@ -99,10 +101,20 @@ class Momentum(Algorithm[MomentumState]):
 
     @classmethod
     def own_penalty(cls, facts: Facts, rounds: int, spread: float, options: MethodOptions) -> float:
-        """Two lower bounds from public facts; the larger one.
+        """Return the larger of two lower bounds on the penalty, from public facts.
 
-        A step is at most half as long as the one at which the steepest objective that the bounds allow would diverge.
-        The noise of all rounds moves a coordinate of the network's average model by at most :data:`DRIFT`.
+        A step is at most half as long as the one at which the steepest objective that the bounds
+        allow would diverge.  The noise of all rounds moves a coordinate of the network's average
+        model by at most :data:`DRIFT`.
+
+        Parameters
+        ----------
+        facts, rounds, spread, options
+            As for :meth:`Algorithm.own_penalty`.
+
+        Returns
+        -------
+        float
         """
         assert isinstance(options, SummedMomentumOptions)
         momentum, noise = options.momentum, noise_of_mean(facts, spread)
@@ -114,16 +126,29 @@ class Momentum(Algorithm[MomentumState]):
         return MomentumState(zero, zero, zero, zero, zero, zero[..., :1])
 
     def round(self, k: int, state: MomentumState, node: Node) -> MomentumState:
+        """Run round k: release a gradient, make a momentum step, mix by exact diffusion.
+
+        Parameters
+        ----------
+        k, state, node
+            As for :meth:`Algorithm.round`.
+
+        Returns
+        -------
+        MomentumState
+        """
         f, v, before, mean, heard, opened = state
-        alpha = None if self.noise is None else self.noise(k)
+        alpha = self._alpha(k)
         if self.options.correlates and carries(node.facts, self.noise, self.rounds):
             near = within_reach(node.facts, f)  # f itself, but for models that are all noise
             query = CarriedGradient(near, alpha, "noisy gradient, carried", index=k, rounds=self.rounds)
+            # What the release left out of the earlier gradients is added again, noise included.
             g = node.ask(query) + query.share * heard
         else:
             g = node.ask(NoisyGradient(f, alpha, "noisy gradient"))
         v = self.options.momentum * v + g + node.facts.mu * f
         step = f - v / self.penalty(k)
+        # Exact diffusion: the correction f - before lets sites that differ agree on the minimiser.
         f = node.diffuse(step, f, before)
         # f - step adds up what every edge has moved: that of a lost edge is dropped
         step = step - node.lost_dual(0.5 * node.facts.mixing)
@@ -134,16 +159,34 @@ class Momentum(Algorithm[MomentumState]):
 
 
 def carried(rounds: int, momentum: float) -> float:
-    """Standard deviation of the tail average per unit of step length, for noise of deviation 1 on every gradient.
+    """Return the noise of the tail average, per unit of step length and of noise on every gradient.
 
-    The norm of the effects of the rounds' gradients on the average: the k-th moves iterate j >= k by
-    ``sum_{i <= j - k} momentum^i``, and the average weighs iterate j by ``j (j + 1) ... (j + LATE - 1)``.
+    It is the norm of the effects of the rounds' gradients on the average: the k-th moves iterate j
+    >= k by ``sum_{i <= j - k} momentum^i``, and the average weighs iterate j by ``j (j + 1) ... (j
+    + LATE - 1)``.
+
+    Parameters
+    ----------
+    rounds : int
+        How many rounds there are.
+    momentum : float
+        Share of a step that the next one keeps, in [0, 1).
+
+    Returns
+    -------
+    float
+        Standard deviation of a coordinate.
     """
     weights = [1.0]
     for j in range(1, rounds):
         weights.append(weights[-1] * (j + LATE) / j)
-    later = faded = squares = 0.0
+    # From the last round: `later` is the weight of iterates from round k on, `faded` that sum with
+    # powers of the momentum; the effect of gradient k is the term that is squared below.
+    later = 0.0
+    faded = 0.0
+    squares = 0.0
     for weight in reversed(weights):
-        later, faded = later + weight, weight + momentum * faded
+        later = later + weight
+        faded = weight + momentum * faded
         squares += ((later - momentum * faded) / (1.0 - momentum)) ** 2
     return math.sqrt(squares) / math.fsum(weights)

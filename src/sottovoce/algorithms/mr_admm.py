@@ -1,4 +1,4 @@
-"""Private modified R-ADMM (002, Algorithm 3): every second round reuses what was released before."""
+"""Private modified R-ADMM (002, Algorithm 3): every second round reuses earlier releases."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ class MRADMMOptions(MethodOptions):
     law : {"spherical", "gaussian"}
         Law of the corrected form's noise e: density ``exp(-alpha ||e||)`` or ``N(0, I / alpha^2)``.
     perturbation : {"objective", "output"}
-        Where the noise of odd rounds is: in the objective, (18), or on its minimiser (002, section VII-B), which U7
-        prices, also for losses of several classes.  ``noise`` is then as in :class:`sottovoce.queries.NoisyMinimiser`.
+        Where the noise of odd rounds is: in the objective, (18), or on its minimiser (002, section
+        VII-B), which U7 prices, also for losses of several classes.  ``noise`` is then as in
+        :class:`sottovoce.queries.NoisyMinimiser`.
     """
 
     gamma: float = knob(
@@ -52,17 +53,19 @@ class MRADMMOptions(MethodOptions):
 
 @dataclass(frozen=True)
 class MRADMM(Algorithm[RecycledState]):
-    """Odd rounds release a perturbed minimiser; even rounds are a linearised step from public values alone.
+    """Modified recycled ADMM: a release in odd rounds, and a step from public values in even ones.
 
-    ``penalty`` is eta_i(2k-1) and ``noise`` is alpha_i(k), the rate of the noise in the node's objective, both
+    Odd rounds release a perturbed minimiser; even rounds make a linearised step.  ``penalty`` is
+    eta_i(2k-1) and ``noise`` is alpha_i(k), the rate of the noise in the node's objective, both
     indexed by the odd round's number k = 1, 2, ...
 
     Guarantee
     ---------
-    Corrected: pure epsilon, U1 and U4 of :mod:`sottovoce.privacy.bounds` summed over odd rounds; even rounds are
-    post-processing, because their gradient is the right-hand side of the KKT condition at *released* values (Lemma 2
-    fails for a gradient stored at an inexact minimiser).  Printed: Theorem 2 holds for exact minimisers, but is
-    loose; the ledger records the provable price with the claim (32).
+    Corrected: pure epsilon, U1 and U4 of :mod:`sottovoce.privacy.bounds` summed over odd rounds;
+    even rounds are post-processing, because their gradient is the right-hand side of the KKT
+    condition at *released* values (Lemma 2 fails for a gradient stored at an inexact minimiser).
+    Printed: Theorem 2 holds for exact minimisers, but is loose; the ledger records the provable
+    price with the claim (32).
     """
 
     form: str = "corrected"
@@ -89,18 +92,35 @@ class MRADMM(Algorithm[RecycledState]):
         return RecycledState(f=zero, S=zero, lam=zero, g=zero)
 
     def round(self, k: int, state: RecycledState, node: Node) -> RecycledState:
+        """Run round k: in odd rounds release a minimiser, in even rounds reuse public values.
+
+        Parameters
+        ----------
+        k, state, node
+            As for :meth:`Algorithm.round`.
+
+        Returns
+        -------
+        RecycledState
+        """
         f, S, lam, g = state
-        odd, V = (k + 1) // 2, node.net.degree
+        odd = (k + 1) // 2
+        V = node.net.degree
         eta = self.penalty(odd)
         if k % 2 == 1:
+            # 002, (18): the perturbed minimiser of the augmented objective.
             linear, curvature = augment(eta, V, f, S, lam)
             new = node.ask(self._query(odd, f, linear, curvature, node))
-            g = -linear - curvature * new  # KKT of (18): public quantities only
+            # The noisy gradient at it by the KKT condition of (18), from public quantities only.
+            g = -linear - curvature * new
+            # 002, (15): the dual step.
             S = node.net.neighbour_sum(new)
-            return RecycledState(new, S, dual(eta, V, new, S, lam) - node.lost_dual(eta / 2), g)  # (15)
-        f = f - (2 * lam + g + eta * (V * f - S)) / (2 * eta * V + self.options.gamma)  # (19)
+            lam = dual(eta, V, new, S, lam) - node.lost_dual(eta / 2)
+            return RecycledState(new, S, lam, g)
+        # 002, (19): a linearised step with the stored gradient; (17) keeps the dual.
+        f = f - (2 * lam + g + eta * (V * f - S)) / (2 * eta * V + self.options.gamma)
         S = node.net.neighbour_sum(f)
-        return RecycledState(f, S, lam - node.lost_dual(0.0), g)  # (17)
+        return RecycledState(f, S, lam - node.lost_dual(0.0), g)
 
     def _query(self, odd: int, f: Array, linear: Array, curvature: Array, node: Node) -> Query:
         if self.options.perturbation == "output" and self.noise is not None:
@@ -115,6 +135,8 @@ class MRADMM(Algorithm[RecycledState]):
         beta = alpha * facts.C / facts.n  # exp(-alpha |e|) with e = (C/n) b
         if self.form == "corrected":
             check_law(self.options.law, facts)
-            return SphericalLaw(beta) if self.options.law == "spherical" else GaussianLaw(1 / beta)
+            if self.options.law == "spherical":
+                return SphericalLaw(beta)
+            return GaussianLaw(1 / beta)
         claimed = 2 * facts.C / facts.n * (1.4 * facts.loss.curvature_bound / (facts.mu + curvature) + alpha)  # (32)
         return SphericalLaw(beta, polish=False, claimed=claimed)

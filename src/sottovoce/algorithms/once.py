@@ -22,7 +22,7 @@ class Once(Recipe):
 
     @abstractmethod
     def point(self, d: int) -> Array:
-        """The point, of shape (d,)."""
+        """Return the point, of shape (d,)."""
 
     def script(self, facts: Facts, replicates: int) -> Script:
         at, told = np.tile(self.point(facts.d), (replicates, 1)), None

@@ -1,4 +1,4 @@
-"""One private release per site, then plain averaging: 003's site methods with its average method, scenario 1."""
+"""One private release per site, then averaging: 003's site methods, average method, scenario 1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OneShotState(NamedTuple):
 
 @dataclass(frozen=True)
 class OneShot(Algorithm[OneShotState]):
-    """Round 1 releases; every further round is an averaging step over the graph, which is post-processing."""
+    """One release per site in round 1; later rounds average over the graph (post-processing)."""
 
     form: str = "corrected"
 
@@ -40,23 +40,40 @@ class OneShot(Algorithm[OneShotState]):
         return OneShotState(node.zeros(), node.zeros())
 
     def round(self, k: int, state: OneShotState, node: Node) -> OneShotState:
+        """Run round k: the one release in round 1, an averaging step in later rounds.
+
+        Parameters
+        ----------
+        k, state, node
+            As for :meth:`Algorithm.round`.
+
+        Returns
+        -------
+        OneShotState
+        """
         f, S = state
-        f = node.ask(self.query(node)) if k == 1 else f + node.facts.mixing * (S - node.net.degree * f)
+        if k == 1:
+            f = node.ask(self.query(node))
+        else:
+            f = f + node.facts.mixing * (S - node.net.degree * f)
         return OneShotState(f, node.net.neighbour_sum(f))
 
     @abstractmethod
     def query(self, node: Node) -> Query:
-        """The one release."""
+        """Return the query of the one release."""
 
 
 @dataclass(frozen=True)
 class Output(OneShot):
-    """Output perturbation (003, Algorithm 1): the exact minimiser plus noise.  ``penalty`` is the ridge Lambda.
+    """Output perturbation (003, Algorithm 1): the exact minimiser plus noise.
+
+    ``penalty`` is the ridge Lambda.
 
     Guarantee
     ---------
-    U7 (:class:`sottovoce.queries.NoisyMinimiser`), for one release.  The paper's claim holds for exact minimisers, and
-    is about losses whose gradients have norm at most 1: others are refused in the printed form.
+    U7 (:class:`sottovoce.queries.NoisyMinimiser`), for one release.  The paper's claim holds for
+    exact minimisers, and is about losses whose gradients have norm at most 1: others are refused in
+    the printed form.
     """
 
     options: CappedOptions = CappedOptions()
@@ -77,9 +94,12 @@ class Output(OneShot):
             raise InvalidInput("loss", loss.spec, rule, "use another loss, or form='corrected'")
 
     def query(self, node: Node) -> Query:
-        alpha, zero = None if self.noise is None else self.noise(1), node.zeros()
-        claimed = alpha if self.form == "printed" else None  # holds as printed: rate n Lambda epsilon / 2
-        return NoisyMinimiser(zero, alpha, f"003, Algorithm 1 ({self.form})", claimed, 0.0, self.penalty(1))
+        alpha = self._alpha(1)
+        claimed = None
+        if self.form == "printed":  # the claim holds as printed: rate n Lambda epsilon / 2
+            claimed = alpha
+        source = f"003, Algorithm 1 ({self.form})"
+        return NoisyMinimiser(node.zeros(), alpha, source, claimed, curvature=self.penalty(1))
 
 
 @dataclass(frozen=True)
@@ -91,12 +111,14 @@ class ObjectiveOptions(MethodOptions):
 
 @dataclass(frozen=True)
 class Objective(OneShot):
-    """Objective perturbation (003, Algorithm 2): noise in the objective.  ``penalty`` is the ridge Lambda.
+    """Objective perturbation (003, Algorithm 2): noise in the objective.
+
+    ``penalty`` is the ridge Lambda.
 
     Guarantee
     ---------
-    U1 and U4 (spherical noise), or U3 and U4 (Gaussian).  As printed: the claim holds for exact minimisers, but is
-    loose.
+    U1 and U4 (spherical noise), or U3 and U4 (Gaussian).  As printed: the claim holds for exact
+    minimisers, but is loose.
     """
 
     options: ObjectiveOptions = ObjectiveOptions()
@@ -121,7 +143,8 @@ class Objective(OneShot):
         return PerturbedObjective(zero, q, zero, printed, f"{self.paper} (printed)")
 
     def _printed(self, alpha: Array, q: Array, node: Node) -> tuple[Array, SphericalLaw | GaussianLaw]:
-        # epsilon' = epsilon - 2 ln(1 + c1 / (n Lambda)); if it is <= 0, a ridge makes it epsilon / 2
+        # 003, Algorithm 2: epsilon' = epsilon - 2 ln(1 + c1 / (n Lambda)); if it is <= 0, a larger
+        # ridge makes it epsilon / 2.
         facts, c1 = node.facts, node.facts.loss.curvature_bound
         rest = alpha - 2 * np.log1p(c1 / facts.K(q))
         needed = facts.C * c1 / (facts.n * np.expm1(alpha / 4)) - facts.mu
@@ -131,12 +154,15 @@ class Objective(OneShot):
 
 @dataclass(frozen=True)
 class Generalised(Objective):
-    """Generalised objective perturbation (003, Algorithm 3, after Kifer); Gaussian noise in the corrected form only.
+    """Generalised objective perturbation (003, Algorithm 3, after Kifer).
+
+    Gaussian noise is offered in the corrected form only.
 
     Guarantee
     ---------
-    Corrected: that of objective perturbation.  The printed claim is proved for a row that is added or removed.  For a
-    row that is replaced it is false (docs/privacy/verdicts.md), and the stated price is what can be proved.
+    Corrected: that of objective perturbation.  The printed claim is proved for a row that is added
+    or removed.  For a row that is replaced it is false (docs/privacy/verdicts.md), and the stated
+    price is what can be proved.
     """
 
     name: ClassVar[str] = "generalised"

@@ -38,13 +38,16 @@ class PPADMMOptions(MethodOptions):
 
 @dataclass(frozen=True)
 class PPADMM(ADMM):
-    """ADMM with Gaussian noise in the objective and on the solver's answer; ``noise`` is a release's shift over sigma.
+    """ADMM with Gaussian noise in the objective and on the solver's answer.
+
+    ``noise`` is a release's sensitivity over sigma.
 
     Guarantee
     ---------
-    Corrected: U3 and U4 with the solver's certificate, and no extra regulariser, because the penalty replaces it.  As
-    printed, Theorem 3.3 is false in general; in the paper's own settings it holds, by how much depends on beta
-    (docs/privacy/verdicts.md).  The claim presumes the regulariser of line 3: printed runs below it are refused.
+    Corrected: U3 and U4 with the solver's certificate, and no extra regulariser, because the
+    penalty replaces it.  As printed, Theorem 3.3 is false in general; in the paper's own settings
+    it holds, by how much depends on beta (docs/privacy/verdicts.md).  The claim presumes the
+    regulariser of line 3: printed runs below it are refused.
     """
 
     form: str = "corrected"
@@ -74,13 +77,27 @@ class PPADMM(ADMM):
             check_line_3(noises, self.options.split, self.options.delta1, facts)
 
     def _releases(self, rounds: int) -> list[int]:
-        """Rounds among which a release claims least: of a table all, else one at an end."""
-        listed = self.noise is not None and self.noise.table is not None
-        return list(range(1, rounds + 1)) if listed else [1, rounds]
+        """Return rounds among which a release claims least: of a table all, else one at an end."""
+        if self.noise is not None and self.noise.table is not None:
+            return list(range(1, rounds + 1))
+        return [1, rounds]
 
     def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
+        """Return the query of round k: the augmented objective with Gaussian noise in it.
+
+        Parameters
+        ----------
+        k, terms, f, node
+            As for :meth:`ADMM.query`.
+
+        Returns
+        -------
+        PerturbedObjective
+        """
         law = self._law(k, terms.curvature, node)
-        tol = self.options.tolerance if self.form == "printed" and law is not None else None
+        tol = None
+        if self.form == "printed" and law is not None:
+            tol = self.options.tolerance
         return PerturbedObjective(*terms, f, law, f"004, Algorithm 1 ({self.form})", tol)
 
     def _law(self, k: int, curvature: Array, node: Node) -> GaussianLaw | None:
@@ -94,11 +111,29 @@ class PPADMM(ADMM):
         return self.printed(alpha, curvature, node)
 
     def printed(self, alpha: Array, curvature: Array, node: Node) -> GaussianLaw:
-        """The listing's noise for a release that claims ``alpha^2 / 2`` in zCDP."""
+        """Return the noise of the listing for a release that claims ``alpha^2 / 2`` in zCDP.
+
+        Parameters
+        ----------
+        alpha : array of shape (N, 1) or (1,)
+            Sensitivity over sigma of the claim.
+        curvature : array of shape (N, 1) or (1,)
+            Quadratic term that ADMM adds to a node's objective.
+        node : Node
+            Gives public facts of the node.
+
+        Returns
+        -------
+        GaussianLaw
+            With the listing's noise in the objective and on the answer.
+        """
         facts = node.facts
         rho = 0.5 * alpha**2  # rho_1 + rho_2
+        # Theorem 3.1: rho_1 as an epsilon_i1 at delta_i1, for which the objective's noise is
+        # scaled.
         e1 = np.sqrt(4 * rho * (1 - self.options.split) * np.log(1 / self.options.delta1))
         sigma = 2 * np.sqrt(2 * np.log(1.25 / self.options.delta1)) / (self.listed_share * e1)  # sum scale
+        # The noise on the answer, rho_2, covers a solver that stops at this gradient norm.
         q = facts.mu + curvature
         sigma2 = self.options.tolerance * facts.C / (np.sqrt(2 * rho * self.options.split) * q)
         return GaussianLaw(sigma, release=sigma2, claimed_rho=rho)

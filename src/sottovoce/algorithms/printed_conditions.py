@@ -1,7 +1,7 @@
 """Conditions under which the papers state the claims of their printed forms.
 
-A printed form shows its paper's claim beside what is proved.  Outside the theorem the paper claims nothing, so these
-runs are refused before anything is spent.
+A printed form shows its paper's claim beside what is proved.  Outside the theorem the paper claims
+nothing, so these runs are refused before anything is spent.
 """
 
 from __future__ import annotations
@@ -15,13 +15,28 @@ from ..util.typing import Array
 from .base import Node
 
 LEFT_FOR_CURVATURE = 0.01
-"""004, section 5: ``(epsilon_i1 - epsilon_i3) / epsilon_i1``, with ``epsilon_i3 = 0.99 epsilon_i1``."""
+"""``(epsilon_i1 - epsilon_i3) / epsilon_i1`` in 004, section 5."""
 
 
 def check_curvature(penalty: Schedule, node: Node, paper: str) -> None:
-    """``2 c1 < min_i (B_i / C)(rho / N + 2 eta_i(1) V_i)``: 002, Algorithm 3, and the theorem on M-ADMM.
+    """Check ``2 c1 < min_i (B_i / C)(rho / N + 2 eta_i(1) V_i)``.
 
-    InvalidInput where it fails: then 1.4 c1 does not bound the logarithm of the determinants' ratio.
+    It is a condition of 002, Algorithm 3, and of the theorem on M-ADMM: where it fails, 1.4 c1 does
+    not bound the logarithm of the determinants' ratio.
+
+    Parameters
+    ----------
+    penalty : Schedule
+        The penalty eta_i(k).
+    node : Node
+        Gives public facts and degrees.
+    paper : str
+        The theorem's name, for the error.
+
+    Raises
+    ------
+    InvalidInput
+        If the condition fails.
     """
     facts = node.facts
     left = 2 * facts.loss.curvature_bound
@@ -32,25 +47,48 @@ def check_curvature(penalty: Schedule, node: Node, paper: str) -> None:
 
 
 def check_growing(penalty: Schedule, paper: str) -> None:
-    """InvalidInput where a node's penalty falls, which would void a condition that is checked in round 1."""
+    """Check that no node's penalty falls, which would void a condition that is checked in round 1.
+
+    Raises
+    ------
+    InvalidInput
+        If a node's penalty falls.
+    """
     if not penalty.non_decreasing:
         raise InvalidInput("eta", penalty.words, f"must not decrease ({paper})", "use a growth >= 1")
 
 
 def regulariser_of_line_3(epsilon_1: Array, facts: Facts) -> Array:
-    """lambda-hat of 004, line 3 of both algorithms, per node: ``2.8 N c1 / ((epsilon_i1 - epsilon_i3) |D_i|)``.
+    """Return lambda-hat of 004, line 3 of both algorithms, per node.
 
-    A loss of weight C has the bound ``C c1``, where the paper's has weight 1.
+    It is ``2.8 N c1 / ((epsilon_i1 - epsilon_i3) |D_i|)``.  A loss of weight C has the bound ``C
+    c1``, where the paper's has weight 1.
     """
     left = LEFT_FOR_CURVATURE * epsilon_1
     return np.asarray(2.8 * facts.n_nodes * facts.C * facts.loss.curvature_bound / (left * facts.n))
 
 
 def check_line_3(alphas: list[Array], split: float, delta_1: float, facts: Facts) -> None:
-    """Refuse (InvalidInput) a regulariser below line 3 of 004 for releases that claim ``alpha^2 / 2`` in zCDP.
+    """Check that the regulariser is at least that of line 3 of 004.
 
-    The paper has two conversions of a release's rho_1 to epsilon_1, in Theorem 3.1 and in section 5.  What is enough by
-    either is taken.
+    The paper has two conversions of a release's rho_1 to epsilon_1, in Theorem 3.1 and in section
+    5.  What is enough by either is taken.
+
+    Parameters
+    ----------
+    alphas : list of arrays of shape () or (N, 1)
+        Releases, which claim ``alpha^2 / 2`` in zCDP.
+    split : float
+        Share of a release's rho for the noise on the answer, in (0, 1).
+    delta_1 : float
+        delta_i1 of the listing, in (0, 1).
+    facts : Facts
+        Public facts of all nodes.
+
+    Raises
+    ------
+    InvalidInput
+        If the regulariser is smaller.
     """
     log = np.log(1.0 / delta_1)
     needed = 0.0
@@ -65,7 +103,7 @@ def check_line_3(alphas: list[Array], split: float, delta_1: float, facts: Facts
 
 
 def _rounded_up(value: float) -> float:
-    """The next number of three digits."""
+    """Return the next number of three digits."""
     step = 10.0 ** (np.floor(np.log10(value)) - 2.0)
     return float(np.ceil(value / step) * step)
 

@@ -1,4 +1,4 @@
-"""Noisy proximal methods: noise on the answer of a proximal step (U7), public state, tail averaging."""
+"""Noisy proximal methods: noise on the answer of a proximal step (U7), tail averaging."""
 
 from __future__ import annotations
 
@@ -19,11 +19,29 @@ MIXED = (
     "a lost neighbour counts as oneself, so that the matrix of weights stays symmetric with rows that add up to 1, and "
     "of one component if the graph that is left is connected: all that the averaging needs"
 )
-"""Of methods that average over the graph."""
+"""Why methods that average over the graph may go on without a lost site."""
 
 
 def tail(average: Array, w: Array, k: int | Array, power: float = 3.0) -> Array:
-    """The mean of iterates 1..k with weights that grow like ``k^power``, 3 for the last third; costs no privacy."""
+    """Return the tail average after one more iterate; it is post-processing and costs no privacy.
+
+    Weights of iterates grow like ``k^power``: with 3, the last third of the rounds counts most.
+
+    Parameters
+    ----------
+    average : array of shape (..., d)
+        Average of the iterates 1 .. k - 1.
+    w : array of shape (..., d)
+        Iterate k.
+    k : int or array of shape (..., 1)
+        Number of the iterate, from 1.
+    power : float
+        Power of the round in the weights.
+
+    Returns
+    -------
+    array of shape (..., d)
+    """
     return average + ((power + 1.0) / (k + power)) * (w - average)
 
 
@@ -38,10 +56,10 @@ class DualState(NamedTuple):
 
 @dataclass(frozen=True)
 class ProxADMM(Algorithm[DualState]):
-    """Consensus ADMM whose step is an exact minimiser plus noise; a node's own state is what it sent.
+    """Consensus ADMM with noise on the minimisers; a node's own state is what it sent.
 
-    This is a corrected primal variable perturbation.  Unlike in 001, Algorithm 3, a node keeps no exact minimiser, so
-    the sensitivity is that of one step, ``Delta C / (n (rho/N + 2 eta V))``.
+    This is a corrected primal variable perturbation.  Unlike in 001, Algorithm 3, a node keeps no
+    exact minimiser, so the sensitivity is that of one step, ``Delta C / (n (rho/N + 2 eta V))``.
 
     Guarantee
     ---------
@@ -65,13 +83,25 @@ class ProxADMM(Algorithm[DualState]):
         return DualState(zero, zero, zero, zero)
 
     def round(self, k: int, state: DualState, node: Node) -> DualState:
+        """Run round k: release a noisy minimiser, exchange, and update the dual.
+
+        Parameters
+        ----------
+        k, state, node
+            As for :meth:`Algorithm.round`.
+
+        Returns
+        -------
+        DualState
+        """
         f, S, lam, mean = state
         eta, V = self.penalty(k), node.net.degree
-        linear, curvature = augment(eta, V, f, S, lam)  # 000, eq. (9)
-        alpha = None if self.noise is None else self.noise(k)
-        f = node.ask(NoisyMinimiser(f, alpha, "U7", None, linear, curvature))
+        # 000, eq. (9) and (10), with noise on the minimiser.
+        linear, curvature = augment(eta, V, f, S, lam)
+        f = node.ask(NoisyMinimiser(f, self._alpha(k), "U7", None, linear, curvature))
+        # 000, eq. (11), without the duals of edges that were lost.
         S = node.net.neighbour_sum(f)
-        lam = dual(eta, V, f, S, lam) - node.lost_dual(eta / 2)  # 000, eq. (11)
+        lam = dual(eta, V, f, S, lam) - node.lost_dual(eta / 2)
         return DualState(f, S, lam, tail(mean, f, k))
 
     def model(self, state: DualState) -> Array:
@@ -88,16 +118,20 @@ class MeanState(NamedTuple):
 
 @dataclass(frozen=True)
 class ProxAverage(Algorithm[MeanState]):
-    """``f_i <- neighbourhood mean of [argmin f_j + (gamma / 2) ||w - f_j||^2 + noise]``, gamma = ``penalty``.
+    """Noisy proximal steps, averaged over the neighbourhood.
 
-    Its fixed point minimises the sum of the local objectives' Moreau envelopes.  That is the consensus minimiser if all
-    sites are alike, and near it if gamma is large.  For sites that differ use ``prox_admm``.  Under trust in sums the
-    mean is that of all sites, each weighed by its rows.
+    ``f_i <- neighbourhood mean of [argmin f_j + (gamma / 2) ||w - f_j||^2 + noise]``, gamma =
+    ``penalty``.
+
+    Its fixed point minimises the sum of the local objectives' Moreau envelopes.  That is the
+    consensus minimiser if all sites are alike, and near it if gamma is large.  For sites that
+    differ use ``prox_admm``.  Under trust in sums the mean is that of all sites, each weighed by
+    its rows.
 
     Guarantee
     ---------
-    U7 in every round, sensitivity ``Delta C / (n (rho/N + gamma))``; in a sum, n is the rows of all sites, and it holds
-    against the hub and `colluders` of the sites (docs/privacy/sums.md).
+    U7 in every round, sensitivity ``Delta C / (n (rho/N + gamma))``; in a sum, n is the rows of all
+    sites, and it holds against the hub and `colluders` of the sites (docs/privacy/sums.md).
     """
 
     options: CappedOptions = CappedOptions()
@@ -115,7 +149,17 @@ class ProxAverage(Algorithm[MeanState]):
 
     @classmethod
     def own_penalty(cls, facts: Facts, rounds: int, spread: float, options: MethodOptions) -> float | None:
-        """In a sum, in proportion to its noise; else by the common rule."""
+        """Return the default penalty: in a sum in proportion to its noise, else None.
+
+        Parameters
+        ----------
+        facts, rounds, spread, options
+            As for :meth:`Algorithm.own_penalty`.
+
+        Returns
+        -------
+        float or None
+        """
         if not facts.summed:
             return None
         return max(cls.least_penalty * facts.C, cls.noise_weight * noise_of_mean(facts, spread))
@@ -125,9 +169,21 @@ class ProxAverage(Algorithm[MeanState]):
         return MeanState(zero, zero, zero[..., :1])
 
     def round(self, k: int, state: MeanState, node: Node) -> MeanState:
+        """Run round k: release a noisy proximal step, and average it with the neighbours'.
+
+        Parameters
+        ----------
+        k, state, node
+            As for :meth:`Algorithm.round`.
+
+        Returns
+        -------
+        MeanState
+        """
         f, mean, opened = state
-        gamma, alpha = self.penalty(k), None if self.noise is None else self.noise(k)
-        v = node.ask(NoisyMinimiser(f, alpha, "U7", None, -gamma * f, gamma))
+        gamma = self.penalty(k)
+        # (gamma / 2) ||w - f||^2 as a linear and a quadratic term.
+        v = node.ask(NoisyMinimiser(f, self._alpha(k), "U7", None, -gamma * f, gamma))
         f = node.mix(v)
         return MeanState(f, tail(mean, f, opened + 1.0), opened + 1.0)
 
@@ -136,7 +192,19 @@ class ProxAverage(Algorithm[MeanState]):
 
 
 def noise_of_mean(facts: Facts, spread: float) -> float:
-    """Standard deviation of a coordinate of the network's mean gradient; `spread` is that of a curator of one row."""
+    """Return the noise's standard deviation per coordinate of the network's mean gradient.
+
+    Parameters
+    ----------
+    facts : Facts
+        Public facts of all nodes.
+    spread : float
+        Standard deviation of a release's noise in each coordinate, in sum scale.
+
+    Returns
+    -------
+    float
+    """
     if not facts.summed:
         return facts.C * spread / float(np.min(facts.n)) / math.sqrt(facts.n_nodes)
     assert facts.rows is not None

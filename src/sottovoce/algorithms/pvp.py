@@ -27,11 +27,11 @@ class PVP(ProxADMM):
 
     Guarantee
     ---------
-    Corrected: U7; a node's own state is what it sent.  Printed (V is sent, as in the text): the node keeps its exact
-    minimiser.  The claim for the loop, the sum of all alphas, holds by the recursion of docs/privacy/verdicts.md, with
-    noise that is ``1 + 2 eta V N / rho`` times larger.  The claim for the last step is false, with the listing's `zeta`
-    and with half of it, the proof's.  Listed (f is sent, as in
-    the listing's "broadcast"): no guarantee at all.
+    Corrected: U7; a node's own state is what it sent.  Printed (V is sent, as in the text): the
+    node keeps its exact minimiser.  The claim for the loop, the sum of all alphas, holds by the
+    recursion of docs/privacy/verdicts.md, with noise that is ``1 + 2 eta V N / rho`` times larger.
+    The claim for the last step is false, with the listing's `zeta` and with half of it, the
+    proof's.  Listed (f is sent, as in the listing's "broadcast"): no guarantee at all.
 
     Parameters
     ----------
@@ -50,11 +50,23 @@ class PVP(ProxADMM):
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed", "listed")
 
     def round(self, k: int, state: DualState, node: Node) -> DualState:
+        """Run round k: release a noisy minimiser, exchange, and update the dual; no tail average.
+
+        Parameters
+        ----------
+        k, state, node
+            As for :meth:`Algorithm.round`.
+
+        Returns
+        -------
+        DualState
+        """
         if self.form == "corrected" or self.noise is None:
             return super().round(k, state, node)._replace(mean=state.mean)
         f, S, lam, mean = state
         eta, V = self.penalty(k), node.net.degree
         linear, curvature = augment(eta, V, f, S, lam)
+        # The pulls of all rounds so far, on which the sensitivity of the secret minimiser depends.
         path = tuple(2 * self.penalty(s) * V for s in range(1, k + 1))
         f = node.ask(self._query(k, f, linear, curvature, path, node))
         S = node.net.neighbour_sum(f)
@@ -65,7 +77,8 @@ class PVP(ProxADMM):
         alpha, source = self.noise(k), f"001, Algorithm 3 ({self.form})"
         if self.form == "listed":
             return NoisyMinimiser(f, None, source, alpha, linear, curvature)
-        # (17) is centred at (f + V_j - eps) / 2 with f exact and eps = V - f: f enters twice, and V once, negative.
+        # (17) is centred at (f + V_j - eps) / 2 with f exact and eps = V - f: f enters twice, and V
+        # once, negative.
         pull = path[-1] / 2  # eta V
         minimiser = SecretMinimiser(f, alpha, source, None, linear + 2 * pull * f, curvature, -2 * pull, path)
         if k != self.rounds:

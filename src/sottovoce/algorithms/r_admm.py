@@ -1,7 +1,7 @@
 """Private R-ADMM (002, Algorithm 1 with the noise of Algorithm 3).
 
-002, section III-B2: with eta_i(2k-1) = eta for all nodes and rounds, (14) to (17) are the same as (10) to (13).  So
-R-ADMM is MR-ADMM with that restriction, which is checked.
+002, section III-B2: with eta_i(2k-1) = eta for all nodes and rounds, (14) to (17) are the same as
+(10) to (13).  So R-ADMM is MR-ADMM with that restriction, which is checked.
 """
 
 from __future__ import annotations

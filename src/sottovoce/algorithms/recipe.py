@@ -1,8 +1,11 @@
-"""Recipes: bounded sums in a fixed list, asked one a round at points that follow from the answers before.
+"""Recipes: a fixed list of bounded sums, released one a round.
 
-Round k asks item k.  The items' shares of the budget are the table of the noise schedule, so plans, calibration,
-ledgers, replay and sites are those of every method.  The public half is a generator, :meth:`Recipe.script`.  State is
-what was opened: a round goes through the script again, on the answers so far, up to its own question.
+The points at which they are computed may follow from the answers before.
+
+Round k asks item k.  The items' shares of the budget are the table of the noise schedule, so plans,
+calibration, ledgers, replay and sites are those of every method.  The public half is a generator,
+:meth:`Recipe.script`.  State is what was opened: a round goes through the script again, on the
+answers so far, up to its own question.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ class Recipe(Algorithm[Opened]):
 
     Guarantee
     ---------
-    Each answer is a Gaussian mechanism (:mod:`sottovoce.queries.bounded`) whose event depends on no point.
+    Each answer is a Gaussian mechanism (:mod:`sottovoce.queries.bounded`) whose event depends on no
+    point.
     """
 
     penalty: Schedule = _NONE
@@ -42,11 +46,11 @@ class Recipe(Algorithm[Opened]):
     @property
     @abstractmethod
     def items(self) -> tuple[Item, ...]:
-        """Every release, in order; shares add up to 1."""
+        """All releases in order, with shares that add up to 1."""
 
     @abstractmethod
     def script(self, facts: Facts, replicates: int) -> Script:
-        """Yields the statistic of each item at its points, gets the answer, and returns the outcome."""
+        """Yield each item's statistic at its points, receive its answer, and return the outcome."""
 
     @property
     def listed(self) -> Releases:
@@ -58,7 +62,7 @@ class Recipe(Algorithm[Opened]):
         return Kept(self.listed.widths(facts))
 
     def begin(self, facts: Facts, replicates: int) -> Script:
-        """The script that a run plays."""
+        """Return the script that a run plays."""
         return self.script(facts, replicates)
 
     def init(self, node: Node) -> Opened:
@@ -70,6 +74,7 @@ class Recipe(Algorithm[Opened]):
         start, width = sum(entries[: k - 1]), entries[k - 1]
         script, said = self._played(k - 1, state, node.facts)
         what = same(said, self.items[k - 1], node.facts)
+        # The script's points have no axis of nodes; every node gets the same.
         at = what.at.reshape(*state.told.shape[:-1], -1)
         at = np.array(np.broadcast_to(at, (*node.zeros().shape[:-1], at.shape[-1])))
         found, among = self._release(k, replace(what, at=at), node)
@@ -105,9 +110,14 @@ class Recipe(Algorithm[Opened]):
         told, kept = state.told.reshape(-1, state.told.shape[-1]), self.kept(facts)
         ends, apart = np.cumsum((0, *kept.entries)), kept.own_part is not None
         live = state.take()
-        script = self.begin(facts, len(told)) if live is None else live
+        if live is None:  # as after a checkpoint: play it from the start
+            script = self.begin(facts, len(told))
+            first_new = 0
+        else:  # it waits for the last answer
+            script = live
+            first_new = done - 1
         answers = []
-        for j in range(0 if live is None else done - 1, done):
+        for j in range(first_new, done):
             among = Among(float(state.rows[j]), int(state.sites[j]))
             answers.append(self._answer(j, told[:, ends[j] : ends[j + 1]], facts, among, apart=apart))
         return script, play(script, answers, next(script) if live is None else None)
@@ -127,4 +137,7 @@ class Recipe(Algorithm[Opened]):
         return {"name": self.name, "asked": self.listed.to_plain(), "public": digest_of(*public).hex()}
 
     def to_dict(self) -> dict[str, Any]:
-        return self.identity() | ({} if self.noise is None else {"noise": self.noise.to_dict()})
+        plain = self.identity()
+        if self.noise is not None:
+            plain |= {"noise": self.noise.to_dict()}
+        return plain

@@ -1,11 +1,14 @@
-"""Accountants: epsilon of composed events.  An event that an accountant cannot price is refused by name.
+"""Accountants: epsilon of composed events.
 
-An accountant is a set of pure functions over an immutable *spent* value for all nodes, so a ledger knows the total with
-a further release before it allows it.
+An event that an accountant cannot price is refused by name.
 
-Composition is adaptive over rounds: parameters are fixed beforehand, messages may depend on all earlier messages.  Each
-row lives at one site, so the network's loss is that of the worst node (parallel composition), under an adversary who
-sees every message.  Where a person may have rows at m sites, it is the composition of the worst m nodes.
+An accountant is a set of pure functions over an immutable *spent* value for all nodes, so a ledger
+knows the total with a further release before it allows it.
+
+Composition is adaptive over rounds: parameters are fixed beforehand, messages may depend on all
+earlier messages.  Each row lives at one site, so the network's loss is that of the worst node
+(parallel composition), under an adversary who sees every message.  Where a person may have rows at
+m sites, it is the composition of the worst m nodes.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import combinations
 from math import comb
@@ -35,15 +39,18 @@ _NUMBERS = 2**23  # in the prices of different events that an accountant remembe
 
 
 class Accountant(ABC, Generic[Spent]):
-    """How events add up, per node and over the network."""
+    """A notion of composition: how the prices of events add up, per node and over the network.
+
+    What is *spent* is an immutable value of the accountant's own kind, for all nodes together.
+    """
 
     name: ClassVar[str]
     _prices: dict[tuple[Any, ...], Any] | None = None
     is_filter: bool = False
-    """Whether totals hold if events, and when to stop, are chosen in view of earlier releases (a privacy filter).
+    """Whether it is a privacy filter: totals hold if events and the end are chosen adaptively.
 
-    A ledger that outlives runs needs such totals: sums of pure epsilon, or sums of zCDP or Renyi divergence read at one
-    order that was fixed before (:func:`at_one_order`)."""
+    A ledger that outlives runs needs such totals: sums of pure epsilon, or sums of zCDP or Renyi
+    divergence read at one order that was fixed before (:func:`at_one_order`)."""
 
     @property
     def label(self) -> str:
@@ -52,11 +59,25 @@ class Accountant(ABC, Generic[Spent]):
 
     @abstractmethod
     def nothing(self) -> Spent:
-        """What is spent before the first event."""
+        """Return what is spent before the first event."""
 
     @abstractmethod
     def add(self, spent: Spent, event: Event, count: int = 1) -> Spent:
-        """What is spent once `event` is added, `count` times: to the last bit as if it were added one by one.
+        """Return what is spent once an event is added.
+
+        Parameters
+        ----------
+        spent : Spent
+            What was spent before.
+        event : Event
+            One release of every node concerned.
+        count : int
+            How many times it is added; the result is to the last bit as if it were added one by
+            one.
+
+        Returns
+        -------
+        Spent
 
         Raises
         ------
@@ -66,35 +87,74 @@ class Accountant(ABC, Generic[Spent]):
 
     @abstractmethod
     def epsilon(self, spent: Spent, delta: float) -> Array:
-        """Epsilon at `delta` per node, shape (N,); shape () before the first event."""
+        """Return epsilon at `delta` per node, shape (N,); shape () before the first event."""
 
     @abstractmethod
     def network(self, spent: Spent, delta: float, sites_per_row: int = 1) -> float:
-        """Epsilon at `delta` of a person who may have a row at each of `sites_per_row` sites."""
+        """Return the privacy loss of a person, by parallel composition over sites.
+
+        Parameters
+        ----------
+        spent : Spent
+            What all nodes have spent.
+        delta : float
+            In (0, 1), or 0 for pure epsilon.
+        sites_per_row : int
+            At how many sites a person may have a row; their losses add up.
+
+        Returns
+        -------
+        float
+            Epsilon at `delta` of the worst such set of nodes.
+        """
 
     @abstractmethod
     def among(self, spent: Spent, nodes: Sequence[int]) -> Spent:
-        """What these nodes have spent."""
+        """Return what these nodes have spent."""
 
     def worst(self, spent: Spent, sites_per_row: int) -> Spent:
-        """The most that a person with rows at `sites_per_row` sites has spent, as one node's spending.
+        """Return the most spent on a person with rows at `sites_per_row` sites, as one node's.
 
-        Where rows are dealt to nodes anew, it adds up over the deals.  InvalidInput if the accountant keeps no sums.
+        Where rows are partitioned among the nodes anew, it adds up over the partitions.
+
+        Raises
+        ------
+        InvalidInput
+            If the accountant keeps no sums.
         """
         rule = "this accountant cannot combine runs that assigned rows to sites differently"
         raise InvalidInput("accountant", self.name, rule, "use 'pure', 'zcdp' or 'rdp', or a ledger for each deal")
 
     def within(self, spent: Spent, delta: float, budget: Array) -> BoolArray:
-        """Whether each node keeps its `budget`."""
+        """Return which nodes keep their budget.
+
+        Parameters
+        ----------
+        spent : Spent
+            What all nodes have spent.
+        delta : float
+            In (0, 1), or 0 for pure epsilon.
+        budget : array of shape (N,) or ()
+            Largest epsilon at `delta` of each node.
+
+        Returns
+        -------
+        boolean array of shape (N,)
+        """
         return np.asarray(self.epsilon(spent, delta) <= budget)
 
     def _once(self, price: Callable[[Event], T], event: Event) -> T:
-        """``price(event)``, computed once for equal events; `price` is always the same."""
+        """Return ``price(event)``, computed once for equal events; `price` is always the same."""
         known, terms = self._prices, event.terms  # another thread may replace it meanwhile
-        found: Any = None if known is None else known.get(terms)
+        found: Any = None
+        if known is not None:
+            found = known.get(terms)
         if found is None:
             found = price(event)
-            size = found.size if isinstance(found, np.ndarray) else 16 * sum(map(len, found))
+            if isinstance(found, np.ndarray):
+                size = found.size
+            else:
+                size = 16 * sum(map(len, found))
             if known is None or len(known) * max(1, size) >= _NUMBERS:
                 known = self._prices = {}
             known[terms] = found
@@ -102,29 +162,57 @@ class Accountant(ABC, Generic[Spent]):
         return one
 
     def endless(self, spent: Spent) -> bool:
-        """Whether it is known, without a total, that every node keeps an infinite budget: all but a NaN does."""
+        """Return whether it is known, without a total, that every node keeps an infinite budget.
+
+        All spending but a NaN does.
+        """
         return False
 
     def report(self, spent: Spent, delta: float, sites_per_row: int = 1) -> dict[str, float]:
-        """The network's epsilon by each notion in use; infinite where a notion proves nothing."""
+        """Return the network's epsilon by each notion in use.
+
+        Parameters
+        ----------
+        spent, delta, sites_per_row
+            As for :meth:`network`.
+
+        Returns
+        -------
+        dict
+            Epsilon by the notion's name; infinite where a notion proves nothing.
+        """
         return {self.name: self.network(spent, delta, sites_per_row)}
 
     def gaussian(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Spent:
-        """What Gaussian releases, given by their nodes' bills with counts, spend `copies` times in a row: as by `add`.
+        """Return what Gaussian releases spend, as by :meth:`add`.
 
-        UnknownEvent if the accountant prices no Gaussian noise.
+        Parameters
+        ----------
+        releases : sequence of pairs
+            Bills of the nodes with their count, in order.
+        copies : int
+            How many times all of them are made in a row.
+
+        Returns
+        -------
+        Spent
+
+        Raises
+        ------
+        UnknownEvent
+            If the accountant prices no Gaussian noise.
         """
         raise UnknownEvent(f"event=GaussianMechanism: the {self.name} accountant has no proof for it")
 
     def spent(self, events: Iterable[Event]) -> Spent:
-        """What a whole run spends."""
+        """Return what a whole run spends."""
         spent = self.nothing()
         for event, count in counted(all_priced(events)):
             spent = self.add(spent, event, count)
         return spent
 
     def total(self, events: Iterable[Event], delta: float = 0.0) -> Array:
-        """Epsilon per node of :meth:`spent`."""
+        """Return epsilon per node of :meth:`spent`."""
         return self.epsilon(self.spent(events), delta)
 
 
@@ -137,29 +225,47 @@ def _orders(name: str, order: float | None) -> Orders:
 
 
 def _largest_sum(values: Array, m: int) -> Array:
-    """The sum of the `m` largest along the first axis, which no set of m nodes exceeds."""
+    """Return the sum of the `m` largest along the first axis, which no set of m nodes exceeds."""
     return np.asarray(np.sort(np.atleast_1d(values), axis=0)[-m:].sum(axis=0))
 
 
 def _by_value(of: Callable[[Array], float], values: Iterable[Array]) -> list[float]:
-    """``of(value)`` of each, computed once for equal ones: nodes that are alike cost the same."""
+    """Return ``of(value)`` of each, computed once for equal ones: nodes alike cost the same."""
     known: dict[bytes, float] = {}
-    return [known[key] if (key := value.tobytes()) in known else known.setdefault(key, of(value)) for value in values]
+    found: list[float] = []
+    for value in values:
+        key = value.tobytes()
+        if key not in known:
+            known[key] = of(value)
+        found.append(known[key])
+    return found
 
 
 class _Sums(Accountant[Array]):
-    """Spending as sums of prices, of nodes along the first axis."""
+    """Accountants whose spending is a sum of prices, with nodes along the first axis."""
 
     @abstractmethod
     def price(self, event: Event) -> Array:
-        """What one event adds."""
+        """Return what one event adds."""
 
     def nothing(self) -> Array:
         return np.zeros(())
 
     def add(self, spent: Array, event: Event, count: int = 1) -> Array:
+        """Return the sum with the price of an event, added one by one.
+
+        Parameters
+        ----------
+        spent, event, count
+            As for :meth:`Accountant.add`.
+
+        Returns
+        -------
+        array
+        """
         price = self._once(self.price, event)
-        for _ in range(count):  # no product: rounded otherwise, a run could pass the budget that its plan had kept
+        # No product: it rounds otherwise, and a run could pass the budget that its plan had kept.
+        for _ in range(count):
             spent = spent + price
         return spent
 
@@ -171,7 +277,7 @@ class _Sums(Accountant[Array]):
 
 
 class PureAccountant(_Sums):
-    """Basic composition of pure epsilons: valid for every delta, exact if every release has its worst case."""
+    """Basic composition: the sum of pure epsilons, valid at every delta."""
 
     name: ClassVar[str] = "pure"
     is_filter = True
@@ -183,6 +289,17 @@ class PureAccountant(_Sums):
         return not np.any(np.isnan(spent))
 
     def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
+        """Return the sum of the largest pure epsilons of `sites_per_row` nodes.
+
+        Parameters
+        ----------
+        spent, delta, sites_per_row
+            As for :meth:`Accountant.network`; `delta` is not used.
+
+        Returns
+        -------
+        float
+        """
         return float(_largest_sum(spent, sites_per_row))
 
     def price(self, event: Event) -> Array:
@@ -190,14 +307,23 @@ class PureAccountant(_Sums):
 
 
 class _Renyi(_Sums):
-    """Sums that are read as epsilon at the best of :data:`sottovoce.privacy.spherical.ORDERS`, or at one `order`."""
+    """Sums that are read as epsilon at the best Renyi order, or at one that was fixed before.
+
+    Parameters
+    ----------
+    order : float, optional
+        The order; None for the best of :data:`sottovoce.privacy.spherical.ORDERS`.
+    """
 
     def __init__(self, order: float | None = None) -> None:
-        self.is_filter, self._orders = order is not None, _orders(self.name, order)
+        self.is_filter = order is not None
+        self._orders = _orders(self.name, order)
 
     @property
     def label(self) -> str:
-        return f"{self.name}:{self._orders[0]!r}" if self.is_filter else self.name
+        if self.is_filter:
+            return f"{self.name}:{self._orders[0]!r}"
+        return self.name
 
     def endless(self, spent: Array) -> bool:
         return True  # where nothing is known of a divergence, epsilon is infinite, and so within such a budget
@@ -213,10 +339,26 @@ class ZCDPAccountant(_Renyi):
 
     def epsilon(self, spent: Array, delta: float) -> Array:
         a = np.array(self._orders)
-        each = _by_value(lambda rho: 0.0 if rho <= 0 else epsilon_from_rdp(a, rho * a, delta), np.ravel(spent))
-        return np.array(each).reshape(np.shape(spent))
+
+        def one(rho: Array) -> float:
+            if rho <= 0:
+                return 0.0
+            return epsilon_from_rdp(a, rho * a, delta)
+
+        return np.array(_by_value(one, np.ravel(spent))).reshape(np.shape(spent))
 
     def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
+        """Return epsilon at `delta` of the sum of the largest ``rho`` of `sites_per_row` nodes.
+
+        Parameters
+        ----------
+        spent, delta, sites_per_row
+            As for :meth:`Accountant.network`.
+
+        Returns
+        -------
+        float
+        """
         return float(self.epsilon(_largest_sum(spent, sites_per_row), delta))
 
     def gaussian(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Array:
@@ -224,7 +366,7 @@ class ZCDPAccountant(_Renyi):
 
 
 class RDPAccountant(_Renyi):
-    """Sums of Renyi curves, shape (directions, nodes, orders); epsilon at the best order, or at one `order`."""
+    """Sums of Renyi curves, shape (directions, nodes, orders); epsilon at one or the best order."""
 
     name: ClassVar[str] = "rdp"
 
@@ -238,28 +380,46 @@ class RDPAccountant(_Renyi):
         return np.asarray(nodes.max(axis=0))
 
     def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
+        """Return epsilon at `delta` of the sum of the nodes' largest divergences at every order.
+
+        Parameters
+        ----------
+        spent, delta, sites_per_row
+            As for :meth:`Accountant.network`.
+
+        Returns
+        -------
+        float
+        """
         if spent.ndim == 0:
             return 0.0
         return max(self._one(_largest_sum(side, sites_per_row), delta) for side in spent)
 
     def among(self, spent: Array, nodes: Sequence[int]) -> Array:
-        return spent[:, list(nodes)] if spent.ndim else spent
+        if spent.ndim == 0:
+            return spent
+        return spent[:, list(nodes)]
 
     def worst(self, spent: Array, sites_per_row: int) -> Array:
-        return np.array([_largest_sum(side, sites_per_row)[None] for side in spent]) if spent.ndim else spent
+        if spent.ndim == 0:
+            return spent
+        return np.array([_largest_sum(side, sites_per_row)[None] for side in spent])
 
     def gaussian(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Array:
-        spent, a = np.zeros(()), np.array(self._orders)
+        spent = np.zeros(())
+        a = np.array(self._orders)
         for rho in _rhos(releases, copies)[:, :, None]:
             spent = spent + a * rho
         return spent[None]
 
     def _one(self, curve: Array, delta: float) -> float:
-        return 0.0 if np.all(curve <= 0) else epsilon_from_rdp(self._orders, curve, delta)
+        if np.all(curve <= 0):
+            return 0.0
+        return epsilon_from_rdp(self._orders, curve, delta)
 
 
 def _rhos(releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int) -> Array:
-    """``rho`` of every Gaussian release, in order, (releases, nodes)."""
+    """Return ``rho`` of every Gaussian release, in order, (releases, nodes)."""
     once = [0.5 * np.array([bill.mu for bill in bills]) ** 2 for bills, count in releases for _ in range(count)]
     return np.tile(np.stack(once), (copies, 1))
 
@@ -268,14 +428,24 @@ _Bills = tuple[tuple[Bill, ...], ...]
 
 
 class Prices(NamedTuple):
-    """Bills by direction and node, which came that many `times` in a row after those `before` them."""
+    """A linked list of the bills of all releases so far.
+
+    Parameters
+    ----------
+    bills : tuple of tuples of Bill
+        By direction and node.
+    times : int
+        How many times they came in a row.
+    before : Prices, optional
+        The bills of earlier releases.
+    """
 
     bills: _Bills = ()
     times: int = 0
     before: Prices | None = None
 
     def all(self) -> list[tuple[_Bills, int]]:
-        """Different bills and how often they came, in the order in which they came first."""
+        """Return different bills and how often they came, in the order in which they came first."""
         found, last = list[Prices](), self
         while last.before is not None:
             found.append(last)
@@ -286,9 +456,12 @@ class Prices(NamedTuple):
         return list(times.items())
 
 
+# Sets of nodes for which losses are convolved, at most.
 _SUBSETS = 200
-_REST = 0.01  # share of delta that pays for the random slack of noise inside objectives
-_LATTICE = 2.0**-82  # of delta, a coordinate: see docs/privacy/verdicts.md, "Noise on a grid"
+# Share of delta that pays for the random slack of noise inside objectives.
+_REST = 0.01
+# Cost in delta of a coordinate on a grid (docs/privacy/verdicts.md, "Noise on a grid").
+_LATTICE = 2.0**-82
 
 
 class PLDAccountant(Accountant[Prices]):
@@ -306,6 +479,17 @@ class PLDAccountant(Accountant[Prices]):
         return Prices()
 
     def add(self, spent: Prices, event: Event, count: int = 1) -> Prices:
+        """Return the list with the bills of an event.
+
+        Parameters
+        ----------
+        spent, event, count
+            As for :meth:`Accountant.add`.
+
+        Returns
+        -------
+        Prices
+        """
         bills = self._once(prices.dominating, event)
         if spent.bills == bills:
             return spent._replace(times=spent.times + count)
@@ -332,6 +516,18 @@ class PLDAccountant(Accountant[Prices]):
         return np.array(found)
 
     def network(self, spent: Prices, delta: float, sites_per_row: int = 1) -> float:
+        """Return epsilon at `delta` of the worst set of `sites_per_row` nodes, each set convolved.
+
+        Parameters
+        ----------
+        spent, delta, sites_per_row
+            As for :meth:`Accountant.network`.
+
+        Returns
+        -------
+        float
+            Infinite if there are too many sets of nodes to convolve.
+        """
         known = spent.all()
         if sites_per_row == 1 or not known:
             return float(np.max(self.epsilon(spent, delta)))
@@ -360,14 +556,18 @@ class PLDAccountant(Accountant[Prices]):
         key = frozenset(bills.items()), delta
         if key not in self._known:
             numbers = [one for bill in bills for one in (*bill[:1], *(bill.ball or ()), *bill[2:])]
-            # What has no number has no proof.
-            self._known[key] = np.inf if np.any(np.isnan(numbers)) else _composed(tuple(bills.items()), delta)
+            if np.any(np.isnan(numbers)):  # what has no number has no proof
+                self._known[key] = np.inf
+            else:
+                self._known[key] = _composed(tuple(bills.items()), delta)
         return self._known[key]
 
 
 def _at(side: tuple[Bill, ...], node: int) -> Bill:
-    """The bill of a node; one bill stands for all nodes."""
-    return side[node if len(side) > 1 else 0]
+    """Return the bill of a node; one bill stands for all nodes."""
+    if len(side) > 1:
+        return side[node]
+    return side[0]
 
 
 def _nodes(known: list[tuple[_Bills, int]]) -> int:
@@ -375,7 +575,7 @@ def _nodes(known: list[tuple[_Bills, int]]) -> int:
 
 
 def _unlike(known: list[tuple[_Bills, int]]) -> set[tuple[int, ...]]:
-    """For each way in which events tell nodes apart, the first node with the same bill, by node."""
+    """Return the partitions of the nodes by equal bills: for each node the first with its bill."""
     nodes = range(_nodes(known))
     found = set[tuple[int, ...]]()
     for bills, _ in known:
@@ -387,18 +587,37 @@ def _unlike(known: list[tuple[_Bills, int]]) -> set[tuple[int, ...]]:
 
 @lru_cache(maxsize=4096)
 def _composed(bills: tuple[tuple[Bill, int], ...], delta: float) -> float:
-    """:func:`composed_epsilon`, cached for the process; parts keep their order, as last bits of sums depend on it."""
+    """Return :func:`composed_epsilon`, cached for the process.
+
+    Parts keep their order, as last bits of sums depend on it.
+    """
     return composed_epsilon(Counter(dict(bills)), delta)
 
 
 def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
-    """Epsilon at `delta` of a composition of releases with these dominating pairs."""
+    """Return epsilon at `delta` of a composition of releases with these dominating pairs.
+
+    Gaussian parts compose exactly, others by convolution on a grid.
+
+    Parameters
+    ----------
+    bills : Counter of Bill
+        Dominating pairs with how often each comes, in one direction.
+    delta : float
+        In (0, 1); elsewhere nothing is proved.
+
+    Returns
+    -------
+    float
+        Infinite where nothing is proved.
+    """
     if not 0.0 < delta < 1.0 or any(np.isinf(bill.epsilon) for bill in bills):
         return float(np.inf)
     rest, exchange, extra = _of_objectives(bills, delta)
     if not np.isfinite(extra) or exchange > 50.0:
         return float(np.inf)
-    coordinates, known = sum(bill.lattice * count for bill, count in bills.items()), _convolved(bills)
+    coordinates = sum(bill.lattice * count for bill, count in bills.items())
+    known = _convolved(bills)
 
     def at(left: float) -> float:
         if left <= 0.0:
@@ -407,22 +626,31 @@ def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
 
     if not coordinates:
         return at(delta - rest)
+    # Noise on a grid costs _LATTICE (1 + e^epsilon) a coordinate of delta, in which epsilon is what
+    # is sought: it is taken at a cap, and holds if the result is below the cap.
     cap = at(delta - rest) * 1.01 + 0.01
     with np.errstate(over="ignore"):
         value = at(delta - rest - coordinates * _LATTICE * float(1.0 + np.exp(cap)))
-    return value if value <= cap else float(np.inf)
+    if value <= cap:
+        return value
+    return float(np.inf)
 
 
 def _of_objectives(bills: Counter[Bill], delta: float) -> tuple[float, float, float]:
-    """What noise in objectives costs beyond the convolved losses: a part of delta, an exchange, and epsilon for it."""
+    """Return what noise in objectives costs beyond the convolved losses.
+
+    It is a share of delta, the exchange of U4, and epsilon for the fixed and the random terms.
+    """
     slack = [(Within(0.0, bill.fixed, bill.slack, bill.degrees), count) for bill, count in bills.items()]
-    rest = _REST * delta if any(bill.slack > 0 for bill in bills) else 0.0
+    rest = 0.0
+    if any(bill.slack > 0 for bill in bills):
+        rest = _REST * delta
     exchange = sum(bill.exchange * count for bill, count in bills.items())
     return rest, exchange, objective_surplus(slack, rest * float(np.exp(-exchange)))
 
 
 def _convolved(bills: Counter[Bill]) -> Callable[[float], float]:
-    """Epsilon, by delta, of the parts whose exact loss distribution is known."""
+    """Return epsilon as a function of delta, for the parts whose exact loss is known."""
     mu = float(np.sqrt(sum(bill.mu**2 * count for bill, count in bills.items())))
     balls: Counter[tuple[int, float]] = Counter()
     pure: Counter[float] = Counter()
@@ -438,18 +666,22 @@ def _convolved(bills: Counter[Bill]) -> Callable[[float], float]:
     step = _grid_step(mu, balls, pure)
     exact = [(pld.shifted_ball(d, s, step), n) for (d, s), n in balls.items()]
     exact += [(pld.pure(e, step), n) for e, n in pure.items()]
-    exact += [(pld.gaussian(mu, step), 1)] if mu > 0 else []
+    if mu > 0:
+        exact += [(pld.gaussian(mu, step), 1)]
     return pld.compose(exact).epsilon
 
 
 def _largest_loss(mu: float, balls: Counter[tuple[int, float]], pure: Counter[float]) -> float:
-    """The largest loss of all parts together, but for the far tail of the Gaussian."""
+    """Return the largest loss of all parts together, but for the far tail of the Gaussian."""
     of_balls = sum(s * n for (_, s), n in balls.items())
     return mu * mu / 2.0 + 13.0 * mu + of_balls + sum(e * n for e, n in pure.items())
 
 
 def _grid_step(mu: float, balls: Counter[tuple[int, float]], pure: Counter[float]) -> float:
-    """The step of the losses' grid: the spread that it adds is at most 1e-4 of theirs, unless there are too many."""
+    """Return the step of the losses' grid.
+
+    The spread that the grid adds is at most 1e-4 of the losses', unless there are too many of them.
+    """
     parts = sum(balls.values()) + sum(pure.values()) + 1
     variance = mu**2 + sum(min(s, s * s) / d * n for (d, s), n in balls.items())
     variance += sum(min(e * e, e) * n for e, n in pure.items())
@@ -463,7 +695,7 @@ _LEAST: tuple[Accountant[Any], ...] = (PureAccountant(), ZCDPAccountant(), RDPAc
 
 
 class BestAccountant(Accountant[tuple[Any, ...]]):
-    """The least epsilon of all accountants: a bound because each is, and which is least is public."""
+    """The least epsilon of all accountants, which is a bound because each of theirs is."""
 
     name: ClassVar[str] = "best"
 
@@ -474,19 +706,41 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         return tuple(part.nothing() for part in self._parts)
 
     def add(self, spent: tuple[Any, ...], event: Event, count: int = 1) -> tuple[Any, ...]:
+        """Return what is spent by every notion; None for a notion that has no proof for all events.
+
+        Parameters
+        ----------
+        spent, event, count
+            As for :meth:`Accountant.add`.
+
+        Returns
+        -------
+        tuple
+
+        Raises
+        ------
+        UnknownEvent
+            If no notion is left.
+        """
         after: list[Any] = []
         for part, before in zip(self._parts, spent, strict=True):
-            try:
-                after.append(None if before is None else part.add(before, event, count))
-            except UnknownEvent:
-                after.append(None)
+            sum_after: Any = None
+            if before is not None:
+                with suppress(UnknownEvent):  # from now on this notion proves nothing
+                    sum_after = part.add(before, event, count)
+            after.append(sum_after)
         if all(value is None for value in after):
             raise UnknownEvent(f"event={type(event).__name__}: no accountant has a proof for it and what came before")
         return tuple(after)
 
     def gaussian(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> tuple[Any, ...]:
-        parts = self._parts
-        return tuple(None if part.name == "pure" else part.gaussian(releases, copies) for part in parts)
+        after: list[Any] = []
+        for part in self._parts:
+            if part.name == "pure":  # Gaussian noise has no pure price
+                after.append(None)
+            else:
+                after.append(part.gaussian(releases, copies))
+        return tuple(after)
 
     def _each(self, spent: tuple[Any, ...]) -> list[tuple[Accountant[Any], Any]]:
         return [(part, value) for part, value in zip(self._parts, spent, strict=True) if value is not None]
@@ -495,8 +749,20 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         return np.asarray(np.min([part.epsilon(value, delta) for part, value in self._each(spent)], axis=0))
 
     def within(self, spent: tuple[Any, ...], delta: float, budget: Array) -> BoolArray:
+        """Return which nodes keep their budget by some notion.
+
+        Parameters
+        ----------
+        spent, delta, budget
+            As for :meth:`Accountant.within`.
+
+        Returns
+        -------
+        boolean array of shape (N,)
+        """
         fits: BoolArray = np.zeros((), dtype=bool)
-        for part, value in self._each(spent):  # the dear one is last
+        # The notion that takes longest is last, and often not needed.
+        for part, value in self._each(spent):
             fits = fits | part.within(value, delta, budget)
             if np.all(fits):
                 break
@@ -506,13 +772,40 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         return any(part.endless(value) for part, value in self._each(spent))
 
     def network(self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1) -> float:
+        """Return the least epsilon at `delta` of all notions.
+
+        Parameters
+        ----------
+        spent, delta, sites_per_row
+            As for :meth:`Accountant.network`.
+
+        Returns
+        -------
+        float
+        """
         return min(self.report(spent, delta, sites_per_row).values())
 
     def among(self, spent: tuple[Any, ...], nodes: Sequence[int]) -> tuple[Any, ...]:
-        parts = zip(self._parts, spent, strict=True)
-        return tuple(None if value is None else part.among(value, nodes) for part, value in parts)
+        after: list[Any] = []
+        for part, value in zip(self._parts, spent, strict=True):
+            if value is None:
+                after.append(None)
+            else:
+                after.append(part.among(value, nodes))
+        return tuple(after)
 
     def report(self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1) -> dict[str, float]:
+        """Return the network's epsilon by every notion; infinite for those without a proof.
+
+        Parameters
+        ----------
+        spent, delta, sites_per_row
+            As for :meth:`Accountant.network`.
+
+        Returns
+        -------
+        dict
+        """
         known = {part.name: part.network(value, delta, sites_per_row) for part, value in self._each(spent)}
         return {part.name: known.get(part.name, float(np.inf)) for part in self._parts}
 
@@ -527,7 +820,20 @@ _ORDERED: dict[str, type[_Renyi]] = {"zcdp": ZCDPAccountant, "rdp": RDPAccountan
 
 
 def make_accountant(name: str) -> Accountant[Any]:
-    """An accountant by name, or InvalidInput; ``"zcdp:ORDER"`` and ``"rdp:ORDER"`` keep one Renyi order only."""
+    """Return an accountant by name; ``"zcdp:ORDER"`` and ``"rdp:ORDER"`` keep one Renyi order only.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such accountant, or the order is no number >= 1.01.
+
+    Examples
+    --------
+    >>> make_accountant("zcdp").label
+    'zcdp'
+    >>> make_accountant("rdp:20").is_filter
+    True
+    """
     kind, _, order = name.partition(":")
     if kind in _ORDERED and order:
         try:
@@ -540,37 +846,70 @@ def make_accountant(name: str) -> Accountant[Any]:
 
 
 def best_order(epsilon: float, delta: float) -> float:
-    """The Renyi order at which a Gaussian that spends (`epsilon`, `delta`) is priced best."""
+    """Return the Renyi order that prices a Gaussian at (`epsilon`, `delta`) best."""
     constant = np.log1p(-1.0 / ORDERS) - (np.log(delta) + np.log(ORDERS)) / (ORDERS - 1.0)
     return float(ORDERS[np.argmax((epsilon - constant) / ORDERS)])
 
 
 def at_one_order(accountant: Accountant[Any], epsilon: Array, delta: float) -> Accountant[Any]:
-    """The accountant at one Renyi order, the one that is best when the smallest budget is used up.
+    """Return the accountant at one Renyi order: the best one when the smallest budget is used up.
 
-    Accountants without orders are returned unchanged.  That budget allows as many releases as with a free choice.
+    Accountants without orders are returned unchanged.  That budget allows as many releases as with
+    a free choice.
 
-    Notes
-    -----
-    With the order fixed beforehand, at every stopping time T and for every set S of transcripts at which at most e is
-    quoted, ``P(S) <= exp(e) Q(S) + delta``, though each release, and whether there is another, may be chosen in view of
-    earlier ones: ``exp((a-1)(L_t - R_t))``, of the loss ``L_t`` and the sum ``R_t`` of the divergences of order a, is a
-    supermartingale (``docs/reference/ledger.md``, "When you stop").  With the best order for each ``R_t`` this is
-    false: an analyst who stops when the loss exceeds the quoted epsilon reaches several times delta.
+    Parameters
+    ----------
+    accountant : Accountant
+        The accountant to fix an order of.
+    epsilon : array of shape (N,) or ()
+        Budgets of the nodes; infinite for none.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    Accountant
+
+    Notes ----- With the order fixed beforehand, at every stopping time T and for every set S of
+    transcripts at which at most e is quoted, ``P(S) <= exp(e) Q(S) + delta``, though each release,
+    and whether there is another, may be chosen in view of earlier ones: ``exp((a-1)(L_t - R_t))``,
+    of the loss ``L_t`` and the sum ``R_t`` of the divergences of order a, is a supermartingale
+    (``docs/reference/ledger.md``, "When you stop").  With the best order for each ``R_t`` this is
+    false: an analyst who stops when the loss exceeds the quoted epsilon reaches several times
+    delta.
     """
     if accountant.is_filter or accountant.name not in _ORDERED:
         return accountant
     least = float(np.min(epsilon))
-    return _ORDERED[accountant.name](best_order(least, delta) if np.isfinite(least) else _ENDLESS)
+    order = _ENDLESS
+    if np.isfinite(least):
+        order = best_order(least, delta)
+    return _ORDERED[accountant.name](order)
 
 
 def for_life(name: str, epsilon: Array, delta: float) -> Accountant[Any]:
-    """The accountant of a ledger that outlives runs; ``"zcdp"`` and ``"rdp"`` become :func:`at_one_order`.
+    """Return the accountant of a ledger that outlives runs.
+
+    ``"zcdp"`` and ``"rdp"`` become :func:`at_one_order`.
+
+    Parameters
+    ----------
+    name : str
+        As for :func:`make_accountant`.
+    epsilon : array of shape (N,) or ()
+        Lifetime budgets of the nodes; infinite for none.
+    delta : float
+        In (0, 1), or 0 for pure epsilon.
+
+    Returns
+    -------
+    Accountant
 
     Raises
     ------
     InvalidInput
-        If the accountant's totals do not hold for runs chosen in view of earlier releases, or it lacks a delta.
+        If the accountant's totals do not hold for runs chosen in view of earlier releases, or it
+        lacks a delta.
     """
     chosen = make_accountant(name)
     if chosen.name != PureAccountant.name and not delta > 0.0:

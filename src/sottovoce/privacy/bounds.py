@@ -1,8 +1,8 @@
 """U1: pure epsilon of objective perturbation, in closed form.
 
-Notation: *sum scale* (see :mod:`sottovoce.problem.facts`).  A release is ``w* = argmin sum_k loss(y_k w.x_k) + Q(w) +
-b.w`` with rows in the unit ball and ``Q`` public and K-strongly convex; ``Delta`` is 2 for replace-one and 1 for
-zero-out.
+Notation: *sum scale* (see :mod:`sottovoce.problem.facts`).  A release is ``w* = argmin sum_k
+loss(y_k w.x_k) + Q(w) + b.w`` with rows in the unit ball and ``Q`` public and K-strongly convex;
+``Delta`` is 2 for replace-one and 1 for zero-out.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from ..util.typing import Array, ArrayLike
 def objective_perturbation_epsilon(
     beta: ArrayLike, K: ArrayLike, *, delta_gradient: float, curvature_bound: float, logistic: bool
 ) -> Array:
-    """U1: pure epsilon of objective perturbation with noise density ``exp(-beta ||b||)``, exact minimiser.
+    """U1: return pure epsilon of objective perturbation with noise density ``exp(-beta ||b||)``.
+
+    The minimiser is exact.
 
     Parameters
     ----------
     beta : array
-        Rate of the noise in sum scale.
+        Rate of the noise in sum scale, > 0.
     K : array
-        Strong convexity in sum scale of everything except the loss.
+        Strong convexity in sum scale of everything except the loss, > 0.
     delta_gradient : float
         Rows whose gradients change between neighbours, 1 or 2, times the loss's derivative bound L.
     curvature_bound : float
@@ -37,19 +39,20 @@ def objective_perturbation_epsilon(
         ``Delta beta + ln(1 + c1/K)`` in general, and the smaller
         ``(Delta - 1) beta + max_{0<=a<=1} [beta a + ln(1 + a(1-a)/K)]`` for the logistic loss.
 
-    Notes
-    -----
-    ``docs/privacy/objective_perturbation.md``, U1: ``b = -grad F(w)`` is a bijection between noise and minimiser.  The
-    noise's density changes by at most ``exp(beta (a + a'))``, with a, a' the sizes of the two rows' derivatives, and
-    the Jacobian by at most ``1 + c / K`` with c the row's curvature: ``c <= c1``, or ``c = a (1 - a)``.  That bracket
-    is concave, and largest where ``beta (K + a - a^2) + 1 - 2a = 0``, or at 1 if ``beta K >= 1``.
+    Notes ----- ``docs/privacy/objective_perturbation.md``, U1: ``b = -grad F(w)`` is a bijection
+    between noise and minimiser.  The noise's density changes by at most ``exp(beta (a + a'))``,
+    with a, a' the sizes of the two rows' derivatives, and the Jacobian by at most ``1 + c / K``
+    with c the row's curvature: ``c <= c1``, or ``c = a (1 - a)``.  That bracket is concave, and
+    largest where ``beta (K + a - a^2) + 1 - 2a = 0``, or at 1 if ``beta K >= 1``.
 
-    The first form holds for derivatives of both signs, with ``Delta L`` for Delta, but no event has such a price.
+    The first form holds for derivatives of both signs, with ``Delta L`` for Delta, but no event has
+    such a price.
     """
     beta, K = np.asarray(beta, dtype=float), np.asarray(K, dtype=float)
     if not logistic:
         return delta_gradient * beta + np.log1p(curvature_bound / K)
-    # The form of the quadratic's root without cancellation: the other one loses all digits at small beta.
+    # The form of the quadratic's root without cancellation: the other one loses all digits at small
+    # beta.
     root = 2.0 * (beta * K + 1.0) / (2.0 - beta + np.sqrt(beta**2 + 4.0 + 4.0 * beta**2 * K))
     a = np.where(beta * K >= 1.0, 1.0, np.clip(root, 0.0, 1.0))
     return (delta_gradient - 1.0) * beta + beta * a + np.log1p(a * (1.0 - a) / K)
@@ -58,10 +61,29 @@ def objective_perturbation_epsilon(
 def objective_perturbation_rate(
     epsilon: ArrayLike, K: ArrayLike, *, delta_gradient: float, curvature_bound: float, logistic: bool
 ) -> Array:
-    """The largest ``beta`` whose :func:`objective_perturbation_epsilon` is at most `epsilon`; NaN where none is.
+    """Return the largest noise rate at which objective perturbation costs at most `epsilon`.
 
-    The bound increases in ``beta`` (each bracket does) and is at least ``Delta beta`` (take ``a = 1``), so the answer
-    lies below ``epsilon / Delta``; bisection keeps the invariant ``price(low) <= epsilon``.
+    It inverts :func:`objective_perturbation_epsilon`.
+
+    Parameters
+    ----------
+    epsilon : array
+        Pure epsilon of one release, > 0.
+    K : array
+        Strong convexity in sum scale of everything except the loss, > 0; it broadcasts with
+        `epsilon`.
+    delta_gradient, curvature_bound, logistic
+        As for :func:`objective_perturbation_epsilon`.
+
+    Returns
+    -------
+    array
+        Rate ``beta`` of the noise in sum scale; NaN where no rate is enough, as the curvature alone
+        costs more.
+
+    Notes ----- The bound increases in ``beta`` (each bracket does) and is at least ``Delta beta``
+    (take ``a = 1``), so the answer lies below ``epsilon / Delta``; bisection keeps the invariant
+    ``price(low) <= epsilon``.
     """
     epsilon, K = np.broadcast_arrays(np.asarray(epsilon, dtype=float), np.asarray(K, dtype=float))
 
@@ -70,7 +92,8 @@ def objective_perturbation_rate(
             beta, K, delta_gradient=delta_gradient, curvature_bound=curvature_bound, logistic=logistic
         )
 
-    low, high = epsilon * 1e-12, epsilon / delta_gradient
+    low = epsilon * 1e-12
+    high = epsilon / delta_gradient
     if np.all(price(high) <= epsilon):  # the log-determinant is free
         return high
     low = bisect_between(lambda beta: price(beta) <= epsilon, low, high * (1.0 + 1e-12), 80)[0]

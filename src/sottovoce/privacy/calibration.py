@@ -1,9 +1,10 @@
 """Calibration: the least noise whose privacy loss stays within a target epsilon.
 
-One search serves every event, method and accountant.  Its unknown is a *scale* for each node, by which the noise's
-precision (one over its standard deviation) is multiplied: the larger the scale, the less noise and the larger epsilon.
-What a scale costs is a function that the caller gives, since callers read the same accountants in different ways: each
-node's total, the worst node's, that of several sites together, or a paper's own claim.
+One search serves every event, method and accountant.  Its unknown is a *scale* for each node, by
+which the noise's precision (one over its standard deviation) is multiplied: the larger the scale,
+the less noise and the larger epsilon.  What a scale costs is a function that the caller gives,
+since callers read the same accountants in different ways: each node's total, the worst node's, that
+of several sites together, or a paper's own claim.
 
 Searches that invert one closed form to its last digits stay beside that form and use
 :mod:`sottovoce.util.bisection`: :func:`sottovoce.privacy.gaussian.gaussian_mu` and
@@ -57,8 +58,10 @@ class Calibration:
 
 
 def tolerance_for(accountant: Accountant[Any]) -> float:
-    """The share of a target that a calibration by this accountant may leave unspent."""
-    return CLOSED_FORM_TOLERANCE if accountant.name == "pure" else CONVOLUTION_TOLERANCE
+    """Return the share of a target that a calibration by this accountant may leave unspent."""
+    if accountant.name == "pure":
+        return CLOSED_FORM_TOLERANCE
+    return CONVOLUTION_TOLERANCE
 
 
 def calibrate(price: PriceOfScale, epsilon: ArrayLike, *, tolerance: float) -> Calibration:
@@ -67,9 +70,10 @@ def calibrate(price: PriceOfScale, epsilon: ArrayLike, *, tolerance: float) -> C
     Parameters
     ----------
     price : callable
-        The epsilon of each node by the scale of each node's noise, (N,) to (N,) or to one number for all.  A node's
-        epsilon grows with its scale.  ``-inf`` says that a node's noise would have to be infinite at this scale, so
-        that a larger scale is needed; NaN that nothing is known of a node now.
+        The epsilon of each node by the scale of each node's noise, (N,) to (N,) or to one number
+        for all.  A node's epsilon grows with its scale.  ``-inf`` says that a node's noise would
+        have to be infinite at this scale, so that a larger scale is needed; NaN that nothing is
+        known of a node now.
     epsilon : array_like
         The target of each node, (N,), positive.
     tolerance : float
@@ -82,21 +86,21 @@ def calibrate(price: PriceOfScale, epsilon: ArrayLike, *, tolerance: float) -> C
 
     Guarantee
     ---------
-    Where ``met`` holds, ``price`` was evaluated at ``scale`` itself and gave ``epsilon``, which is positive and at most
-    the target.  So the result never costs more than the target by the price that is given, however a price is rounded
-    and whether or not it is monotone.  ``-inf`` is never the price of a result, nor is NaN, which is neither within a
-    target nor beyond it.
+    Where ``met`` holds, ``price`` was evaluated at ``scale`` itself and gave ``epsilon``, which is
+    positive and at most the target.  So the result never costs more than the target by the price
+    that is given, however a price is rounded and whether or not it is monotone.  ``-inf`` is never
+    the price of a result, nor is NaN, which is neither within a target nor beyond it.
 
     Notes
     -----
-    That prices grow with the scale is needed for the other side only: it makes the lower end of the bracket the largest
-    scale within the target, so that at least ``(1 - tolerance)`` of the target is spent where the price is continuous,
-    and it makes a target that the search did not meet one that cannot be met.  Where a price jumps over the target, the
-    search ends below the jump.
+    That prices grow with the scale is needed for the other side only: it makes the lower end of the
+    bracket the largest scale within the target, so that at least ``(1 - tolerance)`` of the target
+    is spent where the price is continuous, and it makes a target that the search did not meet one
+    that cannot be met.  Where a price jumps over the target, the search ends below the jump.
 
-    Prices grow nearly as a power of the scale, so steps are secants between the logarithms of scale and price.  Every
-    third step halves the bracket, so that the search ends for every monotone price.  A NaN leaves its node's bracket as
-    it is; a node that is never priced is not met.
+    Prices grow nearly as a power of the scale, so steps are secants between the logarithms of scale
+    and price.  Every third step halves the bracket, so that the search ends for every monotone
+    price.  A NaN leaves its node's bracket as it is; a node that is never priced is not met.
     """
     target = np.asarray(epsilon, dtype=float)
     aim = target * (1.0 - 0.5 * tolerance)
@@ -109,8 +113,12 @@ def calibrate(price: PriceOfScale, epsilon: ArrayLike, *, tolerance: float) -> C
         finished = nearly_all_spent | (bracket.high - bracket.low < _LOG_RESOLUTION)
         if np.all(finished):
             break
-        halving = trial % 3 == 2
-        proposal = bracket.middle() if halving else bracket.secant(aim)
+        # Secants are fast on smooth prices; every third step halves, so that the search always
+        # ends.
+        if trial % 3 == 2:
+            proposal = bracket.middle()
+        else:
+            proposal = bracket.secant(aim)
         log_scale = np.where(finished, bracket.low, proposal)
     any_within = bracket.low > -_LOG_SPAN
     met = any_within & (bracket.cost_at_low > 0.0) & (bracket.cost_at_low <= target)
@@ -128,7 +136,7 @@ class _Bracket:
 
     @classmethod
     def whole(cls, nodes: int) -> _Bracket:
-        """The bracket before the first trial."""
+        """Return the bracket before the first trial."""
         return cls(
             np.full(nodes, -_LOG_SPAN),
             np.full(nodes, _LOG_SPAN),
@@ -137,7 +145,21 @@ class _Bracket:
         )
 
     def narrowed(self, log_scale: Array, cost: Array, target: Array) -> _Bracket:
-        """The bracket after a trial.  A cost that is NaN is neither within the target nor beyond it."""
+        """Return the bracket after a trial.
+
+        Parameters
+        ----------
+        log_scale : array of shape (N,)
+            Logarithms of the scales that were tried.
+        cost : array of shape (N,)
+            Their epsilon; NaN is neither within the target nor beyond it.
+        target : array of shape (N,)
+            The target epsilon.
+
+        Returns
+        -------
+        _Bracket
+        """
         within = cost <= target
         beyond = cost > target
         return _Bracket(
@@ -148,7 +170,7 @@ class _Bracket:
         )
 
     def middle(self) -> Array:
-        """The middle, or a limited step towards a side on which no scale was priced yet."""
+        """Return the middle, or a limited step towards a side on which no scale was priced yet."""
         middle = 0.5 * (self.low + self.high)
         nothing_above = self.high >= _LOG_SPAN
         nothing_below = (self.low <= -_LOG_SPAN) & ~nothing_above
@@ -157,10 +179,10 @@ class _Bracket:
         return np.where(nothing_above, upwards, np.where(nothing_below, downwards, middle))
 
     def secant(self, aim: Array) -> Array:
-        """Where the cost would be `aim` if its logarithm were linear in that of the scale.
+        """Return where the cost would be `aim` if its logarithm were linear in that of the scale.
 
-        Its slope is that between both ends, or 1 if only one of them was priced.  A step out of the bracket is replaced
-        by the middle.
+        Its slope is that between both ends, or 1 if only one of them was priced.  A step out of the
+        bracket is replaced by the middle.
         """
         with np.errstate(invalid="ignore", divide="ignore"):
             log_low, log_high, log_aim = np.log(self.cost_at_low), np.log(self.cost_at_high), np.log(aim)

@@ -1,8 +1,8 @@
-"""What prices an event: itself if the conditions of its proof are met, else another event that costs more.
+"""Conditions of prices: events out of the conditions of their proof cost more.
 
-An event class says what its price presumes (:data:`sottovoce.privacy.events.NEEDS`).  Every ledger and accountant asks
-here, at a charge and at a reservation.  An event out of its conditions is no error: it is recorded as it is, and costs
-what it is then.
+An event class says what its price presumes (:data:`sottovoce.privacy.events.NEEDS`).  Every ledger
+and accountant asks here, at a charge and at a reservation.  An event out of its conditions is no
+error: it is recorded as it is, and costs what it is then.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ _LAST_BITS = 1.0 + 2.0**-48
 
 
 class Conditions:
-    """What prices the events of one run, or all that were charged outside of runs, one after another.
+    """The events that price those of one run, or all that were charged outside of runs, in order.
 
-    Rounds of several sequences may alternate, each on its own terms.  On equal terms rounds cost the same, so which of
-    two sequences a round belongs to does not matter.
+    Rounds of several sequences may alternate, each on its own terms.  On equal terms rounds cost
+    the same, so which of two sequences a round belongs to does not matter.
 
-    A person may have a row at each of `sites_per_row` sites.
+    Parameters
+    ----------
+    sites_per_row : int
+        At how many sites a person may have a row.
     """
 
     def __init__(self, sites_per_row: int = 1) -> None:
@@ -33,13 +36,15 @@ class Conditions:
         self._asked: tuple[Event, tuple[list[Event], int] | None] | None = None
 
     def priced(self, event: Event) -> Event:
-        """What prices `event` if it is charged now."""
+        """Return the event that prices `event` if it is charged now."""
         if event.needs == "people":
             return event.of_people(self._sites_per_row)
-        return event if event.needs == "nothing" or _index(event) == 1 or self._before(event) else event.alone()
+        if event.needs == "nothing" or _index(event) == 1 or self._before(event):
+            return event
+        return event.alone()
 
     def add(self, event: Event) -> Event:
-        """:meth:`priced`, and `event` is charged now."""
+        """Charge `event`, and return the event that prices it, as :meth:`priced`."""
         priced = self.priced(event)
         if event.needs == "rounds" and priced is event:
             if found := self._before(event):
@@ -50,25 +55,27 @@ class Conditions:
         return priced
 
     def copy(self) -> Conditions:
-        """An independent copy."""
+        """Return an independent copy."""
         twin = Conditions(self._sites_per_row)
         twin._last = {key: list(rounds) for key, rounds in self._last.items()}
         return twin
 
     def _before(self, event: Event) -> tuple[list[Event], int] | None:
-        """The latest round that `event` follows, as its place in a list; asked of one event again, it is known."""
+        """Return the latest round that `event` follows, as its place in a list (cached)."""
         if self._asked is None or self._asked[0] is not event:
             self._asked = event, self._found(event)
         return self._asked[1]
 
     def _found(self, event: Event) -> tuple[list[Event], int] | None:
         rounds = self._last.get((type(event), _index(event) - 1), [])
-        at = next((i for i in reversed(range(len(rounds))) if _follows(event, rounds[i])), None)
-        return None if at is None else (rounds, at)
+        for i in reversed(range(len(rounds))):
+            if _follows(event, rounds[i]):
+                return rounds, i
+        return None
 
 
 def all_priced(events: Iterable[Event]) -> Iterable[Event]:
-    """What prices these events of one run, in order."""
+    """Yield the events that price these events of one run, in order."""
     return map(Conditions().add, events)
 
 
@@ -79,7 +86,7 @@ def _index(event: Event) -> int:
 
 @np.errstate(all="ignore")  # a file may hold events of no noise, whose price says that nothing is proved
 def _follows(event: Event, before: Event) -> bool:
-    """Whether the terms of `before`, the round before it, are those with which the price of `event` is proved."""
+    """Return whether `before` is the round before `event`, on terms that prove its price."""
     match event, before:
         case CarriedGaussianMechanism(), CarriedGaussianMechanism():  # of one run: sigma falls as the theorem has it
             T, t = float(event.rounds), float(event.index)
@@ -97,8 +104,14 @@ def _follows(event: Event, before: Event) -> bool:
 
 
 def _alike(one: Event, other: Event, *names: str) -> bool:
-    pairs = ((getattr(one, name), getattr(other, name)) for name in ("source", "relation", *names))
-    return all(np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b for a, b in pairs)
+    for name in ("source", "relation", *names):
+        own, others = getattr(one, name), getattr(other, name)
+        if isinstance(own, np.ndarray):
+            if not np.array_equal(own, others):
+                return False
+        elif own != others:
+            return False
+    return True
 
 
 def _about(one: Array, other: Array) -> bool:

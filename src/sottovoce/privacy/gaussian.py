@@ -1,7 +1,8 @@
 """Prices of Gaussian noise on an answer (U7), in an objective (U3) and on an inexact answer (U4).
 
-The standard deviation is ``sigma`` in every coordinate, in sum scale inside an objective; ``mu`` is shift over sigma.
-``phi = t^2 / (2 sigma^2)``, ``kappa = c1 / K``, orders ``alpha > 1``.  See ``docs/privacy/tight.md``.
+The standard deviation is ``sigma`` in every coordinate, in sum scale inside an objective; ``mu`` is
+shift over sigma.  ``phi = t^2 / (2 sigma^2)``, ``kappa = c1 / K``, orders ``alpha > 1``.  See
+``docs/privacy/tight.md``.
 """
 
 from __future__ import annotations
@@ -20,22 +21,44 @@ from .spherical import Within
 
 special = Later("scipy.special")
 
-# --- the Gaussian mechanism -----------------------------------------------------------------------------------------
+# --- the Gaussian mechanism
+# -----------------------------------------------------------------------------------------
 
 
 def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> Array:
-    """The ``delta`` of Gaussian noise at `epsilon` (any sign), from above; T releases have ``mu = sqrt(sum mu_t^2)``.
+    """Return the ``delta`` of Gaussian noise at `epsilon`, from above.
 
-    Notes
-    -----
-    ``Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)`` (Balle and Wang 2018, Theorem 8): the loss is ``N(mu^2/2, mu^2)``
-    under the first law and ``N(-mu^2/2, mu^2)`` under the second; delta is the probability that it exceeds eps under
-    the first, less ``e^eps`` times that under the second.  How rounding is covered: :func:`_delta`.
+    Parameters
+    ----------
+    epsilon : array
+        Of any sign.
+    mu : array
+        Sensitivity over sigma, >= 0; T releases have ``mu = sqrt(sum mu_t^2)``.  It broadcasts with
+        `epsilon`.
+
+    Returns
+    -------
+    array
+
+    Notes ----- ``Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)`` (Balle and Wang 2018, Theorem 8):
+    the loss is ``N(mu^2/2, mu^2)`` under the first law and ``N(-mu^2/2, mu^2)`` under the second;
+    delta is the probability that it exceeds eps under the first, less ``e^eps`` times that under
+    the second.  How rounding is covered: :func:`_delta`.
+
+    Examples
+    --------
+    >>> round(float(gaussian_delta(1.0, 0.5)), 4)
+    0.0068
     """
     eps, mu = np.broadcast_arrays(np.asarray(epsilon, dtype=float), np.asarray(mu, dtype=float))
     none = np.maximum(0.0, -np.expm1(np.minimum(eps, 0.0)))  # without a shift
     pairs = zip(np.ravel(eps).tolist(), np.ravel(mu).tolist(), np.ravel(none).tolist(), strict=True)
-    found = [_delta(e, shift) if shift > 0.0 else least for e, shift, least in pairs]
+    found: list[float] = []
+    for e, shift, least in pairs:
+        if shift > 0.0:
+            found.append(_delta(e, shift))
+        else:
+            found.append(least)
     return np.array(found, dtype=float).reshape(eps.shape)
 
 
@@ -43,41 +66,47 @@ _NEAR = -8.0  # up to here delta is next to 1
 _FAR = 37.0  # from here on delta is below 1e-299
 _LEAST = 1e-307  # smaller ones lose digits: they are told as this
 _ROUNDED = 4e-15
-"""Relative error of ``log_cdf``, of exponentials and of a few products, with a margin of at least two."""
+"""Relative error of ``log_cdf``, exponentials and a few products, at least doubled."""
 _LOG_ROOT = 0.5 * math.log(2.0 * math.pi)
 
 
 def _delta(eps: float, mu: float) -> float:
-    """:func:`gaussian_delta` of two numbers, ``mu > 0``, from above and without SciPy.
+    """Return :func:`gaussian_delta` of two numbers, ``mu > 0``, from above and without SciPy.
 
-    Notes
-    -----
-    With ``a = eps/mu - mu/2`` and Mills's ratio ``R = Phi(-.)/phi``, delta is ``phi(a) (R(a) - R(a + mu))``, and falls
-    in a, so that a is rounded down.  The difference is computed by logarithms, with a bound on their errors, which is
-    much where `mu` is small; and bounded by ``mu`` times ``-R'(a) = 1 - a R(a)``, as R is convex, which is near where
-    `mu` is small.  For ``a > 0`` this is at most ``1 / (a^2 + 1)`` (Gordon 1941), and R at most ``1 / a``.
+    Notes ----- With ``a = eps/mu - mu/2`` and Mills's ratio ``R = Phi(-.)/phi``, delta is ``phi(a)
+    (R(a) - R(a + mu))``, and falls in a, so that a is rounded down.  The difference is computed by
+    logarithms, with a bound on their errors, which is much where `mu` is small; and bounded by
+    ``mu`` times ``-R'(a) = 1 - a R(a)``, as R is convex, which is near where `mu` is small.  For
+    ``a > 0`` this is at most ``1 / (a^2 + 1)`` (Gordon 1941), and R at most ``1 / a``.
     """
     if eps == math.inf:
         return 0.0
-    quotient, half = eps / mu, 0.5 * mu
+    quotient = eps / mu
+    half = 0.5 * mu
+    # Rounded down by the errors of both terms.
     a = quotient - half - 2.0**-51 * (abs(quotient) + half)
     if math.isnan(a) or mu == math.inf:
         return 1.0
     if a > _FAR:
         density = math.exp(max(-0.5 * a * a * (1.0 - _ROUNDED), -1e4) - _LOG_ROOT)
         return max(density * min(mu / (a * a + 1.0), 1.0 / a) * (1.0 + 2.0 * _ROUNDED), _LEAST)
-    before, after = max(a, 0.0) * a, max(a + mu, 0.0) * (a + mu)
-    high, low = log_cdf(-a), log_cdf(-(a + mu))
+    # By logarithms: Phi(-a) (1 - e^gap), with a bound `lost` on the error of the difference.
+    before = max(a, 0.0) * a
+    after = max(a + mu, 0.0) * (a + mu)
+    high = log_cdf(-a)
+    low = log_cdf(-(a + mu))
     top = math.exp(min(high + _ROUNDED * (1.0 + before), 0.0))
     exponent = mu * (a + half)
     gap = exponent + low - high
     lost = _ROUNDED * (2.0 + before + after) + 2.0**-50 * (abs(exponent) + abs(low) + abs(high))
     share = -math.expm1(min(gap, 0.0)) + lost
     found = top * min(share, 1.0) * (1.0 + _ROUNDED)
+    # By the slope of Mills's ratio, which is sharper where mu is small.
     if mu < 1.0 and a > _NEAR:
         ratio = math.exp(high + 0.5 * a * a + _LOG_ROOT)
         slope = 1.0 - a * ratio + _ROUNDED * (1.0 + before) * (1.0 + abs(a) * ratio)
-        slope = min(slope, 1.0 / (a * a + 1.0)) if a > 0.0 else slope
+        if a > 0.0:
+            slope = min(slope, 1.0 / (a * a + 1.0))
         density = math.exp(-0.5 * a * a * (1.0 - _ROUNDED) - _LOG_ROOT)
         found = min(found, density * mu * slope * (1.0 + 2.0 * _ROUNDED))
     return min(max(found, _LEAST), 1.0)
@@ -85,9 +114,10 @@ def _delta(eps: float, mu: float) -> float:
 
 @lru_cache(maxsize=4096)
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """The least epsilon >= 0 at which :func:`gaussian_delta` is at most `delta`, from above.
+    """Return the least epsilon >= 0 at which :func:`gaussian_delta` is at most `delta`, from above.
 
-    Infinite where doubles cannot tell that one is enough: of a `delta` below 1e-307, or a `mu` whose square overflows.
+    Infinite where doubles cannot tell that one is enough: of a `delta` below 1e-307, or a `mu`
+    whose square overflows.
     """
     if math.isnan(mu):
         return math.nan
@@ -102,109 +132,165 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
 
 @lru_cache(maxsize=4096)
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest ``mu`` whose :func:`gaussian_delta` at `epsilon` is at most `delta`, from below.
+    """Return the largest ``mu`` that keeps (`epsilon`, `delta`), from below.
 
-    0 for a `delta` below 1e-307, of which doubles cannot tell that a shift is small enough.
+    It inverts :func:`gaussian_delta`.  0 for a `delta` below 1e-307, of which doubles cannot tell
+    that a shift is small enough.
     """
-    if math.isnan(epsilon) or delta < _LEAST:
-        return math.nan if math.isnan(epsilon) else 0.0
+    if math.isnan(epsilon):
+        return math.nan
+    if delta < _LEAST:
+        return 0.0
     return _largest_mu(_delta, epsilon, delta)
 
 
 def _largest_mu(delta_of: Callable[[float, float], float], epsilon: float, delta: float) -> float:
-    """The largest ``mu`` at which ``delta_of(epsilon, mu)`` is at most `delta`, from below."""
+    """Return the largest ``mu`` with ``delta_of(epsilon, mu) <= delta``, from below."""
     return bisect_unbounded(lambda mu: delta_of(epsilon, mu) <= delta, 1.0, 1e-13)[0]
 
 
 def _nominal_delta(eps: float, mu: float) -> float:
-    """:func:`gaussian_delta` of two numbers, ``mu > 0``, up to rounding."""
-    high, low = log_cdf(mu / 2 - eps / mu), log_cdf(-mu / 2 - eps / mu)
+    """Return :func:`gaussian_delta` of two numbers, ``mu > 0``, up to rounding."""
+    high = log_cdf(mu / 2 - eps / mu)
+    low = log_cdf(-mu / 2 - eps / mu)
     gap = eps + low - high
-    return min(float(np.exp(high) * (-np.expm1(0.0 if gap > 0.0 else gap) + 1e-15)), 1.0)  # a NaN stays one
+    if gap > 0.0:  # a NaN stays one
+        gap = 0.0
+    return min(float(np.exp(high) * (-np.expm1(gap) + 1e-15)), 1.0)
 
 
 @lru_cache(maxsize=4096)
 def nominal_mu(epsilon: float, delta: float) -> float:
-    """About the largest ``mu`` at `epsilon` and `delta`: for public choices that no guarantee rests on.
+    """Return about the largest ``mu`` that keeps (`epsilon`, `delta`), for public choices.
 
-    Notes
-    -----
-    Regularisers and shares of a budget are chosen by it, and what they lead to is priced from above.  Its digits do not
-    cover rounding, and must not change: a reserved run is continued only with the very numbers that it was planned by.
+    Notes ----- Regularisers and shares of a budget are chosen by it, and what they lead to is
+    priced from above.  Its digits do not cover rounding, and must not change: a reserved run is
+    continued only with the very numbers that it was planned by.
     """
     return _largest_mu(_nominal_delta, epsilon, delta)
 
 
 def gaussian_zcdp(mu: ArrayLike) -> Array:
-    """``mu^2 / 2``: the Renyi divergence is exactly this times alpha."""
+    """Return rho of Gaussian noise, ``mu^2 / 2``: the Renyi divergence is exactly rho alpha."""
     return 0.5 * np.asarray(mu, dtype=float) ** 2
 
 
 def inexact_rdp(orders: ArrayLike, error: float, sigma_release: float) -> Array:
-    """U4: what to add to the price of an exact minimiser if an answer within `error` of it gets Gaussian noise.
+    """Return what U4 adds to the price of an exact minimiser, for Gaussian noise on the answer.
 
-    Notes
-    -----
-    ``alpha (2 error)^2 / (2 sigma_o^2)``: release the pair of ``w*`` and the noisy answer.  Given ``w*``, the answer is
-    Gaussian around a point within ``error`` of it in either world, and Renyi divergences of the parts add.  The factor
-    2 is attained.
+    Parameters
+    ----------
+    orders : array
+        Renyi orders alpha, > 1.
+    error : float
+        Largest distance between the answer and the exact minimiser.
+    sigma_release : float
+        Standard deviation of the noise on each entry of the answer, > 0.
+
+    Returns
+    -------
+    array of the shape of `orders`
+
+    Notes ----- ``alpha (2 error)^2 / (2 sigma_o^2)``: release the pair of ``w*`` and the noisy
+    answer.  Given ``w*``, the answer is Gaussian around a point within ``error`` of it in either
+    world, and Renyi divergences of the parts add.  The factor 2 is attained.
     """
     return np.asarray(orders, dtype=float) * (2.0 * error) ** 2 / (2.0 * sigma_release**2)
 
 
-# --- Gaussian noise inside an objective ------------------------------------------------------------------------------
+# --- Gaussian noise inside an objective
+# ------------------------------------------------------------------------------
 
 
 def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within:
-    """A dominating pair for one release: a Gaussian loss of shift over sigma ``s``, plus fixed, plus slack chi^2.
+    """Return a dominating pair for one release of objective perturbation with Gaussian noise.
+
+    It is a Gaussian loss of sensitivity over sigma ``s``, plus fixed, plus slack chi^2.
 
     Parameters
     ----------
-    sigma, kappa : float
+    sigma : float
+        Standard deviation of the noise in sum scale, > 0.
+    kappa : float
+        ``c1 / K``, largest curvature of a row's loss over the strong convexity of all but the loss.
     relation : {"replace-one", "add", "remove"}
+        "add": from the data with the row to those without; "remove": the other way.
 
-    Notes
-    -----
-    ``docs/privacy/tight.md``, Theorem 3 and U3: the excess over a shift by the derivative's value at ``t = 0`` is a
-    quadratic in ``t``, whose linear term is split into a share of the square and a constant.  The claim on shifts
-    needs ``phi`` less the slack to grow with ``|t|``: ``slack <= 1/2``.
+    Returns
+    -------
+    Within
+        Its slack is infinite where there is no such pair.
+
+    Raises
+    ------
+    ValueError
+        If the relation is another.
+
+    Notes ----- ``docs/privacy/tight.md``, Theorem 3 and U3: the excess over a shift by the
+    derivative's value at ``t = 0`` is a quadratic in ``t``, whose linear term is split into a share
+    of the square and a constant.  The claim on shifts needs ``phi`` less the slack to grow with
+    ``|t|``: ``slack <= 1/2``.
     """
     if relation == "add":
         return Within(1.0 / sigma, float(np.log1p(kappa)) + kappa / (1.0 + kappa) / (4.0 * sigma**2), 0.0, 1)
     share = min(1.0, 2.0 / sigma)  # of the square, to pay for the linear term
     if relation == "remove":
-        slack, fixed = kappa * (1.0 + share), kappa / (4.0 * share * sigma**2)
-        return Within(1.0 / sigma, fixed, slack if slack <= 0.5 else np.inf, 1)
+        slack = kappa * (1.0 + share)
+        fixed = kappa / (4.0 * share * sigma**2)
+        if not slack <= 0.5:  # NaN too
+            slack = np.inf
+        return Within(1.0 / sigma, fixed, slack, 1)
     if relation == "replace-one":
-        slack, fixed = 2.0 * kappa * (1.0 + share), float(np.log1p(kappa)) + 2.0 * kappa / (share * sigma**2)
-        return Within(2.0 / sigma, fixed, slack if slack <= 0.5 else np.inf, 2)
+        slack = 2.0 * kappa * (1.0 + share)
+        fixed = float(np.log1p(kappa)) + 2.0 * kappa / (share * sigma**2)
+        if not slack <= 0.5:  # NaN too
+            slack = np.inf
+        return Within(2.0 / sigma, fixed, slack, 2)
     raise ValueError("relation must be 'replace-one', 'add' or 'remove'")
 
 
 def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: str) -> Array:
-    """U3: Renyi bound of one release of a loss with derivatives in [-1, 0].
+    """Return U3's Renyi bound of one release of objective perturbation with Gaussian noise.
+
+    The loss has derivatives in [-1, 0].
 
     Parameters
     ----------
     orders : array
-    sigma, kappa : float
+        Renyi orders, > 1.
+    sigma : float
+        Standard deviation of the noise in sum scale, > 0.
+    kappa : float
+        ``c1 / K``, as for :func:`objective_dominating`.
     relation : {"replace-one", "add", "remove", "zero-out"}
+        "zero-out" is the larger of "add" and "remove".
 
-    Notes
-    -----
-    ``docs/privacy/tight.md``, Theorem 2 and U3: the first term is the Gaussian's own moment, the tail a closed normal
-    integral.  The bound is cut at the loss's larger end, 0 or its value at derivative -1, and replace-one also at the
-    moment of :func:`objective_dominating`.
+    Returns
+    -------
+    array of the shape of `orders`
+
+    Raises
+    ------
+    ValueError
+        If the relation is another.
+
+    Notes ----- ``docs/privacy/tight.md``, Theorem 2 and U3: the first term is the Gaussian's own
+    moment, the tail a closed normal integral.  The bound is cut at the loss's larger end, 0 or its
+    value at derivative -1, and replace-one also at the moment of :func:`objective_dominating`.
     """
     a = np.asarray(orders, dtype=float)
     if relation == "zero-out":
         both = [objective_rdp(a, sigma, kappa, relation=one) for one in ("add", "remove")]
         return np.maximum(both[0], both[1])
     if relation == "replace-one":
+        # Through the data without the row (Mironov 2017, Proposition 11), or by the dominating
+        # pair.
         add = objective_rdp(2.0 * a, sigma, kappa, relation="add")
         remove = objective_rdp(2.0 * a - 1.0, sigma, kappa, relation="remove")
         within = objective_dominating(sigma, kappa, relation=relation)
-        theta = (a - 1.0) * within.slack if np.isfinite(within.slack) else np.full_like(a, np.inf)
+        theta = np.full_like(a, np.inf)
+        if np.isfinite(within.slack):
+            theta = (a - 1.0) * within.slack
         left = np.maximum(1.0 - 2.0 * np.minimum(theta, 0.5), 1e-300)
         direct = within.fixed + 2 / sigma**2 + 2 * (a - 1) / (sigma**2 * left) - np.log(left) / (a - 1)
         direct = np.where(theta < 0.4999, direct, np.inf)
@@ -212,7 +298,9 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
     if relation not in ("add", "remove"):
         raise ValueError("relation must be 'replace-one', 'zero-out', 'add' or 'remove'")
     gauss = a / (2.0 * sigma**2)
-    log_det = float(np.log1p(kappa)) if relation == "add" else 0.0
+    log_det = 0.0
+    if relation == "add":
+        log_det = float(np.log1p(kappa))
     ends = np.logaddexp(
         special.log_ndtr(-0.5 / sigma),
         a * (a - 1.0) / (2.0 * sigma**2) + special.log_ndtr((2.0 * a - 1.0) / (2.0 * sigma)),
@@ -223,11 +311,14 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
         grown = np.minimum(a * log_det, 700.0)
         log_theta = np.where(a * log_det < 700.0, np.log(np.expm1(grown) / kappa), np.inf)
         omega = np.full_like(a, 0.5 * kappa)
-        size, tilt, least = log_theta + np.log((a - 1.0) * omega), a, 1.0 / (2.0 * omega)
+        size = log_theta + np.log((a - 1.0) * omega)
+        tilt = a
+        least = 1.0 / (2.0 * omega)
     else:
         omega = np.minimum(kappa, 0.5 * kappa + a * kappa**2 / 12.0)
         size = np.log(-np.expm1((1.0 - a) * np.log1p(kappa)) / kappa * a * omega)
-        tilt, p = np.zeros_like(a), (a - 1.0) / sigma**2
+        tilt = np.zeros_like(a)
+        p = (a - 1.0) / sigma**2
         least = 1.0 / (omega + np.sqrt(omega**2 + omega * p))
     at = (least - tilt) / sigma
     tail = np.logaddexp(

@@ -21,56 +21,145 @@ special = Later("scipy.special")
 
 
 def power(x: Array, more: int = 0) -> Array:
-    """The largest power of two up to `x`, times ``2^more``, exactly: a logarithm rounds, and differs by machine."""
+    """Return the largest power of two up to `x`, times ``2^more``, exactly.
+
+    A logarithm would round, and differ by machine.
+    """
     return np.asarray(np.ldexp(1.0, np.frexp(x)[1] - 1 + more))
 
 
 class Noise(ABC):
     """A source of noise vectors of shape ``(*lead, d)``.
 
-    ``release`` numbers the charged releases of a node, ``use`` the draws within one.  A keyed source returns the same
-    vector for the same pair, so that a resumed run repeats the interrupted one.
+    ``release`` numbers the charged releases of a node, ``use`` the draws within one.  A keyed
+    source returns the same vector for the same pair, so that a resumed run repeats the interrupted
+    one.
     """
 
     simulated: bool
-    """Whether the noise can be repeated from a seed: a run with it is a simulation, not a release."""
+    """Whether a seed repeats the noise: a run with it is a simulation, not a release."""
 
     def load(self) -> None:  # noqa: B027 - most need nothing
-        """Load, before a charge, the libraries of `spherical` and `gaussian`: a draw is too late to find one broken."""
+        """Load, before a charge, the libraries of `spherical` and `gaussian`.
+
+        A draw is too late to find one broken.
+        """
 
     @abstractmethod
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
-        """Vectors of density proportional to ``exp(-||v||)``: direction uniform, norm Gamma(d, 1)."""
+        """Draw vectors of density proportional to ``exp(-||v||)``.
+
+        Their direction is uniform and their norm has the law Gamma(d, 1).
+
+        Parameters
+        ----------
+        d : int
+            Entries of a vector.
+        release : int
+            Running number of the release.
+        use : int
+            Number of the draw within the release.
+
+        Returns
+        -------
+        array of shape (..., d)
+        """
 
     @abstractmethod
     def gaussian(self, d: int, release: int, use: int = 0) -> Array:
-        """Vectors of independent standard normals."""
+        """Draw vectors of independent standard normals.
+
+        Parameters
+        ----------
+        d : int
+            Entries of a vector.
+        release : int
+            Running number of the release.
+        use : int
+            Number of the draw within the release.
+
+        Returns
+        -------
+        array of shape (..., d)
+        """
 
     @abstractmethod
     def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
-        """`w` plus noise ``N(0, sigma^2 I)``.
+        """Add noise ``N(0, sigma^2 I)`` to an answer.
 
-        A release is rounded to a grid of step at most ``min(coarsest, 2^-40 sigma)``, and the noise is exact there;
-        `sigma` and `coarsest` have shape (..., 1).
+        Parameters
+        ----------
+        w : array of shape (..., d)
+            The exact answer.
+        sigma : array of shape (..., 1)
+            Standard deviation of each entry's noise, > 0.
+        coarsest : array of shape (..., 1)
+            Largest step of the grid.  A release is rounded to a grid of step at most
+            ``min(coarsest, 2^-40 sigma)``, and the noise is exact there.
+        release : int
+            Running number of the release.
+        use : int
+            Number of the draw within the release.
+
+        Returns
+        -------
+        array of shape (..., d)
         """
 
     @abstractmethod
     def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
-        """Whole numbers of standard deviation `tau` (..., 1), shape (..., d), for a sum on a common grid.
+        """Draw rounded normals, for shares of a sum on a common grid.
 
-        They are rounded normals.
+        Parameters
+        ----------
+        d : int
+            Entries of a vector.
+        tau : array of shape (..., 1)
+            Standard deviation in steps of the grid.
+        release : int
+            Running number of the release.
+        use : int
+            Number of the draw within the release.
+
+        Returns
+        -------
+        integer array of shape (..., d)
         """
 
     @abstractmethod
     def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
-        """`w` plus noise of density ``exp(-rate ||v||)``; a release is rounded to a grid as in `add_gaussian`."""
+        """Add spherical noise of density ``exp(-rate ||v||)`` to an answer.
+
+        Parameters
+        ----------
+        w : array of shape (..., d)
+            The exact answer.
+        rate : array of shape (..., 1)
+            Rate of the noise, > 0.
+        coarsest : array of shape (..., 1)
+            Largest step of the grid to which a release is rounded; the noise is exact there.
+        release : int
+            Running number of the release.
+        use : int
+            Number of the draw within the release.
+
+        Returns
+        -------
+        array of shape (..., d)
+        """
 
 
 class KeyedNoise(Noise):
     """Streams keyed by (seed, replicate, node, release, use), for simulations and tests only.
 
-    A draw has the shape ``(*lead, d)``, `lead` being ``(len(replicates), len(nodes))`` unless given, as ``()`` for one
-    site.
+    Parameters
+    ----------
+    seed : int
+        Whoever knows it can remove the noise.
+    replicates, nodes : sequence of int
+        Numbers of the replicates and nodes that are drawn for.
+    lead : tuple of int, optional
+        Leading axes of a draw, ``(len(replicates), len(nodes))`` by default; ``()`` for one site.
     """
 
     simulated = True
@@ -82,11 +171,17 @@ class KeyedNoise(Noise):
         self._bits = np.random.Philox(key=np.frombuffer(digest, dtype=np.uint64))
         self._rng, self._unused = np.random.Generator(self._bits), self._bits.state
         self._streams = [(r, i) for r in replicates for i in nodes]
-        self._lead = (len(replicates), len(nodes)) if lead is None else lead
+        if lead is None:
+            lead = (len(replicates), len(nodes))
+        self._lead = lead
 
     def _starts(self, release: int, use: int) -> Iterator[np.random.Generator]:
-        """The generator, moved to the start of each stream in turn: far cheaper than making generators."""
-        # The lowest counter word is the stream's own; the others name it, so streams cannot overlap.
+        """Yield the generator, moved to the start of each stream in turn.
+
+        That is far cheaper than making generators.
+        """
+        # The lowest counter word is the stream's own; the others name it, so streams cannot
+        # overlap.
         bits, unused, rng = self._bits, self._unused, self._rng
         counter = unused["state"]["counter"]
         counter[0], counter[1] = 0, (release << 8) | use
@@ -95,6 +190,17 @@ class KeyedNoise(Noise):
             yield rng
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
+        """Draw spherical noise: a normal direction times a Gamma(d, 1) norm.
+
+        Parameters
+        ----------
+        d, release, use
+            As for :meth:`Noise.spherical`.
+
+        Returns
+        -------
+        array of shape (*lead, d)
+        """
         directions, norms = np.empty((len(self._streams), d)), list[float]()
         for row, rng in zip(directions, self._starts(release, use), strict=True):
             rng.standard_normal(out=row)
@@ -103,27 +209,72 @@ class KeyedNoise(Noise):
         return directions.reshape(*self._lead, d)
 
     def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+        """Draw standard normals of each stream.
+
+        Parameters
+        ----------
+        d, release, use
+            As for :meth:`Noise.gaussian`.
+
+        Returns
+        -------
+        array of shape (*lead, d)
+        """
         out = np.empty((len(self._streams), d))
         for row, rng in zip(out, self._starts(release, use), strict=True):
             rng.standard_normal(out=row)
         return out.reshape(*self._lead, d)
 
     def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
+        """Add Gaussian noise in double precision, without a grid.
+
+        Parameters
+        ----------
+        w, sigma, coarsest, release, use
+            As for :meth:`Noise.add_gaussian`; `coarsest` is not used.
+
+        Returns
+        -------
+        array of shape (..., d)
+        """
         return np.asarray(w + sigma * self.gaussian(w.shape[-1], release, use))
 
     def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
+        """Draw normals and round them.
+
+        Parameters
+        ----------
+        d, tau, release, use
+            As for :meth:`Noise.steps`.
+
+        Returns
+        -------
+        integer array of shape (*lead, d)
+        """
         return np.asarray(np.rint(tau * self.gaussian(d, release, use)).astype(np.int64))
 
     def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
+        """Add spherical noise in double precision, without a grid.
+
+        Parameters
+        ----------
+        w, rate, coarsest, release, use
+            As for :meth:`Noise.add_pure`; `coarsest` is not used.
+
+        Returns
+        -------
+        array of shape (..., d)
+        """
         return np.asarray(w + self.spherical(w.shape[-1], release, use) / rate)
 
 
 class SystemNoise(Noise):
     """Noise from the operating system: nothing is seeded, and no draw can be repeated.
 
-    Noise inside an objective is continuous: normals are inverse-CDF images of uniforms with 53 significant bits at
-    every size, so that an error is a small share of the normal itself; norms are sums of exponentials.  Noise on an
-    answer is exact on a grid (:mod:`sottovoce.privacy.exact`).
+    Noise inside an objective is continuous: normals are inverse-CDF images of uniforms with 53
+    significant bits at every size, so that an error is a small share of the normal itself; norms
+    are sums of exponentials.  Noise on an answer is exact on a grid
+    (:mod:`sottovoce.privacy.exact`).
     """
 
     simulated = False
@@ -141,7 +292,10 @@ class SystemNoise(Noise):
 
     @classmethod
     def _uniform(cls, shape: tuple[int, ...]) -> Array:
-        """Uniforms in (0, 1): a binade with its exact probability, down to 2^-960, and 53 bits in it."""
+        """Draw uniforms in (0, 1): a binade by its exact probability, and 53 bits in it.
+
+        Binades go down to 2^-960.
+        """
         exponent, open_ = np.zeros(shape, dtype=int), np.ones(shape, dtype=bool)
         for _ in range(15):
             word = cls._words(shape)
@@ -155,23 +309,71 @@ class SystemNoise(Noise):
         return np.asarray(np.ldexp(mantissa, -(exponent + 1)))
 
     def _normal(self, shape: tuple[int, ...]) -> Array:
-        """Half of them from below the median of ``|x|``, half from above, so small and large values are precise."""
+        """Draw standard normals by inverting the distribution of ``|x|``.
+
+        Half of them come from below its median, half from above, so that small and large values are
+        precise.
+        """
         word, share = self._words(shape), 0.5 * self._uniform(shape)
         size = np.where(word & np.uint64(2), np.sqrt(2.0) * special.erfinv(share), -special.ndtri(0.5 * share))
         return np.asarray(np.where(word & np.uint64(1), -size, size))
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
+        """Draw spherical noise as a normal direction times a sum of d exponentials.
+
+        Parameters
+        ----------
+        d, release, use
+            As for :meth:`Noise.spherical`; `release` and `use` key nothing.
+
+        Returns
+        -------
+        array of shape (*lead, d)
+        """
         direction = self._normal((*self._lead, d))
         norm = -np.log(self._uniform((*self._lead, d))).sum(axis=-1, keepdims=True)
         return np.asarray(direction * norm / np.linalg.norm(direction, axis=-1, keepdims=True))
 
     def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+        """Draw standard normals.
+
+        Parameters
+        ----------
+        d, release, use
+            As for :meth:`Noise.gaussian`; `release` and `use` key nothing.
+
+        Returns
+        -------
+        array of shape (*lead, d)
+        """
         return self._normal((*self._lead, d))
 
     def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
+        """Round an answer to its grid, and add exact Gaussian noise there.
+
+        Parameters
+        ----------
+        w, sigma, coarsest, release, use
+            As for :meth:`Noise.add_gaussian`; `release` and `use` key nothing.
+
+        Returns
+        -------
+        array of shape (..., d)
+        """
         return self._on_grid(w, np.minimum(coarsest, sigma * 2.0**-40), sigma, exact.rounded_gaussian)
 
     def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
+        """Draw exactly rounded normals, modulo ``2^64``.
+
+        Parameters
+        ----------
+        d, tau, release, use
+            As for :meth:`Noise.steps`; `release` and `use` key nothing.
+
+        Returns
+        -------
+        integer array of shape (*lead, d)
+        """
         scales = np.broadcast_to(tau, (*self._lead, 1)).ravel().tolist()
         drawn = exact.rounded_gaussian(d, scales, [1.0] * len(scales)).reshape(*self._lead, d)
         if drawn.dtype == object:  # modulo 2^64, as sums are
@@ -179,15 +381,27 @@ class SystemNoise(Noise):
         return drawn
 
     def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
+        """Round an answer to its grid, and add exact spherical noise there.
+
+        Parameters
+        ----------
+        w, rate, coarsest, release, use
+            As for :meth:`Noise.add_pure`; `release` and `use` key nothing.
+
+        Returns
+        -------
+        array of shape (..., d)
+        """
         return self._on_grid(w, coarsest, rate, exact.rounded_spherical)
 
     @staticmethod
     def _on_grid(
         w: Array, coarsest: Array, scale: Array, draw: Callable[[int, list[float], list[float]], IntArray]
     ) -> Array:
-        """`w` rounded to its grid, plus noise on that grid: a sum of whole numbers, rounded once, to a double.
+        """Round `w` to its grid, and add noise on that grid.
 
-        Where doubles hold the noise, IEEE addition does that.  No way that is taken here depends on `w`.
+        The sum of whole numbers is rounded once, to a double; where doubles hold the noise, IEEE
+        addition does that.  No branch that is taken here depends on `w`.
         """
         steps = power(np.broadcast_to(coarsest, (*w.shape[:-1], 1)))
         scales = np.broadcast_to(scale, steps.shape)

@@ -1,9 +1,10 @@
-"""Types in which queries express what an auditor can learn from a release, and code that queries share.
+"""Types and helpers by which queries express what an auditor can learn from a release.
 
-An auditor sees every public input and every answer.  A query that can be audited closely computes how likely an answer
-is if a node held certain rows (:meth:`~sottovoce.queries.Query.log_density`), and how it shifts with each of many
-canary rows (:meth:`~sottovoce.queries.Query.leaning`).  Both use the *stated* noise: if other noise was drawn, scores
-remain valid, and the audit can detect the difference.  The rows are the auditor's own guesses: nothing private is read.
+An auditor sees every public input and every answer.  A query that can be audited closely computes
+how likely an answer is if a node held certain rows (:meth:`~sottovoce.queries.Query.log_density`),
+and how it shifts with each of many canary rows (:meth:`~sottovoce.queries.Query.leaning`).  Both
+use the *stated* noise: if other noise was drawn, scores remain valid, and the audit can detect the
+difference.  The rows are the auditor's own guesses: nothing private is read.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _CERTAIN = 1e6  # the log ratio of a release without noise that fits one table a
 class Supposed:
     """Rows that an auditor supposes one node to hold.
 
-    `vault` holds them, the secrets of earlier queries and no noise; `facts` are of this node alone; `signed`, shape
-    (n, d), are the rows times their labels.
+    `vault` holds them, the secrets of earlier queries and no noise; `facts` are of this node alone;
+    `signed`, shape (n, d), are the rows times their labels.
     """
 
     vault: Vault
@@ -35,9 +36,10 @@ class Supposed:
 
 
 class Canaries(Protocol):
-    """Rows of one node, all known except canaries; a coin decides which of two values each canary has.
+    """Rows of one node: known ones, and canaries, each of two values by the toss of a coin.
 
-    `facts` are of this node alone, and `kept` is what queries remember of earlier releases, by name.
+    `facts` are of this node alone, `count` is the number m of canaries, and `kept` holds what
+    queries remember of earlier releases, by name.
     """
 
     facts: Facts
@@ -46,17 +48,45 @@ class Canaries(Protocol):
     kept: dict[str, Array]
 
     def gradients(self, w: Array, part: int = 0, parts: int = 1) -> tuple[Array, Array]:
-        """Sum scale, at w (d,): the gradient (d,) with each canary's mean, and half its difference by coin (d, m)."""
+        """Compute the data's gradient with each canary's mean, and how each canary's coin moves it.
+
+        Parameters
+        ----------
+        w : array of shape (d,)
+            Point at which to differentiate.
+        part, parts : int
+            Over the rows ``part, part + parts, ...`` only.
+
+        Returns
+        -------
+        middle : array of shape (d,)
+            The gradient, in sum scale, with the mean of each canary's two values.
+        lean : array of shape (d, m)
+            Half the difference of the gradients of each canary's two values.
+        """
 
     def hessian(self, w: Array, part: int = 0, parts: int = 1) -> Array:
-        """The Hessian (d, d) at w (d,) in sum scale, with each canary's mean."""
+        """Compute the data's Hessian with each canary's mean, in sum scale.
+
+        Parameters
+        ----------
+        w : array of shape (d,)
+            Point at which to differentiate.
+        part, parts : int
+            Over the rows ``part, part + parts, ...`` only.
+
+        Returns
+        -------
+        array of shape (d, d)
+        """
 
 
 @dataclass(frozen=True)
 class Leaning:
-    """A release to first order in the canaries: ``residual = lean @ signs + noise``, with signs +-1 by the coins.
+    """A release to first order in the canaries, ``residual = lean @ signs + noise``.
 
-    Shapes are (d,) and (d, m); `covariance` is (d, d), or a number, the variance of each coordinate of the noise.
+    The signs are +1 and -1 by the coins.  Shapes are (d,) and (d, m); `covariance` is (d, d), or a
+    number, the variance of each coordinate of the noise.
     """
 
     residual: Array
@@ -65,39 +95,76 @@ class Leaning:
 
 
 def refusal_of_secret(query: object) -> InvalidInput:
-    """The error for a query whose answer depends on a secret."""
+    """Return the error for a query whose answer depends on a secret."""
     rule = f"what {type(query).__name__} keeps secret stands between rows and releases"
     return InvalidInput("form", "printed", rule, "use the game of two tables")
 
 
 def certain(answer: Array, exact: Array) -> Array:
-    """Log density, shape (R,), of an answer without noise: 0 if it fits, else a very large negative number."""
+    """Return the log density, (R,), of an answer without noise: 0 if it fits, else very small."""
     return -_CERTAIN * (np.abs(answer - exact).max(axis=(1, 2)) > 1e-9)
 
 
 def spherical(noise: Array, rate: Array) -> Array:
-    """Log density, shape (R,), of spherical noise (R, 1, d) of this rate, up to a constant."""
+    """Return the log density, (R,), of spherical noise (R, 1, d), up to a constant."""
     return np.asarray(-(rate * np.linalg.norm(noise, axis=-1, keepdims=True))[:, 0, 0])
 
 
 def gaussian(noise: Array, sigma: Array) -> Array:
-    """Log density, shape (R,), of Gaussian noise (R, 1, d), up to a constant."""
+    """Return the log density, (R,), of Gaussian noise (R, 1, d), up to a constant."""
     return np.asarray(-0.5 * np.sum((noise / sigma) ** 2, axis=(1, 2)))
 
 
 def vector(x: object) -> Array:
-    """A public vector or scalar of one node and one replicate, without the leading axes."""
+    """Return a public vector or scalar of one node and one replicate, without the leading axes."""
     x = np.asarray(x, dtype=float)
-    return x.reshape(-1) if x.size > 1 else x.reshape(())
+    if x.size > 1:
+        return x.reshape(-1)
+    return x.reshape(())
 
 
 def stiffness(canaries: Canaries, w: Array, q: float) -> Array:
-    """The Hessian at w of the local objective with quadratic term q, sum scale."""
+    """Compute the Hessian of the local objective, in sum scale.
+
+    Parameters
+    ----------
+    canaries : Canaries
+        Known rows of one node, and its canary rows.
+    w : array of shape (d,)
+        Point at which to differentiate.
+    q : float
+        Quadratic term, rho's part included.
+
+    Returns
+    -------
+    array of shape (d, d)
+    """
     return np.asarray(canaries.hessian(w) + canaries.sums * q * np.eye(len(w)))
 
 
 def centre(canaries: Canaries, linear: Array, q: float, start: Array) -> tuple[Array, Array, Array]:
-    """The minimiser for the mean over canaries' two values, by Newton steps; half-differences and Hessian there."""
+    """Minimise the local objective with the mean of each canary's two values, by Newton steps.
+
+    Parameters
+    ----------
+    canaries : Canaries
+        Known rows of one node, and its canary rows.
+    linear : array of shape (d,)
+        Public linear term.
+    q : float
+        Quadratic term, rho's part included, > 0.
+    start : array of shape (d,)
+        Point from which Newton's method starts.
+
+    Returns
+    -------
+    w : array of shape (d,)
+        The point of the least gradient among at most 12 steps.
+    lean : array of shape (d, m)
+        Half the difference of the gradients there of each canary's two values.
+    hessian : array of shape (d, d)
+        The objective's Hessian there, in sum scale.
+    """
     w: Array = start
     best = (np.inf, start)
     for _ in range(12):

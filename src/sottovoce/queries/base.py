@@ -1,7 +1,8 @@
 """Queries: a kind of release that sees rows, draws noise and states its event.
 
-A class that defines no event cannot be instantiated, so no release can go uncharged.  Queries are asked through a
-:class:`sottovoce.runs.row_guard.RowGuard` only, which charges the event before it calls :meth:`Query.answer`.
+A class that defines no event cannot be instantiated, so no release can go uncharged.  Queries are
+asked through a :class:`sottovoce.runs.row_guard.RowGuard` only, which charges the event before it
+calls :meth:`Query.answer`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,20 @@ from .vault import Vault
 
 
 def check_unit(proved: bool, facts: Facts) -> None:
-    """Refuse (InvalidInput) a release that is proved for one row a unit only, where a unit may have several."""
+    """Check that a release is proved for the unit of privacy of this run.
+
+    Parameters
+    ----------
+    proved : bool
+        Whether the release is proved for units of several rows.
+    facts : Facts
+        Public facts; their ``several`` tells whether a unit may have several rows.
+
+    Raises
+    ------
+    InvalidInput
+        If a unit may have several rows and the release is proved for one row a unit only.
+    """
     if facts.several and not proved:
         rule = "bounds several rows of a person together, and this release is proved for one row a person"
         remedy = "use prox_admm, prox_average, momentum or dgd, which are proved, or one row a person"
@@ -26,15 +40,22 @@ def check_unit(proved: bool, facts: Facts) -> None:
 
 
 class Query(ABC):
-    """One kind of release."""
+    """One kind of release: its event, its answer, and what an audit may know of it.
+
+    A query is a frozen dataclass of public values.  The row guard calls its methods in this order:
+    :meth:`check` and :meth:`ready`, which may refuse; :meth:`event`, which is charged; then
+    :meth:`answer`, or :meth:`replay` if the ledger holds the answer of an interrupted run.
+    """
 
     of_people: ClassVar[bool] = False
-    """Whether it is proved for units of several rows that weigh no more than 1 together (docs/privacy/person.md).
+    """Whether the proof holds for user-level privacy, with units of several rows of total weight 1
+    or less (docs/privacy/person.md).
 
-    Each class declares it for itself: a subclass has another statistic, of which nothing is proved."""
+    Each class declares it for itself: a subclass has another statistic, of which nothing is
+    proved."""
 
     def proved_of_people(self) -> bool:
-        """Whether a unit may have several rows."""
+        """Return whether this query is proved for units of several rows."""
         return bool(vars(type(self)).get("of_people", False))
 
     @property
@@ -43,76 +64,181 @@ class Query(ABC):
         return self
 
     def at_shift(self, alpha: Array) -> Self:
-        """The same query at another shift over sigma; of queries that have one, as their field `alpha`."""
+        """Return the same query with another ratio of sensitivity to sigma.
+
+        Only for queries with a field `alpha`, which holds that ratio.
+
+        Parameters
+        ----------
+        alpha : array of shape (..., 1)
+            Sensitivity over sigma (mu of Gaussian differential privacy).
+
+        Returns
+        -------
+        Query
+        """
         return type(self)(**{**vars(self), "alpha": alpha})
 
     def check(self, facts: Facts) -> None:  # noqa: B027 - most statistics exist at every finite point
-        """Refuse (InvalidInput) public vectors with which the answer might fail, before the charge.
+        """Check, before the charge, that public vectors cannot make the answer fail.
 
-        It reads public values only: a failure after the charge would depend on rows, and no event pays for that output.
+        It reads public values only: a failure after the charge would depend on rows, and no event
+        pays for that output.
+
+        Raises
+        ------
+        InvalidInput
+            If the answer might fail at these public vectors.
         """
 
     def ready(self, vault: Vault) -> None:  # noqa: B027 - most depend on nothing that came before
-        """Refuse (LedgerError), before the charge, if the vault lacks what earlier rounds should have left.
+        """Check, before the charge, that the vault holds what the answer needs, and load libraries.
 
-        Libraries that the draw needs are loaded here, too.
+        Raises
+        ------
+        LedgerError
+            If the vault lacks what earlier rounds of the run should have left.
         """
 
     def stamp(self) -> bytes:
-        """Digest that is stored with an answer and compared when it is read again; empty by default.
+        """Return a digest that is stored with an answer and compared when it is read again.
 
-        Queries whose answers, or later ones, mean something at their own public point only stamp that point.
+        It is empty by default.  A query stamps its public point if its answers, or later ones, mean
+        something at that point only.
         """
         return b""
 
     @abstractmethod
     def event(self, facts: Facts) -> Event:
-        """The parameters that price this release, from public facts alone."""
+        """Return the event that prices this release, from public facts alone."""
 
     @abstractmethod
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
-        """The released vectors, shape (..., d), after the charge; `release` is a running number that keys the noise."""
+        """Compute the release, with its noise, after its event was charged.
+
+        Parameters
+        ----------
+        vault : Vault
+            The rows (inside their solver), the source of noise, and secrets of earlier answers.
+        facts : Facts
+            Public facts of the nodes whose rows the vault holds.
+        release : int
+            Running number of this release in the run, which keys its noise in a simulation.
+
+        Returns
+        -------
+        array of the shape of :meth:`blank`
+            Released vectors of all leading indices, usually (..., d).
+        """
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:  # noqa: B027 - most leave nothing behind
-        """Called when the answer is taken from the ledger: secrets of any other draw must not be used after it.
+        """Update the vault in place of :meth:`answer`, if the answer is taken from the ledger.
 
-        In a simulation a query that solves does so again, so that the next solve has the start of an uninterrupted run.
+        Secrets that belong to another draw must not be used afterwards.  In a simulation a query
+        that solves does so again, so that the next solve has the start of an uninterrupted run.
+
+        Parameters
+        ----------
+        vault : Vault
+            The rows (inside their solver), the source of noise, and secrets of earlier answers.
+        facts : Facts
+            Public facts of the nodes whose rows the vault holds.
+        release : int
+            Running number of the release whose answer is stored.
         """
 
     @abstractmethod
     def blank(self, facts: Facts) -> Array:
-        """A placeholder of the answer's shape, for planning."""
+        """Return a placeholder of the answer's shape, for planning."""
 
     def around(self, origin: Array, facts: Facts) -> Query:
-        """The query to ask in place of this one if an algorithm counts from a public `origin` of shape (..., d).
+        """Return the query to ask instead if an algorithm counts from a public origin.
 
-        The algorithm runs unchanged on ``v = w - origin``, with the regulariser ``(rho / 2) ||v||^2``.  Its query about
-        v is one about w of the same class with other public vectors, so event and proof stay as they are.  By default
-        refused (InvalidInput).
+        The algorithm runs unchanged on ``v = w - origin``, with the regulariser ``(rho / 2)
+        ||v||^2``.  Its query about v is one about w of the same class with other public vectors, so
+        event and proof stay as they are.
+
+        Parameters
+        ----------
+        origin : array of shape (..., d)
+            Public point from which the algorithm counts.
+        facts : Facts
+            Public facts of the run.
+
+        Returns
+        -------
+        Query
+
+        Raises
+        ------
+        InvalidInput
+            By default: the query has no such form.
         """
         rule = f"{type(self).__name__} has no form that counts from another point than zero"
         raise InvalidInput("start", None, rule, "leave it out, or use another method")
 
     def beside(self, answer: Array, origin: Array) -> Array:
-        """This query's answer from that of :meth:`around`'s; by default, the difference to `origin`."""
+        """Return this query's answer, given the answer of the query that :meth:`around` returned.
+
+        Parameters
+        ----------
+        answer : array of shape (..., d)
+            Answer about w.
+        origin : array of shape (..., d)
+            Public point from which the algorithm counts.
+
+        Returns
+        -------
+        array of shape (..., d)
+            By default ``answer - origin``.
+        """
         return answer - origin
 
     # For the audit
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
-        """Logarithm of the stated density of an answer if the node held the supposed rows, up to a constant.
+        """Return the log density of an answer if the node held the supposed rows, up to a constant.
 
-        The constant must not depend on rows.  None if the density is not known: the audit then scores answers along the
-        line between the two noise-free ones.  Called once per round, in order; `answer` has shape (R, 1, d), the
-        result (R,).
+        It is called once per round, in order.
+
+        Parameters
+        ----------
+        supposed : Supposed
+            Rows that the auditor supposes the node to hold.
+        answer : array of shape (R, 1, d)
+            Released answers of R replicates of one node.
+
+        Returns
+        -------
+        array of shape (R,), or None
+            The constant that is left out must not depend on rows.  None if the density is not
+            known: the audit then scores answers along the line between the two noise-free ones.
         """
         return None
 
     def has_exact_density(self, supposed: Supposed, answers: Array) -> bool:
-        """Whether :meth:`log_density` is exact at these answers, not an approximation."""
+        """Return whether :meth:`log_density` is exact at these answers."""
         return True
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
-        """How an answer (d,) depends on canary rows, to first order; None if not, InvalidInput if that is unknown."""
+        """Return how an answer depends on canary rows, to first order.
+
+        Parameters
+        ----------
+        canaries : Canaries
+            Known rows of one node, and its canary rows.
+        answer : array of shape (d,)
+            One released answer.
+
+        Returns
+        -------
+        Leaning or None
+            None if the answer does not depend on them.
+
+        Raises
+        ------
+        InvalidInput
+            By default: how canaries move the answer is not known.
+        """
         rule = "does not say how canaries move its answer (Query.leaning)"
         raise InvalidInput("method", type(self).__name__, rule, "use the game of two tables")

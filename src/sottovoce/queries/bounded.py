@@ -1,12 +1,14 @@
 """Bounded sums: means over rows of a statistic of bounded size.
 
-A :class:`Bounded` says what a row adds, and how much.  :class:`NoisyBounded` asks each site for its own mean with all
-of the noise in it; as a :class:`sottovoce.queries.Sum` it asks for the mean of all rows, and nobody sees an addend.
+A :class:`Bounded` says what a row adds, and how much.  :class:`NoisyBounded` asks each site for its
+own mean with all of the noise in it; as a :class:`sottovoce.queries.Sum` it asks for the mean of
+all rows, and nobody sees an addend.
 
 Guarantee
 ---------
-With ``alpha`` an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row.  Sensitivities follow from
-public facts, with the rounding of the computation; ``docs/privacy/answers.md`` has their proofs.
+With ``alpha`` an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row.
+Sensitivities follow from public facts, with the rounding of the computation;
+``docs/privacy/answers.md`` has their proofs.
 """
 
 from __future__ import annotations
@@ -36,61 +38,110 @@ _BOUND = 1.0 - 2.0**-40  # of an encoded target: what is at a bound may be round
 
 @dataclass(frozen=True)
 class Bounded(ABC):
-    """What every row adds at a public point `at`, shape (..., d).
+    """The statistic of one row whose mean is released: its value, its size, its sensitivity.
 
-    Widths and sensitivities follow from public facts alone: a plan asks at points of one entry.
+    Widths and sensitivities follow from public facts alone, so a plan may give points of one entry.
+
+    Parameters
+    ----------
+    at : array of shape (..., d)
+        Public point at which the statistic is computed.
     """
 
     at: Array
     of_people: ClassVar[bool] = False
-    """Whether rows count by their weights, so that units of several rows that weigh 1 together add one row at most."""
+    """Whether rows count by their weights, so that a unit of several rows of total weight 1 adds as
+    much as one row at most (user-level privacy)."""
     cone: ClassVar[bool] = False
-    """Whether it is proved that no two rows' contributions have a negative inner product; a replaced row costs less."""
+    """Whether it is proved that no two rows' contributions have a negative inner product, so that
+    the sensitivity to a replaced row is smaller."""
     degree: ClassVar[int] = 1
-    """How often a contribution has the row as a factor."""
+    """How many times the row is a factor of its contribution: 1 for gradients, 2 for matrices."""
 
     @abstractmethod
     def width(self, facts: Facts) -> int:
-        """Entries of the statistic."""
+        """Return how many entries the statistic has."""
 
     @abstractmethod
     def norm(self, facts: Facts) -> float:
-        """Largest Euclidean norm of what a row adds."""
+        """Return the largest Euclidean norm of one row's contribution."""
 
     @abstractmethod
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
-        """The sum over a block of rows, for M nodes and R points: (M, R, width)."""
+        """Compute the sum of the statistic over a block of rows.
+
+        The solver adds up the blocks (:meth:`sottovoce.solvers.local.Solver.total`).
+
+        Parameters
+        ----------
+        block : Design
+            Up to n rows of each of M nodes, padded with zero rows.
+        loss : Loss
+            The loss for these rows; it knows their norms if it depends on them.
+        at : array of shape (M, R, d)
+            Public points of R replicates.
+
+        Returns
+        -------
+        array of shape (M, R, width)
+        """
 
     def changed(self, facts: Facts) -> float:
-        """Largest Euclidean change of the exact sum between neighbouring data sets.
+        """Return the largest Euclidean change of the exact sum between neighbouring data sets.
 
-        A replaced row takes u away and brings v: ``||u - v||`` is at most 2 norms, and sqrt 2 of them if ``u.v >= 0``.
-        A zeroed row only takes one away.
+        A replaced row takes its contribution u away and brings v: ``||u - v||`` is at most 2 norms,
+        and sqrt 2 norms if ``u.v >= 0`` for any two rows (`cone`).  A zeroed row only takes one
+        away.
         """
-        rows = RELATIONS[facts.relation]
-        return self.norm(facts) * float(np.sqrt(rows) if self.cone else rows)
+        rows = RELATIONS[facts.relation]  # 2 contributions change under replace-one, 1 under zero-out
+        if self.cone:
+            return self.norm(facts) * float(np.sqrt(rows))
+        return self.norm(facts) * float(rows)
 
     def rounding(self, facts: Facts, rows: Array) -> Array:
-        """Bound on the rounding error of a mean over `rows` rows.
+        """Bound the rounding error of a computed mean.
 
-        A sum of that many products of a few rounded factors, in any order, errs by at most ``(rows + d + 24) u`` times
-        the sum of absolute values (Higham 2002, chapter 3), and so does the vector.  Sums over moved rows
-        (:mod:`sottovoce.data.move`) err by at most ``(rows + 2 d + 48) u`` times their stretch for every factor that is
-        a row, or its square for losses that depend on norms.  Where a person has several rows, those of others may
-        stand at other places, where the norms that weigh them round otherwise: by ``2 d u`` more.
+        A sum of that many products of a few rounded factors, in any order, errs by at most ``(rows
+        + d + 24) u`` times the sum of absolute values (Higham 2002, chapter 3), and so does the
+        vector.  Sums over moved rows (:mod:`sottovoce.data.move`) err by at most ``(rows + 2 d +
+        48) u`` times their stretch for every factor that is a row, or its square for losses that
+        depend on norms.  Where a person has several rows, those of others may stand at other
+        places, where the norms that weigh them round otherwise: by ``2 d u`` more.
+
+        Parameters
+        ----------
+        facts : Facts
+            Public facts of the run.
+        rows : array of shape (..., 1)
+            How many units the mean is over.
+
+        Returns
+        -------
+        array of shape (..., 1)
+            Bound on the Euclidean norm of the error, with unit roundoff ``u = 2^-53``.
         """
-        rows = facts.summands(rows) + (2.0 * facts.d if facts.several else 0.0)
+        summands = facts.summands(rows)
+        elsewhere = 0.0
+        if facts.several:
+            elsewhere = 2.0 * facts.d
+        summands = summands + elsewhere
         if facts.stretch == 1.0:
-            return np.asarray((rows + facts.d + 24.0) * _UNIT * self.norm(facts))
-        more = facts.stretch ** (self.degree * (2 if facts.loss.by_norm else 1))
-        return np.asarray((rows + 2.0 * facts.d + 48.0) * _UNIT * self.norm(facts) * more)
+            return np.asarray((summands + facts.d + 24.0) * _UNIT * self.norm(facts))
+        # Rows that a map moves are never written down: every factor of the sum rounds by the
+        # stretch.
+        power = self.degree
+        if facts.loss.by_norm:
+            power = 2 * self.degree
+        more = facts.stretch**power
+        return np.asarray((summands + 2.0 * facts.d + 48.0) * _UNIT * self.norm(facts) * more)
 
     def moved(self, facts: Facts, rows: Array) -> Array:
-        """Largest Euclidean change of a computed mean of `rows` rows."""
+        """Return the sensitivity of a computed mean of `rows` units, its rounding included."""
+        # Each of the two computed means may be off by its rounding, in opposite directions.
         return np.asarray(self.changed(facts) / rows + 2.0 * self.rounding(facts, rows))
 
     def value(self, vault: Vault, facts: Facts) -> Array:
-        """The mean over each node's own rows, (..., width)."""
+        """Compute the mean over each node's own rows, of shape (..., width), without noise."""
         return np.asarray(vault.solver.total(self.at, self.terms) / facts.n)
 
     def stamp(self) -> bytes:
@@ -109,20 +160,42 @@ class _Vector(Bounded):
 
 @dataclass(frozen=True)
 class Gradient(_Vector):
-    """``(1/n) sum_k derivative(a_k.w) a_k``: norm at most the derivative bound."""
+    """The mean gradient ``(1/n) sum_k derivative(a_k.w) a_k`` of the loss.
+
+    A row's norm is at most the derivative bound.
+    """
 
     def norm(self, facts: Facts) -> float:
         return facts.loss.derivative_bound
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        """Compute the sum of gradients over a block of rows.
+
+        Parameters
+        ----------
+        block, loss, at
+            As for :meth:`Bounded.terms`.
+
+        Returns
+        -------
+        array of shape (M, R, d)
+        """
         return np.asarray(block.combine(loss.derivative(block.margins(at))))
 
 
 @dataclass(frozen=True)
 class HuberGradient(_Vector):
-    """``(1/n) sum_k weight_k clip(r_k / h, -1, 1) a_k`` with residuals ``r = a.w - t``: norm at most 1.
+    """The mean gradient of Huber's loss in units of h; a row's norm is at most 1.
 
-    `h`, the unit, may follow from earlier releases: neither sensitivity nor event depends on it.
+    ``(1/n) sum_k weight_k clip(r_k / h, -1, 1) a_k`` with residuals ``r = a.w - t``.
+
+    Parameters
+    ----------
+    at : array of shape (..., d)
+        Public point w.
+    h : float
+        Residual from which on the gradient is clipped, > 0.  It may follow from earlier releases:
+        neither sensitivity nor event depends on it.
     """
 
     h: float = 1.0
@@ -131,14 +204,26 @@ class HuberGradient(_Vector):
         return 1.0
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        """Compute the sum of Huber's gradients over a block of rows.
+
+        Parameters
+        ----------
+        block, loss, at
+            As for :meth:`Bounded.terms`.
+
+        Returns
+        -------
+        array of shape (M, R, d)
+        """
         z = np.asarray(block.host(block.margins(at)))
         return np.asarray(block.combine(block.asarray(weights(loss, z) * np.clip(z / self.h, -1.0, 1.0))))
 
 
 class Gram(Bounded):
-    """Sums of ``c_k a_k a_k'`` with ``c_k >= 0``, flattened by :func:`sottovoce.queries.moments.flat`.
+    """Sums of ``c_k a_k a_k'`` with factors ``c_k >= 0``, as vectors.
 
-    ``<a a', b b'> = (a.b)^2 >= 0``, so contributions lie in a cone.
+    Matrices are flattened by :func:`sottovoce.queries.moments.flat`.  ``<a a', b b'> = (a.b)^2 >=
+    0``, so contributions lie in a cone.
     """
 
     cone: ClassVar[bool] = True
@@ -149,9 +234,20 @@ class Gram(Bounded):
 
     @abstractmethod
     def factors(self, loss: Loss, z: Array) -> Array:
-        """The c_k, at least 0."""
+        """Return the factors ``c_k >= 0`` of the rows with margins `z`, of the shape of `z`."""
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        """Compute the sum of ``c_k a_k a_k'`` over a block of rows, flattened.
+
+        Parameters
+        ----------
+        block, loss, at
+            As for :meth:`Bounded.terms`.
+
+        Returns
+        -------
+        array of shape (M, R, d (d + 1) / 2)
+        """
         c = self.factors(loss, np.asarray(block.host(block.margins(at))))
         return flat(np.stack([block.gram(block.asarray(c[:, r])) for r in range(c.shape[1])], axis=1))
 
@@ -171,15 +267,23 @@ class SecondMoments(Gram):
 
 @dataclass(frozen=True)
 class Curvature(Gram):
-    """The Hessian ``(1/n) sum_k curvature(a_k.w) a_k a_k'`` with curvatures cut at `most`, in units of :meth:`unit`.
+    """The mean Hessian with clipped curvatures, in units of :meth:`unit`; rows add at most 1.
 
-    A row adds at most 1.  `most` may follow from earlier releases: neither sensitivity nor event depends on it.
+    ``(1/n) sum_k min(curvature(a_k.w), most) a_k a_k'``
+
+    Parameters
+    ----------
+    at : array of shape (..., d)
+        Public point w.
+    most : float
+        Bound at which curvatures are clipped.  It may follow from earlier releases: neither
+        sensitivity nor event depends on it.
     """
 
     most: float = float("inf")
 
     def unit(self, loss: Loss) -> float:
-        """What the answer is to be multiplied by."""
+        """Return the number by which the answer is to be multiplied to be a Hessian."""
         return min(loss.curvature_bound, self.most)
 
     def norm(self, facts: Facts) -> float:
@@ -192,7 +296,10 @@ class Curvature(Gram):
 
 @dataclass(frozen=True)
 class SlopeMoments(Gram):
-    """``(1/n) sum_k derivative(a_k.w)^2 a_k a_k'``, second moments of gradients: norm at most the bound squared."""
+    """Second moments of gradients, ``(1/n) sum_k derivative(a_k.w)^2 a_k a_k'``.
+
+    A row's norm is at most the derivative bound squared.
+    """
 
     def norm(self, facts: Facts) -> float:
         return facts.loss.derivative_bound**2
@@ -203,9 +310,10 @@ class SlopeMoments(Gram):
 
 @dataclass(frozen=True)
 class ResidualMoments(SlopeMoments):
-    """``(1/n) sum_k weight_k^2 clip(r_k / h, -1, 1)^2 a_k a_k'`` with residuals ``r = a.w - t``: norm at most 1.
+    """Second moments of Huber's gradients, in units of h squared; a row's norm is at most 1.
 
-    `h` is as in :class:`HuberGradient`.
+    ``(1/n) sum_k weight_k^2 clip(r_k / h, -1, 1)^2 a_k a_k'`` with residuals ``r = a.w - t``.  `h`
+    is as in :class:`HuberGradient`.
     """
 
     h: float = 1.0
@@ -219,23 +327,44 @@ class ResidualMoments(SlopeMoments):
 
 @dataclass(frozen=True)
 class Products(_Vector):
-    """``(1/n) sum_k weight_k t_k a_k``, with numbers t to predict in [-1, 1]: norm at most 1."""
+    """Mean product with the target, ``(1/n) sum_k weight_k t_k a_k``: a row's norm is at most 1.
+
+    t is the number to predict, in [-1, 1].
+    """
 
     def norm(self, facts: Facts) -> float:
         return facts.loss.offset_bound
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
-        t = -np.asarray(block.host(block.margins(np.zeros_like(at))))
+        """Compute the sum of products with the target over a block of rows.
+
+        Parameters
+        ----------
+        block, loss, at
+            As for :meth:`Bounded.terms`; of `at` only the shape is used.
+
+        Returns
+        -------
+        array of shape (M, R, d)
+        """
+        t = -np.asarray(block.host(block.margins(np.zeros_like(at))))  # the margin at 0 is -t
         return np.asarray(block.combine(block.asarray(weights(loss, t) * t)))
 
 
 @dataclass(frozen=True)
 class RowMean(Bounded):
-    """``(1/n) sum_k x_k`` of the rows' columns but those of their `constants`, whose entries are 0: norm at most 1.
+    """The mean row ``(1/n) sum_k x_k``, with 0 for the constants; a row's norm is at most 1.
 
-    x_k is without the label's sign, which the constant's sign tells, and without class, and without weight unless a
-    person's rows weigh no more than 1 together.  A row without a constant, as one of zeros, adds nothing; of a row
-    longer than 1 only the direction counts.
+    x_k is the row without its label's sign (which the sign of its constant tells), without class,
+    and without weight unless a person's rows weigh no more than 1 together.  A row whose constants
+    are 0, such as padding, adds nothing.  A row longer than 1 is clipped to norm 1.
+
+    Parameters
+    ----------
+    at : array of shape (..., d)
+        Only its shape is used.
+    constants : tuple of int
+        Columns that hold the constant features.
     """
 
     of_people: ClassVar[bool] = True
@@ -252,13 +381,29 @@ class RowMean(Bounded):
         return np.asarray(vault.solver.total(self.at, each) / facts.n)
 
     def terms(self, block: Design, loss: Loss, at: Array, weighed: bool = False) -> Array:
+        """Compute the sum of rows, without their labels' signs, over a block of rows.
+
+        Parameters
+        ----------
+        block, loss, at
+            As for :meth:`Bounded.terms`; of `at` only the shape is used.
+        weighed : bool
+            Whether rows count by their weights, as where a person has several rows.
+
+        Returns
+        -------
+        array of shape (M, R, d / outputs)
+        """
         columns, rows = list(self.constants), block.storage
         constant = np.zeros((len(at), 1, at.shape[-1] // block.classes))
         constant[..., columns] = 1.0
+        # Rows are stored times their label's sign, and so are their constants; padding has none.
         sign = np.sign(np.asarray(block.host(rows.margins(constant))))
         if loss.any_norm:
             sign = sign / np.maximum(np.asarray(block.host(block.norms())), 1.0)[:, None, :]
-        total = np.array(rows.combine(block.asarray(block.weigh(sign) if weighed else sign)))
+        if weighed:
+            sign = block.weigh(sign)
+        total = np.array(rows.combine(block.asarray(sign)))
         total[..., columns] = 0.0
         return np.broadcast_to(total, (*at.shape[:2], total.shape[-1]))
 
@@ -267,8 +412,13 @@ class RowMean(Bounded):
 class Positives(Bounded):
     """The share of rows of the positive class, one entry.
 
-    `constant`, shape (d,), is 1 where rows have their constants and 0 elsewhere: its product with a signed row has the
-    sign of the label.
+    Parameters
+    ----------
+    at : array of shape (..., d)
+        Only its shape is used.
+    constant : array of shape (d,)
+        1 at the columns that hold the constant features and 0 elsewhere: its product with a row,
+        which is stored times its label's sign, has the sign of the label.
     """
 
     constant: Array | None = None
@@ -280,25 +430,40 @@ class Positives(Bounded):
         return 1.0
 
     def changed(self, facts: Facts) -> float:
-        """A row adds 0 or 1, so two of them differ by at most 1."""
+        """Return 1: a row adds 0 or 1, so two of them differ by at most 1."""
         return 1.0
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        """Count the rows of the positive class in a block of rows.
+
+        Parameters
+        ----------
+        block, loss, at
+            As for :meth:`Bounded.terms`; of `at` only the shape is used.
+
+        Returns
+        -------
+        array of shape (M, R, 1)
+        """
         sign = labels_of(block, self.constant, at)
         return np.sum(sign > 0, axis=-1, keepdims=True, dtype=float)
 
 
 @dataclass(frozen=True)
 class Scores(Bounded):
-    """Shares of rows by group, label and cell of their score ``x.w``; a row without a known label is in none.
+    """A histogram of scores ``x.w`` by group and label: shares of rows.
+
+    A row without a known label is in no cell.
 
     Parameters
     ----------
-    constant : array (d,)
+    at : array of shape (..., d)
+        Public point w.
+    constant : array of shape (d,)
         As for :class:`Positives`.
-    edges : array (cells - 1,)
+    edges : array of shape (cells - 1,)
         Public and increasing; a score on an edge is in the upper cell.
-    groups : array (g, d)
+    groups : array of shape (g, d), optional
         A row is in group k + 1 for the first k whose product with it is not zero, else in group 0.
     """
 
@@ -309,9 +474,12 @@ class Scores(Bounded):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Groups, labels and cells: how to read an answer."""
+        """Groups, labels and cells: the shape (1 + g, 2, cells) in which to read an answer."""
         assert self.edges is not None
-        return 1 + (0 if self.groups is None else len(self.groups)), 2, len(self.edges) + 1
+        groups = 1
+        if self.groups is not None:
+            groups += len(self.groups)
+        return groups, 2, len(self.edges) + 1
 
     def width(self, facts: Facts) -> int:
         return int(np.prod(self.shape))
@@ -320,6 +488,18 @@ class Scores(Bounded):
         return 1.0
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        """Count the rows of a block by group, label and cell of their score.
+
+        Parameters
+        ----------
+        block, loss, at
+            As for :meth:`Bounded.terms`.
+
+        Returns
+        -------
+        array of shape (M, R, groups * 2 * cells)
+            To be read in the order of :attr:`shape`.
+        """
         assert self.edges is not None
         groups, _, cells = self.shape
         sign = labels_of(block, self.constant, at)
@@ -330,7 +510,17 @@ class Scores(Bounded):
 
 @dataclass(frozen=True)
 class Residuals(Bounded):
-    """Shares of rows by the size of ``x.w - t``, over public cells; `constant` and `edges` as in :class:`Scores`."""
+    """A histogram of the absolute residuals ``|x.w - t|``: shares of rows.
+
+    Parameters
+    ----------
+    at : array of shape (..., d)
+        Public point w.
+    constant : array of shape (d,)
+        As for :class:`Positives`.
+    edges : array of shape (cells - 1,)
+        Public and increasing; a residual on an edge is in the upper cell.
+    """
 
     cone: ClassVar[bool] = True  # counts
     constant: Array | None = None
@@ -344,6 +534,17 @@ class Residuals(Bounded):
         return 1.0
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        """Count the rows of a block by cell of their absolute residual.
+
+        Parameters
+        ----------
+        block, loss, at
+            As for :meth:`Bounded.terms`.
+
+        Returns
+        -------
+        array of shape (M, R, cells)
+        """
         assert self.edges is not None
         cell = np.searchsorted(self.edges, np.abs(np.asarray(block.host(block.margins(at)))), side="right")
         return counts(cell, labels_of(block, self.constant, at) != 0.0, len(self.edges) + 1)
@@ -351,9 +552,17 @@ class Residuals(Bounded):
 
 @dataclass(frozen=True)
 class AtBounds(Bounded):
-    """Shares of rows whose number to predict is at the lower and at the upper bound; `constant` as in :class:`Scores`.
+    """Shares of rows whose target is at its lower and at its upper declared bound, two entries.
 
-    Targets beyond the declared bounds were clipped to them, so these are the shares at or beyond the bounds.
+    Targets beyond the declared bounds were clipped to them, so these are the shares at or beyond
+    the bounds.
+
+    Parameters
+    ----------
+    at : array of shape (..., d)
+        Only its shape is used.
+    constant : array of shape (d,)
+        As for :class:`Positives`.
     """
 
     cone: ClassVar[bool] = True  # counts
@@ -366,6 +575,17 @@ class AtBounds(Bounded):
         return 1.0
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        """Count the rows of a block whose target is at its lower and at its upper bound.
+
+        Parameters
+        ----------
+        block, loss, at
+            As for :meth:`Bounded.terms`; of `at` only the shape is used.
+
+        Returns
+        -------
+        array of shape (M, R, 2)
+        """
         t = -np.asarray(block.host(block.margins(np.zeros_like(at))))
         known = labels_of(block, self.constant, at) != 0.0
         return counts((t > 0.0).astype(np.int64), known & (np.abs(t) >= _BOUND), 2)
@@ -373,15 +593,18 @@ class AtBounds(Bounded):
 
 @dataclass(frozen=True)
 class Cells(Bounded):
-    """Shares of rows by cell, of several columns at once, each column's times the root of one over their number.
+    """Histograms of several columns at once: shares of rows by cell, times ``1 / sqrt(columns)``.
 
-    Rows hold the number of their cell in every column, from 1; any other number is in no cell.  A row counts by its
-    weight.
+    Rows hold in every column the number of their cell, from 1; any other number is in no cell.  A
+    row counts by its weight.  A row adds ``1 / sqrt(columns)`` to each column's histogram, so its
+    norm is at most 1.
 
     Parameters
     ----------
+    at : array of shape (..., d)
+        Only its shape is used.
     widths : tuple of int
-        Cells of each column.
+        How many cells each column has.
     """
 
     cone: ClassVar[bool] = True  # counts
@@ -390,7 +613,7 @@ class Cells(Bounded):
 
     @property
     def unit(self) -> float:
-        """What a row adds to its cell of a column."""
+        """Contribution of one row to its cell of a column."""
         return float(1.0 / np.sqrt(len(self.widths)))
 
     def width(self, facts: Facts) -> int:
@@ -400,20 +623,48 @@ class Cells(Bounded):
         return 1.0
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
-        weight = None if block.weight is None else np.asarray(block.host(block.weight))
+        """Count the rows of a block by cell of every column.
+
+        Parameters
+        ----------
+        block, loss, at
+            As for :meth:`Bounded.terms`; of `at` only the shape is used.
+
+        Returns
+        -------
+        array of shape (M, R, sum of `widths`)
+            The columns' histograms one after the other, times :attr:`unit`.
+        """
+        row_weights: list[Array | None] = [None] * len(at)
+        if block.weight is not None:
+            row_weights = list(np.asarray(block.host(block.weight)))
         found = []
         for width, axis in zip(self.widths, np.eye(at.shape[-1]), strict=True):
+            # The product with a unit vector reads one column.
             cells = np.asarray(block.host(block.moves(_everywhere(axis, at))))[:, 0]
             own = np.rint(np.where(cells <= width, np.maximum(cells, 0.0), 0.0)).astype(np.int64)
-            counts = [
-                np.bincount(row, None if weight is None else weight[i], width + 1)[1:] for i, row in enumerate(own)
-            ]
+            # Cell 0 collects the rows that are in no cell, and is dropped.
+            counts = [np.bincount(row, weight, width + 1)[1:] for row, weight in zip(own, row_weights, strict=True)]
             found.append(np.stack(counts))
         return np.repeat((np.concatenate(found, axis=1) * self.unit)[:, None, :], at.shape[1], axis=1)
 
 
 def counts(cells: IntArray, counted: BoolArray, width: int) -> Array:
-    """How many counted rows are in each of `width` cells, (M, R, width)."""
+    """Count rows by cell, for every node and replicate.
+
+    Parameters
+    ----------
+    cells : integer array of shape (M, R, n)
+        Number of each row's cell, from 0 to ``width - 1``.
+    counted : boolean array of shape (M, R, n)
+        Which rows are counted; the others may have any cell.
+    width : int
+        How many cells there are.
+
+    Returns
+    -------
+    array of shape (M, R, width)
+    """
     out = np.zeros((*counted.shape[:2], width))
     for at in np.ndindex(counted.shape[:2]):
         out[at] = np.bincount(cells[at][counted[at]], minlength=width)
@@ -426,7 +677,22 @@ def _everywhere(vector: Array, at: Array) -> Array:
 
 
 def labels_of(block: Design, constant: Array | None, at: Array) -> Array:
-    """Signs of labels, (M, R, n): 0 for a row without a known label, and for padding."""
+    """Return the signs of the rows' labels.
+
+    Parameters
+    ----------
+    block : Design
+        Up to n rows of each of M nodes, padded with zero rows.
+    constant : array of shape (d,)
+        1 at the columns that hold the constant features, as for :class:`Positives`.
+    at : array of shape (M, R, d)
+        Only its shape is used.
+
+    Returns
+    -------
+    array of shape (M, R, n)
+        1 and -1 for labels; 0 for a row without a known label, and for padding.
+    """
     assert constant is not None
     sign = np.sign(np.asarray(block.host(block.moves(_everywhere(constant, at)))))
     return np.broadcast_to(sign, (*at.shape[:2], sign.shape[-1]))
@@ -435,21 +701,55 @@ def labels_of(block: Design, constant: Array | None, at: Array) -> Array:
 def score_cells(
     block: Design, at: Array, sign: Array, edges: Array, groups: Array | None
 ) -> tuple[Array, IntArray, IntArray]:
-    """Scores ``x.w`` of rows with these signs, with their groups and cells as in :class:`Scores`: (M, R, n) each."""
+    """Return each row's score ``x.w``, and its group and cell as in :class:`Scores`.
+
+    Parameters
+    ----------
+    block : Design
+        Up to n rows of each of M nodes, padded with zero rows.
+    at : array of shape (M, R, d)
+        Public points w.
+    sign : array of shape (M, R, n)
+        Signs of the rows' labels (:func:`labels_of`), by which rows are stored.
+    edges : array of shape (cells - 1,)
+        Public and increasing edges of the cells.
+    groups : array of shape (g, d), optional
+        As for :class:`Scores`; None if all rows are in group 0.
+
+    Returns
+    -------
+    score : array of shape (M, R, n)
+    group, cell : integer arrays of shape (M, R, n)
+        From 0 to g, and from 0 to ``cells - 1``.
+    """
     score = np.asarray(block.host(block.moves(at))) * sign
     cell = np.searchsorted(edges, score, side="right")
     group = np.zeros(sign.shape, dtype=np.int64)
-    for k in reversed(range(0 if groups is None else len(groups))):
-        assert groups is not None
-        inside = np.asarray(block.host(block.moves(_everywhere(groups[k], at)))) != 0.0
-        group = np.where(np.broadcast_to(inside, sign.shape), k + 1, group)
+    if groups is not None:
+        # From the last to the first, so that the first group that a row is in overwrites the
+        # others.
+        for k in reversed(range(len(groups))):
+            inside = np.asarray(block.host(block.moves(_everywhere(groups[k], at)))) != 0.0
+            group = np.where(np.broadcast_to(inside, sign.shape), k + 1, group)
     return score, group, cell
 
 
 @dataclass(frozen=True)
 class NoisyBounded(NoisyValue):
-    """Each node's mean of `what`, with noise; `start` is its point.
+    """The mean over each node's own rows of a bounded statistic, with Gaussian noise.
 
+    Parameters
+    ----------
+    start, alpha, source, claimed
+        As for :class:`sottovoce.queries.statistic.NoisyStatistic`; `start` is the statistic's
+        point.
+    what : Bounded
+        The statistic.
+
+    Guarantee
+    ---------
+    With ``alpha``, the Gaussian mechanism of sensitivity over sigma ``alpha`` for one row of the
+    node, priced by :class:`~sottovoce.privacy.events.GaussianMechanism` (docs/privacy/answers.md).
     In a sum, a site's rounding, weighed by its rows, is below that of all rows at one site.
     """
 
@@ -458,7 +758,21 @@ class NoisyBounded(NoisyValue):
 
     @classmethod
     def of(cls, what: Bounded, alpha: Array | None, source: str) -> NoisyBounded:
-        """The query for `what` at its point."""
+        """Return the query that releases the mean of a bounded statistic at its own point.
+
+        Parameters
+        ----------
+        what : Bounded
+            The statistic.
+        alpha : array of shape (..., 1) or None
+            Sensitivity over sigma of the release; None for no noise.
+        source : str
+            The mechanism's name in ledgers.
+
+        Returns
+        -------
+        NoisyBounded
+        """
         return cls(what.at, alpha, source, what=what)
 
     def proved_of_people(self) -> bool:
@@ -482,7 +796,20 @@ class NoisyBounded(NoisyValue):
         return self.what.width(facts)
 
     def mean_spread(self, facts: Facts, among: Among) -> float:
-        """Standard deviation of the noise on an entry of the mean over all rows, from the facts of all nodes."""
+        """Return the standard deviation of the noise on an entry of the mean over all rows.
+
+        Parameters
+        ----------
+        facts : Facts
+            Public facts of all nodes, of which the mean weighs each by its rows.
+        among : Among
+            Not used: all nodes take part.
+
+        Returns
+        -------
+        float
+            0 without noise.
+        """
         if self.alpha is None:
             return 0.0
         weights = facts.n[:, 0] / np.sum(facts.n)

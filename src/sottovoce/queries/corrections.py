@@ -1,8 +1,9 @@
-"""What a histogram of scores misses of smooth sums over rows: each row's part, less the part that its cell stands for.
+"""Corrections to smooth sums over rows that are computed from a histogram of scores.
 
-A histogram tells the sum of any statistic of score and label up to where scores lie within their cells.  What a row
-adds to these corrections is the difference, which is small, so that noise in them is too.  Every statistic here depends
-on the row's own score, label and group, and on public numbers.
+A histogram tells the sum of any statistic of score and label up to where scores lie within their
+cells.  What a row adds to these corrections is the difference, which is small, so that noise in
+them is too.  Every statistic here depends on the row's own score, label and group, and on public
+numbers.
 """
 
 from __future__ import annotations
@@ -46,27 +47,38 @@ class Curves:
     tails: Array  # mean distances of rows in the open cells from the edges     (R, B, 2)
 
     def one(self, replicate: int, block: int) -> Self:
-        """Those of one replicate's block."""
+        """Return the numbers of one replicate's block."""
         own = {name: value[replicate, block] for name, value in vars(self).items()}
         return replace(self, **own)
 
 
 def statistics(curve: Curves, u: Array, positive: Array, cell: IntArray, place: Array) -> Array:
-    """What rows add to each sum before their cell's part is taken away, (..., n, STATISTICS).
+    """Compute what rows add to each sum, before the part of their cell is taken away.
 
-    With w the worth of a row, ``p = expit(level + slope u)`` and y its label, 0 or 1: the score ``w (y - p) (1, u)`` of
-    a logistic regression of y on u, its information ``w p (1 - p) (1, u, u^2)``, ``y`` less the shifted model's
-    probability, ``y`` less the model's, the place in the cell less one half times `order`, and how the shifted model's
-    probability grows with the shift.
+    With w the worth of a row, ``p = expit(level + slope u)`` and y its label, 0 or 1: the score ``w
+    (y - p) (1, u)`` of a logistic regression of y on u, its information ``w p (1 - p) (1, u,
+    u^2)``, ``y`` less the shifted model's probability, ``y`` less the model's, the place in the
+    cell less one half times `order`, and how the shifted model's probability grows with the shift.
 
-    Rows beyond the reach count by its square over theirs: in a regression that holds, weights by u move no coefficient.
+    Rows beyond the reach count by its square over theirs: in a regression that holds, weights by u
+    move no coefficient.
 
     Parameters
     ----------
     curve : Curves
         Of one block; several reaches (...), each with worths (..., cells), are tried at once.
-    u, positive, cell, place : arrays (n,)  or, of scores and places, (..., n)
-        Scores, labels 0 and 1, numbers of cells, and places within cells, from 0 to 1.
+    u : array of shape (n,) or (..., n)
+        Scores, as log-odds less those at the middle of the cells.
+    positive : array of shape (n,)
+        Labels, 0 or 1.
+    cell : integer array of shape (n,)
+        Numbers of the scores' cells.
+    place : array of shape (n,) or (..., n)
+        Places within the cells, from 0 to 1 (:func:`places`).
+
+    Returns
+    -------
+    array of shape (..., n, STATISTICS)
     """
     line = line_statistics(curve, u, positive, curve.worth[..., cell], curve.reach[..., None])
     own = np.clip(curve.base + u, -700.0, 700.0)
@@ -84,14 +96,25 @@ def statistics(curve: Curves, u: Array, positive: Array, cell: IntArray, place: 
 
 
 def line_statistics(curve: Curves, u: Array, positive: Array, worth: Array, reach: Array) -> Array:
-    """The score and the information of a regression on u, as in :func:`statistics`, in arrays of any shape (..., 5).
+    """Compute score and information of a logistic regression on u, as in :func:`statistics`.
 
     Parameters
     ----------
     curve : Curves
         Of one block.
-    u, positive, worth, reach : arrays that broadcast
-        Scores, labels 0 and 1, what rows are worth in the regression, and how far from u = 0 they count in full.
+    u : array
+        Scores, as log-odds.  All arrays broadcast.
+    positive : array
+        Labels, 0 or 1.
+    worth : array
+        Weights of rows in the regression.
+    reach : array
+        Distance from u = 0 up to which rows count in full, > 0.
+
+    Returns
+    -------
+    array of shape (..., 5)
+        Two entries of the score, then three of the information.
     """
     near = share_in_reach(u, reach)
     bent = near * u
@@ -113,12 +136,29 @@ def line_statistics(curve: Curves, u: Array, positive: Array, worth: Array, reac
 
 
 def share_in_reach(u: Array, reach: Array) -> Array:
-    """How far a row with the score u counts in full: 1 within the reach, and ``reach / |u|`` beyond it."""
+    """Return the root of rows' weights: 1 within the reach, and ``reach / |u|`` beyond it."""
     return np.asarray(reach / np.maximum(np.abs(u), reach))
 
 
 def places(edges: Array, u: Array, cell: IntArray, tails: Array) -> Array:
-    """Where scores lie within their cells, from 0 to 1; in the open cells so that an exponential tail is even."""
+    """Compute where scores lie within their cells.
+
+    Parameters
+    ----------
+    edges : array of shape (cells - 1,)
+        Even edges of the cells; below the first and above the last the cells are open.
+    u : array of shape (n,)
+        Scores.
+    cell : integer array of shape (n,)
+        Numbers of their cells, from 0.
+    tails : array of shape (2,)
+        Mean distances of scores in the two open cells from their edges.
+
+    Returns
+    -------
+    array of shape (n,)
+        From 0 to 1; in the open cells so that exponential tails of these means are even.
+    """
     width = edges[1] - edges[0]
     inner = (u - edges[np.clip(cell - 1, 0, len(edges) - 2)]) / width
     below = np.exp(-np.maximum(edges[0] - u, 0.0) / tails[0])
@@ -128,22 +168,25 @@ def places(edges: Array, u: Array, cell: IntArray, tails: Array) -> Array:
 
 @dataclass(frozen=True)
 class Corrections(Bounded):
-    """Means of :func:`statistics` less their values by cell, in units, for all rows and for each group.
+    """Means of :func:`statistics` less their values by cell, for all rows and for each group.
 
-    What a row adds is shortened to norm 1, half of its square for each of the two blocks that it is in if there are
-    groups; units that follow from earlier releases leave nothing to shorten.  So the bound holds whatever the public
-    numbers are.  A row without a known label adds nothing.
+    A row's contribution is clipped to norm 1; if there are groups, to norm ``sqrt(1/2)`` in each of
+    the two blocks that the row is in.  Units that follow from earlier releases leave nothing to
+    clip.  So the bound holds whatever the public numbers are.  A row without a known label adds
+    nothing.
 
     Parameters
     ----------
+    at : array of shape (..., d)
+        Public point w of the scores.
     constant, edges, groups : arrays
         As for :class:`sottovoce.queries.Scores`; edges are even.
     curves : Curves, optional
-        A plan needs none.
-    values : array (R, B, 2, cells, STATISTICS)
-        What a row of each label and cell stands for.
-    units : array (R, B, STATISTICS)
-        Above 0.
+        Public numbers of the statistics; a plan needs none.
+    values : array of shape (R, B, 2, cells, STATISTICS)
+        Value of each label and cell, which is taken from the statistics of its rows.
+    units : array of shape (R, B, STATISTICS)
+        By which differences are divided, > 0.
     """
 
     constant: Array | None = None
@@ -157,8 +200,10 @@ class Corrections(Bounded):
 
     @property
     def blocks(self) -> int:
-        """All rows, and each group if there are several."""
-        return 1 if self.groups is None else 2 + len(self.groups)
+        """Number of blocks of rows: all rows, and each group if there are several."""
+        if self.groups is None:
+            return 1
+        return 2 + len(self.groups)
 
     def width(self, facts: Facts) -> int:
         return self.blocks * STATISTICS
@@ -167,6 +212,17 @@ class Corrections(Bounded):
         return 1.0
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        """Compute the sum of clipped differences over a block of rows.
+
+        Parameters
+        ----------
+        block, loss, at
+            As for :meth:`Bounded.terms`.
+
+        Returns
+        -------
+        array of shape (M, R, blocks * STATISTICS)
+        """
         assert self.edges is not None and self.units is not None
         sign = labels_of(block, self.constant, at)
         score, group, cell = score_cells(block, at, sign, self.edges, self.groups)
@@ -176,20 +232,26 @@ class Corrections(Bounded):
             u, positive = score[m, r][known], (sign[m, r][known] > 0).astype(float)
             own, mine = cell[m, r][known], group[m, r][known]
             for b in range(self.blocks):
-                inside = np.ones(len(u), dtype=bool) if b == 0 else mine == b - 1
+                inside = np.ones(len(u), dtype=bool)
+                if b > 0:  # block 0 has all rows, block b those of group b - 1
+                    inside = mine == b - 1
                 found[m, r, b] = self._sum(r, b, u[inside], positive[inside], own[inside])
         return found.reshape(*at.shape[:2], -1)
 
     def _sum(self, replicate: int, block: int, u: Array, positive: Array, cell: IntArray) -> Array:
-        """The sum over rows of one block."""
+        """Return the sum over the rows of one block, of shape (STATISTICS,)."""
         assert self.curves is not None and self.values is not None and self.units is not None
         assert self.edges is not None
         r = min(replicate, len(self.units) - 1)
         curve = self.curves.one(r, block)
         found = statistics(curve, u, positive, cell, places(self.edges, u, cell, curve.tails))
         missed = (found - self.values[r, block][positive.astype(np.int64), cell]) / self.units[r, block]
+        # Whatever the public numbers are, what is clipped must be finite.
         missed = np.nan_to_num(missed, nan=0.0, posinf=1e150, neginf=-1e150)
+        # Norms in units of the largest entry, whose squares do not overflow, rounded up.
         largest = np.maximum(np.max(np.abs(missed), axis=1, initial=_FLOOR), 1.0)[:, None]
         length = largest * np.linalg.norm(missed / largest, axis=1, keepdims=True) * (1.0 + 2.0**-40)
-        share = 1.0 if self.blocks == 1 else np.sqrt(0.5)
+        share = 1.0
+        if self.blocks > 1:  # a row is in two blocks
+            share = np.sqrt(0.5)
         return np.asarray(np.sum(missed / np.maximum(length, 1.0), axis=0) * share)

@@ -1,14 +1,17 @@
-"""Correlated noise: noisy gradients of one sign, each less a share of those before it, at the same price.
+"""Correlated noise over rounds, for gradients whose derivatives have one sign.
 
-A row's gradient of a margin loss is ``-s a`` with the row's own direction a and s never negative.  So half of the
-noise's variance may be the same in all rounds.  No draw is kept secret for it: a release is a gradient less a share of
-the earlier ones, with fresh noise.
+A release is a noisy gradient less a share of those before it, at the same price.
+
+A row's gradient of a margin loss is ``-s a`` with the row's own direction a and s never negative.
+So half of the noise's variance may be the same in all rounds.  No draw is kept secret for it: a
+release is a gradient less a share of the earlier ones, with fresh noise.
 
 Guarantee
 ---------
-For a loss whose derivative is never positive, the releases of the rounds 1 .. t are post-processing of Gaussian
-mechanisms of the shifts that their events state, whatever else is released between them
-(``docs/privacy/correlated_noise.md``).  A round without those before it is priced as a release by itself.
+For a loss whose derivative is never positive, the releases of the rounds 1 .. t are post-processing
+of Gaussian mechanisms of the shifts that their events state, whatever else is released between them
+(``docs/privacy/correlated_noise.md``).  A round without those before it is priced as a release by
+itself.
 """
 
 from __future__ import annotations
@@ -38,9 +41,17 @@ _MISSED = "resume: gradients of earlier rounds were not computed again; start th
 
 @dataclass(frozen=True)
 class Pulls(Secret):
-    """The sum of earlier gradients before the last one, and the last; a resumed run computes them again.
+    """Earlier gradients of a run with correlated noise; a resumed run computes them again.
 
-    `round` is that of the last, and `release` its release's number: no other release may be made of it.
+    Parameters
+    ----------
+    before : array of shape (..., d)
+        Sum of the gradients before the last one.
+    last : array of shape (..., d)
+        The last gradient.
+    round, release : integer arrays
+        The last gradient's round, and the number of its release: no other release may be made of
+        it.
     """
 
     before: Array
@@ -50,53 +61,110 @@ class Pulls(Secret):
 
 
 def carries(facts: Facts, noise: Schedule | None, rounds: int) -> bool:
-    """Whether a run may correlate its noise: one sign, one direction a row, even noise, no sums, some rounds.
+    """Return whether a run may correlate its noise across rounds.
 
-    For a unit of one row, or of a person's rows of survival (docs/privacy/correlated_noise.md).
+    Proved for losses of one margin whose derivative has one sign, so that a row's gradients have
+    one direction; for a unit of one row, or of a person's rows of survival
+    (docs/privacy/correlated_noise.md).
+
+    Parameters
+    ----------
+    facts : Facts
+        Public facts of the run; pure prices and sums over sites are excluded.
+    noise : Schedule or None
+        Relative noise of the rounds, which must be even; None for no noise.
+    rounds : int
+        How many rounds are planned, more than 1.
+
+    Returns
+    -------
+    bool
     """
     one_sign = facts.loss.monotone and facts.loss.outputs == 1 and not facts.loss.offset_bound
-    return one_sign and not (facts.pure or facts.summed) and noise is not None and noise.steady and rounds > 1
+    if not one_sign or facts.pure or facts.summed:
+        return False
+    return noise is not None and noise.steady and rounds > 1
 
 
 def computed_twice(facts: Facts, far: float) -> float:
-    """How far a row's gradients may differ that two processes compute at one point of norm `far`.
+    """Bound how far apart two processes may compute a row's gradient at one point.
 
-    A margin errs by at most ``(d + 8) u ||w|| ||a||``, that of a moved row by at most ``(2 d + 24) u ||w||`` times the
-    facts' stretch, and a row's gradient by ``hessian_bound`` times as much.  A cap on it follows from a norm, which
-    errs by less than a share ``(d + 8) u``.  What shortens a moved row, and its length, are computed again too:
+    A margin errs by at most ``(d + 8) u ||w|| ||a||``, that of a moved row by at most ``(2 d + 24)
+    u ||w||`` times the facts' stretch, and a row's gradient by ``hessian_bound`` times as much.  A
+    cap on it follows from a norm, which errs by less than a share ``(d + 8) u``.  What clips a
+    moved row, and its length, are computed again too:
     :func:`sottovoce.solvers.local.elsewhere_bound`.
+
+    Parameters
+    ----------
+    facts : Facts
+        Public facts of the run.
+    far : float
+        Norm of the point.
+
+    Returns
+    -------
+    float
+        Bound on the Euclidean distance of a row's two gradients.
     """
     loss, d, stretch = facts.loss, facts.d, facts.stretch
-    wide = d + 8.0 if stretch == 1.0 else (2.0 * d + 24.0) * stretch
+    wide = d + 8.0
+    if stretch != 1.0:
+        wide = (2.0 * d + 24.0) * stretch
     once = wide * _U * (far * loss.hessian_bound + loss.derivative_bound * loss.by_norm)
     return 2.0 * (once + float(elsewhere_bound(1.0, loss, d, far, stretch)))
 
 
 def within_reach(facts: Facts, point: Array) -> Array:
-    """Public points (..., d), shortened to where every round of :class:`CarriedGradient` is answered.
+    """Scale public points down to where every round of :class:`CarriedGradient` is answered.
 
-    Both errors that a round is refused for are affine in a point's norm.  Points that are short enough come back to
-    the last bit.
+    Both errors that a round is refused for are affine in a point's norm.
+
+    Parameters
+    ----------
+    facts : Facts
+        Public facts of the run.
+    point : array of shape (..., d)
+        Public points.
+
+    Returns
+    -------
+    array of shape (..., d)
+        Points that are short enough come back to the last bit.
     """
-    longest, L = math.inf, facts.loss.derivative_bound
+    longest = math.inf
+    L = facts.loss.derivative_bound
     for error, most in ((computed_twice, _AGAIN * L), (moved_apart, MOVED * L)):
         least = error(facts, 0.0)
         if (slope := error(facts, 1.0) - least) > 0.0:
             longest = min(longest, 0.999 * (most - least) / slope)
     norm = length(point, "start")
-    return np.asarray(point * (longest / np.maximum(norm, longest)) if 0.0 < longest < math.inf else point)
+    if 0.0 < longest < math.inf:
+        return np.asarray(point * (longest / np.maximum(norm, longest)))
+    return np.asarray(point)
 
 
 @dataclass(frozen=True)
 class CarriedGradient(NoisyGradient):
-    """``g_t - (g_1 + ... + g_{t-1}) / (T + t - 1)`` at public points; g_t is :class:`NoisyGradient`'s at ``start``.
+    """A gradient less a share of the earlier ones, with fresh noise: correlated noise over rounds.
 
-    ``alpha`` is the shift over sigma that a round of independent noise of the same total would have.
+    Round t releases ``g_t - (g_1 + ... + g_{t-1}) / (T + t - 1)`` plus noise, where g_t is the mean
+    gradient of :class:`NoisyGradient` at ``start``.
 
     Parameters
     ----------
-    index, rounds : int
-        The round t, from 1, and T, how many are planned.
+    start, alpha, source, claimed
+        As for :class:`NoisyGradient`; `alpha` is the sensitivity over sigma that a round of
+        independent noise of the same total would have.
+    index : int
+        The round t, from 1.
+    rounds : int
+        How many rounds T are planned.
+
+    Guarantee
+    ---------
+    See the module: with those of the rounds before it, each priced by
+    :class:`~sottovoce.privacy.events.CarriedGaussianMechanism`.
     """
 
     index: int = 1
@@ -105,21 +173,26 @@ class CarriedGradient(NoisyGradient):
 
     @property
     def share(self) -> float:
-        """Share of the sum of earlier gradients that a release leaves out, and its readers add again."""
+        """Share of the sum of earlier gradients that is subtracted, and added again by readers."""
         return 1.0 / (self.rounds + self.index - 1.0)
 
     def _sigma(self, sensitivity: Array) -> Array:
-        """Standard deviation of this release's own noise."""
+        """Return the standard deviation of this release's own noise.
+
+        ``sigma_t^2 = sigma^2 / 2 * (T + t) / (T + t - 1)`` with the sigma of independent noise.
+        """
         assert self.alpha is not None
-        T, t = float(self.rounds), float(self.index)
+        T = float(self.rounds)
+        t = float(self.index)
         return np.asarray(sensitivity / self.alpha * math.sqrt((T + t) / (2.0 * (T + t - 1.0))))
 
     def exact_sensitivity(self, facts: Facts) -> Array:
-        """Of one gradient, and ``sqrt 2`` times what computation adds to the change of any round's release.
+        """Return the sensitivity of one gradient, with what rounding adds to any round's release.
 
-        Earlier gradients count by at most one half in all, so their rounding by half as much as this one's, and their
-        sum is of T vectors.  A changed row's derivatives that a resumed run computes again differ by at most `_AGAIN`,
-        which :meth:`check` sees to (docs/privacy/correlated_noise.md, "Rounding").
+        Earlier gradients count by at most one half in all, so their rounding by half as much as
+        this one's, and their sum is of T vectors.  A changed row's derivatives that a resumed run
+        computes again differ by at most `_AGAIN`, which :meth:`check` sees to.  The sum of these
+        counts ``sqrt 2`` times (docs/privacy/correlated_noise.md, "Rounding").
         """
         whole = facts.gradients_changed * facts.C / facts.n
         rounding = gradient_sensitivity(facts, facts.n) - whole
@@ -128,9 +201,10 @@ class CarriedGradient(NoisyGradient):
         return np.asarray(whole + math.sqrt(2.0) * (1.5 * rounding + sums + again))
 
     def shifts(self, facts: Facts) -> Array:
-        """Shifts over sigma of the events of all rounds, (rounds, N), to the last bit."""
+        """Return sensitivity over sigma of all rounds' events, (rounds, N), to the last bit."""
         assert self.alpha is not None
-        sensitivity, T = self.sensitivity(facts), float(self.rounds)
+        sensitivity = self.sensitivity(facts)
+        T = float(self.rounds)
         t = np.arange(1.0, T + 1.0).reshape(-1, *[1] * sensitivity.ndim)
         sigma = sensitivity / self.alpha * np.sqrt((T + t) / (2.0 * (T + t - 1.0)))
         return np.asarray(sensitivity / sigma * (T / (T + t - 1.0))).reshape(self.rounds, -1)
@@ -146,9 +220,13 @@ class CarriedGradient(NoisyGradient):
         )  # fmt: skip
 
     def check(self, facts: Facts) -> None:
-        """Refuse a round that was not planned, and points where derivatives differ too much if computed twice.
+        """Check that the round was planned, and that derivatives can be computed twice alike.
 
-        See :func:`computed_twice`.
+        Raises
+        ------
+        InvalidInput
+            If the round is beyond those planned, or the bound of :func:`computed_twice` is too
+            large.
         """
         check_places(facts, self.start)
         if not 1 <= self.index <= self.rounds:
@@ -173,15 +251,17 @@ class CarriedGradient(NoisyGradient):
         return np.asarray(pulls.last - self.share * pulls.before)
 
     def _pulls(self, vault: Vault, release: int) -> Pulls:
-        """This round's gradient and the sum of those before it, kept for the next round.
+        """Compute this round's gradient, and keep it and the sum of those before it.
 
         Where one release is gone through twice, its own gradient is not among those before it.
         """
-        last, known = vault.solver.gradient(self.start), vault.recall(Pulls)
+        last = vault.solver.gradient(self.start)
+        known = vault.recall(Pulls)
         if self.index == 1:
             before = np.zeros_like(last)
         elif known is not None and int(known.round) == self.index - 1:
             before = known.before + known.last
+        # Called again for the release that is kept already: its own gradient does not count twice.
         elif known is not None and (int(known.round), int(known.release)) == (self.index, release):
             before = known.before
         else:
@@ -191,10 +271,29 @@ class CarriedGradient(NoisyGradient):
         return kept
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
-        exact, sensitivity = self._less(self._pulls(vault, release)), self.sensitivity(facts)
+        """Compute the difference of gradients, keep this round's gradient, and add fresh noise.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.answer`.
+
+        Returns
+        -------
+        array of shape (..., d)
+        """
+        exact = self._less(self._pulls(vault, release))
+        sensitivity = self.sensitivity(facts)
         return vault.noise.add_gaussian(exact, self._sigma(sensitivity), self._coarsest(sensitivity, facts), release)
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
+        """Compute this round's gradient again, which later rounds need.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.replay`.
+        """
         self._pulls(vault, release)
 
     def _noise_density(self, noise: Array, facts: Facts) -> Array:

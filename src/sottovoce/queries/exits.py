@@ -16,13 +16,16 @@ from .bounded import Bounded, counts
 
 @dataclass(frozen=True)
 class Exits(Bounded):
-    """Shares of rows by the cell that they hold in the last column, as ``cell / cells``, from 1; 0 is in no cell.
+    """A histogram of the times at which people leave follow-up: shares of rows by public cell.
 
     Of a person's rows one holds a cell (:func:`sottovoce.estimators.hazard_rows.expand`), so a person adds at most 1.
 
     Parameters
     ----------
+    at : array of shape (..., d)
+        Only its shape is used.
     cells : int
+        Number of cells.
     """
 
     cone: ClassVar[bool] = True  # counts
@@ -35,6 +38,18 @@ class Exits(Bounded):
         return 1.0
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        """Count the rows of a block by cell.
+
+        Parameters
+        ----------
+        block, loss, at
+            As for :meth:`Bounded.terms`; of `at` only the shape is used.
+
+        Returns
+        -------
+        array of shape (M, R, cells)
+        """
+        # The product with a unit vector reads the last column.
         last = np.zeros((len(at), 1, at.shape[-1]))
         last[..., -1] = 1.0
         held = np.asarray(block.host(block.moves(last)))

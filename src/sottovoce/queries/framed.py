@@ -1,8 +1,9 @@
-"""Bounded sums over rows in another frame: ``A a`` for a public matrix A, each shortened to norm 1.
+"""Bounded sums over whitened rows ``A a``, each clipped to norm 1.
 
-A follows from earlier answers.  A row of weight m (:mod:`sottovoce.problem.weighted_loss`) is shortened in the square:
-it adds ``c m u u'`` with ``u = A a``, times ``min(1, 1 / (m |u|^2))``.  So a sum's bounds are those that it has without
-a frame, whatever A is: neither sensitivity nor event depends on it.
+The whitening transform A is public: it follows from earlier answers.  A row of weight m
+(:mod:`sottovoce.problem.weighted_loss`) is clipped in the square: it adds ``c m u u'`` with ``u = A
+a``, times ``min(1, 1 / (m |u|^2))``.  So a sum's bounds are those that it has without a frame,
+whatever A is: neither sensitivity nor event depends on it.
 """
 
 from __future__ import annotations
@@ -22,26 +23,43 @@ from .moments import flat
 
 _WHOLE = {"whole": True}  # a matrix has no axis of nodes
 _UP = 1.0 + 2.0**-40
-"""More than what rounding may take away from a squared length."""
+"""Factor by which squared lengths are enlarged, more than rounding may take away from them."""
 
 
 def _in_frame(block: Design, frame: Array, nodes: int) -> Array:
-    """``A a`` of every row, (M, d, n), with its label's sign."""
+    """Return all whitened rows ``A a``, (M, d, n), times their labels' signs."""
     return np.asarray(block.host(block.moves(np.broadcast_to(frame, (nodes, *frame.shape)))))
 
 
 def _less(u: Array, weight: Array) -> Array:
-    """``min(1, 1 / (m |u|^2))`` of rows u in a frame, (M, d, n), with weights m, (M, n)."""
+    """Return ``min(1, 1 / (m |u|^2))`` of whitened rows u, (M, d, n), of weights m, (M, n)."""
     return np.asarray(1.0 / np.maximum(1.0, weight * np.sum(u**2, axis=1) * _UP))
 
 
 @dataclass(frozen=True)
 class _Framed(Gram):
-    """A gram of rows in the frame A, shape (R, d, d), one for every replicate."""
+    """Sums of ``c_k u_k u_k'`` over whitened rows ``u = A a``, each clipped in the square.
+
+    Parameters
+    ----------
+    frame : array of shape (R, d, d)
+        The whitening transform A of every replicate; public, as it follows from earlier releases.
+    """
 
     frame: Array | None = field(default=None, kw_only=True, metadata=_WHOLE)
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        """Compute the sum of ``c_k u_k u_k'`` over a block of whitened rows, flattened.
+
+        Parameters
+        ----------
+        block, loss, at
+            As for :meth:`Bounded.terms`.
+
+        Returns
+        -------
+        array of shape (M, R, d (d + 1) / 2)
+        """
         assert self.frame is not None
         z = np.asarray(block.host(block.margins(at)))
         c, weight = self.factors(loss, z), weights(loss, z)
@@ -53,32 +71,33 @@ class _Framed(Gram):
         return flat(np.stack(found, axis=1))
 
     def shortening(self, u: Array, weight: Array) -> Array:
-        """What the factors of rows u in the frame, (M, d, n), are multiplied by, (M, n)."""
+        """Return the factors, (M, n), that clip contributions of whitened rows u, (M, d, n)."""
         return _less(u, weight)
 
 
 @dataclass(frozen=True)
 class FramedMoments(_Framed, SecondMoments):
-    """:class:`SecondMoments` of rows in a frame."""
+    """:class:`SecondMoments` of whitened rows."""
 
     of_people: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class FramedCurvature(_Framed, Curvature):
-    """:class:`Curvature` of rows in a frame."""
+    """:class:`Curvature` of whitened rows."""
 
 
 @dataclass(frozen=True)
 class FramedSlopes(_Framed, SlopeMoments):
-    """:class:`SlopeMoments` of rows in a frame."""
+    """:class:`SlopeMoments` of whitened rows."""
 
 
 @dataclass(frozen=True)
 class FramedResiduals(_Framed, ResidualMoments):
-    """:class:`ResidualMoments` of rows in a frame: second moments of what rows add to :class:`FramedSteps`.
+    """:class:`ResidualMoments` of whitened rows: second moments of :class:`FramedSteps`.
 
-    So a row's weight in the frame, ``m' = min(m, 1 / |u|^2)``, is squared: it adds ``m'^2 clip(r / h)^2 u u'``.
+    So a row's weight in the frame, ``m' = min(m, 1 / |u|^2)``, is squared: it adds ``m'^2 clip(r /
+    h)^2 u u'``.
     """
 
     def shortening(self, u: Array, weight: Array) -> Array:
@@ -87,16 +106,28 @@ class FramedResiduals(_Framed, ResidualMoments):
 
 @dataclass(frozen=True)
 class FramedSteps(HuberGradient):
-    """:class:`HuberGradient` of rows in a frame: ``(1/n) sum_k m'_k clip(r_k / h, -1, 1) u_k``, with ``u = A a``.
+    """:class:`HuberGradient` of whitened rows ``u = A a``.
 
-    ``m' = min(m, 1 / |u|^2)`` is the weight that a row has in :class:`FramedMoments`, so that without clipping this is
-    the gradient of the quadratic of those moments.  ``m' |u| <= 1``: where ``m |u|^2 <= 1`` it is at most
-    ``sqrt(m) sqrt(m |u|^2)``, and elsewhere ``1 / |u|`` with ``|u| > 1``.
+    ``(1/n) sum_k m'_k clip(r_k / h, -1, 1) u_k``, where ``m' = min(m, 1 / |u|^2)`` is the weight
+    that a row has in :class:`FramedMoments`, so that without clipping this is the gradient of the
+    quadratic of those moments.  ``m' |u| <= 1``: where ``m |u|^2 <= 1`` it is at most ``sqrt(m)
+    sqrt(m |u|^2)``, and elsewhere ``1 / |u|`` with ``|u| > 1``.
     """
 
     frame: Array | None = field(default=None, kw_only=True, metadata=_WHOLE)
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        """Compute the sum of Huber's gradients over a block of whitened rows.
+
+        Parameters
+        ----------
+        block, loss, at
+            As for :meth:`Bounded.terms`.
+
+        Returns
+        -------
+        array of shape (M, R, d)
+        """
         assert self.frame is not None
         z = np.asarray(block.host(block.margins(at)))
         weight = weights(loss, z)
@@ -110,13 +141,15 @@ class FramedSteps(HuberGradient):
 
 @dataclass(frozen=True)
 class Lengths(Bounded):
-    """Shares of rows by cell of their length ``sqrt(m) |A a|`` in a frame; a row of zeros is in no cell.
+    """A histogram of whitened rows' lengths ``sqrt(m) |A a|``; a row of zeros is in no cell.
 
     Parameters
     ----------
-    frame : array (R, d, d)
-        A, for every replicate.
-    edges : array (cells - 1,)
+    at : array of shape (..., d)
+        Public point; losses that weigh rows weigh them whatever it is.
+    frame : array of shape (R, d, d)
+        The whitening transform A of every replicate.
+    edges : array of shape (cells - 1,)
         Public and increasing; a length on an edge is in the upper cell.
     """
 
@@ -132,6 +165,17 @@ class Lengths(Bounded):
         return 1.0
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        """Count the rows of a block by cell of their length after whitening.
+
+        Parameters
+        ----------
+        block, loss, at
+            As for :meth:`Bounded.terms`.
+
+        Returns
+        -------
+        array of shape (M, R, cells)
+        """
         assert self.frame is not None and self.edges is not None
         weight = weights(loss, np.asarray(block.host(block.margins(at))))
         frames = np.broadcast_to(self.frame, (at.shape[1], *self.frame.shape[1:]))

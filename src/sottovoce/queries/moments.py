@@ -8,14 +8,17 @@ from ..util.typing import Array
 
 
 def flat(S: Array) -> Array:
-    """Symmetric matrices (..., d, d) as vectors of their d (d + 1) / 2 entries, of the same Euclidean norm."""
+    """Flatten symmetric matrices (..., d, d) to vectors (..., d (d + 1) / 2) of the same norm."""
     i, j = np.triu_indices(S.shape[-1])
+    # An entry off the diagonal stands twice in the Frobenius norm.
     return np.asarray(S[..., i, j] * np.where(i == j, 1.0, np.sqrt(2.0)))
 
 
 def square(v: Array, d: int) -> Array:
-    """Inverse of :func:`flat`."""
+    """Return the symmetric matrices (..., d, d) of vectors by :func:`flat`."""
     i, j = np.triu_indices(d)
     S = np.zeros((*v.shape[:-1], d, d))
-    S[..., i, j] = S[..., j, i] = v / np.where(i == j, 1.0, np.sqrt(2.0))
+    entries = v / np.where(i == j, 1.0, np.sqrt(2.0))
+    S[..., i, j] = entries
+    S[..., j, i] = entries
     return S

@@ -1,4 +1,4 @@
-"""Errors of predicted numbers: one bounded sum, from which mean errors, R2 and their intervals follow."""
+"""Errors of predicted numbers: the bounded sum from which mean errors and R2 follow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..util.typing import Array
 from .bounded import Bounded, labels_of
 
 SCALES: Array = np.array([0.25, 1.0, 1.0, 0.5, 1.0, 0.5, 0.25, 0.5, 0.25, 0.5])
-"""What the entries of :class:`Misses` are multiplied by."""
+"""Factors of the entries of :class:`Misses`."""
 _S = (2.0 + math.sqrt(2.0)) / 4.0
 _BOTH_KNOWN = 2.0 + (2.0 - _S) ** 2 * (0.25 + _S**2) + 5.0 / 4.0
 """Squared change of the scaled entries between two rows with a number, at most."""
@@ -23,16 +23,19 @@ _BOTH_KNOWN = 2.0 + (2.0 - _S) ** 2 * (0.25 + _S**2) + 5.0 / 4.0
 
 @dataclass(frozen=True)
 class Misses(Bounded):
-    """Means of ``1, |e|, e^2, t, t^2, e^4, e^2 t, e^2 t^2, t^3, t^4``, each times its entry of `SCALES`.
+    """Means of scaled powers of errors and targets, for mean errors, R2 and their intervals.
 
-    t is a row's number to predict, in [-1, 1], p its score ``a.w`` clipped to [-1, 1], and ``e = (p - t) / 2``, so that
-    ``|e| <= 1``.  A row without a known number adds nothing.
+    The entries are ``1, |e|, e^2, t, t^2, e^4, e^2 t, e^2 t^2, t^3, t^4``, each times its entry of
+    `SCALES`.  t is a row's number to predict, in [-1, 1], p its score ``a.w`` clipped to [-1, 1],
+    and ``e = (p - t) / 2``, so that ``|e| <= 1``.  A row without a known number adds nothing.
 
-    *Sensitivity* (``docs/privacy/answers.md``, "Errors of numbers").  A zeroed row, or one whose replacement has no
-    number or had none, moves the sum by at most the norm of `SCALES`.  Of two rows with numbers the first entries are
-    equal, and those of t and t^2 cannot both move by as much as they can alone.
+    *Sensitivity* (``docs/privacy/answers.md``, "Errors of numbers").  A zeroed row, or one whose
+    replacement has no number or had none, moves the sum by at most the norm of `SCALES`.  Of two
+    rows with numbers the first entries are equal, and those of t and t^2 cannot both move by as
+    much as they can alone.
 
-    `constant` is as for :class:`sottovoce.queries.Positives`: it tells rows from padding and from those without number.
+    `constant` is as for :class:`sottovoce.queries.Positives`: it tells rows from padding and from
+    those without number.
     """
 
     constant: Array | None = None
@@ -44,10 +47,24 @@ class Misses(Bounded):
         return math.sqrt(float(np.sum(SCALES**2)))
 
     def changed(self, facts: Facts) -> float:
-        return math.sqrt(_BOTH_KNOWN) if RELATIONS[facts.relation] > 1 else self.norm(facts)
+        if RELATIONS[facts.relation] > 1:
+            return math.sqrt(_BOTH_KNOWN)
+        return self.norm(facts)
 
     def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+        """Compute the sum of the ten scaled powers over a block of rows.
+
+        Parameters
+        ----------
+        block, loss, at
+            As for :meth:`Bounded.terms`.
+
+        Returns
+        -------
+        array of shape (M, R, 10)
+        """
         known = labels_of(block, self.constant, at) != 0.0
+        # The margin at the point 0 is -t.
         t = -np.asarray(block.host(block.margins(np.zeros_like(at))))
         e = 0.5 * (np.clip(np.asarray(block.host(block.moves(at))), -1.0, 1.0) - t)
         q = e * e

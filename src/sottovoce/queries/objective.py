@@ -1,11 +1,14 @@
-"""Objective perturbation: minimise the local objective with a random linear term (003, Alg. 2; U1, U3 and U4).
+"""Objective perturbation (003, Alg. 2; U1, U3 and U4).
+
+A site releases the minimiser of its local objective with a random linear term.
 
 Guarantee
 ---------
-With a noise law, an answer costs its node what :mod:`sottovoce.privacy.prices` gives for its event, for all public
-vectors: the price depends on public curvatures only.  The answer is the solver's plus noise that pays for its distance
-to the exact minimiser (U4): the solver's certificate, the release's grid, and the rounding of the noise in the
-objective.  Without a noise law nothing is guaranteed, and the event says so.
+With a noise law, an answer costs its node what :mod:`sottovoce.privacy.prices` gives for its event,
+for all public vectors: the price depends on public curvatures only.  The answer is the solver's
+plus noise that pays for its distance to the exact minimiser (U4): the solver's certificate, the
+release's grid, and the rounding of the noise in the objective.  Without a noise law nothing is
+guaranteed, and the event says so.
 """
 
 from __future__ import annotations
@@ -43,19 +46,32 @@ from .vault import Vault
 
 @dataclass(frozen=True)
 class PerturbedObjective(Query):
-    """``argmin f_i(w) + linear.w + curvature ||w||^2 / 2 + (C/n_i) b.w``, with noise ``b`` from the law, if any.
+    """The minimiser of a local objective with a random linear term: objective perturbation.
+
+    ``argmin f_i(w) + linear.w + curvature ||w||^2 / 2 + (C/n_i) b.w`` with noise ``b``.
 
     Parameters
     ----------
-    linear, start : array (..., d)
-        Public linear term and starting point of the solver.
-    curvature : array (..., 1)
+    linear : array of shape (..., d)
+        Public linear term.
+    curvature : array of shape (..., 1)
         Public quadratic term.
+    start : array of shape (..., d)
+        Public point where the solver starts.
     noise : SphericalLaw, GaussianLaw or None
+        Law of b; None for no noise.
     source : str
-        Of the mechanism.
+        The mechanism's name in ledgers.
     tol : float, optional
-        Relative gradient norm to which this solve is certified; None for ``tol`` of the facts.
+        Gradient norm, over C, to which this solve is certified; None for ``tol`` of the facts.
+
+    Guarantee
+    ---------
+    For one row of the node under the relation of the facts, and all public vectors: the price of
+    :class:`~sottovoce.privacy.events.SphericalObjectivePerturbation` or
+    :class:`~sottovoce.privacy.events.GaussianObjectivePerturbation`, which covers the solver's
+    error if the law polishes the answer (U1, U3 and U4; docs/privacy/objective_perturbation.md).
+    None without noise (:class:`~sottovoce.privacy.events.Unprotected`).
     """
 
     linear: Array
@@ -70,7 +86,7 @@ class PerturbedObjective(Query):
         return ObjectiveNoise(self.noise, self.curvature, facts, self.tol)
 
     def _minimiser(self, vault: Vault, facts: Facts, release: int) -> Array:
-        """The minimiser with the release's noise in its linear term."""
+        """Return the minimiser with the release's noise in its linear term."""
         law, linear = self.noise, self.linear
         if isinstance(law, SphericalLaw):
             linear = linear + facts.C / facts.n * (vault.noise.spherical(facts.d, release) / law.rate)
@@ -110,7 +126,19 @@ class PerturbedObjective(Query):
         )  # fmt: skip
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
-        law, d, w = self.noise, facts.d, self._minimiser(vault, facts, release)
+        """Solve with noise in the objective, and add the noise that covers the solver's error.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.answer`.
+
+        Returns
+        -------
+        array of shape (..., d)
+        """
+        law = self.noise
+        w = self._minimiser(vault, facts, release)
         if law is None or not law.polish:
             return w
         noise = self.noise_at(facts)
@@ -133,6 +161,13 @@ class PerturbedObjective(Query):
             vault.noise.load()
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
+        """Repeat the solve in a simulation, so that the next solve starts as if uninterrupted.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.replay`.
+        """
         vault.repeat(lambda: self._minimiser(vault, facts, release), self._nearest_start(facts))
 
     def blank(self, facts: Facts) -> Array:
@@ -143,37 +178,51 @@ class PerturbedObjective(Query):
         return replace(self, linear=self.linear - self.noise_at(facts).q * origin, start=self.start + origin)
 
     def has_exact_density(self, supposed: Supposed, answers: Array) -> bool:
-        """Gaussian noise in the objective and on the answer add up exactly only where the loss is linear."""
+        """Return whether the density is exact at these answers.
+
+        Gaussian noise in the objective and on the answer add up exactly only where the loss is
+        linear.
+        """
         if not isinstance(self.noise, GaussianLaw) or self.noise.release is None:
             return True
         return not np.any(supposed.facts.loss.curvature(np.einsum("kd,rd->rk", supposed.signed, answers[:, 0])))
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
-        """The density of the noise that makes the answer the minimiser, times the determinant of that map (U1)."""
-        vault, facts, law, w = supposed.vault, supposed.facts, self.noise, answer
+        """Return the log density of the answer by a change of variables (U1).
+
+        It is that of the noise that makes the answer the minimiser, plus the log determinant of the
+        map from answers to noise: the Hessian in sum scale.
+        """
+        vault, facts = supposed.vault, supposed.facts
+        law, w = self.noise, answer
         if law is None:
             return certain(w, self.answer(vault, facts, 1))
         q, sums = self.noise_at(facts).q, facts.n / facts.C
         if isinstance(law, GaussianLaw) and law.release is not None:  # the noise on the answer is not small:
             spread = np.hypot(law.sigma / (sums * q), law.release)  # compare answers instead, both noises Gaussian
             return gaussian(w - self.answer(vault, facts, 1), spread)
+        # At the minimiser the gradient vanishes, which gives the noise.
         b = -sums * (vault.solver.gradient(w) + np.asarray(self.linear) + q * w)
         curvature = facts.loss.curvature(np.einsum("kd,rd->rk", supposed.signed, w[:, 0]))
         hessian = np.einsum("rk,kd,ke->rde", curvature, supposed.signed, supposed.signed)
         hessian = hessian + (sums * q).reshape(-1, 1, 1) * np.eye(w.shape[-1])
         determinant = np.linalg.slogdet(hessian)[1]
-        inside_it = gaussian(b, law.sigma) if isinstance(law, GaussianLaw) else spherical(b, law.rate)
-        return np.asarray(inside_it + determinant)
+        if isinstance(law, GaussianLaw):
+            return np.asarray(gaussian(b, law.sigma) + determinant)
+        return np.asarray(spherical(b, law.rate) + determinant)
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
-        """The noise that makes the answer the minimiser, without the determinant, which one row hardly changes."""
+        """Return how the noise that makes the answer the minimiser depends on canary rows.
+
+        The determinant is left out: one row hardly changes it.
+        """
         law, d = self.noise, canaries.facts.d
         q = float(np.max(self.noise_at(canaries.facts).q))
         middle, lean = canaries.gradients(answer)
         residual = -(middle + canaries.sums * (vector(self.linear) + q * answer))
         if law is None:
             return Leaning(residual, lean, 0.0)
-        if isinstance(law, SphericalLaw):
+        if isinstance(law, SphericalLaw):  # variance of a coordinate: E ||b||^2 / d = (d + 1) / rate^2
             return Leaning(residual, lean, (d + 1.0) / float(np.min(law.rate)) ** 2)
         covariance = float(np.max(law.sigma)) ** 2 * np.eye(d)
         if law.release is not None:
@@ -184,9 +233,25 @@ class PerturbedObjective(Query):
 
 @dataclass(frozen=True)
 class SecretStartObjective(PerturbedObjective):
-    """001, (21) to (23) as printed: the linear term has a part ``own * f``, with f the last round's exact minimiser.
+    """A perturbed objective that reads the last exact minimiser (001, (21) to (23) as printed).
 
-    ``before`` is the query that stored f in the vault; it knows how far a row moves f.
+    The linear term has a part ``own * f``, with f the last round's exact minimiser, which is
+    secret.
+
+    Parameters
+    ----------
+    linear, curvature, start, noise, source, tol
+        As for :class:`PerturbedObjective`; `noise` is spherical.
+    own : array of shape (..., 1)
+        Factor of the secret part of the linear term.
+    before : SecretMinimiser
+        The query that stored f in the vault; it knows the sensitivity of f.
+
+    Guarantee
+    ---------
+    Priced by :class:`~sottovoce.privacy.events.SecretStartPerturbation`: a row moves the linear
+    term by ``(n / C) |own|`` times the sensitivity of f, in sum scale, besides its own part of the
+    objective.
     """
 
     around = Query.around  # refused: its linear term is secret
@@ -208,13 +273,31 @@ class SecretStartObjective(PerturbedObjective):
         )  # fmt: skip
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        """Solve with the secret part in the linear term.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.answer`.
+
+        Returns
+        -------
+        array of shape (..., d)
+        """
         return PerturbedObjective.answer(self._told(vault), vault, facts, release)
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
+        """Repeat the solve in a simulation, with the secret part in the linear term.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.replay`.
+        """
         PerturbedObjective.replay(self._told(vault), vault, facts, release)
 
     def _told(self, vault: Vault) -> SecretStartObjective:
-        """The same query with the secret part added to its linear term."""
+        """Return the same query with the secret part added to its linear term."""
         secret = np.asarray(self.own, dtype=float) * last_minimiser(vault, self.start)
         return replace(self, linear=self.linear + secret, own=0.0)
 

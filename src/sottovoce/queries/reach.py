@@ -1,16 +1,17 @@
-"""How far from the origin an answer can lie, and how exact a solve must be, from public facts alone.
+"""Bounds on answers and on the solver's exactness, from public facts alone.
 
-A local objective with linear term ``c`` and quadratic term ``q`` is q-strongly convex, and its gradient at 0 has norm
-at most ``C L + ||c||``, with ``L`` the loss's derivative bound; so its minimiser has norm at most
-``(C L + ||c||) / q``.
+A local objective with linear term ``c`` and quadratic term ``q`` is q-strongly convex, and its
+gradient at 0 has norm at most ``C L + ||c||``, with ``L`` the loss's derivative bound; so its
+minimiser has norm at most ``(C L + ||c||) / q``.
 
-*Before a charge*, public vectors are refused if they are so long that rounding could hide whether a solve reached its
-certificate: a refusal after the charge would depend on rows.  That every solve which passes reaches its certificate is
-tested (``tests/solvers/test_hard_solves.py``), not proved.  *After a solve*, the answer is projected to that ball,
-which increases no distance between answers.
+*Before a charge*, public vectors are refused if they are so long that rounding could hide whether a
+solve reached its certificate: a refusal after the charge would depend on rows.  That every solve
+which passes reaches its certificate is tested (``tests/solvers/test_hard_solves.py``), not proved.
+*After a solve*, the answer is projected to that ball, which increases no distance between answers.
 
-Where ``tol`` of the facts is None, it is set so that the solver's error makes the noise at most `INFLATION` larger than
-after an exact solve, but not below the certificate of exact answers.  Sensitivities and prices are computed from it.
+Where ``tol`` of the facts is None, it is set so that the solver's error makes the noise at most
+`INFLATION` larger than after an exact solve, but not below the certificate of exact answers.
+Sensitivities and prices are computed from it.
 """
 
 from __future__ import annotations
@@ -29,12 +30,26 @@ _ROOM = 2.0  # how much smaller than the certificate its rounding must be for do
 
 
 def radius(facts: Facts, pull: ArrayLike, q: Array) -> Array:
-    """Bound on a minimiser's norm, shape (..., 1); `pull` bounds the norm of the linear term."""
+    """Bound the norm of a local objective's minimiser by ``(C L + pull) / q``.
+
+    Parameters
+    ----------
+    facts : Facts
+        Public facts of the run.
+    pull : float or array of shape (..., 1)
+        Bound on the norm of the linear term.
+    q : array of shape (..., 1)
+        Quadratic term, rho's part included, > 0.
+
+    Returns
+    -------
+    array of shape (..., 1)
+    """
     return np.asarray((facts.C * facts.loss.derivative_bound + np.asarray(pull, dtype=float)) / q)
 
 
 def _hidden(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
-    """Bound on the rounding in a gradient's norm, over C, at all points where an answer can lie."""
+    """Bound the rounding in a gradient's norm, over C, at all points where an answer can lie."""
     most = radius(facts, pull, q) + certified_error(facts.C, tol, q)
     rows = facts.summands(facts.n)
     found = rounding_bound(DataTerm(facts.C, rows, facts.loss, facts.d, facts.stretch), most, pull, q)
@@ -44,28 +59,92 @@ def _hidden(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
 
 
 def certificate(facts: Facts, tol: ArrayLike, q: Array, noise: ArrayLike = 0.0) -> Array:
-    """`tol`, or what double precision can certify without public vectors, if more, shape (..., 1).
+    """Return the gradient norm to which a solve is certified, over C.
 
-    `noise`, shape (..., 1), bounds the norm of the linear term's noise.
+    Parameters
+    ----------
+    facts : Facts
+        Public facts of the run.
+    tol : float or array of shape (..., 1)
+        Gradient norm that is asked for, over C.
+    q : array of shape (..., 1)
+        Quadratic term, rho's part included, > 0.
+    noise : float or array of shape (..., 1)
+        Bound on the norm of what noise adds to the linear term.
+
+    Returns
+    -------
+    array of shape (..., 1)
+        `tol`, or what double precision can certify without public vectors, if that is more.
     """
     least = 2.0 * _ROOM * _hidden(facts, tol, np.asarray(noise, dtype=float), q)
     return np.maximum(np.asarray(tol, dtype=float), least)
 
 
 def matched(facts: Facts, enough: ArrayLike) -> Array:
-    """``tol`` of the facts; if None, what is `enough` for a query's noise, and at least `exact_tol`."""
-    return np.array(facts.tol) if facts.tol is not None else np.maximum(facts.exact_tol, enough)
+    """Return ``tol`` of the facts; if None, `enough`, which a query's noise can make use of.
+
+    Parameters
+    ----------
+    facts : Facts
+        Public facts of the run.
+    enough : float or array of shape (..., 1)
+        Gradient norm, over C, that is small enough for the query's noise.
+
+    Returns
+    -------
+    array of shape () or (..., 1)
+        At least `exact_tol` of the facts, where ``tol`` is None.
+    """
+    if facts.tol is not None:
+        return np.array(facts.tol)
+    return np.maximum(facts.exact_tol, enough)
 
 
 def inside(w: Array, facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
-    """`w` projected to the ball in which every certified answer lies; certified answers do not move."""
+    """Project answers to the ball in which every certified answer lies; these do not move.
+
+    Parameters
+    ----------
+    w : array of shape (..., d)
+        Answers of a solver, or starting points.
+    facts : Facts
+        Public facts of the run.
+    tol : float or array of shape (..., 1)
+        Certificate of the solve, over C.
+    pull : array of shape (..., 1)
+        Norm of the linear term.
+    q : array of shape (..., 1)
+        Quadratic term, rho's part included, > 0.
+
+    Returns
+    -------
+    array of shape (..., d)
+    """
     most = radius(facts, pull, q) + certified_error(facts.C, tol, q)
     length = np.linalg.norm(w, axis=-1, keepdims=True)
     return np.where(length > most, w * (most / np.maximum(length, most)), w)
 
 
 def length(vector: ArrayLike, name: str) -> Array:
-    """Norms of public vectors, shape (..., 1); InvalidInput if one is not finite, or too long to compute with."""
+    """Compute norms of public vectors.
+
+    Parameters
+    ----------
+    vector : array of shape (..., d)
+        Public vectors.
+    name : str
+        What they are called in the error.
+
+    Returns
+    -------
+    array of shape (..., 1)
+
+    Raises
+    ------
+    InvalidInput
+        If an entry is not finite, or too large to compute with.
+    """
     x = np.asarray(vector, dtype=float)
     if not np.all(np.abs(x) <= _LONGEST):  # NaN too
         rule = f"public vectors must be finite, with entries up to {_LONGEST:.0e}"
@@ -74,16 +153,30 @@ def length(vector: ArrayLike, name: str) -> Array:
 
 
 def check_solve(facts: Facts, tol: ArrayLike, linear: Array, start: Array, q: Array, noise: ArrayLike = 0.0) -> None:
-    """Refuse public vectors with which a solve might miss its :func:`certificate` `tol`; reads public values only.
+    """Check that public vectors leave a solve room to reach its :func:`certificate` `tol`.
 
-    The rounding of a gradient at the farthest point in reach must leave room for it.  As that point may be ``C L / q``
-    away, this also bounds the condition number: ``C c1 L / q <= tol / (2 u d)``, with u the unit roundoff.
+    The rounding of a gradient at the farthest point in reach must leave room for it.  As that point
+    may be ``C L / q`` away, this also bounds the condition number: ``C c1 L / q <= tol / (2 u d)``,
+    with u the unit roundoff.
 
-    `noise`, shape (..., 1), bounds the norm of what noise adds to the linear term.
+    Parameters
+    ----------
+    facts : Facts
+        Public facts of the run.  Only public values are read.
+    tol : float or array of shape (..., 1)
+        Certificate of the solve, over C.
+    linear, start : array of shape (..., d)
+        Public linear term, and the solver's starting point.
+    q : array of shape (..., 1)
+        Quadratic term, rho's part included, > 0.
+    noise : float or array of shape (..., 1)
+        Bound on the norm of what noise adds to the linear term.
 
     Raises
     ------
     InvalidInput
+        If public vectors are not finite, or so long that rounding could hide whether the solve
+        reached `tol`.
     """
     length(start, "start")
     pull = length(linear, "linear") + np.asarray(noise, dtype=float)

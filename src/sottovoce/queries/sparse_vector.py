@@ -1,13 +1,15 @@
 """Sparse vector before a noisy proximal step (004, Algorithm 2, corrected; U5 and U7).
 
-Each round asks whether the local gradient at the *public* iterate is longer than a threshold.  A release follows only
-if a noisy comparison says yes, and there are at most `positives` releases in all.
+Each round asks whether the local gradient at the *public* iterate is longer than a threshold.  A
+release follows only if a noisy comparison says yes, and there are at most `positives` releases in
+all.
 
 Guarantee
 ---------
-AboveThreshold with the threshold's noise drawn once is ``epsilon_threshold + epsilon_queries`` differentially private,
-and every release is the Gaussian mechanism; :class:`sottovoce.privacy.events.GatedRelease` charges the tests with round
-1 and one release with each of the rounds 1 .. `positives`.  The query reads rows and public state only.  That tests run
+AboveThreshold with the threshold's noise drawn once is ``epsilon_threshold + epsilon_queries``
+differentially private, and every release is the Gaussian mechanism;
+:class:`sottovoce.privacy.events.GatedRelease` charges the tests with round 1 and one release with
+each of the rounds 1 .. `positives`.  The query reads rows and public state only.  That tests run
 between other releases costs nothing more (``docs/privacy/tight.md``, "A gate between releases").
 """
 
@@ -34,7 +36,7 @@ _BARS = np.concatenate([-_UPPER[::-1], _UPPER])
 
 @dataclass(frozen=True)
 class Gate(Secret):
-    """The noisy threshold, and how many releases may still follow, shape (..., 1)."""
+    """The sparse vector's noisy threshold, and how many releases may still follow, (..., 1)."""
 
     bar: Array
     left: Array
@@ -42,35 +44,53 @@ class Gate(Secret):
 
 @dataclass(frozen=True)
 class Allowance(Secret):
-    """How many releases may still follow, shape (..., 1), where every round draws a threshold."""
+    """How many releases may still follow, (..., 1), if every round draws its own threshold."""
 
     left: Array
 
 
 @dataclass(frozen=True)
 class GateSeen(Secret):
-    """The auditor's record: log density of the tests' bits at quantiles of the threshold (R, bars), releases (R,)."""
+    """The auditor's record of the tests of R replicates.
+
+    `bits`, (R, bars), is the log density of the tests' outcomes at quantiles of the threshold, and
+    `sent`, (R,), the number of releases.
+    """
 
     bits: Array
     sent: Array
 
 
 def _log_below(x: Array) -> Array:
-    """Log distribution function of the standard Laplace law."""
+    """Return the log distribution function of the standard Laplace law."""
     return np.where(x > 0.0, np.log1p(-0.5 * np.exp(-np.abs(x))), np.log(0.5) - np.abs(x))
 
 
 @dataclass(frozen=True)
 class GatedMinimiser(NoisyMinimiser):
-    """A minimiser if the sparse vector lets it pass; the answer has shape (..., d + 1): it and 1, or zeros and 0.
+    """A noisy minimiser, released only if the gradient at the start passes a noisy threshold.
+
+    The answer has shape (..., d + 1): the minimiser and 1, or zeros and 0.
 
     Parameters
     ----------
+    start, alpha, source, claimed, linear, curvature
+        As for :class:`sottovoce.queries.NoisyMinimiser`.
     threshold : float
-        On the gradient's norm, in units of C.
-    epsilon_threshold, epsilon_queries : array (..., 1)
-    positives, index : int
-        Releases at most, and the round, from 1.
+        Threshold on the norm of the gradient at `start`, in units of C.
+    epsilon_threshold, epsilon_queries : array of shape (..., 1)
+        Pure epsilon of the threshold's noise, and of all tests together.
+    positives : int
+        Largest number of releases.
+    index : int
+        The round, from 1.
+
+    Guarantee
+    ---------
+    Tests are ``epsilon_threshold + epsilon_queries`` differentially private together
+    (AboveThreshold), and each release is the Gaussian mechanism;
+    :class:`~sottovoce.privacy.events.GatedRelease` charges the tests with round 1, and one release
+    with each of the rounds 1 .. `positives`.
     """
 
     threshold: float = 0.0
@@ -90,6 +110,18 @@ class GatedMinimiser(NoisyMinimiser):
         )  # fmt: skip
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        """Test the gradient, and compute the minimiser with its noise.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.answer`.
+
+        Returns
+        -------
+        array of shape (..., d + 1)
+            The noisy minimiser and 1 where the test passed, else zeros.
+        """
         if self.alpha is None:
             w = self.value(vault, facts)
             return np.concatenate([w, np.ones_like(w[..., :1])], axis=-1)
@@ -105,6 +137,7 @@ class GatedMinimiser(NoisyMinimiser):
         quality = self._quality(vault, facts)
         sensitivity = gradient_sensitivity(facts, facts.n) * (1.0 + _FINE)
         coarsest = _FINE / 2.0 * np.broadcast_to(sensitivity, quality.shape)
+        # AboveThreshold: the threshold's noise is drawn once, in round 1, and kept.
         if self.index == 1:
             bar = np.full_like(quality, self.threshold * facts.C)
             rate = self.epsilon_threshold / sensitivity
@@ -113,6 +146,7 @@ class GatedMinimiser(NoisyMinimiser):
         gate = vault.recall(Gate)
         if gate is None:  # lost in a resumed run; a new one would cost again
             return np.zeros(quality.shape, dtype=bool)
+        # Every comparison gets fresh Laplace noise of scale 2 c sensitivity / epsilon_queries.
         rate = self.epsilon_queries / (2.0 * self.positives * sensitivity)
         noisy = vault.noise.add_pure(quality, rate, coarsest, release, use=3)
         passed = (noisy >= gate.bar) & (gate.left > 0)
@@ -120,6 +154,13 @@ class GatedMinimiser(NoisyMinimiser):
         return np.asarray(passed)
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
+        """Repeat the solve in a simulation, and forget the noisy threshold of another draw.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.replay`.
+        """
         super().replay(vault, facts, release)
         vault.forget(Gate)
 
@@ -131,7 +172,11 @@ class GatedMinimiser(NoisyMinimiser):
         return np.zeros((*self.start.shape[:-1], self.start.shape[-1] + 1))
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
-        """Tests share one noisy threshold: densities are summed over its quantiles, then taken per round."""
+        """Return the log density of an answer; tests of all rounds share one noisy threshold.
+
+        Densities of the tests so far are summed over quantiles of the threshold; the ratio to the
+        sum before this round is this round's part.
+        """
         if self.alpha is None:
             return super().log_density(supposed, answer[..., :-1])
         vault, facts, passed = supposed.vault, supposed.facts, answer[..., -1] > 0  # (R, 1)
@@ -151,27 +196,43 @@ class GatedMinimiser(NoisyMinimiser):
         return np.asarray(np.logaddexp.reduce(bits, axis=1) - np.logaddexp.reduce(seen.bits, axis=1) + release)
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
-        return super().leaning(canaries, answer[:-1]) if answer[-1] > 0 else None
+        if answer[-1] > 0:
+            return super().leaning(canaries, answer[:-1])
+        return None
 
 
 @dataclass(frozen=True)
 class RedrawnGate(PerturbedObjective):
-    """004, Algorithm 2 to the letter: the threshold is redrawn every round, and the query reads the private minimiser.
+    """A gate that redraws its threshold and reads the minimiser (004, Algorithm 2 as listed).
 
-    A round sends if ``f_i(start) - f_i(minimiser) + Lap(4 c B / e2) >= threshold + Lap(2 c B / e1)``, at most c times.
-    Here f_i has every row's loss clipped at B, and its regulariser, which is not clipped.  Losses, B and the threshold
-    are in units of C.
+    A round sends if ``f_i(start) - f_i(minimiser) + Lap(4 c B / e2) >= threshold + Lap(2 c B /
+    e1)``, at most c times.  Here f_i has every row's loss clipped at B, and its regulariser, which
+    is not clipped.  Losses, B and the threshold are in units of C.
 
-    The sparse vector's theorem does not apply.  Given the exact minimiser, though, one row moves the query by at most
-    ``2 B / n``, because the regulariser at a known minimiser reads no rows.  So a test is ``min(e1 / c, e2 / 2c)
-    divisor / n``-DP, and the minimiser is charged in every round: see
-    :class:`sottovoce.privacy.events.MinimiserGateRelease`.  As in other printed forms, the price is that of an exact
-    solver in the test.
+    The sparse vector's theorem does not apply.  Given the exact minimiser, though, one row moves
+    the query by at most ``2 B / n``, because the regulariser at a known minimiser reads no rows.
+    So a test is ``min(e1 / c, e2 / 2c) divisor / n``-DP, and the minimiser is charged in every
+    round: see :class:`sottovoce.privacy.events.MinimiserGateRelease`.  As in other printed forms,
+    the price is that of an exact solver in the test.
 
     Parameters
     ----------
-    divisor : array (..., 1)
-        Divides both noises: 1 as listed, ``|D_i|`` for the sensitivity that the proof of Lemma 4.2 loses.
+    linear, curvature, start, noise, source, tol
+        As for :class:`sottovoce.queries.PerturbedObjective`; `noise` is Gaussian, with the noise on
+        the answer that the paper sets.
+    clip : float
+        B, the bound at which each row's loss is clipped, in units of C.
+    threshold : float
+        Threshold on the improvement of f_i, in units of C.
+    epsilon_threshold, epsilon_queries : array of shape (..., 1)
+        The paper's e1 and e2.
+    positives : int
+        c, the largest number of releases.
+    index : int
+        The round, from 1.
+    divisor : array of shape (..., 1)
+        Divides both noises: 1 as listed, ``|D_i|`` for the sensitivity that the proof of Lemma 4.2
+        loses.
     """
 
     around = Query.around  # refused: its quality is that of the problem around zero
@@ -191,18 +252,41 @@ class RedrawnGate(PerturbedObjective):
             self.epsilon_threshold / self.positives, self.epsilon_queries / (2.0 * self.positives)
         )
         test = at_whole_clip * self.divisor / facts.n * (1.0 + _FINE)  # the grid's rounding
-        share = inner.claimed_rho if self.index <= self.positives else np.zeros(facts.n.size)
+        # The paper claims the tests once, and one release in each of the first c rounds.
+        share = inner.claimed_rho
+        if self.index > self.positives:
+            share = np.zeros(facts.n.size)
         whole = np.broadcast_to(self.epsilon_threshold + self.epsilon_queries, facts.n.shape).ravel()
-        claimed = whole**2 / 2.0 * (1.0 if self.index == 1 else 0.0)
+        claimed = whole**2 / 2.0
+        if self.index != 1:
+            claimed = np.zeros_like(claimed)
+        claimed_rho = None
+        if share is not None:
+            claimed_rho = share + claimed
         return MinimiserGateRelease(
             source=self.source, relation=facts.relation, sigma=inner.sigma, K=inner.K,
             curvature_bound=inner.curvature_bound, dimension=facts.d, error=inner.error,
             sigma_release=inner.sigma_release, test_epsilon=np.broadcast_to(test, facts.n.shape),
-            positives=self.positives, index=self.index, claimed_rho=None if share is None else share + claimed,
+            positives=self.positives, index=self.index, claimed_rho=claimed_rho,
         )  # fmt: skip
 
     def quality(self, minimiser: Array, vault: Vault, facts: Facts) -> Array:
-        """By how much the minimiser improves f_i on the start, in units of C; only losses are clipped."""
+        """Compute by how much the minimiser improves f_i on the start, with clipped losses of rows.
+
+        Parameters
+        ----------
+        minimiser : array of shape (..., d)
+            The private minimiser.
+        vault : Vault
+            The rows (inside their solver).
+        facts : Facts
+            Public facts of the nodes.
+
+        Returns
+        -------
+        array of shape (..., 1)
+            In units of C.
+        """
 
         def clipped_objective(x: Array) -> Array:
             regulariser = 0.5 * facts.mu * np.sum(x * x, axis=-1, keepdims=True)
@@ -211,18 +295,34 @@ class RedrawnGate(PerturbedObjective):
         return (clipped_objective(self.start) - clipped_objective(minimiser)) / facts.C
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        """Test the improvement by the private minimiser, and release it with noise if it passes.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.answer`.
+
+        Returns
+        -------
+        array of shape (..., d + 1)
+            The noisy minimiser and 1 where the test passed, else zeros.
+        """
         law = self.noise
         assert isinstance(law, GaussianLaw) and law.release is not None
         w = self._minimiser(vault, facts, release)
         quality = self.quality(w, vault, facts)
         alike = np.zeros_like(quality)
         step = alike + _FINE * self.clip / facts.n
+        # Laplace noise of scale 2 c B / e1 on the threshold, and 4 c B / e2 on the quality.
         rate = np.asarray(self.divisor) / (2.0 * self.positives * self.clip)
         bar = alike + self.threshold
         bar = vault.noise.add_pure(bar, alike + self.epsilon_threshold * rate, step, release, use=2)
         noisy = vault.noise.add_pure(quality, alike + self.epsilon_queries * rate / 2.0, step, release, use=3)
         allowance = vault.recall(Allowance)
-        left = alike + self.positives if allowance is None else allowance.left
+        if allowance is None:
+            left = alike + self.positives
+        else:
+            left = allowance.left
         passed = (noisy >= bar) & (left > 0)
         vault.keep(Allowance(left - passed))
         coarsest = _FINE * np.broadcast_to(law.release, quality.shape)
@@ -230,8 +330,17 @@ class RedrawnGate(PerturbedObjective):
         return np.concatenate([np.where(passed, sent, 0.0), passed.astype(float)], axis=-1)
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
+        """Repeat the solve in a simulation, and allow no further release.
+
+        How many releases the stored answers held is no longer known.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.replay`.
+        """
         super().replay(vault, facts, release)
-        vault.keep(Allowance(np.zeros((*self.start.shape[:-1], 1))))  # the number of releases so far is no longer known
+        vault.keep(Allowance(np.zeros((*self.start.shape[:-1], 1))))
 
     def blank(self, facts: Facts) -> Array:
         return np.zeros((*self.start.shape[:-1], self.start.shape[-1] + 1))

@@ -2,10 +2,10 @@
 
 Guarantee
 ---------
-With ``alpha``, an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row of its node; where every
-price must be pure, it has spherical noise of pure epsilon ``alpha``.  Sensitivities are computed here, from public
-facts, with the solver's error and the rounding to the release's grid.  Without ``alpha`` nothing is guaranteed, and the
-event says so.
+With ``alpha``, an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row of its
+node; where every price must be pure, it has spherical noise of pure epsilon ``alpha``.
+Sensitivities are computed here, from public facts, with the solver's error and the rounding to the
+release's grid.  Without ``alpha`` nothing is guaranteed, and the event says so.
 """
 
 from __future__ import annotations
@@ -33,18 +33,33 @@ _U = 2.0**-53
 
 
 def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
-    """How far a row moves a computed mean gradient of `rows` rows: ``Delta C / rows``, plus twice its rounding error.
+    """Return the sensitivity of a computed mean gradient, its rounding included.
 
-    Two gradients of norm L differ by at most 2 L, and one from zero by L, whatever the signs of derivatives.  Rows that
-    do not change have the same derivatives to the last bit, as they stand at the same place of the same products, and
-    the sum rounds by at most ``C L (rows + 9) u`` (:func:`sottovoce.solvers.local.rounding_bound`): a tenth of the
-    whole at thirty million rows.
+    It is ``Delta C / rows`` plus twice the rounding error.  Two gradients of norm L differ by at
+    most 2 L, and one from zero by L, whatever the signs of derivatives.  Rows that do not change
+    have the same derivatives to the last bit, as they stand at the same place of the same products,
+    and the sum rounds by at most ``C L (rows + 9) u``
+    (:func:`sottovoce.solvers.local.rounding_bound`): a tenth of the whole at thirty million rows.
 
-    So gradients are sums over rows as they come.  Among merged rows (:mod:`sottovoce.data.deduplicated`) the place of a
-    row depends on which others repeat, which this bound does not cover; that of solves does.
+    So gradients are sums over rows as they come.  Among merged rows
+    (:mod:`sottovoce.data.deduplicated`) the place of a row depends on which others repeat, which
+    this bound does not cover; that of solves does.
 
-    Where `rows` are people, another person may have another number of rows, and those of the others then stand at other
-    places: their margins round otherwise, which :func:`check_places` holds to a share `MOVED` of the whole.
+    Where `rows` are people, another person may have another number of rows, and those of the others
+    then stand at other places: their margins round otherwise, which :func:`check_places` holds to a
+    share `MOVED` of the whole.
+
+    Parameters
+    ----------
+    facts : Facts
+        Public facts of the run.
+    rows : array of shape (..., 1)
+        How many rows, or people where a person may have several rows, the mean is over.
+
+    Returns
+    -------
+    array of shape (..., 1)
+        Largest Euclidean change between neighbouring data sets.
     """
     none = np.zeros_like(rows)
     stretch, summed = facts.stretch, facts.summands(rows) + 1.0
@@ -57,24 +72,55 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
 
 
 def moved_apart(facts: Facts, far: float) -> float:
-    """How far n people's gradients may differ together at points of norm `far`, where rows stand at other places.
+    """Bound the change of a sum of people's gradients if their rows stand at other places.
 
-    A margin errs by at most ``(d + 9) u (||w|| + T)`` with numbers to predict up to T, that of a moved row by at most
-    ``(2 d + 24) u (||w|| + T)`` times the facts' stretch, and the mean gradient over n people by `hessian_bound` times
-    as much, twice; what shortens moved rows adds :func:`sottovoce.solvers.local.elsewhere_bound`.  0 for one row a
-    person.
+    A margin errs by at most ``(d + 9) u (||w|| + T)`` with numbers to predict up to T, that of a
+    moved row by at most ``(2 d + 24) u (||w|| + T)`` times the facts' stretch, and the mean
+    gradient over n people by `hessian_bound` times as much, twice; what clips moved rows adds
+    :func:`sottovoce.solvers.local.elsewhere_bound`.
+
+    Parameters
+    ----------
+    facts : Facts
+        Public facts of the run.
+    far : float
+        Largest norm of the points at which gradients are computed.
+
+    Returns
+    -------
+    float
+        Bound for the largest site, over C; 0 for one row a person.
     """
     if not facts.several:
         return 0.0
-    far, loss = far + facts.loss.offset_bound, facts.loss
-    wide = facts.d + 9.0 if facts.stretch == 1.0 else (2.0 * facts.d + 24.0) * facts.stretch
-    short = float(np.ptp(elsewhere_bound(1.0, loss, facts.d, np.array([0.0, far]), facts.stretch)))
-    return float(np.max(facts.n)) * 2.0 * (wide * _U * far * loss.hessian_bound + short)
+    loss = facts.loss
+    far = far + loss.offset_bound
+    wide = facts.d + 9.0
+    if facts.stretch != 1.0:
+        wide = (2.0 * facts.d + 24.0) * facts.stretch
+    # The part at 0 is in gradient_sensitivity already.
+    clipping = float(np.ptp(elsewhere_bound(1.0, loss, facts.d, np.array([0.0, far]), facts.stretch)))
+    return float(np.max(facts.n)) * 2.0 * (wide * _U * far * loss.hessian_bound + clipping)
 
 
 def check_places(facts: Facts, start: Array) -> None:
-    """Refuse points at which margins of rows that stand at other places could round too differently."""
-    far = float(np.max(length(start, "start"), initial=0.0)) if facts.several else 0.0
+    """Check that margins of rows that stand at other places round alike enough at these points.
+
+    Parameters
+    ----------
+    facts : Facts
+        Public facts of the run.
+    start : array of shape (..., d)
+        Public points at which gradients are computed.
+
+    Raises
+    ------
+    InvalidInput
+        If :func:`moved_apart` exceeds the share `MOVED` of a gradient's bound.
+    """
+    far = 0.0
+    if facts.several:
+        far = float(np.max(length(start, "start"), initial=0.0))
     if not moved_apart(facts, far) <= MOVED * facts.loss.derivative_bound:
         rule = "the model is too long for so many people's gradients to be told apart from rounding"
         raise InvalidInput("eta", None, rule, "use a larger eta or rho")
@@ -82,16 +128,26 @@ def check_places(facts: Facts, start: Array) -> None:
 
 @dataclass(frozen=True)
 class NoisyStatistic(Query):
-    """A statistic of the rows at a public point, plus noise.
+    """A statistic of the rows at a public point, plus noise on the answer.
 
     Parameters
     ----------
-    start : array (..., d)
-        The point; the answer has its shape.
-    alpha : array (..., 1) or None
-        Shift over sigma, or pure epsilon, of this release.
-    source, claimed
-        Of the mechanism, and the paper's own pure epsilon, if any.
+    start : array of shape (..., d)
+        The public point; the answer has its shape.
+    alpha : array of shape (..., 1) or None
+        Sensitivity over sigma (mu of Gaussian differential privacy) of this release, or its pure
+        epsilon where every price must be pure.  None for no noise.
+    source : str
+        The mechanism's name in ledgers.
+    claimed : array of shape (..., 1), optional
+        Pure epsilon that a paper claims for the release.
+
+    Guarantee
+    ---------
+    Under the relation of the facts, for one row of the node, or one person where the facts say so:
+    the Gaussian mechanism (:class:`~sottovoce.privacy.events.GaussianMechanism`), or spherical
+    noise (:class:`~sottovoce.privacy.events.ExactSphericalMechanism`) under pure accounting.  None
+    without `alpha` (:class:`~sottovoce.privacy.events.Unprotected`).
     """
 
     start: Array
@@ -101,14 +157,17 @@ class NoisyStatistic(Query):
 
     @abstractmethod
     def exact_sensitivity(self, facts: Facts) -> Array:
-        """Largest Euclidean change between neighbouring data sets, per node, with the solver's error."""
+        """Return the largest Euclidean change between neighbouring data sets, per node.
+
+        It includes the solver's error and the rounding of the computation.
+        """
 
     def entries(self, facts: Facts) -> int:
-        """How many numbers the answer has."""
+        """Return how many numbers the answer has."""
         return facts.d
 
     def sensitivity(self, facts: Facts) -> Array:
-        """:meth:`exact_sensitivity` with the grid's rounding."""
+        """Return :meth:`exact_sensitivity` with the rounding to the release's grid."""
         whole = np.asarray(self.exact_sensitivity(facts) * (1.0 + _FINE))
         return np.broadcast_to(whole, np.broadcast_shapes(whole.shape, facts.n.shape))
 
@@ -125,11 +184,33 @@ class NoisyStatistic(Query):
         )  # fmt: skip
 
     def _coarsest(self, sensitivity: Array, facts: Facts) -> Array:
-        """The largest step of the release's grid."""
+        """Return the largest step of the release's grid."""
+        # Rounding moves an entry by half a step, a vector of d entries by sqrt(d) / 2 steps, and
+        # both neighbours' values are rounded: _FINE / 2 of the sensitivity, below what it was
+        # enlarged by.
         return np.asarray(_FINE / 2.0 * sensitivity / np.sqrt(self.entries(facts)))
 
     def noisy(self, exact: Array, vault: Vault, facts: Facts, release: int, use: int = 1) -> Array:
-        """`exact` plus the noise of this release; `use` numbers the draws of a release."""
+        """Add the noise of a release to an exact value.
+
+        Parameters
+        ----------
+        exact : array of shape (..., width)
+            The statistic without noise.
+        vault : Vault
+            Holds the source of noise.
+        facts : Facts
+            Public facts of the nodes.
+        release : int
+            Running number of the release, which keys its noise in a simulation.
+        use : int
+            Number of the draw within the release.
+
+        Returns
+        -------
+        array of shape (..., width)
+            `exact` itself if the query has no `alpha`.
+        """
         if self.alpha is None:
             return exact
         sensitivity = self.sensitivity(facts)
@@ -157,38 +238,87 @@ class NoisyStatistic(Query):
         if self.alpha is None:
             return 0.0
         scale = float(np.max(self.sensitivity(facts) / self.alpha))
-        return scale * (np.sqrt(self.entries(facts) + 1.0) if facts.pure else 1.0)  # E ||v||^2 = d (d + 1)
+        if facts.pure:  # the norm of spherical noise is Gamma(d, 1): E ||v||^2 = d (d + 1)
+            return scale * np.sqrt(self.entries(facts) + 1.0)
+        return scale
 
 
 class NoisyValue(NoisyStatistic):
-    """A statistic whose value gets noise once: all of it at a node, or in shares (:class:`sottovoce.queries.Sum`)."""
+    """A statistic whose value gets noise once, under local trust or in a secure aggregation.
+
+    At a node it gets all of its noise; in a sum every site adds a share
+    (:class:`sottovoce.queries.Sum`).
+    """
 
     in_sums: ClassVar[str | None] = None
-    """The source that ledgers name for a sum of it, empty for its own; None if it may not be summed.
+    """The name in ledgers of a sum of it, empty for its own; None if it may not be summed.
 
-    Each class declares it for itself: a subclass has another statistic, of which no sum is proved."""
+    Each class declares it for itself: a subclass has another statistic, of which no sum is
+    proved."""
 
     def moved(self, facts: Facts, rows: Array) -> Array:
-        """Largest Euclidean change of a computed mean of :meth:`addend` over `rows` rows by one of them, (..., 1)."""
+        """Return the sensitivity of a computed mean of :meth:`addend` over sites.
+
+        Parameters
+        ----------
+        facts : Facts
+            Public facts of the run.
+        rows : array of shape (..., 1)
+            How many rows the mean is over.
+
+        Returns
+        -------
+        array of shape (..., 1)
+            Largest Euclidean change by one of the rows.
+
+        Raises
+        ------
+        InvalidInput
+            By default: the statistic has no form in which sites add up.
+        """
         raise refused(self)
 
     def reach(self, facts: Facts) -> Array:
-        """Bound on the norm of :meth:`addend` over any rows, shape (..., 1)."""
+        """Bound the norm of :meth:`addend` over any rows.
+
+        Returns
+        -------
+        array of shape (..., 1)
+
+        Raises
+        ------
+        InvalidInput
+            By default: the statistic has no form in which sites add up.
+        """
         raise refused(self)
 
     @abstractmethod
     def value(self, vault: Vault, facts: Facts) -> Array:
-        """The statistic itself, which never leaves the query."""
+        """Compute the statistic without noise; it never leaves the query."""
 
     def addend(self, vault: Vault, facts: Facts) -> Array:
-        """What sites add up, weighed by rows: the value less what follows from public facts alone."""
+        """Compute a site's addend, of which a sum releases the mean weighed by rows.
+
+        It is the value less what follows from public facts alone.
+        """
         return self.value(vault, facts)
 
     def centred(self, mean: Array, facts: Facts) -> Array:
-        """The answer, from a mean of :meth:`addend`."""
+        """Return the answer, given a mean of :meth:`addend` over sites."""
         return mean
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        """Compute the statistic and add its noise.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.answer`.
+
+        Returns
+        -------
+        array of the shape of :meth:`blank`
+        """
         return self.noisy(self.value(vault, facts), vault, facts, release)
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
@@ -199,18 +329,33 @@ class NoisyValue(NoisyStatistic):
 
 
 def refused(query: Query) -> InvalidInput:
-    """The error for a query whose answers sites may not add up."""
+    """Return the error for a query that has no form in which sites add up."""
     rule = f"{type(query).__name__} has no form in which sites add up"
     return InvalidInput("trust", "sum", rule, "use trust='nobody', or another method")
 
 
 @dataclass(frozen=True)
 class NoisyMinimiser(NoisyValue):
-    """U7: ``argmin f_i(w) + linear.w + curvature ||w||^2 / 2``, of sensitivity ``Delta C / (n q) + 2 error``.
+    """A minimiser of the local objective with noise on the answer: a noisy proximal step (U7).
 
-    ``docs/privacy/tight.md`` has the proof.  In a sum the site weighs ``n / rows <= 1``, so a row moves the mean by at
-    most ``Delta C / (rows q) + 2 error``.  Sites add up how far their minimisers are from those without rows, which
-    public facts bound whatever the public point.
+    ``argmin f_i(w) + linear.w + curvature ||w||^2 / 2``
+
+    Parameters
+    ----------
+    start, alpha, source, claimed
+        As for :class:`NoisyStatistic`; `start` is where the solver starts.
+    linear : array of shape (..., d)
+        Public linear term.
+    curvature : array of shape (..., 1)
+        Public quadratic term, >= 0.
+
+    Guarantee
+    ---------
+    That of :class:`NoisyStatistic`, with sensitivity ``Delta C / (n q) + 2 error`` for ``q = rho /
+    N + curvature`` and the solver's certified error (``docs/privacy/tight.md``).  In a sum the site
+    weighs ``n / rows <= 1``, so a row moves the mean by at most ``Delta C / (rows q) + 2 error``.
+    Sites add up how far their minimisers are from those without rows, which public facts bound
+    whatever the public point.
     """
 
     linear: ArrayLike = 0.0
@@ -246,7 +391,10 @@ class NoisyMinimiser(NoisyValue):
         alike = facts.alike
         start, tol = self._nearest(self.start, alike), self._tol(alike)
         found = vault.solver.minimise(self._linear(), self._q(facts), start, tol).w - self._alone(facts)
-        most, norm = self.reach(facts), np.linalg.norm(found, axis=-1, keepdims=True)
+        # Certified answers lie in this ball; the projection makes the bound hold for whatever
+        # comes.
+        most = self.reach(facts)
+        norm = np.linalg.norm(found, axis=-1, keepdims=True)
         return np.where(norm > most, found * (most / np.maximum(norm, most)), found)
 
     def centred(self, mean: Array, facts: Facts) -> Array:
@@ -274,6 +422,13 @@ class NoisyMinimiser(NoisyValue):
         return self._nearest(vault.solver.minimise(self._linear(), self._q(facts), start, tol).w, facts)
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
+        """Repeat the solve in a simulation, so that the next solve starts as if uninterrupted.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.replay`; `release` is not used.
+        """
         vault.repeat(lambda: self.value(vault, facts), self._nearest(self.start, facts))
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
@@ -284,9 +439,17 @@ class NoisyMinimiser(NoisyValue):
 
 @dataclass(frozen=True)
 class NoisyGradient(NoisyValue):
-    """``(C / n) sum_k derivative(a_k.w) a_k`` at ``w = start``, of :func:`gradient_sensitivity`.
+    """The data's gradient ``(C / n) sum_k derivative(a_k.w) a_k`` at ``w = start``, with noise.
 
-    In a sum, a site's rounding, weighed by its rows, is below that of all rows at one site.
+    Parameters
+    ----------
+    start, alpha, source, claimed
+        As for :class:`NoisyStatistic`; `start` is w.
+
+    Guarantee
+    ---------
+    That of :class:`NoisyStatistic`, with :func:`gradient_sensitivity`.  In a sum, a site's
+    rounding, weighed by its rows, is below that of all rows at one site.
     """
 
     of_people: ClassVar[bool] = True
@@ -309,7 +472,7 @@ class NoisyGradient(NoisyValue):
         return replace(self, start=self.start + origin)
 
     def beside(self, answer: Array, origin: Array) -> Array:
-        """The same: the data's gradient is that at the point itself."""
+        """Return the answer itself: the data's gradient is that at the point itself."""
         return answer
 
     def value(self, vault: Vault, facts: Facts) -> Array:
@@ -322,12 +485,28 @@ class NoisyGradient(NoisyValue):
 
 @dataclass(frozen=True)
 class NoisyEpoch(NoisyStatistic):
-    """One pass of gradient steps over `batches` fixed parts of the rows, row k in part ``k mod batches``.
+    """One pass of noisy gradient steps over `batches` fixed parts of the rows (one epoch).
 
-    ``w <- w - step (g_b + mu (w - origin))`` with the noisy mean gradient ``g_b`` of part b.  A row moves one part's
-    gradient only, by :func:`gradient_sensitivity` of ``n // batches`` rows, so the pass costs one release (parallel
-    composition over disjoint parts, each of which may depend on earlier results).  No amplification by sampling is
-    claimed.
+    ``w <- w - step (g_b + mu (w - origin))`` with the noisy mean gradient ``g_b`` of part b, which
+    has the rows k with ``k mod batches = b``.
+
+    Parameters
+    ----------
+    start, alpha, source, claimed
+        As for :class:`NoisyStatistic`; `start` is the first w.
+    batches : int
+        How many parts the rows have.
+    step : array of shape (..., 1)
+        Step size, > 0.
+    origin : array of shape (..., d)
+        Public point to which the regulariser pulls.
+
+    Guarantee
+    ---------
+    That of :class:`NoisyStatistic`.  A row moves one part's gradient only, by
+    :func:`gradient_sensitivity` of ``n // batches`` rows, so the pass costs one release (parallel
+    composition over disjoint parts, each of which may depend on earlier results).  No amplification
+    by sampling is claimed.
     """
 
     batches: int = 1
@@ -341,6 +520,18 @@ class NoisyEpoch(NoisyStatistic):
         return gradient_sensitivity(facts, np.maximum(np.floor(facts.n / self.batches), 1.0))
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        """Run the pass; every part's gradient gets fresh noise.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.answer`.
+
+        Returns
+        -------
+        array of shape (..., d)
+            The last w.
+        """
         w, step = self.start, np.asarray(self.step, dtype=float)
         for b in range(self.batches):
             g = self.noisy(vault.solver.gradient(w, part=b, parts=self.batches), vault, facts, release, use=b + 1)
@@ -348,36 +539,60 @@ class NoisyEpoch(NoisyStatistic):
         return np.asarray(w)
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
-        """A pass from a public start: later parts carry on the noise and the canaries of earlier ones."""
+        """Return how a pass from a public start depends on canary rows.
+
+        Each later part carries the noise and the canaries of the parts before it through its own
+        linear map.
+        """
         facts, parts, w = canaries.facts, self.batches, vector(self.start)
-        step, eye = float(np.max(self.step)), np.eye(facts.d)
+        step = float(np.max(self.step))
+        eye = np.eye(facts.d)
         weight = facts.C / max(float(np.floor(facts.n[0, 0] / parts)), 1.0)
-        noise, covariance, lean = self._spread(facts), np.zeros_like(eye), np.zeros((facts.d, canaries.count))
+        noise = self._spread(facts)
+        covariance = np.zeros_like(eye)
+        lean = np.zeros((facts.d, canaries.count))
         for b in range(parts):
             middle, half = canaries.gradients(w, b, parts)
+            # The derivative of this part's step, through which what came before is carried on.
             on = eye - step * (weight * canaries.hessian(w, b, parts) + facts.mu * eye)
             covariance = on @ covariance @ on.T + (step * noise) ** 2 * eye
             lean = on @ lean - step * weight * half
             w = w - step * (weight * middle + facts.mu * (w - vector(self.origin)))
+        # In units of the noise's root mean square deviation over coordinates.
         scale = float(np.sqrt(max(np.trace(covariance) / facts.d, 1e-300)))
         return Leaning((answer - w) / scale, lean / scale, covariance / scale**2)
 
 
 @dataclass(frozen=True)
 class LastMinimiser(Secret):
-    """The exact minimiser of the round before, which was never sent."""
+    """The exact minimiser of the round before, which was never sent, of shape (..., d)."""
 
     f: Array
 
 
 @dataclass(frozen=True)
 class SecretMinimiser(NoisyMinimiser):
-    """001, Algorithm 3 as printed: the linear term has a part ``own * f``, with f the last round's exact minimiser.
+    """A minimiser whose objective reads the last exact minimiser (001, Algorithm 3 as printed).
 
-    f never leaves the vault.  Given all that was sent it is a function of the rows, of sensitivity
-    ``delta(t) = (Delta C / n + |own(t)| delta(t-1)) / q(t) + 2 error(t)``, ``delta(0) = 0``, ``q = mu + |own|``, which
-    prices it; errors apart it stays below ``Delta C / (n mu)`` (docs/privacy/verdicts.md).  The noise's rate is the
-    paper's, ``rho n alpha / (2 C)``.  ``path`` holds ``|own|`` of the rounds 1 .. t, as penalties may grow.
+    The linear term has a part ``own * f``, with f the last round's exact minimiser, which never
+    leaves the vault.
+
+    Parameters
+    ----------
+    start, alpha, source, claimed, linear, curvature
+        As for :class:`NoisyMinimiser`; `alpha` is the paper's, pure epsilon per round.
+    own : array of shape (..., 1)
+        Factor of the secret part of the linear term.
+    path : tuple of arrays of shape (..., 1)
+        ``|own|`` of the rounds 1 .. t, as penalties may grow.
+
+    Guarantee
+    ---------
+    Given all that was sent, f is a function of the rows, of sensitivity ``delta(t) = (Delta C / n +
+    |own(t)| delta(t-1)) / q(t) + 2 error(t)``, ``delta(0) = 0``, ``q = mu + |own|``, which prices
+    it; errors apart it stays below ``Delta C / (n mu)`` (docs/privacy/verdicts.md).  The noise's
+    rate is the paper's, ``rho n alpha / (2 C)``, and the price is that of
+    :class:`~sottovoce.privacy.events.ExactSphericalMechanism`.
     """
 
     around = Query.around  # refused: its linear term is secret
@@ -386,6 +601,7 @@ class SecretMinimiser(NoisyMinimiser):
     path: tuple[Array, ...] = ()
 
     def exact_sensitivity(self, facts: Facts) -> Array:
+        # The recursion of the class's Guarantee, from delta(0) = 0.
         moved = np.zeros(1)
         for pull in self.path:
             q = facts.mu + pull
@@ -394,7 +610,10 @@ class SecretMinimiser(NoisyMinimiser):
         return moved
 
     def check(self, facts: Facts) -> None:
-        """Refuse vectors that are not finite, which is enough for printed forms: they run in simulations only."""
+        """Check that public vectors are finite.
+
+        That is enough for printed forms, which only run in simulations.
+        """
         length(self.linear, "linear")
         length(self.start, "start")
 
@@ -408,14 +627,27 @@ class SecretMinimiser(NoisyMinimiser):
         return ExactSphericalMechanism(self.source, facts.relation, rate, self.sensitivity(facts), facts.d, claimed)
 
     def value(self, vault: Vault, facts: Facts) -> Array:
-        first = len(self.path) == 1
-        before = np.zeros_like(self.start) if first else last_minimiser(vault, self.start)
+        if len(self.path) == 1:  # the first round has none before it
+            before = np.zeros_like(self.start)
+        else:
+            before = last_minimiser(vault, self.start)
         linear = np.asarray(self.linear, dtype=float) + np.asarray(self.own, dtype=float) * before
         f = vault.solver.minimise(linear, self._q(facts), self.start, facts.exact_tol).w
         vault.keep(LastMinimiser(f))
         return f
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        """Compute the exact minimiser, keep it, and release it with spherical noise.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.answer`.
+
+        Returns
+        -------
+        array of shape (..., d)
+        """
         exact, coarsest = self.value(vault, facts), self._coarsest(self.sensitivity(facts), facts)
         return vault.noise.add_pure(exact, self._rate(facts), coarsest, release)
 
@@ -429,6 +661,8 @@ class SecretMinimiser(NoisyMinimiser):
 
 
 def last_minimiser(vault: Vault, start: Array) -> Array:
-    """The minimiser that :class:`SecretMinimiser` kept; zeros of the shape of `start` if there is none."""
+    """Return the minimiser that :class:`SecretMinimiser` kept, or zeros of the shape of `start`."""
     kept = vault.recall(LastMinimiser)
-    return np.zeros_like(start) if kept is None else kept.f
+    if kept is None:
+        return np.zeros_like(start)
+    return kept.f

@@ -1,13 +1,15 @@
-"""Sums over sites, of gradients, proximal steps and bounded statistics; nobody sees a single addend.
+"""Sums over sites by secure aggregation: gradients, proximal steps and bounded statistics.
 
-A site's addend and its share of the noise are whole numbers of steps of a public grid.  Their sum modulo ``2^64``
-leaves the site masked (:mod:`sottovoce.network.net`); only the sum over all sites of an attempt is ever opened.
+Nobody sees a single addend.  A site's addend and its share of the noise are whole numbers of steps
+of a public grid.  Their sum modulo ``2^64`` leaves the site masked (:mod:`sottovoce.network.net`);
+only the sum over all sites of an attempt is ever opened.
 
 Guarantee
 ---------
-Every attempt is the Gaussian mechanism of shift over sigma ``alpha`` for one row, against an adversary who sees all
-messages and all that `colluders` of the sites know (``docs/privacy/sums.md``).  The sites of an attempt are known
-before noise is drawn, so shares are as large as these need, and `alpha` is the same for all.
+Every attempt is the Gaussian mechanism of shift over sigma ``alpha`` for one row, against an
+adversary who sees all messages and all that `colluders` of the sites know
+(``docs/privacy/sums.md``).  The sites of an attempt are known before noise is drawn, so shares are
+as large as these need, and `alpha` is the same for all.
 """
 
 from __future__ import annotations
@@ -31,15 +33,33 @@ from .vault import Vault
 
 
 def as_released(query: NoisyBounded, facts: Facts) -> NoisyBounded | Sum:
-    """A query as a run with these facts releases it: itself, or the sum of all sites' statistics.  It has the price."""
-    return Sum.of(query) if facts.summed else query
+    """Return the query by which a run with these facts releases a statistic.
+
+    It is the query itself under local trust, and the sum of all sites' statistics where only sums
+    are opened.  Either has the price of its own event.
+    """
+    if facts.summed:
+        return Sum.of(query)
+    return query
 
 
 @dataclass(frozen=True)
 class Sum:
-    """A statistic of the rows of all sites, released in shares; a site weighs as much as it has rows.
+    """The mean of a statistic over the rows of all sites, released by secure aggregation.
 
-    `what` is asked at a public point, the same at all sites; its `alpha` is for one row of all.
+    Each site sends a masked update; it weighs as much as it has rows.
+
+    Parameters
+    ----------
+    what : NoisyValue
+        The statistic, at a public point that is the same at all sites.  Its `alpha` is sensitivity
+        over sigma for one row of all sites.
+
+    Guarantee
+    ---------
+    Every attempt is the Gaussian mechanism of sensitivity over sigma ``alpha`` for one row, against
+    an adversary who sees all messages and what `colluders` of the sites know; it is priced by
+    :class:`~sottovoce.privacy.events.SummedGaussianMechanism` (docs/privacy/sums.md).
     """
 
     what: NoisyValue
@@ -50,14 +70,20 @@ class Sum:
 
     @classmethod
     def of(cls, query: Query) -> Self:
-        """The query's statistic as one sum over all sites; InvalidInput unless its class declares :attr:`in_sums`."""
+        """Return the query's statistic as one sum over all sites.
+
+        Raises
+        ------
+        InvalidInput
+            If the query's class does not declare :attr:`NoisyValue.in_sums`.
+        """
         if not isinstance(query, NoisyValue):
             raise refused(query)
         return cls(query)
 
     @property
     def alpha(self) -> Array | None:
-        """Shift over sigma of one row, against as many colluders as planned; None for no noise."""
+        """Sensitivity over sigma for one row, against the planned colluders; None for no noise."""
         return self.what.alpha
 
     @property
@@ -66,7 +92,7 @@ class Sum:
         return self.what
 
     def at_shift(self, alpha: Array) -> Self:
-        """The same sum at another shift over sigma."""
+        """Return the same sum with another ratio of sensitivity to sigma."""
         return type(self)(self.what.at_shift(alpha))
 
     @property
@@ -74,10 +100,18 @@ class Sum:
         return self.what.in_sums or self.what.source
 
     def proved_of_people(self) -> bool:
-        """Whether a unit may have several rows."""
+        """Return whether the statistic is proved for units of several rows."""
         return self.what.proved_of_people()
 
     def check(self, facts: Facts) -> None:
+        """Check, before the charge, that the sum has a price and fits into 64-bit words.
+
+        Raises
+        ------
+        InvalidInput
+            If public vectors are not finite, if every price must be pure, if `alpha` differs by
+            site, or if rows or noise do not fit into sums of 64-bit words.
+        """
         length(self.what.start, "start")
         if facts.pure and self.alpha is not None:
             raise InvalidInput("delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5")
@@ -85,7 +119,7 @@ class Sum:
         self.what.check(facts.alike)
 
     def event(self, facts: Facts) -> Event:
-        """The event of an attempt, the same for any sites that take part."""
+        """Return the event of an attempt, the same for any sites that take part."""
         assert facts.rows is not None
         if self.alpha is None:
             return Unprotected(self.source, facts.n)
@@ -115,12 +149,36 @@ class Sum:
         return float(self.event(facts).spread()[0])
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
+        """Update the vault in place of :meth:`share`, if the share is taken from the ledger.
+
+        Parameters
+        ----------
+        vault, facts, release
+            As for :meth:`Query.replay`.
+        """
         self.what.replay(vault, facts.alike, release)
 
     def at_once(self, vault: Vault, facts: Facts, release: int) -> Array:
-        """The answer as if one site held all rows, with the noise of all shares and no grid, for rehearsals only."""
+        """Compute the answer as if one site held all rows, for rehearsals only.
+
+        It has the noise of all sites' shares together, and no grid.
+
+        Parameters
+        ----------
+        vault : Vault
+            All rows (inside their solver) and a source of noise.
+        facts : Facts
+            Public facts of the run.
+        release : int
+            Running number of the release, which keys its noise.
+
+        Returns
+        -------
+        array of shape (..., d)
+        """
         mean = self.what.addend(vault, facts)
         if self.alpha is not None:
+            # All sites add a share, and the honest ones' alone must be enough.
             shares = facts.n_nodes / (facts.n_nodes - facts.colluders)
             influence = SharedNoise(self.what, facts).influence(Among.all(facts).rows)
             scale = influence / self.alpha * math.sqrt(shares)

@@ -1,4 +1,4 @@
-"""The vault, which only queries may use: rows, noise, and secrets kept from one answer to the next."""
+"""The vault of rows, noise and secrets between answers, which only queries may use."""
 
 from __future__ import annotations
 
@@ -15,46 +15,63 @@ S = TypeVar("S", bound="Secret")
 
 @dataclass(frozen=True)
 class Secret:
-    """What one kind of query keeps from one answer to the next, such as a threshold or an exact minimiser.
+    """Base of the secrets that a kind of query keeps from one answer to the next.
 
-    Each kind is a frozen dataclass of arrays.  To change a secret, a query keeps a new one.
+    A secret is a noisy threshold or an exact minimiser, say.  Each kind is a frozen dataclass of
+    arrays.  To change a secret, a query keeps a new one.
     """
 
     @classmethod
     def names(cls) -> dict[str, str]:
-        """Field -> its name in a checkpoint."""
+        """Return each field's name in a checkpoint."""
         return {f.name: f"{cls.__name__}.{f.name}" for f in fields(cls)}
 
 
 @dataclass(frozen=True)
 class Vault:
-    """The rows (inside their solver), the source of noise, and the secrets of queries, at most one of each kind."""
+    """The rows (inside their solver), the source of noise, and the queries' secrets.
+
+    Parameters
+    ----------
+    solver : Solver
+        Holds the rows.
+    noise : Noise
+        Source of noise.
+    secrets : dict
+        At most one secret of each kind.
+    """
 
     solver: Solver
     noise: Noise
     secrets: dict[type[Secret], Secret] = field(default_factory=dict)
 
     def keep(self, secret: Secret) -> None:
-        """Keep this secret, in place of an earlier one of its kind."""
+        """Keep a secret, in place of an earlier one of its kind."""
         self.secrets[type(secret)] = secret
 
     def recall(self, kind: type[S]) -> S | None:
-        """The secret of this kind; None if there is none or it was lost."""
+        """Return the secret of a kind; None if there is none or it was lost."""
         found = self.secrets.get(kind)
-        return found if isinstance(found, kind) else None
+        if isinstance(found, kind):
+            return found
+        return None
 
     def forget(self, kind: type[Secret]) -> None:
         self.secrets.pop(kind, None)
 
     def repeat(self, solve: Callable[[], object], start: Array) -> None:
-        """Repeat the solve of a stored answer in a simulation; else the next solve goes on from its `start`."""
+        """Repeat the solve of a stored answer in a simulation, else skip it.
+
+        A site cannot repeat it, as the noise is lost; the next solve then starts from its own
+        start.
+        """
         if self.noise.simulated:
             solve()
         else:
             self.solver.skip(start)
 
     def state(self) -> dict[str, Array]:
-        """All secrets as arrays by name, for the checkpoint of a simulation."""
+        """Return all secrets as arrays by name, for the checkpoint of a simulation."""
         return {
             called: getattr(secret, name)
             for secret in self.secrets.values()
@@ -62,7 +79,13 @@ class Vault:
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Keep the secrets of a :meth:`state`; ValueError if an array belongs to no kind of secret."""
+        """Keep the secrets of a :meth:`state`.
+
+        Raises
+        ------
+        ValueError
+            If an array belongs to no kind of secret.
+        """
         left = dict(state)
         for kind in Secret.__subclasses__():
             names = kind.names()
