@@ -143,7 +143,7 @@ class PerturbedObjective(Query):
             return w
         noise = self.noise_at(facts)
         rate, sigma = noise.release
-        coarsest = FINE * noise.certified / np.sqrt(d)
+        coarsest = FINE * noise.certified / np.sqrt(facts.d)
         if np.any(sigma > 0):
             return vault.noise.add_gaussian(w, sigma, coarsest, release)
         return vault.noise.add_pure(w, rate, coarsest, release)
