@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from planting import planted_apart
 
-from sottovoce import ConsensusClassifier, PrivateClassifier, RunConfig
-from sottovoce.algorithms import KNOBS, REGISTRY, knobs_of
+import sottovoce
+from sottovoce import ConsensusClassifier, PrivateClassifier, RunConfig, TrainConfig
+from sottovoce.algorithms import KNOBS, REGISTRY, Algorithm, knobs_of, reserved_names
 from sottovoce.algorithms.gradient import DGD
 from sottovoce.algorithms.knobs import MethodOptions, gather, knob, paragraphs
+from sottovoce.cli.plan import plan
+from sottovoce.cli.train import train
 from sottovoce.errors import InvalidInput
 from sottovoce.util.constraints import Interval
 
@@ -78,8 +81,68 @@ def test_two_declarations_of_one_name_that_differ_are_refused() -> None:
 
         name: ClassVar[str] = "other"
 
-    with pytest.raises(TypeError, match="Other declares the knob 'gamma' as no other method"):
+    with pytest.raises(InvalidInput, match="declares the knob 'gamma' as no other method") as refused:
         gather([*REGISTRY.values(), Other])
+    assert refused.value.field == "method" and refused.value.value == "other"
+
+
+def fields_of(kind: Any) -> set[str]:
+    return {one.name for one in fields(kind)}
+
+
+def test_reserved_names_are_those_of_fields_commands_and_estimators() -> None:
+    assert set(reserved_names.FIELDS_OF_RUNS) == fields_of(RunConfig)
+    assert set(reserved_names.FIELDS_OF_TRAININGS) == fields_of(TrainConfig)
+    assert set(reserved_names.FIELDS_OF_METHODS) == fields_of(Algorithm) | {"name"}
+    of_commands = {str(one.name) for command in (train, plan) for one in command.params}
+    of_commands |= {key for command in (train, plan) for key in command.by_key()}
+    of_commands |= {word.lstrip("-").replace("-", "_") for command in (train, plan) for one in command.params
+                    for word in one.opts}  # fmt: skip
+    assert set(reserved_names.PARAMETERS_OF_COMMANDS) == of_commands - KNOBS.keys()
+    of_estimators: set[str] = set()
+    for name in sottovoce.__all__:
+        kind = getattr(sottovoce, name)
+        if hasattr(kind, "_get_param_names"):
+            of_estimators |= {*kind._get_param_names(), *getattr(kind, "own_knobs", {})}
+    assert set(reserved_names.PARAMETERS_OF_ESTIMATORS) == of_estimators - KNOBS.keys()
+
+
+def test_no_knob_has_a_reserved_name() -> None:
+    assert not KNOBS.keys() & reserved_names.RESERVED_NAMES
+
+
+def with_knob(name: str) -> type[Algorithm[Any]]:
+    """A method with a knob of this name."""
+    made = [(name, float, knob(0.5, "Something else.", Interval(low=0)))]
+    own_options: Any = make_dataclass("OwnOptions", made, bases=(MethodOptions,), frozen=True)
+    return dataclass(frozen=True)(type("Other", (DGD,), {"options": own_options(), "name": "other"}))
+
+
+def test_a_knob_with_a_reserved_name_is_refused() -> None:
+    for name in sorted(reserved_names.RESERVED_NAMES):
+        with pytest.raises(InvalidInput, match=f"its knob '{name}' has the name of") as refused:
+            gather([with_knob(name)])
+        assert refused.value.field == "method" and refused.value.value == "other"
+    assert "pull" in gather([with_knob("pull")])
+
+
+def test_a_knob_of_the_name_of_a_field_takes_no_field_even_where_it_got_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second lock: what a run is priced by stays a field, whatever names the table of knobs holds."""
+    for name in ("copies", "epsilon", "seed", "sites_per_row", "relation"):
+        monkeypatch.setitem(KNOBS, name, replace(KNOBS["momentum"], name=name))
+    asked = {"method": "dgd", "epsilon": 0.2, "delta": 1e-6, "seed": 3, "copies": 5, "sites_per_row": 3,
+             "relation": "zero-out"}  # fmt: skip
+    config = RunConfig.from_dict(asked)
+    assert config.other_options == () and {name: getattr(config, name) for name in asked} == asked
+    assert config.but(rounds=3) == replace(config, rounds=3)
+    assert RunConfig.from_record(config.to_dict()) == config
+    assert RunConfig.defaults()["copies"] == 1
+
+
+def test_an_option_that_no_method_has_is_refused_where_it_is_given_as_one() -> None:
+    with pytest.raises(InvalidInput, match="neither a field of a run nor an option") as refused:
+        RunConfig("dgd", delta=1e-5, other_options=(("momentun", 0.5),))
+    assert refused.value.field == "momentun"
 
 
 @pytest.mark.parametrize("name", sorted(KNOBS))

@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 from problems import unlike_sites
 
-from sottovoce.algorithms import REGISTRY
+from sottovoce.algorithms import KNOBS, REGISTRY
 from sottovoce.audit import Adversary, Claim, attack, make_case, targets
 from sottovoce.audit.game import watch
 from sottovoce.cli import cli
@@ -227,6 +227,47 @@ def test_what_is_no_method_is_refused_in_one_line(site_packages: Path, value: st
     with pytest.raises(InvalidInput) as refused:
         RunConfig(method="broken")
     assert refused.value.field == "method" and says in refused.value.rule
+
+
+KNOBBED = """
+from dataclasses import dataclass
+from sottovoce.algorithms.gradient import DGD
+from sottovoce.algorithms.knobs import CappedOptions, knob
+from sottovoce.util.constraints import Interval
+
+@dataclass(frozen=True)
+class Options(CappedOptions):
+    {knob}: float = knob(0.5, "Something of its own.", Interval(low=0))
+
+@dataclass(frozen=True)
+class Knobbed(DGD):
+    options: Options = Options()
+    name = "knobbed"
+"""
+ASKS_ONCE = """
+import json
+from sottovoce import RunConfig
+from sottovoce.algorithms import KNOBS
+from sottovoce.errors import InvalidInput
+asked = {"method": "dgd", "epsilon": 0.2, "delta": 1e-6, "copies": 3, "seed": None}
+before = RunConfig.from_dict(asked)
+try:
+    RunConfig(method="knobbed", delta=1e-5)
+except InvalidInput as error:
+    field = error.field
+print(json.dumps([field, sorted(KNOBS), before == RunConfig.from_dict(asked)]))
+"""
+
+
+@pytest.mark.parametrize("name", ["copies", "pull"])
+def test_a_new_knob_of_an_entry_point_is_refused_whatever_is_loaded(site_packages: Path, name: str) -> None:
+    (site_packages / "dp_other.py").write_text(KNOBBED.format(knob=name), encoding="utf-8")
+    declare(site_packages, "dp_other", {plugins.METHODS: {"knobbed": "dp_other:Knobbed"}})
+    with pytest.raises(InvalidInput) as refused:
+        RunConfig(method="knobbed")
+    assert refused.value.field == "method" and "knobbed" not in REGISTRY and name not in KNOBS
+    new = subprocess.run([sys.executable, "-c", ASKS_ONCE], capture_output=True, text=True, check=True)
+    assert json.loads(new.stdout) == ["method", sorted(KNOBS), True]
 
 
 def test_a_command_of_ours_stays_ours(site_packages: Path) -> None:

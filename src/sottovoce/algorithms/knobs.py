@@ -19,9 +19,11 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from types import MappingProxyType
 
+from ..errors import InvalidInput
 from ..util.constraints import Constraint, Interval, OneOf, constraint_metadata, validate
 from ..util.plain import as_python_numbers
 from ..util.typing import Any
+from .reserved_names import RESERVED_NAMES
 
 _KEY = "knob"
 WRITTEN = ("gamma", "phi", "law", "batches", "positives", "threshold")
@@ -117,14 +119,20 @@ def gather(methods: Iterable[Any]) -> dict[str, Knob]:
 
     Raises
     ------
-    TypeError
-        If two methods declare one name in different ways.
+    InvalidInput
+        If two methods declare one name in different ways, or a knob has a name that means something else where knobs
+        are given by name: it would take the value of a field such as `copies`, by which a run is priced.
     """
     found: dict[str, Knob] = {}
     for method in methods:
+        taken = RESERVED_NAMES | {one.name for one in fields(method)}
         for name, one in knobs_of(method.options).items():
+            if name in taken:
+                rule = f"its knob {name!r} has the name of a field or option that every run, method or estimator has"
+                raise InvalidInput("method", method.name, rule, "give the knob another name")
             if one != found.setdefault(name, one):
-                raise TypeError(f"{method.__name__} declares the knob {name!r} as no other method: one name, one thing")
+                rule = f"declares the knob {name!r} as no other method does: one name means one thing"
+                raise InvalidInput("method", method.name, rule, "give the knob another name")
     return found
 
 

@@ -280,7 +280,8 @@ class RunConfig:
     def flat(self) -> dict[str, Any]:
         """Fields and options by name, as :meth:`from_dict` reads them."""
         own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _NESTED}
-        return own | dict(self.other_options) | values_of(self.options)
+        options = dict(self.other_options) | values_of(self.options)
+        return own | {name: value for name, value in options.items() if name not in _FIELDS}
 
     def but(self, **changes: Any) -> RunConfig:
         """The configuration with other fields or options, by name; also with another method."""
@@ -293,7 +294,7 @@ class RunConfig:
         plain |= {"epsilon": self.epsilon if self.budgeted else "inf"}
         silent = dict.fromkeys(("start", "centre", "participants", "rows_per_person"))
         silent |= {"auto": False, "colluders": 1} | {
-            name: knob.default for name, knob in KNOBS.items() if name not in WRITTEN
+            name: knob.default for name, knob in KNOBS.items() if name not in WRITTEN and name not in _FIELDS
         }
         silent |= {"trust": self.trust} if self.trust in ("nobody", None) else {}  # as the method's name says it
         return {name: value for name, value in plain.items() if name not in silent or value != silent[name]}
@@ -302,7 +303,7 @@ class RunConfig:
     def defaults(cls) -> dict[str, Any]:
         """What :meth:`from_dict` reads, by name with its default: the fields, and the options of all methods."""
         own = {one.name: one.default for one in fields(cls) if one.name not in _NESTED}
-        return own | {name: knob.default for name, knob in KNOBS.items()}
+        return own | {name: knob.default for name, knob in KNOBS.items() if name not in _FIELDS}
 
     @classmethod
     def from_dict(cls, flat: Mapping[str, Any]) -> RunConfig:
@@ -330,7 +331,7 @@ class RunConfig:
                 values[name] = Schedule.from_dict(values[name])
         if values.get("epsilon") == "inf":
             values["epsilon"] = math.inf
-        options = tuple((name, values.pop(name)) for name in flat if name in KNOBS)
+        options = tuple((name, values.pop(name)) for name in flat if name not in _FIELDS)
         return cls(**values, other_options=options)
 
     @classmethod
@@ -362,6 +363,9 @@ class RunConfig:
         )  # fmt: skip
 
 
+_FIELDS = frozenset(one.name for one in fields(RunConfig))
+"""Names that are never taken for an option, whatever options there are: some of them are what a run is priced by."""
+
 _KEPT = ("epsilon", "delta", "relation", "accountant", "sites_per_row", "copies", "seed", "replicates", "colluders",
     "participants", "rows_per_person")  # fmt: skip
 
@@ -376,8 +380,10 @@ def broken_options(given: Iterable[tuple[str, Any]]) -> list[InvalidInput]:
     """What is wrong with single options, of whichever method, by name."""
     wrong = []
     for name, value in given:
-        knob = KNOBS[name]
-        if not knob.constraint.holds(value):
+        knob = KNOBS.get(name)
+        if knob is None:
+            wrong.append(_unknown_name(name, KNOBS))
+        elif not knob.constraint.holds(value):
             rule = knob.constraint.rule_for(value)
             told = type(value) if value is None else value
             wrong.append(InvalidInput(name, told, rule, f"use {name}={knob.default!r}"))

@@ -2,6 +2,10 @@
 
 An installed package names its methods as entry points (:mod:`sottovoce.util.plugins`); such a method is registered when
 somebody asks for it by its name.  A hub or a site asks for none: a plan comes from others.
+
+A knob has one meaning in the whole process, and none has the name of a field of runs or of an option
+(:mod:`sottovoce.algorithms.reserved_names`).  Methods from entry points come after configurations, estimators or
+commands have read the known knobs, so they bring no new ones.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import sys
 from inspect import isabstract
 from typing import TypeVar
 
-from ..algorithms import KNOBS, KNOWN, METHODS, NAMES, REGISTRY, Algorithm, Method
+from ..algorithms import KNOBS, KNOWN, METHODS, NAMES, REGISTRY, Algorithm, Knob, Method
 from ..algorithms.knobs import gather
 from ..errors import InvalidInput
 from ..util import plugins
@@ -53,7 +57,7 @@ def register(method: MethodT) -> MethodT:
     ------
     InvalidInput
         If the class is no method, tells too little of itself, has a name that is taken, or brings a knob of its own
-        after configurations have got their fields.
+        after the command line or estimators have read the known ones, or one with the name of a field or option.
 
     Examples
     --------
@@ -74,7 +78,12 @@ def register(method: MethodT) -> MethodT:
         return method
     if method.name in _REGISTERED:
         unregister(method.name)
-    _check_knobs(method)
+    new = _new_knobs(method)
+    loaded = [module for module in _FIELDS_ARE_MADE if module in sys.modules]
+    if new and loaded:
+        rule = f"brings the knobs {', '.join(new)}, and {loaded[0]} has read the known ones"
+        raise InvalidInput("method", method.name, rule, "register it right after `import sottovoce`")
+    KNOBS.update(new)
     METHODS.append(Method(method, method.trust.kind))
     NAMES.append(method.name)
     REGISTRY[method.name] = KNOWN[method.name] = method
@@ -98,7 +107,8 @@ def find_method(name: str) -> type[Algorithm[Any]] | None:
     Raises
     ------
     InvalidInput
-        If several packages bring the method, its package cannot be loaded, or what is loaded is no method of this name.
+        If several packages bring the method, its package cannot be loaded, what is loaded is no method of this name, or
+        it has a knob that no known method has: :func:`register` takes it, right after `import sottovoce`.
     """
     if name == AUTO or name in REGISTRY:
         return REGISTRY.get(name)
@@ -109,6 +119,11 @@ def find_method(name: str) -> type[Algorithm[Any]] | None:
     if own != name:
         rule = f"is the entry point of what calls itself {own!r}"
         raise InvalidInput("method", name, rule, "let its package give both the same name")
+    _check(brought)
+    if new := _new_knobs(brought):
+        rule = f"brings the knobs {', '.join(new)}, and what its package names comes too late for new ones"
+        where = f"{brought.__module__}.{brought.__name__}"
+        raise InvalidInput("method", name, rule, f"call sottovoce.register({where}) right after `import sottovoce`")
     return register(brought)
 
 
@@ -148,12 +163,7 @@ def _place(method: type) -> tuple[str, str]:
     return method.__module__, method.__qualname__
 
 
-def _check_knobs(method: type[Algorithm[Any]]) -> None:
-    """Add the method's own knobs to the known ones, while those that read them have not been loaded yet."""
+def _new_knobs(method: type[Algorithm[Any]]) -> dict[str, Knob]:
+    """Knobs of a method that no known method has; InvalidInput if one clashes with what is known."""
     known = gather([*REGISTRY.values(), method])
-    new = {name: one for name, one in known.items() if name not in KNOBS}
-    loaded = [module for module in _FIELDS_ARE_MADE if module in sys.modules]
-    if new and loaded:
-        rule = f"brings the knobs {', '.join(new)}, and {loaded[0]} has read the known ones"
-        raise InvalidInput("method", method.name, rule, "register it right after `import sottovoce`")
-    KNOBS.update(new)
+    return {name: one for name, one in known.items() if name not in KNOBS}
