@@ -491,15 +491,15 @@ def doors(world: World) -> Iterator[None]:
     whole = ChainFile.transaction
 
     @contextmanager
-    def transaction(self: ChainFile[Any], mode: str = "IMMEDIATE") -> Iterator[None]:
+    def transaction(self: ChainFile[Any], mode: str = "IMMEDIATE") -> Iterator[Any]:
         name = self.real.stem
         site = world.actor is not None and world.actor.name == name and not world.over
         if site:
             world.door(name, "a transaction")
             pages = 1 if world.at(world.full[name]) else 1_000_000
             self._db.execute(f"PRAGMA max_page_count = {pages}")
-        with whole(self, mode):
-            yield
+        with whole(self, mode) as state:
+            yield state
         if site:
             world.door(name, "a commit")
 
