@@ -1,12 +1,14 @@
 """Exact draws of continuous noise, rounded to a grid, by the vector.
 
-A release is a grid point plus continuous noise, correctly rounded to the grid: post-processing of the continuous law's
-release.  So every price of that law holds, and only the rounding of the point itself adds to it.
+A release is a grid point plus continuous noise, correctly rounded to the grid: post-processing of
+the continuous law's release.  So every price of that law holds, and only the rounding of the point
+itself adds to it.
 
-Of each random number only the first bits are drawn.  Every decision is a comparison of whole numbers, made by NumPy
-where these bits decide it; where they do not, more bits are drawn and Python decides.  Floating point decides nothing.
-The algorithm is Karney's (2016, algorithm N) with bins of a sixteenth of the standard deviation instead of a whole one;
-``docs/privacy/exact_noise.md`` has the proof, and the names that are used here.
+Of each random number only the first bits are drawn.  Every decision is a comparison of whole
+numbers, made by NumPy where these bits decide it; where they do not, more bits are drawn and Python
+decides.  Floating point decides nothing.  The algorithm is Karney's (2016, algorithm N) with bins
+of a sixteenth of the standard deviation instead of a whole one; ``docs/privacy/exact_noise.md`` has
+the proof, and the names that are used here.
 """
 
 from __future__ import annotations
@@ -41,7 +43,11 @@ _FITS = 2**62
 
 
 class _Real:
-    """A number in ``[digits, digits + 1] / 2^bits``, uniform there: further bits are drawn when they are asked for."""
+    """A uniform number in (0, 1) of which only the first bits are drawn.
+
+    It lies in ``[digits, digits + 1] / 2^bits`` and is uniform there; :meth:`more` draws further
+    bits.
+    """
 
     def __init__(self, draw: Draw, digits: int = 0, bits: int = 0) -> None:
         self.draw, self.digits, self.bits = draw, digits, bits
@@ -51,23 +57,27 @@ class _Real:
         self.digits, self.bits = self.digits << bits | drawn, self.bits + bits
 
     def below(self, other: _Real) -> bool:
-        """Whether it is the smaller one, by the bits that both have, and by more if these are the same."""
+        """Return whether it is less than another, by as many bits as that takes."""
         while True:
             both = min(self.bits, other.bits)
             own, others = self.digits >> (self.bits - both), other.digits >> (other.bits - both)
             if own != others:
                 return own < others
-            (self if self.bits == both else other).more()
+            if self.bits == both:
+                self.more()
+            else:
+                other.more()
 
 
-# --- Bins -------------------------------------------------------------------------------------------------------------
+# --- Bins
+# -------------------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4)
 def _cuts(bits: int) -> tuple[int, ...]:
-    """``floor(2^bits P(bin <= k))`` for k = 0, 1, ..., up to the first that is ``2^bits - 1``; certified.
+    """Return ``floor(2^bits P(bin <= k))`` for k = 0, 1, ..., up to the first ``2^bits - 1``.
 
-    Bin k has a probability proportional to ``exp(-k^2 / 512)``.
+    Bin k has a probability proportional to ``exp(-k^2 / 512)``.  All digits are certified.
     """
     width = bits + 64
     while True:
@@ -76,7 +86,9 @@ def _cuts(bits: int) -> tuple[int, ...]:
         while not masses or masses[-1]:
             power = context.divide(Decimal(-(len(masses) ** 2)), Decimal(_M))
             masses.append(int(context.multiply(context.exp(power), one)))  # off by less than 2
-        error = 2 * len(masses) + _M  # of every sum, and of the rest, a geometric series
+        # Of every sum, and of the rest, a geometric series.  With too few digits the floors of both
+        # bounds differ, and all is computed again with more.
+        error = 2 * len(masses) + _M
         whole, part, floors = sum(masses), 0, list[int]()
         for mass in masses:
             part += mass
@@ -92,7 +104,11 @@ def _cuts(bits: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4)
 def _guide(bits: int) -> tuple[IntArray, NDArray[np.uint32]]:
-    """The bin of a uniform by its first bits, -1 where they do not tell it; and the borders' first `bits` bits."""
+    """Return tables that tell most bins from the first bits of a uniform.
+
+    The first has the bin by the first bits, -1 where they do not tell it; the second the first
+    `bits` bits of the borders.
+    """
     cuts = np.array([cut >> (_STORED - bits) for cut in _cuts(_STORED)], dtype=np.uint32)
     rest = bits - min(_GUIDE, bits)
     first = np.arange(1 << (bits - rest), dtype=np.uint64) << np.uint64(rest)
@@ -102,12 +118,12 @@ def _guide(bits: int) -> tuple[IntArray, NDArray[np.uint32]]:
 
 
 def prepare() -> None:
-    """Compute the tables, which a first draw would do otherwise."""
+    """Compute the tables before a first draw, which would do it otherwise."""
     _guide(_BIN)
 
 
 def _bin(u: _Real) -> int:
-    """The number of borders below `u`."""
+    """Return the number of borders below `u`."""
     while True:
         cuts = _cuts(max(_STORED, u.bits))
         beyond = max(0, _STORED - u.bits)
@@ -117,7 +133,8 @@ def _bin(u: _Real) -> int:
         u.more(beyond or u.bits)
 
 
-# --- Normals ----------------------------------------------------------------------------------------------------------
+# --- Normals
+# ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -129,20 +146,20 @@ class _Normals:
     deep: dict[int, tuple[int, _Real]] = field(default_factory=dict)  # k and x, where the first bits are not all
 
     def number(self, at: int, draw: Draw) -> tuple[int, _Real]:
-        """k and x, to be decided by more bits than the first; they are remembered."""
+        """Return k and x of a number, for decisions by more bits; they are remembered."""
         first = int(self.first[at])
         k, digits = first >> _FIRST, first & ((1 << _FIRST) - 1)
         return self.deep.setdefault(at, (k, _Real(draw, digits, _FIRST)))
 
     def part(self, start: int, size: int) -> _Normals:
-        """`size` of them."""
+        """Return `size` of the numbers, from `start` on."""
         every = slice(start, start + size)
         deep = {at - start: number for at, number in self.deep.items() if start <= at < start + size}
         return _Normals(self.first[every], self.negative[every], deep)
 
 
 def _normals(count: int, draw: Draw) -> _Normals:
-    """The first `count` attempts that are accepted."""
+    """Return the first `count` attempts that are accepted."""
     parts, found, deep = list[_Normals](), 0, dict[int, tuple[int, _Real]]()
     while found < count:
         left = count - found
@@ -159,10 +176,11 @@ def _words(count: int, draw: Draw) -> Words:
 
 
 def _attempts(count: int, draw: Draw) -> _Normals:
-    """The accepted ones of `count` attempts, in their order.
+    """Return the accepted ones of `count` attempts, in their order.
 
-    An attempt is decided by a uniform u, which tells the bin k, by a word of x, a sign and a coin, and by a sequence of
-    pairs of words, of which seldom any is looked at: see :func:`_decided`, which says the same one by one.
+    An attempt is decided by a uniform u, which tells the bin k, by a word of x, a sign and a coin,
+    and by a sequence of pairs of words, of which seldom any is looked at: see :func:`_decided`,
+    which says the same one by one.
     """
     guide, cuts = _guide(_BIN)
     u = np.frombuffer(draw(4 * count), dtype=np.uint32) >> np.uint32(32 - _BIN)
@@ -173,6 +191,9 @@ def _attempts(count: int, draw: Draw) -> _Normals:
     doubtful = [unknown[cuts[k[unknown]] == u[unknown]]]
     x, rest = _split(heads)
     coin, negative, accepted = rest & (_M - 1), rest >= _M, np.ones(count, dtype=bool)
+    # Step j goes on while y_1 > y_2 > ... and the coins allow it; an attempt whose run has even
+    # length is accepted.  What the first bits leave open (equal words) is decided below with more
+    # bits.
     lanes, passed = np.flatnonzero(coin <= 2 * k), 0
     coin, y, drawn = coin[lanes], x[lanes], list[tuple[IntArray, Words, Words]]()
     while lanes.size:
@@ -199,14 +220,28 @@ def _attempts(count: int, draw: Draw) -> _Normals:
 
 
 def _split(words: Words) -> tuple[IntArray, IntArray]:
-    """The first bits of a uniform, and ten more."""
+    """Return the first bits of a uniform, and the ten bits below them."""
     return (words >> np.uint64(64 - _FIRST)).view(np.int64), (words & np.uint64(2 * _M - 1)).view(np.int64)
 
 
 def _decided(u: _Real, head: int, pairs: Sequence[tuple[int, int]], draw: Draw) -> tuple[int, _Real] | None:
-    """One attempt, whatever it takes: k and x if it is accepted, with probability ``exp(-x (2 k + x) / 512)``.
+    """Decide one attempt with as many bits as it takes.
 
-    `pairs` are those that have been drawn.
+    Parameters
+    ----------
+    u : _Real
+        The uniform that tells the bin k.
+    head : int
+        The word of x, sign and coin.
+    pairs : sequence of pairs of int
+        Pairs of words that have been drawn.
+    draw : callable
+        Takes a number and returns as many random bytes.
+
+    Returns
+    -------
+    tuple of int and _Real, or None
+        k and x if the attempt is accepted, with probability ``exp(-x (2 k + x) / 512)``.
     """
 
     def endless() -> Iterator[tuple[int, int]]:
@@ -239,26 +274,35 @@ def _decided(u: _Real, head: int, pairs: Sequence[tuple[int, int]], draw: Draw) 
     return k, x
 
 
-# --- Rounding ---------------------------------------------------------------------------------------------------------
+# --- Rounding
+# ---------------------------------------------------------------------------------------------------------
 
 Factor = Callable[[int], tuple[Fraction, Fraction]]
 """Bounds of a positive number, whose difference is the smaller the more bits are asked for."""
 
 
 def rounded_gaussian(d: int, sigma: Sequence[float], step: Sequence[float], draw: Draw = os.urandom) -> IntArray:
-    """``round(x / step)`` for ``x`` of law ``N(0, sigma^2 I)`` in R^d, exactly distributed; a row for each sigma.
+    """Draw ``round(x / step)`` for ``x`` of law ``N(0, sigma^2 I)`` in R^d, exactly distributed.
 
     Parameters
     ----------
     d : int
+        Entries of a vector, >= 1.
     sigma, step : sequence of float
-        All > 0; their exact binary values are used.
+        Standard deviations and steps of the grid, one for each vector, all > 0; their exact binary
+        values are used.
     draw : callable
         Takes a number and returns as many random bytes.
 
     Returns
     -------
-    array of int64, or of Python integers if one is not below ``2^62``
+    array of shape (len(sigma), d)
+        Of int64, or of Python integers if one is not below ``2^62``.
+
+    Raises
+    ------
+    InvalidInput
+        If a number is not finite and > 0, or `d` is less than 1.
     """
 
     def known(ratio: Fraction) -> Factor:
@@ -269,12 +313,31 @@ def rounded_gaussian(d: int, sigma: Sequence[float], step: Sequence[float], draw
 
 
 def rounded_spherical(d: int, rate: Sequence[float], step: Sequence[float], draw: Draw = os.urandom) -> IntArray:
-    """``round(x / step)`` for ``x`` in R^d of density ``exp(-rate ||x||)``, up to a constant, drawn exactly.
+    """Draw ``round(x / step)`` for ``x`` in R^d of density ``exp(-rate ||x||)``, exactly.
 
-    Notes
-    -----
-    ``x = z ||z'|| / rate`` with independent standard normals ``z`` in R^d and ``z'`` in R^{d+1} has that density, a
-    mixture of Gaussians (``docs/privacy/verdicts.md``, "Noise on a grid").  Of ``z'`` the length alone is drawn.
+    Parameters
+    ----------
+    d : int
+        Entries of a vector, >= 1.
+    rate, step : sequence of float
+        Rates of the noise and steps of the grid, one for each vector, all > 0; their exact binary
+        values are used.
+    draw : callable
+        Takes a number and returns as many random bytes.
+
+    Returns
+    -------
+    array of shape (len(rate), d)
+        Of int64, or of Python integers if one is not below ``2^62``.
+
+    Raises
+    ------
+    InvalidInput
+        If a number is not finite and > 0, or `d` is less than 1.
+
+    Notes ----- ``x = z ||z'|| / rate`` with independent standard normals ``z`` in R^d and ``z'`` in
+    R^{d+1} has that density, a mixture of Gaussians (``docs/privacy/verdicts.md``, "Noise on a
+    grid").  Of ``z'`` the length alone is drawn.
     """
     units = [1 / (a * b) for a, b in zip(_values("rate", rate), _values("step", step), strict=True)]
     return _rounded(_normals(_whole(d) * len(units), draw), _lengths(d + 1, units, draw), draw)
@@ -287,7 +350,7 @@ def _whole(d: int) -> int:
 
 
 def _values(field: str, values: Sequence[float]) -> list[Fraction]:
-    """Their binary values."""
+    """Return the exact binary values of numbers that are finite and > 0."""
     for value in values:
         if not 0.0 < value < math.inf:
             raise InvalidInput(field, value, "scales and steps of noise are finite and > 0", "change the noise")
@@ -295,14 +358,21 @@ def _values(field: str, values: Sequence[float]) -> list[Fraction]:
 
 
 class _Length:
-    """`unit` times the length of a vector of `n` >= 2 standard normals, proposed by a single one (k, x).
+    """`unit` times the norm of `n` >= 2 standard normals, proposed by a single one (k, x).
 
-    Marsaglia and Tsang (2000): its square is ``N v^3 / 9`` with ``N = 9 n - 6``, ``v = 1 + y``, ``y = z sqrt(2 / N)``,
-    for a standard normal z that is accepted with probability ``exp(-q)``; q is 0 where z is, and grows with its size.
+    Marsaglia and Tsang (2000): its square is ``N v^3 / 9`` with ``N = 9 n - 6``, ``v = 1 + y``, ``y
+    = z sqrt(2 / N)``, for a standard normal z that is accepted with probability ``exp(-q)``; q is 0
+    where z is, and grows with its size.
     """
 
     def __init__(self, n: int, unit: Fraction, negative: bool, k: int, x: _Real) -> None:
-        self._n, self._unit, self._sign, self._k, self._x = 9 * n - 6, unit, -1 if negative else 1, k, x
+        self._n = 9 * n - 6
+        self._unit = unit
+        self._sign = 1
+        if negative:
+            self._sign = -1
+        self._k = k
+        self._x = x
         self._known: tuple[int, tuple[Fraction, Fraction]] = (0, (unit, unit))
 
     def __call__(self, bits: int) -> tuple[Fraction, Fraction]:
@@ -317,7 +387,10 @@ class _Length:
         return self._known[1]
 
     def accepted(self, draw: Draw) -> bool:
-        """Whether a uniform u, drawn for that, has ``q + ln u < 0``; this grows with u and with the size of z."""
+        """Draw a uniform u for the acceptance, and return whether ``q + ln u < 0``.
+
+        The left side grows with u and with the size of z, so bounds of both decide it.
+        """
         u = _Real(draw)
         while True:
             u.more()
@@ -329,15 +402,16 @@ class _Length:
             self._x.more()
 
     def _sizes(self) -> tuple[int, int, int]:
-        """An even e, and the least and the most that ``|y| 2^e`` can be."""
+        """Return an even e, and the least and the most that ``|y| 2^e`` can be."""
         bits = self._x.bits
         z, root = self._k << bits | self._x.digits, math.isqrt((2 << 2 * bits + 128) // self._n)
         return 2 * bits + 68, z * root, (z + 1) * (root + 1)
 
     def _excess(self, e: int, size: int, u: int, bits: int) -> tuple[float, float]:
-        """Bounds of ``q + ln(u / 2^bits)`` at ``|y| = size / 2^e``, times a positive number.
+        """Return bounds of ``q + ln(u / 2^bits)`` at ``|y| = size / 2^e``, times a positive number.
 
-        ``36 q = N (2 y^3 - 3 y^2 + 6 y - 6 ln v)``; infinite where ``v <= 0``, which is never accepted.
+        ``36 q = N (2 y^3 - 3 y^2 + 6 y - 6 ln v)``; infinite where ``v <= 0``, which is never
+        accepted.
         """
         y, n, width = self._sign * size, self._n, self._n.bit_length() + bits + 64
         if y <= -(1 << e):
@@ -351,14 +425,14 @@ class _Length:
 
 
 def _log(number: int, e: int, width: int) -> int:
-    """``2^width ln(number / 2^e)``, off by less than 2."""
+    """Return ``2^width ln(number / 2^e)``, off by less than 2."""
     context = Context(prec=math.ceil(0.30103 * (width + e.bit_length())) + 4)
     log = context.ln(context.divide(Decimal(number), Decimal(1 << e)))  # correctly rounded
     return int(context.multiply(log, Decimal(1 << width)))
 
 
 def _lengths(n: int, units: Sequence[Fraction], draw: Draw) -> list[_Length]:
-    """The first proposals that are accepted, one for each unit."""
+    """Return the first proposals that are accepted, one for each unit."""
     found = list[_Length]()
     while len(found) < len(units):
         normals = _normals(len(units) - len(found), draw)
@@ -370,7 +444,7 @@ def _lengths(n: int, units: Sequence[Fraction], draw: Draw) -> list[_Length]:
 
 
 def _rounded(normals: _Normals, factors: Sequence[Factor], draw: Draw) -> IntArray:
-    """The nearest whole numbers of normals times factors, a row for each factor."""
+    """Return the nearest whole numbers of normals times factors, a row for each factor."""
     rows = zip(*(_scaled(*factor(_FIRST)) for factor in factors), strict=True)
     m, w, t = (np.array(column, dtype=np.int64)[:, None] for column in rows)
     first, negative = normals.first.reshape(len(factors), -1), normals.negative.reshape(len(factors), -1)
@@ -386,14 +460,18 @@ def _rounded(normals: _Normals, factors: Sequence[Factor], draw: Draw) -> IntArr
     if any(number >= _FITS for number in numbers.values()):
         out = out.astype(object)
     for at, number in numbers.items():
-        out.flat[at] = -number if normals.negative[at] else number
+        if normals.negative[at]:
+            out.flat[at] = -number
+        else:
+            out.flat[at] = number
     return out
 
 
 def _nearest(first: IntArray, m: IntArray, w: IntArray, t: IntArray) -> tuple[IntArray, BoolArray]:
-    """The nearest whole numbers of normals times factors between ``m 2^e`` and ``(m + w) 2^e``, and where in doubt.
+    """Return the nearest whole numbers of normals times factors, and where they are in doubt.
 
-    The number times ``2^t`` is between ``whole``, the whole part of ``first m / 2^61``, and ``whole + w + 2``.
+    Factors are between ``m 2^e`` and ``(m + w) 2^e``.  The number times ``2^t`` is between
+    ``whole``, the whole part of ``first m / 2^61``, and ``whole + w + 2``.
     """
     high, low, m_high, m_low = first >> 31, first & (1 << 31) - 1, m >> 31, m & (1 << 31) - 1
     whole = (high * m_high << 1) + (high * m_low + low * m_high + (low * m_low >> 31) >> 30)
@@ -403,7 +481,10 @@ def _nearest(first: IntArray, m: IntArray, w: IntArray, t: IntArray) -> tuple[In
 
 
 def _scaled(low: Fraction, high: Fraction) -> tuple[int, int, int]:
-    """`m` of 61 bits, `w` and `t` of a factor in [low, high]; a `w` of -1 where 63 bits do not hold the product."""
+    """Return `m` of 61 bits, `w` and `t` of a factor in [low, high], for :func:`_nearest`.
+
+    `w` is -1 where 63 bits do not hold the product.
+    """
 
     def over(number: Fraction, e: int) -> tuple[int, int]:
         return divmod(number.numerator << max(0, -e), number.denominator << max(0, e))
@@ -419,7 +500,7 @@ def _scaled(low: Fraction, high: Fraction) -> tuple[int, int, int]:
 
 
 def _cell(k: int, x: _Real, factor: Factor) -> int:
-    """The nearest whole number of ``(k + x) / 16`` times the factor, with as many bits as that takes."""
+    """Return the whole number nearest to ``(k + x) / 16`` times the factor, with enough bits."""
     while True:
         number = k << x.bits | x.digits
         low, high = factor(x.bits)

@@ -1,10 +1,13 @@
-"""Privacy loss distributions on a grid: upper bounds of hockey-stick divergences, and their composition.
+"""Privacy loss distributions on a grid, and their composition.
 
-The loss ``L = ln dP/dQ`` under P is split between the two grid points around it: with ``L`` in ``[l, l + h]``, the
-share ``u = (1 - e^{l - L}) / (1 - e^{-h})`` goes to the upper one.  This keeps the mass under P and under Q, and lowers
-no hockey-stick divergence: ``E_Q (dP/dQ - e^eps)_+`` is convex in ``dP/dQ``, and the split is a mean-preserving spread
-under Q (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022).  The excess falls with the square of the step.
-Distributions compose only if they share a step.
+They give upper bounds of hockey-stick divergences.
+
+The loss ``L = ln dP/dQ`` under P is split between the two grid points around it: with ``L`` in
+``[l, l + h]``, the share ``u = (1 - e^{l - L}) / (1 - e^{-h})`` goes to the upper one.  This keeps
+the mass under P and under Q, and lowers no hockey-stick divergence: ``E_Q (dP/dQ - e^eps)_+`` is
+convex in ``dP/dQ``, and the split is a mean-preserving spread under Q (Doroshenko, Ghazi, Kamath,
+Kumar and Manurangsi 2022).  The excess falls with the square of the step.  Distributions compose
+only if they share a step.
 """
 
 from __future__ import annotations
@@ -28,9 +31,18 @@ _CUT = 13.0  # standard deviations: 1e-38
 
 @dataclass(frozen=True)
 class LossDistribution:
-    """Mass on multiples of `step` from ``first * step`` upwards, and ``infinite`` at an infinite loss.
+    """A distribution of the privacy loss on multiples of a step.
 
-    Mass that was cut off and rounding errors count as infinite.
+    Parameters
+    ----------
+    step : float
+        The grid's step, > 0.
+    first : int
+        The smallest loss, in steps.
+    mass : array of shape (k,)
+        Probabilities of the losses ``first * step``, ``(first + 1) * step``, ...
+    infinite : float
+        Probability of an infinite loss; mass that was cut off and rounding errors count as such.
     """
 
     step: float
@@ -43,13 +55,13 @@ class LossDistribution:
         return np.asarray((self.first + np.arange(len(self.mass))) * self.step)
 
     def delta(self, epsilon: float) -> float:
-        """``E (1 - e^{epsilon - loss})_+``."""
+        """Return delta at `epsilon`: ``E (1 - e^{epsilon - loss})_+``."""
         loss = self.losses
         over = loss > epsilon
         return min(1.0, self.infinite + float(self.mass[over] @ -np.expm1(epsilon - loss[over])))
 
     def epsilon(self, delta: float) -> float:
-        """The least epsilon >= 0 at which :meth:`delta` is at most `delta`, from above."""
+        """Return the least epsilon >= 0 at which :meth:`delta` is at most `delta`, from above."""
         left = delta - self.infinite
         loss = self.losses
         if self.delta(0.0) <= delta:
@@ -60,20 +72,43 @@ class LossDistribution:
         P = np.cumsum(self.mass[::-1])[::-1]
         Q = np.cumsum((self.mass * np.exp(-loss))[::-1])[::-1]
         at = P - np.exp(loss) * Q  # delta at each grid point, where its own mass counts nothing
-        k = int(np.flatnonzero(at > left)[-1]) + 1 if np.any(at > left) else 0
+        # Epsilon lies above the last grid point k - 1 at which delta is too large, and up to point
+        # k.
+        k = 0
+        above = -np.inf
+        if np.any(at > left):
+            k = int(np.flatnonzero(at > left)[-1]) + 1
+            above = loss[k - 1]
+        # P - e^eps Q = left, solved from above.
         rounding = _MARGIN * P[k] * 10.0
-        value = np.log((P[k] - left + rounding) / Q[k]) if P[k] > left - rounding else loss[k - 1]
-        return float(max(0.0, value, loss[k - 1] if k else -np.inf))
+        if P[k] > left - rounding:
+            value = np.log((P[k] - left + rounding) / Q[k])
+        else:
+            value = loss[k - 1]
+        return float(max(0.0, value, above))
 
 
 def compose(parts: Iterable[tuple[LossDistribution, int]]) -> LossDistribution:
-    """The sum of independent losses, each part as often as its count says.
+    """Return the distribution of a sum of independent losses.
 
-    Notes
-    -----
-    Adaptive composition is dominated by the product of dominating pairs (Zhu, Dong and Wang 2022, Theorem 10).  One
-    forward transform per part and one backward: the sum of all absolute errors is at most
-    ``sqrt(n) (count + 2) 8 u log2(n)`` (Higham 2002, Theorem 24.2), which is added to the mass at infinite loss.
+    Parameters
+    ----------
+    parts : iterable of pairs
+        Loss distributions of one step, each with how often it comes.
+
+    Returns
+    -------
+    LossDistribution
+
+    Raises
+    ------
+    ValueError
+        If steps differ.
+
+    Notes ----- Adaptive composition is dominated by the product of dominating pairs (Zhu, Dong and
+    Wang 2022, Theorem 10).  One forward transform per part and one backward: the sum of all
+    absolute errors is at most ``sqrt(n) (count + 2) 8 u log2(n)`` (Higham 2002, Theorem 24.2),
+    which is added to the mass at infinite loss.
     """
     kept = [(part, count) for part, count in parts if count > 0]
     if not kept:
@@ -90,7 +125,10 @@ def compose(parts: Iterable[tuple[LossDistribution, int]]) -> LossDistribution:
 
 
 def _sum_of_masses(kept: Sequence[tuple[LossDistribution, int]]) -> tuple[Array, float]:
-    """The finite mass of a sum of independent losses on their grid, and a bound on the sum of all absolute errors."""
+    """Return the finite mass of a sum of independent losses, and a bound on its error.
+
+    The bound is on the sum of all absolute errors.
+    """
     size = 1 + sum((len(part.mass) - 1) * count for part, count in kept)
     n = int(fft.next_fast_len(size, real=True))
     product = np.ones(n // 2 + 1, dtype=complex)
@@ -103,7 +141,10 @@ def _sum_of_masses(kept: Sequence[tuple[LossDistribution, int]]) -> tuple[Array,
 
 
 def _on_grid(step: float, first: int, mass: Array, up: Array, cut: float) -> LossDistribution:
-    """`mass` of each cell above grid points `first`, ...; `up` is its part that goes to the cell's upper end."""
+    """Return the distribution whose cells above grid points `first`, ... have this `mass`.
+
+    The part `up` of a cell's mass goes to its upper end, the rest to its lower end; `cut` is lost.
+    """
     up = np.clip(up, 0.0, mass)
     out = np.append(mass - up, 0.0)
     out[1:] += up
@@ -111,9 +152,10 @@ def _on_grid(step: float, first: int, mass: Array, up: Array, cut: float) -> Los
 
 
 def gaussian(mu: float, step: float) -> LossDistribution:
-    """Gaussian noise with shift over sigma `mu`: the loss is ``N(mu^2/2, mu^2)`` under P, ``N(-mu^2/2, mu^2)`` under Q.
+    """Return the privacy loss of Gaussian noise with sensitivity over sigma `mu`, on a grid.
 
-    A cell's part that goes up is ``(P(cell) - e^l Q(cell)) / (1 - e^-h)``.
+    The loss is ``N(mu^2/2, mu^2)`` under P and ``N(-mu^2/2, mu^2)`` under Q.  A cell's part that
+    goes up is ``(P(cell) - e^l Q(cell)) / (1 - e^-h)``.
     """
     centre = mu * mu / 2.0
     first = int(np.floor((centre - _CUT * mu) / step))
@@ -134,7 +176,10 @@ def gaussian(mu: float, step: float) -> LossDistribution:
 
 
 def pure(epsilon: float, step: float) -> LossDistribution:
-    """The pair that dominates every `epsilon`-DP mechanism: loss `epsilon` or ``-epsilon`` (randomised response)."""
+    """Return the privacy loss of randomised response, which dominates every `epsilon`-DP mechanism.
+
+    It is `epsilon` or ``-epsilon``.
+    """
     losses = np.array([-epsilon, epsilon])
     cells = np.floor(losses / step).astype(int)
     first, weights = int(cells[0]), special.expit(losses)
@@ -146,10 +191,27 @@ def pure(epsilon: float, step: float) -> LossDistribution:
 
 
 def shifted_ball(d: int, s: float, step: float) -> LossDistribution:
-    """U2's privacy loss, see :func:`sottovoce.privacy.spherical.log_density`; for ``d = 1`` Laplace noise's."""
+    """Return the privacy loss of spherical noise on an answer (U2), on a grid.
+
+    Parameters
+    ----------
+    d : int
+        Entries of the answer; for ``d = 1`` the noise is Laplace's.
+    s : float
+        Rate of the noise times the shift, ``beta ||shift||``, > 0.
+    step : float
+        The grid's step, > 0.
+
+    Returns
+    -------
+    LossDistribution
+        Its density is :func:`sottovoce.privacy.spherical.log_density`.
+    """
     low, high = spherical.window(d, s)
     first, last = int(np.floor(s * low / step)), int(np.ceil(s * high / step))
     edges = np.arange(first, last + 1) * step
+    # With eta = cos(theta) the density has no singularity at the ends; Gauss-Legendre nodes in each
+    # cell.
     theta = np.arccos(np.clip(edges / s, low, high))
     half = 0.5 * (theta[:-1] - theta[1:])
     at = theta[1:, None] + half[:, None] * (1.0 + _NODES)

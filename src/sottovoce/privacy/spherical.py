@@ -1,11 +1,13 @@
-"""Tight prices of spherical noise, density ``exp(-beta ||b||)``: Renyi curves, profiles and dominating pairs.
+"""Tight prices of spherical noise: Renyi curves, profiles and dominating pairs.
 
-U2 prices this noise on an answer, exactly.  Inside an objective the price is U2's plus terms that vanish with
-``kappa = c1 / K``.  ``docs/privacy/tight.md`` has the proofs.
+The noise has density ``exp(-beta ||b||)``.  U2 prices it on an answer, exactly.  Inside an
+objective the price is U2's plus terms that vanish with ``kappa = c1 / K``.
+``docs/privacy/tight.md`` has the proofs.
 
-Notation: ``s = beta times the shift``, ``z = s / 2``, ``nu = d / 2 - 1``, ``I`` and ``K`` modified Bessel functions,
-orders ``alpha > 1``.  All numbers are upper bounds: losses are rounded up, mass that is cut off counts as an infinite
-loss, and results carry a relative margin of 1e-12 for rounding.
+Notation: ``s = beta times the shift``, ``z = s / 2``, ``nu = d / 2 - 1``, ``I`` and ``K`` modified
+Bessel functions, orders ``alpha > 1``.  All numbers are upper bounds: losses are rounded up, mass
+that is cut off counts as an infinite loss, and results carry a relative margin of 1e-12 for
+rounding.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from ..util.typing import Array, ArrayLike
 special = Later("scipy.special")
 
 ORDERS: Array = np.concatenate([1 + np.geomspace(0.05, 1.0, 12), np.geomspace(2.1, 8192.0, 110)])
-"""Orders at which Renyi curves are kept.  With fewer of them epsilon is slightly larger, and still valid."""
+"""Orders at which Renyi curves are kept; with fewer of them epsilon is larger, and valid."""
 ORDERS.setflags(write=False)
 
 _MARGIN = 1e-12
@@ -32,13 +34,26 @@ _GROUPS = 6  # of numbers for which a recurrence begins at one height
 
 
 def epsilon_from_rdp(orders: ArrayLike, rdp: ArrayLike, delta: float) -> float:
-    """The least epsilon at `delta` that a Renyi curve proves; NaN and infinite entries prove nothing.
+    """Return the least epsilon at `delta` that a Renyi curve proves.
 
-    Notes
-    -----
-    ``delta <= e^{(alpha-1)(D - eps)} (1 - 1/alpha)^alpha / (alpha - 1)`` for every order.  *Proof.*  With ``x = e^L``,
-    ``(1 - e^eps / x)_+ <= x^{alpha-1} e^{-(alpha-1) eps} m`` where ``m = max_{y>=1} y^{1-alpha} - y^{-alpha}``,
-    attained at ``y = alpha / (alpha-1)``; take expectations and solve for ``eps``.
+    Parameters
+    ----------
+    orders : array of shape (k,)
+        Renyi orders alpha, > 1.
+    rdp : array of shape (k,)
+        Bounds on the divergence at these orders; NaN and infinite entries prove nothing.
+    delta : float
+        In (0, 1); elsewhere nothing is proved.
+
+    Returns
+    -------
+    float
+        Epsilon >= 0, at the best of the orders; infinite if nothing is proved.
+
+    Notes ----- ``delta <= e^{(alpha-1)(D - eps)} (1 - 1/alpha)^alpha / (alpha - 1)`` for every
+    order.  *Proof.*  With ``x = e^L``, ``(1 - e^eps / x)_+ <= x^{alpha-1} e^{-(alpha-1) eps} m``
+    where ``m = max_{y>=1} y^{1-alpha} - y^{-alpha}``, attained at ``y = alpha / (alpha-1)``; take
+    expectations and solve for ``eps``.
     """
     a, r = np.asarray(orders, dtype=float), np.asarray(rdp, dtype=float)
     if not 0.0 < delta < 1.0:
@@ -48,11 +63,12 @@ def epsilon_from_rdp(orders: ArrayLike, rdp: ArrayLike, delta: float) -> float:
     return max(0.0, float(np.min(np.where(np.isfinite(r), each, np.inf))))
 
 
-# --- Bessel ratios with certified upper and lower ends ---------------------------------------------------------------
+# --- Bessel ratios with certified upper and lower ends
+# ---------------------------------------------------------------
 
 
 class Ratios(NamedTuple):
-    """``R_m`` from both sides, and ``R_{m+1}`` from above."""
+    """Bessel ratios: ``R_m`` from below and above, and ``R_{m+1}`` from above."""
 
     low: Array
     high: Array
@@ -60,14 +76,13 @@ class Ratios(NamedTuple):
 
 
 def _ratios(m: float, x: Array) -> Ratios:
-    """Bounds of ``R_m(x) = I_{m+1}(x) / I_m(x)`` for ``m >= -1/2`` at increasing ``x > 0``.
+    """Bound ``R_m(x) = I_{m+1}(x) / I_m(x)`` from both sides at increasing ``x > 0``.
 
-    Notes
-    -----
-    ``1 / R_m = 2 (m+1) / x + R_{m+1}`` turns a bracket of ``R_{m+1}`` into a narrower one of ``R_m``.  To start it:
-    ``R_{m+1} <= R_m`` (Turan), so ``R_m^2 + 2 (m+1) R_m / x >= 1``, i.e. ``R_m >= (sqrt((m+1)^2 + x^2) - m - 1) / x``,
-    and this at ``m+1`` in the recurrence gives ``R_m <= x / (m + sqrt(x^2 + (m+2)^2))``.  Each step of the recurrence
-    makes a lower end of an upper one and an upper end of a lower one.  A larger x needs more steps, so the larger ones
+    Notes ----- ``1 / R_m = 2 (m+1) / x + R_{m+1}`` turns a bracket of ``R_{m+1}`` into a narrower
+    one of ``R_m``.  To start it: ``R_{m+1} <= R_m`` (Turan), so ``R_m^2 + 2 (m+1) R_m / x >= 1``,
+    i.e. ``R_m >= (sqrt((m+1)^2 + x^2) - m - 1) / x``, and this at ``m+1`` in the recurrence gives
+    ``R_m <= x / (m + sqrt(x^2 + (m+2)^2))``.  Each step of the recurrence makes a lower end of an
+    upper one and an upper end of a lower one.  A larger x needs more steps, so the larger ones
     begin earlier.
     """
     ends = np.empty((2, x.size))  # an even number of steps above m, the upper one first
@@ -77,6 +92,8 @@ def _ratios(m: float, x: Array) -> Ratios:
         own, first = x[group], int(group[0])
         ends[0, group] = own / (m + top + np.hypot(own, m + top + 2.0))
         ends[1, group] = own / (m + top + 1.0 + np.hypot(own, m + top + 1.0))
+        # Numbers of this group and of all larger x, which began at a greater height, go down
+        # together.
         active, at = ends[:, first:], x[first:]
         for k in range(top - 1, last - 1, -1):
             np.multiply(at, active, out=active)
@@ -87,10 +104,11 @@ def _ratios(m: float, x: Array) -> Ratios:
 
 
 def _log_growth(m: float, start: float, ends: Array) -> Ratios:
-    """Bounds of ``ln [y^-m I_m(y)] - ln [start^-m I_m(start)]``, the integral of ``R_m``, at increasing `ends` y.
+    """Bound ``ln [y^-m I_m(y)] - ln [start^-m I_m(start)]`` at increasing `ends` y.
 
-    Pieces are at most 30 % long.  The poles of R are imaginary, so that the Bernstein ellipse of a piece with parameter
-    15 has none inside, and 8 nodes, whose error falls with its 16th power, are exact to rounding.
+    It is the integral of ``R_m``.  Pieces are at most 30 % long.  The poles of R are imaginary, so
+    that the Bernstein ellipse of a piece with parameter 15 has none inside, and 8 nodes, whose
+    error falls with its 16th power, are exact to rounding.
     """
     edges = [start]
     for end in ends.tolist():
@@ -114,35 +132,54 @@ def _log_growth(m: float, start: float, ends: Array) -> Ratios:
 
 @lru_cache(maxsize=4096)
 def _share(d: int, z: float) -> tuple[float, float]:
-    """``w = z K_{nu+1}(z) I_nu(z)``, rounded up, and ``K_nu(z) / K_{nu+1}(z)``.
+    """Return ``w = z K_{nu+1}(z) I_nu(z)``, rounded up, and ``K_nu(z) / K_{nu+1}(z)``.
 
-    ``1 / w = 1 + R_nu(z) S`` with ``S_nu = K_nu / K_{nu+1} = 1 / (2 nu / z + S_{nu-1})`` by the Wronskian and the
-    recurrence, which is stable upwards; from a start far below, ``0 <= S <= 1`` is bracket enough.
+    ``1 / w = 1 + R_nu(z) S`` with ``S_nu = K_nu / K_{nu+1} = 1 / (2 nu / z + S_{nu-1})`` by the
+    Wronskian and the recurrence, which is stable upwards; from a start far below, ``0 <= S <= 1``
+    is bracket enough.
     """
     nu = d / 2.0 - 1.0
-    first = -0.5 if d % 2 else 0.0
-    low = high = 1.0 if d % 2 else float(special.k0e(z) / special.k1e(z))
+    if d % 2:
+        first = -0.5
+        low = high = 1.0  # K_{-1/2} = K_{1/2}
+    else:
+        first = 0.0
+        low = high = float(special.k0e(z) / special.k1e(z))
     skip = max(0, int(nu - first) - 400 - int(4 * z))
     if skip:
         first, low, high = first + skip, 0.0, 1.0
-    for k in range(1, round(nu - first) + 1):
+    for k in range(1, round(nu - first) + 1):  # the upper end makes the lower one, and the other way round
         low, high = 1.0 / (2.0 * (first + k) / z + high), 1.0 / (2.0 * (first + k) / z + low)
     smallest = float(_ratios(nu, np.array([z])).low[0])
     return 1.0 / (1.0 + smallest * low), low
 
 
-# --- U2: noise added to an answer -----------------------------------------------------------------------------------
+# --- U2: noise added to an answer
+# -----------------------------------------------------------------------------------
 
 
 def log_density(eta: ArrayLike, d: int, s: float) -> Array:
-    """Log density of ``eta = loss / s`` on (-1, 1); for ``d = 1`` of its continuous part, of mass ``(1 - e^-s) / 2``.
+    """Return the log density of ``eta = loss / s`` for spherical noise on an answer.
 
-    Notes
-    -----
-    ``eta`` is a mixture, with weights ``w = z K_{nu+1}(z) I_nu(z)`` and ``1 - w``, of the laws ``V_nu`` and
-    ``V_{nu+1}`` of density proportional to ``e^{z eta} (1 - eta^2)^{m - 1/2}``: in prolate spheroidal coordinates the
-    density factorises (``docs/privacy/tight.md``, Theorem 1).  For ``d = 1``, ``V_{-1/2}`` is two atoms: loss ``s``
-    with probability 1/2 and ``-s`` with ``e^-s / 2``.  Under the shifted law ``eta`` is ``-eta``.
+    Parameters
+    ----------
+    eta : array
+        In (-1, 1).
+    d : int
+        Entries of the answer.
+    s : float
+        Rate of the noise times the shift, ``beta ||shift||``, > 0.
+
+    Returns
+    -------
+    array of the shape of `eta`
+        For ``d = 1`` of the continuous part, of mass ``(1 - e^-s) / 2``.
+
+    Notes ----- ``eta`` is a mixture, with weights ``w = z K_{nu+1}(z) I_nu(z)`` and ``1 - w``, of
+    the laws ``V_nu`` and ``V_{nu+1}`` of density proportional to ``e^{z eta} (1 - eta^2)^{m -
+    1/2}``: in prolate spheroidal coordinates the density factorises (``docs/privacy/tight.md``,
+    Theorem 1).  For ``d = 1``, ``V_{-1/2}`` is two atoms: loss ``s`` with probability 1/2 and
+    ``-s`` with ``e^-s / 2``.  Under the shifted law ``eta`` is ``-eta``.
     """
     eta = np.asarray(eta, dtype=float)
     z, nu = s / 2.0, d / 2.0 - 1.0
@@ -156,30 +193,45 @@ def log_density(eta: ArrayLike, d: int, s: float) -> Array:
 
 
 def _log_vmf(m: float, z: float) -> float:
-    """Log of the normaliser of ``e^{z eta} (1 - eta^2)^{m-1/2}``."""
+    """Return the log of the normaliser of ``e^{z eta} (1 - eta^2)^{m-1/2}``."""
     return -float(special.betaln(m + 0.5, 0.5)) - float(_log_growth(m, 0.0, np.array([z])).low[0])
 
 
 def zcdp(d: int, s: float) -> float:
-    """``rho = s^2 / (2 d)``: ``D_alpha <= rho alpha`` at every order.
+    """Return ``rho = s^2 / (2 d)`` of spherical noise: ``D_alpha <= rho alpha`` at every order.
 
-    Notes
-    -----
-    ``docs/privacy/tight.md``, Theorem 1: integrate ``I_{m+1}(y) / I_m(y) <= y / (2m + 2) <= y / d`` from z to
-    ``(2 alpha - 1) z``.
+    Notes ----- ``docs/privacy/tight.md``, Theorem 1: integrate ``I_{m+1}(y) / I_m(y) <= y / (2m +
+    2) <= y / d`` from z to ``(2 alpha - 1) z``.
     """
     return s * s / (2.0 * d)
 
 
 def rdp(orders: ArrayLike, d: int, s: float) -> Array:
-    """U2: the Renyi divergence at each order, with a relative margin of 1e-12, never above ``min(s, zcdp alpha)``.
+    """U2: return the Renyi divergence of spherical noise on an answer, at each order.
 
-    Notes
-    -----
-    ``exp((alpha-1) D) = w g_nu(y) / g_nu(z) + (1-w) g_{nu+1}(y) / g_{nu+1}(z)``, ``g_m(y) = y^-m I_m(y)``,
-    ``y = (2 alpha - 1) z``: each part of :func:`log_density`'s mixture is tilted from ``z`` to ``y``
-    (``docs/privacy/tight.md``, Theorem 1).  All terms are positive and ``ln g_m`` is computed as an integral of a
-    positive ratio, so small prices keep their digits.
+    Parameters
+    ----------
+    orders : array
+        Renyi orders alpha, > 1.
+    d : int
+        Entries of the answer.
+    s : float
+        Rate of the noise times the shift, ``beta ||shift||``, >= 0.
+
+    Returns
+    -------
+    array of the shape of `orders`
+        With a relative margin of 1e-12, and never above ``min(s, zcdp alpha)``.
+
+    Raises
+    ------
+    ValueError
+        If an order is at most 1.
+
+    Notes ----- ``exp((alpha-1) D) = w g_nu(y) / g_nu(z) + (1-w) g_{nu+1}(y) / g_{nu+1}(z)``,
+    ``g_m(y) = y^-m I_m(y)``, ``y = (2 alpha - 1) z``: each part of :func:`log_density`'s mixture is
+    tilted from ``z`` to ``y`` (``docs/privacy/tight.md``, Theorem 1).  All terms are positive and
+    ``ln g_m`` is computed as an integral of a positive ratio, so small prices keep their digits.
     """
     a = np.asarray(orders, dtype=float)
     flat, place = np.unique(a, return_inverse=True)
@@ -192,6 +244,7 @@ def rdp(orders: ArrayLike, d: int, s: float) -> Array:
     share = _share(d, z)[0]
     growth = _log_growth(nu, z, y)
     first, second = growth.high, growth.next
+    # ln(w e^first + (1 - w) e^second) by the gap; beyond 30 the larger one alone is the bound.
     gap = np.maximum(first - second, 0.0)
     with np.errstate(over="ignore"):
         mixed = np.where(gap < 30.0, second + np.log1p(share * np.expm1(np.minimum(gap, 30.0))), first)
@@ -201,10 +254,11 @@ def rdp(orders: ArrayLike, d: int, s: float) -> Array:
 
 
 def window(d: int, s: float) -> tuple[float, float]:
-    """An interval of eta above which lies a probability of at most 1e-25, by :func:`zcdp` as a tail bound.
+    """Return an interval of eta above which lies a probability of at most 1e-25.
 
-    ``E e^{l eta} <= exp(l s/(2d) + l^2/(2d))`` for l > 0.  Nothing is proved about the mass below the interval; a
-    caller that cuts it off must count it as an infinite loss.
+    :func:`zcdp` gives the tail bound: ``E e^{l eta} <= exp(l s/(2d) + l^2/(2d))`` for l > 0.
+    Nothing is proved about the mass below the interval; a caller that cuts it off must count it as
+    an infinite loss.
     """
     if d == 1:
         return -1.0, 1.0
@@ -216,9 +270,19 @@ def window(d: int, s: float) -> tuple[float, float]:
 
 
 class Within(NamedTuple):
-    """A release inside an objective is dominated by U2's loss at shift `s`, plus `fixed`, plus ``slack chi^2_k``.
+    """A dominating pair of a release inside an objective: the loss of a shift, plus two terms.
 
-    The last term is meant in the sense of :func:`objective_surplus`, with ``k = degrees``.
+    Parameters
+    ----------
+    s : float
+        The shift: of U2's loss, or of a Gaussian loss.
+    fixed : float
+        Constant that is added to the loss.
+    slack : float
+        Factor of a chi^2 that is added, in the sense of :func:`objective_surplus`; infinite if
+        there is no pair.
+    degrees : int
+        Degrees of freedom of the chi^2.
     """
 
     s: float
@@ -228,44 +292,72 @@ class Within(NamedTuple):
 
 
 def objective_dominating(beta: float, kappa: float, d: int, *, relation: str) -> Within:
-    """A dominating pair for one release of objective perturbation; `slack` is infinite where there is none.
+    """Return a dominating pair for one release of objective perturbation with spherical noise.
 
     Parameters
     ----------
     beta : float
-        Rate of the noise in sum scale.
+        Rate of the noise in sum scale, > 0.
     kappa : float
-        ``c1 / K``.
+        ``c1 / K``, largest curvature of a row's loss over the strong convexity of all but the loss.
     d : int
+        Entries of the classifier.
     relation : {"replace-one", "add", "remove"}
-        "add": from the data with the row to those without; "remove": the other way.  Zero-out is the worse of both.
+        "add": from the data with the row to those without; "remove": the other way.  Zero-out is
+        the worse of both.
 
-    Notes
-    -----
-    ``docs/privacy/tight.md``, Theorem 3.  With ``o = -grad F_0(w)``, ``F_0`` the objective without the row, the noise
-    is ``b = o + a u`` for a row ``u`` of derivative ``-a``.  Along ``u``, a grows at a rate in [0, kappa].  So up to
-    `fixed` and `slack` the loss is that of a shift by a's value at ``o.u = 0``, and the longest such shift is the
-    worst.  For that the loss less the slack must grow with ``|o.u|``: ``kappa <= 1/2``, and ``2 kappa <= 1/2`` for two
-    rows.
+    Returns
+    -------
+    Within
+        Its slack is infinite where there is no such pair.
+
+    Raises
+    ------
+    ValueError
+        If the relation is another.
+
+    Notes ----- ``docs/privacy/tight.md``, Theorem 3.  With ``o = -grad F_0(w)``, ``F_0`` the
+    objective without the row, the noise is ``b = o + a u`` for a row ``u`` of derivative ``-a``.
+    Along ``u``, a grows at a rate in [0, kappa].  So up to `fixed` and `slack` the loss is that of
+    a shift by a's value at ``o.u = 0``, and the longest such shift is the worst.  For that the loss
+    less the slack must grow with ``|o.u|``: ``kappa <= 1/2``, and ``2 kappa <= 1/2`` for two rows.
     """
     curvature = 2.0 / (3.0 * np.sqrt(3.0))
+    slack = np.inf
     if relation == "add":
         return Within(beta, float(np.log1p(kappa)) + beta * kappa / (1.0 + kappa), 0.0, 1)
     if relation == "remove":
-        return Within(beta, beta * kappa * curvature, kappa if kappa <= 0.5 else np.inf, 1)
+        if kappa <= 0.5:
+            slack = kappa
+        return Within(beta, beta * kappa * curvature, slack, 1)
     if relation == "replace-one":
-        slack = 2.0 * kappa if kappa <= 0.25 else np.inf
+        if kappa <= 0.25:
+            slack = 2.0 * kappa
         return Within(2.0 * beta, float(np.log1p(kappa)) + 4.0 * beta * kappa * curvature, slack, min(2, d))
     raise ValueError("relation must be 'replace-one', 'add' or 'remove'")
 
 
 def objective_surplus(releases: Iterable[tuple[Within, int]], delta: float) -> float:
-    """An ``x`` such that ``x`` added to U2's composed loss, and `delta` to its delta, cover all fixed and slack terms.
+    """Return epsilon that covers the fixed and the random terms of a composition.
 
-    Notes
-    -----
-    ``docs/privacy/tight.md``, Lemma 4: each slack's moments are at most those of a chi^2, so its moment generating
-    function is at most ``(1 - 2 tau slack)^{-k/2}``, and the sum has an exponential tail.  Any tau is valid.
+    Added to the composed loss of the shifts, with `delta` added to its delta, it covers all of
+    them.
+
+    Parameters
+    ----------
+    releases : iterable of pairs
+        Dominating pairs with how often each comes.
+    delta : float
+        Share of delta for the random terms.
+
+    Returns
+    -------
+    float
+        Infinite if a slack is, or if there is no `delta` for it.
+
+    Notes ----- ``docs/privacy/tight.md``, Lemma 4: each slack's moments are at most those of a
+    chi^2, so its moment generating function is at most ``(1 - 2 tau slack)^{-k/2}``, and the sum
+    has an exponential tail.  Any tau is valid.
     """
     kept = [(within, count) for within, count in releases if count > 0]
     fixed = sum(within.fixed * count for within, count in kept)
@@ -280,29 +372,42 @@ def objective_surplus(releases: Iterable[tuple[Within, int]], delta: float) -> f
     return float(fixed + max(0.0, float(np.min(each))))
 
 
-# --- Renyi: kappa costs only in the tail ----------------------------------------------------------------------------
+# --- Renyi: kappa costs only in the tail
+# ----------------------------------------------------------------------------
 
 
 def objective_rdp(orders: ArrayLike, beta: float, kappa: float, d: int, *, relation: str) -> Array:
-    """Renyi bound of one release of objective perturbation: U2 plus a tail that vanishes with ``kappa``.
+    """Return a Renyi bound of one release of objective perturbation with spherical noise.
+
+    It is U2's plus a tail that vanishes with ``kappa``.
 
     Parameters
     ----------
     orders : array
+        Renyi orders, > 1.
     beta, kappa, d
-        As in :func:`objective_dominating`.
+        As for :func:`objective_dominating`.
     relation : {"replace-one", "add", "remove", "zero-out"}
-        "zero-out" is the larger of "add" and "remove"; whole compositions may take the larger of the two sums.
+        "zero-out" is the larger of "add" and "remove"; whole compositions may take the larger of
+        the two sums.
 
-    Notes
-    -----
-    ``docs/privacy/tight.md``, Theorem 2, has the proof and the letters.  The determinant's power is at most a chord,
-    linear in a's derivative; integrated by parts, that derivative is gone, and a may be chosen point by point.  The
-    worst choice gives U2's moment, and the rest is the tail.
+    Returns
+    -------
+    array of the shape of `orders`
 
-    Replace-one goes through the data without the row:
-    ``D_alpha <= (alpha - 1/2)/(alpha-1) D^add_{2 alpha} + D^remove_{2 alpha - 1}`` (Mironov 2017, Proposition 11).
-    Each bound is cut at the pure one, ``Delta beta + ln(1 + kappa)``, and add also at :func:`objective_dominating`'s.
+    Raises
+    ------
+    ValueError
+        If the relation is another.
+
+    Notes ----- ``docs/privacy/tight.md``, Theorem 2, has the proof and the letters.  The
+    determinant's power is at most a chord, linear in a's derivative; integrated by parts, that
+    derivative is gone, and a may be chosen point by point.  The worst choice gives U2's moment, and
+    the rest is the tail.
+
+    Replace-one goes through the data without the row: ``D_alpha <= (alpha - 1/2)/(alpha-1) D^add_{2
+    alpha} + D^remove_{2 alpha - 1}`` (Mironov 2017, Proposition 11).  Each bound is cut at the pure
+    one, ``Delta beta + ln(1 + kappa)``, and add also at :func:`objective_dominating`'s.
     """
     a = np.asarray(orders, dtype=float)
     if relation == "replace-one":
@@ -320,7 +425,7 @@ def objective_rdp(orders: ArrayLike, beta: float, kappa: float, d: int, *, relat
 
 
 def _one_row(a: Array, shift: Array, beta: float, kappa: float, d: int, relation: str) -> Array:
-    """`objective_rdp` of "add" or "remove", from U2's own."""
+    """Return :func:`objective_rdp` of "add" or "remove", given U2's divergences `shift`."""
     if kappa <= 0.0:
         return shift
     flat = a.ravel()
@@ -339,7 +444,9 @@ def _one_row(a: Array, shift: Array, beta: float, kappa: float, d: int, relation
         moment = (flat - 1.0) * shift.ravel()
         bound = np.logaddexp(moment, size + tail) / (flat - 1.0)
     bound = np.where(np.isnan(bound), np.inf, bound)
-    pure = beta + (np.log1p(kappa) if relation == "add" else 0.0)
+    pure = beta
+    if relation == "add":
+        pure = beta + np.log1p(kappa)
     bound = np.minimum(bound, pure)
     if relation == "add":
         bound = np.minimum(bound, shift.ravel() + objective_dominating(beta, kappa, d, relation="add").fixed)
@@ -352,10 +459,11 @@ _GRID = np.linspace(0.0, 1.0, _PARTS + 1)
 
 @lru_cache(maxsize=64)
 def _log_cosine_cells(d: int) -> Array:
-    """Logarithms of upper bounds of the probabilities of `_GRID`'s cells, for the cosine's absolute value.
+    """Return logs of upper bounds of the probabilities of `_GRID`'s cells, for ``|cosine|``.
 
-    Where the exact ones underflow: ``P(|cos| > q) <= (1-q^2)^{(d-1)/2} / (q (d-1)/2 B(1/2, (d-1)/2))``,
-    the integral of ``x^{-1/2} (1-x)^{(d-3)/2} / B`` from ``q^2`` with ``x^{-1/2} <= 1/q``.
+    Where the exact ones underflow: ``P(|cos| > q) <= (1-q^2)^{(d-1)/2} / (q (d-1)/2 B(1/2,
+    (d-1)/2))``, the integral of ``x^{-1/2} (1-x)^{(d-3)/2} / B`` from ``q^2`` with ``x^{-1/2} <=
+    1/q``.
     """
     if d == 1:
         out = np.full(_PARTS, -np.inf)
@@ -373,10 +481,13 @@ def _log_cosine_cells(d: int) -> Array:
 
 
 def _tail(omega: Array, derivative: Array, tilt: Array, beta: float, d: int) -> Array:
-    """Log of an upper bound of ``E [q e^{tilt q}; t < 0, omega rho q (2 + derivative q) > 1 - q^2]``, one per order.
+    """Return the log of an upper bound on the tail of :func:`_one_row`, one per order.
 
-    In many dimensions neither cells near ``q = 1`` nor their weights fit double precision: sums are told by their
-    logarithms, and where one is below e^-600 of all cells, it is at most as many times its largest cell.
+    It is ``E [q e^{tilt q}; t < 0, omega rho q (2 + derivative q) > 1 - q^2]``.
+
+    In many dimensions neither cells near ``q = 1`` nor their weights fit double precision: sums are
+    told by their logarithms, and where one is below e^-600 of all cells, it is at most as many
+    times its largest cell.
     """
     reach = np.sqrt(np.arange(0.0, 40.5, 0.25) * 2.0)
     scaled = np.concatenate([d - reach[::-1] * np.sqrt(d), d + reach * np.sqrt(d) + reach**2])
@@ -410,13 +521,25 @@ def _tail(omega: Array, derivative: Array, tilt: Array, beta: float, d: int) -> 
 
 
 def inexact_rdp(orders: ArrayLike, beta_release: float, error: float) -> Array:
-    """U4: what to add if an answer within `error` of the exact minimiser gets spherical noise of rate `beta_release`.
+    """Return what U4 adds to the price of an exact minimiser, for spherical noise on the answer.
 
-    Notes
-    -----
-    ``(2 alpha - 1) / (alpha - 1) beta_release error``: noise around the answer instead of the minimiser changes the
-    density by a factor in ``[e^-x, e^x]``, ``x = beta_release error``, which is raised to ``alpha`` and ``1 - alpha``.
-    Over a run they turn a profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``, X being the sum of the x.
+    Parameters
+    ----------
+    orders : array
+        Renyi orders alpha, > 1.
+    beta_release : float
+        Rate of the noise on the answer.
+    error : float
+        Largest distance between the answer and the exact minimiser.
+
+    Returns
+    -------
+    array of the shape of `orders`
+
+    Notes ----- ``(2 alpha - 1) / (alpha - 1) beta_release error``: noise around the answer instead
+    of the minimiser changes the density by a factor in ``[e^-x, e^x]``, ``x = beta_release error``,
+    which is raised to ``alpha`` and ``1 - alpha``.  Over a run they turn a profile ``delta(eps)``
+    into ``e^X delta(eps - 2 X)``, X being the sum of the x.
     """
     a = np.asarray(orders, dtype=float)
     return (2.0 * a - 1.0) / (a - 1.0) * beta_release * error
