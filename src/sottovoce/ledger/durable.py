@@ -84,7 +84,7 @@ class DurableLedger(NeverCopied, Readings):
     """
 
     def __init__(self, file: ChainFile[History]) -> None:
-        made = file.read()
+        made = file.chain.state  # as it was read when the file was opened
         self.path = file.real
         self.accountant, self.epsilon, self.delta = made.accountant, made.epsilon, made.delta
         self.demonstration = made.demonstration
@@ -282,7 +282,7 @@ class DurableLedger(NeverCopied, Readings):
             If there is no such run, it has another plan, or a version before 0.3 began it.
         """
         self.runs.check_goes_on(run)
-        state = self.file.read()
+        state = self.file.chain.state  # as it was just read
         if find_run(state, run).plan != plan:
             another = f"give this run another name, such as {free_name(state, run)!r}"
             rule = f"is in this ledger with another plan; go on with that one, or {another}"

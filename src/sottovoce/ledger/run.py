@@ -39,7 +39,7 @@ class Run(Readings):
         self.accountant, self.epsilon, self.delta = accountant, epsilon, delta
         self.release = 0
         self.journaled = False
-        self._most = len(records.history.planned)
+        self._most = records.planned
 
     def __enter__(self) -> Self:
         return self

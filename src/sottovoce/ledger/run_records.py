@@ -25,6 +25,11 @@ class RunRecords:
         """What the run reserved and how far it has come, with what others wrote."""
         return find_run(self._file.read(), self.name)
 
+    @property
+    def planned(self) -> int:
+        """Number of releases that the run reserved, which never changes; as of the last look at the file."""
+        return len(find_run(self._file.chain.state, self.name).planned)
+
     def charge(self, release: int, event: Event, *, kept: bool) -> bytes | None:
         """Record a release, durably, or find it recorded.
 
