@@ -870,7 +870,9 @@ def at_one_order(accountant: Accountant[Any], epsilon: Array, delta: float) -> A
     -------
     Accountant
 
-    Notes ----- With the order fixed beforehand, at every stopping time T and for every set S of
+    Notes
+    -----
+    With the order fixed beforehand, at every stopping time T and for every set S of
     transcripts at which at most e is quoted, ``P(S) <= exp(e) Q(S) + delta``, though each release,
     and whether there is another, may be chosen in view of earlier ones: ``exp((a-1)(L_t - R_t))``,
     of the loss ``L_t`` and the sum ``R_t`` of the divergences of order a, is a supermartingale

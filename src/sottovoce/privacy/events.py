@@ -1,14 +1,15 @@
 """Events: the parameters that price a release.  An event never says what it costs: accountants compute that.
 
-Published events never change their meaning: a new mechanism is a new class.  Every class says what its price presumes
-of other events and of the ledger (``needs``, :mod:`sottovoce.privacy.conditions`).
+Published events never change their meaning: a new mechanism is a new class.  Every class says what
+its price presumes of other events and of the ledger (``needs``,
+:mod:`sottovoce.privacy.conditions`).
 
 Fields of many classes, where arrays have an entry for each node (a real site has one):
 
 relation : {"replace-one", "zero-out"}
-    Which data sets are neighbours: one row of one site has other values, or becomes a row that adds nothing (the same
-    as adding or removing it, as row counts are public).  Sensitivities hold for it, and a ledger holds events of one
-    relation only.
+    Which data sets are neighbours: one row of one site has other values, or becomes a row that adds
+    nothing (the same as adding or removing it, as row counts are public).  Sensitivities hold for
+    it, and a ledger holds events of one relation only.
 dimension : int
     Numbers in the release.
 claimed, claimed_rho : array (N,), optional
@@ -190,9 +191,10 @@ class Unprotected(Event):
 class SphericalObjectivePerturbation(Event):
     """Minimiser of a local objective with a random linear term of density ``exp(-beta ||b||)`` in sum scale.
 
-    The loss has a derivative in [-1, 0] and rows lie in the unit ball.  The node releases the solver's answer plus
-    noise that covers the solver's error: spherical (``beta_release``) or Gaussian (``sigma_release``).  Without either
-    (printed forms) the price holds for exact minimisation only.
+    The loss has a derivative in [-1, 0] and rows lie in the unit ball.  The node releases the
+    solver's answer plus noise that covers the solver's error: spherical (``beta_release``) or
+    Gaussian (``sigma_release``).  Without either (printed forms) the price holds for exact
+    minimisation only.
 
     Attributes
     ----------
@@ -204,11 +206,12 @@ class SphericalObjectivePerturbation(Event):
     logistic : bool
         Whether ``curvature = |derivative| (1 - |derivative|)``.
     error : array (N,)
-        Largest distance between the solver's answer and the exact minimiser, the grid's rounding included.
+        Largest distance between the solver's answer and the exact minimiser, the grid's rounding
+        included.
     beta_release : array (N,)
-        Rate of spherical noise on the answer; 0 for none.  In ledgers of version 0.1 it may be Laplace noise of scale
-        root d over this rate in each coordinate.  The price holds for both: a shift changes neither density by more
-        than a factor ``e^{beta_release ||shift||}``.
+        Rate of spherical noise on the answer; 0 for none.  In ledgers of version 0.1 it may be
+        Laplace noise of scale root d over this rate in each coordinate.  The price holds for both:
+        a shift changes neither density by more than a factor ``e^{beta_release ||shift||}``.
     sigma_release : array (N,)
         Standard deviation of Gaussian noise on each coordinate of the answer; 0 for none.
     """
@@ -234,8 +237,8 @@ class SphericalObjectivePerturbation(Event):
 class SecretStartPerturbation(Event):
     """Objective perturbation without noise on the answer, whose linear term depends on the rows (001, (21) to (23)).
 
-    `shift`, (N,), is the largest change of that term between neighbouring data sets, given all that was released, in
-    sum scale; other fields as in :class:`SphericalObjectivePerturbation`.
+    `shift`, (N,), is the largest change of that term between neighbouring data sets, given all that
+    was released, in sum scale; other fields as in :class:`SphericalObjectivePerturbation`.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -277,7 +280,8 @@ class GaussianObjectivePerturbation(Event):
 class GaussianMechanism(Event):
     """A statistic plus ``N(0, sigma^2 I)``: output perturbation, the noisy proximal step (U7), sums, moments.
 
-    `sensitivity` is the largest Euclidean change between neighbours, the solver's error and rounding included.
+    `sensitivity` is the largest Euclidean change between neighbours, the solver's error and
+    rounding included.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -295,15 +299,17 @@ class GaussianMechanism(Event):
 class CarriedGaussianMechanism(Event):
     """Correlated noise: round `index` of `rounds` noisy gradients of one sign, each less a share of those before it.
 
-    The release is ``g_t - (g_1 + ... + g_{t-1}) / (rounds + t - 1)`` plus ``N(0, sigma^2 I)``, where a row's gradient
-    points one way in all rounds.  The releases up to round t together reveal no more than Gaussian mechanisms of the
-    shifts :meth:`shift`; one alone might reveal more than its own (docs/privacy/correlated_noise.md).
+    The release is ``g_t - (g_1 + ... + g_{t-1}) / (rounds + t - 1)`` plus ``N(0, sigma^2 I)``,
+    where a row's gradient points one way in all rounds.  The releases up to round t together reveal
+    no more than Gaussian mechanisms of the shifts :meth:`shift`; one alone might reveal more than
+    its own (docs/privacy/correlated_noise.md).
 
     Attributes
     ----------
     sigma : array (N,)
     sensitivity : array (N,)
-        Bound on the change of a gradient between neighbours; rounding is included so that it covers all rounds.
+        Bound on the change of a gradient between neighbours; rounding is included so that it covers
+        all rounds.
     index, rounds : int
         The round, from 1, and how many are planned.
     """
@@ -334,17 +340,19 @@ class CarriedGaussianMechanism(Event):
 class SummedGaussianMechanism(Event):
     """One attempt to open a sum over sites, to which every site adds a share of the noise (``docs/privacy/sums.md``).
 
-    It counts whether the sum was opened or not, and for any sites that may take part: noise follows the sites of the
-    attempt, so that `alpha` stays.
+    It counts whether the sum was opened or not, and for any sites that may take part: noise follows
+    the sites of the attempt, so that `alpha` stays.
 
     Attributes
     ----------
     alpha : array (N,)
         Bound on the shift over sigma that one row causes, against the hub and `colluders` sites.
     sensitivity : array (N,)
-        Largest Euclidean change of the sum by one row, if all sites take part; prices do not depend on it.
+        Largest Euclidean change of the sum by one row, if all sites take part; prices do not depend
+        on it.
     sites, participants, colluders : int
-        Sites of the plan; the least number of an attempt; those whose shares of the noise are known to others.
+        Sites of the plan; the least number of an attempt; those whose shares of the noise are known
+        to others.
     sites_per_row : int
         Sites at which one person may have a row: shifts of one sum add up, and a node is charged
         ``alpha sqrt(sites_per_row)``.
@@ -377,8 +385,9 @@ class SummedGaussianMechanism(Event):
     def against(self, colluders: int) -> SummedGaussianMechanism:
         """The same attempt against that many colluding sites.
 
-        Of u sites' shares ``u - t'`` stay honest in place of ``u - t``; their ratio is largest for the fewest sites
-        that leave one.  Against fewer colluders than planned the price stays; against all sites nothing is proved.
+        Of u sites' shares ``u - t'`` stay honest in place of ``u - t``; their ratio is largest for
+        the fewest sites that leave one.  Against fewer colluders than planned the price stays;
+        against all sites nothing is proved.
         """
         if colluders <= self.colluders:
             return self
@@ -398,7 +407,8 @@ class SummedGaussianMechanism(Event):
 class ExactSphericalMechanism(Event):
     """A statistic plus noise of density ``exp(-beta ||v||)`` (003, Algorithm 1); fields as in `GaussianMechanism`.
 
-    Releases are rounded to a grid (:mod:`sottovoce.privacy.exact`); `sensitivity` includes that of the statistic.
+    Releases are rounded to a grid (:mod:`sottovoce.privacy.exact`); `sensitivity` includes that of
+    the statistic.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -416,9 +426,9 @@ class ExactSphericalMechanism(Event):
 class SphericalMechanism(Event):
     """A statistic plus pure noise as version 0.1 recorded it, of one of two laws; priced at the worse of both.
 
-    A simulation of 0.1 drew noise of density ``exp(-beta ||v||)``, a release independent Laplace noise of scale
-    ``sqrt(dimension) / beta`` in each coordinate: the same pure price, but a larger one under a delta.
-    :class:`ExactSphericalMechanism` replaces it.
+    A simulation of 0.1 drew noise of density ``exp(-beta ||v||)``, a release independent Laplace
+    noise of scale ``sqrt(dimension) / beta`` in each coordinate: the same pure price, but a larger
+    one under a delta.  :class:`ExactSphericalMechanism` replaces it.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -453,8 +463,8 @@ class LaplaceMechanism(Event):
 class SparseVector(Event):
     """AboveThreshold (U5): the threshold's noise is drawn once, and it stops after `positives` positive answers.
 
-    The threshold has noise Lap(sensitivity / epsilon_threshold), and each query Lap(2 positives sensitivity /
-    epsilon_queries).
+    The threshold has noise Lap(sensitivity / epsilon_threshold), and each query Lap(2 positives
+    sensitivity / epsilon_queries).
     """
 
     needs: ClassVar[str] = "nothing"
@@ -469,8 +479,9 @@ class SparseVector(Event):
 class GatedRelease(Event):
     """Round `index` of a sparse vector in front of a Gaussian mechanism (U5 and U7).
 
-    Round 1 charges all tests together, as in :class:`SparseVector`, and each of the rounds 1 .. `positives` one release
-    of this `sigma` and `sensitivity`.  No more releases pass, so later rounds cost nothing.
+    Round 1 charges all tests together, as in :class:`SparseVector`, and each of the rounds 1 ..
+    `positives` one release of this `sigma` and `sensitivity`.  No more releases pass, so later
+    rounds cost nothing.
     """
 
     needs: ClassVar[str] = "rounds"
@@ -502,8 +513,8 @@ class GatedRelease(Event):
 class _TestedObjective:
     """What rounds of 004's Algorithm 2 have in common: an objective with Gaussian noise, and a test before its release.
 
-    Fields are those of :class:`GaussianObjectivePerturbation`, the pure epsilon of a round's test, how many releases
-    pass, and the number of the round.
+    Fields are those of :class:`GaussianObjectivePerturbation`, the pure epsilon of a round's test,
+    how many releases pass, and the number of the round.
     """
 
     relation: str
@@ -526,8 +537,8 @@ class _TestedObjective:
 class RedrawnGateRelease(_TestedObjective, Event):
     """Round `index` of 004, Algorithm 2 as printed: a test priced by itself, and a Gaussian objective release.
 
-    Every round charges its test, of pure epsilon `test_epsilon`; the rounds 1 .. `positives` charge one release each,
-    of fields as in :class:`GaussianObjectivePerturbation`.
+    Every round charges its test, of pure epsilon `test_epsilon`; the rounds 1 .. `positives` charge
+    one release each, of fields as in :class:`GaussianObjectivePerturbation`.
     """
 
     needs: ClassVar[str] = "rounds"
@@ -549,10 +560,11 @@ class RedrawnGateRelease(_TestedObjective, Event):
 class MinimiserGateRelease(_TestedObjective, Event):
     """Round `index` of 004, Algorithm 2 to the letter: a test that reads the minimiser, and a release if it passes.
 
-    Every round charges the exact minimiser, as if it were released (Gaussian noise in the objective, U3), and the test,
-    which is `test_epsilon`-DP for every minimiser; the rounds 1 .. `positives` charge the noise on the answer too,
-    which covers the solver's error only.  The test must read the exact minimiser (docs/privacy/verdicts.md, "Improved
-    plausible ADMM").  Other fields are as in :class:`GaussianObjectivePerturbation`.
+    Every round charges the exact minimiser, as if it were released (Gaussian noise in the
+    objective, U3), and the test, which is `test_epsilon`-DP for every minimiser; the rounds 1 ..
+    `positives` charge the noise on the answer too, which covers the solver's error only.  The test
+    must read the exact minimiser (docs/privacy/verdicts.md, "Improved plausible ADMM").  Other
+    fields are as in :class:`GaussianObjectivePerturbation`.
     """
 
     needs: ClassVar[str] = "rounds"

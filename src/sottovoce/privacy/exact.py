@@ -335,7 +335,9 @@ def rounded_spherical(d: int, rate: Sequence[float], step: Sequence[float], draw
     InvalidInput
         If a number is not finite and > 0, or `d` is less than 1.
 
-    Notes ----- ``x = z ||z'|| / rate`` with independent standard normals ``z`` in R^d and ``z'`` in
+    Notes
+    -----
+    ``x = z ||z'|| / rate`` with independent standard normals ``z`` in R^d and ``z'`` in
     R^{d+1} has that density, a mixture of Gaussians (``docs/privacy/verdicts.md``, "Noise on a
     grid").  Of ``z'`` the length alone is drawn.
     """

@@ -105,7 +105,9 @@ def compose(parts: Iterable[tuple[LossDistribution, int]]) -> LossDistribution:
     ValueError
         If steps differ.
 
-    Notes ----- Adaptive composition is dominated by the product of dominating pairs (Zhu, Dong and
+    Notes
+    -----
+    Adaptive composition is dominated by the product of dominating pairs (Zhu, Dong and
     Wang 2022, Theorem 10).  One forward transform per part and one backward: the sum of all
     absolute errors is at most ``sqrt(n) (count + 2) 8 u log2(n)`` (Higham 2002, Theorem 24.2),
     which is added to the mass at infinite loss.

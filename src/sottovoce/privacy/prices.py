@@ -1,9 +1,11 @@
 """Prices of one event: pure epsilon, zCDP, a Renyi curve, or a dominating pair.
 
-Every function refuses, by name, an event for which it has no proof, and takes the smallest price that is proved:
+Every function refuses, by name, an event for which it has no proof, and takes the smallest price
+that is proved:
 
 - *noise in an objective* is priced (U1, U2, U3) with what it costs to release the solver's answer in place of the exact
-  minimiser (U4); or by the Gaussian noise on the answer alone, of a statistic of sensitivity ``Delta / K + 2 error``;
+  minimiser (U4); or by the Gaussian noise on the answer alone, of a statistic of sensitivity
+  ``Delta / K + 2 error``;
 - a pure price ``eps`` is also ``eps^2 / 2``-zCDP (Bun and Steinke 2016, Proposition 3.3) and dominated by randomised
   response.
 """
@@ -67,7 +69,8 @@ def _shift(event: events.GaussianMechanism | events.CarriedGaussianMechanism) ->
     return event.shift()
 
 
-# --- pure ------------------------------------------------------------------------------------------------------------
+# --- pure
+# ------------------------------------------------------------------------------------------------------------
 
 
 def _exact_objective(event: events.SphericalObjectivePerturbation) -> Array:
@@ -111,7 +114,8 @@ def pure(event: Event) -> Array:
             raise _unknown(event, "pure")
 
 
-# --- zCDP ------------------------------------------------------------------------------------------------------------
+# --- zCDP
+# ------------------------------------------------------------------------------------------------------------
 
 
 def zcdp(event: Event) -> Array:
@@ -122,8 +126,9 @@ def zcdp(event: Event) -> Array:
         case events.SummedGaussianMechanism():
             return gaussian.gaussian_zcdp(_summed(event))
         case events.ExactSphericalMechanism() | events.SphericalMechanism():
-            # Of the first, U2.  Of Laplace noise of scale sqrt(d) / beta in each coordinate, too: coordinate j is
-            # s_j-DP, hence s_j^2 / 2-zCDP, with s_j = beta |shift_j| / sqrt(d), and the s_j^2 sum to s^2 / d.
+            # Of the first, U2.  Of Laplace noise of scale sqrt(d) / beta in each coordinate, too:
+            # coordinate j is s_j-DP, hence s_j^2 / 2-zCDP, with s_j = beta |shift_j| / sqrt(d), and
+            # the s_j^2 sum to s^2 / d.
             s = event.beta * event.sensitivity
             return s**2 / (2.0 * event.dimension)
         case events.SphericalObjectivePerturbation() | events.GaussianObjectivePerturbation() if np.all(
@@ -146,7 +151,8 @@ def zcdp(event: Event) -> Array:
             return 0.5 * pure(event) ** 2
 
 
-# --- Renyi -----------------------------------------------------------------------------------------------------------
+# --- Renyi
+# -----------------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4096)
@@ -214,13 +220,15 @@ def renyi(event: Event, orders: Orders) -> Array:
             s = event.sensitivity / event.scale
             return np.array(_each(event, lambda i, _: _ball_curve(orders, 1, float(s[i]))))
         case events.RedrawnGateRelease():
-            # The bits' densities lie within e^{+-test} of a law that knows no rows, whatever else was drawn (as in U4).
+            # The bits' densities lie within e^{+-test} of a law that knows no rows, whatever else
+            # was drawn (as in U4).
             tests = np.array(_each(event, lambda i, _: spherical.inexact_rdp(a, 1.0, float(event.test_epsilon[i]))))
             inner = event.release()
             return tests if inner is None else tests + renyi(inner, orders)
         case events.MinimiserGateRelease():
             _positive(event, "sigma_release")
-            # Given the minimiser, which counts as released, the test is pure and the answer a Gaussian mechanism.
+            # Given the minimiser, which counts as released, the test is pure and the answer a
+            # Gaussian mechanism.
             shift = event.shift()
             after = _each(event, lambda i, _: a * 0.5 * float(shift[i]) ** 2 + pure_curve(float(event.test_epsilon[i])))
             return np.array(after) + renyi(event.minimiser(), orders)
@@ -235,16 +243,18 @@ def renyi(event: Event, orders: Orders) -> Array:
             return np.array(_each(event, lambda i, _: pure_curve(float(epsilon[i]))))
 
 
-# --- dominating pairs ------------------------------------------------------------------------------------------------
+# --- dominating pairs
+# ------------------------------------------------------------------------------------------------
 
 
 class Bill(NamedTuple):
     """A pair that dominates one release, in parts whose losses add up.
 
-    ``mu`` is a Gaussian's shift over sigma, ``ball`` the ``(d, s)`` of U2, ``epsilon`` a pure price; ``fixed``,
-    ``slack`` and ``degrees`` are of :class:`sottovoce.privacy.spherical.Within`.  ``exchange`` is U4's X, which turns a
-    profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``.  ``lattice`` counts coordinates whose Gaussian noise may be
-    discrete, as it used to be, on a grid of step ``2^-40`` sigma.
+    ``mu`` is a Gaussian's shift over sigma, ``ball`` the ``(d, s)`` of U2, ``epsilon`` a pure
+    price; ``fixed``, ``slack`` and ``degrees`` are of :class:`sottovoce.privacy.spherical.Within`.
+    ``exchange`` is U4's X, which turns a profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``.
+    ``lattice`` counts coordinates whose Gaussian noise may be discrete, as it used to be, on a grid
+    of step ``2^-40`` sigma.
     """
 
     mu: float = 0.0

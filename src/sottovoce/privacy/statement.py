@@ -1,7 +1,8 @@
 """Statements: what has been proved of a run, against whom and with which caveats.
 
-A statement is built here from a list of facts (:mod:`sottovoce.privacy.statement_facts`), and never edited.  Its words
-are derived from it, with numbers rounded so that no guarantee looks stronger than it is.
+A statement is built here from a list of facts (:mod:`sottovoce.privacy.statement_facts`), and never
+edited.  Its words are derived from it, with numbers rounded so that no guarantee looks stronger
+than it is.
 """
 
 from __future__ import annotations
@@ -82,15 +83,18 @@ class Statement:
         Releases that this site made; below :attr:`planned` if the run ended early.
     ledger : Shared, optional
     alone : float, optional
-        Of sums: epsilon of the same releases if all other sites collude with whoever sees the messages.
+        Of sums: epsilon of the same releases if all other sites collude with whoever sees the
+        messages.
     others : int
-        Further releases of a node, which read other rows and cost these no more; see :func:`either`.
+        Further releases of a node, which read other rows and cost these no more; see
+        :func:`either`.
     discloses : str, optional
         What was released besides the model, within epsilon.
     other_epsilon : float, optional
         Epsilon of the same releases under the other relation, at the same delta.
     rests : tuple of str, optional
-        On what the guarantee rests that whoever states it cannot see; None where that was not asked.
+        On what the guarantee rests that whoever states it cannot see; None where that was not
+        asked.
     """
 
     epsilon: float
@@ -221,7 +225,8 @@ class Statement:
         Parameters
         ----------
         plain : dict
-            With infinities as numbers, or as the texts that :func:`sottovoce.util.plain.jsonable` writes.
+            With infinities as numbers, or as the texts that :func:`sottovoce.util.plain.jsonable`
+            writes.
 
         Raises
         ------
@@ -246,8 +251,9 @@ def restate(said: Statement, *facts: Fact) -> Statement:
 def either(first: Statement, second: Statement) -> Statement:
     """The statement about rows that are each read by one of two lists of releases, publicly known which.
 
-    A row costs what the releases that read it cost, so at most the dearer of the two (parallel composition over
-    disjoint rows; ``docs/privacy/answers.md``, "Between sites").  `releases` are the dearer's.
+    A row costs what the releases that read it cost, so at most the dearer of the two (parallel
+    composition over disjoint rows; ``docs/privacy/answers.md``, "Between sites").  `releases` are
+    the dearer's.
     """
     dearer = max(first, second, key=lambda said: said.epsilon)
     nodes = zip(first.per_node, second.per_node, strict=True)

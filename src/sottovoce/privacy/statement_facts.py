@@ -1,7 +1,7 @@
 """The facts that a privacy statement is built from: each is returned by the place that knows it.
 
-:func:`sottovoce.privacy.statement.build_statement` turns a list of them into a statement.  A later fact wins over an
-earlier one of its kind; caveats add up.
+:func:`sottovoce.privacy.statement.build_statement` turns a list of them into a statement.  A later
+fact wins over an earlier one of its kind; caveats add up.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class Proved(Fact):
         ledger : Priced
             With all releases of the run and no others.
         nodes : int
-            Number of sites whose releases the ledger holds.  With 1, all nodes of the ledger repeat one release.
+            Number of sites whose releases the ledger holds.  With 1, all nodes of the ledger repeat
+            one release.
         """
         total, report = ledger.total(), ledger.report()
         notion = min(report, key=lambda name: report[name])
