@@ -3,11 +3,11 @@
 Every function refuses, by name, an event for which it has no proof, and takes the smallest price
 that is proved:
 
-- *noise in an objective* is priced (U1, U2, U3) with what it costs to release the solver's answer in place of the exact
-  minimiser (U4); or by the Gaussian noise on the answer alone, of a statistic of sensitivity
-  ``Delta / K + 2 error``;
-- a pure price ``eps`` is also ``eps^2 / 2``-zCDP (Bun and Steinke 2016, Proposition 3.3) and dominated by randomised
-  response.
+- *noise in an objective* is priced (U1, U2, U3) with what it costs to release the solver's answer
+  in place of the exact minimiser (U4); or by the Gaussian noise on the answer alone, of a statistic
+  of sensitivity ``Delta / K + 2 error``;
+- a pure price ``eps`` is also ``eps^2 / 2``-zCDP (Bun and Steinke 2016, Proposition 3.3) and
+  dominated by randomised response.
 """
 
 from __future__ import annotations
@@ -27,39 +27,47 @@ from .events import Event
 from .spherical import Within
 
 DIRECTIONS = {"replace-one": ("replace-one",), "zero-out": ("add", "remove")}
-"""Ordered neighbours that a relation compares: a total is the worst of whole compositions in one direction."""
+"""Directions in which a relation compares: a total is the worst of compositions in one of them."""
 
 FINEST, COARSEST = 40, 20
-"""Grids of Gaussian noise have a step of ``2^-40`` of its standard deviation; those of shares of a sum may have up to
-``2^-20`` of a share's, at ``4^(40 - bits)`` times the cost in delta (docs/privacy/sums.md)."""
+"""Binary digits of the grid of Gaussian noise: a step is ``2^-40`` of its standard deviation.
+
+Shares of a sum may have steps of up to ``2^-20`` of a share's, at ``4^(40 - bits)`` times the cost
+in delta (docs/privacy/sums.md)."""
 _LOUD = 100.0
 T = TypeVar("T")
 Orders = tuple[float, ...]
 
 
 def _unknown(event: Event, accountant: str) -> UnknownEvent:
+    """Return the error for an event that an accountant has no proof for."""
     what = f"the {accountant} accountant has no proof for it; choose another accountant"
     return UnknownEvent(f"event={type(event).__name__}: {what}")
 
 
 def _positive(event: Event, *names: str) -> None:
-    signs = (getattr(event, name) > 0 for name in names)
-    if not all(sign.all() if isinstance(sign, np.ndarray) else sign for sign in signs):
+    """Check that these parameters of an event are > 0, as its proof needs."""
+    if not all(np.all(getattr(event, name) > 0) for name in names):
         raise UnknownEvent(f"{', '.join(names)}: must be > 0 for the proof to hold; nothing was drawn")
 
 
 def _summed(event: events.SummedGaussianMechanism) -> Array:
-    """Shift over sigma of a sum, if the event is one that has a proof (docs/privacy/sums.md)."""
+    """Return sensitivity over sigma of a sum, if the event has a proof (docs/privacy/sums.md)."""
     _positive(event, "alpha", "dimension", "sites_per_row")
     honest = event.participants - event.colluders
     if not (event.colluders >= 0 and honest >= 1 and event.participants <= event.sites):
         raise UnknownEvent("sites: not of a sum with a proof; nothing was drawn")
-    return event.shift() if event.bits >= COARSEST else np.full(event.alpha.shape, np.inf)
+    if event.bits < COARSEST:
+        return np.full(event.alpha.shape, np.inf)
+    return event.shift()
 
 
 @lru_cache(maxsize=1)  # an event is its own key: the accountants price it one after another
 def _shift(event: events.GaussianMechanism | events.CarriedGaussianMechanism) -> Array:
-    """Shift over sigma of Gaussian noise on a statistic, or of a round of correlated noise; not to be written to."""
+    """Return sensitivity over sigma of a Gaussian mechanism, or of a round of correlated noise.
+
+    It is cached: not to be written to.
+    """
     _positive(event, "sigma")
     if isinstance(event, events.GaussianMechanism):
         return event.sensitivity / event.sigma
@@ -82,12 +90,18 @@ def _exact_objective(event: events.SphericalObjectivePerturbation) -> Array:
 
 
 def _alone(event: events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation) -> Array:
-    """How far the answer can move between neighbouring data sets, given the noise in the objective."""
+    """Return the sensitivity of the answer itself, given the noise in the objective."""
     return RELATIONS[event.relation] / event.K + 2.0 * event.error
 
 
 def pure(event: Event) -> Array:
-    """Pure epsilon, per node; infinite where nothing is proved."""
+    """Return pure epsilon per node, shape (N,); infinite where nothing is proved.
+
+    Raises
+    ------
+    UnknownEvent
+        If there is no proof of pure epsilon for the event.
+    """
     match event:
         case events.Unprotected():
             return np.full(event.rows.shape, np.inf)
@@ -119,7 +133,13 @@ def pure(event: Event) -> Array:
 
 
 def zcdp(event: Event) -> Array:
-    """``rho``, per node, with ``D_alpha <= rho alpha`` at every order and in every direction."""
+    """Return ``rho`` per node, shape (N,), with ``D_alpha <= rho alpha`` at every order.
+
+    Raises
+    ------
+    UnknownEvent
+        If there is no proof of zCDP for the event.
+    """
     match event:
         case events.GaussianMechanism() | events.CarriedGaussianMechanism():
             return gaussian.gaussian_zcdp(_shift(event))
@@ -168,7 +188,7 @@ def _ball_curve(orders: Orders, d: int, s: float) -> Array:
 
 
 def _each(event: Event, price: Callable[[int, str], T]) -> tuple[tuple[T, ...], ...]:
-    """``price(node, direction)`` for every direction and node of the event."""
+    """Return ``price(node, direction)`` for every direction and node of the event."""
     sides = DIRECTIONS[getattr(event, "relation", "replace-one")]
     arrays = [value for value in vars(event).values() if isinstance(value, np.ndarray)]
     if any(value.size != arrays[0].size for value in arrays):
@@ -181,7 +201,13 @@ def _each(event: Event, price: Callable[[int, str], T]) -> tuple[tuple[T, ...], 
 
 
 def renyi(event: Event, orders: Orders) -> Array:
-    """Renyi divergences at `orders`, shape (directions, nodes, orders)."""
+    """Return Renyi divergences at `orders`, shape (directions, nodes, orders).
+
+    Raises
+    ------
+    UnknownEvent
+        If there is no proof of such divergences for the event.
+    """
     a = np.array(orders)
 
     def pure_curve(epsilon: float) -> Array:
@@ -189,7 +215,9 @@ def renyi(event: Event, orders: Orders) -> Array:
 
     def objective(i: int, direction: str) -> Array:
         assert isinstance(event, events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation)
-        kappa, error, sigma = event.curvature_bound / float(event.K[i]), float(event.error[i]), event.sigma_release[i]
+        kappa = event.curvature_bound / float(event.K[i])
+        error = float(event.error[i])
+        sigma = event.sigma_release[i]
         if isinstance(event, events.GaussianObjectivePerturbation):
             exact = gaussian.objective_rdp(a, float(event.sigma[i]), kappa, relation=direction)
         else:
@@ -224,7 +252,9 @@ def renyi(event: Event, orders: Orders) -> Array:
             # was drawn (as in U4).
             tests = np.array(_each(event, lambda i, _: spherical.inexact_rdp(a, 1.0, float(event.test_epsilon[i]))))
             inner = event.release()
-            return tests if inner is None else tests + renyi(inner, orders)
+            if inner is None:
+                return tests
+            return tests + renyi(inner, orders)
         case events.MinimiserGateRelease():
             _positive(event, "sigma_release")
             # Given the minimiser, which counts as released, the test is pure and the answer a
@@ -248,13 +278,23 @@ def renyi(event: Event, orders: Orders) -> Array:
 
 
 class Bill(NamedTuple):
-    """A pair that dominates one release, in parts whose losses add up.
+    """A dominating pair of one release, in parts whose losses add up.
 
-    ``mu`` is a Gaussian's shift over sigma, ``ball`` the ``(d, s)`` of U2, ``epsilon`` a pure
-    price; ``fixed``, ``slack`` and ``degrees`` are of :class:`sottovoce.privacy.spherical.Within`.
-    ``exchange`` is U4's X, which turns a profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``.
-    ``lattice`` counts coordinates whose Gaussian noise may be discrete, as it used to be, on a grid
-    of step ``2^-40`` sigma.
+    Parameters
+    ----------
+    mu : float
+        Sensitivity over sigma of a Gaussian part.
+    ball : tuple of int and float, optional
+        The ``(d, s)`` of a spherical part (U2).
+    epsilon : float
+        A pure part.
+    fixed, slack, degrees
+        As for :class:`sottovoce.privacy.spherical.Within`.
+    exchange : float
+        U4's X, which turns a profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``.
+    lattice : int
+        Coordinates whose Gaussian noise may be discrete, as it used to be, on a grid of step
+        ``2^-40`` sigma.
     """
 
     mu: float = 0.0
@@ -272,10 +312,19 @@ _Pairs = tuple[tuple[Bill, ...], ...]  # a dominating pair for each direction an
 
 
 def dominating(event: Event) -> _Pairs:
-    """A dominating pair for each direction and node."""
+    """Return a dominating pair for each direction and node.
+
+    Raises
+    ------
+    UnknownEvent
+        If there is no proof of one for the event.
+    """
     match event:
-        case events.SphericalObjectivePerturbation() | events.GaussianObjectivePerturbation():
-            _positive(event, "K", "beta" if isinstance(event, events.SphericalObjectivePerturbation) else "sigma")
+        case events.SphericalObjectivePerturbation():
+            _positive(event, "K", "beta")
+            return _each(event, partial(_dominating_objective, event))
+        case events.GaussianObjectivePerturbation():
+            _positive(event, "K", "sigma")
             return _each(event, partial(_dominating_objective, event))
         case events.GaussianMechanism() | events.CarriedGaussianMechanism():
             mus = _shift(event)
@@ -288,8 +337,9 @@ def dominating(event: Event) -> _Pairs:
             return _dominating_gated_minimiser(event)
         case events.GatedRelease():
             _positive(event, "sigma")
-            shifts, tests, m = event.shift(), event.tests(), event.dimension if event.index <= event.positives else 0
-            return _each(event, lambda i, _: Bill(mu=float(shifts[i]), epsilon=float(tests[i]), lattice=m))
+            shifts, tests = event.shift(), event.tests()
+            drawn = _drawn(event)
+            return _each(event, lambda i, _: Bill(mu=float(shifts[i]), epsilon=float(tests[i]), lattice=drawn))
         case events.ExactSphericalMechanism():
             s = event.beta * event.sensitivity
             return _each(event, lambda i, _: Bill(ball=(event.dimension, float(s[i]))))
@@ -302,18 +352,37 @@ def dominating(event: Event) -> _Pairs:
             return _each(event, lambda i, _: Bill(epsilon=float(epsilon[i])))
 
 
+def _drawn(event: events.GatedRelease | events.MinimiserGateRelease) -> int:
+    """Return how many coordinates of Gaussian noise on an answer a round charges."""
+    if event.index > event.positives:
+        return 0
+    return event.dimension
+
+
 def _dominating_objective(event: _Objective, i: int, direction: str) -> Bill:
-    """The pair of node i's perturbed objective: of its noise within, or of its answer's noise where that says more."""
-    kappa, d = event.curvature_bound / float(event.K[i]), event.dimension
-    error, sigma, alone = float(event.error[i]), float(event.sigma_release[i]), float(_alone(event)[i])
-    by_answer = Bill(mu=alone / sigma, lattice=d) if sigma > 0 else Bill(epsilon=np.inf)
-    mu = 2.0 * error / sigma if sigma > 0 else 0.0
-    lattice = d if sigma > 0 else 0
+    """Return the pair of node i's perturbed objective, by the noise in it or on its answer.
+
+    The latter is taken where it says more.
+    """
+    kappa = event.curvature_bound / float(event.K[i])
+    d = event.dimension
+    error = float(event.error[i])
+    sigma = float(event.sigma_release[i])
+    alone = float(_alone(event)[i])
+    if sigma > 0:
+        by_answer = Bill(mu=alone / sigma, lattice=d)
+        mu = 2.0 * error / sigma  # U4
+        lattice = d
+    else:  # nothing is added to the answer
+        by_answer = Bill(epsilon=np.inf)
+        mu = 0.0
+        lattice = 0
     if isinstance(event, events.GaussianObjectivePerturbation):
         within = gaussian.objective_dominating(float(event.sigma[i]), kappa, relation=direction)
         whole = _with_determinant(within, mu=float(np.hypot(within.s, mu)), lattice=lattice)
-        direct = not np.isfinite(within.slack) or 0 < by_answer.mu < whole.mu
-        return by_answer if direct else whole
+        if not np.isfinite(within.slack) or 0 < by_answer.mu < whole.mu:
+            return by_answer
+        return whole
     rate = float(event.beta_release[i])
     within = spherical.objective_dominating(float(event.beta[i]), kappa, d, relation=direction)
     if sigma > 0 and alone / sigma < within.s / np.sqrt(d):
@@ -325,7 +394,7 @@ def _dominating_objective(event: _Objective, i: int, direction: str) -> Bill:
 
 
 def _with_determinant(within: Within, **others: Any) -> Bill:
-    """A bill with what the determinant of the change of variables adds to it."""
+    """Return a bill with what the determinant of the change of variables adds to it."""
     return Bill(fixed=within.fixed, slack=within.slack, degrees=within.degrees, **others)
 
 
@@ -338,9 +407,12 @@ def _dominating_sum(event: events.SummedGaussianMechanism) -> _Pairs:
 
 
 def _dominating_redrawn(event: events.RedrawnGateRelease) -> _Pairs:
-    """The pairs of what is released, if anything is, and of the test before it."""
+    """Return the pairs of what is released, if anything is, and of the test before it."""
     inner = event.release()
-    whole = _each(event, lambda i, _: Bill()) if inner is None else dominating(inner)
+    if inner is None:
+        whole = _each(event, lambda i, _: Bill())
+    else:
+        whole = dominating(inner)
     epsilon = event.test_epsilon
     return tuple(
         tuple(bill._replace(exchange=bill.exchange + float(epsilon[i])) for i, bill in enumerate(side))
@@ -350,7 +422,8 @@ def _dominating_redrawn(event: events.RedrawnGateRelease) -> _Pairs:
 
 def _dominating_gated_minimiser(event: events.MinimiserGateRelease) -> _Pairs:
     _positive(event, "sigma_release")
-    shifts, lattice = event.shift(), event.dimension if event.index <= event.positives else 0
+    shifts = event.shift()
+    lattice = _drawn(event)
 
     def tested(i: int, bill: Bill) -> Bill:
         together = float(np.hypot(bill.mu, shifts[i]))
