@@ -25,7 +25,8 @@ from ..util.typing import Any, Array
 from .base import Algorithm, Node
 from .items import Answer, Item, Opened, Script, SiteAnswers, play, same, shared
 
-_NONE = Schedule()  # a recipe has no penalty
+# A recipe has no penalty.
+_NONE = Schedule()
 
 
 @dataclass(frozen=True)

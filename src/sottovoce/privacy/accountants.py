@@ -35,7 +35,8 @@ from .spherical import ORDERS, Within, epsilon_from_rdp, objective_surplus
 
 Spent = TypeVar("Spent")
 T = TypeVar("T")
-_NUMBERS = 2**23  # in the prices of different events that an accountant remembers: of 5 sites those of 13,000 rounds
+# Numbers in the prices that an accountant remembers: those of 13,000 different rounds of 5 sites.
+_NUMBERS = 2**23
 
 
 class Accountant(ABC, Generic[Spent]):
@@ -815,7 +816,8 @@ ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
 }
 
 
-_ENDLESS = float(ORDERS[np.searchsorted(ORDERS, 32.0)])  # where no budget says which order will be best
+# The order where no budget says which one will be best.
+_ENDLESS = float(ORDERS[np.searchsorted(ORDERS, 32.0)])
 _ORDERED: dict[str, type[_Renyi]] = {"zcdp": ZCDPAccountant, "rdp": RDPAccountant}
 
 

@@ -43,6 +43,7 @@ NEEDS = {
 _KINDS: dict[str, type[Event]] = {}
 _WRITTEN = {"curvature_bound": "bend_bound", "bend_bound": "curvature_bound"}
 """A field's name in ledgers and plans, where it is another: what is published keeps its text."""
+# Largest parameter of an event: the product of two must not overflow.
 _LARGEST = 1e150
 
 
@@ -220,7 +221,8 @@ def _array(values: list[Any]) -> Array:
     return np.array(values, dtype=float)
 
 
-_FITS: dict[str, Any] = {  # of a field's type, as it is written: whether a value is of it
+# Tests of a field's value, by the field's type as it is written.
+_FITS: dict[str, Any] = {
     "Array": lambda v: isinstance(v, np.ndarray),
     "Array | None": lambda v: v is None or isinstance(v, np.ndarray),
     "str": lambda v: isinstance(v, str),

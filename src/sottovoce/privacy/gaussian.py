@@ -21,8 +21,7 @@ from .spherical import Within
 
 special = Later("scipy.special")
 
-# --- the Gaussian mechanism
-# -----------------------------------------------------------------------------------------
+# --- the Gaussian mechanism ---
 
 
 def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> Array:
@@ -64,9 +63,12 @@ def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> Array:
     return np.array(found, dtype=float).reshape(eps.shape)
 
 
-_NEAR = -8.0  # up to here delta is next to 1
-_FAR = 37.0  # from here on delta is below 1e-299
-_LEAST = 1e-307  # smaller ones lose digits: they are told as this
+# Up to here delta is next to 1.
+_NEAR = -8.0
+# From here on delta is below 1e-299.
+_FAR = 37.0
+# Smaller deltas lose digits, and are given as this.
+_LEAST = 1e-307
 _ROUNDED = 4e-15
 """Relative error of ``log_cdf``, exponentials and a few products, at least doubled."""
 _LOG_ROOT = 0.5 * math.log(2.0 * math.pi)
@@ -206,8 +208,7 @@ def inexact_rdp(orders: ArrayLike, error: float, sigma_release: float) -> Array:
     return np.asarray(orders, dtype=float) * (2.0 * error) ** 2 / (2.0 * sigma_release**2)
 
 
-# --- Gaussian noise inside an objective
-# ------------------------------------------------------------------------------
+# --- Gaussian noise inside an objective ---
 
 
 def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within:
@@ -368,8 +369,7 @@ def objective_rdp_any_derivative(orders: ArrayLike, sigma: float, kappa: float) 
     return float(np.log1p(kappa)) + 0.5 / sigma**2 + moment / (a - 1.0)
 
 
-# --- the sparse vector
-# ----------------------------------------------------------------------------------------------
+# --- the sparse vector ---
 
 
 def above_threshold_split(epsilon: float, positives: int) -> tuple[float, float]:

@@ -23,10 +23,13 @@ from . import spherical
 
 fft, special = Later("scipy.fft"), Later("scipy.special")
 
+# Relative margin for rounding.
 _MARGIN = 1e-12
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-_LARGEST = 600.0  # losses beyond it are left to other bounds, so that no exponential overflows
-_CUT = 13.0  # standard deviations: 1e-38
+# Losses beyond it are left to other bounds, so that no exponential overflows.
+_LARGEST = 600.0
+# Standard deviations beyond which a Gaussian is cut off: a probability of 1e-38.
+_CUT = 13.0
 
 
 @dataclass(frozen=True)

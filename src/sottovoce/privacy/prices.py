@@ -34,6 +34,7 @@ FINEST, COARSEST = 40, 20
 
 Shares of a sum may have steps of up to ``2^-20`` of a share's, at ``4^(40 - bits)`` times the cost
 in delta (docs/privacy/sums.md)."""
+# Rate of noise from which on a Renyi curve gains nothing on the pure price, and takes long.
 _LOUD = 100.0
 T = TypeVar("T")
 Orders = tuple[float, ...]
@@ -77,8 +78,7 @@ def _shift(event: events.GaussianMechanism | events.CarriedGaussianMechanism) ->
     return event.shift()
 
 
-# --- pure
-# ------------------------------------------------------------------------------------------------------------
+# --- pure ---
 
 
 def _exact_objective(event: events.SphericalObjectivePerturbation) -> Array:
@@ -128,8 +128,7 @@ def pure(event: Event) -> Array:
             raise _unknown(event, "pure")
 
 
-# --- zCDP
-# ------------------------------------------------------------------------------------------------------------
+# --- zCDP ---
 
 
 def zcdp(event: Event) -> Array:
@@ -171,8 +170,7 @@ def zcdp(event: Event) -> Array:
             return 0.5 * pure(event) ** 2
 
 
-# --- Renyi
-# -----------------------------------------------------------------------------------------------------------
+# --- Renyi ---
 
 
 @lru_cache(maxsize=4096)
@@ -273,8 +271,7 @@ def renyi(event: Event, orders: Orders) -> Array:
             return np.array(_each(event, lambda i, _: pure_curve(float(epsilon[i]))))
 
 
-# --- dominating pairs
-# ------------------------------------------------------------------------------------------------
+# --- dominating pairs ---
 
 
 class Bill(NamedTuple):
@@ -308,7 +305,8 @@ class Bill(NamedTuple):
 
 
 _Objective = events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation
-_Pairs = tuple[tuple[Bill, ...], ...]  # a dominating pair for each direction and node
+# A dominating pair for each direction and node.
+_Pairs = tuple[tuple[Bill, ...], ...]
 
 
 def dominating(event: Event) -> _Pairs:

@@ -27,11 +27,14 @@ ORDERS: Array = np.concatenate([1 + np.geomspace(0.05, 1.0, 12), np.geomspace(2.
 """Orders at which Renyi curves are kept; with fewer of them epsilon is larger, and valid."""
 ORDERS.setflags(write=False)
 
+# Relative margin for rounding.
 _MARGIN = 1e-12
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _FEW, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(8)
-_STEPS = 45.0  # of a recurrence, their square over the argument: a bracket shrinks by e^-45
-_GROUPS = 6  # of numbers for which a recurrence begins at one height
+# Steps of a recurrence, their square over the argument: a bracket shrinks by e^-45.
+_STEPS = 45.0
+# Groups of numbers for which a recurrence begins at one height.
+_GROUPS = 6
 
 
 def epsilon_from_rdp(orders: ArrayLike, rdp: ArrayLike, delta: float) -> float:
@@ -66,8 +69,7 @@ def epsilon_from_rdp(orders: ArrayLike, rdp: ArrayLike, delta: float) -> float:
     return max(0.0, float(np.min(np.where(np.isfinite(r), each, np.inf))))
 
 
-# --- Bessel ratios with certified upper and lower ends
-# ---------------------------------------------------------------
+# --- Bessel ratios with certified upper and lower ends ---
 
 
 class Ratios(NamedTuple):
@@ -159,8 +161,7 @@ def _share(d: int, z: float) -> tuple[float, float]:
     return 1.0 / (1.0 + smallest * low), low
 
 
-# --- U2: noise added to an answer
-# -----------------------------------------------------------------------------------
+# --- U2: noise added to an answer ---
 
 
 def log_density(eta: ArrayLike, d: int, s: float) -> Array:
@@ -313,8 +314,7 @@ def profile(epsilon: float, d: int, s: float) -> float:
     return min(total, 1.0)
 
 
-# --- U2 inside an objective
-# -----------------------------------------------------------------------------------------
+# --- U2 inside an objective ---
 
 
 class Within(NamedTuple):
@@ -424,8 +424,7 @@ def objective_surplus(releases: Iterable[tuple[Within, int]], delta: float) -> f
     return float(fixed + max(0.0, float(np.min(each))))
 
 
-# --- Renyi: kappa costs only in the tail
-# ----------------------------------------------------------------------------
+# --- Renyi: kappa costs only in the tail ---
 
 
 def objective_rdp(orders: ArrayLike, beta: float, kappa: float, d: int, *, relation: str) -> Array:
@@ -507,6 +506,7 @@ def _one_row(a: Array, shift: Array, beta: float, kappa: float, d: int, relation
     return bound.reshape(a.shape)
 
 
+# Cells of the grid for the cosine's absolute value.
 _PARTS = 2000
 _GRID = np.linspace(0.0, 1.0, _PARTS + 1)
 

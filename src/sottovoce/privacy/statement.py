@@ -146,7 +146,7 @@ class Statement:
 
     @property
     def demonstration(self) -> bool:
-        """Whether it is of a site whose noise can be repeated."""
+        """Whether it is a demonstration: a statement of a site whose noise can be repeated."""
         return self.site is not None and self.simulated
 
     # In words

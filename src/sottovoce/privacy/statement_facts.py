@@ -224,7 +224,7 @@ class Unproved(Fact):
 
 @dataclass(frozen=True)
 class AtSite(Fact):
-    """That it is one site's own statement about its own rows, after `made` releases."""
+    """The site whose own statement it is, about its own rows, after `made` releases."""
 
     site: str
     made: int

@@ -51,9 +51,12 @@ POLISH = 0.01
 POLISH_SQUARED = 0.001
 """Share of a release's squared shift over sigma that is spent on it, with a delta."""
 
-_FAR = 700.0  # e^-700: how unlikely noise is that is longer than the bound below
-_ROUNDING = 2.0**-46  # of that bound: how far drawing in double precision puts noise from where it should be
-_FINE = 2.0**-11  # of the certificate's error: the grid's share of it
+# Noise beyond the bound on its norm has a probability of at most e^-700.
+_FAR = 700.0
+# How far drawing in double precision puts noise from where it should be, relative to that bound.
+_ROUNDING = 2.0**-46
+# The grid's share of the solver's certified error.
+_FINE = 2.0**-11
 
 
 def _changed(facts: Facts) -> float:
