@@ -101,7 +101,7 @@ class Algorithm(ABC, Generic[StateT]):
     penalty: Schedule
     noise: Schedule | None
     options: MethodOptions = _NO_OPTIONS
-    """What users may set on this method alone; on the class, at its defaults."""
+    """Options of this method alone, which users may set; on the class, at their defaults."""
 
     name: ClassVar[str]
     paper: ClassVar[str]
@@ -109,7 +109,7 @@ class Algorithm(ABC, Generic[StateT]):
     releases: ClassVar[str]
     """How often a node releases."""
     noise_law: ClassVar[str]
-    """Which noise, and where it is added."""
+    """Law of the noise, and where it is added."""
     good_for: ClassVar[str]
     """When to choose the method."""
     equals: ClassVar[str] = ""

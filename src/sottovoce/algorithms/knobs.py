@@ -82,9 +82,13 @@ def knob(default: Any, about: str, constraint: Constraint, form: str = "", stric
     dataclasses.Field
         To be assigned in the body of a :class:`MethodOptions`; :class:`Knob` describes it.
 
-    Examples -------- >>> @dataclass(frozen=True) ... class ProxOptions(MethodOptions): ...
-    damping: float = knob(1.0, "Share of a step that is taken.", Interval(0, 1, closed="high")) >>>
-    knobs_of(ProxOptions())["damping"].default 1.0
+    Examples
+    --------
+    >>> @dataclass(frozen=True)
+    ... class DampedOptions(MethodOptions):
+    ...     damping: float = knob(1.0, "Share of a step taken.", Interval(0, 1, closed="high"))
+    >>> knobs_of(DampedOptions())["damping"].default
+    1.0
     """
     own = {_KEY: (about, constraint, form, strict)}
     return field(default=default, metadata=own | constraint_metadata(constraint))

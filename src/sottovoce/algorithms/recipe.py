@@ -24,7 +24,8 @@ from ..util.typing import Any, Array
 from .base import Algorithm, Node
 from .items import Answer, Item, Kept, Opened, Releases, Script, SiteAnswers, play, same, shared
 
-_NONE = Schedule()  # a recipe has no penalty
+# A recipe has no penalty.
+_NONE = Schedule()
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Privacy: what happened (events), what it costs (accountants), sources of noise, guarantees in words (statement)."""
+"""Privacy: events, their prices, accountants, calibration, sources of noise, and statements."""

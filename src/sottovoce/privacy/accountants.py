@@ -35,7 +35,8 @@ from .spherical import ORDERS, Within, epsilon_from_rdp, objective_surplus
 
 Spent = TypeVar("Spent")
 T = TypeVar("T")
-_NUMBERS = 2**23  # in the prices of different events that an accountant remembers: of 5 sites those of 13,000 rounds
+# Numbers in the prices that an accountant remembers: those of 13,000 different rounds of 5 sites.
+_NUMBERS = 2**23
 
 
 class Accountant(ABC, Generic[Spent]):
@@ -815,7 +816,8 @@ ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
 }
 
 
-_ENDLESS = float(ORDERS[np.searchsorted(ORDERS, 32.0)])  # where no budget says which order will be best
+# The order where no budget says which one will be best.
+_ENDLESS = float(ORDERS[np.searchsorted(ORDERS, 32.0)])
 _ORDERED: dict[str, type[_Renyi]] = {"zcdp": ZCDPAccountant, "rdp": RDPAccountant}
 
 
@@ -870,7 +872,9 @@ def at_one_order(accountant: Accountant[Any], epsilon: Array, delta: float) -> A
     -------
     Accountant
 
-    Notes ----- With the order fixed beforehand, at every stopping time T and for every set S of
+    Notes
+    -----
+    With the order fixed beforehand, at every stopping time T and for every set S of
     transcripts at which at most e is quoted, ``P(S) <= exp(e) Q(S) + delta``, though each release,
     and whether there is another, may be chosen in view of earlier ones: ``exp((a-1)(L_t - R_t))``,
     of the loss ``L_t`` and the sum ``R_t`` of the divergences of order a, is a supermartingale

@@ -39,7 +39,9 @@ def objective_perturbation_epsilon(
         ``Delta beta + ln(1 + c1/K)`` in general, and the smaller
         ``(Delta - 1) beta + max_{0<=a<=1} [beta a + ln(1 + a(1-a)/K)]`` for the logistic loss.
 
-    Notes ----- ``docs/privacy/objective_perturbation.md``, U1: ``b = -grad F(w)`` is a bijection
+    Notes
+    -----
+    ``docs/privacy/objective_perturbation.md``, U1: ``b = -grad F(w)`` is a bijection
     between noise and minimiser.  The noise's density changes by at most ``exp(beta (a + a'))``,
     with a, a' the sizes of the two rows' derivatives, and the Jacobian by at most ``1 + c / K``
     with c the row's curvature: ``c <= c1``, or ``c = a (1 - a)``.  That bracket is concave, and
@@ -81,7 +83,9 @@ def objective_perturbation_rate(
         Rate ``beta`` of the noise in sum scale; NaN where no rate is enough, as the curvature alone
         costs more.
 
-    Notes ----- The bound increases in ``beta`` (each bracket does) and is at least ``Delta beta``
+    Notes
+    -----
+    The bound increases in ``beta`` (each bracket does) and is at least ``Delta beta``
     (take ``a = 1``), so the answer lies below ``epsilon / Delta``; bisection keeps the invariant
     ``price(low) <= epsilon``.
     """

@@ -26,10 +26,14 @@ CLOSED_FORM_TOLERANCE = 1e-9
 CONVOLUTION_TOLERANCE = 1e-4
 """The same where a price may convolve distributions."""
 
-_LOG_SPAN = 40.0  # scales are searched from exp(-40) to exp(40)
-_LOG_REACH = 4.0  # largest step towards a side of which nothing is known yet
-_LOG_RESOLUTION = 1e-12  # a bracket this narrow ends the search, at a price that jumps
-_MOST_TRIALS = 200  # halvings alone need 3 * log2(2 * span / resolution) = 139
+# Scales are searched from exp(-40) to exp(40).
+_LOG_SPAN = 40.0
+# Largest step towards a side of which nothing is known yet.
+_LOG_REACH = 4.0
+# A bracket this narrow ends the search, at a price that jumps.
+_LOG_RESOLUTION = 1e-12
+# Halvings alone, every third step, need 3 * log2(2 * span / resolution) = 139.
+_MOST_TRIALS = 200
 
 PriceOfScale = Callable[[Array], Array]
 """From a scale for each node, (N,), to the epsilon of each node, which broadcasts to (N,)."""
@@ -37,7 +41,7 @@ PriceOfScale = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class Calibration:
-    """What :func:`calibrate` found; arrays have shape (N,), an entry for each node.
+    """The result of :func:`calibrate`; arrays have shape (N,), an entry for each node.
 
     Parameters
     ----------

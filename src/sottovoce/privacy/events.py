@@ -1,14 +1,17 @@
-"""Events: the parameters that price a release.  An event never says what it costs: accountants compute that.
+"""Events: the parameters that price a release.
 
-Published events never change their meaning: a new mechanism is a new class.  Every class says what its price presumes
-of other events and of the ledger (``needs``, :mod:`sottovoce.privacy.conditions`).
+An event never says what it costs: accountants compute that.
+
+Published events never change their meaning: a new mechanism is a new class.  Every class says what
+its price presumes of other events and of the ledger (``needs``,
+:mod:`sottovoce.privacy.conditions`).
 
 Fields of many classes, where arrays have an entry for each node (a real site has one):
 
 relation : {"replace-one", "zero-out"}
-    Which data sets are neighbours: one row of one site has other values, or becomes a row that adds nothing (the same
-    as adding or removing it, as row counts are public).  Sensitivities hold for it, and a ledger holds events of one
-    relation only.
+    Which data sets are neighbours: one row of one site has other values, or becomes a row that adds
+    nothing (the same as adding or removing it, as row counts are public).  Sensitivities hold for
+    it, and a ledger holds events of one relation only.
 dimension : int
     Numbers in the release.
 claimed, claimed_rho : array (N,), optional
@@ -35,17 +38,21 @@ NEEDS = {
     "rounds": "the rounds before it of the same run, each once and on equal terms; else it is priced alone",
     "people": "as many sites a person as the ledger counts; else it is priced for as many",
 }
-"""What a price presumes besides the event's own parameters, by the word that :attr:`Event.needs` has for it."""
+"""Conditions of a price besides the event's own parameters, by the value of :attr:`Event.needs`."""
 
 _KINDS: dict[str, type[Event]] = {}
 _WRITTEN = {"curvature_bound": "bend_bound", "bend_bound": "curvature_bound"}
 """A field's name in ledgers and plans, where it is another: what is published keeps its text."""
+# Largest parameter of an event: the product of two must not overflow.
 _LARGEST = 1e150
 
 
 @dataclass(frozen=True, eq=False)
 class Event(ABC):
-    """One release of every node concerned.  Subclasses are frozen and registered by name."""
+    """One release of every node concerned.
+
+    Subclasses are frozen and registered by name.
+    """
 
     source: str
     """Paper number and place, or the bound's name in :mod:`sottovoce.privacy.bounds`."""
@@ -77,51 +84,78 @@ class Event(ABC):
 
     @cached_property
     def terms(self) -> tuple[Any, ...]:
-        """Class and fields, arrays as bytes: events of equal terms are one event, which is priced once."""
-        values = (getattr(self, field.name) for field in fields(self))
-        return type(self), *(v.tobytes() if isinstance(v, np.ndarray) else v for v in values)
+        """Class and fields, with arrays as bytes: events of equal terms are priced once."""
+        terms: list[Any] = [type(self)]
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                value = value.tobytes()
+            terms.append(value)
+        return tuple(terms)
 
     @cached_property
     def nodes(self) -> int:
-        """How many nodes it concerns; 1 may stand for all."""
+        """Number of nodes that it concerns; 1 may stand for all."""
         return max((v.size for v in list(vars(self).values()) if isinstance(v, np.ndarray)), default=1)
 
     def spread(self) -> Array:
-        """Bound, per node, on the noise's standard deviation in a coordinate of the release; 0 without noise."""
+        """Return a bound, per node, on the standard deviation of a coordinate's noise.
+
+        It is 0 without noise.
+        """
         return np.zeros(1)
 
     def alone(self) -> Event:
-        """What prices this release without the other releases that its own price presumes."""
+        """Return the event that prices this release by itself."""
         return self
 
     def of_people(self, sites_per_row: int) -> Event:
-        """What prices it if a person may have rows at that many sites."""
+        """Return the event that prices it if a person may have rows at that many sites."""
         return self
 
     def against(self, colluders: int) -> Event:
-        """What prices it against that many colluding sites: itself, where the noise is no other site's."""
+        """Return the event that prices it against that many colluding sites.
+
+        It is the event itself, where the noise is no other site's.
+        """
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, with the class name under ``event``."""
+        """Return plain data for JSON, with the class name under ``event``."""
         plain: dict[str, Any] = {"event": type(self).__name__}
         for field in fields(self):
             value = getattr(self, field.name)
-            plain[_WRITTEN.get(field.name, field.name)] = value.tolist() if isinstance(value, np.ndarray) else value
+            if isinstance(value, np.ndarray):
+                value = value.tolist()
+            plain[_WRITTEN.get(field.name, field.name)] = value
         return plain
 
 
 def counted(events: Iterable[Event]) -> Iterator[tuple[Event, int]]:
-    """Each event with how many equal ones stand in a row."""
+    """Yield each event with how many equal ones stand in a row."""
     for _, some in groupby(events, lambda event: event.terms):
         equal = list(some)
         yield equal[0], len(equal)
 
 
 def same_relation(known: str | None, event: Event) -> str | None:
-    """The relation of a ledger once it holds `event`; `known` is that so far, None before the first.
+    """Return the relation of a ledger once it holds `event`.
 
-    InvalidInput if the event is under another relation: such prices do not add up.
+    Parameters
+    ----------
+    known : {"replace-one", "zero-out"} or None
+        The relation so far; None before the first event that has one.
+    event : Event
+        The next event.
+
+    Returns
+    -------
+    str or None
+
+    Raises
+    ------
+    InvalidInput
+        If the event is under another relation: such prices do not add up.
     """
     relation = getattr(event, "relation", None)
     if known is None or relation is None or relation == known:
@@ -131,13 +165,25 @@ def same_relation(known: str | None, event: Event) -> str | None:
 
 
 def from_dict(plain: dict[str, Any]) -> Event:
-    """Inverse of :meth:`Event.to_dict`; UnknownEvent if this version has no such event."""
+    """Return the event that :meth:`Event.to_dict` wrote.
+
+    Raises
+    ------
+    UnknownEvent
+        If this version has no such event, or its fields are others.
+    InvalidInput
+        If a parameter is negative or NaN.
+    """
     values = {_WRITTEN.get(key, key): value for key, value in dict(plain).items()}
     name = values.pop("event", None)
     if name not in _KINDS:
         raise UnknownEvent(f"event={name!r}: this version knows {sorted(_KINDS)}; use the version that wrote it")
     try:
-        arrays: dict[str, Any] = {k: _array(v) if isinstance(v, list) else v for k, v in values.items()}
+        arrays: dict[str, Any] = {}
+        for key, value in values.items():
+            if isinstance(value, list):
+                value = _array(value)
+            arrays[key] = value
         found = _KINDS[name](**arrays)
         if not all(_FITS[str(field.type)](getattr(found, field.name)) for field in fields(found)):
             raise TypeError("a field of another type")
@@ -151,7 +197,15 @@ def from_dict(plain: dict[str, Any]) -> Event:
 
 
 def check_size(event: Event) -> None:
-    """Refuse (InvalidInput) parameters of a size that doubles lose, before a charge, as no draw may fail after it."""
+    """Check, before a charge, that no parameter has a size that doubles lose.
+
+    No draw may fail after the charge.
+
+    Raises
+    ------
+    InvalidInput
+        If a parameter is neither 0 nor of a size from 1e-150 to 1e150.
+    """
     for field in fields(event):
         value = getattr(event, field.name)
         if isinstance(value, np.ndarray) and not field.name.startswith("claimed"):
@@ -167,7 +221,8 @@ def _array(values: list[Any]) -> Array:
     return np.array(values, dtype=float)
 
 
-_FITS: dict[str, Any] = {  # of a field's type, as it is written: whether a value is of it
+# Tests of a field's value, by the field's type as it is written.
+_FITS: dict[str, Any] = {
     "Array": lambda v: isinstance(v, np.ndarray),
     "Array | None": lambda v: v is None or isinstance(v, np.ndarray),
     "str": lambda v: isinstance(v, str),
@@ -179,7 +234,13 @@ _FITS: dict[str, Any] = {  # of a field's type, as it is written: whether a valu
 
 @dataclass(frozen=True, eq=False)
 class Unprotected(Event):
-    """A function of the rows left the node without noise; ``rows`` only tell how many nodes there are."""
+    """A release without noise, of which nothing is proved.
+
+    Attributes
+    ----------
+    rows : array of shape (N,)
+        Only its size counts: how many nodes there are.
+    """
 
     needs: ClassVar[str] = "nothing"
     rows: Array
@@ -188,11 +249,13 @@ class Unprotected(Event):
 
 @dataclass(frozen=True, eq=False)
 class SphericalObjectivePerturbation(Event):
-    """Minimiser of a local objective with a random linear term of density ``exp(-beta ||b||)`` in sum scale.
+    """Objective perturbation with spherical noise, and noise on the answer for the solver's error.
 
-    The loss has a derivative in [-1, 0] and rows lie in the unit ball.  The node releases the solver's answer plus
-    noise that covers the solver's error: spherical (``beta_release``) or Gaussian (``sigma_release``).  Without either
-    (printed forms) the price holds for exact minimisation only.
+    The release is the minimiser of a local objective with a random linear term of density
+    ``exp(-beta ||b||)`` in sum scale.  The loss has a derivative in [-1, 0] and rows lie in the
+    unit ball.  The node releases the solver's answer plus noise that covers the solver's error:
+    spherical (``beta_release``) or Gaussian (``sigma_release``).  Without either (printed forms)
+    the price holds for exact minimisation only.
 
     Attributes
     ----------
@@ -201,14 +264,16 @@ class SphericalObjectivePerturbation(Event):
     K : array (N,)
         Strong convexity in sum scale of everything except the loss.
     curvature_bound : float
+        ``c1``, the supremum of the loss's second derivative.
     logistic : bool
         Whether ``curvature = |derivative| (1 - |derivative|)``.
     error : array (N,)
-        Largest distance between the solver's answer and the exact minimiser, the grid's rounding included.
+        Largest distance between the solver's answer and the exact minimiser, the grid's rounding
+        included.
     beta_release : array (N,)
-        Rate of spherical noise on the answer; 0 for none.  In ledgers of version 0.1 it may be Laplace noise of scale
-        root d over this rate in each coordinate.  The price holds for both: a shift changes neither density by more
-        than a factor ``e^{beta_release ||shift||}``.
+        Rate of spherical noise on the answer; 0 for none.  In ledgers of version 0.1 it may be
+        Laplace noise of scale root d over this rate in each coordinate.  The price holds for both:
+        a shift changes neither density by more than a factor ``e^{beta_release ||shift||}``.
     sigma_release : array (N,)
         Standard deviation of Gaussian noise on each coordinate of the answer; 0 for none.
     """
@@ -232,10 +297,15 @@ class SphericalObjectivePerturbation(Event):
 
 @dataclass(frozen=True, eq=False)
 class SecretStartPerturbation(Event):
-    """Objective perturbation without noise on the answer, whose linear term depends on the rows (001, (21) to (23)).
+    """Objective perturbation whose linear term depends on the rows (001, (21) to (23)).
 
-    `shift`, (N,), is the largest change of that term between neighbouring data sets, given all that was released, in
-    sum scale; other fields as in :class:`SphericalObjectivePerturbation`.
+    Nothing is added to the answer.  Other fields are as in :class:`SphericalObjectivePerturbation`.
+
+    Attributes
+    ----------
+    shift : array of shape (N,)
+        Largest change of that term between neighbouring data sets, given all that was released, in
+        sum scale.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -253,9 +323,14 @@ class SecretStartPerturbation(Event):
 
 @dataclass(frozen=True, eq=False)
 class GaussianObjectivePerturbation(Event):
-    """Objective perturbation by a linear term ``N(0, sigma^2 I)`` in sum scale (U3), with Gaussian noise on the answer.
+    """Objective perturbation with Gaussian noise (U3), and Gaussian noise on the answer.
 
     Other fields are as in :class:`SphericalObjectivePerturbation`.
+
+    Attributes
+    ----------
+    sigma : array of shape (N,)
+        Standard deviation of the random linear term ``N(0, sigma^2 I)``, in sum scale.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -275,9 +350,16 @@ class GaussianObjectivePerturbation(Event):
 
 @dataclass(frozen=True, eq=False)
 class GaussianMechanism(Event):
-    """A statistic plus ``N(0, sigma^2 I)``: output perturbation, the noisy proximal step (U7), sums, moments.
+    """A statistic plus Gaussian noise ``N(0, sigma^2 I)``: the Gaussian mechanism.
 
-    `sensitivity` is the largest Euclidean change between neighbours, the solver's error and rounding included.
+    Statistics are noisy proximal steps (U7), output perturbation, gradients, moments and counts.
+
+    Attributes
+    ----------
+    sigma : array of shape (N,)
+        Standard deviation of the noise on each entry.
+    sensitivity : array of shape (N,)
+        Largest Euclidean change between neighbours, the solver's error and rounding included.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -293,17 +375,20 @@ class GaussianMechanism(Event):
 
 @dataclass(frozen=True, eq=False)
 class CarriedGaussianMechanism(Event):
-    """Correlated noise: round `index` of `rounds` noisy gradients of one sign, each less a share of those before it.
+    """One round of correlated noise: a gradient less a share of earlier ones, plus noise.
 
-    The release is ``g_t - (g_1 + ... + g_{t-1}) / (rounds + t - 1)`` plus ``N(0, sigma^2 I)``, where a row's gradient
-    points one way in all rounds.  The releases up to round t together reveal no more than Gaussian mechanisms of the
-    shifts :meth:`shift`; one alone might reveal more than its own (docs/privacy/correlated_noise.md).
+    The release is ``g_t - (g_1 + ... + g_{t-1}) / (rounds + t - 1)`` plus ``N(0, sigma^2 I)``,
+    where a row's gradient points one way in all rounds.  The releases up to round t together reveal
+    no more than Gaussian mechanisms of the shifts :meth:`shift`; one alone might reveal more than
+    its own (docs/privacy/correlated_noise.md).
 
     Attributes
     ----------
     sigma : array (N,)
+        Standard deviation of this release's own noise.
     sensitivity : array (N,)
-        Bound on the change of a gradient between neighbours; rounding is included so that it covers all rounds.
+        Bound on the change of a gradient between neighbours; rounding is included so that it covers
+        all rounds.
     index, rounds : int
         The round, from 1, and how many are planned.
     """
@@ -317,11 +402,11 @@ class CarriedGaussianMechanism(Event):
     rounds: int
 
     def shift(self) -> Array:
-        """Shift over sigma of a row whose gradient changes by the whole sensitivity in every round."""
+        """Return sensitivity over sigma of a row that moves every gradient by the whole."""
         return np.asarray(self.sensitivity / self.sigma * (self.rounds / (self.rounds + self.index - 1.0)))
 
     def alone(self) -> Event:
-        """The Gaussian mechanism: a row that did not pull before moves this release by the whole."""
+        """Return the Gaussian mechanism, as a row may move this release by the whole."""
         if not 1 <= self.index <= self.rounds:  # no such round: refused
             return self
         return GaussianMechanism(self.source, self.relation, self.sigma, self.sensitivity, self.dimension)
@@ -332,19 +417,21 @@ class CarriedGaussianMechanism(Event):
 
 @dataclass(frozen=True, eq=False)
 class SummedGaussianMechanism(Event):
-    """One attempt to open a sum over sites, to which every site adds a share of the noise (``docs/privacy/sums.md``).
+    """One attempt at a secure aggregation, to which every site adds a share of the noise.
 
-    It counts whether the sum was opened or not, and for any sites that may take part: noise follows the sites of the
-    attempt, so that `alpha` stays.
+    See ``docs/privacy/sums.md``.  It counts whether the sum was opened or not, and for any sites
+    that may take part: noise follows the sites of the attempt, so that `alpha` stays.
 
     Attributes
     ----------
     alpha : array (N,)
         Bound on the shift over sigma that one row causes, against the hub and `colluders` sites.
     sensitivity : array (N,)
-        Largest Euclidean change of the sum by one row, if all sites take part; prices do not depend on it.
+        Largest Euclidean change of the sum by one row, if all sites take part; prices do not depend
+        on it.
     sites, participants, colluders : int
-        Sites of the plan; the least number of an attempt; those whose shares of the noise are known to others.
+        Sites of the plan; the least number of an attempt; those whose shares of the noise are known
+        to others.
     sites_per_row : int
         Sites at which one person may have a row: shifts of one sum add up, and a node is charged
         ``alpha sqrt(sites_per_row)``.
@@ -368,17 +455,20 @@ class SummedGaussianMechanism(Event):
     bits: int
 
     def shift(self) -> Array:
-        """Shift over sigma that a node is charged."""
+        """Return sensitivity over sigma that a node is charged."""
         return np.asarray(self.alpha * np.sqrt(float(self.sites_per_row)))
 
     def of_people(self, sites_per_row: int) -> Event:
-        return replace(self, sites_per_row=sites_per_row) if 0 < self.sites_per_row < sites_per_row else self
+        if 0 < self.sites_per_row < sites_per_row:
+            return replace(self, sites_per_row=sites_per_row)
+        return self
 
     def against(self, colluders: int) -> SummedGaussianMechanism:
-        """The same attempt against that many colluding sites.
+        """Return the same attempt against that many colluding sites.
 
-        Of u sites' shares ``u - t'`` stay honest in place of ``u - t``; their ratio is largest for the fewest sites
-        that leave one.  Against fewer colluders than planned the price stays; against all sites nothing is proved.
+        Of u sites' shares ``u - t'`` stay honest in place of ``u - t``; their ratio is largest for
+        the fewest sites that leave one.  Against fewer colluders than planned the price stays;
+        against all sites nothing is proved.
         """
         if colluders <= self.colluders:
             return self
@@ -396,9 +486,17 @@ class SummedGaussianMechanism(Event):
 
 @dataclass(frozen=True, eq=False)
 class ExactSphericalMechanism(Event):
-    """A statistic plus noise of density ``exp(-beta ||v||)`` (003, Algorithm 1); fields as in `GaussianMechanism`.
+    """A statistic plus spherical noise of density ``exp(-beta ||v||)`` (003, Algorithm 1).
 
-    Releases are rounded to a grid (:mod:`sottovoce.privacy.exact`); `sensitivity` includes that of the statistic.
+    Releases are rounded to a grid (:mod:`sottovoce.privacy.exact`), and `sensitivity` includes the
+    rounding of the statistic.
+
+    Attributes
+    ----------
+    beta : array of shape (N,)
+        Rate of the noise.
+    sensitivity : array of shape (N,)
+        As in :class:`GaussianMechanism`.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -414,11 +512,11 @@ class ExactSphericalMechanism(Event):
 
 @dataclass(frozen=True, eq=False)
 class SphericalMechanism(Event):
-    """A statistic plus pure noise as version 0.1 recorded it, of one of two laws; priced at the worse of both.
+    """A statistic plus pure noise as version 0.1 recorded it, priced at the worse of two laws.
 
-    A simulation of 0.1 drew noise of density ``exp(-beta ||v||)``, a release independent Laplace noise of scale
-    ``sqrt(dimension) / beta`` in each coordinate: the same pure price, but a larger one under a delta.
-    :class:`ExactSphericalMechanism` replaces it.
+    A simulation of 0.1 drew noise of density ``exp(-beta ||v||)``, a release independent Laplace
+    noise of scale ``sqrt(dimension) / beta`` in each coordinate: the same pure price, but a larger
+    one under a delta.  :class:`ExactSphericalMechanism` replaces it.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -451,10 +549,10 @@ class LaplaceMechanism(Event):
 
 @dataclass(frozen=True, eq=False)
 class SparseVector(Event):
-    """AboveThreshold (U5): the threshold's noise is drawn once, and it stops after `positives` positive answers.
+    """AboveThreshold (U5), with the threshold's noise drawn once.
 
-    The threshold has noise Lap(sensitivity / epsilon_threshold), and each query Lap(2 positives sensitivity /
-    epsilon_queries).
+    It stops after `positives` positive answers.  The threshold has noise Lap(sensitivity /
+    epsilon_threshold), and each query Lap(2 positives sensitivity / epsilon_queries).
     """
 
     needs: ClassVar[str] = "nothing"
@@ -469,8 +567,9 @@ class SparseVector(Event):
 class GatedRelease(Event):
     """Round `index` of a sparse vector in front of a Gaussian mechanism (U5 and U7).
 
-    Round 1 charges all tests together, as in :class:`SparseVector`, and each of the rounds 1 .. `positives` one release
-    of this `sigma` and `sensitivity`.  No more releases pass, so later rounds cost nothing.
+    Round 1 charges all tests together, as in :class:`SparseVector`, and each of the rounds 1 ..
+    `positives` one release of this `sigma` and `sensitivity`.  No more releases pass, so later
+    rounds cost nothing.
     """
 
     needs: ClassVar[str] = "rounds"
@@ -484,12 +583,18 @@ class GatedRelease(Event):
     index: int
 
     def shift(self) -> Array:
-        """Shift over sigma that this round charges, per node."""
-        return self.sensitivity / self.sigma * (1.0 if self.index <= self.positives else 0.0)
+        """Return sensitivity over sigma that this round charges, per node."""
+        charged = 1.0
+        if self.index > self.positives:
+            charged = 0.0
+        return self.sensitivity / self.sigma * charged
 
     def tests(self) -> Array:
-        """Pure epsilon of the tests that this round charges, per node."""
-        return (self.epsilon_threshold + self.epsilon_queries) * (1.0 if self.index == 1 else 0.0)
+        """Return pure epsilon of the tests that this round charges, per node."""
+        charged = 0.0
+        if self.index == 1:
+            charged = 1.0
+        return (self.epsilon_threshold + self.epsilon_queries) * charged
 
     def alone(self) -> Event:
         return replace(self, index=1)
@@ -500,10 +605,10 @@ class GatedRelease(Event):
 
 @dataclass(frozen=True, eq=False)
 class _TestedObjective:
-    """What rounds of 004's Algorithm 2 have in common: an objective with Gaussian noise, and a test before its release.
+    """Base of rounds of 004, Algorithm 2: a perturbed objective, and a test before its release.
 
-    Fields are those of :class:`GaussianObjectivePerturbation`, the pure epsilon of a round's test, how many releases
-    pass, and the number of the round.
+    Fields are those of :class:`GaussianObjectivePerturbation`, the pure epsilon of a round's test,
+    how many releases pass, and the number of the round.
     """
 
     relation: str
@@ -524,16 +629,17 @@ class _TestedObjective:
 
 @dataclass(frozen=True, eq=False)
 class RedrawnGateRelease(_TestedObjective, Event):
-    """Round `index` of 004, Algorithm 2 as printed: a test priced by itself, and a Gaussian objective release.
+    """Round `index` of 004, Algorithm 2 as printed: a test, and a Gaussian objective release.
 
-    Every round charges its test, of pure epsilon `test_epsilon`; the rounds 1 .. `positives` charge one release each,
-    of fields as in :class:`GaussianObjectivePerturbation`.
+    The test is priced by itself.  Every round charges its test, of pure epsilon `test_epsilon`; the
+    rounds 1 .. `positives` charge one release each, of fields as in
+    :class:`GaussianObjectivePerturbation`.
     """
 
     needs: ClassVar[str] = "rounds"
 
     def release(self) -> GaussianObjectivePerturbation | None:
-        """The release that this round charges, if any."""
+        """Return the release that this round charges, if any."""
         if self.index > self.positives:
             return None
         return GaussianObjectivePerturbation(
@@ -547,26 +653,29 @@ class RedrawnGateRelease(_TestedObjective, Event):
 
 @dataclass(frozen=True, eq=False)
 class MinimiserGateRelease(_TestedObjective, Event):
-    """Round `index` of 004, Algorithm 2 to the letter: a test that reads the minimiser, and a release if it passes.
+    """Round `index` of 004, Algorithm 2 as listed: a test of the minimiser, and its release.
 
-    Every round charges the exact minimiser, as if it were released (Gaussian noise in the objective, U3), and the test,
-    which is `test_epsilon`-DP for every minimiser; the rounds 1 .. `positives` charge the noise on the answer too,
-    which covers the solver's error only.  The test must read the exact minimiser (docs/privacy/verdicts.md, "Improved
-    plausible ADMM").  Other fields are as in :class:`GaussianObjectivePerturbation`.
+    Every round charges the exact minimiser, as if it were released (Gaussian noise in the
+    objective, U3), and the test, which is `test_epsilon`-DP for every minimiser; the rounds 1 ..
+    `positives` charge the noise on the answer too, which covers the solver's error only.  The test
+    must read the exact minimiser (docs/privacy/verdicts.md, "Improved plausible ADMM").  Other
+    fields are as in :class:`GaussianObjectivePerturbation`.
     """
 
     needs: ClassVar[str] = "rounds"
 
     def minimiser(self) -> GaussianObjectivePerturbation:
-        """The exact minimiser, which this round charges."""
+        """Return the release of the exact minimiser, which this round charges."""
         none = np.zeros_like(self.error)
         return GaussianObjectivePerturbation(
             self.source, self.relation, self.sigma, self.K, self.curvature_bound, self.dimension, none, none
         )
 
     def shift(self) -> Array:
-        """Shift over sigma of the answer around the exact minimiser, which this round charges, per node."""
-        charged = 1.0 if self.index <= self.positives else 0.0
+        """Return sensitivity over sigma of the answer around the exact minimiser, per node."""
+        charged = 1.0
+        if self.index > self.positives:
+            charged = 0.0
         return np.asarray(2.0 * self.error / self.sigma_release * charged)
 
     def alone(self) -> Event:

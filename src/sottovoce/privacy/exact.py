@@ -31,14 +31,23 @@ from ..util.typing import BoolArray, IntArray
 Draw = Callable[[int], bytes]
 Words = NDArray[np.uint64]
 
-_BINS = 16  # a standard deviation
-_M = 2 * _BINS**2  # a coin is a whole number below it
-_FIRST = 54  # bits of a uniform that NumPy sees; with a coin and a sign they are a word
-_BIN = 32  # bits of the uniform that tells the bin
-_GUIDE = 12  # of which so many mostly do
-_STORED = 256  # bits of the bins' borders that are at hand when those do not decide
-_BLOCK = 8192  # numbers at a time, so that they stay in a processor's cache
-_MORE = 63  # bits that are drawn at a time, where more are needed
+# Bins in a standard deviation.
+_BINS = 16
+# A coin is a whole number below it.
+_M = 2 * _BINS**2
+# Bits of a uniform that NumPy sees; with a coin and a sign they fill a word.
+_FIRST = 54
+# Bits of the uniform that tells the bin.
+_BIN = 32
+# Of these, as many as mostly tell it.
+_GUIDE = 12
+# Bits of the bins' borders that are at hand when those do not decide.
+_STORED = 256
+# Numbers at a time, so that they stay in a processor's cache.
+_BLOCK = 8192
+# Bits that are drawn at a time, where more are needed.
+_MORE = 63
+# Whole numbers from here on are not stored as int64.
 _FITS = 2**62
 
 
@@ -69,8 +78,7 @@ class _Real:
                 other.more()
 
 
-# --- Bins
-# -------------------------------------------------------------------------------------------------------------
+# --- Bins ---
 
 
 @lru_cache(maxsize=4)
@@ -133,8 +141,7 @@ def _bin(u: _Real) -> int:
         u.more(beyond or u.bits)
 
 
-# --- Normals
-# ----------------------------------------------------------------------------------------------------------
+# --- Normals ---
 
 
 @dataclass
@@ -274,8 +281,7 @@ def _decided(u: _Real, head: int, pairs: Sequence[tuple[int, int]], draw: Draw) 
     return k, x
 
 
-# --- Rounding
-# ---------------------------------------------------------------------------------------------------------
+# --- Rounding ---
 
 Factor = Callable[[int], tuple[Fraction, Fraction]]
 """Bounds of a positive number, whose difference is the smaller the more bits are asked for."""
@@ -335,7 +341,9 @@ def rounded_spherical(d: int, rate: Sequence[float], step: Sequence[float], draw
     InvalidInput
         If a number is not finite and > 0, or `d` is less than 1.
 
-    Notes ----- ``x = z ||z'|| / rate`` with independent standard normals ``z`` in R^d and ``z'`` in
+    Notes
+    -----
+    ``x = z ||z'|| / rate`` with independent standard normals ``z`` in R^d and ``z'`` in
     R^{d+1} has that density, a mixture of Gaussians (``docs/privacy/verdicts.md``, "Noise on a
     grid").  Of ``z'`` the length alone is drawn.
     """

@@ -21,8 +21,7 @@ from .spherical import Within
 
 special = Later("scipy.special")
 
-# --- the Gaussian mechanism
-# -----------------------------------------------------------------------------------------
+# --- the Gaussian mechanism ---
 
 
 def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> Array:
@@ -40,7 +39,9 @@ def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> Array:
     -------
     array
 
-    Notes ----- ``Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)`` (Balle and Wang 2018, Theorem 8):
+    Notes
+    -----
+    ``Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)`` (Balle and Wang 2018, Theorem 8):
     the loss is ``N(mu^2/2, mu^2)`` under the first law and ``N(-mu^2/2, mu^2)`` under the second;
     delta is the probability that it exceeds eps under the first, less ``e^eps`` times that under
     the second.  How rounding is covered: :func:`_delta`.
@@ -62,9 +63,12 @@ def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> Array:
     return np.array(found, dtype=float).reshape(eps.shape)
 
 
-_NEAR = -8.0  # up to here delta is next to 1
-_FAR = 37.0  # from here on delta is below 1e-299
-_LEAST = 1e-307  # smaller ones lose digits: they are told as this
+# Up to here delta is next to 1.
+_NEAR = -8.0
+# From here on delta is below 1e-299.
+_FAR = 37.0
+# Smaller deltas lose digits, and are given as this.
+_LEAST = 1e-307
 _ROUNDED = 4e-15
 """Relative error of ``log_cdf``, exponentials and a few products, at least doubled."""
 _LOG_ROOT = 0.5 * math.log(2.0 * math.pi)
@@ -73,7 +77,9 @@ _LOG_ROOT = 0.5 * math.log(2.0 * math.pi)
 def _delta(eps: float, mu: float) -> float:
     """Return :func:`gaussian_delta` of two numbers, ``mu > 0``, from above and without SciPy.
 
-    Notes ----- With ``a = eps/mu - mu/2`` and Mills's ratio ``R = Phi(-.)/phi``, delta is ``phi(a)
+    Notes
+    -----
+    With ``a = eps/mu - mu/2`` and Mills's ratio ``R = Phi(-.)/phi``, delta is ``phi(a)
     (R(a) - R(a + mu))``, and falls in a, so that a is rounded down.  The difference is computed by
     logarithms, with a bound on their errors, which is much where `mu` is small; and bounded by
     ``mu`` times ``-R'(a) = 1 - a R(a)``, as R is convex, which is near where `mu` is small.  For
@@ -163,9 +169,11 @@ def _nominal_delta(eps: float, mu: float) -> float:
 def nominal_mu(epsilon: float, delta: float) -> float:
     """Return about the largest ``mu`` that keeps (`epsilon`, `delta`), for public choices.
 
-    Notes ----- Regularisers and shares of a budget are chosen by it, and what they lead to is
-    priced from above.  Its digits do not cover rounding, and must not change: a reserved run is
-    continued only with the very numbers that it was planned by.
+    Notes
+    -----
+    No guarantee rests on it: regularisers and shares of a budget are chosen by it, and what they
+    lead to is priced from above.  Its digits do not cover rounding, and must not change: a reserved
+    run is continued only with the very numbers that it was planned by.
     """
     return _largest_mu(_nominal_delta, epsilon, delta)
 
@@ -191,15 +199,16 @@ def inexact_rdp(orders: ArrayLike, error: float, sigma_release: float) -> Array:
     -------
     array of the shape of `orders`
 
-    Notes ----- ``alpha (2 error)^2 / (2 sigma_o^2)``: release the pair of ``w*`` and the noisy
+    Notes
+    -----
+    ``alpha (2 error)^2 / (2 sigma_o^2)``: release the pair of ``w*`` and the noisy
     answer.  Given ``w*``, the answer is Gaussian around a point within ``error`` of it in either
     world, and Renyi divergences of the parts add.  The factor 2 is attained.
     """
     return np.asarray(orders, dtype=float) * (2.0 * error) ** 2 / (2.0 * sigma_release**2)
 
 
-# --- Gaussian noise inside an objective
-# ------------------------------------------------------------------------------
+# --- Gaussian noise inside an objective ---
 
 
 def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within:
@@ -226,7 +235,9 @@ def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within
     ValueError
         If the relation is another.
 
-    Notes ----- ``docs/privacy/tight.md``, Theorem 3 and U3: the excess over a shift by the
+    Notes
+    -----
+    ``docs/privacy/tight.md``, Theorem 3 and U3: the excess over a shift by the
     derivative's value at ``t = 0`` is a quadratic in ``t``, whose linear term is split into a share
     of the square and a constant.  The claim on shifts needs ``phi`` less the slack to grow with
     ``|t|``: ``slack <= 1/2``.
@@ -274,7 +285,9 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
     ValueError
         If the relation is another.
 
-    Notes ----- ``docs/privacy/tight.md``, Theorem 2 and U3: the first term is the Gaussian's own
+    Notes
+    -----
+    ``docs/privacy/tight.md``, Theorem 2 and U3: the first term is the Gaussian's own
     moment, the tail a closed normal integral.  The bound is cut at the loss's larger end, 0 or its
     value at derivative -1, and replace-one also at the moment of :func:`objective_dominating`.
     """

@@ -23,10 +23,13 @@ from . import spherical
 
 fft, special = Later("scipy.fft"), Later("scipy.special")
 
+# Relative margin for rounding.
 _MARGIN = 1e-12
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-_LARGEST = 600.0  # losses beyond it are left to other bounds, so that no exponential overflows
-_CUT = 13.0  # standard deviations: 1e-38
+# Losses beyond it are left to other bounds, so that no exponential overflows.
+_LARGEST = 600.0
+# Standard deviations beyond which a Gaussian is cut off: a probability of 1e-38.
+_CUT = 13.0
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,9 @@ def compose(parts: Iterable[tuple[LossDistribution, int]]) -> LossDistribution:
     ValueError
         If steps differ.
 
-    Notes ----- Adaptive composition is dominated by the product of dominating pairs (Zhu, Dong and
+    Notes
+    -----
+    Adaptive composition is dominated by the product of dominating pairs (Zhu, Dong and
     Wang 2022, Theorem 10).  One forward transform per part and one backward: the sum of all
     absolute errors is at most ``sqrt(n) (count + 2) 8 u log2(n)`` (Higham 2002, Theorem 24.2),
     which is added to the mass at infinite loss.

@@ -1,11 +1,13 @@
 """Prices of one event: pure epsilon, zCDP, a Renyi curve, or a dominating pair.
 
-Every function refuses, by name, an event for which it has no proof, and takes the smallest price that is proved:
+Every function refuses, by name, an event for which it has no proof, and takes the smallest price
+that is proved:
 
-- *noise in an objective* is priced (U1, U2, U3) with what it costs to release the solver's answer in place of the exact
-  minimiser (U4); or by the Gaussian noise on the answer alone, of a statistic of sensitivity ``Delta / K + 2 error``;
-- a pure price ``eps`` is also ``eps^2 / 2``-zCDP (Bun and Steinke 2016, Proposition 3.3) and dominated by randomised
-  response.
+- *noise in an objective* is priced (U1, U2, U3) with what it costs to release the solver's answer
+  in place of the exact minimiser (U4); or by the Gaussian noise on the answer alone, of a statistic
+  of sensitivity ``Delta / K + 2 error``;
+- a pure price ``eps`` is also ``eps^2 / 2``-zCDP (Bun and Steinke 2016, Proposition 3.3) and
+  dominated by randomised response.
 """
 
 from __future__ import annotations
@@ -25,39 +27,48 @@ from .events import Event
 from .spherical import Within
 
 DIRECTIONS = {"replace-one": ("replace-one",), "zero-out": ("add", "remove")}
-"""Ordered neighbours that a relation compares: a total is the worst of whole compositions in one direction."""
+"""Directions in which a relation compares: a total is the worst of compositions in one of them."""
 
 FINEST, COARSEST = 40, 20
-"""Grids of Gaussian noise have a step of ``2^-40`` of its standard deviation; those of shares of a sum may have up to
-``2^-20`` of a share's, at ``4^(40 - bits)`` times the cost in delta (docs/privacy/sums.md)."""
+"""Binary digits of the grid of Gaussian noise: a step is ``2^-40`` of its standard deviation.
+
+Shares of a sum may have steps of up to ``2^-20`` of a share's, at ``4^(40 - bits)`` times the cost
+in delta (docs/privacy/sums.md)."""
+# Rate of noise from which on a Renyi curve gains nothing on the pure price, and takes long.
 _LOUD = 100.0
 T = TypeVar("T")
 Orders = tuple[float, ...]
 
 
 def _unknown(event: Event, accountant: str) -> UnknownEvent:
+    """Return the error for an event that an accountant has no proof for."""
     what = f"the {accountant} accountant has no proof for it; choose another accountant"
     return UnknownEvent(f"event={type(event).__name__}: {what}")
 
 
 def _positive(event: Event, *names: str) -> None:
-    signs = (getattr(event, name) > 0 for name in names)
-    if not all(sign.all() if isinstance(sign, np.ndarray) else sign for sign in signs):
+    """Check that these parameters of an event are > 0, as its proof needs."""
+    if not all(np.all(getattr(event, name) > 0) for name in names):
         raise UnknownEvent(f"{', '.join(names)}: must be > 0 for the proof to hold; nothing was drawn")
 
 
 def _summed(event: events.SummedGaussianMechanism) -> Array:
-    """Shift over sigma of a sum, if the event is one that has a proof (docs/privacy/sums.md)."""
+    """Return sensitivity over sigma of a sum, if the event has a proof (docs/privacy/sums.md)."""
     _positive(event, "alpha", "dimension", "sites_per_row")
     honest = event.participants - event.colluders
     if not (event.colluders >= 0 and honest >= 1 and event.participants <= event.sites):
         raise UnknownEvent("sites: not of a sum with a proof; nothing was drawn")
-    return event.shift() if event.bits >= COARSEST else np.full(event.alpha.shape, np.inf)
+    if event.bits < COARSEST:
+        return np.full(event.alpha.shape, np.inf)
+    return event.shift()
 
 
 @lru_cache(maxsize=1)  # an event is its own key: the accountants price it one after another
 def _shift(event: events.GaussianMechanism | events.CarriedGaussianMechanism) -> Array:
-    """Shift over sigma of Gaussian noise on a statistic, or of a round of correlated noise; not to be written to."""
+    """Return sensitivity over sigma of a Gaussian mechanism, or of a round of correlated noise.
+
+    It is cached: not to be written to.
+    """
     _positive(event, "sigma")
     if isinstance(event, events.GaussianMechanism):
         return event.sensitivity / event.sigma
@@ -67,7 +78,7 @@ def _shift(event: events.GaussianMechanism | events.CarriedGaussianMechanism) ->
     return event.shift()
 
 
-# --- pure ------------------------------------------------------------------------------------------------------------
+# --- pure ---
 
 
 def _exact_objective(event: events.SphericalObjectivePerturbation) -> Array:
@@ -79,12 +90,18 @@ def _exact_objective(event: events.SphericalObjectivePerturbation) -> Array:
 
 
 def _alone(event: events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation) -> Array:
-    """How far the answer can move between neighbouring data sets, given the noise in the objective."""
+    """Return the sensitivity of the answer itself, given the noise in the objective."""
     return RELATIONS[event.relation] / event.K + 2.0 * event.error
 
 
 def pure(event: Event) -> Array:
-    """Pure epsilon, per node; infinite where nothing is proved."""
+    """Return pure epsilon per node, shape (N,); infinite where nothing is proved.
+
+    Raises
+    ------
+    UnknownEvent
+        If there is no proof of pure epsilon for the event.
+    """
     match event:
         case events.Unprotected():
             return np.full(event.rows.shape, np.inf)
@@ -111,19 +128,26 @@ def pure(event: Event) -> Array:
             raise _unknown(event, "pure")
 
 
-# --- zCDP ------------------------------------------------------------------------------------------------------------
+# --- zCDP ---
 
 
 def zcdp(event: Event) -> Array:
-    """``rho``, per node, with ``D_alpha <= rho alpha`` at every order and in every direction."""
+    """Return ``rho`` per node, shape (N,), with ``D_alpha <= rho alpha`` at every order.
+
+    Raises
+    ------
+    UnknownEvent
+        If there is no proof of zCDP for the event.
+    """
     match event:
         case events.GaussianMechanism() | events.CarriedGaussianMechanism():
             return gaussian.gaussian_zcdp(_shift(event))
         case events.SummedGaussianMechanism():
             return gaussian.gaussian_zcdp(_summed(event))
         case events.ExactSphericalMechanism() | events.SphericalMechanism():
-            # Of the first, U2.  Of Laplace noise of scale sqrt(d) / beta in each coordinate, too: coordinate j is
-            # s_j-DP, hence s_j^2 / 2-zCDP, with s_j = beta |shift_j| / sqrt(d), and the s_j^2 sum to s^2 / d.
+            # Of the first, U2.  Of Laplace noise of scale sqrt(d) / beta in each coordinate, too:
+            # coordinate j is s_j-DP, hence s_j^2 / 2-zCDP, with s_j = beta |shift_j| / sqrt(d), and
+            # the s_j^2 sum to s^2 / d.
             s = event.beta * event.sensitivity
             return s**2 / (2.0 * event.dimension)
         case events.SphericalObjectivePerturbation() | events.GaussianObjectivePerturbation() if np.all(
@@ -146,7 +170,7 @@ def zcdp(event: Event) -> Array:
             return 0.5 * pure(event) ** 2
 
 
-# --- Renyi -----------------------------------------------------------------------------------------------------------
+# --- Renyi ---
 
 
 @lru_cache(maxsize=4096)
@@ -162,7 +186,7 @@ def _ball_curve(orders: Orders, d: int, s: float) -> Array:
 
 
 def _each(event: Event, price: Callable[[int, str], T]) -> tuple[tuple[T, ...], ...]:
-    """``price(node, direction)`` for every direction and node of the event."""
+    """Return ``price(node, direction)`` for every direction and node of the event."""
     sides = DIRECTIONS[getattr(event, "relation", "replace-one")]
     arrays = [value for value in vars(event).values() if isinstance(value, np.ndarray)]
     if any(value.size != arrays[0].size for value in arrays):
@@ -175,7 +199,13 @@ def _each(event: Event, price: Callable[[int, str], T]) -> tuple[tuple[T, ...], 
 
 
 def renyi(event: Event, orders: Orders) -> Array:
-    """Renyi divergences at `orders`, shape (directions, nodes, orders)."""
+    """Return Renyi divergences at `orders`, shape (directions, nodes, orders).
+
+    Raises
+    ------
+    UnknownEvent
+        If there is no proof of such divergences for the event.
+    """
     a = np.array(orders)
 
     def pure_curve(epsilon: float) -> Array:
@@ -183,7 +213,9 @@ def renyi(event: Event, orders: Orders) -> Array:
 
     def objective(i: int, direction: str) -> Array:
         assert isinstance(event, events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation)
-        kappa, error, sigma = event.curvature_bound / float(event.K[i]), float(event.error[i]), event.sigma_release[i]
+        kappa = event.curvature_bound / float(event.K[i])
+        error = float(event.error[i])
+        sigma = event.sigma_release[i]
         if isinstance(event, events.GaussianObjectivePerturbation):
             exact = gaussian.objective_rdp(a, float(event.sigma[i]), kappa, relation=direction)
         else:
@@ -214,13 +246,17 @@ def renyi(event: Event, orders: Orders) -> Array:
             s = event.sensitivity / event.scale
             return np.array(_each(event, lambda i, _: _ball_curve(orders, 1, float(s[i]))))
         case events.RedrawnGateRelease():
-            # The bits' densities lie within e^{+-test} of a law that knows no rows, whatever else was drawn (as in U4).
+            # The bits' densities lie within e^{+-test} of a law that knows no rows, whatever else
+            # was drawn (as in U4).
             tests = np.array(_each(event, lambda i, _: spherical.inexact_rdp(a, 1.0, float(event.test_epsilon[i]))))
             inner = event.release()
-            return tests if inner is None else tests + renyi(inner, orders)
+            if inner is None:
+                return tests
+            return tests + renyi(inner, orders)
         case events.MinimiserGateRelease():
             _positive(event, "sigma_release")
-            # Given the minimiser, which counts as released, the test is pure and the answer a Gaussian mechanism.
+            # Given the minimiser, which counts as released, the test is pure and the answer a
+            # Gaussian mechanism.
             shift = event.shift()
             after = _each(event, lambda i, _: a * 0.5 * float(shift[i]) ** 2 + pure_curve(float(event.test_epsilon[i])))
             return np.array(after) + renyi(event.minimiser(), orders)
@@ -235,16 +271,27 @@ def renyi(event: Event, orders: Orders) -> Array:
             return np.array(_each(event, lambda i, _: pure_curve(float(epsilon[i]))))
 
 
-# --- dominating pairs ------------------------------------------------------------------------------------------------
+# --- dominating pairs ---
 
 
 class Bill(NamedTuple):
-    """A pair that dominates one release, in parts whose losses add up.
+    """A dominating pair of one release, in parts whose losses add up.
 
-    ``mu`` is a Gaussian's shift over sigma, ``ball`` the ``(d, s)`` of U2, ``epsilon`` a pure price; ``fixed``,
-    ``slack`` and ``degrees`` are of :class:`sottovoce.privacy.spherical.Within`.  ``exchange`` is U4's X, which turns a
-    profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``.  ``lattice`` counts coordinates whose Gaussian noise may be
-    discrete, as it used to be, on a grid of step ``2^-40`` sigma.
+    Parameters
+    ----------
+    mu : float
+        Sensitivity over sigma of a Gaussian part.
+    ball : tuple of int and float, optional
+        The ``(d, s)`` of a spherical part (U2).
+    epsilon : float
+        A pure part.
+    fixed, slack, degrees
+        As for :class:`sottovoce.privacy.spherical.Within`.
+    exchange : float
+        U4's X, which turns a profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``.
+    lattice : int
+        Coordinates whose Gaussian noise may be discrete, as it used to be, on a grid of step
+        ``2^-40`` sigma.
     """
 
     mu: float = 0.0
@@ -258,14 +305,24 @@ class Bill(NamedTuple):
 
 
 _Objective = events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation
-_Pairs = tuple[tuple[Bill, ...], ...]  # a dominating pair for each direction and node
+# A dominating pair for each direction and node.
+_Pairs = tuple[tuple[Bill, ...], ...]
 
 
 def dominating(event: Event) -> _Pairs:
-    """A dominating pair for each direction and node."""
+    """Return a dominating pair for each direction and node.
+
+    Raises
+    ------
+    UnknownEvent
+        If there is no proof of one for the event.
+    """
     match event:
-        case events.SphericalObjectivePerturbation() | events.GaussianObjectivePerturbation():
-            _positive(event, "K", "beta" if isinstance(event, events.SphericalObjectivePerturbation) else "sigma")
+        case events.SphericalObjectivePerturbation():
+            _positive(event, "K", "beta")
+            return _each(event, partial(_dominating_objective, event))
+        case events.GaussianObjectivePerturbation():
+            _positive(event, "K", "sigma")
             return _each(event, partial(_dominating_objective, event))
         case events.GaussianMechanism() | events.CarriedGaussianMechanism():
             mus = _shift(event)
@@ -278,8 +335,9 @@ def dominating(event: Event) -> _Pairs:
             return _dominating_gated_minimiser(event)
         case events.GatedRelease():
             _positive(event, "sigma")
-            shifts, tests, m = event.shift(), event.tests(), event.dimension if event.index <= event.positives else 0
-            return _each(event, lambda i, _: Bill(mu=float(shifts[i]), epsilon=float(tests[i]), lattice=m))
+            shifts, tests = event.shift(), event.tests()
+            drawn = _drawn(event)
+            return _each(event, lambda i, _: Bill(mu=float(shifts[i]), epsilon=float(tests[i]), lattice=drawn))
         case events.ExactSphericalMechanism():
             s = event.beta * event.sensitivity
             return _each(event, lambda i, _: Bill(ball=(event.dimension, float(s[i]))))
@@ -292,18 +350,37 @@ def dominating(event: Event) -> _Pairs:
             return _each(event, lambda i, _: Bill(epsilon=float(epsilon[i])))
 
 
+def _drawn(event: events.GatedRelease | events.MinimiserGateRelease) -> int:
+    """Return how many coordinates of Gaussian noise on an answer a round charges."""
+    if event.index > event.positives:
+        return 0
+    return event.dimension
+
+
 def _dominating_objective(event: _Objective, i: int, direction: str) -> Bill:
-    """The pair of node i's perturbed objective: of its noise within, or of its answer's noise where that says more."""
-    kappa, d = event.curvature_bound / float(event.K[i]), event.dimension
-    error, sigma, alone = float(event.error[i]), float(event.sigma_release[i]), float(_alone(event)[i])
-    by_answer = Bill(mu=alone / sigma, lattice=d) if sigma > 0 else Bill(epsilon=np.inf)
-    mu = 2.0 * error / sigma if sigma > 0 else 0.0
-    lattice = d if sigma > 0 else 0
+    """Return the pair of node i's perturbed objective, by the noise in it or on its answer.
+
+    The latter is taken where it says more.
+    """
+    kappa = event.curvature_bound / float(event.K[i])
+    d = event.dimension
+    error = float(event.error[i])
+    sigma = float(event.sigma_release[i])
+    alone = float(_alone(event)[i])
+    if sigma > 0:
+        by_answer = Bill(mu=alone / sigma, lattice=d)
+        mu = 2.0 * error / sigma  # U4
+        lattice = d
+    else:  # nothing is added to the answer
+        by_answer = Bill(epsilon=np.inf)
+        mu = 0.0
+        lattice = 0
     if isinstance(event, events.GaussianObjectivePerturbation):
         within = gaussian.objective_dominating(float(event.sigma[i]), kappa, relation=direction)
         whole = _with_determinant(within, mu=float(np.hypot(within.s, mu)), lattice=lattice)
-        direct = not np.isfinite(within.slack) or 0 < by_answer.mu < whole.mu
-        return by_answer if direct else whole
+        if not np.isfinite(within.slack) or 0 < by_answer.mu < whole.mu:
+            return by_answer
+        return whole
     rate = float(event.beta_release[i])
     within = spherical.objective_dominating(float(event.beta[i]), kappa, d, relation=direction)
     if sigma > 0 and alone / sigma < within.s / np.sqrt(d):
@@ -315,7 +392,7 @@ def _dominating_objective(event: _Objective, i: int, direction: str) -> Bill:
 
 
 def _with_determinant(within: Within, **others: Any) -> Bill:
-    """A bill with what the determinant of the change of variables adds to it."""
+    """Return a bill with what the determinant of the change of variables adds to it."""
     return Bill(fixed=within.fixed, slack=within.slack, degrees=within.degrees, **others)
 
 
@@ -328,9 +405,12 @@ def _dominating_sum(event: events.SummedGaussianMechanism) -> _Pairs:
 
 
 def _dominating_redrawn(event: events.RedrawnGateRelease) -> _Pairs:
-    """The pairs of what is released, if anything is, and of the test before it."""
+    """Return the pairs of what is released, if anything is, and of the test before it."""
     inner = event.release()
-    whole = _each(event, lambda i, _: Bill()) if inner is None else dominating(inner)
+    if inner is None:
+        whole = _each(event, lambda i, _: Bill())
+    else:
+        whole = dominating(inner)
     epsilon = event.test_epsilon
     return tuple(
         tuple(bill._replace(exchange=bill.exchange + float(epsilon[i])) for i, bill in enumerate(side))
@@ -340,7 +420,8 @@ def _dominating_redrawn(event: events.RedrawnGateRelease) -> _Pairs:
 
 def _dominating_gated_minimiser(event: events.MinimiserGateRelease) -> _Pairs:
     _positive(event, "sigma_release")
-    shifts, lattice = event.shift(), event.dimension if event.index <= event.positives else 0
+    shifts = event.shift()
+    lattice = _drawn(event)
 
     def tested(i: int, bill: Bill) -> Bill:
         together = float(np.hypot(bill.mu, shifts[i]))

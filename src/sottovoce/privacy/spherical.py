@@ -27,10 +27,13 @@ ORDERS: Array = np.concatenate([1 + np.geomspace(0.05, 1.0, 12), np.geomspace(2.
 """Orders at which Renyi curves are kept; with fewer of them epsilon is larger, and valid."""
 ORDERS.setflags(write=False)
 
+# Relative margin for rounding.
 _MARGIN = 1e-12
 _FEW, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(8)
-_STEPS = 45.0  # of a recurrence, their square over the argument: a bracket shrinks by e^-45
-_GROUPS = 6  # of numbers for which a recurrence begins at one height
+# Steps of a recurrence, their square over the argument: a bracket shrinks by e^-45.
+_STEPS = 45.0
+# Groups of numbers for which a recurrence begins at one height.
+_GROUPS = 6
 
 
 def epsilon_from_rdp(orders: ArrayLike, rdp: ArrayLike, delta: float) -> float:
@@ -50,7 +53,9 @@ def epsilon_from_rdp(orders: ArrayLike, rdp: ArrayLike, delta: float) -> float:
     float
         Epsilon >= 0, at the best of the orders; infinite if nothing is proved.
 
-    Notes ----- ``delta <= e^{(alpha-1)(D - eps)} (1 - 1/alpha)^alpha / (alpha - 1)`` for every
+    Notes
+    -----
+    ``delta <= e^{(alpha-1)(D - eps)} (1 - 1/alpha)^alpha / (alpha - 1)`` for every
     order.  *Proof.*  With ``x = e^L``, ``(1 - e^eps / x)_+ <= x^{alpha-1} e^{-(alpha-1) eps} m``
     where ``m = max_{y>=1} y^{1-alpha} - y^{-alpha}``, attained at ``y = alpha / (alpha-1)``; take
     expectations and solve for ``eps``.
@@ -63,8 +68,7 @@ def epsilon_from_rdp(orders: ArrayLike, rdp: ArrayLike, delta: float) -> float:
     return max(0.0, float(np.min(np.where(np.isfinite(r), each, np.inf))))
 
 
-# --- Bessel ratios with certified upper and lower ends
-# ---------------------------------------------------------------
+# --- Bessel ratios with certified upper and lower ends ---
 
 
 class Ratios(NamedTuple):
@@ -78,12 +82,14 @@ class Ratios(NamedTuple):
 def _ratios(m: float, x: Array) -> Ratios:
     """Bound ``R_m(x) = I_{m+1}(x) / I_m(x)`` from both sides at increasing ``x > 0``.
 
-    Notes ----- ``1 / R_m = 2 (m+1) / x + R_{m+1}`` turns a bracket of ``R_{m+1}`` into a narrower
-    one of ``R_m``.  To start it: ``R_{m+1} <= R_m`` (Turan), so ``R_m^2 + 2 (m+1) R_m / x >= 1``,
-    i.e. ``R_m >= (sqrt((m+1)^2 + x^2) - m - 1) / x``, and this at ``m+1`` in the recurrence gives
-    ``R_m <= x / (m + sqrt(x^2 + (m+2)^2))``.  Each step of the recurrence makes a lower end of an
-    upper one and an upper end of a lower one.  A larger x needs more steps, so the larger ones
-    begin earlier.
+    Notes
+    -----
+    For ``m >= -1/2``, ``1 / R_m = 2 (m+1) / x + R_{m+1}`` turns a bracket of ``R_{m+1}`` into a
+    narrower one of ``R_m``.  To start it: ``R_{m+1} <= R_m`` (Turan), so ``R_m^2 + 2 (m+1) R_m / x
+    >= 1``, i.e. ``R_m >= (sqrt((m+1)^2 + x^2) - m - 1) / x``, and this at ``m+1`` in the recurrence
+    gives ``R_m <= x / (m + sqrt(x^2 + (m+2)^2))``.  Each step of the recurrence makes a lower end
+    of an upper one and an upper end of a lower one.  A larger x needs more steps, so the larger
+    ones begin earlier.
     """
     ends = np.empty((2, x.size))  # an even number of steps above m, the upper one first
     groups = np.array_split(np.arange(x.size), min(x.size, _GROUPS))
@@ -154,8 +160,7 @@ def _share(d: int, z: float) -> tuple[float, float]:
     return 1.0 / (1.0 + smallest * low), low
 
 
-# --- U2: noise added to an answer
-# -----------------------------------------------------------------------------------
+# --- U2: noise added to an answer ---
 
 
 def log_density(eta: ArrayLike, d: int, s: float) -> Array:
@@ -175,7 +180,9 @@ def log_density(eta: ArrayLike, d: int, s: float) -> Array:
     array of the shape of `eta`
         For ``d = 1`` of the continuous part, of mass ``(1 - e^-s) / 2``.
 
-    Notes ----- ``eta`` is a mixture, with weights ``w = z K_{nu+1}(z) I_nu(z)`` and ``1 - w``, of
+    Notes
+    -----
+    ``eta`` is a mixture, with weights ``w = z K_{nu+1}(z) I_nu(z)`` and ``1 - w``, of
     the laws ``V_nu`` and ``V_{nu+1}`` of density proportional to ``e^{z eta} (1 - eta^2)^{m -
     1/2}``: in prolate spheroidal coordinates the density factorises (``docs/privacy/tight.md``,
     Theorem 1).  For ``d = 1``, ``V_{-1/2}`` is two atoms: loss ``s`` with probability 1/2 and
@@ -200,7 +207,9 @@ def _log_vmf(m: float, z: float) -> float:
 def zcdp(d: int, s: float) -> float:
     """Return ``rho = s^2 / (2 d)`` of spherical noise: ``D_alpha <= rho alpha`` at every order.
 
-    Notes ----- ``docs/privacy/tight.md``, Theorem 1: integrate ``I_{m+1}(y) / I_m(y) <= y / (2m +
+    Notes
+    -----
+    ``docs/privacy/tight.md``, Theorem 1: integrate ``I_{m+1}(y) / I_m(y) <= y / (2m +
     2) <= y / d`` from z to ``(2 alpha - 1) z``.
     """
     return s * s / (2.0 * d)
@@ -228,7 +237,9 @@ def rdp(orders: ArrayLike, d: int, s: float) -> Array:
     ValueError
         If an order is at most 1.
 
-    Notes ----- ``exp((alpha-1) D) = w g_nu(y) / g_nu(z) + (1-w) g_{nu+1}(y) / g_{nu+1}(z)``,
+    Notes
+    -----
+    ``exp((alpha-1) D) = w g_nu(y) / g_nu(z) + (1-w) g_{nu+1}(y) / g_{nu+1}(z)``,
     ``g_m(y) = y^-m I_m(y)``, ``y = (2 alpha - 1) z``: each part of :func:`log_density`'s mixture is
     tilted from ``z`` to ``y`` (``docs/privacy/tight.md``, Theorem 1).  All terms are positive and
     ``ln g_m`` is computed as an integral of a positive ratio, so small prices keep their digits.
@@ -316,7 +327,9 @@ def objective_dominating(beta: float, kappa: float, d: int, *, relation: str) ->
     ValueError
         If the relation is another.
 
-    Notes ----- ``docs/privacy/tight.md``, Theorem 3.  With ``o = -grad F_0(w)``, ``F_0`` the
+    Notes
+    -----
+    ``docs/privacy/tight.md``, Theorem 3.  With ``o = -grad F_0(w)``, ``F_0`` the
     objective without the row, the noise is ``b = o + a u`` for a row ``u`` of derivative ``-a``.
     Along ``u``, a grows at a rate in [0, kappa].  So up to `fixed` and `slack` the loss is that of
     a shift by a's value at ``o.u = 0``, and the longest such shift is the worst.  For that the loss
@@ -355,7 +368,9 @@ def objective_surplus(releases: Iterable[tuple[Within, int]], delta: float) -> f
     float
         Infinite if a slack is, or if there is no `delta` for it.
 
-    Notes ----- ``docs/privacy/tight.md``, Lemma 4: each slack's moments are at most those of a
+    Notes
+    -----
+    ``docs/privacy/tight.md``, Lemma 4: each slack's moments are at most those of a
     chi^2, so its moment generating function is at most ``(1 - 2 tau slack)^{-k/2}``, and the sum
     has an exponential tail.  Any tau is valid.
     """
@@ -372,8 +387,7 @@ def objective_surplus(releases: Iterable[tuple[Within, int]], delta: float) -> f
     return float(fixed + max(0.0, float(np.min(each))))
 
 
-# --- Renyi: kappa costs only in the tail
-# ----------------------------------------------------------------------------
+# --- Renyi: kappa costs only in the tail ---
 
 
 def objective_rdp(orders: ArrayLike, beta: float, kappa: float, d: int, *, relation: str) -> Array:
@@ -400,7 +414,9 @@ def objective_rdp(orders: ArrayLike, beta: float, kappa: float, d: int, *, relat
     ValueError
         If the relation is another.
 
-    Notes ----- ``docs/privacy/tight.md``, Theorem 2, has the proof and the letters.  The
+    Notes
+    -----
+    ``docs/privacy/tight.md``, Theorem 2, has the proof and the letters.  The
     determinant's power is at most a chord, linear in a's derivative; integrated by parts, that
     derivative is gone, and a may be chosen point by point.  The worst choice gives U2's moment, and
     the rest is the tail.
@@ -453,6 +469,7 @@ def _one_row(a: Array, shift: Array, beta: float, kappa: float, d: int, relation
     return bound.reshape(a.shape)
 
 
+# Cells of the grid for the cosine's absolute value.
 _PARTS = 2000
 _GRID = np.linspace(0.0, 1.0, _PARTS + 1)
 
@@ -536,7 +553,9 @@ def inexact_rdp(orders: ArrayLike, beta_release: float, error: float) -> Array:
     -------
     array of the shape of `orders`
 
-    Notes ----- ``(2 alpha - 1) / (alpha - 1) beta_release error``: noise around the answer instead
+    Notes
+    -----
+    ``(2 alpha - 1) / (alpha - 1) beta_release error``: noise around the answer instead
     of the minimiser changes the density by a factor in ``[e^-x, e^x]``, ``x = beta_release error``,
     which is raised to ``alpha`` and ``1 - alpha``.  Over a run they turn a profile ``delta(eps)``
     into ``e^X delta(eps - 2 X)``, X being the sum of the x.

@@ -1,7 +1,8 @@
 """Statements: what has been proved of a run, against whom and with which caveats.
 
-A statement is built here from a list of facts (:mod:`sottovoce.privacy.statement_facts`), and never edited.  Its words
-are derived from it, with numbers rounded so that no guarantee looks stronger than it is.
+A statement is built here from a list of facts (:mod:`sottovoce.privacy.statement_facts`), and never
+edited.  Its words are derived from it, with numbers rounded so that no guarantee looks stronger
+than it is.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Words = list[tuple[str, str]]
 
 
 def ceil_text(epsilon: float, digits: int = 3) -> str:
-    """Epsilon in text, rounded up, but for a rounding error of double precision."""
+    """Return epsilon as text, rounded up, but for a rounding error of double precision."""
     if math.isinf(epsilon):
         return "inf"
     scale = 10**digits
@@ -34,7 +35,7 @@ def ceil_text(epsilon: float, digits: int = 3) -> str:
 
 
 def factor_text(epsilon: float) -> str:
-    """``exp(epsilon)`` in text, rounded up to three digits."""
+    """Return ``exp(epsilon)`` as text, rounded up to three digits."""
     power = math.floor(epsilon / math.log(10.0))
     if power > 6:
         return f"10^{power + 1}"
@@ -44,7 +45,7 @@ def factor_text(epsilon: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What has been proved of a run.
+    """A privacy statement: what has been proved of a run, against whom, and with which caveats.
 
     Made by :func:`build_statement`, :func:`restate`, :func:`either` and :meth:`from_dict` only.
 
@@ -82,15 +83,18 @@ class Statement:
         Releases that this site made; below :attr:`planned` if the run ended early.
     ledger : Shared, optional
     alone : float, optional
-        Of sums: epsilon of the same releases if all other sites collude with whoever sees the messages.
+        Of sums: epsilon of the same releases if all other sites collude with whoever sees the
+        messages.
     others : int
-        Further releases of a node, which read other rows and cost these no more; see :func:`either`.
+        Further releases of a node, which read other rows and cost these no more; see
+        :func:`either`.
     discloses : str, optional
         What was released besides the model, within epsilon.
     other_epsilon : float, optional
         Epsilon of the same releases under the other relation, at the same delta.
     rests : tuple of str, optional
-        On what the guarantee rests that whoever states it cannot see; None where that was not asked.
+        On what the guarantee rests that whoever states it cannot see; None where that was not
+        asked.
     """
 
     epsilon: float
@@ -125,8 +129,10 @@ class Statement:
 
     @property
     def counted(self) -> str:
-        """What a number of rows counts: rows, or people."""
-        return "people" if self.unit.startswith(PERSON) else "rows"
+        """Word for what a number of rows counts: rows, or people."""
+        if self.unit.startswith(PERSON):
+            return "people"
+        return "rows"
 
     @property
     def early(self) -> str | None:
@@ -140,19 +146,19 @@ class Statement:
 
     @property
     def demonstration(self) -> bool:
-        """Whether it is of a site whose noise can be repeated."""
+        """Whether it is a demonstration: a statement of a site whose noise can be repeated."""
         return self.site is not None and self.simulated
 
     # In words
 
     @property
     def guarantee(self) -> Words:
-        """The statement in words, but for whether the noise can be repeated, which no plan decides."""
+        """The statement in words, without the remark on simulations, as a plan makes it."""
         return [*_proved(self), *_further(self), *_printed(self)]
 
     @property
     def words(self) -> Words:
-        """All of the statement, for people."""
+        """The whole statement in words, for people."""
         if not self.simulated or math.isinf(self.epsilon):
             return self.guarantee
         return [*self.guarantee, ("Simulation, not a release", ": whoever knows the seed can remove the noise.")]
@@ -172,30 +178,38 @@ class Statement:
 
     @property
     def protects(self) -> str:
-        """What is protected against whom, in a few words."""
+        """Short text: what is protected against whom."""
         if math.isinf(self.epsilon):
             return "nothing"
-        return self.unit if self.unit == UNUSED else f"{self.unit}, against whoever {self.trust.adversary}"
+        if self.unit == UNUSED:
+            return self.unit
+        return f"{self.unit}, against whoever {self.trust.adversary}"
 
     @property
     def not_protected(self) -> str:
-        """What is not, in a few words."""
-        trusted = "" if self.trust.excepted is None else f"against {self.trust.excepted}"
+        """Short text: what is not protected."""
+        trusted = ""
+        if self.trust.excepted is not None:
+            trusted = f"against {self.trust.excepted}"
         but = self.unprotected or "; ".join(filter(None, (trusted, self.assumes or self.public)))
-        return f"NO protection: {but}" if math.isinf(self.epsilon) else but
+        if math.isinf(self.epsilon):
+            return f"NO protection: {but}"
+        return but
 
     def promise(self) -> dict[str, Any]:
-        """Plain data in short, for comparisons."""
+        """Return plain data in short, for comparisons."""
         plain = {
             "epsilon": self.epsilon, "delta": self.delta, "accountant": self.accountant, "relation": self.relation,
             "protects": self.protects, "not_protected": self.not_protected, "claimed": self.printed_claim,
         }  # fmt: skip
-        return plain if self.caveat is None else plain | {"caveat": self.caveat}
+        if self.caveat is not None:
+            plain["caveat"] = self.caveat
+        return plain
 
     # Plain data
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, with the words; what does not apply is left out."""
+        """Return plain data, with the words; what does not apply is left out."""
         plain: dict[str, Any] = {
             "epsilon": self.epsilon, "delta": self.delta, "relation": self.relation, "unit": self.unit,
             "accountant": self.accountant, "accountants": dict(self.accountants), "adversary": self.trust.adversary,
@@ -204,13 +218,21 @@ class Statement:
         }  # fmt: skip
         if self.trust not in TOLD_BY_ADVERSARY:
             plain["trust"] = self.trust.to_dict()
+        caveats: list[str] | None = None
+        if self.rests is not None:
+            caveats = list(self.rests)
+            if self.caveat:
+                caveats.insert(0, self.caveat)
+        demonstration = None
+        if self.demonstration:
+            demonstration = DEMONSTRATION
         more = {
             "printed_claim": self.printed_claim, "assumes": self.assumes, "caveat": self.caveat,
             "unprotected": self.unprotected, "says": self.text, "site": self.site, "made": self.made,
-            "early": self.early, "demonstration": DEMONSTRATION if self.demonstration else None,
+            "early": self.early, "demonstration": demonstration,
             "ledger": self.ledger and asdict(self.ledger) | {"budget": list(self.ledger.budget)}, "alone": self.alone,
             "others": self.others or None, "discloses": self.discloses, "other_epsilon": self.other_epsilon,
-            "caveats": None if self.rests is None else [*([self.caveat] if self.caveat else []), *self.rests],
+            "caveats": caveats,
         }  # fmt: skip
         return plain | {key: value for key, value in more.items() if value is not None}
 
@@ -221,11 +243,17 @@ class Statement:
         Parameters
         ----------
         plain : dict
-            With infinities as numbers, or as the texts that :func:`sottovoce.util.plain.jsonable` writes.
+            With infinities as numbers, or as the texts that :func:`sottovoce.util.plain.jsonable`
+            writes.
+
+        Returns
+        -------
+        Statement
 
         Raises
         ------
         InvalidInput
+            If a value is missing or is not what a statement holds.
         """
         return cls(**read_fields(plain))
 
@@ -234,20 +262,21 @@ class Statement:
 
 
 def build_statement(facts: Iterable[Fact]) -> Statement:
-    """The statement that follows from all facts of a run."""
+    """Return the statement that follows from all facts of a run."""
     return Statement(**_settled({}, facts))
 
 
 def restate(said: Statement, *facts: Fact) -> Statement:
-    """The statement that follows from further facts, which are known only after the run is."""
+    """Return the statement with further facts, which are known only after the run is."""
     return Statement(**_settled(vars(said), facts))
 
 
 def either(first: Statement, second: Statement) -> Statement:
-    """The statement about rows that are each read by one of two lists of releases, publicly known which.
+    """Return the statement about rows that are each read by one of two lists of releases.
 
-    A row costs what the releases that read it cost, so at most the dearer of the two (parallel composition over
-    disjoint rows; ``docs/privacy/answers.md``, "Between sites").  `releases` are the dearer's.
+    Which list reads a row is public.  A row costs what the releases that read it cost, so at most
+    the dearer of the two (parallel composition over disjoint rows; ``docs/privacy/answers.md``,
+    "Between sites").  `releases` are the dearer's.
     """
     dearer = max(first, second, key=lambda said: said.epsilon)
     nodes = zip(first.per_node, second.per_node, strict=True)
@@ -267,7 +296,10 @@ def either(first: Statement, second: Statement) -> Statement:
 
 
 def _settled(known: dict[str, Any], facts: Iterable[Fact]) -> dict[str, Any]:
-    """The fields of a statement; reasons and assumptions are kept only with something that they speak of."""
+    """Return the fields of a statement from those known before and further facts.
+
+    Reasons and assumptions are kept only with something that they speak of.
+    """
     settled = dict(known)
     for fact in facts:
         settled |= fact.settles(settled)
@@ -282,45 +314,59 @@ def _settled(known: dict[str, Any], facts: Iterable[Fact]) -> dict[str, Any]:
 
 
 def _proved(said: Statement) -> Words:
-    """What is proved of the rows, and differential privacy itself in one sentence."""
+    """Return what is proved of the rows, and differential privacy itself in one sentence."""
     if said.unit == UNUSED:
         return [(f"epsilon = {ceil_text(said.epsilon)}", ": none of these rows is used.")]
     if math.isinf(said.epsilon):
-        reason = "the run drew no noise" if said.form == "corrected" else "nothing can be proved for this form"
+        reason = "nothing can be proved for this form"
+        if said.form == "corrected":
+            reason = "the run drew no noise"
         return [("No privacy guarantee", f": {said.unprotected or reason} (epsilon = inf).")]
-    delta = "delta = 0 (pure)" if said.delta == 0 else f"delta = {float(said.delta)!r}"
+    delta = f"delta = {float(said.delta)!r}"
+    if said.delta == 0:
+        delta = "delta = 0 (pure)"
     notion = _NAMES.get(said.accountant, said.accountant)
-    more = f", and {said.others} of other rows" if said.others else ""
+    more = ""
+    if said.others:
+        more = f", and {said.others} of other rows"
     proved = f", {delta}, proved; by {notion}, {said.releases} releases a site{more}{_by_other_notions(said)}."
     return [(f"epsilon = {ceil_text(said.epsilon)}", proved), ("", f"{_protection(said)}: {_sentence(said)}.")]
 
 
 def _by_other_notions(said: Statement) -> str:
-    """Epsilon by the notions that prove more of it, in brackets."""
+    """Return epsilon by the other notions that prove one, in brackets."""
     others = [(name, epsilon) for name, epsilon in dict(said.accountants).items() if name != said.accountant]
     finite = [f"{_NAMES.get(name, name)} {ceil_text(epsilon)}" for name, epsilon in others if math.isfinite(epsilon)]
-    return f" (by {', '.join(finite)})" if finite else ""
+    if not finite:
+        return ""
+    return f" (by {', '.join(finite)})"
 
 
 def _protection(said: Statement) -> str:
-    but = f", but not against {said.trust.excepted}" if said.trust.excepted else ""
+    but = ""
+    if said.trust.excepted:
+        but = f", but not against {said.trust.excepted}"
     return f"Protects {said.unit} ({said.relation}) against whoever {said.trust.adversary}{but}"
 
 
 def _sentence(said: Statement) -> str:
-    """Differential privacy itself: a bound on the probability of every set, in both directions."""
-    replaced = said.relation == "replace-one"
+    """Return differential privacy itself in words: a bound on every set's probability."""
     if said.unit.startswith(PERSON):
         subject, place = "the person", "their place"
-        other = "another" if replaced else "nobody"
+        replacement, removal = "another", "nobody"
     elif said.unit.startswith("one row at each"):
         subject, place = "these rows", "their place"
-        other = "others" if replaced else "empty ones"
+        replacement, removal = "others", "empty ones"
     else:
         subject, place = "the row", "its place"
-        other = "another" if replaced else "an empty one"
-    plus = "" if said.delta == 0 else f", plus {float(said.delta)!r}"
-    back = "" if replaced else ", and the other way round"
+        replacement, removal = "another", "an empty one"
+    # Replacing is its own inverse; adding and removing are two directions.
+    other, back = replacement, ""
+    if said.relation != "replace-one":
+        other, back = removal, ", and the other way round"
+    plus = ""
+    if said.delta != 0:
+        plus = f", plus {float(said.delta)!r}"
     return (
         f"whatever set of outcomes one looks at, its probability with {subject} is at most "
         f"{factor_text(said.epsilon)} times its probability with {other} in {place}{plus}{back}"
@@ -328,12 +374,14 @@ def _sentence(said: Statement) -> str:
 
 
 def _further(said: Statement) -> Words:
-    """What else was proved or released, what is not covered, and what all of it rests on."""
+    """Return what else was proved or released, what is not covered, and what all of it rests on."""
     words: Words = []
     if said.other_epsilon is not None and math.isfinite(said.other_epsilon):
         words.append(("", f"{_other_relation(said)} epsilon = {ceil_text(said.other_epsilon)}."))
     if said.alone is not None and math.isfinite(said.epsilon):
-        left = "nothing is proved" if math.isinf(said.alone) else f"epsilon = {ceil_text(said.alone)}"
+        left = f"epsilon = {ceil_text(said.alone)}"
+        if math.isinf(said.alone):
+            left = "nothing is proved"
         words.append(("If all other sites collude", f": {left}."))
     if said.discloses is not None:
         words.append(("Released too", f": {said.discloses}."))
@@ -345,7 +393,7 @@ def _further(said: Statement) -> Words:
 
 
 def _other_relation(said: Statement) -> str:
-    """The other relation, in words."""
+    """Return the other relation in words."""
     person = said.unit.startswith(PERSON)
     if said.relation == "replace-one":
         if person:
@@ -357,9 +405,13 @@ def _other_relation(said: Statement) -> str:
 
 
 def _printed(said: Statement) -> Words:
-    """What a paper claims, and whether that holds."""
+    """Return what a paper claims, and whether that holds."""
     if said.printed_claim is None:
         return []
-    verdict = "is not proved" if said.printed_claim < said.epsilon * (1 - 1e-9) else "holds, and is loose"
-    assumed = "" if said.assumes is None else f" Assumes {said.assumes}."
+    verdict = "holds, and is loose"
+    if said.printed_claim < said.epsilon * (1 - 1e-9):  # but for rounding
+        verdict = "is not proved"
+    assumed = ""
+    if said.assumes is not None:
+        assumed = f" Assumes {said.assumes}."
     return [("As printed", f": the paper claims {ceil_text(said.printed_claim)}, which {verdict}.{assumed}")]

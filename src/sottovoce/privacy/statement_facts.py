@@ -1,7 +1,7 @@
 """The facts that a privacy statement is built from: each is returned by the place that knows it.
 
-:func:`sottovoce.privacy.statement.build_statement` turns a list of them into a statement.  A later fact wins over an
-earlier one of its kind; caveats add up.
+:func:`sottovoce.privacy.statement.build_statement` turns a list of them into a statement.  A later
+fact wins over an earlier one of its kind; caveats add up.
 """
 
 from __future__ import annotations
@@ -15,23 +15,30 @@ from ..problem.trust import Trust
 from ..util.typing import Any, Array
 
 PUBLIC = "row counts, labels' names, schema, graph, schedules, number of rounds"
-"""What every statement takes to be public; where one of these was computed from rows, a caveat says so."""
+"""Facts that every statement takes to be public; a caveat says if one was computed from rows."""
 PUBLIC_OF_PEOPLE = PUBLIC.replace("row counts", "numbers of people")
 """The same where the unit is a person."""
 ONE_ROW = "one row of one site"
 PERSON = "one person"
 UNUSED = "all rows: none is used"
 EXACT = "exact minimisation: printed forms add no noise to the solver's answer"
-"""What the claim of a printed form assumes."""
+"""The assumption of a printed form's claim."""
 
 Caveat = str | Iterable[str | None] | None
-"""What a guarantee does not cover: nothing, a text, or several, of which some may be None."""
+"""Limits of a guarantee: none, a text, or several, of which some may be None."""
 
 
 def caveat_text(caveat: Caveat) -> str | None:
-    """All caveats as one text; None if there are none."""
-    texts = [caveat] if isinstance(caveat, str) else caveat or ()
+    """Return all caveats as one text; None if there are none."""
+    texts = _caveat_list(caveat)
     return "; ".join(dict.fromkeys(text for text in texts if text)) or None
+
+
+def _caveat_list(caveat: Caveat) -> Iterable[str | None]:
+    """Return caveats as several."""
+    if isinstance(caveat, str):
+        return [caveat]
+    return caveat or ()
 
 
 class Priced(Protocol):
@@ -55,16 +62,22 @@ class Priced(Protocol):
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing that is known of a run.  Its fields have the names of those of the statement that it settles."""
+    """One fact about a run, whose fields are named as those of the statement that it settles."""
 
     def settles(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        """The statement's fields that follow from this fact, where `known` follow from those before it."""
+        """Return the statement's fields that follow from this fact.
+
+        Parameters
+        ----------
+        known : mapping
+            Fields that follow from the facts before it.
+        """
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True)
 class Proved(Fact):
-    """What an accountant proves of all releases of a run."""
+    """The result of an accountant for all releases of a run; fields as in a statement."""
 
     epsilon: float
     delta: float
@@ -75,14 +88,19 @@ class Proved(Fact):
 
     @classmethod
     def by(cls, ledger: Priced, nodes: int) -> Self:
-        """What the accountant of `ledger` proves from the ledger's rows.
+        """Return what the accountant of `ledger` proves from the ledger's rows.
 
         Parameters
         ----------
         ledger : Priced
             With all releases of the run and no others.
         nodes : int
-            Number of sites whose releases the ledger holds.  With 1, all nodes of the ledger repeat one release.
+            Number of sites whose releases the ledger holds.  With 1, all nodes of the ledger repeat
+            one release.
+
+        Returns
+        -------
+        Proved
         """
         total, report = ledger.total(), ledger.report()
         notion = min(report, key=lambda name: report[name])
@@ -93,10 +111,12 @@ class Proved(Fact):
             per_node = spent * nodes
         else:
             per_node = spent
-        pure = notion == "pure" or not math.isfinite(total)
+        delta = ledger.delta
+        if notion == "pure" or not math.isfinite(total):
+            delta = 0.0
         return cls(
             epsilon=total,
-            delta=0.0 if pure else ledger.delta,
+            delta=delta,
             accountant=notion,
             accountants=tuple(report.items()),
             per_node=tuple(per_node),
@@ -105,7 +125,7 @@ class Proved(Fact):
 
     @classmethod
     def nothing_released(cls, accountant: str) -> Self:
-        """What holds of rows from which no release was computed."""
+        """Return what holds of rows from which no release was computed."""
         return cls(0.0, 0.0, accountant, ((accountant, 0.0),), (0.0,), 0)
 
 
@@ -118,38 +138,47 @@ class Relation(Fact):
 
 @dataclass(frozen=True)
 class Unit(Fact):
-    """Whose contribution is protected."""
+    """The unit of privacy: whose contribution is protected."""
 
     unit: str = ONE_ROW
 
     @classmethod
     def of_rows(cls, sites_per_row: int) -> Self:
-        """A person who may have a row at each of so many sites."""
-        return cls(ONE_ROW if sites_per_row == 1 else f"one row at each of {sites_per_row} sites")
+        """Return the unit of a person who may have a row at each of so many sites."""
+        if sites_per_row == 1:
+            return cls(ONE_ROW)
+        return cls(f"one row at each of {sites_per_row} sites")
 
     @classmethod
     def of_people(cls, rows: int) -> Self:
-        """A person with up to `rows` rows at one site, which count as one row together."""
+        """Return the unit of a person with up to `rows` rows at one site, of one row's weight."""
         return cls(f"{PERSON} with up to {rows} rows at one site")
 
     @classmethod
     def of_whole_people(cls, read: int, sites: int = 1) -> Self:
-        """A person with any number of rows at each of `sites` sites, of which up to `read` are read."""
-        place, each = ("one site", "") if sites == 1 else (f"each of {sites} sites", " at each")
-        most = "one is" if read == 1 else f"up to {read} are"
+        """Return the unit of a person with any number of rows at each of `sites` sites.
+
+        Up to `read` rows of the person are read at a site.
+        """
+        place, each = "one site", ""
+        if sites != 1:
+            place, each = f"each of {sites} sites", " at each"
+        most = "one is"
+        if read != 1:
+            most = f"up to {read} are"
         return cls(f"{PERSON} with all rows at {place}, of which {most} read{each}")
 
 
 @dataclass(frozen=True)
 class Against(Fact):
-    """Whom people trust, and so against whom the guarantee holds."""
+    """The parties that are trusted, and so the adversary against whom the guarantee holds."""
 
     trust: Trust
 
 
 @dataclass(frozen=True)
 class Form(Fact):
-    """Whether the run is "corrected", "printed" or "listed"."""
+    """The run's form: "corrected", "printed" or "listed"."""
 
     form: str
 
@@ -163,7 +192,7 @@ class Simulated(Fact):
 
 @dataclass(frozen=True)
 class TakenAsPublic(Fact):
-    """What is taken as known to everybody."""
+    """The facts that are taken as known to everybody."""
 
     public: str = PUBLIC
 
@@ -178,25 +207,24 @@ class Claim(Fact):
 
 @dataclass(frozen=True)
 class Caveats(Fact):
-    """What epsilon does not cover, e.g. that the encoding was computed from the rows; added to what is known."""
+    """Limits of the guarantee, e.g. that the encoding was computed from the rows; they add up."""
 
     caveat: Caveat
 
     def settles(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        more = [self.caveat] if isinstance(self.caveat, str) else self.caveat or ()
-        return {"caveat": caveat_text((known.get("caveat"), *more))}
+        return {"caveat": caveat_text((known.get("caveat"), *_caveat_list(self.caveat)))}
 
 
 @dataclass(frozen=True)
 class Unproved(Fact):
-    """Why nothing is proved, where the form of the run does not tell; it says nothing where epsilon is finite."""
+    """The reason why nothing is proved, if the form does not tell; unused for a finite epsilon."""
 
     unprotected: str | None
 
 
 @dataclass(frozen=True)
 class AtSite(Fact):
-    """That it is one site's own statement about its own rows, after `made` releases."""
+    """The site whose own statement it is, about its own rows, after `made` releases."""
 
     site: str
     made: int
@@ -207,7 +235,19 @@ class AtSite(Fact):
 
 @dataclass(frozen=True)
 class Shared:
-    """A ledger that several runs share, after run `run`: epsilon spent by all, and the budget for life, by node."""
+    """The state of a ledger that several runs share.
+
+    Parameters
+    ----------
+    run : str
+        The last run.
+    spent : float
+        Epsilon that all runs have spent.
+    budget : tuple of float
+        Lifetime budget of each node.
+    delta : float
+        The delta of both.
+    """
 
     run: str
     spent: float
@@ -224,14 +264,14 @@ class InLedger(Fact):
 
 @dataclass(frozen=True)
 class IfOthersCollude(Fact):
-    """Of sums: epsilon of the same releases if all other sites collude with whoever sees the messages."""
+    """Epsilon of sums if all other sites collude with whoever sees the messages."""
 
     alone: float
 
 
 @dataclass(frozen=True)
 class Disclosed(Fact):
-    """What was released besides the model, within epsilon."""
+    """Releases besides the model, within epsilon."""
 
     discloses: str
 
@@ -245,6 +285,6 @@ class UnderOtherRelation(Fact):
 
 @dataclass(frozen=True)
 class RestsOn(Fact):
-    """On what the guarantee rests that whoever states it cannot see."""
+    """Assumptions of the guarantee that whoever states it cannot see."""
 
     rests: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Reading a privacy statement from plain data, of anybody: every value is checked, and nothing is believed."""
+"""Reading a privacy statement from plain data of anybody: every value is checked."""
 
 from __future__ import annotations
 
@@ -18,14 +18,22 @@ _T = TypeVar("_T")
 
 
 def read_fields(plain: Any) -> dict[str, Any]:
-    """The fields of a statement, from its plain data; infinities may be text.  InvalidInput if it is none."""
+    """Return the fields of a statement, from its plain data; infinities may be text.
+
+    Raises
+    ------
+    InvalidInput
+        If a value is missing or is not what a statement holds.
+    """
     if not isinstance(plain, dict):
         raise _foreign("privacy")
     found = {key: _taken(plain, key, read) for key, read in _REQUIRED.items()}
     found |= {key: _taken(plain, key, read) for key, read in _OPTIONAL.items() if key in plain}
     if "caveats" in plain:
         said = _taken(plain, "caveats", _texts)
-        found["rests"] = said[1:] if said[:1] == (found.get("caveat"),) else said
+        if said[:1] == (found.get("caveat"),):  # the statement's own caveat stands first
+            said = said[1:]
+        found["rests"] = said
     return found | {"trust": _trust(plain), "simulated": not _taken(plain, "release", _truth)}
 
 

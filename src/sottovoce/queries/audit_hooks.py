@@ -19,7 +19,8 @@ from ..problem.facts import Facts
 from ..util.typing import Array
 from .vault import Vault
 
-_CERTAIN = 1e6  # the log ratio of a release without noise that fits one table and not the other
+# Log ratio of a release without noise that fits one table and not the other.
+_CERTAIN = 1e6
 
 
 @dataclass(frozen=True)

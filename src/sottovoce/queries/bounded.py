@@ -32,8 +32,10 @@ from .moments import flat
 from .statistic import NoisyValue
 from .vault import Vault
 
+# Unit roundoff of double precision.
 _UNIT = 2.0**-53
-_BOUND = 1.0 - 2.0**-40  # of an encoded target: what is at a bound may be rounded
+# Least size of an encoded target at a bound: encoding may round it.
+_BOUND = 1.0 - 2.0**-40
 
 
 @dataclass(frozen=True)

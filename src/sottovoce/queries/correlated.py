@@ -34,8 +34,10 @@ from .reach import length
 from .statistic import MOVED, NoisyGradient, check_places, gradient_sensitivity, moved_apart
 from .vault import Secret, Vault
 
+# Unit roundoff of double precision.
 _U = 2.0**-53
-_AGAIN = 2.0**-20  # of a gradient's bound: how far derivatives may differ if computed twice at one point
+# How far derivatives may differ if computed twice at one point, relative to a gradient's bound.
+_AGAIN = 2.0**-20
 _MISSED = "resume: gradients of earlier rounds were not computed again; start the run from round 1"
 
 

@@ -21,7 +21,8 @@ from ..util.typing import Array
 from .bounded import Bounded, Curvature, Gram, HuberGradient, ResidualMoments, SecondMoments, SlopeMoments, counts
 from .moments import flat
 
-_WHOLE = {"whole": True}  # a matrix has no axis of nodes
+# A matrix has no axis of nodes.
+_WHOLE = {"whole": True}
 _UP = 1.0 + 2.0**-40
 """Factor by which squared lengths are enlarged, more than rounding may take away from them."""
 

@@ -23,10 +23,12 @@ from ..problem.facts import Facts
 from ..solvers.local import DataTerm, certified_error, elsewhere_bound, rounding_bound
 from ..util.typing import Array, ArrayLike
 
-_LONGEST = 2.0**200  # no square of it overflows, nor the square of its product with anything declared
+# No square of it overflows, nor the square of its product with anything declared.
+_LONGEST = 2.0**200
 INFLATION = 1e-3
 """How much a solver's error may enlarge the noise on answers, where ``tol`` is left open."""
-_ROOM = 2.0  # how much smaller than the certificate its rounding must be for doubles to exist that reach it
+# How much smaller than the certificate its rounding must be for doubles to exist that reach it.
+_ROOM = 2.0
 
 
 def radius(facts: Facts, pull: ArrayLike, q: Array) -> Array:

@@ -29,8 +29,11 @@ from .objective_noise import GaussianLaw
 from .statistic import NoisyMinimiser, gradient_sensitivity
 from .vault import Secret, Vault
 
+# What the grid may add to a sensitivity, relative to it.
 _FINE = 2.0**-20
-_UPPER = -np.log(2.0 * np.arange(32, 0, -1) / 65.0)  # quantiles of the standard Laplace law above its median
+# Quantiles of the standard Laplace law above its median; with their mirror images they stand for
+# the threshold's noise in an audit.
+_UPPER = -np.log(2.0 * np.arange(32, 0, -1) / 65.0)
 _BARS = np.concatenate([-_UPPER[::-1], _UPPER])
 
 

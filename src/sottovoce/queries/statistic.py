@@ -26,9 +26,11 @@ from .base import Query
 from .reach import INFLATION, certificate, check_solve, inside, length, matched
 from .vault import Secret, Vault
 
-_FINE = 2.0**-20  # of the sensitivity: what the grid may add to it
+# What the grid may add to a sensitivity, relative to it.
+_FINE = 2.0**-20
 MOVED = 2.0**-10
-"""Of a gradient's sensitivity: what rows may add that stand at another place."""
+"""Sensitivity that rows at other places may add, relative to that of a gradient."""
+# Unit roundoff of double precision.
 _U = 2.0**-53
 
 
@@ -172,7 +174,9 @@ class NoisyStatistic(Query):
         return np.broadcast_to(whole, np.broadcast_shapes(whole.shape, facts.n.shape))
 
     def event(self, facts: Facts) -> Event:
-        claimed = None if self.claimed is None else np.broadcast_to(self.claimed, facts.n.shape)
+        claimed = None
+        if self.claimed is not None:
+            claimed = np.broadcast_to(self.claimed, facts.n.shape)
         if self.alpha is None:
             return Unprotected(self.source, facts.n, claimed)
         sensitivity = self.sensitivity(facts)
