@@ -20,6 +20,7 @@ import pytest
 from click.testing import CliRunner
 from problems import unlike_sites
 
+from sottovoce import ConsensusClassifier
 from sottovoce.algorithms import KNOBS, REGISTRY
 from sottovoce.audit import Adversary, attack, make_case, targets
 from sottovoce.audit.game import watch
@@ -27,11 +28,11 @@ from sottovoce.cli import cli
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.plan import Member, Plan
-from sottovoce.errors import InvalidInput
+from sottovoce.errors import CheckpointError, InvalidInput
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.registering import unregister
-from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
+from sottovoce.runs.simulate import Result, RunConfig, pooled_minimiser, simulate
 from sottovoce.util import plugins
 from sottovoce_papers.studies import spec
 from sottovoce_papers.studies.run import digest, run
@@ -200,6 +201,39 @@ def test_a_plan_of_others_loads_no_package(extra: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as refused:
         Plan.read(tmp_path / "plan.json")
     assert refused.value.field == "plan" and "'combine'" in refused.value.rule and not loaded()
+
+
+def test_a_saved_run_of_others_loads_no_package(extra: Path, rows: Rows, tmp_path: Path) -> None:
+    path = tmp_path / "run.npz"
+    result = simulate(RunConfig(method="combine", epsilon=5.0, delta=1e-5, rounds=2), rows)
+    result.save(path)
+    assert Result.load(path).config == result.config  # where the program has registered the method itself
+    forget()
+    with pytest.raises(CheckpointError, match="names the method 'combine'"):
+        Result.load(path)
+    with pytest.raises(InvalidInput) as refused:
+        RunConfig.from_record(result.config.to_dict())
+    assert refused.value.field == "method" and not loaded()
+    ran = CliRunner().invoke(cli, ["report", str(path), "--out", str(tmp_path / "run.html")])
+    assert isinstance(ran.exception, CheckpointError) and not loaded()
+    ran = CliRunner().invoke(cli, ["report", str(path), "--out", str(tmp_path / "run.html"), "--method", "combine"])
+    assert ran.exit_code == 0 and loaded() and (tmp_path / "run.html").is_file()
+
+
+def test_a_saved_estimator_of_others_loads_no_package(extra: Path, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(600, 3)) / 4
+    y = (X[:, 0] > 0).astype(int)
+    path = tmp_path / "model.npz"
+    made = ConsensusClassifier(method="dgd", epsilon=50.0, classes=[0, 1], n_sites=3, rounds=4, random_state=0)
+    made.fit(X, y).save(path)
+    assert ConsensusClassifier.load(path).method == "dgd"
+    arrays = dict(np.load(path))
+    meta = json.loads(str(arrays["meta"]))
+    meta["extra"]["estimator"]["parameters"]["method"] = "combine"
+    np.savez(path, **(arrays | {"meta": np.array(json.dumps(meta))}))
+    with pytest.raises(CheckpointError, match="names the method 'combine'"):
+        ConsensusClassifier.load(path)
+    assert not loaded()
 
 
 def test_what_two_packages_bring_is_refused_by_both_names(extra: Path) -> None:

@@ -17,8 +17,11 @@ from ..data.schema import Schema
 from ..errors import CheckpointError, InvalidInput, shown
 from ..privacy.statement import Statement
 from ..reports.notebook import ColumnTable
+from ..runs.config import refusal_of_method
 from ..runs.engine import UNREADABLE
+from ..runs.registering import AUTO
 from ..runs.simulate import Result
+from ..util.compatibility import Refusal
 from ..util.typing import Any
 
 FITTED = (
@@ -140,6 +143,7 @@ class Kept:
         place = Path(path)
         answered: SavedModel | None
         result: Result | None
+        refused: Refusal | None = None
         try:
             if is_text(place):
                 named = SavedModel.load(place)
@@ -155,6 +159,9 @@ class Kept:
             if told["class"] != cls.__name__ or not set(parameters) <= set(kind._get_param_names()):
                 raise ValueError("another estimator")
             model: Any = kind(**parameters)
+            refused = None if parameters.get("method") == AUTO else refusal_of_method(parameters)
+            if refused is not None:  # a later fit would load it
+                raise ValueError("a method that is not known")
             if not set(fitted) <= set(FITTED):
                 raise ValueError("another attribute")
             if isinstance(table := fitted.get("coefficients_"), dict) and "covariance" in table:
@@ -165,7 +172,7 @@ class Kept:
             if parameters["schema"] is not None:
                 model.schema_ = Schema.from_dict(parameters["schema"])
         except UNREADABLE as error:
-            rule = "not a saved estimator of this class; use a file that its save() wrote"
+            rule = refused or "not a saved estimator of this class; use a file that its save() wrote"
             raise CheckpointError(f"run={shown(place)}: {rule}") from error
         model._answered, model._result = answered, result
         model.privacy_spent_ = statement.to_dict()
