@@ -22,7 +22,7 @@ from problems import unlike_sites
 
 from sottovoce import ConsensusClassifier
 from sottovoce.algorithms import KNOBS, REGISTRY
-from sottovoce.audit import Adversary, attack, make_case, targets
+from sottovoce.audit import Adversary, attack, forms_of, make_case, targets
 from sottovoce.audit.game import watch
 from sottovoce.cli import cli
 from sottovoce.data.rows import Rows
@@ -236,6 +236,28 @@ def test_a_saved_estimator_of_others_loads_no_package(extra: Path, tmp_path: Pat
     assert not loaded()
 
 
+def test_an_audit_of_the_name_of_a_method_is_refused_whatever_is_loaded(extra: Path) -> None:
+    declare(extra.parent, "dp_other", {plugins.AUDITS: {"combine": "dp_extra.audits:COUNT", "dgd": "dp_other:absent"}})
+    for _ in range(2):
+        with pytest.raises(InvalidInput) as refused:
+            attack("combine", delta=1e-2, replicates=200)
+        assert refused.value.field == "audit" and "dp_other" in refused.value.rule
+        RunConfig(method="combine", delta=1e-5)  # which loads and registers it
+    assert forms_of("dgd") == tuple(REGISTRY["dgd"].forms)  # what is of this package stays so
+
+
+def test_audits_of_everything_name_installed_methods(extra: Path) -> None:
+    assert ("combine", "corrected") in targets()
+
+
+def test_what_is_no_audit_is_refused_in_one_line(site_packages: Path) -> None:
+    (site_packages / "dp_broken.py").write_text("nothing = 5\n", encoding="utf-8")
+    declare(site_packages, "dp_broken", {plugins.AUDITS: {"broken": "dp_broken:nothing"}})
+    with pytest.raises(InvalidInput) as refused:
+        attack("broken")
+    assert refused.value.field == "audit" and "dp_broken" in refused.value.rule
+
+
 def test_what_two_packages_bring_is_refused_by_both_names(extra: Path) -> None:
     declare(extra.parent, "dp_other", {plugins.COMMANDS: {"rounds": "dp_other:rounds"}})
     ran = CliRunner().invoke(cli, ["rounds"])
@@ -250,11 +272,17 @@ def test_what_two_packages_bring_is_refused_by_both_names(extra: Path) -> None:
         ("dp_absent.methods:Method", "cannot be loaded"),
         ("dp_broken:Named", "calls itself 'otherwise'"),
         ("dp_broken:nothing", "calls itself None"),
+        ("dp_broken_text:Method", "cannot be loaded"),
+        ("dp_broken_value:Method", "cannot be loaded"),
+        ("dp_broken_exit:Method", "cannot be loaded"),
     ],
 )
 def test_what_is_no_method_is_refused_in_one_line(site_packages: Path, value: str, says: str) -> None:
     code = "nothing = 5\nclass Named:\n    name = 'otherwise'\n"
     (site_packages / "dp_broken.py").write_text(code, encoding="utf-8")
+    (site_packages / "dp_broken_text.py").write_text("def (:\n", encoding="utf-8")
+    (site_packages / "dp_broken_value.py").write_text("raise ValueError('x')\n", encoding="utf-8")
+    (site_packages / "dp_broken_exit.py").write_text("raise SystemExit(7)\n", encoding="utf-8")
     declare(site_packages, "dp_broken", {plugins.METHODS: {"broken": value}})
     with pytest.raises(InvalidInput) as refused:
         RunConfig(method="broken")
