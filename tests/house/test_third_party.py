@@ -258,6 +258,15 @@ def test_what_is_no_audit_is_refused_in_one_line(site_packages: Path) -> None:
     assert refused.value.field == "audit" and "dp_broken" in refused.value.rule
 
 
+def test_a_file_for_config_loads_no_package(extra: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text('method = "combine"\n', encoding="utf-8")
+    words = ["plan", "--config", str(tmp_path / "run.toml"), "--json"]
+    ran = CliRunner().invoke(cli, words)
+    assert isinstance(ran.exception, InvalidInput) and ran.exception.field == "config: method" and not loaded()
+    ran = CliRunner().invoke(cli, [*words, "--method", "combine"])
+    assert ran.exit_code == 0 and loaded()
+
+
 def test_what_two_packages_bring_is_refused_by_both_names(extra: Path) -> None:
     declare(extra.parent, "dp_other", {plugins.COMMANDS: {"rounds": "dp_other:rounds"}})
     ran = CliRunner().invoke(cli, ["rounds"])
