@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module, reload
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -21,15 +21,16 @@ import sottovoce
 from sottovoce.algorithms import KNOWN, METHODS, NAMES, REGISTRY
 from sottovoce.algorithms.gradient import DGD
 from sottovoce.algorithms.knobs import MethodOptions, knob
-from sottovoce.audit import densities, make_case
+from sottovoce.audit import ADVERSARIES, densities, make_case
 from sottovoce.audit.game import watch
 from sottovoce.cli import cli
 from sottovoce.data.rows import Rows
 from sottovoce.deploy import run_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy.gaussian import gaussian_mu
+from sottovoce.problem.trust import Trust
 from sottovoce.runs.prepare import prepare
-from sottovoce.runs.registering import unregister
+from sottovoce.runs.registering import AUDITED, unregister
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
 from sottovoce.util.constraints import Interval
 
@@ -137,6 +138,106 @@ def test_what_is_no_method_or_clashes_is_refused() -> None:
     for name in ("dgd", "nothing"):
         with pytest.raises(InvalidInput, match="must be a method that was registered"):
             unregister(name)
+
+
+def test_a_trust_of_its_own_is_refused() -> None:
+    """A statement would say of the adversary what nobody has proved."""
+
+    @dataclass(frozen=True)
+    class Trusting(DGD):
+        name: ClassVar[str] = "trusting"
+        trust: ClassVar[Trust] = Trust("nobody", sees="only the final answer")
+
+    with pytest.raises(InvalidInput, match="has a trust of its own") as refused:
+        sottovoce.register(Trusting)
+    assert refused.value.value == "trusting" and "trusting" not in REGISTRY
+
+
+def test_names_that_audits_have_are_refused() -> None:
+    assert set(AUDITED) == {"all", *ADVERSARIES}
+    for taken in AUDITED:
+
+        @dataclass(frozen=True)
+        class Named(DGD):
+            name: ClassVar[str] = taken
+
+        with pytest.raises(InvalidInput, match="means something else"):
+            sottovoce.register(Named)
+
+
+def test_options_that_are_no_knobs_are_refused() -> None:
+    @dataclass(frozen=True)
+    class Undeclared(MethodOptions):
+        pull: float = 0.5
+
+    @dataclass(frozen=True)
+    class Unreadable(MethodOptions):
+        pull: float | None = knob(0.5, "Something of its own.", Interval(low=0))
+
+    for own in (Undeclared(), Unreadable(), 5):
+
+        @dataclass(frozen=True)
+        class Optional(DGD):
+            options: Any = own
+            name: ClassVar[str] = "optional"
+
+        with pytest.raises(InvalidInput, match="options") as refused:
+            sottovoce.register(Optional)
+        assert refused.value.field == "method"
+
+
+CELLS = """
+import json, sys
+from dataclasses import dataclass, make_dataclass
+import sottovoce
+from sottovoce import RunConfig
+from sottovoce.algorithms import KNOBS
+from sottovoce.algorithms.gradient import DGD
+from sottovoce.algorithms.knobs import CappedOptions, knob
+from sottovoce.errors import InvalidInput
+from sottovoce.runs.registering import unregister
+from sottovoce.util.constraints import Interval
+
+def cell(high, **knobs):
+    made = [(name, float, knob(value, "x", Interval(0, high))) for name, value in knobs.items()]
+    options = make_dataclass("Options", made, bases=(CappedOptions,), frozen=True)
+    method = dataclass(frozen=True)(type("Mine", (DGD,), {"options": options(), "name": "mine"}))
+    method.__qualname__ = "Mine"
+    return sottovoce.register(method)
+
+before, said = set(KNOBS), {}
+cell(1.0, pull=0.9)
+cell(10.0, pull=0.5)
+config = RunConfig.from_dict({"method": "mine", "delta": 1e-5, "pull": 5.0})
+said["second"] = RunConfig.from_dict({"method": "mine", "delta": 1e-5}).options.pull
+said["kept"] = RunConfig.from_record(config.to_dict()) == config == config.but(rounds=config.rounds)
+try:
+    cell(1.0, copies=0.5)
+except InvalidInput:
+    said["still there"] = RunConfig.from_dict({"method": "mine", "delta": 1e-5}).options.pull
+cell(1.0, push=0.5)
+said["dropped"] = "pull" not in KNOBS and "push" in KNOBS
+unregister("mine")
+said["none left"] = set(KNOBS) == before
+cell(1.0, push=0.5)
+import sottovoce.cli.run_options
+unregister("mine")
+said["offered"] = "push" in KNOBS  # by the commands, which have read it
+said["plans"] = RunConfig.from_dict({"method": "dgd", "delta": 1e-5, "push": 0.5}).method
+try:
+    cell(1.0, push=0.7)
+except InvalidInput as error:
+    said["late"] = error.field
+print(json.dumps(said))
+"""
+
+
+def test_a_class_that_is_defined_again_brings_its_own_knobs_and_takes_the_old_ones_away() -> None:
+    ran = subprocess.run([sys.executable, "-c", CELLS], capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout) == {
+        "second": 0.5, "kept": True, "still there": 0.5, "dropped": True, "none left": True, "offered": True,
+        "plans": "dgd", "late": "method",
+    }  # fmt: skip
 
 
 def test_a_knob_of_its_own_is_taken_before_configurations_are_made() -> None:

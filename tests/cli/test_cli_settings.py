@@ -178,7 +178,6 @@ rho = 0.02
 eta = 0.05
 rounds = 6
 pure = true
-json = true
 """
 
 
@@ -188,13 +187,13 @@ def test_a_file_holds_a_run(ok: Call) -> None:
     Path("flat.toml").write_text(f"{FILE}gamma = 0.2\ncentre = false\n")
     Path("table.toml").write_text(f"{FILE}[set]\ngamma = 0.2\ncentre = false\n")
     for name in ("flat.toml", "table.toml"):
-        assert numbers(ok("train", "--config", name).json) == numbers(typed)
+        assert numbers(ok("train", "--config", name, "--json").json) == numbers(typed)
 
 
 def test_what_is_typed_or_set_wins_over_the_file(ok: Call) -> None:
     Path("run.toml").write_text(f"{FILE}gamma = 0.2\n")
     typed = ok("train", *SMALL, "--epsilon", 3, "--set", "gamma=0.3", "--json").json
-    from_file = ok("train", "--config", "run.toml", "--epsilon", 3, "--set", "gamma=0.3").json
+    from_file = ok("train", "--config", "run.toml", "--epsilon", 3, "--set", "gamma=0.3", "--json").json
     assert numbers(from_file) == numbers(typed)
 
 
@@ -205,11 +204,51 @@ def test_auto_keeps_what_a_file_gives(ok: Call) -> None:
 
 
 def test_one_file_serves_a_plan_and_its_training(ok: Call) -> None:
-    Path("run.toml").write_text(FILE.replace("json = true", "sizes = [120, 120, 120, 120, 120]\nfeatures = 5"))
-    planned = ok("plan", "--config", "run.toml", "--json").json
-    trained = ok("train", "--config", "run.toml", "--json").json
-    assert planned["privacy"]["epsilon"] == trained["privacy"]["epsilon"]
-    assert planned["n"] == [120] * 5
+    Path("run.toml").write_text(f"{FILE}sizes = [120, 120, 120, 120, 120]\nfeatures = 5\n")
+    planned = ok("plan", "--config", "run.toml", "--json")
+    trained = ok("train", "--config", "run.toml", "--json")
+    assert planned.json["privacy"]["epsilon"] == trained.json["privacy"]["epsilon"]
+    assert planned.json["n"] == [120] * 5
+    for told, passed_over in ((planned.err, {"data"}), (trained.err, {"features"})):
+        assert set(re.findall(r"config: (\w+) is of another command", told)) == passed_over
+
+
+@pytest.mark.parametrize("key", ["life", "holdout"])
+def test_a_limit_that_a_command_does_not_keep_is_refused(refused: Callable[..., str], ok: Call, key: str) -> None:
+    Path("run.toml").write_text(f"epsilon = 5\n[set]\n{key} = 0.1\n")
+    assert refused("train", *SMALL, "--config", "run.toml").startswith(f"error: config: {key}:")
+    ok("plan", "--config", "run.toml", "--method", "mr_admm", "--pure", "--json")
+
+
+TYPED = ("holder", "json", "save", "report", "checkpoint", "write", "ledger", "system_noise")
+
+
+@pytest.mark.parametrize("key", TYPED)
+def test_a_file_does_not_say_what_is_spent_written_or_shown(refused: Callable[..., str], key: str) -> None:
+    kept = Path("mine.txt")
+    kept.write_text("something of mine")
+    value = "true" if key in ("holder", "json", "system_noise") else '"mine.txt"'
+    Path("run.toml").write_text(f"{key.replace('_', '-')} = {value}\n")
+    for name in (("train", *SMALL), ("plan", "--method", "mr_admm", "--pure")):
+        assert refused(*name, "--config", "run.toml").startswith(f"error: config: {key}:")
+    assert kept.read_text() == "something of mine"
+
+
+def test_what_must_be_typed_is_what_writes_spends_or_shows() -> None:
+    marked = {key for name in ("train", "plan") for key, one in command(name).by_key().items() if one.typed_only}
+    assert marked == set(TYPED)
+    writing = {key for name in ("train", "plan") for key, one in command(name).by_key().items()
+               if isinstance(one.type, click.Path) and one.group == "Output"}  # fmt: skip
+    assert writing <= marked
+
+
+def test_what_is_typed_of_pure_and_delta_wins_over_the_other_in_a_file(ok: Call) -> None:
+    words = ("plan", "--sizes", 120, "--features", 5, "--method", "mr_admm", "--json")
+    Path("pure.toml").write_text("pure = true\n")
+    assert ok(*words, "--config", "pure.toml", "--delta", 1e-6).json["privacy"]["delta"] == 1e-6
+    assert ok(*words, "--config", "pure.toml", "--set", "pure=no").json["privacy"]["delta"] > 0
+    Path("delta.toml").write_text("delta = 1e-6\n")
+    assert ok(*words, "--config", "delta.toml", "--pure").json["privacy"]["delta"] == 0
 
 
 @pytest.mark.parametrize(
@@ -244,9 +283,11 @@ def test_the_file_of_a_command_is_the_same_run(ok: Call) -> None:
     held: dict[str, Any] = tomllib.loads(Path("run.toml").read_text())
     assert held["rho"] == 0.02 and held["pure"] is True
     assert held["set"] == {"gamma": 0.2, "sizes": [1, 2, 3, 4, 5], "centre": False}
-    assert numbers(ok("train", "--config", "run.toml").json) == numbers(typed)
+    assert "json" not in held
+    assert Path("run.toml").read_text().splitlines()[0].endswith("train --config THIS_FILE --json")
+    assert numbers(ok("train", "--config", "run.toml", "--json").json) == numbers(typed)
     planned = ok(*PLANNED, "--set", "noise=0.3", "--save-config", "plan.toml").json
-    assert ok("plan", "--config", "plan.toml").json == planned
+    assert ok("plan", "--config", "plan.toml", "--json").json == planned
 
 
 def test_the_file_of_a_command_does_not_replace_what_the_command_reads(

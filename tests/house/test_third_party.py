@@ -20,8 +20,9 @@ import pytest
 from click.testing import CliRunner
 from problems import unlike_sites
 
+from sottovoce import ConsensusClassifier
 from sottovoce.algorithms import KNOBS, REGISTRY
-from sottovoce.audit import Adversary, Claim, attack, make_case, targets
+from sottovoce.audit import Adversary, Claim, attack, forms_of, make_case, targets
 from sottovoce.audit.game import watch
 from sottovoce.cli import cli
 from sottovoce.data.rows import Rows
@@ -29,11 +30,11 @@ from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.members import Member
 from sottovoce.deploy.plan_file import read_plan, write_plan
 from sottovoce.deploy.proposal import Proposal, make_plan
-from sottovoce.errors import InvalidInput
+from sottovoce.errors import CheckpointError, InvalidInput
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.registering import unregister
-from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
+from sottovoce.runs.simulate import Result, RunConfig, pooled_minimiser, simulate
 from sottovoce.util import plugins
 from sottovoce_papers.studies import spec
 from sottovoce_papers.studies.run import digest, run
@@ -204,6 +205,70 @@ def test_a_plan_of_others_loads_no_package(extra: Path, tmp_path: Path) -> None:
     assert refused.value.field == "plan" and "'combine'" in refused.value.rule and not loaded()
 
 
+def test_a_saved_run_of_others_loads_no_package(extra: Path, rows: Rows, tmp_path: Path) -> None:
+    path = tmp_path / "run.npz"
+    result = simulate(RunConfig(method="combine", epsilon=5.0, delta=1e-5, rounds=2), rows)
+    result.save(path)
+    assert Result.load(path).config == result.config  # where the program has registered the method itself
+    forget()
+    with pytest.raises(CheckpointError, match="names the method 'combine'"):
+        Result.load(path)
+    with pytest.raises(InvalidInput) as refused:
+        RunConfig.from_record(result.config.to_dict())
+    assert refused.value.field == "method" and not loaded()
+    ran = CliRunner().invoke(cli, ["report", str(path), "--out", str(tmp_path / "run.html")])
+    assert isinstance(ran.exception, CheckpointError) and not loaded()
+    ran = CliRunner().invoke(cli, ["report", str(path), "--out", str(tmp_path / "run.html"), "--method", "combine"])
+    assert ran.exit_code == 0 and loaded() and (tmp_path / "run.html").is_file()
+
+
+def test_a_saved_estimator_of_others_loads_no_package(extra: Path, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(600, 3)) / 4
+    y = (X[:, 0] > 0).astype(int)
+    path = tmp_path / "model.npz"
+    made = ConsensusClassifier(method="dgd", epsilon=50.0, classes=[0, 1], n_sites=3, rounds=4, random_state=0)
+    made.fit(X, y).save(path)
+    assert ConsensusClassifier.load(path).method == "dgd"
+    arrays = dict(np.load(path))
+    meta = json.loads(str(arrays["meta"]))
+    meta["extra"]["estimator"]["parameters"]["method"] = "combine"
+    np.savez(path, **(arrays | {"meta": np.array(json.dumps(meta))}))
+    with pytest.raises(CheckpointError, match="names the method 'combine'"):
+        ConsensusClassifier.load(path)
+    assert not loaded()
+
+
+def test_an_audit_of_the_name_of_a_method_is_refused_whatever_is_loaded(extra: Path) -> None:
+    declare(extra.parent, "dp_other", {plugins.AUDITS: {"combine": "dp_extra.audits:COUNT", "dgd": "dp_other:absent"}})
+    for _ in range(2):
+        with pytest.raises(InvalidInput) as refused:
+            attack("combine", delta=1e-2, replicates=200)
+        assert refused.value.field == "audit" and "dp_other" in refused.value.rule
+        RunConfig(method="combine", delta=1e-5)  # which loads and registers it
+    assert forms_of("dgd") == tuple(REGISTRY["dgd"].forms)  # what is of this package stays so
+
+
+def test_audits_of_everything_name_installed_methods(extra: Path) -> None:
+    assert ("combine", "corrected") in targets()
+
+
+def test_what_is_no_audit_is_refused_in_one_line(site_packages: Path) -> None:
+    (site_packages / "dp_broken.py").write_text("nothing = 5\n", encoding="utf-8")
+    declare(site_packages, "dp_broken", {plugins.AUDITS: {"broken": "dp_broken:nothing"}})
+    with pytest.raises(InvalidInput) as refused:
+        attack("broken")
+    assert refused.value.field == "audit" and "dp_broken" in refused.value.rule
+
+
+def test_a_file_for_config_loads_no_package(extra: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text('method = "combine"\n', encoding="utf-8")
+    words = ["plan", "--config", str(tmp_path / "run.toml"), "--json"]
+    ran = CliRunner().invoke(cli, words)
+    assert isinstance(ran.exception, InvalidInput) and ran.exception.field == "config: method" and not loaded()
+    ran = CliRunner().invoke(cli, [*words, "--method", "combine"])
+    assert ran.exit_code == 0 and loaded()
+
+
 def test_what_two_packages_bring_is_refused_by_both_names(extra: Path) -> None:
     declare(extra.parent, "dp_other", {plugins.COMMANDS: {"rounds": "dp_other:rounds"}})
     ran = CliRunner().invoke(cli, ["rounds"])
@@ -218,11 +283,17 @@ def test_what_two_packages_bring_is_refused_by_both_names(extra: Path) -> None:
         ("dp_absent.methods:Method", "cannot be loaded"),
         ("dp_broken:Named", "calls itself 'otherwise'"),
         ("dp_broken:nothing", "calls itself None"),
+        ("dp_broken_text:Method", "cannot be loaded"),
+        ("dp_broken_value:Method", "cannot be loaded"),
+        ("dp_broken_exit:Method", "cannot be loaded"),
     ],
 )
 def test_what_is_no_method_is_refused_in_one_line(site_packages: Path, value: str, says: str) -> None:
     code = "nothing = 5\nclass Named:\n    name = 'otherwise'\n"
     (site_packages / "dp_broken.py").write_text(code, encoding="utf-8")
+    (site_packages / "dp_broken_text.py").write_text("def (:\n", encoding="utf-8")
+    (site_packages / "dp_broken_value.py").write_text("raise ValueError('x')\n", encoding="utf-8")
+    (site_packages / "dp_broken_exit.py").write_text("raise SystemExit(7)\n", encoding="utf-8")
     declare(site_packages, "dp_broken", {plugins.METHODS: {"broken": value}})
     with pytest.raises(InvalidInput) as refused:
         RunConfig(method="broken")

@@ -50,6 +50,32 @@ def test_unknown_events_are_refused_by_name() -> None:
         events.from_dict({"event": "Unheard", "source": "test"})
 
 
+def test_an_event_of_another_module_takes_the_place_of_none_of_ours() -> None:
+    stored = release(0.3).to_dict()
+    with pytest.raises(TypeError, match="ledgers hold events of this name"):
+
+        class SphericalObjectivePerturbation(Event):
+            needs = "nothing"
+
+    with pytest.raises(TypeError, match="would have its price"):
+
+        class Bolder(type(release())):  # type: ignore[misc]
+            needs = "nothing"
+
+    assert type(events.from_dict(stored)) is type(release()) is events.SphericalObjectivePerturbation
+
+    @dataclass(frozen=True, eq=False)
+    class Unpriced(Event):
+        needs = "nothing"
+
+    ledger = Ledger()
+    with pytest.raises(UnknownEvent, match="Unpriced"):
+        ledger.charge(Unpriced(source="test"))
+    with pytest.raises(UnknownEvent, match="Unpriced"):  # no ledger that holds one opens, whoever has defined it
+        events.from_dict({"event": "Unpriced", "source": "test"})
+    assert ledger.rows == ()
+
+
 def test_restored_ledger_goes_on_with_the_same_total() -> None:
     one, two = Ledger(epsilon=9.0), Ledger(epsilon=9.0)
     one.charge(release(0.3))

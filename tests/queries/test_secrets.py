@@ -75,6 +75,15 @@ def half(name: str, rows: Rows, path: Path) -> None:
         simulate(config(name), rows, observers=[crash], checkpoint=path)
 
 
+def test_a_class_of_another_module_takes_the_place_of_no_secret_of_ours(rows: Rows) -> None:
+    with pytest.raises(TypeError, match=r"sottovoce\.queries\.sparse_vector keeps secrets of this name"):
+        type("Gate", (Secret,), {"__annotations__": {"bar": Array, "left": Array}})
+    held = vault(rows)
+    held.restore({"Gate.bar": np.zeros(1), "Gate.left": np.ones(1)})
+    kept = held.recall(Gate)
+    assert kept is not None and kept.left == 1.0
+
+
 def test_a_vault_has_one_secret_of_a_kind_and_gives_it_to_who_names_the_kind(rows: Rows) -> None:
     held = vault(rows)
     assert held.recall(Gate) is None

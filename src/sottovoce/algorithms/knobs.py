@@ -108,6 +108,12 @@ def knobs_of(options: MethodOptions) -> MappingProxyType[str, Knob]:
     return MappingProxyType({f.name: Knob(f.name, kinds[f.name], f.default, *f.metadata[_KEY]) for f in declared})
 
 
+def undeclared(options: MethodOptions) -> list[str]:
+    """Fields of options that :func:`knob` did not declare, or whose type no command can read."""
+    kinds = {f.name: f.type if isinstance(f.type, str) else getattr(f.type, "__name__", "") for f in fields(options)}
+    return [f.name for f in fields(options) if _KEY not in f.metadata or kinds[f.name] not in ("float", "int", "str")]
+
+
 def values_of(options: MethodOptions) -> dict[str, Any]:
     """Return the values of options, by name."""
     return dict(vars(options))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..algorithms import REGISTRY
 from ..errors import InvalidInput
-from ..runs.registering import find_method
+from ..runs.registering import find_method, is_from_outside
 from ..util import plugins
 from . import aborts, answers, clipped, labels, people, rare, stopping, sums, worst_cases
 from .confidence import choose_test, epsilon_bound
@@ -81,10 +81,15 @@ _MORE = {("pp_admm", "printed"): 100_000, ("pp_admm", "corrected"): 60_000, ("ip
 
 
 def targets(form: str | None = None) -> list[tuple[str, str]]:
-    """Every (method, form) of the package and of installed audits that can be attacked; `form` narrows it."""
-    names = [*REGISTRY, *plugins.installed(plugins.AUDITS), *ADVERSARIES]
-    known = [(name, one) for name in dict.fromkeys(names) for one in forms_of(name)]
+    """Every (method, form) that can be attacked, also of installed methods and audits; `form` narrows it."""
+    known = [(name, one) for name in _names() for one in forms_of(name)]
     return [(name, one) for name, one in known if form in (None, one)]
+
+
+def _names() -> list[str]:
+    """Names of all that can be attacked; nothing is loaded."""
+    brought = [*plugins.installed(plugins.METHODS), *plugins.installed(plugins.AUDITS)]
+    return list(dict.fromkeys([*REGISTRY, *brought, *ADVERSARIES]))
 
 
 def forms_of(name: str) -> tuple[str, ...]:
@@ -97,10 +102,26 @@ def forms_of(name: str) -> tuple[str, ...]:
 
 
 def _game(name: str) -> Adversary | None:
-    """A game of this package, or one that another package brings; None for a method of this package."""
-    if name in ADVERSARIES or name in REGISTRY:
-        return ADVERSARIES.get(name)
-    brought: Adversary | None = plugins.load(plugins.AUDITS, name)
+    """A game of this package, or one that another package brings; None for a method.
+
+    InvalidInput if another package brings a game under the name of a method that is not of this package: one of the two
+    would hide the other.
+    """
+    if name in ADVERSARIES:
+        return ADVERSARIES[name]
+    outside = is_from_outside(name)
+    if name in REGISTRY and not outside:
+        return None
+    entry = plugins.find(plugins.AUDITS, name)
+    if entry is None:
+        return None
+    if outside:
+        rule = f"is brought by the package {entry.package}, and a method has the same name"
+        raise InvalidInput("audit", name, rule, "let its package give the audit another name")
+    brought = plugins.load(plugins.AUDITS, name)
+    if not isinstance(brought, Adversary):
+        rule = f"is brought by the package {entry.package}, and is no sottovoce.audit.Adversary"
+        raise InvalidInput("audit", name, rule, f"repair or uninstall {entry.package}")
     return brought
 
 
@@ -174,7 +195,7 @@ def _check_claim(method: str, form: str, confidence: float, colluders: int | Non
         raise InvalidInput("confidence", confidence, "must be at least 0.5 and below 1", "use 0.95")
     forms = forms_of(method)
     if not forms:
-        methods = ", ".join(sorted({name for name, _ in targets()}))
+        methods = ", ".join(sorted(_names()))
         raise InvalidInput("method", method, f"must be all, or one of {methods}", "see docs/explanation/audit.md")
     if form not in forms:
         raise InvalidInput("form", form, f"{method} has {', '.join(forms)}", f"use {forms[0]!r}")

@@ -24,7 +24,7 @@ from ..util.plain import json_text, jsonable, shown_of
 from ..util.typing import Any, IntArray
 from . import results
 from .answers import render_any
-from .options import FILE, as_json, holder_too, say, takes, typed
+from .options import FILE, as_json, holder_too, method_of_run, say, takes, typed
 from .render import show_notes
 from .report import written
 from .screen import Console, print_json
@@ -45,6 +45,7 @@ _OPTIONS = [
     say("--ledger", "These rows' ledger on disk, made by `sottovoce ledger init`.", type=FILE),
     say("--report", "Also write this, with the run's own answers, as one HTML page to read or pass on.", type=FILE),
     say("--run", "Name of this evaluation in the ledger.  [default: from all that is asked]", name="run_name"),
+    method_of_run(),
     as_json(),
     holder_too(),
 ]

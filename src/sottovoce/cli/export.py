@@ -9,12 +9,13 @@ import click
 from ..answers.saved import SavedModel
 from ..estimators.exporting import Linear, to_onnx
 from ..util import files
-from .options import FILE, say, takes
+from .options import FILE, method_of_run, say, takes
 
 _OPTIONS = [
     say("--onnx", "Write an ONNX graph here, from raw columns to answers.", type=FILE, required=True, name="place"),
     say("--replicate", "Which repetition's model to use.", type=int, default=0),
     say("--site", "Write one site's own model, or the average with the constant of one site: see `predict`."),
+    method_of_run(),
 ]
 
 

@@ -17,6 +17,7 @@ from ..ledger.durable import DurableLedger
 from ..runs import defaults
 from ..runs.auto_candidates import KNOBS
 from ..runs.config import RunConfig
+from ..runs.registering import find_method
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg]
@@ -67,6 +68,18 @@ def holder_too(**more: Any) -> Option:
     """``--holder``."""
     text = "In the JSON of a release, also numbers without noise, under holder_only: for the holder of the rows only."
     return say("--holder", text, is_flag=True, **more)
+
+
+def method_of_run() -> Option:
+    """``--method``, for commands that read a run: files make nobody load a package, but a user may."""
+    about = "Method of the run, where another installed package brings it: it is loaded only if it is typed here."
+    return say("--method", about, metavar="NAME", expose_value=False, callback=_load_method)
+
+
+def _load_method(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
+    """Load and register the method that was typed."""
+    if name is not None and find_method(name) is None:
+        raise InvalidInput("method", name, "is no method", "see `sottovoce methods`")
 
 
 def run_config(

@@ -138,6 +138,7 @@ _ANSWERS: list[Option] = [
         "Of the evaluation: share of every site's rows that is held out for it.",
         type=float,
         default=0.2,
+        is_limit=True,
     ),
     setting(
         ANSWERS,
@@ -215,6 +216,7 @@ PLAN_OPTIONS: list[Option] = [
         "Lifetime epsilon of a site's ledger: also say how much of it the run takes.",
         metavar="E",
         type=float,
+        is_limit=True,
     ),
     *TRUST_OPTIONS,
     *METHOD_OPTIONS,
@@ -239,6 +241,7 @@ PLAN_OPTIONS: list[Option] = [
         "Write the plan that separate sites agree on; needs --run, --schema and --site.",
         metavar="FILE",
         type=FILE,
+        typed_only=True,
     ),
     option(
         SITES_PLAN,
@@ -258,6 +261,6 @@ PLAN_OPTIONS: list[Option] = [
     ),
     *_RULES,
     save_config(),
-    as_json(cls=RunOption, group=OUTPUT),
+    as_json(cls=RunOption, group=OUTPUT, typed_only=True),
 ]
 """Parameters of ``sottovoce plan``."""

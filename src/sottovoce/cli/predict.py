@@ -23,7 +23,7 @@ from ..problem.clipped import NOT_CALIBRATED
 from ..problem.task import TwoClasses
 from ..util import files
 from ..util.typing import Any, Array, IntArray
-from .options import FILE, as_json, say, takes
+from .options import FILE, as_json, method_of_run, say, takes
 from .tables import read_rows
 
 
@@ -40,6 +40,7 @@ from .tables import read_rows
     say("--interval", "Also an interval of this level, such as 0.95, for the probability or the mean number.",
         type=float),
     say("--out", "Write here instead of to the screen.", type=FILE),
+    method_of_run(),
     as_json("Print a JSON list instead of CSV."),
 ])  # fmt: skip
 def predict(

@@ -11,7 +11,7 @@ from ..errors import CheckpointError, InvalidInput, NotWritten, SottovoceError, 
 from ..reports import page, picture
 from ..util import files
 from ..util.plain import HOLDER_ONLY, with_held_back
-from .options import FILE
+from .options import FILE, method_of_run
 from .screen import Console, escape
 
 
@@ -20,6 +20,7 @@ from .screen import Console, escape
 @click.option("--out", type=FILE, help="Write here.  [default: the name of RUN with the ending .html]")
 @click.option("--plot", type=FILE, help="Also write the plot of coefficients alone here, as SVG.")
 @click.option("--title", help="Title of the page.  [default: from the label's name]")
+@method_of_run()
 @click.option("--holder", is_flag=True, help="Also numbers without noise, marked: for the holder of the rows only.")
 def report(run: Path, out: Path | None, plot: Path | None, title: str | None, holder: bool) -> None:
     """Write the answers in RUN as one page to read, print or pass on.

@@ -10,6 +10,9 @@
 A value from a file or from ``--set`` is read as if it had been typed, so it is checked by the same rules.  What is
 typed wins over the file.  What each name means is declared once, in
 :mod:`sottovoce.cli.run_options`.
+
+A file says what to run.  What is spent from a ledger, written or shown to the holder of the rows, whether a run is a
+release, and which package of others is loaded, is typed (:attr:`RunOption.typed_only`).
 """
 
 from __future__ import annotations
@@ -21,10 +24,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ..algorithms import KNOBS, REGISTRY, knobs_of
+from ..algorithms import KNOBS, KNOWN, REGISTRY, knobs_of
 from ..data.draft import toml_entries
 from ..data.meant import meant
 from ..errors import InvalidInput
+from ..runs.registering import AUTO, offered
 from ..util import files
 from .options import FILES_OF_RUNS, Numbers, text_of
 
@@ -42,11 +46,25 @@ _FLAGS = {
 
 
 class RunOption(click.Option):
-    """An option that stands under a heading of ``--help``."""
+    """An option that stands under a heading of ``--help``.
 
-    def __init__(self, *declarations: Any, group: str, **more: Any) -> None:
+    Attributes
+    ----------
+    group : str
+        The heading.
+    typed_only : bool
+        Whether it must be typed, so that a file with it is refused.
+    is_limit : bool
+        Whether it bounds what a row is used for, so that a command without it refuses a file with it.
+    """
+
+    def __init__(
+        self, *declarations: Any, group: str, typed_only: bool = False, is_limit: bool = False, **more: Any
+    ) -> None:
         super().__init__(*declarations, **more)
         self.group = group
+        self.typed_only = typed_only
+        self.is_limit = is_limit
 
 
 class Setting(RunOption):
@@ -100,7 +118,7 @@ class RunCommand(click.Command):
         found = (param for param in self.params if isinstance(param, Setting))
         return [one for one in found if one.name not in KNOBS or one.name in own]
 
-    def by_key(self) -> dict[str, click.Option]:
+    def by_key(self) -> dict[str, RunOption]:
         """Parameters by the names that ``--set`` and files give them: those of their options, or their own."""
         found = (param for param in self.params if isinstance(param, RunOption) and param.name not in FILES_OF_RUNS)
         return {_key(param): param for param in found}
@@ -134,21 +152,35 @@ class RunCommand(click.Command):
         method = typed.get("method", given.get("method"))
         if SETTINGS in texts:
             self._list_settings(ctx, method)
-        return given | self._from_settings(ctx, texts, typed, method)
+        chosen = self._from_settings(ctx, texts, typed, method)
+        asked = typed.keys() | chosen.keys()
+        if "method" in given and "method" not in asked:
+            _check_method_of_file(given["method"])
+        if "delta" in asked:  # each of the two says that the other is not meant
+            given.pop("pure", None)
+        if "pure" in typed:
+            given.pop("delta", None)
+        return given | chosen
 
     def _from_file(self, ctx: click.Context, path: Path) -> dict[str, Any]:
         entries = _entries(path)
         known, found = self.by_key(), dict[str, Any]()
         for name, value in entries.items():
             key = name.replace("-", "_")
-            if key in known:
-                param = known[key]
-                if param.name in found:
-                    raise InvalidInput(f"config: {key}", None, "is given twice", "leave one of the two out")
-                found[str(param.name)] = _read(ctx, param, f"config: {key}", value)
-            elif key not in _keys_elsewhere(ctx):
-                rule = f"is no name in a file of a run; there are {', '.join(known)}"
-                raise InvalidInput(f"config: {key}", None, rule, meant(key, known) or "remove it")
+            param = known.get(key) or _keys_elsewhere(ctx).get(key)  # other commands are loaded only if need be
+            if param is None:
+                names = [name for name, one in known.items() if not one.typed_only]
+                rule = f"is no name in a file of a run; there are {', '.join(names)}"
+                raise InvalidInput(f"config: {key}", None, rule, meant(key, names) or "remove it")
+            if param.typed_only:
+                rule = "must be typed: a file says what to run, and not what is spent, written or shown"
+                raise InvalidInput(f"config: {key}", None, rule, f"remove it, and type {param.opts[0]}")
+            if key not in known:
+                _pass_over(ctx, key, param)
+                continue
+            if param.name in found:
+                raise InvalidInput(f"config: {key}", None, "is given twice", "leave one of the two out")
+            found[str(param.name)] = _read(ctx, param, f"config: {key}", value)
         return found
 
     def _from_settings(
@@ -203,10 +235,12 @@ def given(ctx: click.Context) -> Iterator[tuple[click.Parameter, Any]]:
 
 def as_file(ctx: click.Context) -> str:
     """The run that was asked for, as a file for ``--config``."""
-    found = {param: _plain(value) for param, value in given(ctx)}
+    typed = [param for param, _ in given(ctx) if isinstance(param, RunOption) and param.typed_only]
+    found = {param: _plain(value) for param, value in given(ctx) if param not in typed}
     options = {_key(param): value for param, value in found.items() if not isinstance(param, Setting)}
     settings = {_key(param): value for param, value in found.items() if isinstance(param, Setting)}
-    lines = [f"# {ctx.command_path} --config THIS_FILE", *toml_entries(options)]
+    flags = "".join(f" {param.opts[0]}" for param in typed)  # no file can say these
+    lines = [f"# {ctx.command_path} --config THIS_FILE{flags}", *toml_entries(options)]
     if settings:
         lines += ["", "[set]", *toml_entries(settings)]
     return "\n".join([*lines, ""])
@@ -229,13 +263,32 @@ def _key(param: click.Parameter) -> str:
     return param.opts[0].removeprefix("--").replace("-", "_") if param.opts else str(param.name)
 
 
-def _keys_elsewhere(ctx: click.Context) -> set[str]:
-    """Names that other commands read from a file of a run, so that one file serves a plan and its training."""
+def _keys_elsewhere(ctx: click.Context) -> dict[str, RunOption]:
+    """What other commands read from a file of a run, by name, so that one file serves a plan and its training."""
     group = None if ctx.parent is None else ctx.parent.command
     if ctx.parent is None or not isinstance(group, click.Group):
-        return set()
-    commands = (group.get_command(ctx.parent, name) for name in ("plan", "train"))
-    return {key for command in commands if isinstance(command, RunCommand) for key in command.by_key()}
+        return {}
+    found: dict[str, RunOption] = {}
+    for name in ("plan", "train"):
+        command = group.get_command(ctx.parent, name)
+        if isinstance(command, RunCommand):
+            found |= command.by_key()
+    return found
+
+
+def _pass_over(ctx: click.Context, key: str, param: RunOption) -> None:
+    """Say that a name of a file is of another command; InvalidInput if it is a limit that would not be kept."""
+    if param.is_limit:
+        rule = f"is a limit that `{ctx.info_name}` does not keep"
+        raise InvalidInput(f"config: {key}", None, rule, "remove it, or write a file for each command")
+    click.echo(f"Note: config: {key} is of another command, and does nothing here.", err=True)
+
+
+def _check_method_of_file(method: str) -> None:
+    """Refuse the method of another installed package: a file comes from others, and makes nobody load code."""
+    if method != AUTO and method not in KNOWN and method in offered():
+        rule = "is of another package, and a file makes this program load none"
+        raise InvalidInput("config: method", method, rule, f"type --method {method}")
 
 
 def _entries(path: Path) -> dict[str, Any]:

@@ -203,6 +203,7 @@ TRAIN_OPTIONS: list[Option] = [
         "Charge the run to this ledger of the data set, by `sottovoce ledger init`.",
         metavar="FILE",
         type=FILE,
+        typed_only=True,
     ),
     option(
         PRIVACY,
@@ -217,6 +218,7 @@ TRAIN_OPTIONS: list[Option] = [
         "Draw noise from the operating system: a release.  Without it noise is keyed by "
         "--seed: a simulation, which protects nobody.",
         is_flag=True,
+        typed_only=True,
     ),
     *TRUST_OPTIONS,
     *METHOD_OPTIONS,
@@ -256,17 +258,26 @@ TRAIN_OPTIONS: list[Option] = [
         "Write models, ledger and configuration (.npz).",
         metavar="FILE",
         type=FILE,
+        typed_only=True,
     ),
-    option(OUTPUT, "--report", "Write one HTML page to read or pass on.", metavar="FILE", type=FILE),
+    option(
+        OUTPUT,
+        "--report",
+        "Write one HTML page to read or pass on.",
+        metavar="FILE",
+        type=FILE,
+        typed_only=True,
+    ),
     option(
         OUTPUT,
         "--checkpoint",
         "Save every round or answer here, and go on from it if it exists.",
         metavar="FILE",
         type=FILE,
+        typed_only=True,
     ),
     save_config(),
-    as_json(cls=RunOption, group=OUTPUT),
-    holder_too(cls=RunOption, group=OUTPUT),
+    as_json(cls=RunOption, group=OUTPUT, typed_only=True),
+    holder_too(cls=RunOption, group=OUTPUT, typed_only=True),
 ]
 """Parameters of ``sottovoce train``."""

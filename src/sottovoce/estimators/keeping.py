@@ -16,8 +16,11 @@ from ..data.schema import Schema
 from ..errors import CheckpointError, InvalidInput, shown
 from ..privacy.statement import Statement
 from ..reports.notebook import ColumnTable
+from ..runs.config import refusal_of_method
 from ..runs.engine import UNREADABLE
+from ..runs.registering import AUTO
 from ..runs.simulate import Result
+from ..util.compatibility import Refusal
 from ..util.typing import Any
 
 FITTED = (
@@ -130,6 +133,7 @@ def load_fitted(kind: Any, path: str | Path) -> Any:
     place = Path(path)
     answered: SavedModel | None
     result: Result | None
+    refused: Refusal | None = None
     try:
         if is_text(place):
             named = SavedModel.load(place)
@@ -140,13 +144,24 @@ def load_fitted(kind: Any, path: str | Path) -> Any:
             record, statement = result.extra, result.statement
             of_model = record.get("schema") is not None and result.config.method not in ANSWERS
             answered = SavedModel.of_result(result) if of_model else None
+        refused = _refusal_of_method(record["estimator"])
+        if refused is not None:  # a later fit would load it
+            raise ValueError("a method that is not known")
         model = _of_record(kind, record["estimator"])
     except UNREADABLE as error:
-        rule = "not a saved estimator of this class; use a file that its save() wrote"
+        rule = refused or "not a saved estimator of this class; use a file that its save() wrote"
         raise CheckpointError(f"run={shown(place)}: {rule}") from error
     model._answered, model._result = answered, result
     model.privacy_spent_ = statement.to_dict()
     return model
+
+
+def _refusal_of_method(told: Any) -> Refusal | None:
+    """Why the method of a record is not looked for; None if it is known, or is left to the search."""
+    parameters = read(told["parameters"])
+    if parameters.get("method") == AUTO:
+        return None
+    return refusal_of_method(parameters)
 
 
 def _of_record(kind: Any, told: Any) -> Any:

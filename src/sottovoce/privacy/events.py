@@ -51,7 +51,10 @@ _LARGEST = 1e150
 class Event(ABC):
     """One release of every node concerned.
 
-    Subclasses are frozen and registered by name.
+    Subclasses are frozen, and those of this module are registered by name.  They are all that ledgers
+    hold.  A class of another module has no price and comes into no ledger; one that takes the name of
+    an event of this module, or derives from it and so would have its price, is refused when it is
+    defined.
     """
 
     source: str
@@ -66,7 +69,15 @@ class Event(ABC):
     def __init_subclass__(cls) -> None:
         if vars(cls).get("needs") not in NEEDS:
             raise TypeError(f"{cls.__name__}: needs must say what its price presumes, one of {sorted(NEEDS)}")
-        _KINDS[cls.__name__] = cls
+        if cls.__module__ == __name__:
+            _KINDS[cls.__name__] = cls
+            return
+        if cls.__name__ in _KINDS:
+            raise TypeError(f"{cls.__module__}.{cls.__name__}: ledgers hold events of this name; use another name")
+        priced = [base.__name__ for base in cls.__mro__[1:] if base in _KINDS.values()]
+        if priced:
+            what = f"derives from {priced[0]} and would have its price; derive from Event"
+            raise TypeError(f"{cls.__module__}.{cls.__name__}: {what}")
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -12,11 +12,12 @@ import numpy as np
 from ..algorithms import ANSWERS, KNOBS, KNOWN, REGISTRY, Algorithm, MethodOptions, Recipe, knobs_of, under
 from ..algorithms.knobs import WRITTEN, values_of
 from ..algorithms.method import TRUSTS
-from ..errors import InvalidInput, raise_all
+from ..errors import InvalidInput, raise_all, shown
 from ..privacy import accountants
 from ..problem.losses import make_loss
 from ..problem.schedules import Schedule
 from ..problem.trust import RELATIONS, Trust
+from ..util.compatibility import Refusal
 from ..util.constraints import (
     AnyOf,
     Both,
@@ -329,7 +330,7 @@ class RunConfig:
         for name in _SCHEDULES:
             if isinstance(values.get(name), dict):
                 values[name] = Schedule.from_dict(values[name])
-        if values.get("epsilon") == "inf":
+        if isinstance(values.get("epsilon"), str) and values["epsilon"] == "inf":
             values["epsilon"] = math.inf
         options = tuple((name, values.pop(name)) for name in flat if name not in _FIELDS)
         return cls(**values, other_options=options)
@@ -338,11 +339,18 @@ class RunConfig:
     def from_record(cls, plain: Mapping[str, Any]) -> RunConfig:
         """Inverse of :meth:`to_dict`, for files: nothing that it writes may be left out.
 
+        A file may come from anybody, so it makes this program load no code: a method of another package must be known
+        before.
+
         Raises
         ------
         ValueError
-            If it wrote no such record; :class:`InvalidInput` for what :meth:`from_dict` refuses.
+            If it wrote no such record; :class:`InvalidInput` for what :meth:`from_dict` refuses, and for a method that
+            is not known.
         """
+        refused = refusal_of_method(plain)
+        if refused is not None:
+            raise InvalidInput("method", plain["method"], refused.rule, refused.remedy)
         config = cls.from_dict(plain)
         if plain.keys() != config.to_dict().keys():
             raise ValueError("not the record of a configuration")
@@ -368,6 +376,15 @@ _FIELDS = frozenset(one.name for one in fields(RunConfig))
 
 _KEPT = ("epsilon", "delta", "relation", "accountant", "sites_per_row", "copies", "seed", "replicates", "colluders",
     "participants", "rows_per_person")  # fmt: skip
+
+
+def refusal_of_method(plain: Any) -> Refusal | None:
+    """Why the method that a file names is not looked for; None if it is known, or the file names none."""
+    method = plain.get("method") if isinstance(plain, Mapping) else None
+    if not isinstance(method, str) or method in KNOWN:
+        return None
+    rule = f"names the method {shown(method)}, which this program does not know, and a file makes it load no package"
+    return Refusal(rule, "import or register the method first, or type --method NAME")
 
 
 def _unknown_name(name: str, known: Iterable[str]) -> InvalidInput:

@@ -15,7 +15,8 @@ from inspect import isabstract
 from typing import TypeVar
 
 from ..algorithms import KNOBS, KNOWN, METHODS, NAMES, REGISTRY, Algorithm, Knob, Method
-from ..algorithms.knobs import gather
+from ..algorithms.knobs import MethodOptions, gather, undeclared
+from ..algorithms.method import TRUSTS
 from ..errors import InvalidInput
 from ..util import plugins
 from ..util.typing import Any
@@ -27,6 +28,8 @@ _FIELDS_ARE_MADE = ("sottovoce.estimators.parameters", "sottovoce.cli.run_option
 
 AUTO = "auto"
 """The name that leaves the choice of a method to the package, so no method can have it."""
+AUDITED = ("all", "stopping", "refusals", "labels", "capped", "sums", "answers", "people", "rare")
+"""What `audit` attacks besides methods (:data:`sottovoce.audit.ADVERSARIES`), so no method can have these names."""
 
 _REGISTERED: set[str] = set()
 """Names of methods from outside."""
@@ -40,7 +43,8 @@ def register(method: MethodT) -> MethodT:
     Parameters
     ----------
     method : subclass of :class:`sottovoce.algorithms.base.Algorithm`
-        With the class variables of :data:`TOLD`.  Its trust is the class variable `trust`, nobody if left out.  A
+        With the class variables of :data:`TOLD`.  Its trust is the class variable `trust`, one of
+        :data:`sottovoce.algorithms.method.TRUSTS`; nobody if left out.  A
         class that is defined again in the same place, as by a cell of a notebook, takes the place of the first.
 
     Returns
@@ -56,8 +60,9 @@ def register(method: MethodT) -> MethodT:
     Raises
     ------
     InvalidInput
-        If the class is no method, tells too little of itself, has a name that is taken, or brings a knob of its own
-        after the command line or estimators have read the known ones, or one with the name of a field or option.
+        If the class is no method, has a trust of its own, tells too little of itself, has a name that is taken, or
+        brings a knob of its own after the command line or estimators have read the known ones, or one with the name of
+        a field or option.
 
     Examples
     --------
@@ -76,13 +81,13 @@ def register(method: MethodT) -> MethodT:
     _check(method)
     if REGISTRY.get(method.name) is method:
         return method
-    if method.name in _REGISTERED:
-        unregister(method.name)
     new = _new_knobs(method)
-    loaded = [module for module in _FIELDS_ARE_MADE if module in sys.modules]
+    loaded = _readers_of_knobs()
     if new and loaded:
         rule = f"brings the knobs {', '.join(new)}, and {loaded[0]} has read the known ones"
         raise InvalidInput("method", method.name, rule, "register it right after `import sottovoce`")
+    if method.name in _REGISTERED:
+        unregister(method.name)
     KNOBS.update(new)
     METHODS.append(Method(method, method.trust.kind))
     NAMES.append(method.name)
@@ -132,6 +137,11 @@ def offered() -> list[str]:
     return sorted({*REGISTRY, *plugins.installed(plugins.METHODS)})
 
 
+def is_from_outside(name: str) -> bool:
+    """Whether a method of this name is registered, or brought by an installed package and not one of this package."""
+    return name in _REGISTERED or (name not in KNOWN and name in plugins.installed(plugins.METHODS))
+
+
 def unregister(name: str) -> None:
     """Take a registered method away again; InvalidInput if it belongs to the package or there is none."""
     if name not in _REGISTERED:
@@ -140,6 +150,15 @@ def unregister(name: str) -> None:
     NAMES.remove(name)
     del REGISTRY[name], KNOWN[name]
     _REGISTERED.remove(name)
+    if not _readers_of_knobs():  # those that have read a knob go on offering it
+        left = gather(REGISTRY.values())
+        for knob in [knob for knob in KNOBS if knob not in left]:
+            del KNOBS[knob]
+
+
+def _readers_of_knobs() -> list[str]:
+    """Modules that have read the known knobs, so that these cannot change any more."""
+    return [module for module in _FIELDS_ARE_MADE if module in sys.modules]
 
 
 def _check(method: Any) -> None:
@@ -150,8 +169,13 @@ def _check(method: Any) -> None:
     if untold:
         rule = f"must tell, as class variables: {', '.join(untold)}"
         raise InvalidInput("method", method.__name__, rule, "write them, a line each")
-    if method.name == AUTO:
-        raise InvalidInput("method", AUTO, "stands for a choice among methods", "give the class another `name`")
+    if method.name in (AUTO, *AUDITED):
+        rule = "means something else where a method is named, to `train` or to `audit`"
+        raise InvalidInput("method", method.name, rule, "give the class another `name`")
+    _check_options(method)
+    if method.trust not in TRUSTS.values():
+        rule = "has a trust of its own, and what a statement says of the adversary is proved for those here alone"
+        raise InvalidInput("method", method.name, rule, f"use one of TRUSTS: {', '.join(TRUSTS)}")
     known = KNOWN.get(method.name)
     again = method.name in _REGISTERED and known is not None and _place(known) == _place(method)
     if known is not None and known is not method and not again:
@@ -159,11 +183,25 @@ def _check(method: Any) -> None:
         raise InvalidInput("method", method.name, rule, "give the class another `name`")
 
 
+def _check_options(method: type[Algorithm[Any]]) -> None:
+    """Refuse options of which a field is no knob that commands and estimators can offer."""
+    if not isinstance(method.options, MethodOptions):
+        rule = "must have `options` of a class of sottovoce.algorithms.knobs.MethodOptions"
+        raise InvalidInput("method", method.name, rule, "write options: MyOptions = MyOptions()")
+    if wrong := undeclared(method.options):
+        rule = f"has options that are no knob of type float, int or str: {', '.join(wrong)}"
+        raise InvalidInput("method", method.name, rule, "declare each by knob(default, about, constraint)")
+
+
 def _place(method: type) -> tuple[str, str]:
     return method.__module__, method.__qualname__
 
 
 def _new_knobs(method: type[Algorithm[Any]]) -> dict[str, Knob]:
-    """Knobs of a method that no known method has; InvalidInput if one clashes with what is known."""
-    known = gather([*REGISTRY.values(), method])
-    return {name: one for name, one in known.items() if name not in KNOBS}
+    """Knobs of a method that are not known, or otherwise; InvalidInput if one clashes with another method's.
+
+    A method of the same name is the same one defined again, so its knobs do not count.
+    """
+    others = [one for name, one in REGISTRY.items() if name != method.name]
+    known = gather([*others, method])
+    return {name: one for name, one in known.items() if KNOBS.get(name) != one}

@@ -38,7 +38,7 @@ from ..util.later import Later
 from ..util.typing import Any, Array
 from . import engine
 from .centre import Centring
-from .config import RunConfig
+from .config import RunConfig, refusal_of_method
 from .engine import Observer, Place
 from .planned import PlannedRun, check_kind, plan_run
 from .prepare import asked_by, held, prepare
@@ -170,8 +170,9 @@ class Result:
             meta = files.from_json(str(arrays["meta"]), infinite=True)
             if "config" in meta:
                 refused = refusal_of_format(meta.pop("version", None), SAVED_BEFORE)
+                refused = refused or refusal_of_method(meta["config"])
             if refused is not None:
-                raise ValueError("another format")
+                raise ValueError("another format, or a method that is not known")
             return cls._of_record(arrays, meta)
         except engine.UNREADABLE as error:
             rule = refused or "not a saved run; use a file written by `train --save`"

@@ -94,8 +94,9 @@ def load(group: str, name: str) -> Any:
         return None
     try:
         return getattr(import_module(entry.module), entry.attribute)
-    except (ImportError, AttributeError) as error:
-        rule = f"is brought by the package {entry.package}, which cannot be loaded ({error})"
+    except (Exception, SystemExit) as error:  # its module may do anything while it is imported
+        said = f"{type(error).__name__}: {error}"
+        rule = f"is brought by the package {entry.package}, which cannot be loaded ({said})"
         raise InvalidInput(_field(group), name, rule, f"repair or uninstall {entry.package}") from error
 
 
