@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tokenize
 import warnings
 from collections.abc import Iterator
 from functools import cache
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+LAYOUT = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT)
+CLOSING = (")", "]", "}")
 SOURCE = Path(__file__).parents[1] / "src"
 PACKAGES = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
 
@@ -76,14 +79,50 @@ def _imported_from(source: Path) -> Iterator[None]:
             sys.modules.update(before)
 
 
+def _tokens(code: str) -> list[tokenize.TokenInfo]:
+    """The tokens of a text, or of a part of one whose brackets need not match; without layout and comments."""
+    found = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            if token.type not in LAYOUT and token.string:
+                found.append(token)
+    except (tokenize.TokenError, IndentationError):  # the part ends within brackets, or in deeper lines
+        pass
+    return found
+
+
+def _without_last_commas(tokens: list[tokenize.TokenInfo]) -> list[tokenize.TokenInfo]:
+    """Without the comma that a formatter puts before a closing bracket at the end of a line."""
+    following = [token.string for token in tokens[1:]] + [""]
+    return [
+        token
+        for token, after in zip(tokens, following, strict=True)
+        if (token.string, after[:1] in CLOSING) != (",", True)
+    ]
+
+
+def _replaced(text: str, old: str, new: str) -> str:
+    """The text with `new` in place of `old`, which occurs once, however its lines are broken."""
+    if text.count(old) == 1:
+        return text.replace(old, new)
+    tokens, wanted = _without_last_commas(_tokens(text)), [token.string for token in _without_last_commas(_tokens(old))]
+    strings = [token.string for token in tokens]
+    places = [k for k in range(len(strings)) if strings[k : k + len(wanted)] == wanted]
+    assert len(places) == 1, f"{len(places)} places of {old!r}"
+    first, last = tokens[places[0]], tokens[places[0] + len(wanted) - 1]
+    lines = text.splitlines(keepends=True)
+    before = "".join(lines[: first.start[0] - 1]) + lines[first.start[0] - 1][: first.start[1]]
+    after = lines[last.end[0] - 1][last.end[1] :] + "".join(lines[last.end[0] :])
+    return before + new + after
+
+
 def _planted(folder: Path, file: str, edits: dict[str, str]) -> Path:
     """A copy of the source in which `edits` (old to new) were made to one file of the package."""
     source = copied(folder)
     path = source / "sottovoce" / file
     text = path.read_text()
     for old, new in edits.items():
-        assert text.count(old) == 1
-        text = text.replace(old, new)
+        text = _replaced(text, old, new)
     edited(path, text)
     return source
 
