@@ -146,7 +146,7 @@ def _exchanges_of(stage: Stage, norm_cap: float) -> tuple[Exchange, ...]:
         return (*opening, *[release] * stage.prepared.config.rounds)
     answers = [
         Exchange(width, ANSWERS_CAP, heard_by_all=True, held_out=stage.held)
-        for width in stage.recipe.widths(stage.facts)
+        for width in stage.recipe.listed.widths(stage.facts)
     ]
     return (*opening, *answers)
 
