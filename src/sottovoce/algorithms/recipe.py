@@ -235,7 +235,8 @@ class Recipe(Algorithm[Opened]):
         return as_released(query, facts).mean_spread(whole, among)
 
     def identity(self) -> dict[str, Any]:
-        public = [getattr(self, f.name) for f in fields(self)[2:]]  # behind penalty and noise
+        # All fields but penalty and noise, which come first.
+        public = [getattr(self, f.name) for f in fields(self)[2:]]
         return {"name": self.name, "asked": self.asked, "public": digest_of(*public).hex()}
 
     def to_dict(self) -> dict[str, Any]:

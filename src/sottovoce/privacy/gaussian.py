@@ -131,7 +131,8 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
         return 0.0
 
     def too_small(epsilon: float) -> bool:
-        return not _delta(epsilon, mu) <= delta  # of a delta that is NaN every epsilon is too small
+        # For a NaN delta every epsilon is too small.
+        return not _delta(epsilon, mu) <= delta
 
     return bisect_unbounded(too_small, mu * mu / 2 + mu, 1e-12)[1]
 

@@ -312,7 +312,8 @@ class PerturbedObjective(Query):
         answer has a deviation of ``2 error / share`` with ``error = 2 C tol / q``; independent
         noises add in squares.
         """
-        if isinstance(law, GaussianLaw) and law.release is not None:  # a paper's own, whatever the error
+        # The paper's own noise on the answer, whatever the error.
+        if isinstance(law, GaussianLaw) and law.release is not None:
             return np.array(facts.exact_tol)
         if isinstance(law, GaussianLaw):
             spread = self._per_node(law.sigma, facts)
@@ -402,7 +403,8 @@ class PerturbedObjective(Query):
         return vault.noise.add_pure(w, rate, coarsest, release)
 
     def check(self, facts: Facts) -> None:
-        if self.noise is None or not self.noise.polish:  # no guarantee, or a printed form: a simulation only
+        # Without a guarantee, and in printed forms, which are for simulations only, this is enough.
+        if self.noise is None or not self.noise.polish:
             length(self.linear, "linear")
             length(self.start, "start")
             return
@@ -455,8 +457,9 @@ class PerturbedObjective(Query):
             return certain(w, self.answer(vault, facts, 1))
         q = self._q(facts)
         sums = facts.n / facts.C  # brings a mean gradient to sum scale
-        if isinstance(law, GaussianLaw) and law.release is not None:  # the noise on the answer is not small:
-            spread = np.hypot(law.sigma / (sums * q), law.release)  # compare answers instead, both noises Gaussian
+        # The noise on the answer is not small: compare answers instead, with both noises Gaussian.
+        if isinstance(law, GaussianLaw) and law.release is not None:
+            spread = np.hypot(law.sigma / (sums * q), law.release)
             return gaussian(w - self.answer(vault, facts, 1), spread)
         # At the minimiser the gradient vanishes, which gives the noise.
         b = -sums * (vault.solver.gradient(w) + np.asarray(self.linear) + q * w)
@@ -479,7 +482,8 @@ class PerturbedObjective(Query):
         residual = -(middle + canaries.sums * (vector(self.linear) + q * answer))
         if law is None:
             return Leaning(residual, lean, 0.0)
-        if isinstance(law, SphericalLaw):  # variance of a coordinate: E ||b||^2 / d = (d + 1) / rate^2
+        # Variance of a coordinate: E ||b||^2 / d = (d + 1) / rate^2.
+        if isinstance(law, SphericalLaw):
             return Leaning(residual, lean, (d + 1.0) / float(np.min(law.rate)) ** 2)
         covariance = float(np.max(law.sigma)) ** 2 * np.eye(d)
         if law.release is not None:

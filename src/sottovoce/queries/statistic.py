@@ -242,7 +242,8 @@ class NoisyStatistic(Query):
         if self.alpha is None:
             return 0.0
         scale = float(np.max(self.sensitivity(facts) / self.alpha))
-        if facts.pure:  # the norm of spherical noise is Gamma(d, 1): E ||v||^2 = d (d + 1)
+        # The norm of spherical noise is Gamma(d, 1): E ||v||^2 = d (d + 1).
+        if facts.pure:
             return scale * np.sqrt(self.entries(facts) + 1.0)
         return scale
 

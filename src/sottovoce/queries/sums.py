@@ -365,5 +365,6 @@ class Sum:
             return Grid(power(self.what.reach(facts), -50), np.zeros_like(moved))
         honest, d = self._honest(facts, among), self.what.entries(facts)
         step = power(moved / (self.alpha * math.sqrt(honest)), -self._bits(facts))
-        steps = moved / step + math.sqrt(d)  # both data sets' sums are rounded, by at most half a step each
+        # Both data sets' sums are rounded, by at most half a step each.
+        steps = moved / step + math.sqrt(d)
         return Grid(step, np.sqrt(steps**2 / honest + d * honest / 4.0) * _SLACK / self.alpha)
