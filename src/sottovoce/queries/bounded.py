@@ -6,7 +6,7 @@ all rows, and nobody sees an addend.
 
 Guarantee
 ---------
-With ``alpha`` an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row.
+With ``alpha`` an answer is the Gaussian mechanism of sensitivity over sigma ``alpha`` for one row.
 Sensitivities follow from public facts, with the rounding of the computation;
 ``docs/privacy/answers.md`` has their proofs.
 """

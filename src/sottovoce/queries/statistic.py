@@ -2,8 +2,8 @@
 
 Guarantee
 ---------
-With ``alpha``, an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row of its
-node; where every price must be pure, it has spherical noise of pure epsilon ``alpha``.
+With ``alpha``, an answer is the Gaussian mechanism of sensitivity over sigma ``alpha`` for one row
+of its node; where every price must be pure, it has spherical noise of pure epsilon ``alpha``.
 Sensitivities are computed here, from public facts, with the solver's error and the rounding to the
 release's grid.  Without ``alpha`` nothing is guaranteed, and the event says so.
 """
