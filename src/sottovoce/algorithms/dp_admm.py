@@ -99,6 +99,7 @@ def _deviation(query: NoisyGradient, facts: Facts) -> Array:
     if query.alpha is None:
         return np.zeros_like(facts.n)
     scale = query.sensitivity(facts) / query.alpha
-    if facts.pure:  # the norm of spherical noise is Gamma(d, 1): E ||v||^2 = d (d + 1)
+    # The norm of spherical noise is Gamma(d, 1): E ||v||^2 = d (d + 1).
+    if facts.pure:
         return scale * math.sqrt(facts.d + 1.0)
     return scale

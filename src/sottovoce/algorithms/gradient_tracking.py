@@ -74,7 +74,8 @@ class GradientTracking(Algorithm[TrackingState]):
         # The mean of the estimates over the nodes stays that of the nodes' last gradients.
         track = track + slope - before
         f = node.mix(f - track / self.penalty(step), 0.5)
-        track = track + node.lost_dual(0.0)  # what a lost edge has moved of the gradients' sum is put back
+        # What a lost edge has moved of the gradients' sum is put back.
+        track = track + node.lost_dual(0.0)
         return TrackingState(f, track, slope, tail(mean, f, step))
 
     def model(self, state: TrackingState) -> Array:

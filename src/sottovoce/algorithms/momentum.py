@@ -140,7 +140,8 @@ class Momentum(Algorithm[MomentumState]):
         f, v, before, mean, heard, opened = state
         alpha = self._alpha(k)
         if self.options.correlates and carries(node.facts, self.noise, self.rounds):
-            near = within_reach(node.facts, f)  # f itself, but for models that are all noise
+            # This is f itself, but for models that are all noise.
+            near = within_reach(node.facts, f)
             query = CarriedGradient(near, alpha, "noisy gradient, carried", index=k, rounds=self.rounds)
             # What the release left out of the earlier gradients is added again, noise included.
             g = node.ask(query) + query.share * heard

@@ -138,5 +138,6 @@ class MRADMM(Algorithm[RecycledState]):
             if self.options.law == "spherical":
                 return SphericalLaw(beta)
             return GaussianLaw(1 / beta)
-        claimed = 2 * facts.C / facts.n * (1.4 * facts.loss.curvature_bound / (facts.mu + curvature) + alpha)  # (32)
+        # The claim (32) of 002.
+        claimed = 2 * facts.C / facts.n * (1.4 * facts.loss.curvature_bound / (facts.mu + curvature) + alpha)
         return SphericalLaw(beta, polish=False, claimed=claimed)

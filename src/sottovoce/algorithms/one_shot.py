@@ -96,7 +96,8 @@ class Output(OneShot):
     def query(self, node: Node) -> Query:
         alpha = self._alpha(1)
         claimed = None
-        if self.form == "printed":  # the claim holds as printed: rate n Lambda epsilon / 2
+        # The claim holds as printed: rate n Lambda epsilon / 2.
+        if self.form == "printed":
             claimed = alpha
         source = f"003, Algorithm 1 ({self.form})"
         return NoisyMinimiser(node.zeros(), alpha, source, claimed, curvature=self.penalty(1))
@@ -173,5 +174,6 @@ class Generalised(Objective):
 
     def _printed(self, alpha: Array, q: Array, node: Node) -> tuple[Array, SphericalLaw | GaussianLaw]:
         facts, c1 = node.facts, node.facts.loss.curvature_bound
-        q = np.maximum(q, 2 * c1 * facts.C / (alpha * facts.n) - facts.mu)  # Delta >= 2 lambda / epsilon
+        # 003, Algorithm 3: Delta >= 2 lambda / epsilon.
+        q = np.maximum(q, 2 * c1 * facts.C / (alpha * facts.n) - facts.mu)
         return q, SphericalLaw(alpha / 2, polish=False, claimed=alpha)  # zeta = 1

@@ -132,7 +132,8 @@ class PPADMM(ADMM):
         # Theorem 3.1: rho_1 as an epsilon_i1 at delta_i1, for which the objective's noise is
         # scaled.
         e1 = np.sqrt(4 * rho * (1 - self.options.split) * np.log(1 / self.options.delta1))
-        sigma = 2 * np.sqrt(2 * np.log(1.25 / self.options.delta1)) / (self.listed_share * e1)  # sum scale
+        # In sum scale, as all noise in objectives.
+        sigma = 2 * np.sqrt(2 * np.log(1.25 / self.options.delta1)) / (self.listed_share * e1)
         # The noise on the answer, rho_2, covers a solver that stops at this gradient norm.
         q = facts.mu + curvature
         sigma2 = self.options.tolerance * facts.C / (np.sqrt(2 * rho * self.options.split) * q)

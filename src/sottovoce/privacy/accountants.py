@@ -146,7 +146,8 @@ class Accountant(ABC, Generic[Spent]):
 
     def _once(self, price: Callable[[Event], T], event: Event) -> T:
         """Return ``price(event)``, computed once for equal events; `price` is always the same."""
-        known, terms = self._prices, event.terms  # another thread may replace it meanwhile
+        # Another thread may replace it meanwhile.
+        known, terms = self._prices, event.terms
         found: Any = None
         if known is not None:
             found = known.get(terms)
@@ -327,7 +328,8 @@ class _Renyi(_Sums):
         return self.name
 
     def endless(self, spent: Array) -> bool:
-        return True  # where nothing is known of a divergence, epsilon is infinite, and so within such a budget
+        # Where nothing is known of a divergence, epsilon is infinite, and so within such a budget.
+        return True
 
 
 class ZCDPAccountant(_Renyi):
@@ -509,7 +511,8 @@ class PLDAccountant(Accountant[Prices]):
         known, found = spent.all(), list[float]()
         if not known:
             return np.zeros(())
-        alike = dict[tuple[int, ...], float]()  # what nodes cost whose bills are the same in all events
+        # Nodes whose bills are the same in all events cost the same.
+        alike = dict[tuple[int, ...], float]()
         for i, same in enumerate(zip(*_unlike(known), strict=True)):
             if same not in alike:
                 alike[same] = self._of(known, (i,), delta)
@@ -663,7 +666,8 @@ def _convolved(bills: Counter[Bill]) -> Callable[[float], float]:
     if not balls and not pure:
         return partial(gaussian_epsilon, mu=mu)
     if _largest_loss(mu, balls, pure) > 500.0:
-        return lambda _: float(np.inf)  # exponentials would overflow; other notions price what is that large
+        # Exponentials would overflow; other notions price what is that large.
+        return lambda _: float(np.inf)
     step = _grid_step(mu, balls, pure)
     exact = [(pld.shifted_ball(d, s, step), n) for (d, s), n in balls.items()]
     exact += [(pld.pure(e, step), n) for e, n in pure.items()]
@@ -727,7 +731,8 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         for part, before in zip(self._parts, spent, strict=True):
             sum_after: Any = None
             if before is not None:
-                with suppress(UnknownEvent):  # from now on this notion proves nothing
+                # From now on this notion proves nothing.
+                with suppress(UnknownEvent):
                     sum_after = part.add(before, event, count)
             after.append(sum_after)
         if all(value is None for value in after):

@@ -32,7 +32,8 @@ class Conditions:
 
     def __init__(self, sites_per_row: int = 1) -> None:
         self._sites_per_row = sites_per_row
-        self._last: dict[tuple[type[Event], int], list[Event]] = {}  # rounds that none followed yet, by their index
+        # Rounds that none followed yet, by their index.
+        self._last: dict[tuple[type[Event], int], list[Event]] = {}
         self._asked: tuple[Event, tuple[list[Event], int] | None] | None = None
 
     def priced(self, event: Event) -> Event:

@@ -436,7 +436,7 @@ class SummedGaussianMechanism(Event):
     Attributes
     ----------
     alpha : array (N,)
-        Bound on the shift over sigma that one row causes, against the hub and `colluders` sites.
+        Bound on sensitivity over sigma for one row, against the hub and `colluders` sites.
     sensitivity : array (N,)
         Largest Euclidean change of the sum by one row, if all sites take part; prices do not depend
         on it.

@@ -93,7 +93,8 @@ def _cuts(bits: int) -> tuple[int, ...]:
         one, masses = Decimal(2**width), list[int]()
         while not masses or masses[-1]:
             power = context.divide(Decimal(-(len(masses) ** 2)), Decimal(_M))
-            masses.append(int(context.multiply(context.exp(power), one)))  # off by less than 2
+            # Each mass is off by less than 2.
+            masses.append(int(context.multiply(context.exp(power), one)))
         # Of every sum, and of the rest, a geometric series.  With too few digits the floors of both
         # bounds differ, and all is computed again with more.
         error = 2 * len(masses) + _M
@@ -101,7 +102,8 @@ def _cuts(bits: int) -> tuple[int, ...]:
         for mass in masses:
             part += mass
             least = ((part - error) << bits) // (whole + error)
-            most = min(((part + error) << bits) // (whole - error), 2**bits - 1)  # some mass is always left
+            # Some mass is always left.
+            most = min(((part + error) << bits) // (whole - error), 2**bits - 1)
             if least != most:
                 break
             floors.append(least)
@@ -260,7 +262,8 @@ def _decided(u: _Real, head: int, pairs: Sequence[tuple[int, int]], draw: Draw) 
         return _Real(draw, word >> (64 - _FIRST), _FIRST)
 
     k, x, words = _bin(u), real(head), endless()
-    parts = (2 * k // _M).bit_length()  # the exponent in 2^parts equal parts, each at most 1
+    # The exponent in 2^parts equal parts, each at most 1.
+    parts = (2 * k // _M).bit_length()
     coin: int = head % _M
     for part in range(1 << parts):
         if part:
@@ -435,7 +438,8 @@ class _Length:
 def _log(number: int, e: int, width: int) -> int:
     """Return ``2^width ln(number / 2^e)``, off by less than 2."""
     context = Context(prec=math.ceil(0.30103 * (width + e.bit_length())) + 4)
-    log = context.ln(context.divide(Decimal(number), Decimal(1 << e)))  # correctly rounded
+    # The decimal module rounds logarithms correctly.
+    log = context.ln(context.divide(Decimal(number), Decimal(1 << e)))
     return int(context.multiply(log, Decimal(1 << width)))
 
 
@@ -461,7 +465,8 @@ def _rounded(normals: _Normals, factors: Sequence[Factor], draw: Draw) -> IntArr
     for start in range(0, d, width):
         part = np.s_[:, start : start + width]
         nearest, doubtful[part] = _nearest(first[part], m, w, t)
-        sign = -negative[part].astype(np.int64)  # 0 or -1; a choice for each number takes longer
+        # 0 or -1; a choice for each number takes longer.
+        sign = -negative[part].astype(np.int64)
         out[part] = (nearest ^ sign) - sign
     unknown = {*np.flatnonzero(doubtful).tolist(), *normals.deep}
     numbers = {at: _cell(*normals.number(at, draw), factors[at // d]) for at in unknown}

@@ -81,9 +81,9 @@ def _delta(eps: float, mu: float) -> float:
     -----
     With ``a = eps/mu - mu/2`` and Mills's ratio ``R = Phi(-.)/phi``, delta is ``phi(a)
     (R(a) - R(a + mu))``, and falls in a, so that a is rounded down.  The difference is computed by
-    logarithms, with a bound on their errors, which is much where `mu` is small; and bounded by
-    ``mu`` times ``-R'(a) = 1 - a R(a)``, as R is convex, which is near where `mu` is small.  For
-    ``a > 0`` this is at most ``1 / (a^2 + 1)`` (Gordon 1941), and R at most ``1 / a``.
+    logarithms, with a bound on their errors, which is loose where `mu` is small.  It is also at
+    most ``mu`` times ``-R'(a) = 1 - a R(a)``, as R is convex, which is sharp where `mu` is small.
+    For ``a > 0`` this is at most ``1 / (a^2 + 1)`` (Gordon 1941), and R at most ``1 / a``.
     """
     if eps == math.inf:
         return 0.0
@@ -131,7 +131,8 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
         return 0.0
 
     def too_small(epsilon: float) -> bool:
-        return not _delta(epsilon, mu) <= delta  # of a delta that is NaN every epsilon is too small
+        # For a NaN delta every epsilon is too small.
+        return not _delta(epsilon, mu) <= delta
 
     return bisect_unbounded(too_small, mu * mu / 2 + mu, 1e-12)[1]
 

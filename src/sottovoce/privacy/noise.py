@@ -199,7 +199,7 @@ class KeyedNoise(Noise):
 
         Returns
         -------
-        array of shape (*lead, d)
+        array of shape (..., d)
         """
         directions, norms = np.empty((len(self._streams), d)), list[float]()
         for row, rng in zip(directions, self._starts(release, use), strict=True):
@@ -218,7 +218,7 @@ class KeyedNoise(Noise):
 
         Returns
         -------
-        array of shape (*lead, d)
+        array of shape (..., d)
         """
         out = np.empty((len(self._streams), d))
         for row, rng in zip(out, self._starts(release, use), strict=True):
@@ -249,7 +249,7 @@ class KeyedNoise(Noise):
 
         Returns
         -------
-        integer array of shape (*lead, d)
+        integer array of shape (..., d)
         """
         return np.asarray(np.rint(tau * self.gaussian(d, release, use)).astype(np.int64))
 
@@ -328,7 +328,7 @@ class SystemNoise(Noise):
 
         Returns
         -------
-        array of shape (*lead, d)
+        array of shape (..., d)
         """
         direction = self._normal((*self._lead, d))
         norm = -np.log(self._uniform((*self._lead, d))).sum(axis=-1, keepdims=True)
@@ -344,7 +344,7 @@ class SystemNoise(Noise):
 
         Returns
         -------
-        array of shape (*lead, d)
+        array of shape (..., d)
         """
         return self._normal((*self._lead, d))
 
@@ -372,7 +372,7 @@ class SystemNoise(Noise):
 
         Returns
         -------
-        integer array of shape (*lead, d)
+        integer array of shape (..., d)
         """
         scales = np.broadcast_to(tau, (*self._lead, 1)).ravel().tolist()
         drawn = exact.rounded_gaussian(d, scales, [1.0] * len(scales)).reshape(*self._lead, d)

@@ -74,7 +74,8 @@ class LossDistribution:
         # delta(eps) = P - e^eps Q between grid points, P and Q the masses above eps
         P = np.cumsum(self.mass[::-1])[::-1]
         Q = np.cumsum((self.mass * np.exp(-loss))[::-1])[::-1]
-        at = P - np.exp(loss) * Q  # delta at each grid point, where its own mass counts nothing
+        # delta at each grid point, where its own mass counts nothing.
+        at = P - np.exp(loss) * Q
         # Epsilon lies above the last grid point k - 1 at which delta is too large, and up to point
         # k.
         k = 0
@@ -123,7 +124,8 @@ def compose(parts: Iterable[tuple[LossDistribution, int]]) -> LossDistribution:
     if len(kept) == 1 and kept[0][1] == 1:
         return kept[0][0]
     mass, error = _sum_of_masses(kept)
-    with np.errstate(divide="ignore"):  # a part that is lost altogether loses the product
+    # A part that is lost altogether loses the product.
+    with np.errstate(divide="ignore"):
         lost = -np.expm1(sum(count * np.log1p(-part.infinite) for part, count in kept))
     first = sum(part.first * count for part, count in kept)
     return LossDistribution(kept[0][0].step, first, mass, float(lost + error))
@@ -167,7 +169,8 @@ def gaussian(mu: float, step: float) -> LossDistribution:
     last = int(np.ceil((centre + _CUT * mu) / step))
     edges = np.arange(first, last + 1) * step
 
-    def cells(mean: float) -> Array:  # differences on the side where they keep their digits
+    # Differences on the side where they keep their digits.
+    def cells(mean: float) -> Array:
         x = (edges - mean) / mu
         return np.asarray(
             np.where(

@@ -109,7 +109,8 @@ def pure(event: Event) -> Array:
             exact = _exact_objective(event)
             if np.any(event.sigma_release > 0):
                 raise _unknown(event, "pure")
-            return exact + 2.0 * event.beta_release * event.error  # U4: docs/privacy/objective_perturbation.md
+            # U4 (docs/privacy/objective_perturbation.md).
+            return exact + 2.0 * event.beta_release * event.error
         case events.SecretStartPerturbation():  # the noise moves by both changes, the Hessian by the row's alone
             _positive(event, "K", "beta")
             change = RELATIONS[event.relation]
@@ -223,7 +224,8 @@ def renyi(event: Event, orders: Orders) -> Array:
             exact = np.minimum(curve, pure_curve(float(_exact_objective(event)[i])))
             if (rate := float(event.beta_release[i])) > 0:
                 exact = exact + spherical.inexact_rdp(a, rate, error)
-        alone = float(_alone(event)[i])  # also where nothing is added to the answer: it refuses fields of unlike sizes
+        # Computed even where nothing is added to the answer: it refuses fields of unlike sizes.
+        alone = float(_alone(event)[i])
         if sigma > 0:
             by_answer = a * 0.5 * (alone / float(sigma)) ** 2
             exact = np.minimum(exact + gaussian.inexact_rdp(a, error, float(sigma)), by_answer)
@@ -385,7 +387,8 @@ def _dominating_objective(event: _Objective, i: int, direction: str) -> Bill:
     within = spherical.objective_dominating(float(event.beta[i]), kappa, d, relation=direction)
     if sigma > 0 and alone / sigma < within.s / np.sqrt(d):
         return by_answer
-    if not np.isfinite(within.slack):  # the determinant is too dear for it: pure epsilon
+    # The determinant is too dear for it: pure epsilon.
+    if not np.isfinite(within.slack):
         exact = float(_exact_objective(event)[i])
         return Bill(mu=mu, epsilon=exact + 2.0 * rate * error, lattice=lattice)
     return _with_determinant(within, mu=mu, ball=(d, within.s), exchange=rate * error, lattice=lattice)

@@ -91,7 +91,8 @@ def _ratios(m: float, x: Array) -> Ratios:
     of an upper one and an upper end of a lower one.  A larger x needs more steps, so the larger
     ones begin earlier.
     """
-    ends = np.empty((2, x.size))  # an even number of steps above m, the upper one first
+    # An even number of steps above m, the upper one first.
+    ends = np.empty((2, x.size))
     groups = np.array_split(np.arange(x.size), min(x.size, _GROUPS))
     tops = [2 * (7 + int(np.sqrt(_STEPS * x[group[-1]]) / 2.0)) for group in groups]
     for group, top, last in reversed(list(zip(groups, tops, [1, *tops], strict=False))):
@@ -154,7 +155,8 @@ def _share(d: int, z: float) -> tuple[float, float]:
     skip = max(0, int(nu - first) - 400 - int(4 * z))
     if skip:
         first, low, high = first + skip, 0.0, 1.0
-    for k in range(1, round(nu - first) + 1):  # the upper end makes the lower one, and the other way round
+    # The upper end makes the lower one, and the other way round.
+    for k in range(1, round(nu - first) + 1):
         low, high = 1.0 / (2.0 * (first + k) / z + high), 1.0 / (2.0 * (first + k) / z + low)
     smallest = float(_ratios(nu, np.array([z])).low[0])
     return 1.0 / (1.0 + smallest * low), low
@@ -193,7 +195,8 @@ def log_density(eta: ArrayLike, d: int, s: float) -> Array:
     share, ratio = _share(d, z)
     shape = np.log1p(-(eta**2))
     upper = _log_vmf(nu + 1.0, z) + z * eta + (nu + 0.5) * shape
-    rest = share * ratio * float(_ratios(nu, np.array([z])).high[0])  # 1 - w without cancellation
+    # 1 - w without cancellation.
+    rest = share * ratio * float(_ratios(nu, np.array([z])).high[0])
     if d == 1:
         return np.asarray(np.log(rest) + upper)
     return np.logaddexp(np.log(share) + _log_vmf(nu, z) + z * eta + (nu - 0.5) * shape, np.log(rest) + upper)
@@ -516,7 +519,8 @@ def _tail(omega: Array, derivative: Array, tilt: Array, beta: float, d: int) -> 
     rho = omega[:, None] * scaled / beta
     least = 1.0 / (rho + np.sqrt(rho**2 + 1.0 + rho * derivative[:, None]))
     at = np.clip(np.floor(least * _PARTS).astype(int), 0, _PARTS - 1)
-    tilts, which = np.unique(tilt, return_inverse=True)  # without a tilt the weights are the same at every order
+    # Without a tilt the weights are the same at every order.
+    tilts, which = np.unique(tilt, return_inverse=True)
     tilted = tilts[:, None] * _GRID[:0:-1]
     tilted += cells[::-1]
     top = tilted.max(axis=1, keepdims=True)

@@ -31,7 +31,8 @@ def read_fields(plain: Any) -> dict[str, Any]:
     found |= {key: _taken(plain, key, read) for key, read in _OPTIONAL.items() if key in plain}
     if "caveats" in plain:
         said = _taken(plain, "caveats", _texts)
-        if said[:1] == (found.get("caveat"),):  # the statement's own caveat stands first
+        # The statement's own caveat stands first.
+        if said[:1] == (found.get("caveat"),):
             said = said[1:]
         found["rests"] = said
     return found | {"trust": _trust(plain), "simulated": not _taken(plain, "release", _truth)}

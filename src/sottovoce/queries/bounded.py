@@ -6,7 +6,7 @@ all rows, and nobody sees an addend.
 
 Guarantee
 ---------
-With ``alpha`` an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row.
+With ``alpha`` an answer is the Gaussian mechanism of sensitivity over sigma ``alpha`` for one row.
 Sensitivities follow from public facts, with the rounding of the computation;
 ``docs/privacy/answers.md`` has their proofs.
 """
@@ -95,7 +95,8 @@ class Bounded(ABC):
         and sqrt 2 norms if ``u.v >= 0`` for any two rows (`cone`).  A zeroed row only takes one
         away.
         """
-        rows = RELATIONS[facts.relation]  # 2 contributions change under replace-one, 1 under zero-out
+        # 2 contributions change under replace-one, 1 under zero-out.
+        rows = RELATIONS[facts.relation]
         if self.cone:
             return self.norm(facts) * float(np.sqrt(rows))
         return self.norm(facts) * float(rows)
@@ -349,7 +350,8 @@ class Products(_Vector):
         -------
         array of shape (M, R, d)
         """
-        t = -np.asarray(block.host(block.margins(np.zeros_like(at))))  # the margin at 0 is -t
+        # The margin at 0 is -t.
+        t = -np.asarray(block.host(block.margins(np.zeros_like(at))))
         return np.asarray(block.combine(block.asarray(weights(loss, t) * t)))
 
 

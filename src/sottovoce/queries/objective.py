@@ -149,7 +149,8 @@ class PerturbedObjective(Query):
         return vault.noise.add_pure(w, rate, coarsest, release)
 
     def check(self, facts: Facts) -> None:
-        if self.noise is None or not self.noise.polish:  # no guarantee, or a printed form: a simulation only
+        # Without a guarantee, and in printed forms, which are for simulations only, this is enough.
+        if self.noise is None or not self.noise.polish:
             length(self.linear, "linear")
             length(self.start, "start")
             return
@@ -222,7 +223,8 @@ class PerturbedObjective(Query):
         residual = -(middle + canaries.sums * (vector(self.linear) + q * answer))
         if law is None:
             return Leaning(residual, lean, 0.0)
-        if isinstance(law, SphericalLaw):  # variance of a coordinate: E ||b||^2 / d = (d + 1) / rate^2
+        # Variance of a coordinate: E ||b||^2 / d = (d + 1) / rate^2.
+        if isinstance(law, SphericalLaw):
             return Leaning(residual, lean, (d + 1.0) / float(np.min(law.rate)) ** 2)
         covariance = float(np.max(law.sigma)) ** 2 * np.eye(d)
         if law.release is not None:

@@ -129,7 +129,8 @@ class GatedMinimiser(NoisyMinimiser):
             w = self.value(vault, facts)
             return np.concatenate([w, np.ones_like(w[..., :1])], axis=-1)
         passed = self._test(vault, facts, release)
-        w = super().answer(vault, facts, release)  # for all nodes; answers that did not pass are dropped unseen
+        # For all nodes; answers that did not pass are dropped unseen.
+        w = super().answer(vault, facts, release)
         return np.concatenate([np.where(passed, w, 0.0), passed.astype(float)], axis=-1)
 
     def _quality(self, vault: Vault, facts: Facts) -> Array:
@@ -182,7 +183,7 @@ class GatedMinimiser(NoisyMinimiser):
         """
         if self.alpha is None:
             return super().log_density(supposed, answer[..., :-1])
-        vault, facts, passed = supposed.vault, supposed.facts, answer[..., -1] > 0  # (R, 1)
+        vault, facts, passed = supposed.vault, supposed.facts, answer[..., -1] > 0
         length = self._quality(vault, facts)[..., 0]  # (R, 1)
         whole = facts.gradients_changed * facts.C / facts.n
         bars = self.threshold * facts.C + _BARS * float(np.max(whole / self.epsilon_threshold))
@@ -254,7 +255,8 @@ class RedrawnGate(PerturbedObjective):
         at_whole_clip = np.minimum(
             self.epsilon_threshold / self.positives, self.epsilon_queries / (2.0 * self.positives)
         )
-        test = at_whole_clip * self.divisor / facts.n * (1.0 + _FINE)  # the grid's rounding
+        # The last factor covers the grid's rounding.
+        test = at_whole_clip * self.divisor / facts.n * (1.0 + _FINE)
         # The paper claims the tests once, and one release in each of the first c rounds.
         share = inner.claimed_rho
         if self.index > self.positives:

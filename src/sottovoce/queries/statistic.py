@@ -2,8 +2,8 @@
 
 Guarantee
 ---------
-With ``alpha``, an answer is the Gaussian mechanism of shift over sigma ``alpha`` for one row of its
-node; where every price must be pure, it has spherical noise of pure epsilon ``alpha``.
+With ``alpha``, an answer is the Gaussian mechanism of sensitivity over sigma ``alpha`` for one row
+of its node; where every price must be pure, it has spherical noise of pure epsilon ``alpha``.
 Sensitivities are computed here, from public facts, with the solver's error and the rounding to the
 release's grid.  Without ``alpha`` nothing is guaranteed, and the event says so.
 """
@@ -242,7 +242,8 @@ class NoisyStatistic(Query):
         if self.alpha is None:
             return 0.0
         scale = float(np.max(self.sensitivity(facts) / self.alpha))
-        if facts.pure:  # the norm of spherical noise is Gamma(d, 1): E ||v||^2 = d (d + 1)
+        # The norm of spherical noise is Gamma(d, 1): E ||v||^2 = d (d + 1).
+        if facts.pure:
             return scale * np.sqrt(self.entries(facts) + 1.0)
         return scale
 

@@ -6,7 +6,7 @@ only the sum over all sites of an attempt is ever opened.
 
 Guarantee
 ---------
-Every attempt is the Gaussian mechanism of shift over sigma ``alpha`` for one row, against an
+Every attempt is the Gaussian mechanism of sensitivity over sigma ``alpha`` for one row, against an
 adversary who sees all messages and all that `colluders` of the sites know
 (``docs/privacy/sums.md``).  The sites of an attempt are known before noise is drawn, so shares are
 as large as these need, and `alpha` is the same for all.
