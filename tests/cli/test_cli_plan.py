@@ -147,6 +147,14 @@ def test_a_correlation_that_is_none_is_refused(refused: Callable[..., str], tmp_
     assert "correlation" in refused("plan", "--inference", "--schema", place, "--set", "expect_correlation=1")
 
 
+@pytest.mark.parametrize("name", ["positives", "correlation", "residuals"])
+def test_what_is_expected_must_be_possible_also_where_nothing_asks_for_it(
+    refused: Callable[..., str], name: str
+) -> None:
+    asked = ("plan", "--method", "mr_admm", "--pure", "--set", f"expect_{name}=nan")
+    assert refused(*asked).startswith(f"error: {name}=")
+
+
 def test_a_share_of_a_level_that_no_column_has_is_refused(refused: Callable[..., str], tmp_path: Path) -> None:
     place = tmp_path / "schema.toml"
     place.write_text(CLINIC)

@@ -203,10 +203,11 @@ def test_auto_keeps_what_a_file_gives(ok: Call) -> None:
     assert ok("train", *words, "--config", "run.toml").json["choice"]["chosen"]["rounds"] == 6
 
 
-def test_one_file_serves_a_plan_and_its_training(ok: Call) -> None:
+def test_one_file_serves_a_plan_and_its_training(run: Call) -> None:
     Path("run.toml").write_text(f"{FILE}sizes = [120, 120, 120, 120, 120]\nfeatures = 5\n")
-    planned = ok("plan", "--config", "run.toml", "--json")
-    trained = ok("train", "--config", "run.toml", "--json")
+    planned = run("plan", "--config", "run.toml", "--json")
+    trained = run("train", "--config", "run.toml", "--json")
+    assert planned.code == trained.code == 0
     assert planned.json["privacy"]["epsilon"] == trained.json["privacy"]["epsilon"]
     assert planned.json["n"] == [120] * 5
     for told, passed_over in ((planned.err, {"data"}), (trained.err, {"features"})):

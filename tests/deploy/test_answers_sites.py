@@ -379,6 +379,14 @@ REFUSED: list[tuple[str, Callable[[Path], object], str]] = [
     ("nothing", lambda at: Asks(), "asks nothing"),
     ("share", lambda at: Asks(evaluation=1.0), "holdout=0.0: must be a share"),
     ("idle", lambda at: Asks(inference=True, holdout=0.2), "is for an evaluation"),
+    ("no number", lambda at: Asks(evaluation=math.nan, holdout=0.2), "^evaluation="),
+    ("no share", lambda at: Asks(evaluation=1.0, holdout=math.nan), "^holdout="),
+    ("no flag", lambda at: Asks(inference="yes"), "^inference="),  # type: ignore[arg-type]
+    ("true", lambda at: Asks(evaluation=True, holdout=0.2), "^evaluation="),
+    ("cut", lambda at: Asks(evaluation=1.0, holdout=0.2, threshold=math.nan), "^threshold="),
+    ("scale", lambda at: Asks(inference=True, scale=math.nan), "^scale="),
+    ("negative", lambda at: Asks(evaluation=1.0, holdout=0.2, evaluation_scale=-1.0), "^evaluation_scale="),
+    ("column", lambda at: Asks(evaluation=1.0, holdout=0.2, by=3), "^by="),  # type: ignore[arg-type]
     ("rows", lambda at: answering(at, Asks(evaluation=4.0, holdout=0.002)), "leaves 0 held-out rows and 420 others"),
     ("few", lambda at: answering(at, Asks(evaluation=0.05, holdout=0.3)), "held-out rows are too few for this noise"),
     ("level", lambda at: answering(at, replace(TRAINED, by="age")), "declares levels"),

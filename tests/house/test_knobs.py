@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, make_dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -137,6 +138,14 @@ def test_a_knob_of_the_name_of_a_field_takes_no_field_even_where_it_got_in(monke
     assert config.but(rounds=3) == replace(config, rounds=3)
     assert RunConfig.from_record(config.to_dict()) == config
     assert RunConfig.defaults()["copies"] == 1
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 2), np.array([1.0, 2.0]), [Fraction(1, 2)]], ids=str)
+def test_an_epsilon_that_no_record_can_hold_is_refused(epsilon: Any) -> None:
+    for make in (lambda: RunConfig("dgd", epsilon), lambda: RunConfig.from_dict({"method": "dgd", "epsilon": epsilon})):
+        with pytest.raises(InvalidInput) as refused:
+            make()
+        assert refused.value.field == "epsilon"
 
 
 def test_an_option_that_no_method_has_is_refused_where_it_is_given_as_one() -> None:

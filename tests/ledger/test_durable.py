@@ -15,6 +15,7 @@ from ledgers import DATA, again, price, release
 
 from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch
 from sottovoce.ledger.durable import DurableLedger
+from sottovoce.ledger.history import RunHistory
 from sottovoce.ledger.memory import Ledger
 from sottovoce.network.net import DenseNet
 from sottovoce.privacy.accountants import PureAccountant
@@ -24,6 +25,13 @@ from sottovoce.runs.engine import Place, run
 from sottovoce.runs.pricing import RunSetting, plan
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
+from sottovoce.util.compatibility import FORMAT
+
+
+@pytest.mark.parametrize(("version", "former"), [(None, True), (FORMAT - 1, True), (FORMAT, False), (FORMAT + 1, True)])
+def test_only_a_run_of_the_present_format_goes_on(version: int | None, former: bool) -> None:
+    run = RunHistory(plan="p", planned=[], texts=[], priced=[], since="2026-01-01", version=version)
+    assert run.former == former
 
 
 @pytest.fixture

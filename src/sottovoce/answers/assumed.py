@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from ..data.columns import Category
 from ..data.schema import Schema
 from ..errors import InvalidInput, printable
+from ..util.constraints import Interval, constrained, validate
 
 ROUNDED = 0.02
 """By how much shares of all levels of a column may miss 1, as they are rounded."""
 
 
-class Assumed(NamedTuple):
+@dataclass(frozen=True)
+class Assumed:
     """Public expectations of whoever plans; see :mod:`sottovoce.answers.forecast`.
 
     Parameters
@@ -29,10 +31,13 @@ class Assumed(NamedTuple):
         Shares of levels among all rows, as ``"stage: b=0.03"``: the name in the table of coefficients, and the share.
     """
 
-    positives: float = 0.3
-    correlation: float = 0.3
-    residuals: float = 0.15
+    positives: float = constrained(0.3, Interval(0.0, 1.0, closed="neither"))
+    correlation: float = constrained(0.3, Interval(-1.0, 1.0, closed="neither"))
+    residuals: float = constrained(0.15, Interval(0.0, 0.5, closed="high"))
     shares: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        validate(self)
 
 
 def expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dict[str, float]]:

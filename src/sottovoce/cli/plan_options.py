@@ -70,6 +70,9 @@ class PlanOptions:
     as_json: bool
     run: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        _ = self.assumed  # what is expected must be possible, also where nothing asks for it
+
     @classmethod
     def from_parameters(cls, parameters: dict[str, Any]) -> PlanOptions:
         """The options of click's parameters."""

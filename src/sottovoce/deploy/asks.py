@@ -17,8 +17,10 @@ from ..data.schema import Schema
 from ..data.table import Table
 from ..errors import InvalidInput
 from ..util.codec import Unreadable, from_plain, to_plain
+from ..util.constraints import Flag, Interval, Text, constrained, optional, validate
 from ..util.typing import Any, Array, IntArray
 
+_SCALE = optional(Interval(low=0.0, closed="neither"))
 _MIXED = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
@@ -88,16 +90,17 @@ class Asks:
         Shift over sigma of all releases together; None before calibration, and without noise.
     """
 
-    inference: bool = False
-    site_constants: bool = False
-    evaluation: float | None = None
-    holdout: float = 0.0
-    threshold: float = 0.5
-    by: str | None = None
-    scale: float | None = None
-    evaluation_scale: float | None = None
+    inference: bool = constrained(False, Flag())
+    site_constants: bool = constrained(False, Flag())
+    evaluation: float | None = constrained(None, optional(Interval(low=0.0, closed="high")), remedy="use 0.5")
+    holdout: float = constrained(0.0, Interval(0.0, 1.0, closed="low"), remedy="use 0.2")
+    threshold: float = constrained(0.5, Interval(0.0, 1.0, closed="neither"), remedy="use 0.5")
+    by: str | None = constrained(None, optional(Text()), remedy="leave it out")
+    scale: float | None = constrained(None, _SCALE, remedy="leave it out")
+    evaluation_scale: float | None = constrained(None, _SCALE, remedy="leave it out")
 
     def __post_init__(self) -> None:
+        validate(self)
         if not self.inference and self.evaluation is None:
             raise InvalidInput("asks", None, "asks nothing", "ask for inference, an evaluation or both")
         if self.site_constants and not self.inference:
@@ -108,13 +111,9 @@ class Asks:
                 remedy = "give its epsilon, or leave it out"
                 raise InvalidInput(name, getattr(self, name), "is for an evaluation", remedy)
             return
-        if not self.evaluation > 0:
-            raise InvalidInput("evaluation", self.evaluation, "must be an epsilon above 0", "use 0.5")
-        if not 0.0 < self.holdout < 1.0:
+        if self.holdout == 0.0:
             rule = "must be a share of every site's rows above 0 and below 1"
             raise InvalidInput("holdout", self.holdout, rule, "use 0.2")
-        if not 0.0 < self.threshold < 1.0:
-            raise InvalidInput("threshold", self.threshold, "must be inside (0, 1)", "use 0.5")
 
     def held(self, rows: int) -> int:
         """Number of held-out rows of a site with `rows` rows."""

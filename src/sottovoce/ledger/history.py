@@ -14,6 +14,7 @@ from ..privacy import accountants
 from ..privacy.accountants import Accountant
 from ..privacy.conditions import Conditions, all_priced
 from ..privacy.events import Event, from_dict, same_relation
+from ..util.compatibility import FORMAT
 from ..util.plain import canonical, keyed_hash
 from ..util.typing import Any, Array
 
@@ -133,8 +134,8 @@ class RunHistory:
 
     @property
     def former(self) -> bool:
-        """Whether a version before 0.3 reserved it: it keeps its price, and does not go on."""
-        return self.version is None
+        """Whether a version before 0.3, or a later format, reserved it: it keeps its price, and does not go on."""
+        return self.version != FORMAT
 
     @property
     def left(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 
 from ..errors import LedgerMismatch
-from ..util.compatibility import FORMER
+from ..util.compatibility import FORMAT, FORMER
 from .file import ChainFile
 from .history import History, RunHistory
 from .identity import RowsIdentity
@@ -52,6 +52,8 @@ def free_name(state: History, run: str) -> str:
 def why_over(state: History, run: str) -> str:
     """Why a run that a version before 0.3 began does not go on, and what to do."""
     known, again = find_run(state, run), f"run again as {free_name(state, run)!r}"
+    if known.version is not None and known.version > FORMAT:
+        return f"run={run!r}: is of a later version; update sottovoce, or {again}"
     if not known.open:
         return f"run={run!r}: {FORMER}; replay it with version 0.2, or {again}"
     held = f"the {known.left} releases that it holds stay charged until it is closed"

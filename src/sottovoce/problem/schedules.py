@@ -12,13 +12,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import InvalidInput, shown
+from ..util.constraints import as_number
+from ..util.plain import as_python_numbers
 from ..util.typing import Any, Array, ArrayLike
 
 
-def _positive(field: str, values: Array) -> Array:
+def _check_positive(field: str, given: Any) -> None:
+    """Refuse what is no positive number, nor one for each node; a text or True is none."""
+    entries = given.ravel().tolist() if isinstance(given, np.ndarray) else given
+    entries = entries if isinstance(entries, tuple | list) else [entries]
+    if any(as_number(as_python_numbers(entry)) is None for entry in entries):
+        raise InvalidInput(field, type(given), "must be a number, or a tuple of them, one a node", "change it")
+    values = np.asarray(given, dtype=float)
     if values.size == 0 or not (np.all(np.isfinite(values)) and np.all(values > 0)):
         raise InvalidInput(field, values.tolist(), "every value of a schedule must be finite and > 0", "change it")
-    return values
 
 
 @dataclass(frozen=True)
@@ -45,9 +52,9 @@ class Schedule:
 
     def __post_init__(self) -> None:
         for name in ("start", "growth", "factor"):
-            _positive(name, np.asarray(getattr(self, name), dtype=float))
+            _check_positive(name, getattr(self, name))
         for row in self.table or ():
-            _positive("table", np.asarray(row, dtype=float))
+            _check_positive("table", row)
         if self.table is not None and len(self.table) == 0:
             raise InvalidInput("table", [], "a table needs at least one row", "give one value a round")
 

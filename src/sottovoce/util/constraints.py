@@ -27,7 +27,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
-from numbers import Integral, Real
+from numbers import Integral, Rational, Real
 
 from ..errors import InvalidInput, raise_all
 from .typing import Any
@@ -368,8 +368,13 @@ def optional(constraint: Constraint) -> Constraint:
 
 
 def as_number(value: object) -> float | None:
-    """A real number as a float; None of True, False, other kinds, and of whole numbers that are too long."""
+    """A real number as a float; None of True, False, other kinds, and of whole numbers that are too long.
+
+    Fractions are of another kind: records of runs are JSON, which has none.
+    """
     if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    if isinstance(value, Rational) and not isinstance(value, Integral):
         return None
     try:
         return float(value)
