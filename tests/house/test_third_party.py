@@ -243,7 +243,7 @@ def test_an_audit_of_the_name_of_a_method_is_refused_whatever_is_loaded(extra: P
     declare(extra.parent, "dp_other", {plugins.AUDITS: {"combine": "dp_extra.audits:COUNT", "dgd": "dp_other:absent"}})
     for _ in range(2):
         with pytest.raises(InvalidInput) as refused:
-            attack("combine", delta=1e-2, replicates=200)
+            attack("combine", claim=Claim(delta=1e-2), replicates=200)
         assert refused.value.field == "audit" and "dp_other" in refused.value.rule
         RunConfig(method="combine", delta=1e-5)  # which loads and registers it
     assert forms_of("dgd") == tuple(REGISTRY["dgd"].forms)  # what is of this package stays so

@@ -93,7 +93,7 @@ class Asks:
     inference: bool = constrained(False, Flag())
     site_constants: bool = constrained(False, Flag())
     evaluation: float | None = constrained(None, optional(Interval(low=0.0, closed="high")), remedy="use 0.5")
-    holdout: float = constrained(0.0, Interval(0.0, 1.0, closed="low"), remedy="use 0.2")
+    holdout: float = constrained(0.0, Interval(), remedy="use 0.2")
     threshold: float = constrained(0.5, Interval(0.0, 1.0, closed="neither"), remedy="use 0.5")
     by: str | None = constrained(None, optional(Text()), remedy="leave it out")
     scale: float | None = constrained(None, _SCALE, remedy="leave it out")
@@ -111,7 +111,7 @@ class Asks:
                 remedy = "give its epsilon, or leave it out"
                 raise InvalidInput(name, getattr(self, name), "is for an evaluation", remedy)
             return
-        if self.holdout == 0.0:
+        if not 0.0 < self.holdout < 1.0:
             rule = "must be a share of every site's rows above 0 and below 1"
             raise InvalidInput("holdout", self.holdout, rule, "use 0.2")
 
