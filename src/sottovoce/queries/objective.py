@@ -321,6 +321,8 @@ class PerturbedObjective(Query):
             spread = self._per_node(1.0 / law.rate, facts)
         else:  # E ||b||^2 = d (d + 1) / rate^2
             spread = self._per_node(np.sqrt(facts.d + 1.0) / law.rate, facts)
+        # Solved for tol: sqrt(1 + (noise on the answer / noise of the objective)^2) = 1 +
+        # INFLATION.
         q = facts.mu + self._per_node(self.curvature, facts)
         q_typical = q + facts.C * facts.loss.curvature_bound / facts.d
         room = np.sqrt((1.0 + INFLATION) ** 2 - 1.0)
@@ -352,6 +354,7 @@ class PerturbedObjective(Query):
             return none, none
         if isinstance(law, GaussianLaw) and law.release is not None:
             return none, self._per_node(law.release, facts)
+        # U4: the noise on the answer hides a move of twice the error, at the price of its share.
         if isinstance(law, SphericalLaw) and facts.pure:
             return self._share(facts, law) / (2.0 * error), none
         return none, 2.0 * error / self._share(facts, law)

@@ -322,6 +322,8 @@ class Sum:
             False if an entry is larger than the largest sum of addends, plus a step of rounding a
             site, plus noise of `_TAIL` standard deviations.
         """
+        # The largest honest sum in steps, half a step of rounding a site, and the noise of all
+        # shares.
         grid = self._grid(facts, among)
         noise = _TAIL * math.sqrt(among.sites) * grid.tau
         most = self.what.reach(facts) / grid.step + among.sites + noise
@@ -340,6 +342,8 @@ class Sum:
             return FINEST
         among = Among.all(facts)
         alpha, honest = np.asarray(self.alpha, dtype=float), self._honest(facts, among)
+        # As fine as honest sums still fit into _RING bits: the largest sum, in steps, is below
+        # 2^_RING.
         share = self._moved(facts, among) / (alpha * math.sqrt(honest))
         return min(FINEST, _RING - 1 - math.frexp(float(np.max(self.what.reach(facts) / share)) + 1.0)[1])
 
@@ -361,6 +365,7 @@ class Sum:
         / 4) / tau``: it is dealt to the shares in whole steps (docs/privacy/sums.md, Claim 3).
         """
         moved = self._moved(facts, among)
+        # Without noise a step is 2^-50 of the largest sum, about what doubles resolve.
         if self.alpha is None:
             return Grid(power(self.what.reach(facts), -50), np.zeros_like(moved))
         honest, d = self._honest(facts, among), self.what.entries(facts)
