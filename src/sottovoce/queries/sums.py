@@ -322,8 +322,7 @@ class Sum:
             False if an entry is larger than the largest sum of addends, plus a step of rounding a
             site, plus noise of `_TAIL` standard deviations.
         """
-        # The largest honest sum in steps, half a step of rounding a site, and the noise of all
-        # shares.
+        # The largest honest sum in steps, a step of rounding a site, and the noise of all shares.
         grid = self._grid(facts, among)
         noise = _TAIL * math.sqrt(among.sites) * grid.tau
         most = self.what.reach(facts) / grid.step + among.sites + noise
