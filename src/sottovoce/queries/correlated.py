@@ -136,6 +136,7 @@ def within_reach(facts: Facts, point: Array) -> Array:
     """
     longest = math.inf
     L = facts.loss.derivative_bound
+    # The longest point at which neither error, least + slope * norm, exceeds its bound.
     for error, most in ((computed_twice, _AGAIN * L), (moved_apart, MOVED * L)):
         least = error(facts, 0.0)
         if (slope := error(facts, 1.0) - least) > 0.0:

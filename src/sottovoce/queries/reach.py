@@ -52,6 +52,7 @@ def radius(facts: Facts, pull: ArrayLike, q: Array) -> Array:
 
 def _hidden(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
     """Bound the rounding in a gradient's norm, over C, at all points where an answer can lie."""
+    # The farthest point at which an answer can lie.
     most = radius(facts, pull, q) + certified_error(facts.C, tol, q)
     rows = facts.summands(facts.n)
     found = rounding_bound(DataTerm(facts.C, rows, facts.loss, facts.d, facts.stretch), most, pull, q)

@@ -374,11 +374,15 @@ class NoisyMinimiser(NoisyValue):
     def _tol(self, facts: Facts) -> Array:
         if self.alpha is None:
             return np.array(facts.exact_tol)
+        # Twice the certified error, 4 C tol / q, is then INFLATION of the sensitivity Delta C / (n
+        # q).
         tol = matched(facts, INFLATION * facts.change_certified / (4.0 * facts.n))
         return certificate(facts, tol, self._q(facts))
 
     def exact_sensitivity(self, facts: Facts) -> Array:
         """Rounded as in published events; :meth:`moved` is rounded as in those of sums."""
+        # Minimisers of q-strongly convex objectives move by at most the gradient's change over q,
+        # and each of the two answers may be off by the solver's error.
         error = certified_error(facts.C, self._tol(facts), self._q(facts))
         return facts.gradients_changed / facts.K(self.curvature) + 2.0 * error
 
@@ -538,6 +542,7 @@ class NoisyEpoch(NoisyStatistic):
             The last w.
         """
         w, step = self.start, np.asarray(self.step, dtype=float)
+        # Each part's draw has its own number within the release.
         for b in range(self.batches):
             g = self.noisy(vault.solver.gradient(w, part=b, parts=self.batches), vault, facts, release, use=b + 1)
             w = w - step * (g + facts.mu * (w - np.asarray(self.origin, dtype=float)))
