@@ -1,6 +1,6 @@
 """A printed claim, an attack on it, and the form that holds: dual variable perturbation (papers 000 and 001)."""
 
-from sottovoce.audit import attack
+from sottovoce.audit import Claim, attack
 from sottovoce_papers.claims import table
 
 # 1. What is printed of one release, and what a pair of tables attains: a claim below it is false.
@@ -12,7 +12,7 @@ print(f"claimed {claim.claimed:.3f}, attained {claim.attained:.3f}; the proof: {
 claimed, shown = (0.25, 0.5, 1.0, 2.0), {}
 for form in ("printed", "corrected"):
     for epsilon in claimed:
-        verdict = attack("dvp", form, epsilon=epsilon, quick=True)
+        verdict = attack("dvp", form, Claim(epsilon), quick=True)
         shown[form, epsilon] = verdict.lower_bound
         word = "refuted" if verdict.refuted else "not refuted"
         print(f"{form:9}  claimed {epsilon:<4g}  shown {verdict.lower_bound:.3f} at least  {word}")

@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 from planting import planted
 
-from sottovoce import ConsensusRegressor
 from sottovoce.algorithms.items import Item
 from sottovoce.audit import Claim, answers, attack
 from sottovoce.audit.answers import (
@@ -35,6 +34,7 @@ from sottovoce.cli import cli
 from sottovoce.data import move as move_module
 from sottovoce.data.rows import Rows
 from sottovoce.errors import BudgetExceeded, InvalidInput
+from sottovoce.estimators.regressor_steps import bounded_number
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.gaussian import gaussian_mu
@@ -121,10 +121,10 @@ def test_held_out_rows_that_were_trained_on_refute_the_evaluation(trust: str) ->
 
 
 def numbers(y: Array, other: Array, bounds: tuple[float, float] | None) -> RecipeCase:
-    """Cross moments of targets that :class:`ConsensusRegressor` encodes, on rows that are alike."""
+    """Cross moments of targets that :class:`sottovoce.ConsensusRegressor` encodes, on rows that are alike."""
 
     def rows(target: Array) -> Rows:
-        task, _ = ConsensusRegressor(bounds, random_state=0)._task(target, bounds)
+        task, _ = bounded_number(target, bounds)
         X = np.tile([1.0 - 1e-12, 0.0, 0.0], (4, 1))
         return Rows.build([(X, np.ones(4))] * 3, list(task.encode(target).reshape(3, 4)))
 
@@ -226,8 +226,10 @@ found = [play_one(cases()[name], 200) for name in {names!r}]
 print(json.dumps([[one.claimed_epsilon, one.exact_epsilon] for one in found]))
 """
 ONE = "\n\n    def changed(self, facts):\n        return 1.0\n"
-CONE = "\n\n    cone: ClassVar[bool] = "
-LABELS = "\n\n    def terms(self, block: Design, loss: Loss, at: Array) -> Array:\n        sign"
+CONE = "    cone: ClassVar[bool] = "
+COUNT = '        """Return 1: a row adds 0 or 1, so two of them differ by at most 1."""\n'
+NORM = "    def norm(self, facts: Facts) -> float:\n        return facts.loss."
+GRADIENT, PRODUCTS = f"{NORM}derivative_bound\n", f"{NORM}offset_bound\n"
 REFUTED = {
     "a histogram with the sensitivity of one cell": (
         "queries/bounded.py",
@@ -241,17 +243,17 @@ REFUTED = {
     ),
     "half of the sensitivity of a count": (
         "queries/bounded.py",
-        {f"        return 1.0{LABELS}": f"        return 0.5{LABELS}"},
+        {f"{COUNT}        return 1.0": f"{COUNT}        return 0.5"},
         ("count of positives",),
     ),
     "gradients taken for a cone": (
         "queries/bounded.py",
-        {'norm at most the derivative bound."""\n': f'"""{CONE}True\n'},
+        {GRADIENT: f"{CONE}True\n\n{GRADIENT}"},
         ("gradient", "gradient, summed"),
     ),
     "cross moments taken for a cone": (
         "queries/bounded.py",
-        {'in [-1, 1]: norm at most 1."""\n': f'"""{CONE}True\n'},
+        {PRODUCTS: f"{CONE}True\n\n{PRODUCTS}"},
         ("cross moments, two sites",),
     ),
     "curvatures that are not cut": (

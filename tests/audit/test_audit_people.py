@@ -30,7 +30,7 @@ REFUTED = {
     ),
     "a survey that forgets weights": (
         "queries/bounded.py",
-        {"weight = None if block.weight is None else np.asarray(block.host(block.weight))": "weight = None"},
+        {"row_weights = list(np.asarray(block.host(block.weight)))": "pass"},
     ),
 }
 

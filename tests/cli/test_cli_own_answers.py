@@ -130,5 +130,5 @@ def test_a_name_that_follows_from_the_question_does_not_depend_on_rows(ok: Call,
         evaluate = ("evaluate", models / "a" / "run.npz", models / rows / "rows.csv", "--epsilon", 2)
         ok(*evaluate, "--ledger", ledger)
         with DurableLedger.open(ledger) as book:
-            names.append(book.runs)
+            names.append(tuple(book.runs))
     assert names[0] == names[1]

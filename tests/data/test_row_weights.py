@@ -191,7 +191,7 @@ def test_weights_of_classes_are_public_numbers() -> None:
     np.testing.assert_array_equal(class_shares("class_weight", {1: 0.5}, [0, 1]), [1.0, 0.5])
     for given, said in (
         ("balanced", "nothing pays for"), ({"d": 1}, "declared classes"), ({"a": -1}, "0 or more"), ([1], "must map"),
-        ({"a": 0, "b": 0, "c": 0}, "must count"), ({"a": True}, "0 or more"), ({"a": np.nan}, "0 or more"),
+        ({"a": 0, "b": 0, "c": 0}, "must be positive"), ({"a": True}, "0 or more"), ({"a": np.nan}, "0 or more"),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=said):
             class_shares("class_weight", given, ["a", "b", "c"])

@@ -414,7 +414,7 @@ def test_what_cannot_be_is_refused_before_there_is_a_plan(
 def test_a_site_without_its_table_spends_nothing(tmp_path: Path) -> None:
     sites = answering(tmp_path, TRAINED)
     others = tables(seed=2)[0]
-    for changes, why in (({"table": None}, "are no table"), ({"table": others}, "holds other rows")):
+    for changes, why in (({"table": None}, "must be the raw table"), ({"table": others}, "holds other rows")):
         with sites.ledger("north") as ledger, pytest.raises(InvalidInput, match=why):
             sites.session("north", ledger, **changes).check(bind=True)
     with sites.ledger("north") as ledger:

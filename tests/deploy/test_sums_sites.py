@@ -25,7 +25,7 @@ from sottovoce.deploy.sums.roster import LATE, LEFT, TWICE
 from sottovoce.deploy.waits import Waits
 from sottovoce.errors import EndedEarly, FinishedWithout, LedgerCorrupt, LedgerError, Refused, TransportClosed
 from sottovoce.ledger.journal import Journal
-from sottovoce.queries.sums import Sum
+from sottovoce.queries.sum_attempt import Attempt
 
 pytest.importorskip("cryptography")
 
@@ -224,22 +224,20 @@ def test_a_draw_that_fails_is_silence_and_never_drawn_again(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exception that depends on rows shows nothing of them but that a share is missing: its words are not sent."""
-    share = Sum.share
+    share = Attempt.share
 
-    def fail(self: Sum, vault: Any, facts: Any, among: Any, release: int) -> Any:
-        if facts.n[0] == 80 and release == 2:  # south
+    def fail(self: Attempt, vault: Any, release: int) -> Any:
+        if self.facts.n[0] == 80 and release == 2:  # south
             raise ValueError("row 17 is odd")
-        return share(self, vault, facts, among, release)
+        return share(self, vault, release)
 
-    monkeypatch.setattr(Sum, "share", fail)
+    monkeypatch.setattr(Attempt, "share", fail)
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         ends = run(sites, hub)
         # With a space, which base64 has not.
-        assert "is odd" not in "".join(
-            data.decode() for data in hub.log.messages("trial").values()
-        )  # with a space, which base64 has not
+        assert "is odd" not in "".join(data.decode() for data in hub.log.messages("trial").values())
         assert hub.gone()["south"] == "it cannot go on"
-        monkeypatch.setattr(Sum, "share", share)
+        monkeypatch.setattr(Attempt, "share", share)
         late = sites.run_site("south", LocalTransport(hub, "south", 5.0))
         with sites.ledger("south") as ledger, pytest.raises(LedgerError, match="the draw of release 2 failed"):
             ledger.runs.records("trial").payload(2)

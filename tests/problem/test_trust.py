@@ -225,4 +225,4 @@ def test_plans_of_sites_carry_the_trust_in_their_digest() -> None:
     sites = [Member(name, 60, key) for name, key in zip(("north", "east", "south"), keys, strict=True)]
     made = {trust: make_plan(Proposal("run", config_of("momentum", trust), sites, 4)) for trust in ("nobody", "sum")}
     assert made["nobody"].digest != made["sum"].digest
-    assert [made[trust].statement.trust.kind for trust in made] == list(made)
+    assert [made[trust].privacy.statement.trust.kind for trust in made] == list(made)

@@ -179,7 +179,8 @@ def test_the_other_price_of_a_sum_holds_for_any_sites_that_take_part(
         assert isinstance(known, events.SummedGaussianMechanism) and own.participants < own.sites
         for sites in range(own.participants, own.sites + 1):
             among, honest = Among(float(n * sites), sites), sites - own.colluders
-            grid = query._grid(prepared.facts, among)
-            steps = query._moved(there, among) / grid.step + math.sqrt(own.dimension)
+            grid = query.attempt(prepared.facts, among).grid
+            moved = SharedNoise(query.what, there).moved(among.rows)
+            steps = moved / grid.step + math.sqrt(own.dimension)
             shift = np.sqrt(steps**2 / honest + own.dimension * honest / 4.0) / grid.tau
             assert np.all(shift <= np.min(known.alpha) * (1.0 + 1e-12))

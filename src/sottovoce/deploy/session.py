@@ -218,7 +218,7 @@ class SiteSession:
         if plan.asks is None:
             return
         if self.table is None:
-            rule = "must be the raw table: this plan's inference or evaluation encodes it again"
+            rule = "must be the raw table, which this plan's inference or evaluation encodes again"
             raise InvalidInput("rows", None, rule, "give a CSV or Parquet file")
         if rows_digest(*self.table.rows().arrays()) != rows_digest(*self.rows.arrays()):
             raise InvalidInput("table", None, "holds other rows", "give the table of these rows")

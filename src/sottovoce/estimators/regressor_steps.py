@@ -223,7 +223,7 @@ def encode(declared: Declared, X: Any, y: Any, groups: Any, sample_weight: Array
     if len(features) < 2:
         raise InvalidInput("X", None, "n_samples=1 is too few for a regression", "give more rows")
     target = _target(declared, features, y)
-    task, caveat = _task(target, declared.bounds)
+    task, caveat = bounded_number(target, declared.bounds)
     dealt = deal(terms, features, groups)
     weights = read_weights(terms, features, sample_weight)
     offsets = task.encode(target)
@@ -264,7 +264,7 @@ def _target(declared: Declared, features: Features, y: Any) -> Array:
     return np.asarray(checked("y", read))
 
 
-def _task(target: Array, bounds: tuple[float, float] | None) -> tuple[BoundedNumber, str | None]:
+def bounded_number(target: Array, bounds: tuple[float, float] | None) -> tuple[BoundedNumber, str | None]:
     """The target's bounds, and a caveat if they were read off it."""
     if bounds is not None:
         try:
