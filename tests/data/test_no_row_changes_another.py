@@ -277,6 +277,13 @@ DOORS: dict[str, Callable[[list[Any], Path], Any]] = {
 }
 
 
+def rounded(given: Any, k: int) -> str:
+    """The number that a frame of polars holds for row k: it rounds all rows to the bits of the first one's number."""
+    if not isinstance(given, pl.DataFrame) or not given.schema["v"].is_float():
+        return ""
+    return f" {given['v'][k]}"
+
+
 def through(door: str, values: list[Any], folder: Path) -> tuple[Table, list[str]] | None:
     """A table of the values, and what each is to the library; None if it has no such column."""
     with warnings.catch_warnings():
@@ -286,7 +293,8 @@ def through(door: str, values: list[Any], folder: Path) -> tuple[Table, list[str
         except Exception:  # of the library, or a refusal of a file
             return None
     try:
-        return given if isinstance(given, Table) else read_frame(given), list(map(kind_of, held(given)))
+        kinds = [f"{kind_of(one)}{rounded(given, k)}" for k, one in enumerate(held(given))]
+        return given if isinstance(given, Table) else read_frame(given), kinds
     except SottovoceError:
         return None
 

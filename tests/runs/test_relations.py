@@ -18,6 +18,7 @@ from sottovoce.privacy.statement import Statement
 from sottovoce.problem.facts import Among
 from sottovoce.problem.trust import RELATIONS
 from sottovoce.queries import Sum
+from sottovoce.queries.sum_attempt import SharedNoise
 from sottovoce.runs.centre import Centring, Frame, decide
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
