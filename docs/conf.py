@@ -42,6 +42,7 @@ myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3  # pages link to each other's headings
 
 napoleon_google_docstring = False
+napoleon_custom_sections = ["Guarantee"]
 napoleon_use_param = False  # keeps "Other Parameters" a group of its own
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the numpy docstrings name the types

@@ -42,7 +42,7 @@ FORMS = ("corrected", "printed", "listed")
 class Adversary(NamedTuple):
     """A game, and its number of runs by default and with ``quick``.
 
-    Attributes
+    Parameters
     ----------
     play : callable
         Takes :class:`sottovoce.audit.game.Options`; those of :data:`ADVERSARIES` also, as ``stands``, what is attacked.

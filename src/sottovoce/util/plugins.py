@@ -36,7 +36,7 @@ _ENTRY = re.compile(r"(?P<name>[^=]+?)\s*=\s*(?P<module>[\w.]+)\s*:\s*(?P<attrib
 class EntryPoint(NamedTuple):
     """An object that a package brings.
 
-    Attributes
+    Parameters
     ----------
     name : str
         By which it is asked for.
