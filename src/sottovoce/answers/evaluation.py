@@ -257,9 +257,21 @@ def check_rows(prepared: Prepared) -> None:
 
 
 def qualities(cells: Cells, threshold: float = 0.5, levels: Sequence[Level] = ()) -> list[dict[str, Quality]]:
-    """The quality of each replicate's model by level, and under ``""`` overall.
+    """Estimate the quality of each replicate's model, overall and by subgroup.
 
-    `cells` are the outcome of :class:`Histogram` with this threshold and with the masks of these levels.
+    Parameters
+    ----------
+    cells : Cells
+        Outcome of :class:`Histogram` with this threshold and with the masks of these levels.
+    threshold : float
+        Probability, in (0, 1), from which on a row is called positive.
+    levels : sequence of Level
+        The subgroups.
+
+    Returns
+    -------
+    list of dict of str to Quality
+        For each replicate, by level's name; overall under ``""``.
     """
     n, sigma = cells.rows, cells.rows * cells.spread
     out = []
@@ -284,9 +296,21 @@ def _quality(block: Block, answers: list[Corrected], middle: float, threshold: f
 
 
 def exact(scores: Array, y: Array, threshold: float = 0.5) -> dict[str, float]:
-    """Metrics without noise of log-odds (n,) and labels -1, 1, or 0 for rows to leave out: for the rows' holder.
+    """Compute metrics without noise, for the data owner only.
 
-    Without a labelled row there is no metric, and with rows of one class alone there is no area under the curve.
+    Parameters
+    ----------
+    scores : array (n,)
+        Log-odds.
+    y : array (n,)
+        Labels -1 and 1, or 0 for rows to leave out.
+    threshold : float
+        Probability from which on a row is called positive.
+
+    Returns
+    -------
+    dict of str to float
+        ``rows`` alone without a labelled row; ``auc`` only if there are rows of both classes.
     """
     s, label = scores[y != 0], y[y != 0] > 0
     if not len(s):

@@ -43,7 +43,20 @@ class Estimate:
 
     @classmethod
     def around(cls, value: float, variance: float, lowest: float = 0.0, highest: float = 1.0) -> Estimate:
-        """A normal interval, cut at the bounds of the number."""
+        """Construct a 95% normal interval, clipped to the bounds of the number.
+
+        Parameters
+        ----------
+        value : float
+        variance : float
+            Of sampling and noise; below 0 counts as 0.
+        lowest, highest : float
+            Bounds of the number.
+
+        Returns
+        -------
+        Estimate
+        """
         half = Z * math.sqrt(max(variance, 0.0))
         low, mid, high = (float(min(max(value + x, lowest), highest)) for x in (-half, 0.0, half))
         return cls(mid, low, high)
@@ -109,7 +122,7 @@ class Quality:
 
 
 def project(counts: Array, total: float) -> Array:
-    """The nearest point without negative entries whose sum is `total`."""
+    """Project on the simplex: the nearest nonnegative point whose sum is `total`."""
     flat = np.sort(counts.ravel())[::-1]
     sums = (np.cumsum(flat) - total) / np.arange(1, flat.size + 1)
     last = int(np.flatnonzero(flat > sums)[-1])
@@ -137,6 +150,8 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
     """
     total = project(raw.sum(axis=0), n)
     x = middle - float(np.median(middle))
+    # Damped Newton steps to a logistic curve through noisy counts: each cell has the weight
+    # of its binomial variance over that variance and the noise of its two counts.
     A, b = np.stack([np.ones_like(x), x]), np.array([0.0, 1.0])
     for _ in range(50):
         p = special.expit(b @ A)
@@ -150,6 +165,7 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
     p = special.expit(b @ A)
     expected = total * np.stack([1.0 - p, p])
     seen = float(np.sum((raw - expected) ** 2)) - raw.size * noise - float(np.sum(total * p * (1.0 - p))) * 2.0
+    # Empirical Bayes: the prior variance of the misfit is what the residuals show beyond noise.
     known = max(_MISFIT**2, seen / (2.0 * float(np.sum(total**2)))) * total**2
     share = known / (known + noise) if noise > 0 else np.ones_like(known)
     counts = project(expected + share * (raw - expected), n)
@@ -157,10 +173,10 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
 
 
 def tails_of(raw: Array, noise: float) -> Array:
-    """Mean distances from the last edges, in logits, of rows in the lower and in the upper open cell.
+    """Estimate mean distances of rows in the open cells from the last edges, (2,), in logits.
 
-    If scores fall off exponentially there, the open cell has ``1 / (exp(WIDTH / tail) - 1)`` times the rows of the cell
-    beside it.
+    If scores fall off exponentially there, the open cell has ``1 / (exp(WIDTH / tail) - 1)`` times
+    the rows of the cell next to it.
     """
     total, sure = raw.sum(axis=0), CLEAR * math.sqrt(2.0 * noise)
     tails = []
@@ -172,7 +188,10 @@ def tails_of(raw: Array, noise: float) -> Array:
 
 
 def placements(edges: Array, tails: Array) -> Array:
-    """Where rows are within cells before labels tilt them, (cells, places): evenly, and exponentially in open cells."""
+    """Return quantile positions of scores within cells before labels tilt them, (cells, places).
+
+    Scores are uniform in inner cells, and exponential in the open ones.
+    """
     share = (np.arange(40) + 0.5) / 40.0
     low, high = edges[0] + tails[0] * np.log(share), edges[-1] - tails[1] * np.log(share)
     return np.concatenate([low[None], edges[:-1, None] + WIDTH * share, high[None]])
@@ -214,9 +233,30 @@ def quality_of(
     recalibration: Recalibration,
     order: Order,
 ) -> Quality:
-    """Quality from the noisy counts of `rows` rows; without that public number, their sum is taken.
+    """Estimate AUC, Brier score, rates and calibration from a noisy histogram of scores by label.
 
-    `order` is what was asked of the order of rows within cells.
+    Parameters
+    ----------
+    raw : array (2, cells)
+        Noisy counts of negatives and of positives.
+    sigma : float
+        Standard deviation of the noise on each count.
+    edges : array (cells - 1,)
+        Inner edges of the cells, in logits.
+    threshold : float
+        Probability, in (0, 1), from which on a row is called positive.
+    rows : float or None
+        The public number of rows; None if it is private, as for a subgroup: then the sum of the
+        counts is taken.
+    recalibration : Recalibration
+        Slope and intercepts, which are estimated elsewhere.
+    order : Order
+        What the order of rows within cells adds to the AUC, from further releases.
+
+    Returns
+    -------
+    Quality
+        Numbers that noise hides are refused in their :class:`Estimate`.
     """
     noise = sigma**2
     tails = tails_of(raw, noise)
@@ -359,18 +399,25 @@ def _either(several: list[Estimate]) -> Estimate:
 
 
 def ratio(raw: Array, counts: Array, hit: Array, among: Array, noise: float, rows: float | None = None) -> Estimate:
-    """The share of rows in the cells `hit` of those in `among`, with an interval by the delta method.
+    """Estimate the share of rows in the cells `hit` among those in `among`, by the delta method.
 
     Parameters
     ----------
-    raw, counts : array
-        Noisy counts, and the same projected.
-    hit, among : array
+    raw : array (2, cells)
+        Noisy counts by label.
+    counts : array (2, cells)
+        The same, projected on the simplex: they give the sampling variance.
+    hit, among : array (2, cells)
         Indicators of cells.
     noise : float
-        Variance of a count's noise.
+        Variance of the noise on each count.
     rows : float, optional
-        The public number of rows in `among`; without it their noisy count, refused if noise may have made it.
+        The public number of rows in `among`; without it, their noisy count.
+
+    Returns
+    -------
+    Estimate
+        Refused if noise alone may have made the number of rows.
     """
     size = float((raw * among).sum()) if rows is None else rows
     if size <= CLEAR * math.sqrt(noise * float(among.sum())):

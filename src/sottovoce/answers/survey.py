@@ -97,7 +97,29 @@ class Noise(NamedTuple):
 
     @classmethod
     def of(cls, grids: Sequence[Grid], rows: float, sigma: float, rare: float = RARE, error: float = ERROR) -> Noise:
-        """For the runs of all grids together."""
+        """Set the thresholds for all runs of cells of these grids together.
+
+        Parameters
+        ----------
+        grids : sequence of Grid
+        rows : float
+            Rows of all sites.
+        sigma : float
+            Standard deviation of the noise on each count.
+        rare : float
+            Number of rows, 0 or more: a category or a run of cells with no more is not shown.
+        error : float
+            Probability, in (0, 0.5), that noise exceeds the quantile ``z`` in any of the runs.
+
+        Returns
+        -------
+        Noise
+
+        Raises
+        ------
+        InvalidInput
+            If `rare` or `error` is outside its range.
+        """
         if not 0.0 < error < 0.5:
             raise InvalidInput("error", error, "must be a rate above 0 and below 0.5", "use 0.05")
         if not 0.0 <= rare < math.inf:
@@ -173,7 +195,25 @@ def _plain(value: Any) -> Any:
 
 
 def columns_of(grids: Sequence[Grid], answer: Answer, noise: Noise, schema: Schema, replicate: int = 0) -> list[Column]:
-    """What the answer of a :class:`Survey` tells of every column in one of its replicates."""
+    """Derive what was seen of every column from the noisy counts of one replicate.
+
+    Parameters
+    ----------
+    grids : sequence of Grid
+        In the order in which the survey asked for them.
+    answer : Answer
+        That of :class:`Survey`: scaled counts (R, cells of all grids).
+    noise : Noise
+    schema : Schema
+        As it was declared.
+    replicate : int
+        From 0 on.
+
+    Returns
+    -------
+    list of Column
+        One for each grid.
+    """
     counts = answer.value[replicate] * answer.rows * math.sqrt(len(grids))
     blocks, found, start = {block.name: block for block in schema.blocks}, [], 0
     for grid in grids:
@@ -383,9 +423,21 @@ def _norm(grid: Norms, own: Array, noise: Noise) -> Column:
 
 
 def proposed(schema: Schema, columns: Sequence[Column], survey: str) -> Schema:
-    """The schema with what was proposed; rows fill the ball as :func:`sottovoce.data.expected.fill` says.
+    """Apply the proposals of a survey to its schema.
 
-    `survey` is what statements about its rows will say of the survey's own price.
+    The scale is derived anew by :func:`sottovoce.data.expected.fill`.
+
+    Parameters
+    ----------
+    schema : Schema
+        As it was declared.
+    columns : sequence of Column
+    survey : str
+        The survey's own price, in words, for statements about the schema's rows.
+
+    Returns
+    -------
+    Schema
     """
     more = {column.name: column.proposed for column in columns if column.proposed}
     blocks: list[Block] = []

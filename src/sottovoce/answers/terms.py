@@ -90,7 +90,7 @@ class Naming:
 
     @property
     def numbers(self) -> int:
-        """How many columns are numbers."""
+        """Number of columns that are numbers."""
         if self.schema is None:
             return self.d - max(1, len(self.sites))
         return sum(isinstance(block, Number) for block in self.schema.blocks)
@@ -119,7 +119,7 @@ class Naming:
 
     @property
     def weighed(self) -> str:
-        """How long rows change the coefficients, in a sentence; empty if no row is longer than 1."""
+        """Sentence on how long rows change the coefficients; empty if no row is longer than 1."""
         if not self.long:
             return ""
         share = 0.0 if self.schema is None else long_share(self.schema)
@@ -132,7 +132,10 @@ class Naming:
 
     @property
     def clusters(self) -> str:
-        """What intervals take for granted of rows of a site, in a sentence; empty if sites have no constants."""
+        """Sentence on the independence that intervals assume of rows of a site.
+
+        Empty if sites have no constants of their own.
+        """
         if not self.sites:
             return ""
         return (
@@ -181,7 +184,26 @@ def typical_entry(columns: int) -> float:
 
 
 def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()) -> Naming:
-    """An encoding of numbers, of which most rows have norm `data_norm` at most; InvalidInput if that is no norm."""
+    """Construct the encoding of numbers without a schema: scaled columns and a constant.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the columns.
+    data_norm : float
+        Norm that most rows do not exceed; longer ones are weighted down.
+    sites : sequence of str
+        Names of the sites with a constant of their own; empty for one constant.
+
+    Returns
+    -------
+    Naming
+
+    Raises
+    ------
+    InvalidInput
+        If `data_norm` is not finite and positive.
+    """
     if not (math.isfinite(data_norm) and data_norm > 0):
         raise InvalidInput("data_norm", data_norm, "must be finite and > 0", "declare a public bound on a row's norm")
     d, scale, value = len(names), _COLUMNS / data_norm, math.sqrt(SHARE) / _SLACK
@@ -225,10 +247,11 @@ def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
 
 
 def into_units(schema: Schema) -> Array:
-    """From a model of encoded rows to coefficients per unit of each column and a constant, (features + 1, d).
+    """Return the map from a model of encoded rows to coefficients per unit of each column.
 
-    A level's coefficient is for a row of that level, a number's for one more of its unit (after any transform), and an
-    indicator's for a missing value.  Rows of norm 1 have no such units: theirs are coefficients of the encoded row.
+    Its last row is the constant, (features + 1, d).  A level's coefficient is for a row of that
+    level, a number's for one more of its unit (after any transform), an indicator's for a missing
+    value.  Rows of norm 1 have no such units: theirs are coefficients of the encoded row.
     """
     norm = 1.0 if schema.unit else schema.divisor * schema.slack
     entries, shift = list[float](), np.zeros(schema.n_features)
@@ -250,7 +273,27 @@ def into_units(schema: Schema) -> Array:
 
 
 def naming_of(schema: Schema | None, columns: Sequence[str], data_norm: float, sites: Sequence[str]) -> Naming:
-    """The naming of a schema, or of numbers without one."""
+    """Construct the encoding of a schema, or of numbers without one.
+
+    Parameters
+    ----------
+    schema : Schema or None
+    columns : sequence of str
+        Names of the numbers' columns; used without a schema only.
+    data_norm : float
+        As for :func:`of_columns`; used without a schema only.
+    sites : sequence of str
+        Names of the sites with a constant of their own; empty for one constant.
+
+    Returns
+    -------
+    Naming
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`of_columns` and :func:`of_schema`.
+    """
     return of_columns(columns, data_norm, sites) if schema is None else of_schema(schema, sites)
 
 
@@ -301,7 +344,7 @@ def reference_of(block: Bins | Category) -> str:
 
 
 def columns_of(table: Table | Mapping[str, Any], part: IntArray) -> dict[str, Any]:
-    """Some rows of raw columns."""
+    """Return some rows of raw columns."""
     columns = table.columns if isinstance(table, Table) else table
     return {name: values[part] for name, values in columns.items()}
 
