@@ -72,7 +72,10 @@ class Coefficient:
 
     @property
     def one_sided(self) -> str | None:
-        """``above`` if only the low end is known, ``below`` if only the high one, None for all other lines."""
+        """``above`` if only the low end of the interval is known, ``below`` if only the high one.
+
+        None for all other lines.
+        """
         if (self.low is None) == (self.high is None):
             return None
         return "above" if self.high is None else "below"
@@ -139,7 +142,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         return [{k: v for k, v in line.items() if self.odds or not k.startswith("odds_ratio")} for line in lines]
 
     def plain(self) -> dict[str, Any]:
-        """All of it as plain data: ``covariance`` has None where a line is refused."""
+        """Return the whole table as plain data; ``covariance`` has None where a line is refused."""
         covariance = [[None if math.isnan(x) else x for x in line] for line in self.covariance.tolist()]
         return {
             "coefficients": self.to_dict(), "covariance": covariance, "strain": self.strain, "needs": self.needs,
@@ -152,12 +155,12 @@ class Coefficients(Sequence[dict[str, Any]]):
     @classmethod
     @of_anybody()
     def of_plain(cls, plain: Mapping[str, Any]) -> Coefficients:
-        """What :meth:`plain` told, such as the record of ``run.json``.
+        """Construct a table from plain data of :meth:`plain`, such as a record of ``run.json``.
 
         Raises
         ------
         InvalidInput
-            If that has no covariance, or is not what this version tells.
+            If it has no covariance, or is not of this version's form.
         """
         if "covariance" not in plain:
             rule = "this run has no covariance of its coefficients"
@@ -190,24 +193,55 @@ class Coefficients(Sequence[dict[str, Any]]):
         return len(self.lines)
 
     def conf_int(self, alpha: float = 1.0 - LEVEL) -> Array:
-        """Intervals of all lines at level ``1 - alpha``, (lines, 2).
+        """Return confidence intervals of all lines.
 
-        NaN for those that are refused, and one infinite end for those that have one end only.
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence level, in (0, 1).
+
+        Returns
+        -------
+        array (lines, 2)
+            NaN for refused lines; one infinite end for lines of which one end is known.
+
+        Raises
+        ------
+        InvalidInput
+            If `alpha` is not inside (0, 1).
         """
         ends = self.sums(np.eye(len(self)), alpha)
         known = np.array([line.refused is None or line.one_sided is not None for line in self.lines], dtype=bool)
         return np.where(known[:, None], ends, np.nan)
 
     def contrast(self, weights: Mapping[str, float], alpha: float = 1.0 - LEVEL) -> Contrast:
-        """A weighted sum of coefficients by name, as ``{"stage: 3": 1, "stage: 2": -1}``; it costs no budget.
+        """Estimate a weighted sum of coefficients, with its interval; it costs no budget.
 
-        Lines that are refused may take part if the sum does not depend on what is not known of them: two levels can be
-        compared though noise hides the reference of both.
+        Refused lines may take part if the sum does not depend on what is not known of them: two
+        levels can be compared though noise hides the reference of both.
+
+        Parameters
+        ----------
+        weights : mapping of str to float
+            Weights by coefficient's name.
+        alpha : float
+            One minus the confidence level, in (0, 1).
+
+        Returns
+        -------
+        Contrast
 
         Raises
         ------
         InvalidInput
-            If there is no coefficient of a name, or the sum depends on what is refused.
+            If there is no coefficient of a name, the sum depends on what is refused, or `alpha` is
+            not inside (0, 1).
+
+        Examples
+        --------
+        The difference of two levels' log-odds::
+
+            table.contrast({"stage: 3": 1, "stage: 2": -1})
         """
         _check_alpha(alpha)
         c = np.zeros(len(self.lines))
@@ -227,12 +261,21 @@ class Coefficients(Sequence[dict[str, Any]]):
         return Contrast(mid, error, low, high, p)
 
     def wald(self, names: str | Sequence[str]) -> Wald:
-        """A joint test that coefficients are zero, by name; the name of a column stands for all of its levels.
+        """Test jointly that coefficients are zero (Wald); it costs no budget.
+
+        Parameters
+        ----------
+        names : str or sequence of str
+            Coefficients' names; the name of a column stands for all of its levels.
+
+        Returns
+        -------
+        Wald
 
         Raises
         ------
         InvalidInput
-            As :meth:`contrast`.
+            If there is no coefficient of a name, or it is refused.
         """
         asked = [names] if isinstance(names, str) else list(names)
         own = [[x.term.text for x in self.lines if x.term.name == name] or [name] for name in asked]
@@ -260,17 +303,32 @@ class Coefficients(Sequence[dict[str, Any]]):
 
     @property
     def site_constants(self) -> SiteConstants:
-        """The printed constants of single sites."""
+        """The printed constants of single sites, with their covariance."""
         own = [k for k, x in enumerate(self.lines) if x.term.name == CONSTANT and x.term.level is not None]
         which = [k for k in own if self.lines[k].refused is None]
         effects = np.array([self.lines[k].estimate for k in which], dtype=float)
         return SiteConstants(effects, self.covariance[np.ix_(which, which)])
 
     def sums(self, weights: Array, alpha: float = 1.0 - LEVEL) -> Array:
-        """Intervals of weighted sums of all lines, one a row of `weights` (n, lines): (n, 2); it costs no budget.
+        """Return confidence intervals of weighted sums of lines; it costs no budget.
 
-        NaN for a sum that depends on what is refused.  One end is infinite where a group of rows without the rarer
-        outcome takes part.
+        Parameters
+        ----------
+        weights : array (n, lines)
+            One sum a row.
+        alpha : float
+            One minus the confidence level, in (0, 1).
+
+        Returns
+        -------
+        array (n, 2)
+            NaN for a sum that depends on what is refused. One end is infinite where a group of rows
+             without the rarer outcome takes part.
+
+        Raises
+        ------
+        InvalidInput
+            If `alpha` is not inside (0, 1).
         """
         _check_alpha(alpha)
         return self._sums(weights, alpha, self.few)
@@ -315,7 +373,7 @@ def _places(lines: Sequence[Coefficient], names: Sequence[str], *, refused: bool
 
 
 def with_sites(plain: dict[str, Any]) -> dict[str, Any]:
-    """A run's record for a page, with ``between_sites`` if three sites or more have constants that are printed.
+    """Add ``between_sites`` to a run's record, if three or more sites have printed constants.
 
     InvalidInput if it is no run's record.
     """
@@ -574,7 +632,26 @@ def _cause_of_all(
 
 
 def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None) -> Coefficients:
-    """The table of one replicate, in the user's units; with a `delta` refusals name the epsilon that would do."""
+    """Construct the table of coefficients of one replicate, in the user's units.
+
+    It decides which lines are refused, and why; nothing is asked of the rows.
+
+    Parameters
+    ----------
+    found : Estimates
+        Outcome of the recipe, in encoded columns.
+    naming : Naming
+        The encoding, with the lines' names and units.
+    replicate : int
+        From 0 on.
+    delta : float, optional
+        Delta of the run: with it, refusals name the epsilon that would suffice.
+
+    Returns
+    -------
+    Coefficients
+        With 95% intervals.
+    """
     M, q = naming.into_units, float(found.strain[replicate])
     groups = None if found.evidence is None else found.undetermined(naming, replicate)
     judged = _judged(found, naming, M, groups, replicate)
@@ -759,10 +836,11 @@ def _detail(cause: Cause, lost: LostLines, line: int, naming: Naming) -> str:
 
 
 def left_undone(step: Array) -> Array:
-    """What a step s of a level's log-odds may leave undone: ``-log(1 - |s|) - |s|``, about ``s^2 / 2``.
+    """Bound the error that a step s of a level's log-odds may leave: ``-log(1 - |s|) - |s|``.
 
-    Where events are rare the odds of a level's rows are the exponential of their log-odds.  A step s < 0, from D too
-    high, is then ``-(1 - exp(-D))``.  The table's strain is a mean over all directions, and does not see one of them.
+    That is about ``s^2 / 2``.  Where events are rare the odds of a level's rows are the exponential
+    of their log-odds. A step s < 0, from D too high, is then ``-(1 - exp(-D))``. The table's strain
+     is a mean over all directions, and does not see one of them.
     """
     s = np.minimum(np.abs(step), LONGEST)
     return np.asarray(-np.log1p(-s) - s)
@@ -862,6 +940,6 @@ def _remedy(needs: dict[str, float] | None) -> str:
 
 
 def rounded_up(x: float) -> float:
-    """A positive number, rounded up to two digits."""
+    """Round a positive number up to two digits."""
     unit = 10.0 ** (math.floor(math.log10(x)) - 1)
     return math.ceil(x / unit * (1.0 - 1e-12)) * unit if x < 1e12 else x

@@ -127,12 +127,24 @@ class Estimates:
     signal: Array | None = None  # part of the last step's squared length, by H, that is not noise  (R,)
 
     def fragility(self, c: Array, less: float = 1.0) -> Array:
-        """tau of ``c'w``, (R,), or (R, m) of m rows c, with `less` of the noise."""
+        """Compute tau, the share of a variance that noise in H adds beyond first order.
+
+        Parameters
+        ----------
+        c : array (d,) or (m, d)
+            Weights of coefficients, or one row of weights for each of m sums.
+        less : float
+            Factor on the noise of the Hessian.
+
+        Returns
+        -------
+        array (R,) or (R, m)
+        """
         tau = fragility(self.frame, self.hessian, self.kept, less * self.hessian_noise, np.atleast_2d(c))
         return tau[:, 0] if c.ndim == 1 else tau
 
     def undetermined(self, naming: Naming, replicate: int) -> Undetermined:
-        """Groups of rows whose outcome the data may not determine."""
+        """Find groups of rows with one outcome alone, where the likelihood has no maximum."""
         assert self.evidence is not None
         seen, kept = self.evidence.of(replicate), self.kept[replicate]
         if not self.of_sites:
@@ -141,9 +153,10 @@ class Estimates:
         return undetermined_by_site(naming, one, seen, [site.of(replicate) for site in self.of_sites])
 
     def evidence_columns(self, naming: Naming) -> Array:
-        """From the columns of the evidence to all columns, (d, d of the evidence).
+        """Return the map from the columns of the evidence to all columns, (d, d of the evidence).
 
-        Where sites were asked apart the evidence has one constant, which counts for each site by its rows.
+        Where sites were asked apart the evidence has one constant, which counts for each site by
+        its rows.
         """
         if not self.of_sites:
             return np.eye(naming.d)
@@ -152,7 +165,7 @@ class Estimates:
 
 
 def check_run(run: RunConfig) -> None:
-    """Refuse methods and losses other than inference's own; InvalidInput."""
+    """Check that the run has no method or loss other than inference's own; InvalidInput."""
     if not run.auto:
         rule = "inference takes Newton steps of its own"
         raise InvalidInput("method", run.method, rule, "leave method out; trust='sum' asks for sums over sites")
@@ -248,10 +261,16 @@ class Newton(SeparateSites):
         )
 
     def script(self, facts: Facts, replicates: int) -> Script:
+        """Ask for the releases in order, and return :class:`Estimates`.
+
+        The steps: start at the constant's log-odds, find the frame, walk by Newton steps of limited
+        length, take one last step whose errors are known (module's docstring).
+        """
         R, d, mask = replicates, facts.d, self.constant
         zero = np.zeros((R, d))
         count = yield Positives(zero, mask)
         n, share = count.rows, _share_of_positives(count)
+        # Start: the model of the constant alone, at the log-odds of the noisy share of positives.
         w = np.log(share / (1.0 - share))[:, None] / self.value * mask
         moments = yield SecondMoments(zero)
         S, curvature = square(moments.value, d), share * (1.0 - share)
@@ -278,12 +297,14 @@ class Newton(SeparateSites):
         known = Pool(within(at_zero, kept), np.zeros(R))
         step = self._step(frame, law, w, known, gradient, self.farthest, flat, small)
         w, seen = w + no_further(step, sizes, self.farthest)[0], list[Seen]()
+        # With noise, Hessians are asked in a frame where curvature, not moments, is even.
         if gradient.spread > 0.0:
             turned = _by_curvature(frame, sizes, law.by_curvature(w), kept)
             lost = turned.A @ frame.back @ lost @ frame.back @ turned.A
             frame = turned
         ground = _Ground(frame, sizes, kept, small, law, lost, variances, framed, cap)
         w, step, cut, pool = yield from self._walk(ground, w, points, seen)
+        # The last point: its Hessian, second moments of slopes and gradient make the estimate.
         found = yield FramedCurvature(w, cap, frame=small.asked(frame).A)
         last, last_noise = within(cap * square(found.value, d), kept), cap * found.spread
         pool = pooled(pool, last, last_noise)
@@ -301,6 +322,7 @@ class Newton(SeparateSites):
             n, share, whole, moments.spread, first.value, first.spread,
             positive(sizes), shortened, frame.back, tuple(points),
         )  # fmt: skip
+        # A shortened step says itself that the maximum is not near, whatever the last step says.
         strain = np.where(cut, np.maximum(ends.strain, CUT), ends.strain)
         ends = replace(ends, strain=strain, moved=step, evidence=evidence, moments=whole)
         ends = replace(ends, estimate=w + small.followed(ends.estimate - w))
@@ -448,19 +470,34 @@ class Newton(SeparateSites):
 
 
 def newton_of(naming: Naming) -> Newton:
-    """The recipe for rows of an encoding."""
+    """Construct the recipe for rows of an encoding."""
     return Newton(constant=naming.constant, value=naming.value, marks=naming.marks, blocks=naming.blocks)
 
 
 def model_of(found: Estimates) -> Array:
-    """The model for predictions: the estimate, or the last point of the steps if the whole table is refused."""
+    """Return the models for predictions, (R, d).
+
+    That is the estimate, or the last point of the steps where the whole table is refused.
+    """
     return np.where((found.strain <= UNSURE)[:, None], found.estimate, found.at)
 
 
 def joint_estimates(recipe: Newton, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
-    """The estimates of all sites: each one's step from the common point, pooled by inverse covariance.
+    """Combine the last steps of all sites from the common point, by inverse covariance.
 
-    `found` are those of the common steps, in columns with one constant.
+    Parameters
+    ----------
+    recipe : Newton
+    found : Estimates
+        Of the common steps, in columns with one constant.
+    heard : sequence of Heard
+        The sites' answers to every item, in order.
+    facts : Facts
+
+    Returns
+    -------
+    Estimates
+        In all columns, with a constant for each site if sites have their own.
     """
     columns, seen, lost = recipe.columns(facts), found.evidence, found.directions
     assert seen is not None and lost is not None
@@ -535,7 +572,24 @@ def _points_of(i: int, found: Estimates, heard: Sequence[Heard], columns: Column
 
 
 def joint(found: Estimates, columns: Columns, steps: Sequence[SiteStep], at: Array, facts: Facts) -> Estimates:
-    """Estimates of all columns, with what the common steps have of biases beside noise and sampling."""
+    """Combine the sites' steps, with the biases and merged rows' errors of the common steps.
+
+    Parameters
+    ----------
+    found : Estimates
+        Of the common steps, in columns with one constant.
+    columns : Columns
+    steps : sequence of SiteStep
+        One for each site, in its own columns.
+    at : array (R, d)
+        The point from which the steps were taken, in all columns.
+    facts : Facts
+
+    Returns
+    -------
+    Estimates
+        In all columns.
+    """
     made = combined(columns, steps)
     bias = columns.of_covariance(found.covariance - found.noise - found.sampling)
     of_merged = None if found.of_merged is None else columns.of_covariance(found.of_merged)
@@ -558,7 +612,19 @@ def joint(found: Estimates, columns: Columns, steps: Sequence[SiteStep], at: Arr
 
 
 def shared_constant(d: int, shares: Array) -> Array:
-    """From columns with one constant to d columns with one of each site, by its share of the rows, (d, d - N + 1)."""
+    """Return the map from columns with one constant to d columns with one for each of N sites.
+
+    Parameters
+    ----------
+    d : int
+        All columns.
+    shares : array (N,)
+        Sites' shares of the rows.
+
+    Returns
+    -------
+    array (d, d - N + 1)
+    """
     slopes = d - len(shares)
     found = np.zeros((d, slopes + 1))
     found[:slopes, :slopes] = np.eye(slopes)
@@ -573,7 +639,10 @@ def _chances(shares: Array, spreads: Array, rows: Array) -> Array:
 
 
 def mean_of_sites(heard: Heard) -> tuple[Array, Array]:
-    """The mean of sites' matrices with the least noise, and that noise, (R,)."""
+    """Average the sites' matrices with the least noise.
+
+    Returns the means, (R, d, d), and the standard deviation of the noise on an entry, (R,).
+    """
     weights = by_noise(heard.spreads, np.ones(len(heard.spreads)))
     value = np.einsum("i,rie->re", weights, heard.values)
     noise = math.sqrt(float(np.sum((weights * heard.spreads) ** 2)))
@@ -581,7 +650,19 @@ def mean_of_sites(heard: Heard) -> tuple[Array, Array]:
 
 
 def invertible(own: Pool, common: Pool, kept: BoolArray) -> Pool:
-    """A site's Hessian, or that of all sites where noise leaves it without an inverse."""
+    """Replace a site's Hessian by that of all sites where noise leaves it without an inverse.
+
+    Parameters
+    ----------
+    own, common : Pool
+        Hessians of the site and of all sites, in the frame.
+    kept : bool array (R, d)
+        Columns that were not merged.
+
+    Returns
+    -------
+    Pool
+    """
     least = np.maximum(1e-12, _FLOOR * own.noise * math.sqrt(2.0 * own.H.shape[-1]))
     _, fine = inverse_of(own.H, kept, least)
     return Pool(np.where(fine[:, None, None], own.H, common.H), np.where(fine, own.noise, common.noise))
@@ -599,7 +680,21 @@ class SmallSites(NamedTuple):
 
     @classmethod
     def of(cls, constant: Array, kept: BoolArray, S: Array) -> SmallSites:
-        """Those whose constant is not kept; shares are by released second moments S, (R, d, d)."""
+        """Find the sites whose constant is not kept, and give them the mean of the others.
+
+        Parameters
+        ----------
+        constant : array (d,)
+            1 in the columns that hold constants.
+        kept : bool array (R, d)
+            Columns that were not merged.
+        S : array (R, d, d)
+            Released second moments, for the sites' shares of the rows.
+
+        Returns
+        -------
+        SmallSites
+        """
         small = (constant > 0.0) & ~kept
         rows = np.maximum(np.einsum("rii->ri", S), 0.0) * constant * kept
         shares = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1e-300)
@@ -607,19 +702,19 @@ class SmallSites(NamedTuple):
         return cls(own + small[:, :, None] * shares[:, None, :])
 
     def followed(self, shift: Array) -> Array:
-        """A shift of coefficients, (R, d), with what it means for their constants."""
+        """Return a shift of coefficients, (R, d), extended to the constants of the small sites."""
         return np.einsum("rij,rj->ri", self.P, shift)
 
     def gathered(self, gradient: Answer) -> Answer:
-        """The gradient of v."""
+        """Return the gradient in the coordinates v, ``P'g``."""
         return gradient._replace(value=np.einsum("rji,rj->ri", self.P, gradient.value))
 
     def moments(self, S: Array) -> Array:
-        """Second moments of rows ``P'x``."""
+        """Return the second moments of rows ``P'x``, (R, d, d)."""
         return self.P.transpose(0, 2, 1) @ S @ self.P
 
     def asked(self, frame: Frame) -> Frame:
-        """A frame of rows ``P'x`` as one of the rows x."""
+        """Return a frame of rows ``P'x`` as one that is applied to the rows x."""
         return Frame(frame.A @ self.P.transpose(0, 2, 1), frame.back)
 
     @property
@@ -636,14 +731,17 @@ class _Hides(NamedTuple):
     noise: float  # in a gradient, over the mean curvature
 
     def which(self, towards: Array, shares: Array, deviations: Array) -> BoolArray:
-        """Of which levels it hides the log-odds against the most frequent one, which is none of them, (levels,).
+        """Return the levels whose log-odds against the most frequent one noise hides, (levels,).
 
         Parameters
         ----------
         towards : array (levels, d)
             Weights of coefficients in a level's log-odds.
-        shares, deviations : array (levels,)
-            Of the rows, and of the noise in that, for noise of deviation 1 in an entry of second moments.
+        shares : array (levels,)
+            Shares of the rows.
+        deviations : array (levels,)
+            Standard deviation of the noise in a share, for noise of deviation 1 in an entry of
+            second moments.
         """
         most = int(np.argmax(shares))
         moved = self.noise * np.linalg.norm((towards - towards[most]) @ self.inverse, axis=1)
@@ -664,7 +762,21 @@ class Moments(NamedTuple):
     blocks: Array  # likewise
 
     def missed(self, w: Array, d: Array, moved: Array) -> Array:
-        """:func:`sottovoce.answers.second_order.missed` of these rows."""
+        """Compute the term t of :func:`sottovoce.answers.second_order.missed` for these rows.
+
+        Parameters
+        ----------
+        w : array (R, d)
+            Start of the step.
+        d : array (R, d)
+            The step.
+        moved : array (R,)
+            Released ``E[l''(z) u^2]`` along the step, less its part of noise.
+
+        Returns
+        -------
+        array (R, d)
+        """
         return missed(w, d, self.S, self.mean, moved, self.marks, self.blocks)
 
 
@@ -684,10 +796,24 @@ class Pool(NamedTuple):
 
 
 def pooled(before: Pool | None, H: Array, spread: float) -> Pool:
-    """The best mean of the Hessians before, at other points, and of H, which is without bias.
+    """Average a new Hessian with those at earlier points, by precision.
 
-    How far the others are off is the largest eigenvalue of the difference, less that of a matrix of noise alone:
-    curvature that changes in one direction must not drown among those where it does not.
+    The new one is unbiased.  The bias of the others is taken to be the largest eigenvalue of the
+    difference, less that of a matrix of noise alone: curvature that changes in one direction must
+    not drown among those where it does not.
+
+    Parameters
+    ----------
+    before : Pool or None
+        Average of the Hessians at earlier points.
+    H : array (R, d, d)
+        Hessian at the present point, in the same frame.
+    spread : float
+        Standard deviation of the noise on an entry of H.
+
+    Returns
+    -------
+    Pool
     """
     d, noise = H.shape[-1], np.full(len(H), spread)
     if before is None:
@@ -700,7 +826,10 @@ def pooled(before: Pool | None, H: Array, spread: float) -> Pool:
 
 
 def within(H: Array, kept: BoolArray) -> Array:
-    """H without rows and columns that are not kept; their diagonal gets the mean of the rest."""
+    """Set rows and columns of H that are not kept to zero.
+
+    Their diagonal entries get the mean of the kept ones, so that H stays invertible.
+    """
     rest = np.einsum("rii,ri->r", H, kept) / np.maximum(kept.sum(axis=1), 1)
     return np.asarray(
         H * kept[:, :, None] * kept[:, None, :] + rest[:, None, None] * np.eye(H.shape[-1]) * ~kept[:, None]
@@ -708,7 +837,22 @@ def within(H: Array, kept: BoolArray) -> Array:
 
 
 def no_further(step: Array, S: Array, most: float) -> tuple[Array, BoolArray]:
-    """The step, shortened so that margins shift by at most `most` in root mean square, and whether it was."""
+    """Shorten a step so that margins shift by at most `most` in root mean square.
+
+    Parameters
+    ----------
+    step : array (R, d)
+    S : array (R, d, d)
+        Second moments of the rows.
+    most : float
+        In log-odds.
+
+    Returns
+    -------
+    step : array (R, d)
+    cut : bool array (R,)
+        Whether it was shortened.
+    """
     moved = np.sqrt(np.maximum(np.einsum("ri,rij,rj->r", step, positive(S), step), 1e-300))
     return np.asarray(step * np.minimum(1.0, most / moved)[:, None]), np.asarray(moved > most)
 
@@ -743,7 +887,31 @@ def one_step(
     lost: Directions | None = None,
     small: SmallSites | None = None,
 ) -> Estimates:
-    """The last step and its errors, in the space without directions that the rows lose."""
+    """Take the last Newton step and compute its errors, in the space without lost directions.
+
+    The formulas are those of the module's docstring.
+
+    Parameters
+    ----------
+    asked : Asked
+        Frame, Hessian, moments of slopes, and gradients.
+    rows : Moments
+        Second moments of the rows, for second-order biases.
+    kept : bool array (R, d)
+        Columns that were not merged.
+    n : float
+        Number of rows.
+    scale : float
+        Sensitivity over sigma of the whole plan.
+    lost : Directions, optional
+        Directions that the rows lose; None for none.
+    small : SmallSites, optional
+        Sites whose constant follows the others; None for none.
+
+    Returns
+    -------
+    Estimates
+    """
     frame, pool, J, seen = asked
     A, (H, s_H) = frame.A, pool
     across, left = np.eye(H.shape[-1])[None], kept.sum(axis=1)
@@ -753,6 +921,7 @@ def one_step(
     inverse, fine = inverse_of(H, kept, np.maximum(1e-12, _FLOOR * s_H * math.sqrt(2.0 * H.shape[-1])))
     inverse = across @ inverse @ across
     d = -np.einsum("rij,rjk,rk->ri", inverse, A, g)
+    # covariance = H^-1 [J / n + s_g^2 A A' + (s_H^2 / 2)(|d|^2 I + d d')] H^-1, its noise first.
     of_g = (s_g**2)[:, None, None] * (A @ A if small is None else A @ small.noise @ A)
     noise = inverse @ (of_g + noise_of(d + np.einsum("rij,rj->ri", frame.back, u), s_H)) @ inverse
     sampling = inverse @ (positive(J) / n) @ inverse
@@ -781,7 +950,7 @@ def one_step(
 
 
 def with_falling_curvature(ends: Estimates, rows: NormalRows) -> Estimates:
-    """The estimates with errors that allow for what the correction of the last step makes of them."""
+    """Add the errors of the correction of the last step for falling curvature."""
     part = ends.signal
     assert part is not None
     noise, sampling = (
@@ -792,10 +961,22 @@ def with_falling_curvature(ends: Estimates, rows: NormalRows) -> Estimates:
 
 
 def with_merged_rows(ends: Estimates, rows: Moments, share: Array) -> Estimates:
-    """The estimates with errors that allow for rows of which noise hides the level, or the site.
+    """Add the errors from rows whose level, or site, noise hides.
 
-    Their margins are off by what their level or site adds to that with which it was merged.  Beforehand that has the
-    deviation `OFF`, and these rows, a `share` of all, (R,), have a mean like one row.
+    Their margins are off by what their level or site adds to that with which it was merged.
+    Beforehand that has the standard deviation `OFF`, and these rows have a mean like one row.
+
+    Parameters
+    ----------
+    ends : Estimates
+    rows : Moments
+    share : array (R,)
+        Share of these rows among all.
+
+    Returns
+    -------
+    Estimates
+        With ``of_merged``, the covariance that was added.
     """
     F, H = ends.frame, ends.hessian
     inverse, _ = inverse_of(H, ends.kept, np.zeros(len(H)))
@@ -808,7 +989,21 @@ def with_merged_rows(ends: Estimates, rows: Moments, share: Array) -> Estimates:
 
 
 def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates:
-    """The estimates with how well the size of all effects together is known, and intervals that allow for it."""
+    """Add the error of the size of all effects together, and how far that is from having no end.
+
+    Parameters
+    ----------
+    ends : Estimates
+    rows : NormalRows
+        Law of the rows.
+    slopes : bool array (R, d)
+        Kept columns but for constants.
+
+    Returns
+    -------
+    Estimates
+        With ``room``, ``own_room`` and ``sampling_room``.
+    """
     # Along lost directions coefficients are anything.
     effects = ends.estimate if ends.directions is None else ends.directions.level(ends.estimate)
     size = size_of(rows, effects, ends.covariance, slopes)
@@ -824,10 +1019,34 @@ def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates
 def together(
     frame: Frame, H: Array, seen: list[Seen], rows: Moments, lost: Directions | None = None
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """All gradients as one at the last point w, by their precision: w, the gradient, and its noise.
+    """Average all gradients at the last point w, by their precision.
 
-    One at v is that at w less ``H u - t / 2`` with ``u = w - v`` and the third derivatives' t.  Its error is its noise,
-    and the mean square of t / 2.  Also the means of u and of t / 2.
+    A gradient at v is that at w less ``H u - t / 2`` with ``u = w - v`` and the third derivatives'
+    t. Its error is its noise, and the mean square of t / 2.
+
+    Parameters
+    ----------
+    frame : Frame
+    H : array (R, d, d)
+        Hessian in the frame.
+    seen : list of Seen
+        Gradients and their points; the last is at w.
+    rows : Moments
+        For the third derivatives' terms.
+    lost : Directions, optional
+        Directions along which a shift moves no score.
+
+    Returns
+    -------
+    w : array (R, d)
+    g : array (R, d)
+        The gradient at w.
+    s_g : array (R,)
+        Standard deviation of the error on an entry of g; 0 without noise.
+    u : array (R, d)
+        Weighted mean of the shifts.
+    half : array (R, d)
+        Weighted mean of t / 2.
     """
     w, d = seen[-1].at, seen[-1].at.shape[1]
     H = frame.back @ H @ frame.back
@@ -848,9 +1067,25 @@ def together(
 
 
 def inverse_of(H: Array, kept: BoolArray, least: Array, lowered: Array | float = 0.0) -> tuple[Array, BoolArray]:
-    """The inverse of H with all eigenvalues `lowered`, and whether it is one: whether they are above `least`.
+    """Invert H with its eigenvalues lowered, where they are large enough.
 
-    Zeros where it is none, and in columns that are not kept.
+    Parameters
+    ----------
+    H : array (R, d, d)
+        Symmetric.
+    kept : bool array (R, d)
+        Columns that were not merged.
+    least : array (R,)
+        What the least lowered eigenvalue must exceed.
+    lowered : float or array (R,)
+        Subtracted from all eigenvalues.
+
+    Returns
+    -------
+    inverse : array (R, d, d)
+        Zeros where there is none, and in columns that are not kept.
+    fine : bool array (R,)
+        Whether there is one.
     """
     values, vectors = np.linalg.eigh(H)
     values = values - np.reshape(lowered, (-1, 1))
@@ -861,9 +1096,28 @@ def inverse_of(H: Array, kept: BoolArray, least: Array, lowered: Array | float =
 
 
 def fragility(A: Array, H: Array, kept: BoolArray, s_H: Array, c: Array) -> Array:
-    """tau of ``c'w`` for each row of c, (R, m): ``c'A P E[E P E] P A c / c'A P A c``; infinite where P is no inverse.
+    """Compute tau of ``c'w``: ``c'A P E[E P E] P A c / c'A P A c``, for each row of c.
 
-    E is noise in H of deviation s_H, and P the inverse of H in the frame A with its eigenvalues lowered by `LOWER` s_H.
+    E is noise in H of deviation s_H, and P the inverse of H in the frame A with its eigenvalues
+    lowered by `LOWER` s_H.
+
+    Parameters
+    ----------
+    A : array (R, d, d)
+        The frame.
+    H : array (R, d, d)
+        Hessian in the frame.
+    kept : bool array (R, d)
+        Columns that were not merged.
+    s_H : array (R,)
+        Standard deviation of the noise on an entry of H.
+    c : array (m, d)
+        Weights of coefficients.
+
+    Returns
+    -------
+    array (R, m)
+        Infinite where the lowered H has no inverse.
     """
     P, _ = inverse_of(H, kept, np.zeros(len(H)), LOWER * s_H)
     turned = (c / np.maximum(np.abs(c).max(axis=1, keepdims=True), 1e-300)) @ A  # tau is one of directions
@@ -876,7 +1130,7 @@ def fragility(A: Array, H: Array, kept: BoolArray, s_H: Array, c: Array) -> Arra
 
 
 def noise_of(shift: Array, s_H: Array) -> Array:
-    """Covariance (R, d, d) of ``E d`` for a step d = `shift` and noise E in H."""
+    """Covariance (R, d, d) of ``E d`` for a step d = `shift`, (R, d), and noise E in H."""
     length = np.sum(shift**2, axis=1)[:, None, None]
     added = length * np.eye(shift.shape[1]) + shift[:, :, None] * shift[:, None, :]
     return np.asarray((s_H**2 / 2.0)[:, None, None] * added)
