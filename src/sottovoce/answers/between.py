@@ -64,7 +64,7 @@ class SiteConstants:
 
     @property
     def count(self) -> int:
-        """K."""
+        """Number K of sites."""
         return len(self.effects)
 
     @property
@@ -78,7 +78,7 @@ class SiteConstants:
         )
 
     def random_effects(self, alpha: float) -> Between:
-        """:func:`between`, of these; InvalidInput if they are too few to tell a spread."""
+        """Estimate random effects (:func:`between`); InvalidInput for too few sites."""
         self._check_count()
         return between(self.effects, self.covariance, alpha)
 
@@ -96,11 +96,25 @@ class SiteConstants:
 
 
 def between(effects: Array, V: Array, alpha: float) -> Between:
-    """Random effects of K estimates (K,) with the covariance V (K, K); intervals of level ``1 - alpha``.
+    """Estimate random effects of K sites from their estimates (Paule and Mandel).
 
-    `sd` solves ``Q = K - 1`` (Paule and Mandel), and its interval holds all at which Q is no surprise: if no sd does,
-    both ends are 0.  That of the mean is Student's with K - 1 degrees of freedom.  One more site is drawn with a spread
-    that is as unsure as Q says; without errors in the estimates that is Student's law, too.
+    The spread ``sd`` solves ``Q = K - 1``, and its interval holds all spreads at which Q is no
+    surprise: if none is, both ends are 0.  The mean's interval is Student's with K - 1 degrees of
+    freedom.  One more site is drawn with a spread that is as uncertain as Q says; without errors in
+    the estimates that is Student's law, too.
+
+    Parameters
+    ----------
+    effects : array (K,)
+        Estimates; K is 3 or more.
+    V : array (K, K)
+        Their covariance.
+    alpha : float
+        One minus the confidence level, in (0, 1).
+
+    Returns
+    -------
+    Between
     """
     K, one = len(effects), np.ones(len(effects))
     values, z = _differences(effects, V)
@@ -134,10 +148,23 @@ def _falls_to(targets: Array | list[float], values: Array, z: Array) -> Array:
 
 
 def widened(ends: Array, spreads: Array, alpha: float) -> Array:
-    """Intervals (n, 2) of level ``1 - alpha`` with a normal draw more, whose deviation is one of the `spreads`.
+    """Widen intervals by one more normal draw whose standard deviation is uncertain.
 
-    The ends are those of normal errors around the middle; with the draw they are errors of which each of the spreads is
-    as likely.  An interval with one end gets the draw alone, added to that end.
+    The ends are those of normal errors around the middle.  An interval with one end gets the draw
+    alone, added to that end.
+
+    Parameters
+    ----------
+    ends : array (n, 2)
+        Intervals of level ``1 - alpha``.
+    spreads : array (k,)
+        Standard deviations of the draw, each as likely.
+    alpha : float
+        One minus the confidence level, in (0, 1).
+
+    Returns
+    -------
+    array (n, 2)
     """
     half = 0.5 * (ends[:, 1] - ends[:, 0])
     finite = np.isfinite(half)

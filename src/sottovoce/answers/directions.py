@@ -135,7 +135,7 @@ class Directions(NamedTuple):
 
 
 def directions(frame: Frame, H: Array, noise: Array, variances: Array, moments: Array) -> Directions:
-    """Eigenvectors of H with the lost and the hidden ones among them.
+    """Compute the eigenvectors of H, and classify those that are lost or hidden.
 
     Parameters
     ----------
@@ -144,11 +144,16 @@ def directions(frame: Frame, H: Array, noise: Array, variances: Array, moments: 
     H : array (R, d, d)
         Symmetric, with 0 along a lost direction but for noise.
     noise : array (R,)
-        Deviation of the noise on an entry of H.
+        Standard deviation of the noise on an entry of H.
     variances : array (R, d)
         Of each column, at least; see :func:`variances_of`.
     moments : array (R,)
-        The mean second moment of rows in the frame, in a direction that is seen: H is about in proportion.
+        The mean second moment of rows in the frame, in a direction that is seen: H is about in
+        proportion.
+
+    Returns
+    -------
+    Directions
     """
     values, vectors = np.linalg.eigh(H)
     d = H.shape[-1]
@@ -169,9 +174,24 @@ def directions(frame: Frame, H: Array, noise: Array, variances: Array, moments: 
 
 
 def unseen_directions(frame: Frame, unseen: Array, variances: Array, moments: Array) -> Directions:
-    """The same before any Hessian is known, by what second moments did not show of the frame.
+    """Classify directions before any Hessian is known, by what second moments hide of the frame.
 
-    What they did not show was raised to the norm of their noise, ``sqrt(2 d)`` deviations: that is 1 in `unseen`.
+    What they hide was raised to the norm of their noise, ``sqrt(2 d)`` deviations: that is 1 in
+    `unseen`.
+
+    Parameters
+    ----------
+    frame : Frame
+    unseen : array (R, d, d)
+        Part of the identity that noise hides in the frame.
+    variances : array (R, d)
+        As for :func:`directions`.
+    moments : array (R,)
+        As for :func:`directions`.
+
+    Returns
+    -------
+    Directions
     """
     d = unseen.shape[-1]
     noise = np.where(unseen.any(axis=(1, 2)), 1.0 / math.sqrt(2.0 * d), 0.0)
@@ -224,10 +244,11 @@ class LostLines(NamedTuple):
 
 
 def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
-    """The lines that turn into lost directions.
+    """Find the lines of a table that depend on lost directions.
 
-    A line that does not is the same wherever the model stands along them.  A direction is known but for its noise: a
-    line is lost if it turns by more than that, and it is unclear if that is more than `UNCLEAR`.
+    A line that does not is the same wherever the model stands along them.  A direction is known but
+    for its noise: a line is lost if it turns by more than that, and it is unclear if that is more
+    than `UNCLEAR`.
 
     Parameters
     ----------
@@ -237,6 +258,10 @@ def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
         From coefficients of columns to those of the lines.
     constants : bool array (lines,)
         The lines that are constants.
+
+    Returns
+    -------
+    LostLines
     """
     lost, size, values = found.lost[0], found.size[0], found.values[0]
     scale = np.maximum(np.abs(M).max(axis=1), 1e-300)  # units may be as large or small as one likes
@@ -263,9 +288,22 @@ def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
 
 
 def turns_into(directions: Array, weights: Array, *, noiseless: bool) -> BoolArray:
-    """Whether sums of lines with these weights, (n, lines), turn into lost directions (k, lines): (n,).
+    """Return which weighted sums of lines depend on lost directions.
 
     The others are the same wherever the model stands along these.
+
+    Parameters
+    ----------
+    directions : array (k, lines)
+        Lost directions.
+    weights : array (n, lines)
+        One sum a row.
+    noiseless : bool
+        Whether the directions are known without noise: then only rounding is allowed for.
+
+    Returns
+    -------
+    bool array (n,)
     """
     turn = np.abs(weights @ directions.T)
     parts = np.abs(weights) @ np.abs(directions.T)
@@ -317,15 +355,21 @@ def _together(turn: Array, turned: BoolArray, constants: BoolArray) -> list[tupl
 
 
 def in_words(relation: Relation, names: Sequence[str], constants: BoolArray, *, sites: bool) -> str:
-    """What the columns of a relation have in common, in a clause.
+    """Describe what the columns of a relation have in common, as a clause.
 
     Parameters
     ----------
+    relation : Relation
     names : sequence of str
-        Of all lines.
+        Names of all lines.
     constants : bool array (lines,)
+        The lines that are constants.
     sites : bool
         Whether sites have constants of their own.
+
+    Returns
+    -------
+    str
     """
     own = [k for k in relation.lines if not constants[k]]
     called = _listed([names[k] for k in own])
@@ -346,7 +390,7 @@ def in_words(relation: Relation, names: Sequence[str], constants: BoolArray, *, 
 
 
 def remedy(relation: Relation, constants: BoolArray) -> str:
-    """What to do about it, in a clause."""
+    """Describe how to resolve a relation, as a clause."""
     own = sum(not constants[k] for k in relation.lines)
     leave = "leave it out"
     if own > 1:

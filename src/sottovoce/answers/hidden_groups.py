@@ -29,19 +29,27 @@ _ROUNDING = 1e-9
 
 
 def hidden_groups(naming: Naming, found: Undetermined, seen: Evidence, estimate: Array, pivots: Array) -> HiddenGroups:
-    """Groups of levels, references and sites without the rarer outcome, and their counts.
+    """Collect groups of levels, references and sites without the rarer outcome, and counts.
 
-    A group is left out if it has another rarer outcome at the start than by the model.  Of each the rows are taken that
-    are in no other, as the log-odds of those may have no end: a mean margin over all rows would have none either.
+    A group is left out if its rarer outcome at the start is not that by the model.  Of each group
+    only the rows are taken that are in no other, as the log-odds of those may have no end: a mean
+    margin over all rows would have none either.
 
     Parameters
     ----------
+    naming : Naming
+    found : Undetermined
+        Of one replicate.
     seen : Evidence
         Of one replicate.
     estimate : array (d,)
         The model.
     pivots : array (lines, lines)
         The map of :func:`sottovoce.answers.references.pivots`.
+
+    Returns
+    -------
+    HiddenGroups
     """
     groups, every = found.groups, naming.constant / naming.value
     v = groups.directions

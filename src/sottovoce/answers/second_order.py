@@ -20,7 +20,7 @@ _LEAST = 1e-3
 
 
 def missed(w: Array, d: Array, S: Array, center: Array, moved: Array, marks: Array, blocks: Array) -> Array:
-    """t, shape (R, d).
+    """Compute t, by which a Newton step misses the minimiser: ``H^-1 t / 2``.
 
     Parameters
     ----------
@@ -36,6 +36,10 @@ def missed(w: Array, d: Array, S: Array, center: Array, moved: Array, marks: Arr
         Entry of a column that marks a level, in rows of that level; 0 for other columns.
     blocks : array (d,)
         Number of the block of a column that marks a level; 0 for other columns.
+
+    Returns
+    -------
+    array (R, d)
     """
     covariance = S - center[:, :, None] * center[:, None, :]
     t, length = _normal(w, d, center, covariance)
