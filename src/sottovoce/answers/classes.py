@@ -60,6 +60,12 @@ class Confusion(Once):
     """The K by K confusion matrix, from rows that hold the number of their cell; the outcome is an answer.
 
     `judged` is :func:`sottovoce.util.plain.digest_of` the public model.
+
+    Guarantee
+    ---------
+    Rows enter through `items` alone: Gaussian mechanisms on bounded sums over rows, each priced by
+    :meth:`sottovoce.queries.NoisyBounded.event` under the relation and the unit of the run.
+    All metrics are post-processing.  The judged model is public.
     """
 
     judged: bytes = field(kw_only=True)

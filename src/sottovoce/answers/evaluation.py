@@ -166,6 +166,12 @@ class Histogram(Recipe):
         A probability, which lies on an edge of the cells.
     groups : array (g, d), optional
         Of :func:`groups_of`.
+
+    Guarantee
+    ---------
+    Rows enter through `items` alone: Gaussian mechanisms on bounded sums over rows, each priced by
+    :meth:`sottovoce.queries.NoisyBounded.event` under the relation and the unit of the run.
+    All metrics are post-processing.  The judged model is public.
     """
 
     judged: bytes = field(kw_only=True)

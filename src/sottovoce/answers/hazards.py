@@ -56,7 +56,11 @@ class Hazards(NamedTuple):
 
 
 def cell_numbers(intervals: int, cells: int) -> int:
-    """How many cells a life table has: events, censored people inside, censored at an interval's end, never at risk."""
+    """Return the number of cells of a life table.
+
+    They hold events, people censored inside, people censored at an interval's end, and people who
+    were never at risk.
+    """
     return 2 * intervals * cells + intervals + 1
 
 
@@ -168,6 +172,12 @@ class HazardSteps(Recipe):
         Largest weight of a row.
     ridge : float
         Weight of half the slopes' squared norm beside the mean over people.
+
+    Guarantee
+    ---------
+    Rows enter through `items` alone: Gaussian mechanisms on bounded sums over rows, each priced by
+    :meth:`sottovoce.queries.NoisyBounded.event` under the relation and the unit of the run.
+    Steps and the outcome are post-processing.
     """
 
     intervals: int = field(kw_only=True)
@@ -247,7 +257,7 @@ class HazardSteps(Recipe):
 
 
 def newton_step(seen: Seen, value: float, d: int) -> Step:
-    """``-H^-1 g``, in directions that noise hides with a larger curvature than they seem to have.
+    """Take the step ``-H^-1 g``, with curvatures that noise hides raised to a floor.
 
     Parameters
     ----------
@@ -255,7 +265,11 @@ def newton_step(seen: Seen, value: float, d: int) -> Step:
     value : float
         Entry of a row in the constant of its interval.
     d : int
-        Slopes; the other entries are those of constants.
+        Number of slopes; the other entries are constants.
+
+    Returns
+    -------
+    Step
     """
     H, of_H, g, of_g = seen.hessian, seen.hessian_noise, seen.gradient, seen.gradient_noise
     values, vectors = np.linalg.eigh(H)
@@ -287,17 +301,24 @@ def _without_pairs(H: Array, d: int) -> Array:
 
 
 def pooled(seen: list[Seen], value: float, d: int) -> Seen:
-    """What all answers so far say of the gradient and the Hessian at the last point.
+    """Average all answers so far into one gradient and one Hessian at the last point.
 
-    An answer at another point is taken to the last one by the Hessian there, and counts by its precision: its noise,
-    and what the Hessian changes in between, about in proportion to how far log-odds have moved.  Without noise only
-    the last answers count.
+    An answer at another point is taken to the last one by the Hessian there, and counts by its
+    precision: its noise, and what the Hessian changes in between, about in proportion to how far
+    log-odds have moved.  Without noise only the last answers count.
 
     Parameters
     ----------
     seen : list of Seen
-    value, d
+        In order; the last is at the present point.
+    value : float
         As for :func:`newton_step`.
+    d : int
+        As for :func:`newton_step`.
+
+    Returns
+    -------
+    Seen
     """
     last = seen[-1]
     if not last.gradient_noise > 0.0:

@@ -212,6 +212,12 @@ class Newton(SeparateSites):
         Entry of a column that marks a level, in rows of that level; 0 for other columns.
     blocks : array (d,)
         Number of the block of a column that marks a level; 0 for other columns.
+
+    Guarantee
+    ---------
+    Rows enter through `items` alone: Gaussian mechanisms on bounded sums over rows, each priced by
+    :meth:`sottovoce.queries.NoisyBounded.event` under the relation and the unit of the run.
+    Frames, steps and the outcome are post-processing.
     """
 
     constant: Array = field(kw_only=True)

@@ -97,6 +97,12 @@ class Stepped(SeparateSites):
         Number of the block of a column that marks a level; 0 for other columns.
     value : float
         Entry of a row in its constant column.
+
+    Guarantee
+    ---------
+    Rows enter through `items` alone: Gaussian mechanisms on bounded sums over rows, each priced by
+    :meth:`sottovoce.queries.NoisyBounded.event` under the relation and the unit of the run.
+    Frames, the h at which residuals are clipped, and the outcome are post-processing.
     """
 
     constant: Array = field(kw_only=True)
@@ -125,6 +131,11 @@ class Stepped(SeparateSites):
         )
 
     def script(self, facts: Facts, replicates: int) -> Script:
+        """Ask for the releases in order, and return :class:`Estimates`.
+
+        The steps: find the frame, take two gradients with ever tighter clipping of residuals, and
+        solve the normal equations of all products once more (module's docstring).
+        """
         zero = np.zeros((replicates, facts.d))
         bounds = yield AtBounds(zero, self.constant)
         frame, kept, rough = yield from self._frame(zero)
@@ -162,6 +173,7 @@ class Stepped(SeparateSites):
         A = frame.A
         every_row = np.einsum("rij,j->ri", frame.back, self.constant)
         tail = clipped_tails.second_moments(M, *told, every_row)
+        # Clipped residuals have a mean of at most `hidden`, in rows whose mean is uncertain.
         of_clipped = clipping.hidden**2 * (inverse @ tail @ inverse)
         noise_of_all = A @ noise @ A
         return Estimates(
@@ -298,14 +310,23 @@ class OfSites(Stepped):
 
 
 def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], facts: Facts, value: float) -> Estimates:
-    """The estimates of all sites: each one's step from the common point, pooled by inverse covariance.
+    """Combine the estimates of all sites, each a step from the common point, by inverse covariance.
 
     Parameters
     ----------
+    columns : Columns
     found : Estimates
         Of the common steps, in columns with one constant.
+    heard : sequence of Heard
+        The sites' answers to every item, in order.
+    facts : Facts
     value : float
         Entry of a row in its constant column.
+
+    Returns
+    -------
+    Estimates
+        In all columns.
     """
     moments, squares = of_kind(heard, FramedMoments)[-1], of_kind(heard, FramedResiduals)[-1]
     gradients, d, lost = of_kind(heard, FramedSteps), columns.slopes + 1, found.directions
@@ -434,9 +455,10 @@ class _FramedProducts(Products):
         self.turn = np.linalg.qr(whole, mode="complete").Q
 
     def costs(self, constant: Array, sampling: float, noise: float) -> clipped_tails.Costs:
-        """What clipping the next residuals costs each kept coefficient, in the mean over replicates.
+        """Estimate what clipping the next residuals costs each kept coefficient.
 
-        The mean of rows whose residuals are clipped is taken to be off that of all by `_LEANS` of one row.
+        Costs are means over replicates. The mean of rows whose residuals are clipped is taken to be
+        off that of all by `_LEANS` of one row.
 
         Parameters
         ----------
@@ -446,6 +468,10 @@ class _FramedProducts(Products):
             Variance of residuals over the number of rows.
         noise : float
             Variance of the noise on an entry of a gradient, in units of h.
+
+        Returns
+        -------
+        Costs
         """
         inverse = np.linalg.inv(self.raised)
         A = self.frame.A
@@ -459,9 +485,10 @@ class _FramedProducts(Products):
         )
 
     def shrunken(self) -> Array:
-        """The mean of the coefficients in the frame given all that was found, if each is normal beforehand.
+        """Return the posterior mean of the coefficients in the frame, (R, d), by empirical Bayes.
 
-        Those of constants have no law beforehand; the others have one variance, of a grid, by its likelihood.
+        Those of constants have no law beforehand; the others have one variance, of a grid, by its
+        likelihood.
         """
         turned = self.turn.transpose(0, 2, 1)
         M = turned @ self.raised @ self.turn
@@ -482,18 +509,49 @@ def _inverse_across(lost: Directions, M: Array, kept: BoolArray, noise: Array) -
 
 
 def slopes_of(naming: Naming) -> Stepped:
-    """The recipe for rows of an encoding."""
+    """Construct the recipe for rows of an encoding."""
     return Stepped(constant=naming.constant, marks=naming.marks, blocks=naming.blocks, value=naming.value)
 
 
 def hidden(cells: Array, noise: float, h: float) -> float:
-    """The mean of what residuals are clipped by, over h, that a noisy histogram may hide: one deviation beyond it."""
+    """Bound the mean amount by which residuals are clipped, over h, that a noisy histogram may hide.
+
+    Parameters
+    ----------
+    cells : array (edges + 1,)
+        Noisy shares of residuals by size.
+    noise : float
+        Standard deviation of the noise on a share; one deviation is allowed for.
+    h : float
+        Where residuals are clipped.
+
+    Returns
+    -------
+    float
+    """
     beyond = cells[np.searchsorted(EDGES, h / clipped_tails.MARGIN * 0.999) + 1 :]
     return _EXCESS * (max(0.0, float(beyond.sum())) + noise * math.sqrt(len(beyond)))
 
 
 def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float | None = None) -> Coefficients:
-    """The table of :func:`sottovoce.answers.coefficients.table`, in the units of the columns and of the target."""
+    """Construct the table of coefficients in the units of the columns and of the target.
+
+    Parameters
+    ----------
+    found : Estimates
+        Outcome of :class:`Stepped`, for targets in [-1, 1].
+    naming : Naming
+        The encoding, with the lines' names and units.
+    task : BoundedNumber
+        The target's bounds.
+    delta : float, optional
+        Delta of the run: with it, refusals name the epsilon that would suffice.
+
+    Returns
+    -------
+    Coefficients
+        Of the first replicate; see :func:`sottovoce.answers.coefficients.table`.
+    """
     encoded = table(found, naming, delta=delta)
     half = 0.5 * (task.high - task.low)
 

@@ -94,11 +94,29 @@ class Corrected(NamedTuple):
 
 
 def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: Array) -> Corrected:
-    """An answer, of whose corrections of information only so much is kept as is not likely to be noise.
+    """Shrink the corrections of an answer by the share of noise in them.
 
-    That is judged for scores less their mean by information.  Where rows are far from the middle of the cells, level
-    and slope are nearly collinear, and what little is told of the slope is a difference of entries that are all large:
-    a small error in each of them would be a large one of it.
+    Only so much of a correction of information is kept as is not likely to be noise. That is judged
+     for scores less their mean by information. Where rows are far from the middle of the cells,
+     level
+    and slope are nearly collinear, and what little is told of the slope is a difference of entries
+    that are all large: a small error in each of them would be a large one of it.
+
+    Parameters
+    ----------
+    block : Block
+    curve : Curves
+        The point at which the corrections were asked.
+    values : array (2, CELLS, STATISTICS)
+        What a row of each label and cell stands for.
+    found : array (STATISTICS,)
+        Released sums over rows, less those of `values`.
+    spread : array (STATISTICS,)
+        Standard deviation of their noise.
+
+    Returns
+    -------
+    Corrected
     """
     H = np.einsum("yk,yke->e", block.counts, values)
     kept = found.copy()
@@ -123,24 +141,39 @@ def _share_kept(found: Array, noise: Array, scale: Array) -> Array:
 
 
 def blocks_of(counts: Array, sigma: float, rows: float) -> list[Block]:
-    """All rows, and each group if there are several, from counts (groups, 2, CELLS)."""
+    """Return the block of all rows and, if there are several groups, one for each.
+
+    Parameters
+    ----------
+    counts : array (groups, 2, CELLS)
+        Noisy counts by label and cell.
+    sigma : float
+        Standard deviation of the noise on each count.
+    rows : float
+        Public number of all rows.
+
+    Returns
+    -------
+    list of Block
+    """
     groups = [Block(own, sigma, max(1.0, float(own.sum()))) for own in counts]
     whole = Block(counts.sum(axis=0), sigma * math.sqrt(len(counts)), rows)
     return [whole] if len(groups) == 1 else [whole, *groups]
 
 
 def stacked(curves: Sequence[Sequence[Curves]]) -> Curves:
-    """Curves of R replicates with B blocks each as one."""
+    """Stack the curves of R replicates with B blocks each, to arrays (R, B, ...)."""
     return Curves(
         **{f.name: np.array([[getattr(one, f.name) for one in row] for row in curves]) for f in fields(Curves)}
     )
 
 
 def values_of(curve: Curves) -> Array:
-    """What a row of each label and cell stands for, (..., 2, CELLS, STATISTICS): the mean over places within the cell.
+    """Return what a row of each label and cell stands for, (..., 2, CELLS, STATISTICS).
 
-    Of the model's probabilities, the middle of what they may be in the cell: that has the smallest corrections.  Places
-    themselves are one half on average.  Of several reaches (...) and worths, if the curve has such.
+    That is the mean over places within the cell.  Of the model's probabilities it is the middle of
+    what they may be in the cell, which has the smallest corrections. Places themselves are one half
+     on average.  Of several reaches (...) and worths, if the curve has such.
     """
     u = placements(EDGES, curve.tails)
     values = np.zeros((*curve.reach.shape, 2, CELLS, STATISTICS))
@@ -228,9 +261,21 @@ def matrix(entries: Array) -> Array:
 
 
 def start(block: Block, center: float, spread: float) -> Curves:
-    """The point of the first corrections, from the histogram alone; `spread` is of the noise in the second ones.
+    """Choose the point of the first corrections, from the histogram alone.
 
     A cell's worth is the share of its information in what it says, noise included.
+
+    Parameters
+    ----------
+    block : Block
+    center : float
+        Log-odds of the judged model in the middle of the cells.
+    spread : float
+        Standard deviation of the noise in the second corrections.
+
+    Returns
+    -------
+    Curves
     """
     ones = max(float(block.counts[1].sum()), 1.0)
     share = min(max(ones / block.rows, 1.0 / (block.rows + 1.0)), block.rows / (block.rows + 1.0))
@@ -252,7 +297,7 @@ def start(block: Block, center: float, spread: float) -> Curves:
 
 
 def again(block: Block, answer: Corrected) -> Curves:
-    """The point of the second corrections: where the first ones lead."""
+    """Choose the point of the second corrections: where the first ones lead."""
     curve, _ = _solved(block, answer)
     return replace(curve, shift=np.array(_shift(block, curve, answer)))
 

@@ -156,9 +156,10 @@ class Combined(NamedTuple):
 
 
 def combined(columns: Columns, steps: Sequence[SiteStep]) -> Combined:
-    """Sites' estimates by inverse covariance; a site tells nothing of the constants of others.
+    """Combine the sites' estimates by inverse covariance.
 
-    Weights follow from what is expected.  The covariance is right for any weights.
+    A site tells nothing of the constants of others.  Weights follow from what is expected.  The
+    covariance is right for any weights.
     """
     weights = [precision(step.expected) for step in steps]
     places = [columns.embedding(i) for i in range(len(steps))]
@@ -174,20 +175,24 @@ def combined(columns: Columns, steps: Sequence[SiteStep]) -> Combined:
 
 
 def precision(covariance: Array) -> Array:
-    """The inverse in the columns that are kept; zeros in the others, (R, d, d)."""
+    """Return pseudoinverses of covariances, (R, d, d): zeros in columns that are not kept."""
     return np.asarray(np.linalg.pinv(covariance, rcond=_SINGULAR, hermitian=True))
 
 
 def by_noise(spreads: Array, rows: Array) -> Array:
-    """Weights of sites whose answers have the least noise together, (N,); those of their rows without noise."""
+    """Return the sites' weights with the least noise in the mean, (N,), for `spreads` (N,).
+
+    Without noise they are in proportion to `rows`, (N,).
+    """
     sure = rows if np.any(spreads == 0.0) else spreads**-2.0
     return np.asarray(sure / sure.sum())
 
 
 def drawn_together(z: Array, variance: Array) -> Array:
-    """Sites' numbers less their mean, drawn to it by the share of noise in their differences, (R, N).
+    """Shrink the sites' deviations from their mean by the share of noise in them, (R, N).
 
-    `variance` is that of the noise in each, (R, N).  The variance between sites is what noise leaves of their spread.
+    `variance` is that of the noise in each number of `z`, both (R, N). The variance between sites
+    is what noise leaves of their spread.
     """
     weight = 1.0 / np.maximum(variance, 1e-300)
     apart = z - np.sum(weight * z, axis=1, keepdims=True) / weight.sum(axis=1, keepdims=True)
@@ -202,7 +207,7 @@ class SeparateSites(Recipe):
     constant: Array
 
     def columns(self, facts: Facts) -> Columns:
-        """Of the rows of the sites."""
+        """Return the columns of the sites' rows."""
         return Columns(self.constant, facts.n_nodes)
 
     def separate(self, facts: Facts) -> bool:
@@ -222,18 +227,42 @@ class SeparateSites(Recipe):
 
     @abstractmethod
     def with_one_constant(self, columns: Columns) -> Self:
-        """The recipe for rows of one site."""
+        """Return the recipe for rows of one site."""
 
     @abstractmethod
     def own_constants(self, heard: Sequence[Heard], then: Array, facts: Facts) -> Array:
-        """How far each site's constant is from the common one, after these answers, (R, N).
+        """Estimate how far each site's constant is from the common one, after these answers.
 
-        `then` is the common point, (R, k + 1), at which the next item is asked.
+        Parameters
+        ----------
+        heard : sequence of Heard
+            The answers so far.
+        then : array (R, k + 1)
+            The common point at which the next item is asked.
+        facts : Facts
+
+        Returns
+        -------
+        array (R, N)
         """
 
     @abstractmethod
     def joined(self, found: Any, heard: Sequence[Heard], facts: Facts) -> Any:
-        """The outcome in all columns, from that of the common steps."""
+        """Return the outcome in all columns, from that of the common steps.
+
+        Parameters
+        ----------
+        found : object
+            Outcome of the script for one constant.
+        heard : sequence of Heard
+            All answers.
+        facts : Facts
+
+        Returns
+        -------
+        object
+            Of the same type as `found`.
+        """
 
     def _jointly(self, facts: Facts, replicates: int) -> Script:
         """The script of one site that has all rows, on the sites' answers; each is asked at its own constant."""
@@ -270,7 +299,7 @@ def _together(sites: SiteAnswers, rows: Array) -> Answer:
 
 
 def of_kind(heard: Sequence[Heard], kind: type[Bounded] | tuple[type[Bounded], ...]) -> list[Heard]:
-    """The items of a kind, in order."""
+    """Select the items of a kind, in order."""
     return [one for one in heard if isinstance(one.what, kind)]
 
 
@@ -283,7 +312,23 @@ class WideFrame(NamedTuple):
 
 
 def wide(columns: Columns, frame: Array, hessian: Array, kept: BoolArray) -> WideFrame:
-    """Each site's constant has the line of the common one."""
+    """Extend a frame and a Hessian for rows of one constant to all columns.
+
+    Each site's constant has the line of the common one.
+
+    Parameters
+    ----------
+    columns : Columns
+    frame : array (R, k + 1, k + 1)
+    hessian : array (R, k + 1, k + 1)
+        In the frame.
+    kept : bool array (R, k + 1)
+        Columns that were not merged.
+
+    Returns
+    -------
+    WideFrame
+    """
     more = len(columns.constant) - columns.slopes - 1
     rows = columns.of_all(frame)
     R, one = hessian.shape[:2]

@@ -140,7 +140,10 @@ class RarerOutcome(NamedTuple):
 
 
 def groups_of(naming: Naming, kept: BoolArray) -> Groups:
-    """The groups of an encoding, of which the columns `kept`, (d,), were not merged with their reference."""
+    """Return the groups of an encoding.
+
+    `kept` (d,) are the columns that were not merged with their reference.
+    """
     marks, blocks, ends = naming.marks, naming.blocks, naming.ends
     every = naming.constant / naming.value  # c
     directions, columns, numbers = list[Array](), list[int](), list[float]()
@@ -169,7 +172,22 @@ def groups_of(naming: Naming, kept: BoolArray) -> Groups:
 
 
 def at_the_start(groups: Groups, every: Array, seen: Evidence) -> tuple[RarerOutcome, Array]:
-    """Counted where all rows have the same chance; and how many are expected in a group that is like all others."""
+    """Count each group's rarer outcome at the start, where all rows have the same chance.
+
+    Parameters
+    ----------
+    groups : Groups
+    every : array (d,)
+        Its product with every row is 1.
+    seen : Evidence
+        Of one replicate.
+
+    Returns
+    -------
+    counted : RarerOutcome
+    expected : array (groups,)
+        Rows with the rarer outcome in a group that is like all others.
+    """
     v, chance = groups.directions, float(seen.chance)
     size = v @ seen.moments @ every
     positives = chance * size - v @ seen.gradient
@@ -184,17 +202,46 @@ def at_the_start(groups: Groups, every: Array, seen: Evidence) -> tuple[RarerOut
 
 
 def rarer_side(groups: Groups, every: Array, seen: Evidence) -> Array:
-    """1 where the positive outcome is the rarer one of a group by the counts at the start, -1 where it is not."""
+    """Return which outcome is the rarer one of each group, by the counts at the start.
+
+    Parameters
+    ----------
+    groups : Groups
+    every : array (d,)
+        Its product with every row is 1.
+    seen : Evidence
+        Of one replicate.
+
+    Returns
+    -------
+    array (groups,)
+        1 for the positive outcome, -1 for the negative one.
+    """
     size = groups.directions @ seen.moments @ every
     positives = float(seen.chance) * size - groups.directions @ seen.gradient
     return np.where(positives < 0.5 * size, 1.0, -1.0)
 
 
 def at_a_point(groups: Groups, every: Array, seen: Evidence, point: Point) -> RarerOutcome:
-    """Counted at a later point, where the Hessian tells a group's chance of the rarer outcome.
+    """Count each group's rarer outcome at a later point, where the Hessian tells its chance.
 
-    The mean margin of the group tells which outcome the model has as the rarer one.  Rows of unlike chances have more
-    of it than is taken here, and a group may have more rows, so the count is rather too small.
+    The mean margin of the group tells which outcome the model has as the rarer one.  Rows of unlike
+    chances have more of it than is taken here, and a group may have more rows, so the count is
+    rather too small.
+
+    Parameters
+    ----------
+    groups : Groups
+    every : array (d,)
+        Its product with every row is 1.
+    seen : Evidence
+        Of one replicate.
+    point : Point
+        Of the same replicate.
+
+    Returns
+    -------
+    RarerOutcome
     """
     v = groups.directions
     chance = rarer_chance(groups, seen, point)
@@ -210,9 +257,24 @@ def at_a_point(groups: Groups, every: Array, seen: Evidence, point: Point) -> Ra
 
 
 def rarer_chance(groups: Groups, seen: Evidence, point: Point) -> Array:
-    """The chance of the rarer outcome that rows of equal chance have where the Hessian is as at a point, (groups,)."""
+    """Compute the chance of the rarer outcome that the Hessian at a point implies for equal rows.
+
+    Parameters
+    ----------
+    groups : Groups
+    seen : Evidence
+        Of one replicate.
+    point : Point
+        Of the same replicate.
+
+    Returns
+    -------
+    array (groups,)
+        In [0, 1/2].
+    """
     v = groups.directions
     inside, squares = v @ seen.back, _squares_in_hessians(v, seen)
+    # v'H v = mean of u^2 p (1 - p): solved for the smaller chance p.
     bends = np.clip(np.einsum("gi,ij,gj->g", inside, point.hessian, inside), 0.0, squares / 4.0)
     return np.asarray(0.5 * (1.0 - np.sqrt(1.0 - 4.0 * bends / squares)))
 
@@ -245,9 +307,10 @@ def _least_size(groups: Groups, every: Array, seen: Evidence) -> tuple[Array, Ar
 
 
 def together(counts: Sequence[RarerOutcome]) -> RarerOutcome:
-    """All counts as one by their precision; of a group without noise the first, which is exact.
+    """Average counts by their precision; without noise the first is taken, which is exact.
 
-    A level that was merged has no rows of its own, so its counts are none without noise: others have theirs.
+    A level that was merged has no rows of its own, so its counts are none without noise: others
+    have theirs.
     """
     noise = np.array([one.noise for one in counts])
     noisy = np.all(noise > 0.0, axis=0)
@@ -321,35 +384,47 @@ class Undetermined(NamedTuple):
 
 
 def undetermined(naming: Naming, kept: BoolArray, seen: Evidence) -> Undetermined:
-    """Which groups the data may not determine, and of which noise does not hide that.
+    """Find the groups whose coefficients the data may not determine (quasi-separation).
 
-    A group is not determined unless the count of its rarer outcome stands out from none by `SURE` deviations, or of a
-    level by `CLEAR` and `LEAST` rows beyond `DOUBT`.  Noise does not hide it if that count leaves no room for a small
-    part, `FEW`, of the rows that would have the outcome if the group were like all others.
+    A group is not determined unless the count of its rarer outcome stands out from none by `SURE`
+    deviations, or of a level by `CLEAR` and `LEAST` rows beyond `DOUBT`.  Noise does not hide it if
+    that count leaves no room for a small part, `FEW`, of the rows that would have the outcome if
+    the group were like all others.
 
     Parameters
     ----------
+    naming : Naming
     kept : bool array (d,)
         The columns that were not merged with their reference.
     seen : Evidence
         Of one replicate.
+
+    Returns
+    -------
+    Undetermined
     """
     return _of_one_outcome(groups_of(naming, kept), naming, seen)
 
 
 def undetermined_by_site(naming: Naming, kept: BoolArray, seen: Evidence, of_sites: Sequence[Evidence]) -> Undetermined:
-    """:func:`undetermined` where each site was asked of its own rows, and has a constant of its own.
+    """Find undetermined groups where each site was asked of its own rows and has its own constant.
 
-    All sites together tell what decides the columns' lines, and each site whether its own rows have one outcome.
+    All sites together tell what decides the columns' lines, and each site whether its own rows have
+    one outcome.
 
     Parameters
     ----------
+    naming : Naming
     kept : bool array (slopes + 1,)
         As for :func:`undetermined`, of rows with one constant.
     seen : Evidence
         Of all sites together, as rows with one constant.
     of_sites : sequence of Evidence
         The same of each site alone.
+
+    Returns
+    -------
+    Undetermined
     """
     one = naming.with_one_constant()
     sites, slopes = len(of_sites), one.d - 1

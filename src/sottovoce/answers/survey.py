@@ -53,6 +53,12 @@ class Survey(Once):
         Of each grid.
     grids : bytes
         Digest of the declarations of which the grids are: identity of what was asked.
+
+    Guarantee
+    ---------
+    Rows enter through `items` alone: Gaussian mechanisms on bounded sums over rows, each priced by
+    :meth:`sottovoce.queries.NoisyBounded.event` under the relation and the unit of the run.
+    Proposals are post-processing.
     """
 
     cells: tuple[int, ...] = field(kw_only=True)
