@@ -69,7 +69,7 @@ class SiteConstants:
 
     @property
     def too_few(self) -> str | None:
-        """Why nothing is known of rows of other sites; None if these are enough to tell."""
+        """Reason why rows of other sites have no interval; None if there are enough sites."""
         if self.count >= FEWEST:
             return None
         return (

@@ -41,7 +41,7 @@ class ClassEvaluation(ReleasedEvaluation):
     asked: list[dict[str, Any]]
 
     def released(self) -> dict[str, Any]:
-        """What was released, as plain data."""
+        """Return the released results as plain data."""
         classes = [
             {
                 "name": name, "share": self.share[name].to_dict(), "recall": self.found[name].to_dict(),

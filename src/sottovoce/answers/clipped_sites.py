@@ -19,7 +19,7 @@ _POINTS = 401
 
 
 class ClippedStep(NamedTuple):
-    """What one gradient tells of a site's constant, in R replicates.
+    """Step of a site's constant by one clipped gradient, for R replicates.
 
     Distances are from the point of the last gradient, in units of the constant.
     """

@@ -399,7 +399,7 @@ def _check_alpha(alpha: float) -> None:
 
 
 class _Judged(NamedTuple):
-    """What is known of the lines of one replicate, in the user's units, (lines,) each."""
+    """Estimates, steps and variances of one replicate's lines, in the user's units, (lines,) each."""
 
     estimate: Array
     covariance: Array  # with what the last step may have left undone  (lines, lines)
@@ -437,7 +437,7 @@ class _Judged(NamedTuple):
 
     @property
     def moving(self) -> BoolArray:
-        """Whether steps still lead away: the last one is longer than its noise, and no shorter than the one before.
+        """Whether steps have not converged: the last is longer than its noise, and no shorter.
 
         Where a coefficient has no end, each step is as long as the one before (in log-odds about 1), and near an end
         each is about the square of it.  Of a level it is enough that most of its variance is what that step may have
@@ -510,7 +510,7 @@ def _merged(found: Estimates, naming: Naming, replicate: int) -> BoolArray:
 def _by_group(
     found: Estimates, naming: Naming, groups: Undetermined, step: Array, replicate: int
 ) -> tuple[Array, Array]:
-    """What the last step may have left undone, and what the sampling error lacks, of each group of rows, (groups, d).
+    """Return what the last step left undone, and missing sampling error, by group, (groups, d).
 
     Both move the coefficients by the group's direction, whatever level they are compared with.  The step of a group is
     how far it shifts the margins of its rows, in the mean by their curvature, so that rows of which the outcome is all
@@ -552,7 +552,9 @@ def _by_group(
 
 
 def _size_hidden(found: Estimates, naming: Naming, groups: Undetermined | None, replicate: int) -> bool:
-    """Whether noise hides how strong all effects are together, those of levels left out that are refused by their own.
+    """Return whether noise hides the size of all effects together.
+
+    Levels that are refused for their own reasons are left out.
 
     The estimate of a level without the rarer outcome may be anything, and most of the size of all effects.
     """
@@ -580,7 +582,7 @@ def _causes(
     lost: LostLines,
     replicate: int,
 ) -> list[Cause | None]:
-    """Why each line of a map (lines, d) from encoded coefficients is refused, None for the others."""
+    """Return why each line of a map (lines, d) is refused, None for printed lines."""
     merged = _merged(found, naming, replicate)
     tau = np.where(merged | lost.turned, 0.0, found.fragility(into_lines)[replicate])
     none = certain = np.zeros(len(tau), dtype=bool)
@@ -619,7 +621,7 @@ def _cause_of_all(
     tau: Array,
     replicate: int,
 ) -> Cause | None:
-    """Why the whole table is refused; None if it is not.  `tau` is the fragility of every line."""
+    """Return why the whole table is refused, or None; `tau` is the fragility of every line."""
     q = float(found.strain[replicate])
     if q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
         late = math.isfinite(q) and float(judged.noise.sum()) < 0.5 * float(judged.total.sum())
@@ -688,7 +690,7 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
 
 
 def _why(cause: Cause, lost: LostLines, line: int, naming: Naming, needs: dict[str, float] | None) -> str:
-    """Why a line is refused, and what would do."""
+    """Return why a line is refused, and what would suffice."""
     return cause.sentence + _detail(cause, lost, line, naming) + (_remedy(needs) if cause.by_noise else "")
 
 
@@ -731,7 +733,7 @@ def _refused(term: Term, cause: Cause, why: str, low: float | None = None, high:
 
 
 class _Compared(NamedTuple):
-    """What comparisons with the most frequent levels tell of a table of which lines are refused.
+    """Results of comparing levels with the most frequent ones, for a table with refused lines.
 
     Parameters
     ----------
@@ -811,7 +813,7 @@ def _refused_by_reference(block: Block, naming: Naming, pivot: int, refused: Boo
 
 
 def _undivided(lost: LostLines, judged: _Judged, causes: Sequence[Cause | None], hidden: BoolArray) -> KnownSums | None:
-    """What is known of lost lines; None if there are none."""
+    """Return the sums that are known of lost lines; None without lost lines."""
     if Cause.LOST not in causes:
         return None
     other = hidden & np.array([cause is not Cause.LOST for cause in causes])
@@ -821,7 +823,10 @@ def _undivided(lost: LostLines, judged: _Judged, causes: Sequence[Cause | None],
 
 
 def _detail(cause: Cause, lost: LostLines, line: int, naming: Naming) -> str:
-    """Which columns a refusal is about, and what to do, as the end of a sentence; empty if it needs none."""
+    """Return which columns a refusal concerns, and the remedy, as the end of a sentence.
+
+    Empty if the refusal needs none.
+    """
     names, constants = [term.text for term in naming.terms], _constants(naming)
 
     def said(relation: Relation) -> str:
@@ -861,7 +866,7 @@ def _excess_by_noise(found: Estimates, judged: _Judged, M: Array, replicate: int
 
 
 def _size_needs(found: Estimates, replicate: int) -> SizeNeeds:
-    """What a table needs of which noise hides how strong its effects are."""
+    """Return what would suffice where noise hides the size of all effects together."""
     assert found.own_room is not None and found.sampling_room is not None
     return size_needs(float(found.own_room[replicate]), float(found.sampling_room[replicate]), ROOM)
 
@@ -931,7 +936,7 @@ def _needs_of_table(
 
 
 def _remedy(needs: dict[str, float] | None) -> str:
-    """What would do, as the end of a sentence."""
+    """Return the epsilon or rows that would suffice, as the end of a sentence."""
     if needs is None:
         return ""
     if not needs:

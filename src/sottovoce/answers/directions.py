@@ -65,7 +65,7 @@ class Directions(NamedTuple):
 
     @property
     def any_lost(self) -> BoolArray:
-        """Whether a replicate has a lost direction, (R,)."""
+        """Replicates that have a lost direction, (R,)."""
         return np.asarray(self.lost.any(axis=1))
 
     @property
@@ -95,7 +95,7 @@ class Directions(NamedTuple):
         return np.asarray(inside - rest), np.asarray(rest)
 
     def without(self, step: Array) -> Array:
-        """A step by :meth:`restricted` H without what it has beside its space, (R, d)."""
+        """Remove from a step by :meth:`restricted` H what lies outside its space, (R, d)."""
         if not self.lost.any():
             return step
         inside = self.frame.A @ self.across @ self.frame.back @ step[:, :, None]
@@ -125,7 +125,7 @@ class Directions(NamedTuple):
         return np.asarray(own + rest[:, None, None] * (np.eye(H.shape[-1]) - across))
 
     def of(self, replicate: int) -> Directions:
-        """Of one replicate, which keeps the first axis."""
+        """Return one replicate, with a first axis of length 1."""
         one = slice(replicate, replicate + 1)
         return Directions(
             frame=Frame(self.frame.A[one], self.frame.back[one]), values=self.values[one], vectors=self.vectors[one],

@@ -132,7 +132,7 @@ class Evaluation(ReleasedEvaluation):
     asked: list[dict[str, Any]] = field(default_factory=list)
 
     def released(self) -> dict[str, Any]:
-        """What was released, as plain data."""
+        """Return the released results as plain data."""
         return {
             **self.quality[""].to_dict(), "privacy": self.statement.to_dict(), "asked": self.asked,
             "by": {name: found.to_dict() for name, found in self.quality.items() if name},

@@ -102,7 +102,7 @@ class FewOutcomes(NamedTuple):
         return gained
 
     def _of_group(self, k: int, alpha: float) -> float:
-        """The same of a group's own log-odds, towards fewer of the rarer outcome."""
+        """Return the gain for a group's own log-odds, towards fewer of the rarer outcome."""
         count, noise = float(self.rarer[k]), float(self.noise[k])
         least = least_mean(count, noise, float(self.printed[k]), alpha)
         if least <= 0.0:
@@ -117,7 +117,7 @@ class FewOutcomes(NamedTuple):
 
     @classmethod
     def of_plain(cls, plain: dict[str, Any], lines: int) -> FewOutcomes:
-        """What :meth:`to_plain` told of a table of so many lines."""
+        """Construct from plain data of :meth:`to_plain`, for a table with this number of lines."""
         found = {name: np.array(plain[name], dtype=float) for name in cls._fields}
         return cls(**(found | {"directions": found["directions"].reshape(-1, lines)}))
 
@@ -161,5 +161,5 @@ def few_outcomes(found: Undetermined, into_lines: Array) -> FewOutcomes:
 
 
 def _relative_error(count: float, noise: float) -> float:
-    """Of a count and of the noise in it, together."""
+    """Relative error of a count, by sampling and noise together."""
     return math.sqrt(1.0 / count + (noise / count) ** 2)

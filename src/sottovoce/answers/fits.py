@@ -141,7 +141,7 @@ class Layout:
 
 
 class Found(NamedTuple):
-    """What a recipe found, from its first replicate: everything that is shown of it comes from here."""
+    """Model and coefficients of a recipe's first replicate: all results are shown from here."""
 
     model: Array  # for predictions, in encoded columns
     table: Coefficients | None  # with intervals, if the recipe has them
@@ -150,7 +150,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Fit(ABC):
-    """What is asked of rows in a layout, and how its outcome is read."""
+    """A statistical model for rows in a layout: its recipe, its loss, and how to read the outcome."""
 
     layout: Layout
 

@@ -62,7 +62,7 @@ class Made(NamedTuple):
 
 @dataclass(frozen=True)
 class Asked(ABC):
-    """What is asked of made-up tables.
+    """A statistical model whose tables are forecast on synthetic rows.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ class RowsNeeded(NamedTuple):
 
 
 class LineAhead(NamedTuple):
-    """What to expect of one line of a table."""
+    """Forecast of one line of a table."""
 
     term: Term
     standard_error: float | None  # at the median of the draws that print it; None if hardly any does
@@ -250,7 +250,7 @@ class LineAhead(NamedTuple):
 
 @dataclass(frozen=True)
 class Study:
-    """What is asked, at which price.
+    """A forecast's statistical model and its noise.
 
     Parameters
     ----------

@@ -241,7 +241,7 @@ class HazardSteps(Recipe):
         return LifeTable(shares, spread, self.intervals, self.cells)
 
     def _sure(self, table: LifeTable, shares: Array, spread: float) -> Array:
-        """What part of the correction is kept: its square over that and its variance by noise, to first order."""
+        """Return the kept share of the correction: its square over that plus its noise variance."""
         size = shares.shape[-1]
         moved = self._table(shares[:1] + spread * np.eye(size), spread).correction()
         own = table.correction()[:1]

@@ -181,7 +181,7 @@ def _share_of_positives(count: Answer) -> Array:
 
 
 class _Ground(NamedTuple):
-    """What is known of the rows before Newton's steps, and what they are asked in."""
+    """Frame, moments and law of the rows that Newton's steps are taken with."""
 
     frame: Frame
     sizes: Array  # second moments of rows as they are                       (R, d, d)
@@ -544,7 +544,7 @@ def joint_estimates(recipe: Newton, found: Estimates, heard: Sequence[Heard], fa
 def _of_sites(
     recipe: Newton, found: Estimates, heard: Sequence[Heard], columns: Columns, n: Array
 ) -> tuple[Evidence, ...]:
-    """What each site alone tells of its rows with the rarer outcome."""
+    """Return each site's own evidence of its rows with the rarer outcome."""
     seen = found.evidence
     assert seen is not None
     first = of_kind(heard, Gradient)[0]
@@ -730,7 +730,7 @@ class SmallSites(NamedTuple):
 
 
 class _Hides(NamedTuple):
-    """What noise hides of the levels of a block, or of the sites."""
+    """Rule for levels of a block, or sites, that noise hides."""
 
     inverse: Array  # of second moments  (d, d)
     spread: float  # of the noise in them
@@ -760,7 +760,7 @@ class _Hides(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """What is known of the rows, for second-order biases."""
+    """Moments of the rows, for second-order biases."""
 
     S: Array  # second moments, positive semidefinite  (R, d, d)
     mean: Array  # (R, d)

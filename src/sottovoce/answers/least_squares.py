@@ -133,8 +133,8 @@ class Stepped(SeparateSites):
     def script(self, facts: Facts, replicates: int) -> Script:
         """Ask for the releases in order, and return :class:`Estimates`.
 
-        The steps: find the frame, take two gradients with ever tighter clipping of residuals, and
-        solve the normal equations of all products once more (module's docstring).
+        The steps: find the frame, take gradients with residuals clipped where a histogram
+        shows none, and solve the normal equations of all products once more (module's docstring).
         """
         zero = np.zeros((replicates, facts.d))
         bounds = yield AtBounds(zero, self.constant)
@@ -173,7 +173,7 @@ class Stepped(SeparateSites):
         A = frame.A
         every_row = np.einsum("rij,j->ri", frame.back, self.constant)
         tail = clipped_tails.second_moments(M, *told, every_row)
-        # Clipped residuals have a mean of at most `hidden`, in rows whose mean is uncertain.
+        # Residuals clipped by c in the mean, in rows of mean u, move least squares by M^-1 u c.
         of_clipped = clipping.hidden**2 * (inverse @ tail @ inverse)
         noise_of_all = A @ noise @ A
         return Estimates(
@@ -514,7 +514,7 @@ def slopes_of(naming: Naming) -> Stepped:
 
 
 def hidden(cells: Array, noise: float, h: float) -> float:
-    """Bound the mean amount by which residuals are clipped, over h, that a noisy histogram may hide.
+    """Estimate how much clipping of residuals a noisy histogram may hide, in the mean, over h.
 
     Parameters
     ----------

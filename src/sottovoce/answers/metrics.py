@@ -68,7 +68,7 @@ class Estimate:
 
 
 class Order(NamedTuple):
-    """What the order of rows within cells adds to the area under the curve, and the deviation of its noise."""
+    """Gain of the AUC from the order of rows within cells, and its noise deviation."""
 
     value: float
     noise: float

@@ -166,7 +166,7 @@ def stretched(rows: NormalRows, w: Array, step: Array, most: float) -> Array:
 
 
 class Size(NamedTuple):
-    """How well the size of all effects together is known: of the factor t by which all slopes might be multiplied."""
+    """Uncertainty of the factor t by which all slopes together might be multiplied."""
 
     error: Array  # standard deviation of t  (R,)
     room: Array  # errors from t to where no row is left on the wrong side: below a few, t may have no end  (R,)
@@ -235,6 +235,6 @@ def _along_size(center: Array, deviation: Array) -> Array:
 
 
 def _chances(mean: Array, variance: Array) -> Array:
-    """Of margins at the points of the grid, (R, points)."""
+    """Probabilities of margins at the points of the grid, (R, points)."""
     margins = mean[:, None] + np.sqrt(np.maximum(variance, 0.0))[:, None] * _GRID
     return np.asarray(-Logistic().derivative(-margins))

@@ -66,7 +66,7 @@ class NumberEvaluation(ReleasedEvaluation):
     exact: dict[str, float]
 
     def released(self) -> dict[str, Any]:
-        """What was released, as plain data."""
+        """Return the released results as plain data."""
         return {**self.errors.to_dict(), "privacy": self.statement.to_dict()}
 
 

@@ -303,7 +303,7 @@ def again(block: Block, answer: Corrected) -> Curves:
 
 
 def _solved(block: Block, answer: Corrected) -> tuple[Curves, Array]:
-    """Where the score vanishes, if it changes with the point as that of the histogram does, times a matrix.
+    """Return the point where the corrected score vanishes, by the histogram's own changes.
 
     The matrix is such that it changes by its own information at the point of the corrections.  Where that leads far
     from one step of Newton's method, and without such a point, it is that step.  Returns also how far the two are
@@ -346,13 +346,13 @@ def _step(curve: Curves, sums: Array, ridge: float) -> tuple[Curves, float]:
 
 
 def _is_positive(H: Array) -> Any:
-    """Whether symmetric matrices (..., 2, 2) are clearly positive definite: a truth value of each."""
+    """Return which symmetric matrices (..., 2, 2) are clearly positive definite."""
     level, mixed, slope = H[..., 0, 0], H[..., 0, 1], H[..., 1, 1]
     return (level > 0.0) & (level * slope > mixed**2 * (1.0 + 1e-12))
 
 
 def _worth(block: Block, curve: Curves) -> Array:
-    """What a row in each cell is worth: 1 without noise, little where noise is larger than what its labels tell.
+    """Return the weight of a row in each cell: 1 without noise, small where noise dominates.
 
     The number of rows of a cell is the noisy one, less what its noise has in common with that of the score: else cells
     would count most where noise makes them say something.
@@ -370,7 +370,7 @@ def _worth(block: Block, curve: Curves) -> Array:
 
 
 def _shift(block: Block, curve: Curves, answer: Corrected | None = None) -> float:
-    """What is to be added to the model's log-odds for as many positives as there are.
+    """Return the shift of log-odds that makes expected positives equal the observed ones.
 
     Positives that are missing change with the shift as those of the histogram do, times a number: such that they change
     by their own information at the shift of the corrections.

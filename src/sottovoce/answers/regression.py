@@ -97,7 +97,9 @@ class LeastSquares(Recipe):
 
 
 def shrunk(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Array:
-    """Shrink second moments to a multiple of the identity by their share of noise (Ledoit and Wolf 2004).
+    """Shrink second moments to a multiple of the identity (Ledoit and Wolf 2004).
+
+    The weight is the share of noise in their distance.
 
     The constant keeps its own moment.
 

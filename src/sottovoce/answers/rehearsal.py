@@ -35,7 +35,7 @@ MISSING = 0.1
 
 @dataclass(frozen=True)
 class Habits:
-    """How rows of real tables differ from rows that fill the declared ranges evenly and have unrelated columns.
+    """Distribution of real columns, compared with even and unrelated ones.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def _skewed(z: Array, skewed: float) -> Array:
 
 
 def _is_mark(block: Number) -> bool:
-    """Whether a number is by its bounds a mark: yes is 1 and no is 0."""
+    """Return whether a number is binary by its bounds: yes is 1 and no is 0."""
     return (block.lo, block.hi) == (0.0, 1.0) and block.typical in (None, (0.0, 1.0))
 
 

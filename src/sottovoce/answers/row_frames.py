@@ -54,7 +54,7 @@ def reach(cells: Array, spread: float, edges: Array) -> Array:
 
 
 class Ahead(NamedTuple):
-    """What is known of answers to come in a frame."""
+    """Noise of the answers that will be asked in a frame."""
 
     of_moments: float  # deviation of the noise on an entry of second moments
     of_gradients: float  # of the noise on an entry of all gradients together, over that of residuals

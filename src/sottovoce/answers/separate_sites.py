@@ -59,11 +59,11 @@ class Columns(NamedTuple):
         return np.eye(self.slopes + 1)[-1]
 
     def of_site(self, i: int) -> list[int]:
-        """The columns of site i."""
+        """Return the columns of site i."""
         return [*range(self.slopes), self.slopes + (i if self.apart else 0)]
 
     def embedding(self, i: int) -> Array:
-        """From the columns of site i to all columns, (d, k + 1)."""
+        """Return the map from the columns of site i to all columns, (d, k + 1)."""
         return np.eye(len(self.constant))[:, self.of_site(i)]
 
     def of_all(self, one: Array) -> Array:
@@ -80,7 +80,7 @@ class Columns(NamedTuple):
         return np.hstack([one[:, :-1], constants])
 
     def points(self, one: Array, own: Array) -> Array:
-        """The same in each site's own columns, (R, N, k + 1)."""
+        """Return a common point in each site's own columns, (R, N, k + 1); see :meth:`point`."""
         every = np.repeat(one[:, None, :], self.sites, axis=1)
         every[:, :, -1] += own
         return every
@@ -211,7 +211,7 @@ class SeparateSites(Recipe):
         return Columns(self.constant, facts.n_nodes)
 
     def separate(self, facts: Facts) -> bool:
-        """Whether every site's own answer is kept, and not only the mean over the rows of all."""
+        """Return whether every site's own answer is kept, and not only the mean over all rows."""
         several = facts.n_nodes > 1 and not facts.summed and self.noise is not None
         return several and int(self.constant.sum()) in (1, facts.n_nodes)
 

@@ -61,7 +61,7 @@ class Shortened(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What was released of R replicates on the way, as far as groups are counted by it."""
+    """Releases of R replicates by which groups with one outcome are counted."""
 
     rows: float
     chance: Array  # of a positive, the same for all rows at the start  (R,)
@@ -75,7 +75,7 @@ class Evidence(NamedTuple):
     points: tuple[Point, ...]
 
     def of(self, replicate: int) -> Evidence:
-        """Of one replicate, without the first axis."""
+        """Return one replicate, without the first axis."""
         points = tuple(Point(*_of(point, replicate)) for point in self.points)
         shortened = Shortened(*_of(self.shortened, replicate))
         return Evidence(*_of(self, replicate))._replace(points=points, shortened=shortened)
@@ -110,18 +110,21 @@ class Groups(NamedTuple):
 
     @property
     def whole(self) -> BoolArray:
-        """Whether u is 1 in the group's rows and 0 elsewhere: not so of a number, or of a level that was merged."""
+        """Groups whose u is 1 in their rows and 0 elsewhere, (groups,).
+
+        Not those of numbers, or of merged levels.
+        """
         return ~np.isnan(self.blocks) & np.any(self.directions != 0.0, axis=1)
 
     def at(self, places: IntArray) -> Groups:
-        """Some of them."""
+        """Select some groups."""
         return Groups(
             self.directions[places], self.decides[places], self.columns[places], self.blocks[places],
             self.all_rows[places],
         )  # fmt: skip
 
     def decided(self, into_lines: Array) -> BoolArray:
-        """Which lines (lines, d) of the table, or of other comparisons, each group decides, (groups, lines)."""
+        """Return the lines (lines, d) that each group decides, (groups, lines)."""
         moved = np.abs(self.directions @ into_lines.T)
         found = moved > 1e-9 * moved.max(axis=1, keepdims=True)
         found[self.all_rows] = True  # if all rows have one outcome, nothing is determined
@@ -329,7 +332,7 @@ def pooled_noise(weight: Array, counts: Sequence[RarerOutcome]) -> Array:
 
 
 class Undetermined(NamedTuple):
-    """What :func:`undetermined` finds, (groups,) each.
+    """Groups whose rarer outcome may be missing, with their counts, (groups,) each.
 
     Parameters
     ----------
@@ -360,13 +363,13 @@ class Undetermined(NamedTuple):
     side: Array
 
     def lines(self, into_lines: Array) -> tuple[BoolArray, BoolArray]:
-        """Of which lines (lines, d) some group is `none`, and of which some is `certain`."""
+        """Return the lines (lines, d) with a group that is `none`, and with one that is `certain`."""
         decides = self.groups.decided(into_lines)
         none, certain = (np.any(which[:, None] & decides, axis=0) for which in (self.none, self.certain))
         return np.asarray(none), np.asarray(certain)
 
     def cause(self, into_lines: Array, line: int) -> Cause:
-        """Why a line has no interval of two ends, of those of which some group is `none`."""
+        """Return why a line of which some group is `none` has no interval of two ends."""
         decides = self.groups.decided(into_lines)[:, line] & self.none
         if np.any(decides & self.certain):
             return Cause.SEPARATION
@@ -379,7 +382,7 @@ class Undetermined(NamedTuple):
 
     @property
     def one_outcome(self) -> BoolArray:
-        """Which groups of levels and references are `none`."""
+        """Groups of levels and references that are `none`, (groups,)."""
         return np.asarray(self.none & self.groups.whole & (self.groups.blocks > 0.0))
 
 

@@ -23,7 +23,7 @@ LEAST = 1.0
 
 
 class SizeNeeds(NamedTuple):
-    """How much more would do: rows, or shift over sigma (which is about epsilon), as factors of what there was."""
+    """Factors by which rows, or sensitivity over sigma (about epsilon), must grow."""
 
     rows: float
     shift: float  # inf if sampling alone leaves too little room

@@ -83,7 +83,7 @@ def survey_of(schema: Schema, grids: Sequence[Grid]) -> Survey:
 
 
 class Noise(NamedTuple):
-    """What thresholds follow from: all of it is public.
+    """Public facts that determine the thresholds of a survey.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class Noise(NamedTuple):
 
 
 def _looks(grid: Grid) -> int:
-    """How many runs of a grid are compared with a threshold, both ways."""
+    """Return how many runs of a grid are compared with a threshold, in both directions."""
     if isinstance(grid, Dyadic):
         return sum(max(0, grid.cells - run + 1) for run in RUNS) + 4
     return grid.width
@@ -161,7 +161,7 @@ def _looks(grid: Grid) -> int:
 
 @dataclass(frozen=True)
 class Column:
-    """What was seen of a column; `share`, `missing` and `unread` are noisy, so they may be shown.
+    """Findings on a column; `share`, `missing` and `unread` are noisy, so they may be shown.
 
     Parameters
     ----------
@@ -255,12 +255,12 @@ class _Others(NamedTuple):
         return cls(*(min(1.0, n / noise.rows) if n > noise.threshold() else None for n in own[-2:].tolist()))
 
     def column(self, name: str, proposed: dict[str, Any], **more: Any) -> Column:
-        """What was seen of the column."""
+        """Construct the findings on the column."""
         return Column(name, proposed, missing=self.missing, unread=self.unread, **more)
 
 
 def _changed_levels(block: Category, others: _Others, kept: Sequence[str], dropped: Sequence[str]) -> dict[str, Any]:
-    """What the declaration of a category has to say otherwise, if only these levels are kept."""
+    """Return the changed entries of a category's declaration if only these levels are kept."""
     more: dict[str, Any] = {}
     if dropped:
         more["values"] = tuple(pair for pair in block.values if pair[0] in kept)

@@ -37,7 +37,7 @@ from .survey import ERROR, RARE, Column, Noise, Survey, columns_of, proposed, sp
 
 @dataclass(frozen=True)
 class Question:
-    """What a survey counts, and what it must not show.
+    """Options of a survey: what is counted, and what must not be shown.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ EVERYTHING = Question()
 
 @dataclass(frozen=True)
 class Expected:
-    """What a survey will be able to see, from public facts.
+    """Forecast of a survey from public facts: noise, statement, and releases.
 
     Parameters
     ----------
@@ -118,13 +118,13 @@ class Surveyed:
         return notebook(title=title, pairs=pairs, remark=remark)
 
     def _told(self) -> tuple[str, list[tuple[str, str]], str]:
-        """What is proposed for each column, and what that cost."""
+        """Return title, proposals by column, and the cost, for reports."""
         title = f"Survey of the schema {printable(self.declared.name)}; .toml is the schema that it proposes"
         return title, [(printable(one.name), _words(one)) for one in self.columns], self.statement.text
 
     @property
     def statement(self) -> Statement:
-        """What the survey cost."""
+        """Privacy statement of the survey."""
         return self.expected.statement
 
     @property

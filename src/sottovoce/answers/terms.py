@@ -144,7 +144,7 @@ class Naming:
         )
 
     def with_one_constant(self) -> Naming:
-        """The same columns with one constant in place of each site's own."""
+        """Return the encoding with one constant in place of each site's own."""
         if not self.sites:
             return self
         k = self.d - len(self.sites)

@@ -103,7 +103,7 @@ class TableFit(ABC):
         return {key: jsonable(value) for key, value in report.items()}
 
     def recorded(self) -> Self:
-        """The same with what was released as the record of the saved model."""
+        """Return a copy whose saved model has the released results as its record."""
         return replace(self, answered=replace(self.answered, record=self.released()))
 
 
@@ -386,7 +386,7 @@ def one_row_each(run: RunConfig, schema: Schema | None) -> RunConfig:
 
 
 def rows_read(n: int, people: IntArray | None) -> IntArray:
-    """Which of n rows answers ask: the first of everybody, or all where nobody has several.
+    """Return the indices of the rows that answers read: one a person, else all n.
 
     They are chosen before anything is computed of them, so that a person's further rows can change nothing.
     """
