@@ -119,11 +119,13 @@ def between(effects: Array, V: Array, alpha: float) -> Between:
     K, one = len(effects), np.ones(len(effects))
     values, z = _differences(effects, V)
     surprising = special.chdtri(K - 1, np.array([alpha / 2.0, 1.0 - alpha / 2.0]))
+    # Q(tau^2) at its quantiles for the interval, and at K - 1 for the estimate.
     low, high, square = _falls_to([*surprising, K - 1.0], values, z)
     W = np.linalg.inv(V + square * np.eye(K))
     variance = 1.0 / float(one @ W @ one)
     mean = variance * float(one @ W @ effects)
     half = float(special.stdtrit(K - 1, 1.0 - alpha / 2.0)) * variance**0.5
+    # Best linear predictions of the t_i given the estimates.
     drawn = mean + square * (W @ (effects - mean))
     # of t_i given the estimates, and what the mean's own error adds
     left = square * (1.0 - square * np.diag(W)) + (1.0 - square * (W @ one)) ** 2 * variance

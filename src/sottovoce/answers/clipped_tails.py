@@ -176,6 +176,7 @@ def second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Array:
     values = np.maximum(values, 1e-300)
     share = values / (values + variance)
     away = np.where(told, weighed / square - mean, 0.0)
+    # The mean row of a tail that falls as the power 3, as squared residuals tell it.
     known = FARTHER * share * np.einsum("rji,rj->ri", vectors, away)
     tail = mean + np.einsum("rij,rj->ri", vectors, known)
     unknown = values * (1.0 - share)

@@ -399,7 +399,7 @@ def _check_alpha(alpha: float) -> None:
 
 
 class _Judged(NamedTuple):
-    """Estimates, steps and variances of one replicate's lines, in the user's units, (lines,) each."""
+    """Estimates, steps and variances of one replicate's lines, in user's units, (lines,)."""
 
     estimate: Array
     covariance: Array  # with what the last step may have left undone  (lines, lines)
@@ -623,6 +623,7 @@ def _cause_of_all(
 ) -> Cause | None:
     """Return why the whole table is refused, or None; `tau` is the fragility of every line."""
     q = float(found.strain[replicate])
+    # A strained table is printed, and flagged, only if noise hides none of its coefficients.
     if q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
         late = math.isfinite(q) and float(judged.noise.sum()) < 0.5 * float(judged.total.sum())
         if late:

@@ -206,6 +206,7 @@ class Histogram(Recipe):
         told = yield count(at)
         least = min(0.5, max(1.0 / told.rows, 2.0 * told.spread))
         base, cut = special.logit(np.clip(told.value[:, 0], least, 1.0 - least)), float(special.logit(self.threshold))
+        # Cells are centred near the base rate's logit, with the threshold on an edge.
         center = cut + WIDTH * np.rint((base - cut) / WIDTH)
         at = np.hstack([at[:, :-1], -center[:, None]])
         told = yield scores(at)
@@ -217,6 +218,7 @@ class Histogram(Recipe):
             [recalibration.start(block, float(middle), ahead) for block in own]
             for own, middle in zip(blocks, center, strict=True)
         ]
+        # Two steps of Newton's method on the score equations, each by corrections at its point.
         first = yield from self._correct(at, blocks, points)
         points = [
             [recalibration.again(block, answer) for block, answer in zip(*pair, strict=True)]

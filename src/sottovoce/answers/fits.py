@@ -150,7 +150,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Fit(ABC):
-    """A statistical model for rows in a layout: its recipe, its loss, and how to read the outcome."""
+    """A statistical model for rows in a layout: recipe, loss, and how to read the outcome."""
 
     layout: Layout
 

@@ -98,8 +98,12 @@ def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
     unseen = np.einsum("rji,rjk,rki->ri", vectors, sight.unseen, vectors)
     least = _EMPTY * noise[:, None]
     empty = (values <= least) & (1.0 - unseen > 3.0 * least)
+    # More than half was hidden before; or a tenth, and M shows nothing where the seen part would
+    # be six deviations at least.
     hidden = (unseen > 0.5) | ((unseen > _BARELY) & empty)
     floor = np.maximum(1e-12, noise * math.sqrt(2.0 * M.shape[-1]))[:, None]
+    # Others never get a smaller moment: rows that are shortened in M would make it so, and a
+    # direction of a few long rows would be stretched again and again.
     raised = np.maximum(values, np.where(hidden, floor, 1.0))
     left = np.where(hidden, raised - values, 0.0)
     back = sight.frame.back @ vectors

@@ -210,6 +210,7 @@ class HazardSteps(Recipe):
         found = yield self._exits(np.zeros((replicates, facts.d)))
         table = self._table(rows_each * found.value, rows_each * found.spread)
         w = np.zeros((replicates, facts.d))
+        # Start: each interval's own hazard, and no effect of a column.
         w[:, d : d + m] = logit(table.constant()) / self.value
         pull = np.r_[np.full(d, self.ridge), np.zeros(m)]
         bound = facts.loss.curvature_bound

@@ -210,6 +210,8 @@ def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> E
     of it, or the number's if that is less, to the larger of its two ends.
     """
     lost, kept = _squares(edges, tails_of(raw, noise))
+    # With all scores of a cell at p, squared errors add up to m p^2 - 2 n_1 p + n_1: least at the
+    # rate n_1 / m, and largest at an end of the cell.
     ends = np.concatenate([[0.0], special.expit(edges), [1.0]])
     rate = counts[1] / np.maximum(counts.sum(axis=0), 1e-9)
     places = (np.clip(rate, ends[:-1], ends[1:]), ends[:-1], ends[1:])
@@ -309,6 +311,7 @@ def _auc(raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, o
     interval holds all slopes from 0 to `_STEEPEST` times that curve's.  A model that orders wrongly has a slope below
     0.
     """
+    # Noise of the two labels is independent, so the area of the noisy counts has no bias.
     P, N = (float(raw[k].sum()) for k in (1, 0))
     rarer = min(float(own.sum()) for own in counts)
     if min(P, N) <= 0.0 or rarer < LEAST * sigma:
@@ -343,6 +346,7 @@ def _auc(raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, o
         less, more = _BESIDE if low > 0.0 else _BESIDE[::-1]
     found = area(0.0, order.value)
     ends = end(area(0.0, order.value - less * beside), -Z), end(area(0.0, order.value + more * beside), Z)
+    # More than a quarter of all pairs are tied: no order within cells can be ruled out.
     if float(f0 @ f1) > CROWDED:
         ends = min(ends[0], end(area(least), -Z)), max(ends[1], end(area(most), Z))
     return Estimate(found[0], *ends)

@@ -154,6 +154,7 @@ def stretched(rows: NormalRows, w: Array, step: Array, most: float) -> Array:
     bends = _WEIGHTS * chance * (1.0 - chance)
     zero, one, two = (np.sum(bends * _GRID**power, axis=1) for power in (0, 1, 2))
     with_z = zu / np.sqrt(np.maximum(zz, 1e-12))  # u less its mean is this times the margin's deviation, and a rest
+    # What Newton's step counts on: the slope at its start, risen by E[p'(z) u^2].
     asked = slope(np.zeros(len(w))) + zero * (shift**2 + np.maximum(uu - with_z**2, 0.0))
     asked = asked + 2.0 * shift * with_z * one + with_z**2 * two
     low, high = np.zeros(len(w)), most / np.sqrt(np.maximum(uu + shift**2, 1e-300))

@@ -43,6 +43,8 @@ MORE_NOISE = 1.05
 """Standard errors may grow by this factor for one further down that list."""
 WIDEST = 1.0
 """Half the width of the widest interval in the large that is printed."""
+# With a bound for the width at the estimate 91 to 92% of the printed intervals covered, with this
+# one 94 to 97% (250 sets each of 2,000 rows at epsilon .5).
 FARTHEST_END = 3.0
 """How far above a slope, and above 1 in slopes, its interval may reach: a longer one says nothing.
 
@@ -55,6 +57,7 @@ LONGEST = 1.0
 SAYS_NOTHING = "too few rows for this noise: the interval would say nothing"
 LACKING = 0.1
 """Share of an information that its correction is likely to be; of more, the counts themselves must say so."""
+# Believing corrections of two deviations made errors of 100% in the information.
 CERTAIN = 3.0
 """Noise deviations of a correction of information, by which it has to be larger than what is likely, to be believed."""
 IGNORED = 0.1
@@ -415,6 +418,7 @@ def _reaching(block: Block, curve: Curves, spread: float) -> Curves:
     values = values_of(tried)
     noise = spread * units_of(tried, values)
     variances = _covariance(block, Corrected(tried, values, np.zeros(STATISTICS), noise))[:, 1, 1]
+    # Far rows count as much as they can while the standard error is within 5% of the least.
     cheap = np.flatnonzero(variances <= MORE_NOISE**2 * np.min(variances))
     farthest = cheap[-1]
     return replace(curve, reach=reach[farthest], worth=worth[farthest])
@@ -449,6 +453,7 @@ def _covariance(block: Block, answer: Corrected) -> Array:
     score = values[..., SCORE]
     of_cells = block.sigma**2 * np.einsum("...yki,...ykj->...ij", score, score)
     of_corrections = answer.spread[..., SCORE, None] ** 2 * np.eye(2)
+    # H^-1 (J + sigma^2 sum phi phi' + sigma_c^2) H^-1, in coordinates where H is the identity.
     spread = back @ (model + of_cells + of_corrections) @ turn + kept * whole
     eigenvalues, vectors = np.linalg.eigh(spread)
     spread = (vectors * np.maximum(eigenvalues, 0.02)[..., None, :]) @ np.swapaxes(vectors, -1, -2)

@@ -110,6 +110,7 @@ class Columns(NamedTuple):
         if not isinstance(what, Gram):
             return answers
         matrices = square(answers, len(self.constant))
+        # The columns of all constants have one image in a frame: k + 1 dimensions are used.
         if framed:
             return flat(matrices[..., : self.slopes + 1, : self.slopes + 1])
         parts = [matrices[..., i, :, :][..., self.of_site(i), :][..., self.of_site(i)] for i in range(self.sites)]
@@ -184,6 +185,7 @@ def by_noise(spreads: Array, rows: Array) -> Array:
 
     Without noise they are in proportion to `rows`, (N,).
     """
+    # By rows the mean would have the noise of equal sites, however large the largest is.
     sure = rows if np.any(spreads == 0.0) else spreads**-2.0
     return np.asarray(sure / sure.sum())
 

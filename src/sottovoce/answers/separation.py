@@ -193,6 +193,7 @@ def at_the_start(groups: Groups, every: Array, seen: Evidence) -> tuple[RarerOut
     """
     v, chance = groups.directions, float(seen.chance)
     size = v @ seen.moments @ every
+    # v'g is the mean of u (chance of a positive - positive).
     positives = chance * size - v @ seen.gradient
     rare = positives < size / 2.0
     length = np.sum(v**2, axis=1)
@@ -363,7 +364,7 @@ class Undetermined(NamedTuple):
     side: Array
 
     def lines(self, into_lines: Array) -> tuple[BoolArray, BoolArray]:
-        """Return the lines (lines, d) with a group that is `none`, and with one that is `certain`."""
+        """Return which lines (lines, d) have a group that is `none`, or one that is `certain`."""
         decides = self.groups.decided(into_lines)
         none, certain = (np.any(which[:, None] & decides, axis=0) for which in (self.none, self.certain))
         return np.asarray(none), np.asarray(certain)
