@@ -291,7 +291,7 @@ class Newton(SeparateSites):
         small = SmallSites.of(mask, kept, S)
         merged = self._merged(S, moments.spread, kept)
         S = within(small.moments(S), kept)
-        # The norm of the noise in a Hessian over its eigenvalues: so large a share may be shortened.
+        # Norm of the noise in a Hessian over its eigenvalues: so large a share may be shortened.
         hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
         frame, sizes, lost, unseen, of_sizes = yield from self._frame(S, moments.spread, kept, hidden, small)
         variances = variances_of(sizes, mask)
@@ -364,8 +364,8 @@ class Newton(SeparateSites):
             gradient = ground.small.gathered(gradient)
             seen.append(Seen(w, gradient.value, gradient.spread))
             own = ground.directions(pool)
-            # Steps add what long rows lack in H: of a rare level that may be nine tenths, and a step by
-            # H alone ten times too long.  The estimate at the end has H alone, and wider intervals.
+            # Steps add what long rows lack in H: of a rare level that may be nine tenths, and a step
+            # by H alone ten times too long.  The estimate at the end has H alone: wider intervals.
             known = Pool(own.restricted(pool.H + ground.lost), pool.noise)
             step = self._step(ground.frame, ground.law, w, known, gradient, most, own, ground.small)
             step, cut = no_further(step, ground.sizes, most)

@@ -172,7 +172,7 @@ class Stepped(SeparateSites):
         of_c = mean.of_gradients[:, None, None] * np.eye(facts.d)
         noise = inverse @ (of_c + noise_of(best - mean.center, s_M)) @ inverse
         told = Pool(within(h**2 * square(squares.value, facts.d), every), np.full(replicates, h**2 * squares.spread))
-        # White's J, which holds for unequal spreads, drawn to a multiple of M by its share of noise.
+        # White's J holds for unequal spreads; it is drawn to a multiple of M by its share of noise.
         drawn, _ = drawn_to_multiple(*told, M, OF_RESIDUALS)
         sampling = inverse @ (positive(drawn) / found.rows) @ inverse
         A = frame.A

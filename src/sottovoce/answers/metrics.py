@@ -346,7 +346,7 @@ def _auc(raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, o
         less, more = _BESIDE if low > 0.0 else _BESIDE[::-1]
     found = area(0.0, order.value)
     ends = end(area(0.0, order.value - less * beside), -Z), end(area(0.0, order.value + more * beside), Z)
-    # More than a quarter of all pairs are tied: no order within cells can be ruled out.
+    # More than a quarter of all pairs are within cells, so slopes from 0 on are allowed for.
     if float(f0 @ f1) > CROWDED:
         ends = min(ends[0], end(area(least), -Z)), max(ends[1], end(area(most), Z))
     return Estimate(found[0], *ends)

@@ -95,7 +95,7 @@ def best_power(S: Array, length: Array, kept: BoolArray, rows: float, ahead: Ahe
     costs = []
     for p in POWERS:
         size = length**p
-        # c's^2 e^2 S^(p - 2) c, with e at most length^p; sampling does not depend on the frame.
+        # Variance s^2 e^2 c' S^(p - 2) c with e <= length^p; sampling does not depend on the frame.
         noise = np.einsum("rmi,ri->rm", along, values ** (p - 2.0))
         noise = noise * (ahead.of_gradients * size[:, None]) ** 2
         A = (vectors * (values ** (-p / 2.0) / size[:, None])[:, None, :]) @ turned
