@@ -33,7 +33,7 @@ _GRID = (np.arange(400) + 0.5) / 400.0  # chances of Q, for the spread that one 
 
 
 class Between(NamedTuple):
-    """Random effects of sites, draws of a normal population: its mean and spread, and what one more may have.
+    """Random effects of sites: mean and spread of a normal population, and one more draw.
 
     Ends of intervals are pairs.  `sites` are best predictions, drawn towards the mean, with their standard errors.
     `apart` leaves out what is unsure for all sites alike, such as a constant far from where rows are.
@@ -83,7 +83,10 @@ class SiteConstants:
         return between(self.effects, self.covariance, alpha)
 
     def spreads(self) -> Array:
-        """Standard deviations between sites, each as likely as the others by Q; InvalidInput as for random effects."""
+        """Return likely standard deviations between sites, equally likely by Q, (400,).
+
+        InvalidInput as for :meth:`random_effects`.
+        """
         self._check_count()
         curves = _differences(self.effects, self.covariance)
         return np.sqrt(_falls_to(special.chdtri(self.count - 1, _GRID), *curves))

@@ -57,7 +57,9 @@ class ClassEvaluation(ReleasedEvaluation):
 
 @dataclass(frozen=True)
 class Confusion(Once):
-    """The K by K confusion matrix, from rows that hold the number of their cell; the outcome is an answer.
+    """The K by K confusion matrix of a public model, from one noisy histogram.
+
+    Rows hold the number of their cell; the outcome is an answer.
 
     `judged` is :func:`sottovoce.util.plain.digest_of` the public model.
 

@@ -39,7 +39,7 @@ class Shortfall(NamedTuple):
 
 
 def shortfall(steps: Sequence[ClippedStep], farthest: float) -> Shortfall:
-    """By how much the estimate of a constant ends too early, if every distance is as likely beforehand.
+    """Estimate by how much a site's constant ends too early because residuals are clipped.
 
     At a distance x from the point of a gradient its residuals are clipped by ``x - clip(x, -h, h)`` in the mean.
 

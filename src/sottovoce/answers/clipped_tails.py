@@ -57,7 +57,7 @@ def width(cells: Array, noise: float, edges: Array) -> float:
 
 
 class Costs(NamedTuple):
-    """Parts of the variances of m coefficients, (m,), which depend on the h at which residuals are clipped."""
+    """Parts of the variances of m coefficients, (m,), as functions of the clipping h."""
 
     sampling: Array  # whatever h is
     noise: Array  # times the square of h

@@ -57,7 +57,10 @@ _FACTORS = 2.0 ** (np.arange(1.0, 81.0) / 8.0)  # of rows, or of shift over sigm
 
 @dataclass(frozen=True)
 class Coefficient:
-    """One line of the table; if `refused` says why, it has no estimate, and one end of an interval at most."""
+    """One line of the table.
+
+    If `refused` says why, it has no estimate, and one end of an interval at most.
+    """
 
     term: Term
     estimate: float | None
@@ -117,7 +120,7 @@ class Wald(NamedTuple):
 
 @dataclass(frozen=True)
 class Coefficients(Sequence[dict[str, Any]]):
-    """A table of coefficients: a sequence of lines as dicts, which ``pandas.DataFrame`` takes as it is."""
+    """A table of coefficients: a sequence of dicts, as ``pandas.DataFrame`` takes it."""
 
     lines: tuple[Coefficient, ...]
     strain: float  # q of the table
@@ -285,7 +288,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         return Wald(statistic, len(which), float(special.chdtrc(len(which), statistic)))
 
     def between_sites(self, alpha: float = 1.0 - LEVEL) -> Between:
-        """Random effects of the sites' own constants, as draws of a normal population; it costs no budget.
+        """Estimate random effects of the sites' own constants; it costs no budget.
 
         Returns
         -------
@@ -347,7 +350,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         return self.to_dict()[k]
 
     def remark(self) -> str:
-        """Sentences on what the table lacks, and on what its intervals are worth; empty if there is nothing to say."""
+        """Return sentences on refusals, and on what intervals assume; empty without any."""
         taken = {"weighed": self.weighed, "at_bounds": self.at_bounds, "clusters": self.clusters}
         return remark(self.to_dict(), self.needs, assumptions(taken))
 
@@ -431,7 +434,7 @@ class _Judged(NamedTuple):
 
     @property
     def noise_share(self) -> Array:
-        """One less the share of sampling: without noise nothing is noise, whatever a step left undone."""
+        """Share of the variance that is not sampling; 0 without noise."""
         rest = 1.0 - np.divide(self.sampling, self.total, out=np.ones_like(self.total), where=self.total > 0.0)
         return np.where(self.noise > 0.0, np.clip(rest, 0.0, 1.0), 0.0)
 

@@ -83,7 +83,7 @@ class Directions(NamedTuple):
         return np.where(self.any_lost[:, None, None], kept, np.eye(d))
 
     def parted(self, shift: Array) -> tuple[Array, Array]:
-        """A shift of coefficients as one inside the space across lost directions, and the rest along q, in the frame.
+        """Split a shift of coefficients into a part across lost directions and one along them.
 
         What is taken out goes along q, so that scores stay: a part orthogonal to the space is not quite along q.
         """
@@ -102,14 +102,14 @@ class Directions(NamedTuple):
         return np.where(self.any_lost[:, None], inside[:, :, 0], step)
 
     def level(self, shift: Array) -> Array:
-        """A shift between two points without its part along lost directions, which moves no row's score, (R, d)."""
+        """Remove from a shift its part along lost directions, which moves no score, (R, d)."""
         if not self.lost.any():
             return shift
         inside, _ = self.parted(shift)
         return np.where(self.any_lost[:, None], np.einsum("rij,rj->ri", self.frame.A, inside), shift)
 
     def unknown(self, shift: Array) -> Array:
-        """Variance, on an entry of a gradient, of what noise in H adds along the lost part of a shift, (R,)."""
+        """Variance on a gradient's entry from noise in H along the lost part of a shift, (R,)."""
         if not self.lost.any():
             return np.zeros(len(shift))
         _, rest = self.parted(shift)
@@ -118,7 +118,10 @@ class Directions(NamedTuple):
         return np.asarray(0.5 * self.noise**2 * np.sum(rest**2, axis=1) / mean * self.any_lost)
 
     def restricted(self, H: Array) -> Array:
-        """H in the space without lost directions, which get its mean eigenvalue there, (R, d, d)."""
+        """Restrict H to the space without lost directions, (R, d, d).
+
+        These get its mean eigenvalue there.
+        """
         across = self.across
         own = across @ H @ across
         rest = np.einsum("rii->r", own) / np.maximum(np.einsum("rii->r", across), 1.0)
@@ -199,7 +202,7 @@ def unseen_directions(frame: Frame, unseen: Array, variances: Array, moments: Ar
 
 
 def variances_of(S: Array, constant: Array) -> Array:
-    """Variances of columns by their second moments, with those that are next to 0 raised, (R, d).
+    """Compute variances of columns from second moments, with tiny ones raised, (R, d).
 
     Parameters
     ----------

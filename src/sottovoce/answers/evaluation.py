@@ -43,14 +43,17 @@ LOSS = Weighted(Logistic())
 
 
 class Level(NamedTuple):
-    """A declared level of a column, and the encoded feature that marks it: None for the reference."""
+    """A declared level of a column, and the feature that marks it; None for the reference."""
 
     name: str
     feature: int | None
 
 
 def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
-    """Held-out rows from each site's encoded columns and labels -1, 1, or 0 for none; a constant is appended."""
+    """Construct held-out rows from each site's encoded columns and labels.
+
+    Labels are -1, 1, or 0 for none; a constant is appended.
+    """
     return Rows.of_any_norm([(np.hstack([X, np.ones((len(X), 1))]) * np.abs(y)[:, None], y) for X, y in parts])
 
 
@@ -61,7 +64,7 @@ def groups_of(levels: Sequence[Level], d: int) -> Array | None:
 
 
 def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
-    """The levels of column `by` in rows that the schema encodes; InvalidInput if it declares none."""
+    """Return the levels of column `by` in encoded rows; InvalidInput if it declares none."""
     if by is None:
         return ()
     first = 0
@@ -77,7 +80,7 @@ def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
 
 
 def check_threshold(threshold: float) -> None:
-    """Refuse a threshold outside (0, 1) by InvalidInput."""
+    """Check that a threshold is inside (0, 1); InvalidInput."""
     if not 0.0 < threshold < 1.0:
         raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
 
@@ -106,13 +109,16 @@ class Held:
         check_threshold(self.threshold)
 
     def check_whole(self) -> None:
-        """Refuse subgroups and thresholds, which only an evaluation of two classes has, by InvalidInput."""
+        """Check that no subgroups or threshold are asked for other labels than two classes.
+
+        InvalidInput if so.
+        """
         for name, value, default in (("by", self.by, Held.by), ("threshold", self.threshold, Held.threshold)):
             if value != default:
                 raise InvalidInput(name, value, "is for labels of two classes", "leave it out")
 
     def config(self, run: RunConfig, method: Recipe) -> RunConfig:
-        """The evaluation's configuration, from that of the training: its own budget, and noise keyed apart."""
+        """Return the evaluation's configuration: its own budget, and noise keyed apart."""
         seed = run.seed
         if seed is not None:
             seed = int.from_bytes(hashlib.blake2b(f"{seed} evaluation".encode(), digest_size=6).digest(), "big")
@@ -151,7 +157,9 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class Histogram(Recipe):
-    """A base rate, then scores of a public model by label, on rows of :func:`rows_of`, and two corrections of those.
+    """Noisy histogram of a public model's scores by label, with two corrections of it.
+
+    First a base rate is asked; rows are those of :func:`rows_of`.
 
     The outcome is :class:`Cells`.
 
@@ -254,7 +262,7 @@ def _last(at: Array) -> Array:
 
 
 def check_rows(prepared: Prepared) -> None:
-    """Refuse, by InvalidInput, held-out rows that are too few for an AUC even if classes are equally frequent."""
+    """Check that held-out rows suffice for an AUC with balanced classes; InvalidInput."""
     method, facts = prepared.algorithm, prepared.facts
     assert isinstance(method, Histogram)
     n, groups = float(facts.n.sum()), method.listed.widths(facts)[1] // (2 * CELLS)

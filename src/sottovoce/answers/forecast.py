@@ -175,7 +175,10 @@ class LogOdds(Asked):
 
 @dataclass(frozen=True)
 class Means(Asked):
-    """Least squares of a bounded number, whose residuals have a deviation of `residuals` widths of its bounds."""
+    """Least squares of a bounded number.
+
+    Residuals have a standard deviation of `residuals` widths of the bounds.
+    """
 
     task: BoundedNumber
     residuals: float = Assumed().residuals
@@ -225,7 +228,7 @@ def half(found: Coefficients) -> bool:
 
 
 class RowsNeeded(NamedTuple):
-    """Rows from which on half of the coefficients are printed, and every one that can be: of the middle table."""
+    """Rows from which on the median table prints half of its coefficients, and all."""
 
     half: float
     complete: float

@@ -22,7 +22,7 @@ _TURNS = 20  # of expectation and maximisation, for the law of these variances
 
 
 class Frame(NamedTuple):
-    """Symmetric matrices A, and the inverse of each in the columns that it keeps: zeros in the others."""
+    """Symmetric matrices A, and their inverses in the columns that they keep, else zeros."""
 
     A: Array  # (R, d, d)
     back: Array  # (R, d, d)
@@ -190,11 +190,11 @@ def displacement(frame: Frame, H: Array, noise: Array, gradient: Array, s_g: flo
 
 
 def positive(S: Array) -> Array:
-    """The nearest positive semidefinite matrices."""
+    """Project on the positive semidefinite matrices."""
     values, vectors = np.linalg.eigh(S)
     return with_eigenvalues(vectors, np.maximum(values, 0.0))
 
 
 def with_eigenvalues(vectors: Array, values: Array) -> Array:
-    """The symmetric matrices, (R, d, d), with these eigenvectors, as columns, and these eigenvalues, (R, d)."""
+    """Compose symmetric matrices (R, d, d) from eigenvectors and eigenvalues (R, d)."""
     return np.asarray((vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1))

@@ -65,7 +65,7 @@ def cell_numbers(intervals: int, cells: int) -> int:
 
 
 class LifeTable:
-    """Shares of people who leave by cell, of `intervals` of `cells` cells each, and what follows from them.
+    """Noisy life table of `intervals` intervals of `cells` cells each.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class LifeTable:
         return np.asarray((later + whole)[..., None] - before)
 
     def exposed(self) -> tuple[Array, Array]:
-        """Events, and people by the part of the interval that they were seen without the event, each (..., m)."""
+        """Return events and exposure of each interval, as shares of people, each (..., m)."""
         events = self.events.sum(axis=-1)
         seen = (np.arange(self.cells) + 0.5) / self.cells
         entered = self.at_risk[..., 0]
@@ -114,7 +114,7 @@ class LifeTable:
         return np.asarray(np.clip(found, least, 1.0 - _LEAST))
 
     def kaplan_meier(self) -> Array:
-        """Probabilities of the event in each interval, for those who reach it, by Kaplan and Meier, (..., m).
+        """Kaplan-Meier probabilities of the event in each interval, given survival, (..., m).
 
         Without noise cells are so fine that they hold one time, at which events come before censoring.  Those with
         noise are coarse, and people censored inside are at risk for half of theirs.
@@ -132,7 +132,7 @@ class LifeTable:
 
 
 class Seen(NamedTuple):
-    """Answers at a point, of R replicates, and the standard deviations of the noise on their entries."""
+    """Gradient and Hessian at a point, of R replicates, with their noise deviations."""
 
     at: Array  # (R, p)
     hessian: Array  # (R, p, p)

@@ -693,7 +693,7 @@ def invertible(own: Pool, common: Pool, kept: BoolArray) -> Pool:
 
 
 class SmallSites(NamedTuple):
-    """Sites of which noise hides the constant: it is the mean of the others', as that of a site nobody knows.
+    """Sites whose constant noise hides: they get the mean of the other sites' constants.
 
     A level that is not kept counts as the reference, of which the coefficient is 0.  A site's constant has none, so
     coefficients are ``P v``, where v has zeros for these sites and P the others' shares of the rows in their lines:
@@ -894,7 +894,7 @@ def _by_curvature(frame: Frame, S: Array, M: Array, kept: BoolArray) -> Frame:
 
 
 class Asked(NamedTuple):
-    """The sums from which the last step follows: Hessians as one, moments of slopes J, and gradients, in a frame."""
+    """Sums from which the last step follows, in a frame: pooled Hessian, J, and gradients."""
 
     frame: Frame
     pool: Pool

@@ -22,7 +22,7 @@ _NEXT_TO_NONE = 1e-9
 
 
 class KnownSums(NamedTuple):
-    """Estimates with their covariance, of lines or of what they are mapped to, from which sums of lines follow.
+    """Estimates with their covariance, from which weighted sums of lines follow.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ Z = -normal.quantile(0.025)
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its 95% interval, which holds sampling and noise; all None where it is refused, and why."""
+    """A number with its 95% interval for sampling and noise; None where it is refused."""
 
     value: float | None
     low: float | None = None

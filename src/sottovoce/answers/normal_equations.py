@@ -94,7 +94,7 @@ class Products:
 
 
 class Posterior(NamedTuple):
-    """The posterior mean of coefficients (R, d), and the mean squared error (R,) of those that are shrunken."""
+    """Posterior mean of coefficients (R, d), and mean squared error (R,) of shrunken ones."""
 
     mean: Array
     error: Array

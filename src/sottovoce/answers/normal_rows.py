@@ -38,14 +38,14 @@ _Z = 1.96
 
 
 class NormalRows(NamedTuple):
-    """The normal law that rows are taken to have, and its total weight, below 1 where long rows count less."""
+    """Normal law of the rows, with its total weight: below 1 where long rows count less."""
 
     weight: Array  # (R, 1)
     mean: Array  # (R, d)
     covariance: Array  # (R, d, d)
 
     def by_curvature(self, w: Array) -> Array:
-        """Second moments of rows that count by their curvature ``p'(x'w)``, (R, d, d): the Hessian over its mean.
+        """Second moments of rows weighted by their curvature ``p'(x'w)``, (R, d, d).
 
         With w = 0, or a constant alone, they are the second moments of all rows.  Where effects are strong few rows
         have curvature, those near the border, and along w these are all alike.

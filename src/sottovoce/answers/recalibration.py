@@ -75,7 +75,7 @@ _TINY = 1e-12
 
 
 class Block(NamedTuple):
-    """Noisy counts of rows by label and cell, (2, CELLS), with the noise's standard deviation and the rows' number."""
+    """Noisy counts by label and cell, (2, CELLS), their noise deviation, and the rows."""
 
     counts: Array
     sigma: float
@@ -202,7 +202,10 @@ def _line_everywhere(curve: Curves, u: Array) -> Array:
 
 
 def units_of(curve: Curves, values: Array) -> Array:
-    """The largest corrections of a row, (..., STATISTICS), so that no row's, in these units, is longer than 1."""
+    """Return the largest corrections of a row, (..., STATISTICS), as units.
+
+    In these units no row's corrections are longer than 1.
+    """
     u, cell = _probes(curve.reach)
     place = places(EDGES, u, cell, curve.tails)
     label = np.repeat([0, 1], len(cell))
@@ -478,7 +481,7 @@ def _excess(curve: Curves) -> Array:
 
 
 def recalibrate(block: Block, answers: Sequence[Corrected]) -> Recalibration:
-    """Slope, intercepts and O/E with their intervals, from the corrections at the last point.
+    """Estimate slope, intercepts and O/E with intervals, from the last corrections.
 
     What does not depend on the point is taken from all of them.
     """

@@ -224,7 +224,10 @@ class HiddenGroups(NamedTuple):
     rows: Array
 
     def bounds(self, alpha: float) -> Array:
-        """Upper bounds of the mean margins towards the rarer outcome, (groups,), with probability 1 - alpha each."""
+        """Upper bounds of groups' mean margins towards the rarer outcome, (groups,).
+
+        Each holds with probability ``1 - alpha``.
+        """
         found = zip(self.rarer.tolist(), self.noise.tolist(), self.rows.tolist(), strict=True)
         return np.array([largest_log_odds(rarer, noise, rows, alpha) for rarer, noise, rows in found])
 

@@ -110,7 +110,9 @@ def best_power(S: Array, length: Array, kept: BoolArray, rows: float, ahead: Ahe
 
 
 def length_of_levels(S: Array, marks: Array) -> Array:
-    """The length at p = 1 of rows of the rarest level, about: the root of one over its share of the rows, (R,).
+    """Estimate the length of the rarest level's rows at p = 1, (R,).
+
+    It is the root of one over its share of the rows.
 
     `marks` are as in :class:`sottovoce.answers.least_squares.Stepped`.
     """

@@ -34,7 +34,7 @@ KEPT = ("evaluation", "versions", "command", "threshold")
 
 
 def record_of(result: Result) -> dict[str, Any]:
-    """The record of a run by rounds."""
+    """Return the public record of a run by rounds, as plain data."""
     plain = {
         "method": result.config.method, "privacy": result.privacy, "n_train": result.facts.n[:, 0].tolist(),
         "data": result.extra.get("data"), "config": result.config.to_dict(),
@@ -147,7 +147,7 @@ class SavedModel:
 
     @property
     def table(self) -> Coefficients:
-        """The table with its covariance, for contrasts and joint tests; InvalidInput if the run has no intervals."""
+        """The table with its covariance; InvalidInput if the run has no intervals."""
         return Coefficients.of_plain(self.record)
 
     @property
@@ -182,7 +182,7 @@ class SavedModel:
         return NamedModel(self.naming, self.model, self.shares)
 
     def encoding(self, run: Path) -> Schema:
-        """The schema that encodes raw rows; InvalidInput, which names the file `run`, if there is none."""
+        """Return the schema that encodes raw rows; InvalidInput, which names `run`, for none."""
         if self.schema is None:
             rule = "was trained without a schema, so raw rows cannot be encoded"
             raise InvalidInput("run", str(run), rule, "train on a table")
@@ -271,7 +271,7 @@ class SavedModel:
         return ends
 
     def to_dict(self) -> dict[str, Any]:
-        """A model whose coefficients have names as plain data, with an infinite number as the text ``inf``."""
+        """Return a model with named coefficients as plain data, infinity as ``inf``."""
         assert self.naming is not None
         columns = [term.name for term in self.naming.terms if term.name != "(constant)"]
         return {

@@ -67,15 +67,15 @@ class Columns(NamedTuple):
         return np.eye(len(self.constant))[:, self.of_site(i)]
 
     def of_all(self, one: Array) -> Array:
-        """Rows of a matrix for one constant, (..., k + 1, m), as rows for every constant, (..., d, m)."""
+        """Extend the rows of a matrix for one constant to every constant, (..., d, m)."""
         return np.concatenate([one[..., : self.slopes, :]] + [one[..., -1:, :]] * self._constants, axis=-2)
 
     def of_covariance(self, one: Array) -> Array:
-        """A covariance for one constant, (..., k + 1, k + 1), as one for every constant, (..., d, d)."""
+        """Extend a covariance for one constant to every constant, (..., d, d)."""
         return self.of_all(np.swapaxes(self.of_all(one), -1, -2))
 
     def point(self, one: Array, own: Array) -> Array:
-        """A common point, (R, k + 1), with the sites' `own` differences of constants, (R, N), in all columns."""
+        """Return a common point with the sites' `own` constants, (R, N), in all columns."""
         constants = one[:, -1:] + own if self.apart else one[:, -1:]
         return np.hstack([one[:, :-1], constants])
 
@@ -99,7 +99,7 @@ class Columns(NamedTuple):
         return replace(what, **changes)
 
     def own_part(self, what: Bounded, answers: Array) -> Array:
-        """Answers of the sites, (..., N, entries), as those of rows with one constant: the rest is noise alone."""
+        """Reduce the sites' answers to those of rows with one constant: the rest is noise."""
         if not self.apart:
             return answers
         framed = getattr(what, "frame", None) is not None
@@ -127,7 +127,7 @@ class Columns(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """An item: what was asked of rows with one constant, the sites' differences of constants, and their answers."""
+    """An item's question for one constant, the sites' constants, and their answers."""
 
     what: Bounded
     own: Array  # (R, N)
@@ -204,7 +204,7 @@ def drawn_together(z: Array, variance: Array) -> Array:
 
 
 class SeparateSites(Recipe):
-    """A recipe with one script for rows of one site, which takes its steps from the answers of several."""
+    """A recipe for one site whose steps can be taken from the answers of several."""
 
     constant: Array
 
@@ -306,7 +306,7 @@ def of_kind(heard: Sequence[Heard], kind: type[Bounded] | tuple[type[Bounded], .
 
 
 class WideFrame(NamedTuple):
-    """A frame and a Hessian in it for rows of one constant, as those of all columns: of the same inverse."""
+    """A frame and a Hessian extended to all columns, with the same inverse."""
 
     frame: Array  # (R, d, d)
     hessian: Array  # (R, d, d)

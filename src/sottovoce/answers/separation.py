@@ -40,7 +40,7 @@ _NEXT_TO_NONE = 1e-300
 
 
 class Point(NamedTuple):
-    """A point of the steps with the Hessian there, in the frame, and the gradient; spreads are of their noise."""
+    """A point of the steps, its Hessian and gradient, and their noise deviations."""
 
     at: Array  # (R, d)
     hessian: Array  # (R, d, d)
@@ -132,7 +132,7 @@ class Groups(NamedTuple):
 
 
 class RarerOutcome(NamedTuple):
-    """Rows of each group with its rarer outcome, weighted by u, and the deviation of the noise in it, (groups,).
+    """Rows of each group with its rarer outcome, and the noise in that, (groups,).
 
     `common` is the part of that noise which counts at all later points have in common, as all need the group's size.
     """
@@ -326,7 +326,7 @@ def together(counts: Sequence[RarerOutcome]) -> RarerOutcome:
 
 
 def pooled_noise(weight: Array, counts: Sequence[RarerOutcome]) -> Array:
-    """The deviation of noise in weighted sums of counts, (groups,), with weights (counts, groups)."""
+    """Noise deviation of weighted counts, (groups,), for weights (counts, groups)."""
     noise, common = (np.array([getattr(one, name) for one in counts]) for name in ("noise", "common"))
     alone = np.maximum(noise**2 - common**2, 0.0)
     return np.asarray(np.sqrt(np.sum(weight**2 * alone, axis=0) + np.sum(weight * common, axis=0) ** 2))

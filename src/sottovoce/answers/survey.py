@@ -45,7 +45,9 @@ RARE, ERROR = 10.0, 0.05
 
 @dataclass(frozen=True)
 class Survey(Once):
-    """Counts of rows by cell of every column's grid; the outcome is an answer, whose entries :class:`Cells` scales.
+    """Noisy counts of rows by cell of every column's grid, in one release.
+
+    The outcome is an answer, whose entries :class:`Cells` scales.
 
     Parameters
     ----------
@@ -76,7 +78,7 @@ class Survey(Once):
 
 
 def survey_of(schema: Schema, grids: Sequence[Grid]) -> Survey:
-    """The recipe for rows that hold their cells in these grids of the schema."""
+    """Construct the recipe that counts rows in these grids of the schema."""
     entries = schema.to_dict()
     declared = {grid.name: entries["columns"].get(grid.name, entries.get("label")) for grid in grids}
     return Survey(cells=tuple(grid.width for grid in grids), grids=digest_of(declared, list(schema.na)))
@@ -133,7 +135,7 @@ class Noise(NamedTuple):
         return cls(rows, sigma, rare, -normal.quantile(error / sum(map(_looks, grids))))
 
     def threshold(self, cells: int = 1) -> float:
-        """The noisy count from which on a run of cells is seen."""
+        """Return the noisy count from which on a run of cells is seen."""
         return self.rare + self.z * self.sigma * math.sqrt(cells)
 
     @property
@@ -142,11 +144,11 @@ class Noise(NamedTuple):
         return self.rare + 2.0 * self.z * self.sigma
 
     def most(self, count: float, cells: int) -> float:
-        """Upper confidence bound on the fraction of rows in a run of cells with this noisy count."""
+        """Upper confidence bound on the share of rows in cells with this noisy count."""
         return min(1.0, max(0.0, count + self.z * self.sigma * math.sqrt(cells)) / self.rows)
 
     def check(self) -> None:
-        """Refuse, by InvalidInput and from public facts, a survey in which nothing could be seen."""
+        """Check, from public facts, that a survey could see anything; InvalidInput."""
         if self.threshold() >= self.rows / 2.0:
             rule = f"a cell would be seen from {self.threshold():,.0f} rows on, and there are {self.rows:,.0f}"
             raise InvalidInput("epsilon", None, rule, "raise it, survey fewer columns, or join more sites")

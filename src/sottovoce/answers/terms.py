@@ -84,7 +84,7 @@ class Naming:
 
     @property
     def marks(self) -> Array:
-        """Entry of a column that marks a level, in rows of that level; 0 for other columns, (d,)."""
+        """Entry of each level's column in rows of that level; 0 for other columns, (d,)."""
         diagonal = np.diag(self.into_units)
         return np.array([0.0 if t.reference is None else x for t, x in zip(self.terms, diagonal, strict=True)])
 
@@ -103,7 +103,7 @@ class Naming:
 
     @property
     def ends(self) -> Array:
-        """Least and greatest entry of a number's column, by its declared bounds; NaN for other columns, (d, 2)."""
+        """Declared bounds of the numbers' columns, encoded; NaN for other columns, (d, 2)."""
         found = np.full((self.d, 2), np.nan)
         if self.schema is None:
             return found
@@ -154,7 +154,7 @@ class Naming:
         )  # fmt: skip
 
     def shared(self, table: Any) -> Array:
-        """Encoded rows as if all sites shared one constant, which is the last column: (n, columns + 1)."""
+        """Encode rows as if all sites shared one constant, the last column: (n, columns + 1)."""
         if self.schema is not None:
             return self.schema.encode(table, labels=False, whole=True).X
         with np.errstate(over="ignore"):
@@ -163,7 +163,7 @@ class Naming:
         return np.hstack([X, np.full((len(X), 1), self.value)])
 
     def encoded(self, table: Any, site: int | None = None) -> Array:
-        """Encoded rows, (n, d), with the constant of a site; without a site, zeros in sites' constants."""
+        """Encode rows, (n, d), with the constant of a site, or zeros in sites' constants."""
         X = self.shared(table)
         if not self.sites:
             return X
@@ -173,13 +173,16 @@ class Naming:
         return np.hstack([X[:, :-1], own])
 
     def rows(self, parts: Sequence[tuple[Any, Array]], first: int = 0) -> Rows:
-        """Rows of the sites from number `first` on, from each one's table and labels -1, 1, or 0 for none."""
+        """Encode the rows of the sites from number `first` on.
+
+        `parts` are each site's table, and its labels -1, 1, or 0 for none.
+        """
         encoded = [(self.encoded(table, i) * np.abs(y)[:, None], y) for i, (table, y) in enumerate(parts, first)]
         return Rows.of_any_norm(encoded) if self.long else Rows.build(encoded)
 
 
 def typical_entry(columns: int) -> float:
-    """Root mean square entry of a column of numbers, where most rows have norm `data_norm` at most."""
+    """Root mean square entry of a column of numbers, if most rows have norm `data_norm`."""
     return _COLUMNS / (_SPREAD * math.sqrt(max(1, columns)))
 
 
@@ -213,7 +216,9 @@ def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()
 
 
 def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
-    """An encoding of the schema's columns with reference levels, by default the first, and a constant.
+    """Construct the encoding of a schema, with reference levels and a constant.
+
+    The reference of a block is its first level by default.
 
     Raises
     ------
@@ -350,7 +355,7 @@ def columns_of(table: Table | Mapping[str, Any], part: IntArray) -> dict[str, An
 
 
 def outcome(schema: Schema | None) -> dict[str, str] | None:
-    """The label's column, and which of two classes counts as positive; None without a schema."""
+    """Return the label's column and its positive class; None without a schema."""
     if schema is None or schema.label is None:
         return None
     task, plain = schema.task, {"column": schema.label.column}

@@ -46,7 +46,7 @@ WEIGHED = "intervals are for rows that count alike: with weights the errors of a
 
 @dataclass(frozen=True, kw_only=True)
 class TableFit(ABC):
-    """A model whose coefficients have names, trained on a table by a recipe and scored on test rows."""
+    """A model with named coefficients, trained on a table and scored on test rows."""
 
     config: TrainConfig
     answered: SavedModel
@@ -132,7 +132,7 @@ class Inferred(TableFit):
 
 @dataclass(frozen=True)
 class DealtTable:
-    """A data set whose training rows are dealt to sites, in an encoding whose coefficients have names."""
+    """A data set with its training rows partitioned among sites, and their encoding."""
 
     config: TrainConfig
     dataset: data.Dataset
