@@ -141,7 +141,7 @@ def between(effects: Array, V: Array, alpha: float) -> Between:
 
 
 def _falls_to(targets: Array | list[float], values: Array, z: Array) -> Array:
-    """The smallest tau^2 at which Q is at most each of the targets."""
+    """Find the smallest tau^2 at which Q is at most each of the targets."""
     targets = np.asarray(targets, dtype=float)
     high = np.sum(z**2) / targets
     low = np.zeros_like(high)
@@ -200,7 +200,7 @@ def _differences(effects: Array, V: Array) -> tuple[Array, Array]:
 
 
 def _within(spreads: Array, alpha: float) -> float:
-    """Half-width of an interval around 0 for a draw of mean 0, each spread as likely, of level ``1 - alpha``."""
+    """Half-width of a level ``1 - alpha`` interval for a centred draw of uncertain spread."""
     if not np.any(spreads > 0.0):
         return 0.0
 

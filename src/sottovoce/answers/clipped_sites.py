@@ -32,7 +32,7 @@ class ClippedStep(NamedTuple):
 
 
 class Shortfall(NamedTuple):
-    """By how much an estimate is too small, given what gradients tell: mean and variance, (R,)."""
+    """Amount by which an estimate is too small: posterior mean and variance, (R,)."""
 
     mean: Array
     variance: Array

@@ -390,7 +390,10 @@ def with_sites(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _p_of(estimate: float, low: float, high: float) -> float:
-    """p of a sum with an interval at `LEVEL`, by its length on the side of 0: below 1 - `LEVEL` if 0 is outside it."""
+    """Compute p from an interval at `LEVEL`, by its length on the side of 0.
+
+    p is below 1 - `LEVEL` if 0 is outside the interval.
+    """
     length = estimate - low if estimate > 0.0 else high - estimate
     error = length / -normal.quantile((1.0 - LEVEL) / 2.0)
     return normal.two_sided(estimate / error) if error > 0.0 else 0.0
@@ -461,7 +464,7 @@ class _Judged(NamedTuple):
 def _judged(
     found: Estimates, naming: Naming, into_lines: Array, groups: Undetermined | None, replicate: int
 ) -> _Judged:
-    """Numbers of one replicate's lines, which are ``into_lines`` (lines, d) times the encoded coefficients."""
+    """Compute the numbers of one replicate's lines: ``into_lines`` times coefficients."""
     M = into_lines
     with np.errstate(over="ignore", invalid="ignore"):  # units may be as small as one likes
         covariance = M @ found.covariance[replicate] @ M.T
@@ -492,7 +495,7 @@ def _judged(
 
 
 def _lost(found: Estimates, naming: Naming, into_lines: Array, replicate: int) -> LostLines:
-    """The lines of a map (lines, d) that the rows do not tell, whatever the epsilon."""
+    """Find the lines of a map (lines, d) that the rows do not tell, whatever the epsilon."""
     none = np.zeros(len(naming.terms), dtype=bool)
     if found.directions is None:
         return LostLines(none, none, (), (), np.empty((0, len(none))), True)
@@ -501,12 +504,12 @@ def _lost(found: Estimates, naming: Naming, into_lines: Array, replicate: int) -
 
 
 def _constants(naming: Naming) -> BoolArray:
-    """The lines that are constants."""
+    """Return the lines that are constants, (lines,)."""
     return np.array([term.name == CONSTANT for term in naming.terms])
 
 
 def _merged(found: Estimates, naming: Naming, replicate: int) -> BoolArray:
-    """The lines of levels that were merged with their reference, and of small sites with the others."""
+    """Return lines of merged levels, and of small sites, (lines,)."""
     return np.asarray(~found.kept[replicate] & ((naming.marks > 0.0) | (naming.constant > 0.0)))
 
 
@@ -717,7 +720,10 @@ def _printed(term: Term, judged: _Judged, k: int, low: float, high: float, *, st
 def _line_by_comparison(
     term: Term, compared: _Compared | None, groups: Undetermined | None, naming: Naming, k: int, cause: Cause | None
 ) -> Coefficient | None:
-    """A line of which comparisons tell that its reference alone refuses it, or one end; None for another."""
+    """Return a line that comparisons decide: refused by its reference, or with one end.
+
+    None for other lines.
+    """
     if compared is None:
         return None
     share, ends = compared.shares[k], compared.ends[k]
@@ -757,7 +763,7 @@ def _compared(
     found: Estimates, naming: Naming, groups: Undetermined | None, causes: list[Cause | None],
     few: FewOutcomes | None, replicate: int,
 ) -> _Compared:  # fmt: skip
-    """Compares with the most frequent level of each block in place of its reference."""
+    """Compare levels with the most frequent one of each block in place of its reference."""
     assert found.moments is not None
     kept, moments = found.kept[replicate], found.moments[replicate]
     blocks = blocks_of(naming.marks, naming.blocks, naming.constant, naming.value, moments)
@@ -788,7 +794,7 @@ def _compared(
 
 
 def _of_one_outcome(groups: Undetermined | None, lines: int, blocks: int) -> tuple[BoolArray, BoolArray]:
-    """The levels, and the references of blocks, whose rows may all have one outcome."""
+    """Return the levels, and the references, whose rows may all have one outcome."""
     levels, references = np.zeros(lines, dtype=bool), np.zeros(blocks, dtype=bool)
     if groups is not None:
         own = groups.one_outcome
@@ -799,7 +805,7 @@ def _of_one_outcome(groups: Undetermined | None, lines: int, blocks: int) -> tup
 
 
 def _single_ends(known: KnownSums, lines: int, few: FewOutcomes | None) -> list[tuple[float | None, float | None]]:
-    """Both ends of every line of which exactly one is known, None for the other; two Nones for all other lines."""
+    """Return the known end of lines with exactly one, None for all other ends."""
     found = list[tuple[float | None, float | None]]()
     for low, high in known.sums(np.eye(lines), 1.0 - LEVEL, few).tolist():
         has_low, has_high = math.isfinite(low), math.isfinite(high)
@@ -811,7 +817,7 @@ def _single_ends(known: KnownSums, lines: int, few: FewOutcomes | None) -> list[
 
 
 def _refused_by_reference(block: Block, naming: Naming, pivot: int, refused: BoolArray) -> list[int]:
-    """The lines of a block, and the constants, that nothing but the reference refuses."""
+    """Return lines of a block, and constants, that only the reference refuses."""
     lines = [*block.columns.tolist(), *np.flatnonzero(naming.constant > 0.0).tolist()]
     return [k for k in lines if k == pivot or not refused[k]]
 
@@ -856,7 +862,7 @@ def left_undone(step: Array) -> Array:
 
 
 def _excess_by_noise(found: Estimates, judged: _Judged, M: Array, replicate: int, by_size: bool) -> Array:
-    """Noise over sampling of each line, (lines,), as far as less noise or more rows make it less.
+    """Compute noise over sampling of each line, (lines,), as far as less noise helps.
 
     Merged rows are told apart then.  What a line lacks because noise hides the size of all effects has needs of its
     own, :func:`_size_needs`.
@@ -906,7 +912,9 @@ def _needs(
 
 
 def _least_factor(found: Estimates, M: Array, excess: Array, replicate: int) -> tuple[float | None, bool]:
-    """By how much less noise would print these lines, None if no factor would; and whether noise hides an eigenvalue.
+    """Find the least factor on noise that prints these lines.
+
+    Returns None if none does, and whether noise hides an eigenvalue.
 
     Then a still smaller one may be there, and more may be needed.
     """
@@ -932,7 +940,7 @@ def _needs_of_table(
     replicate: int,
     delta: float | None,
 ) -> dict[str, float] | None:
-    """:func:`_needs` of the lines that noise refuses or that are printed."""
+    """Return what would suffice (:func:`_needs`) for lines that noise refuses, or printed."""
     noise_decides = np.array([cause is None or cause.by_noise for cause in causes])
     of_size = _size_needs(found, replicate) if Cause.SIZE_HIDDEN in causes else None
     excess = _excess_by_noise(found, judged, M, replicate, of_size is not None)

@@ -83,7 +83,7 @@ class Directions(NamedTuple):
         return np.where(self.any_lost[:, None, None], kept, np.eye(d))
 
     def parted(self, shift: Array) -> tuple[Array, Array]:
-        """Split a shift of coefficients into a part across lost directions and one along them.
+        """Split a shift of coefficients across and along lost directions, both in the frame.
 
         What is taken out goes along q, so that scores stay: a part orthogonal to the space is not quite along q.
         """
@@ -314,7 +314,7 @@ def turns_into(directions: Array, weights: Array, *, noiseless: bool) -> BoolArr
 
 
 def _hidden(found: Directions, along: Array, unit: Array, constants: BoolArray) -> tuple[Relation, ...]:
-    """The one direction that noise hides, if it can be named."""
+    """Return the one direction that noise hides, if it can be named."""
     hidden, values, share = found.hidden[0], found.values[0], found.share[0]
     if hidden.sum() != 1:
         return ()
@@ -331,7 +331,9 @@ def _hidden(found: Directions, along: Array, unit: Array, constants: BoolArray) 
 
 
 def _together(turn: Array, turned: BoolArray, constants: BoolArray) -> list[tuple[int, ...]]:
-    """Lines that turn into the same directions: the projection on all directions has blocks of such lines.
+    """Group lines that turn into the same directions.
+
+    The projection on all directions has blocks of such lines.
 
     Constants belong to all groups with which they turn; they are no reason for two groups to be one.
     """

@@ -58,7 +58,7 @@ def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
 
 
 def groups_of(levels: Sequence[Level], d: int) -> Array | None:
-    """Masks of the levels, (g, d)."""
+    """Return masks of the marked levels, (g, d); None without any."""
     marked = [level.feature for level in levels if level.feature is not None]
     return np.eye(d)[marked] if marked else None
 

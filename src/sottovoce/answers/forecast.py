@@ -54,7 +54,7 @@ NEVER = MERGES | {Cause.SEPARATION.value, Cause.UNFINISHED.value}
 
 
 class Made(NamedTuple):
-    """A made-up table."""
+    """A synthetic table."""
 
     rows: Rows
     errors: Array  # standard errors of the lines without privacy, times the root of the number of rows  (lines,)

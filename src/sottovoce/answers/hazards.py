@@ -65,7 +65,7 @@ def cell_numbers(intervals: int, cells: int) -> int:
 
 
 class LifeTable:
-    """Noisy life table of `intervals` intervals of `cells` cells each.
+    """Life table: shares of people who leave, by cell, and what follows from them.
 
     Parameters
     ----------

@@ -91,12 +91,12 @@ def hidden_groups(naming: Naming, found: Undetermined, seen: Evidence, estimate:
 
 
 def _deviation(v: Array, other: Array) -> float:
-    """The deviation of ``v'E other`` for noise E in second moments, of deviation 1 an entry."""
+    """Standard deviation of ``v'E other`` for unit noise E in second moments."""
     return float(np.sqrt(0.5 * (np.sum(v**2) * np.sum(other**2) + (v @ other) ** 2)))
 
 
 def _of_pivots(directions: Array, pivots: Array) -> IntArray:
-    """The pivot that each direction moves by one, if it moves no other; -1 for those that move several."""
+    """Return the pivot that each direction moves by one; -1 if it moves several."""
     moved = directions @ pivots.T
     found = np.argmax(moved, axis=1) if len(moved) else np.zeros(0, dtype=int)
     units = np.eye(len(pivots))[found]
@@ -104,7 +104,7 @@ def _of_pivots(directions: Array, pivots: Array) -> IntArray:
 
 
 def _without(of_pivots: IntArray, naming: Naming, estimate: Array, pivots: Array) -> Array:
-    """The model, in encoded columns, with these pivots at zero: levels count as the most frequent one."""
+    """Return the model with these pivots at zero: levels count as the most frequent one."""
     values = pivots @ naming.into_units @ estimate
     values[of_pivots[of_pivots >= 0]] = 0.0
     return np.asarray(np.linalg.solve(pivots @ naming.into_units, values))
@@ -132,7 +132,7 @@ def _share_of_others(v: Array, others: Array, seen: Evidence, squares: float) ->
 
 
 def _counted(groups: Groups, every: Array, seen: Evidence) -> RarerOutcome:
-    """A count that is rather too large, by the start and all points.
+    """Count the rarer outcome, rather too high, from the start and all points.
 
     A point's count is that of rows of equal chance, and unlike ones have more of the rarer outcome, by the variance of
     their chances: it is added as if it were `UNLIKE` squares of the mean, and a point counts the less the more that is.

@@ -179,7 +179,7 @@ def check_run(run: RunConfig) -> None:
 
 
 def _share_of_positives(count: Answer) -> Array:
-    """The share of rows with a positive outcome, (R,), away from 0 and 1 by a row and by the noise."""
+    """Clip the noisy share of positives away from 0 and 1, by a row and by the noise, (R,)."""
     least = min(0.5, max(1.0 / count.rows, 2.0 * count.spread))
     return np.clip(count.value[:, 0], least, 1.0 - least)
 
@@ -578,7 +578,10 @@ def _of_sites(
 
 
 def _points_of(i: int, found: Estimates, heard: Sequence[Heard], columns: Columns) -> Iterator[Point]:
-    """Points at which site i was asked for a Hessian and a gradient, in the columns of one constant."""
+    """Yield the points at which site i was asked for a Hessian and a gradient.
+
+    They are in the columns of one constant.
+    """
     hessian: Heard | None = None
     for one in heard:
         if isinstance(one.what, FramedCurvature):
@@ -657,7 +660,7 @@ def shared_constant(d: int, shares: Array) -> Array:
 
 
 def _chances(shares: Array, spreads: Array, rows: Array) -> Array:
-    """Sites' noisy shares of positives, (R, N), as chances that have log-odds."""
+    """Clip sites' noisy shares of positives, (R, N), so that they have log-odds."""
     least = np.minimum(np.maximum(1.0 / rows, 2.0 * spreads), 0.5)
     return np.clip(shares, least, 1.0 - least)
 

@@ -389,7 +389,7 @@ def _shortfall_of_constant(
     residuals: Array,
     value: float,
 ) -> Shortfall:
-    """By how much the estimate of a site's own constant ends too early, as its residuals are clipped.
+    """Estimate by how much a site's constant ends too early for clipped residuals.
 
     Parameters
     ----------
@@ -427,7 +427,7 @@ def _shortfall_of_constant(
 
 
 def _per_bend(along: Array, H: Array) -> Array:
-    """One over the curvature along a direction, (R,); 0 where noise leaves none of it.
+    """Return one over the curvature along a direction, (R,); 0 where noise leaves none.
 
     No step is taken there, and the table is refused: an error as large as one likes would only be no number.
     """
@@ -436,7 +436,7 @@ def _per_bend(along: Array, H: Array) -> Array:
 
 
 def _site_products(own: Pool, gradients: Sequence[Heard], points: Sequence[Array], i: int) -> Mean:
-    """A site's products of rows and targets as one, by their precisions about its last point."""
+    """Average a site's products of rows and targets, by precision at its last point."""
     products = Products(own.H, own.noise)
     for gradient, every in zip(gradients, points, strict=True):
         assert isinstance(gradient.what, FramedSteps)
@@ -515,7 +515,7 @@ class _FramedProducts(Products):
 
 
 def _inverse_across(lost: Directions, M: Array, kept: BoolArray, noise: Array) -> tuple[Array, BoolArray]:
-    """The inverse of M in the space across lost directions, and of which replicates noise lets M have one."""
+    """Invert M across lost directions, and say for which replicates it has an inverse."""
     least = np.maximum(1e-12, _FLOOR * noise * math.sqrt(2.0 * M.shape[-1]))
     inverse, fine = inverse_of(lost.restricted(M), kept, least)
     return lost.across @ inverse @ lost.across, fine

@@ -198,7 +198,7 @@ def placements(edges: Array, tails: Array) -> Array:
 
 
 def _squares(edges: Array, tails: Array) -> tuple[Array, Array]:
-    """Mean of ``(1 - p)^2`` over a cell's positives and of ``p^2`` over its negatives, if the model is calibrated."""
+    """Mean squared errors by cell of positives and of negatives, if calibrated, (cells,)."""
     p = special.expit(placements(edges, tails))
     return np.average((1.0 - p) ** 2, axis=1, weights=p), np.average(p**2, axis=1, weights=1.0 - p)
 
@@ -286,7 +286,9 @@ def quality_of(
 
 
 def _ties(slope: float, tails: Array) -> Array:
-    """Share of pairs within a cell that is ordered rightly if log-odds rise with `slope`; ties count half.
+    """Share of pairs within a cell in the right order if log-odds rise with `slope`.
+
+    Ties count half.
 
     Scores are uniform in a cell, and exponential in the open ones.
     """
@@ -361,7 +363,7 @@ def _confusion(raw: Array, above: int) -> dict[str, float]:
 
 
 def _above(edges: Array, threshold: float) -> tuple[int, ...]:
-    """The first cell whose rows count as positive.
+    """Return the first cell whose rows count as positive, and the alternative if any.
 
     A threshold beyond all edges lies in an open cell, whose rows may count as either: the likelier is first.
     """
@@ -395,7 +397,7 @@ def _rates(counts: Array, raw: Array, above: tuple[int, ...], noise: float, rows
 
 
 def _either(several: list[Estimate]) -> Estimate:
-    """The first estimate with the union of all intervals; refused if one of them is."""
+    """Return the first estimate with the union of all intervals; refused if one is."""
     for one in several:
         if one.low is None or one.high is None:
             return one
@@ -433,7 +435,9 @@ def ratio(raw: Array, counts: Array, hit: Array, among: Array, noise: float, row
 
 
 def _calibration(raw: Array, counts: Array, edges: Array, noise: float) -> list[dict[str, float | None]]:
-    """Shares of positives by cell, at the mean of the model's probabilities if scores are even within the cell.
+    """Return observed shares of positives by cell, with the model's mean probability.
+
+    Scores are taken as even within the cell.
 
     Of the open cells nothing says where their rows are: they have no such mean, only a probability that it is beyond.
     """

@@ -45,7 +45,7 @@ class NormalRows(NamedTuple):
     covariance: Array  # (R, d, d)
 
     def by_curvature(self, w: Array) -> Array:
-        """Second moments of rows weighted by their curvature ``p'(x'w)``, (R, d, d).
+        """Second moments of rows weighted by ``p'(x'w)``, (R, d, d): the Hessian over its mean.
 
         With w = 0, or a constant alone, they are the second moments of all rows.  Where effects are strong few rows
         have curvature, those near the border, and along w these are all alike.

@@ -406,7 +406,7 @@ def _expected(total: Array, curve: Curves, shift: float) -> tuple[float, float]:
 
 
 def _order(block: Block) -> Array:
-    """What a negative and a positive add to the area by their place in the cell, at most: (2, CELLS)."""
+    """Weights of a row's place in its cell in the area under the curve, (2, CELLS)."""
     counts = project(block.counts, block.rows)
     negatives, positives = (max(float(own.sum()), 1.0) for own in counts)
     return np.stack([-counts[1], counts[0]]) / (negatives * positives)
@@ -464,7 +464,9 @@ def _covariance(block: Block, answer: Corrected) -> Array:
 
 
 def _excess(curve: Curves) -> Array:
-    """How far squares of a row's score are from its information, (..., 2, CELLS, 2, 2): 0 on average if the line holds.
+    """Squares of a row's score less its information, (..., 2, CELLS, 2, 2).
+
+    They are 0 on average if the line holds.
 
     Of rows that are where labels put them if the line holds: a positive in the upper part of its cell, rather.
     """
@@ -551,7 +553,7 @@ def _between_ends(
 
 
 def _in_the_large(block: Block, answer: Corrected, sums: Array) -> Estimate:
-    """What is to be added to the model's log-odds for as many positives as there are."""
+    """Estimate the calibration intercept at slope 1."""
     shift, values = float(answer.curve.shift), answer.values[..., IN_THE_LARGE]
     p = special.expit(placements(EDGES, answer.curve.tails) + float(answer.curve.base) + shift)
     sampled = float(np.sum(np.maximum(block.counts, 0.0) * np.mean([p**2, (1.0 - p) ** 2], axis=2)))
@@ -588,7 +590,7 @@ def _ratio(block: Block, answers: Sequence[Corrected]) -> Estimate:
 
 
 def together(answers: Sequence[Corrected], which: int) -> tuple[float, float]:
-    """A correction that does not depend on the point, from all answers, and the deviation of its noise."""
+    """Average a correction that does not depend on the point, and its noise deviation."""
     spreads = np.array([float(one.spread[which]) for one in answers])
     found = np.array([float(one.found[which]) for one in answers])
     if not np.all(spreads > 0.0):

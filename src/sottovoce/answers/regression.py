@@ -163,7 +163,7 @@ def mean_given(S: Array, c: Array, variance: Array, columns: BoolArray, constant
 
 
 def _width(cells: Array, inside: float) -> float:
-    """The least edge within which a share `inside` of the residuals lies, or 1.
+    """Return the least edge within which a share `inside` of the residuals lies, or 1.
 
     Shares are counted from below and from above, as they add up to one; fewer cells have less noise.
     """

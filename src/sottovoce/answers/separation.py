@@ -284,7 +284,7 @@ def rarer_chance(groups: Groups, seen: Evidence, point: Point) -> Array:
 
 
 def _squares_in_hessians(v: Array, seen: Evidence) -> Array:
-    """Second moments of groups of the rows as Hessians have them, (groups,).
+    """Second moments along groups, of the rows as Hessians have them, (groups,).
 
     Rows of rare levels are long in a frame and are shortened there.  Beside second moments of whole rows their Hessian
     would look like that of a group in which the rarer outcome is next to none.
@@ -293,7 +293,7 @@ def _squares_in_hessians(v: Array, seen: Evidence) -> Array:
 
 
 def _least_size(groups: Groups, every: Array, seen: Evidence) -> tuple[Array, Array]:
-    """A share of the rows, weighted by u, that a group has at least, and the deviation of its noise, (groups,).
+    """Lower bound of a group's share of the rows, weighted by u, and its noise, (groups,).
 
     Second moments of whole rows are no help: noise that makes a group look large makes its rows times their chance of
     the rarer outcome more than its gradient says, as if it had that outcome.  A row x of a whole group has ``v'x = 1``,
@@ -450,7 +450,7 @@ def undetermined_by_site(naming: Naming, kept: BoolArray, seen: Evidence, of_sit
 
 
 def _of_one_outcome(groups: Groups, naming: Naming, seen: Evidence) -> Undetermined:
-    """Groups whose rows may all have one outcome, and those of which noise does not hide it."""
+    """Find groups whose rows may all have one outcome, and whether noise hides that."""
     every = naming.constant / naming.value
     start, expected = at_the_start(groups, every, seen)
     counted = together([start, *(at_a_point(groups, every, seen, point) for point in seen.points)])
