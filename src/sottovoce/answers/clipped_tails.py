@@ -146,7 +146,7 @@ def second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Array:
     """Estimate second moments of the mean row u of those whose residuals are clipped, in a frame.
 
     Beforehand u less the mean of all rows is like one row. Rows weighed by squared residuals tell u
-     but for noise, by which what is known beforehand is drawn to it.
+    but for noise, by which what is known beforehand is drawn to it.
 
     Parameters
     ----------

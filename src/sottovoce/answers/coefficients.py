@@ -854,8 +854,8 @@ def left_undone(step: Array) -> Array:
     """Bound the error that a step s of a level's log-odds may leave: ``-log(1 - |s|) - |s|``.
 
     That is about ``s^2 / 2``.  Where events are rare the odds of a level's rows are the exponential
-    of their log-odds. A step s < 0, from D too high, is then ``-(1 - exp(-D))``. The table's strain
-     is a mean over all directions, and does not see one of them.
+    of their log-odds.  A step s < 0, from D too high, is then ``-(1 - exp(-D))``.  The strain of
+    the table is a mean over all directions, and does not see one of them.
     """
     s = np.minimum(np.abs(step), LONGEST)
     return np.asarray(-np.log1p(-s) - s)

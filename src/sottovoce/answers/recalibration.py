@@ -99,11 +99,10 @@ class Corrected(NamedTuple):
 def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: Array) -> Corrected:
     """Shrink the corrections of an answer by the share of noise in them.
 
-    Only so much of a correction of information is kept as is not likely to be noise. That is judged
-     for scores less their mean by information. Where rows are far from the middle of the cells,
-     level
-    and slope are nearly collinear, and what little is told of the slope is a difference of entries
-    that are all large: a small error in each of them would be a large one of it.
+    Only so much of a correction of information is kept as is not likely to be noise.  That is
+    judged for scores less their mean by information.  Where rows are far from the middle of the
+    cells, level and slope are nearly collinear, and what little is told of the slope is a difference
+    of entries that are all large: a small error in each of them would be a large one of it.
 
     Parameters
     ----------
@@ -175,8 +174,8 @@ def values_of(curve: Curves) -> Array:
     """Return what a row of each label and cell stands for, (..., 2, CELLS, STATISTICS).
 
     That is the mean over places within the cell.  Of the model's probabilities it is the middle of
-    what they may be in the cell, which has the smallest corrections. Places themselves are one half
-     on average.  Of several reaches (...) and worths, if the curve has such.
+    what they may be in the cell, which has the smallest corrections.  Places themselves are one
+    half on average.  Of several reaches (...) and worths, if the curve has such.
     """
     u = placements(EDGES, curve.tails)
     values = np.zeros((*curve.reach.shape, 2, CELLS, STATISTICS))

@@ -131,7 +131,7 @@ def mean_given(S: Array, c: Array, variance: Array, columns: BoolArray, constant
     """Estimate coefficients by their posterior mean given noisy products c.
 
     Columns are centred by the constants, which are not shrunken. No row has two constants, so their
-     moments are diagonal.
+    moments are diagonal.
 
     Parameters
     ----------
